@@ -1,11 +1,10 @@
 #include "api/backends.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "cpu/factory.hpp"
 #include "device/disk_cache.hpp"
 #include "gpu/factory.hpp"
@@ -48,13 +47,13 @@ void say_what_is_known(const tandem_context &context, const core::Backend &cpu, 
   const core::TuningIdentity identity = cpu.tuning_identity();
   const std::size_t count = context.tuning->entries().size();
   if (context.tuning->knows(identity)) {
-    context.log.say(TANDEM_LOG_INFO, fmt::format("tuning file {}: {} entries", context.tuning_path, count));
+    context.log.say(TANDEM_LOG_INFO, base::format("tuning file {}: {} entries", context.tuning_path, count));
     // otherwise these are entries of another backend
   } else if (named || context.tuning->has_backend(identity.backend)) {
     context.log.say(TANDEM_LOG_WARNING,
-                    fmt::format("tuning file {} is ignored: none of its {} entries was measured on {} or another "
-                                "device of {}",
-                                context.tuning_path, count, identity.device, identity.vendor));
+                    base::format("tuning file {} is ignored: none of its {} entries was measured on {} or another "
+                                 "device of {}",
+                                 context.tuning_path, count, identity.device, identity.vendor));
   }
 }
 
@@ -148,7 +147,7 @@ std::unique_ptr<core::Backend> make_device(const BackendKind &kind, tandem_conte
                                            const std::string &name) {
   const std::string &technique = settings.kernel;
   auto backend = open_device<Options, kFactory>(kind, context, settings, name, technique, false);
-  context.resource_names = fmt::format("cpu,gpu,{}", kind.memory_resource);
+  context.resource_names = base::format("cpu,gpu,{}", kind.memory_resource);
   context.kernel_name = technique == "compiled" ? "compiled" : technique == "tables" ? "tables" : "auto";
   context.executor_name = "device";
   context.caller_count = cpu::allowed_core_count() + backend->traits().lanes;
@@ -218,9 +217,9 @@ std::vector<core::Need> plan_needs(core::Budget &budget, const char *resources) 
                                });
     if (has_a_meaning) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("\"{}={}\" in the resources of a plan: how much of \"{}\" a task holds is fixed, see "
-                             "tandem_context_set_resource",
-                             name, need.amount, name));
+                 base::format("\"{}={}\" in the resources of a plan: how much of \"{}\" a task holds is fixed, see "
+                              "tandem_context_set_resource",
+                              name, need.amount, name));
     }
   }
   budget.check(needs);

@@ -1,18 +1,17 @@
 #include "api/checks.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "api/call_array.hpp"
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/overlap.hpp"
 
 namespace tandem::api {
 namespace {
 
 std::string shard_name(const core::Codec &codec, unsigned index) {
-  return index < codec.k() ? fmt::format("data shard {}", index) : fmt::format("parity shard {}", index - codec.k());
+  return index < codec.k() ? base::format("data shard {}", index) : base::format("parity shard {}", index - codec.k());
 }
 
 }  // namespace
@@ -20,7 +19,7 @@ std::string shard_name(const core::Codec &codec, unsigned index) {
 void fail_null_shard(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs) {
   const auto fail = [&](unsigned index, const char *use) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("the pointer to {} is NULL, but it is to be {}", shard_name(plan.codec(), index), use));
+               base::format("the pointer to {} is NULL, but it is to be {}", shard_name(plan.codec(), index), use));
   };
   for (std::size_t i = 0; i < plan.inputs().size(); ++i)
     if (inputs[i] == nullptr) fail(plan.inputs()[i], "read");
@@ -40,34 +39,35 @@ void check_overlap(const core::Plan &plan, const std::byte *const *inputs, std::
     extents[count++] = {inputs[i], static_cast<std::size_t>(shard_bytes), false, plan.inputs()[i]};
   base::Overlap found;
   if (!base::find_overlap({extents.data(), count}, &found)) return;
-  base::fail(TANDEM_ERROR_OVERLAP,
-             fmt::format("{} (written, {} bytes) overlaps {} ({})", shard_name(plan.codec(), found.output), shard_bytes,
-                         shard_name(plan.codec(), found.other), found.other_is_output ? "written too" : "read"));
+  base::fail(
+      TANDEM_ERROR_OVERLAP,
+      base::format("{} (written, {} bytes) overlaps {} ({})", shard_name(plan.codec(), found.output), shard_bytes,
+                   shard_name(plan.codec(), found.other), found.other_is_output ? "written too" : "read"));
 }
 
 void fail_shard_bytes(std::uint64_t shard_bytes, std::uint64_t shard_count) {
   if (shard_bytes == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard_bytes is 0");
   base::fail(TANDEM_ERROR_TOO_LARGE,
-             fmt::format("{} shards of {} bytes do not fit the address space", shard_count, shard_bytes));
+             base::format("{} shards of {} bytes do not fit the address space", shard_count, shard_bytes));
 }
 
 void check_reachable(const core::Backend &backend, std::int32_t memory) {
   const std::vector<core::MemoryKind> &memories = backend.traits().memories;
   if (std::find(memories.begin(), memories.end(), static_cast<core::MemoryKind>(memory)) == memories.end())
-    base::fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("memory kind {}: no backend of this context reaches it", memory));
+    base::fail(TANDEM_ERROR_UNSUPPORTED, base::format("memory kind {}: no backend of this context reaches it", memory));
 }
 
 void check_index(std::uint32_t index, const core::Codec &codec) {
   if (index >= codec.k())
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("index is {}, but there are {} data shards", index, codec.k()));
+               base::format("index is {}, but there are {} data shards", index, codec.k()));
 }
 
 void check_length(const core::Plan &plan, std::uint64_t shard_bytes) {
   const std::uint64_t unit = plan.prepared().length_unit_bytes();
   if (shard_bytes % unit == 0) return;
   base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-             fmt::format("shard_bytes is {}, but this code needs a multiple of {}", shard_bytes, unit));
+             base::format("shard_bytes is {}, but this code needs a multiple of {}", shard_bytes, unit));
 }
 
 }  // namespace tandem::api

@@ -1,5 +1,4 @@
 // Contexts, and what a hybrid is made of.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +13,7 @@
 #include "api/backends.hpp"
 #include "api/speeds.hpp"
 #include "base/affinity.hpp"
+#include "base/format.hpp"
 #include "base/gate.hpp"
 #include "base/options.hpp"
 #include "cpu/factory.hpp"
@@ -37,10 +37,10 @@ std::uint32_t thread_count_option(std::uint32_t given) {
     const char *end = value + std::strlen(value);
     const auto [stopped, error] = std::from_chars(value, end, count);
     if (error != std::errc() || stopped != end)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("TANDEM_THREADS is \"{}\", not a number", value));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("TANDEM_THREADS is \"{}\", not a number", value));
   }
   if (count > kMost)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("thread_count is {}; at most {}", count, kMost));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("thread_count is {}; at most {}", count, kMost));
   return count;
 }
 
@@ -54,8 +54,8 @@ std::int32_t executor_option(std::int32_t given) {
   const std::span<const char *const> names = std::span(kExecutors).subspan(1);  // the default has no name
   const auto found = std::ranges::find(names, std::string_view(value));
   if (found != names.end()) return static_cast<std::int32_t>(found - names.begin()) + 1;
-  base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("TANDEM_EXECUTOR is \"{}\"; known executors: {}", value,
-                                                   fmt::join(names.begin(), names.end(), ", ")));
+  base::fail(TANDEM_ERROR_UNAVAILABLE,
+             base::format("TANDEM_EXECUTOR is \"{}\"; known executors: {}", value, base::join(names, ", ")));
 }
 
 // An option with few values. If it has its default, 0, the environment variable may name another value.
@@ -65,12 +65,12 @@ std::int32_t word_option(std::int32_t given, const char *variable, std::initiali
   const auto found = std::ranges::find(words, std::string_view(value));
   if (found != words.end()) return static_cast<std::int32_t>(found - words.begin());
   base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-             fmt::format("{} is \"{}\"; known are {}", variable, value, fmt::join(words.begin(), words.end(), ", ")));
+             base::format("{} is \"{}\"; known are {}", variable, value, base::join(words, ", ")));
 }
 
 void check_range(const char *what, std::int32_t value, std::int32_t last) {
   if (value < 0 || value > last)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is {}; known values are 0 to {}", what, value, last));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} is {}; known values are 0 to {}", what, value, last));
 }
 
 // Every value is checked for every backend: an invalid value is never ignored.
@@ -91,7 +91,7 @@ Settings settings_of(const tandem_context_options &given) {
   check_range("schedule", settings.schedule, TANDEM_SCHEDULE_DYNAMIC);
   if (!settings.technique.empty() && settings.technique != "matrix" && settings.technique != "transform")
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("technique is \"{}\"; known are matrix and transform", settings.technique));
+               base::format("technique is \"{}\"; known are matrix and transform", settings.technique));
   return settings;
 }
 
@@ -108,29 +108,31 @@ void check_effects(const tandem_context_options &given, const Settings &settings
   const std::string backend = settings.backend.empty() ? "auto" : settings.backend;
   const auto refuse = [&](const std::string &option, const char *why) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("{} has no effect on the backend \"{}\": {}", option, backend, why));
+               base::format("{} has no effect on the backend \"{}\": {}", option, backend, why));
   };
   const char *const schedule = given.schedule == TANDEM_SCHEDULE_DYNAMIC ? "schedule dynamic" : "schedule static";
   const auto is_given = [](const char *text) { return text != nullptr && *text != 0; };
   if (is_given(given.policy) && !takes.policy) {
-    refuse(fmt::format("policy \"{}\"", given.policy),
+    refuse(base::format("policy \"{}\"", given.policy),
            backend == "auto" ? "it is the CPU alone here; a policy is for hybrids, such as hybrid:cpu+opencl:0:0"
                              : "a policy is for hybrids, such as hybrid:cpu+opencl:0:0");
   }
   if (is_given(given.kernel) && !takes.kernel)
-    refuse(fmt::format("kernel \"{}\"", given.kernel), "the devices of a hybrid choose their kernels");
+    refuse(base::format("kernel \"{}\"", given.kernel), "the devices of a hybrid choose their kernels");
   if (!takes.cpu) {
     constexpr const char *kWhy = "it has no CPU threads";
-    if (given.thread_count != 0) refuse(fmt::format("thread_count {}", given.thread_count), kWhy);
-    if (given.executor != TANDEM_EXECUTOR_DEFAULT) refuse(fmt::format("executor {}", kExecutors[given.executor]), kWhy);
+    if (given.thread_count != 0) refuse(base::format("thread_count {}", given.thread_count), kWhy);
+    if (given.executor != TANDEM_EXECUTOR_DEFAULT)
+      refuse(base::format("executor {}", kExecutors[given.executor]), kWhy);
     if (given.partition == TANDEM_PARTITION_PARITY) refuse("partition parity", kWhy);
     if (given.schedule != TANDEM_SCHEDULE_DEFAULT) refuse(schedule, kWhy);
     if (given.pin_threads != 0) refuse("pin_threads", kWhy);
-    if (!settings.technique.empty()) refuse(fmt::format("technique {}", settings.technique), kWhy);
+    if (!settings.technique.empty()) refuse(base::format("technique {}", settings.technique), kWhy);
   }
   if (!takes.executor) {
     constexpr const char *kWhy = "with policies free and budget its lanes are threads of their own";
-    if (given.executor != TANDEM_EXECUTOR_DEFAULT) refuse(fmt::format("executor {}", kExecutors[given.executor]), kWhy);
+    if (given.executor != TANDEM_EXECUTOR_DEFAULT)
+      refuse(base::format("executor {}", kExecutors[given.executor]), kWhy);
     if (given.pin_threads != 0) refuse("pin_threads", kWhy);
   }
   if (given.schedule != TANDEM_SCHEDULE_DEFAULT && settings.executor < TANDEM_EXECUTOR_OPENMP)
@@ -164,7 +166,7 @@ std::vector<hybrid::Member> find_members(tandem_context &context, const Settings
           members.push_back(std::move(member));
         }
       } catch (const base::Error &error) {
-        context.log.say(TANDEM_LOG_WARNING, fmt::format("hybrid: without {}: {}", each.name, error.what()));
+        context.log.say(TANDEM_LOG_WARNING, base::format("hybrid: without {}: {}", each.name, error.what()));
       }
     }
     if (kind.vendor != nullptr && members.size() != before) taken.push_back(kind.vendor);
@@ -179,7 +181,7 @@ std::vector<hybrid::Member> named_members(tandem_context &context, const Setting
   std::vector<hybrid::Member> members;
   std::vector<std::string> seen;
   const auto refuse = [&](tandem_status status, const std::string &why) {
-    base::fail(status, fmt::format("backend \"hybrid:{}\": {}", names, why));
+    base::fail(status, base::format("backend \"hybrid:{}\": {}", names, why));
   };
   for (std::string_view rest = names;;) {
     const std::size_t plus = rest.find('+');
@@ -190,7 +192,7 @@ std::vector<hybrid::Member> named_members(tandem_context &context, const Setting
     const BackendKind *kind = find_backend_kind(each);
     if (kind == nullptr) {
       refuse(TANDEM_ERROR_UNAVAILABLE,
-             fmt::format("\"{}\" is no device; a hybrid is such as hybrid:cpu+opencl:0:0+cuda:1", each));
+             base::format("\"{}\" is no device; a hybrid is such as hybrid:cpu+opencl:0:0+cuda:1", each));
     }
     std::vector<hybrid::Member> more = kind->members(*kind, context, settings, each);
     if (kind == &cpu_kind()) *has_cpu_out = true;
@@ -240,7 +242,7 @@ std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settin
   for (const BackendKind &kind : device_kinds()) {
     const auto is_of_kind = [&](const hybrid::Member &member) { return kind.is_name(member.name); };
     if (kind.memory_resource != nullptr && (!is_named || std::ranges::any_of(options.members, is_of_kind)))
-      resource_names += fmt::format(",{}", kind.memory_resource);
+      resource_names += base::format(",{}", kind.memory_resource);
   }
   if (is_auto) {
     options.name = "cpu";
@@ -279,10 +281,10 @@ std::unique_ptr<core::Backend> make_backend(tandem_context &context, const Setti
     return cpu_kind().make(cpu_kind(), context, settings, "cpu");
   }
   std::string known;
-  for (const BackendKind &kind : backend_kinds()) known += fmt::format("{}, ", kind.forms);
+  for (const BackendKind &kind : backend_kinds()) known += base::format("{}, ", kind.forms);
   base::fail(
       TANDEM_ERROR_UNAVAILABLE,
-      fmt::format("backend \"{}\" does not exist here; known: auto, {}hybrid, hybrid:DEVICE+DEVICE...", name, known));
+      base::format("backend \"{}\" does not exist here; known: auto, {}hybrid, hybrid:DEVICE+DEVICE...", name, known));
 }
 
 std::unique_ptr<tandem_context> make_context(const tandem_context_options *options, bool may_have_timeline) {

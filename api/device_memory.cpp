@@ -1,10 +1,10 @@
 // Memory of a device, for programs that use no driver themselves.
-#include <fmt/format.h>
 
 #include <memory>
 
 #include "api/objects.hpp"
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/gate.hpp"
 #include "base/options.hpp"
 #include "tandem/device.h"
@@ -19,8 +19,8 @@ namespace {
 
 void check_range(const tandem_device_memory &memory, std::uint64_t offset_bytes, std::uint64_t bytes) {
   if (offset_bytes <= memory.bytes && bytes <= memory.bytes - offset_bytes) return;
-  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} bytes at {} are not all in the {} bytes of the memory",
-                                                        bytes, offset_bytes, memory.bytes));
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} bytes at {} are not all in the {} bytes of the memory",
+                                                         bytes, offset_bytes, memory.bytes));
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 // Host memory: allocation of shards, and registration for devices.
-#include <fmt/format.h>
 
 #include <new>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/gate.hpp"
 #include "core/registered_memory.hpp"
 #include "tandem/tandem.h"
@@ -20,14 +20,14 @@ constexpr std::size_t kPage = 4096;
 void allocate_shards(std::size_t count, std::size_t shard_bytes, std::uint32_t flags, void **shards_out) {
   if (flags > TANDEM_SHARDS_PINNED) {
     base::fail(TANDEM_ERROR_UNSUPPORTED,
-               fmt::format("flags is {:#x}; known: TANDEM_SHARDS_PINNED ({})", flags, int{TANDEM_SHARDS_PINNED}));
+               base::format("flags is {:#x}; known: TANDEM_SHARDS_PINNED ({})", flags, int{TANDEM_SHARDS_PINNED}));
   }
   if (count == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "count is 0");
   constexpr std::size_t kMost = static_cast<std::size_t>(PTRDIFF_MAX) / 2;
   if (shard_bytes == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard_bytes is 0");
   if (shard_bytes > kMost || count > kMost / (shard_bytes + 2 * kLine))
     base::fail(TANDEM_ERROR_TOO_LARGE,
-               fmt::format("{} shards of {} bytes do not fit the address space", count, shard_bytes));
+               base::format("{} shards of {} bytes do not fit the address space", count, shard_bytes));
   const std::size_t lines = (shard_bytes + kLine - 1) / kLine | 1;
   const bool is_pinned = (flags & TANDEM_SHARDS_PINNED) != 0;
   const std::size_t used_bytes = count * lines * kLine;

@@ -1,6 +1,4 @@
 // The plain functions.
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "api/run.hpp"

@@ -1,5 +1,4 @@
 // Plans and jobs.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <mutex>
@@ -9,6 +8,7 @@
 #include "api/backends.hpp"
 #include "api/job.hpp"
 #include "api/run.hpp"
+#include "base/format.hpp"
 #include "base/gate.hpp"
 #include "base/lists.hpp"
 #include "base/options.hpp"
@@ -32,14 +32,14 @@ ShardSet shard_set(const std::uint8_t *flags, unsigned count) {
 
 Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_plan_options &options) {
   if (options.operation < TANDEM_OPERATION_ENCODE || options.operation > TANDEM_OPERATION_ACCUMULATE) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("operation is {}; known values are 0 to {}",
-                                                          options.operation, int{TANDEM_OPERATION_ACCUMULATE}));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("operation is {}; known values are 0 to {}",
+                                                           options.operation, int{TANDEM_OPERATION_ACCUMULATE}));
   }
   if (options.first != 0 && options.operation != TANDEM_OPERATION_ACCUMULATE)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("first is {}, but it belongs to accumulate", options.first));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("first is {}, but it belongs to accumulate", options.first));
   if (options.wait_for_kernel > 1) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("wait_for_kernel is {}; known values are 0 and 1", options.wait_for_kernel));
+               base::format("wait_for_kernel is {}; known values are 0 and 1", options.wait_for_kernel));
   }
   if (options.read_costs != nullptr && options.operation != TANDEM_OPERATION_DECODE)
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "read_costs are set, but they belong to decode");
@@ -91,7 +91,7 @@ void check_memory_arguments(core::MemoryKind memory, const tandem_plan_arguments
   base::check_result_size(arguments.verify_result, "tandem_verify_result");
   if (arguments.verify_ranges == nullptr && arguments.verify_range_capacity != 0) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("verify_ranges is NULL, but verify_range_capacity is {}", arguments.verify_range_capacity));
+               base::format("verify_ranges is NULL, but verify_range_capacity is {}", arguments.verify_range_capacity));
   }
   if (arguments.verify_ranges != nullptr && arguments.verify_range_count_out == nullptr)
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "verify_range_count_out is NULL, but verify_ranges is set");

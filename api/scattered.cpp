@@ -1,11 +1,11 @@
 // Shards that lie in pieces. The byte range is cut at each end of a piece of any shard, and each part is a task. A
 // piece that ends between two multiples of the operator's granularity is refused.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "api/run.hpp"
+#include "base/format.hpp"
 #include "base/gate.hpp"
 #include "base/overlap.hpp"
 
@@ -49,20 +49,21 @@ void check_segments(const tandem_scattered_shard &shard, unsigned index, std::si
   for (std::size_t i = 0; i < shard.segment_count; ++i) {
     const tandem_segment &segment = shard.segments[i];
     if (segment.address == nullptr && segment.bytes != 0)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("segment {} of shard {} has a NULL address", i, index));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("segment {} of shard {} has a NULL address", i, index));
     if (segment.bytes > shard_bytes - sum) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("the segments of shard {} hold more than shard_bytes = {}", index, shard_bytes));
+                 base::format("the segments of shard {} hold more than shard_bytes = {}", index, shard_bytes));
     }
     sum += segment.bytes;
     if (granularity_bytes != 1 && sum % granularity_bytes != 0 && sum != shard_bytes)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("segment {} of shard {} ends at byte {}, but this code can be cut at multiples of {} only",
-                             i, index, sum, granularity_bytes));
+      base::fail(
+          TANDEM_ERROR_INVALID_ARGUMENT,
+          base::format("segment {} of shard {} ends at byte {}, but this code can be cut at multiples of {} only", i,
+                       index, sum, granularity_bytes));
   }
   if (sum != shard_bytes)
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("the segments of shard {} hold {} of {} bytes", index, sum, shard_bytes));
+               base::format("the segments of shard {} hold {} of {} bytes", index, sum, shard_bytes));
 }
 
 void check_overlap(const core::Plan &plan, const tandem_scattered_shard *shards) {
@@ -79,8 +80,8 @@ void check_overlap(const core::Plan &plan, const tandem_scattered_shard *shards)
   base::Overlap found;
   if (base::find_overlap(extents, &found))
     base::fail(TANDEM_ERROR_OVERLAP,
-               fmt::format("a segment of shard {} (written) overlaps one of shard {} ({})", found.output, found.other,
-                           found.other_is_output ? "written too" : "read"));
+               base::format("a segment of shard {} (written) overlaps one of shard {} ({})", found.output, found.other,
+                            found.other_is_output ? "written too" : "read"));
 }
 
 void run_scattered(tandem_context &context, const core::Plan &plan, const tandem_scattered_shard *shards,
@@ -90,7 +91,7 @@ void run_scattered(tandem_context &context, const core::Plan &plan, const tandem
   for (const auto indices : {plan.inputs(), plan.outputs()}) {
     for (const std::uint16_t index : indices) {
       if (shards[index].segments == nullptr)
-        base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("shard {} is needed, but its segments are NULL", index));
+        base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("shard {} is needed, but its segments are NULL", index));
       check_segments(shards[index], index, shard_bytes, plan.prepared().granularity_bytes());
     }
   }

@@ -1,7 +1,6 @@
 // tools.h: simulation of machines that need not exist.
 #include "hybrid/simulate/simulate.hpp"
-
-#include <fmt/format.h>
+#include "base/format.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -40,14 +39,14 @@ bool is_board(const hybrid::Simulation &simulation) {
 void check_beliefs(const tandem_simulate_options &given, const std::vector<hybrid::WorkerDescription> &descriptions) {
   if (given.unknown_speeds != 0) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("unknown_speeds is for policy auto: {} asks for no speed", given.policy));
+               base::format("unknown_speeds is for policy auto: {} asks for no speed", given.policy));
   }
   for (const hybrid::WorkerDescription &each : descriptions) {
     if (!each.assumed_latency_seconds) continue;
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("worker {}: assumed-latency is for policy auto: {} asks for no "
-                           "latency",
-                           each.name, given.policy));
+               base::format("worker {}: assumed-latency is for policy auto: {} asks for no "
+                            "latency",
+                            each.name, given.policy));
   }
 }
 
@@ -59,9 +58,9 @@ void check_board_size(const hybrid::Simulation &simulation, std::uint64_t task_c
   if (part_count <= kMostParts && part_count * simulation.workers.size() <= kMostTasksTimesWorkers) return;
   base::fail(
       TANDEM_ERROR_INVALID_ARGUMENT,
-      fmt::format("{} tasks with up to {} inner tasks each are {} parts for {} workers; at most {} parts, and {} "
-                  "times the number of workers",
-                  task_count, most_inner, part_count, simulation.workers.size(), kMostParts, kMostTasksTimesWorkers));
+      base::format("{} tasks with up to {} inner tasks each are {} parts for {} workers; at most {} parts, and {} "
+                   "times the number of workers",
+                   task_count, most_inner, part_count, simulation.workers.size(), kMostParts, kMostTasksTimesWorkers));
 }
 
 hybrid::Simulation simulation_of(const tandem_simulate_options &given,
@@ -76,7 +75,7 @@ hybrid::Simulation simulation_of(const tandem_simulate_options &given,
   simulation.work_bytes = given.work_bytes;
   if (given.work_bytes == 0 || given.work_bytes > kMostWorkBytes) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("work_bytes is {}, not from 1 to {}", given.work_bytes, kMostWorkBytes));
+               base::format("work_bytes is {}, not from 1 to {}", given.work_bytes, kMostWorkBytes));
   }
   if (simulation.policy == hybrid::Policy::automatic) {
     // There a group is one worker: it begins a task after latency and spawn.
@@ -86,17 +85,17 @@ hybrid::Simulation simulation_of(const tandem_simulate_options &given,
   }
   if (simulation.policy == hybrid::Policy::automatic && simulation.workers.size() > kMostWorkersOfAuto) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("{} workers; at most {} with policy auto", simulation.workers.size(), kMostWorkersOfAuto));
+               base::format("{} workers; at most {} with policy auto", simulation.workers.size(), kMostWorkersOfAuto));
   }
   simulation.chunk_bytes = given.chunk_bytes != 0 ? given.chunk_bytes : kChunkBytes;
   const std::uint64_t task_count = (given.work_bytes - 1) / simulation.chunk_bytes + 1;
   if (simulation.policy != hybrid::Policy::automatic &&
       (task_count > kMostTasks || task_count * simulation.workers.size() > kMostTasksTimesWorkers)) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("{} bytes in chunks of {} are {} tasks for {} workers; at most {} tasks, and {} times the "
-                           "number of workers",
-                           given.work_bytes, simulation.chunk_bytes, task_count, simulation.workers.size(), kMostTasks,
-                           kMostTasksTimesWorkers));
+               base::format("{} bytes in chunks of {} are {} tasks for {} workers; at most {} tasks, and {} times the "
+                            "number of workers",
+                            given.work_bytes, simulation.chunk_bytes, task_count, simulation.workers.size(), kMostTasks,
+                            kMostTasksTimesWorkers));
   }
   if (is_board(simulation)) check_board_size(simulation, task_count);
   return simulation;
@@ -129,8 +128,8 @@ Outcome run(const hybrid::Simulation &simulation) {
     std::uint64_t done_bytes = 0;
     for (const hybrid::SimulatedShare &each : result.workers) done_bytes += each.bytes;
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("the job never ends: after {} s workers failed or hang, with {} of {} bytes done",
-                           result.makespan_seconds, done_bytes, simulation.work_bytes));
+               base::format("the job never ends: after {} s workers failed or hang, with {} of {} bytes done",
+                            result.makespan_seconds, done_bytes, simulation.work_bytes));
   }
   return outcome;
 }
@@ -141,7 +140,7 @@ std::vector<base::TimelineRow> rows_of(const std::vector<hybrid::WorkerDescripti
   for (const hybrid::WorkerDescription &each : descriptions) {
     const unsigned row_count = each.count * (is_board && each.inner_count > 0 ? each.members : 1);
     for (unsigned i = 0; i < row_count; ++i)
-      rows.push_back({row_count == 1 ? each.name : fmt::format("{} {}", each.name, i), each.name});
+      rows.push_back({row_count == 1 ? each.name : base::format("{} {}", each.name, i), each.name});
   }
   return rows;
 }
@@ -175,8 +174,8 @@ tandem_simulate_result room_of(const tandem_simulate_result *given) {
   if (room.worker_capacity != 0 &&
       (room.workers == nullptr || room.worker_stride_bytes < sizeof(tandem_simulated_worker))) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("workers is NULL, or worker_stride_bytes {} smaller than the struct: {}",
-                           room.worker_stride_bytes, sizeof(tandem_simulated_worker)));
+               base::format("workers is NULL, or worker_stride_bytes {} smaller than the struct: {}",
+                            room.worker_stride_bytes, sizeof(tandem_simulated_worker)));
   }
   return room;
 }

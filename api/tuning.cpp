@@ -1,5 +1,4 @@
 // tools.h: tuning.
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 
 #include "api/objects.hpp"
 #include "api/speeds.hpp"
+#include "base/format.hpp"
 #include "base/gate.hpp"
 #include "base/lists.hpp"
 #include "base/options.hpp"
@@ -48,7 +48,7 @@ std::vector<core::TunedOperation> operations_of(std::string_view list) {
     const std::optional<core::TunedOperation> operation = core::tuned_operation_from_name(name);
     if (!operation) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("\"{}\" cannot be tuned; known: encode, decode, verify, update", name.substr(0, 40)));
+                 base::format("\"{}\" cannot be tuned; known: encode, decode, verify, update", name.substr(0, 40)));
     }
     operations.push_back(*operation);
     if (comma == std::string_view::npos) return operations;
@@ -68,7 +68,7 @@ std::vector<tuning::Case> cases_of(const tandem_autotune_options &given) {
       for (const std::uint64_t m : ms) cases.push_back({operation, static_cast<unsigned>(k), static_cast<unsigned>(m)});
   if (cases.size() > kMostCases) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("{} combinations of operation, k and m; at most {}", cases.size(), kMostCases));
+               base::format("{} combinations of operation, k and m; at most {}", cases.size(), kMostCases));
   }
   return cases;
 }
@@ -79,11 +79,11 @@ std::vector<tuning::NamedValues> ranges_of(const tandem_autotune_options &given)
     const std::string_view name = text.substr(0, text.find('='));
     if (name.size() == text.size() || !tuning::valid_name(name)) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("\"{}\" is not NAME=RANGE, such as \"local_x=16:1024:x2\"", text.substr(0, 80)));
+                 base::format("\"{}\" is not NAME=RANGE, such as \"local_x=16:1024:x2\"", text.substr(0, 80)));
     }
     const bool twice =
         std::any_of(ranges.begin(), ranges.end(), [&](const tuning::NamedValues &range) { return range.name == name; });
-    if (twice) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("two ranges for {}", name));
+    if (twice) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("two ranges for {}", name));
     ranges.push_back({std::string(name), tuning::parse_range(text.substr(name.size() + 1), 0, core::kMostTuningValue)});
   }
   return ranges;
@@ -98,11 +98,11 @@ tuning::Options engine_options(const tandem_autotune_options &given) {
   options.on_device = given.on_device != 0;
   if (given.repeats != 0) options.repeats = given.repeats;
   if (options.repeats > kMostRepeats) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("repeats is {}; at most {}", options.repeats, kMostRepeats));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("repeats is {}; at most {}", options.repeats, kMostRepeats));
   }
   options.max_seconds = given.max_seconds;
   if (!std::isfinite(given.max_seconds) || given.max_seconds < 0)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("max_seconds is {}", given.max_seconds));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("max_seconds is {}", given.max_seconds));
   return options;
 }
 
@@ -140,8 +140,8 @@ std::unique_ptr<tandem_context, DestroyContext> make_context(const tandem_contex
   const char *const resources = options.resources != nullptr ? options.resources : std::getenv("TANDEM_RESOURCES");
   if (resources != nullptr && *resources != 0) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("resources are \"{}\": tuning measures the machine without such limits",
-                           std::string_view(resources).substr(0, 80)));
+               base::format("resources are \"{}\": tuning measures the machine without such limits",
+                            std::string_view(resources).substr(0, 80)));
   }
   tandem_context *context = nullptr;
   const tandem_status status = tandem_context_create(&options, &context);
@@ -174,10 +174,10 @@ tandem_autotune_result run(const tandem_context_options *where, const tandem_aut
     });
     context->log.say(
         TANDEM_LOG_INFO,
-        fmt::format("{}: {} ({}, {}): {}; {:.2f} GB/s of data, {:.2f} with the built-in values",
-                    entry.key.identity.backend, core::tuned_operation_name(entry.key.operation), entry.key.k,
-                    entry.key.m, entry.values.empty() ? "the built-in values" : core::tuning_values_text(entry.values),
-                    entry.bytes_per_second / 1e9, entry.default_bytes_per_second / 1e9));
+        base::format("{}: {} ({}, {}): {}; {:.2f} GB/s of data, {:.2f} with the built-in values",
+                     entry.key.identity.backend, core::tuned_operation_name(entry.key.operation), entry.key.k,
+                     entry.key.m, entry.values.empty() ? "the built-in values" : core::tuning_values_text(entry.values),
+                     entry.bytes_per_second / 1e9, entry.default_bytes_per_second / 1e9));
   };
   const double started = seconds_now();
   const tuning::Result found = tuning::autotune(*context->backend, options, journal, hooks);
@@ -253,7 +253,7 @@ tandem_status tandem_tuning_merge(const char *const *files, size_t file_count, c
       for (const std::string_view each : others) {
         const std::string other(each);
         if (!tuning::read_regular_file(other, tuning::Table::kMostFileBytes))
-          base::fail(TANDEM_ERROR_IO, fmt::format("{} does not exist", other));
+          base::fail(TANDEM_ERROR_IO, base::format("{} does not exist", other));
         merged.merge(tuning::read_file(other));
       }
     });
@@ -266,7 +266,7 @@ tandem_status tandem_tuning_path(const char *tuning_file, char *path_out, size_t
     const std::string path = tuning::file_path(tuning_file);
     if (path_out == nullptr || capacity_bytes <= path.size()) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("path_out is NULL, or {} bytes are too few for {}", capacity_bytes, path.size() + 1));
+                 base::format("path_out is NULL, or {} bytes are too few for {}", capacity_bytes, path.size() + 1));
     }
     std::memcpy(path_out, path.c_str(), path.size() + 1);
   });

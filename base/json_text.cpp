@@ -1,12 +1,36 @@
 #include "base/json_text.hpp"
 
-#include <nlohmann/json.hpp>
+#include <cmath>
+
+#include "base/format.hpp"
+#include "base/utf8.hpp"
 
 namespace tandem::base {
 
-using nlohmann::json;
+std::string json_text(std::string_view text) {
+  constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t", kLetters = "\"\\bfnrt";
+  std::string result = "\"";
+  while (!text.empty()) {
+    const Utf8Sequence next = first_utf8(text);
+    const auto first = static_cast<unsigned char>(text.front());
+    if (const std::size_t at = kEscaped.find(text.front()); at != std::string_view::npos) {
+      result += '\\';
+      result += kLetters[at];
+    } else if (first < 0x20) {
+      result += format("\\u{:04x}", unsigned{first});
+    } else {
+      result += next.is_valid ? text.substr(0, next.length) : "\xEF\xBF\xBD";
+    }
+    text.remove_prefix(next.length);
+  }
+  return result + '"';
+}
 
-std::string json_text(std::string_view text) { return json(text).dump(-1, ' ', false, json::error_handler_t::replace); }
-std::string json_text(double number) { return json(number).dump(); }
+std::string json_text(double number) {
+  if (!std::isfinite(number)) return "null";
+  std::string text = format("{}", number);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
 
 }  // namespace tandem::base

@@ -1,5 +1,4 @@
-// Pieces of JSON text, for writers that assemble the rest themselves. A tree of nlohmann-json values (3.11.2) needs
-// memory in its destructor, which must not throw. A process without memory would end.
+// Pieces of JSON text, for writers that assemble the rest themselves.
 #pragma once
 
 #include <string>
@@ -7,7 +6,7 @@
 
 namespace tandem::base {
 
-std::string json_text(std::string_view text);  // in quotes; bytes that are no UTF-8 are replaced
-std::string json_text(double number);          // null where it is not finite
+std::string json_text(std::string_view text);  // in quotes; bytes that are no UTF-8 become U+FFFD
+std::string json_text(double number);          // with a point or an exponent; null where it is not finite
 
 }  // namespace tandem::base

@@ -1,11 +1,10 @@
 #include "base/options.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 
 namespace tandem::base {
 namespace {
@@ -19,7 +18,7 @@ std::size_t checked_struct_bytes(const void *given, const StructKind &kind, std:
   std::memcpy(&bytes, given, sizeof bytes);
   if (bytes < least_bytes || bytes > kMostStructBytes || bytes % kind.alignment != 0) {
     fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("{0}.struct_bytes is {1}; set it to sizeof({0}), {2}", kind.name, bytes, kind.bytes));
+         base::format("{0}.struct_bytes is {1}; set it to sizeof({0}), {2}", kind.name, bytes, kind.bytes));
   }
   return bytes;
 }
@@ -30,15 +29,15 @@ void copy_options(const void *given, void *ours, const StructKind &kind) {
   for (std::size_t i = kind.bytes; i < given_bytes; ++i) {
     if (bytes[i] != 0) {
       fail(TANDEM_ERROR_UNSUPPORTED,
-           fmt::format("{}: byte {} of {} is set; it belongs to an option newer than this library", kind.name, i,
-                       given_bytes));
+           base::format("{}: byte {} of {} is set; it belongs to an option newer than this library", kind.name, i,
+                        given_bytes));
     }
   }
   std::memcpy(ours, given, std::min(given_bytes, kind.bytes));
 }
 
 void check_reserved(std::int64_t value, const char *field, const StructKind &kind) {
-  if (value != 0) fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("{}.{} is {}, must be 0", kind.name, field, value));
+  if (value != 0) fail(TANDEM_ERROR_UNSUPPORTED, base::format("{}.{} is {}, must be 0", kind.name, field, value));
 }
 
 void copy_result(const void *ours, void *given, const StructKind &kind) {
@@ -51,12 +50,12 @@ void copy_result(const void *ours, void *given, const StructKind &kind) {
 std::vector<std::string_view> read_strings(const char *const *list, std::size_t count, const char *name,
                                            std::size_t most_count) {
   if (count > most_count)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} {}; at most {}", count, name, most_count));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} {}; at most {}", count, name, most_count));
   if (list == nullptr && count != 0)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is NULL, but there are to be {}", name, count));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} is NULL, but there are to be {}", name, count));
   std::vector<std::string_view> strings;
   for (std::size_t i = 0; i < count; ++i) {
-    if (list[i] == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}[{}] is NULL", name, i));
+    if (list[i] == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{}[{}] is NULL", name, i));
     strings.push_back(list[i]);
   }
   return strings;

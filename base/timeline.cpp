@@ -1,7 +1,6 @@
 #include "base/timeline.hpp"
 
 #include <errno.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/json_text.hpp"
 
 namespace tandem::base {
@@ -28,9 +28,9 @@ struct Sum {
 
 // Viewers show the rows in the order of sort_index.
 std::string metadata(unsigned row, std::string_view name) {
-  return fmt::format(R"({{"name":"thread_name","ph":"M","pid":1,"tid":{0},"args":{{"name":{1}}}}},)"
-                     R"({{"name":"thread_sort_index","ph":"M","pid":1,"tid":{0},"args":{{"sort_index":{0}}}}})",
-                     row, json_text(name));
+  return base::format(R"({{"name":"thread_name","ph":"M","pid":1,"tid":{0},"args":{{"name":{1}}}}},)"
+                      R"({{"name":"thread_sort_index","ph":"M","pid":1,"tid":{0},"args":{{"sort_index":{0}}}}})",
+                      row, json_text(name));
 }
 
 // Gives the span its colour.
@@ -40,11 +40,11 @@ std::string_view kind_of(const TimelineSpan &span, const TimelineRow &row) noexc
 
 std::string event(const TimelineSpan &span, const TimelineRow &row) {
   constexpr double kMicroseconds = 1e6;
-  return fmt::format(R"({{"name":{},"cat":{},"ph":"X","pid":1,"tid":{},"ts":{},"dur":{},)"
-                     R"("args":{{"begin":{},"end":{},"bytes":{},"committed":{}}}}})",
-                     json_text(span.what), json_text(kind_of(span, row)), span.row, span.start_seconds * kMicroseconds,
-                     (span.end_seconds - span.start_seconds) * kMicroseconds, span.begin, span.end, span.bytes,
-                     span.committed);
+  return base::format(R"({{"name":{},"cat":{},"ph":"X","pid":1,"tid":{},"ts":{},"dur":{},)"
+                      R"("args":{{"begin":{},"end":{},"bytes":{},"committed":{}}}}})",
+                      json_text(span.what), json_text(kind_of(span, row)), span.row, span.start_seconds * kMicroseconds,
+                      (span.end_seconds - span.start_seconds) * kMicroseconds, span.begin, span.end, span.bytes,
+                      span.committed);
 }
 
 // The work of each worker, and totals of each kind of work.
@@ -67,18 +67,18 @@ std::string summary(std::span<const TimelineRow> rows, std::span<const TimelineS
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Sum &sum = of_rows[i];
     const double share = coded_bytes > 0 ? static_cast<double>(sum.bytes) / static_cast<double>(coded_bytes) : 0;
-    workers += fmt::format(R"({}{{"name":{},"kind":{},"bytes":{},"share":{},"tasks":{},"busy_seconds":{},)"
-                           R"("idle_seconds":{},"idle_tail_seconds":{}}})",
-                           i == 0 ? "" : ",", json_text(rows[i].name), json_text(rows[i].kind), sum.bytes, share,
-                           sum.task_count, sum.busy_seconds, std::max(makespan_seconds - sum.busy_seconds, 0.0),
-                           std::max(makespan_seconds - sum.last_end_seconds, 0.0));
+    workers += base::format(R"({}{{"name":{},"kind":{},"bytes":{},"share":{},"tasks":{},"busy_seconds":{},)"
+                            R"("idle_seconds":{},"idle_tail_seconds":{}}})",
+                            i == 0 ? "" : ",", json_text(rows[i].name), json_text(rows[i].kind), sum.bytes, share,
+                            sum.task_count, sum.busy_seconds, std::max(makespan_seconds - sum.busy_seconds, 0.0),
+                            std::max(makespan_seconds - sum.last_end_seconds, 0.0));
   }
   for (const auto &[kind, sum] : of_kinds)
-    kinds += fmt::format(R"({}{{"kind":{},"bytes":{},"tasks":{},"busy_seconds":{}}})", kinds.empty() ? "" : ",",
-                         json_text(kind), sum.bytes, sum.task_count, sum.busy_seconds);
-  return fmt::format(R"({{"makespan_seconds":{}{},"bytes":{},"workers":[{}],"kinds":[{}]}})", makespan_seconds,
-                     efficiency ? fmt::format(R"(,"efficiency":{})", json_text(*efficiency)) : "", coded_bytes, workers,
-                     kinds);
+    kinds += base::format(R"({}{{"kind":{},"bytes":{},"tasks":{},"busy_seconds":{}}})", kinds.empty() ? "" : ",",
+                          json_text(kind), sum.bytes, sum.task_count, sum.busy_seconds);
+  return base::format(R"({{"makespan_seconds":{}{},"bytes":{},"workers":[{}],"kinds":[{}]}})", makespan_seconds,
+                      efficiency ? base::format(R"(,"efficiency":{})", json_text(*efficiency)) : "", coded_bytes,
+                      workers, kinds);
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ void write_timeline(const std::string &path, std::span<const TimelineRow> rows, 
   file << "],\n\"displayTimeUnit\":\"ms\",\"otherData\":" << summary(rows, spans, makespan_seconds, efficiency)
        << "}\n";
   file.close();
-  if (!file) fail(TANDEM_ERROR_IO, fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+  if (!file) fail(TANDEM_ERROR_IO, base::format("cannot write {}: {}", path, std::strerror(errno)));
 }
 
 Timeline::Timeline(std::string file, const Log &log, std::size_t most_spans)
@@ -102,7 +102,7 @@ Timeline::Timeline(std::string file, const Log &log, std::size_t most_spans)
 void Timeline::check_file() const {
   errno = 0;
   if (!std::ofstream(file_, std::ios::app))
-    fail(TANDEM_ERROR_IO, fmt::format("cannot write {}: {}", file_, std::strerror(errno)));
+    fail(TANDEM_ERROR_IO, base::format("cannot write {}: {}", file_, std::strerror(errno)));
 }
 
 double Timeline::now() noexcept {
@@ -132,8 +132,8 @@ unsigned Timeline::row_of_this_thread(std::string_view kind, std::string_view ro
   try {
     const std::lock_guard lock(mutex_);
     std::string &name = name_of_thread_[std::this_thread::get_id()];
-    if (name.empty()) name = fmt::format("{} {}", role, thread_count_[std::string(role)]++);
-    return find_or_add(fmt::format("{}, {}", kind, name), kind);
+    if (name.empty()) name = base::format("{} {}", role, thread_count_[std::string(role)]++);
+    return find_or_add(base::format("{}, {}", kind, name), kind);
   } catch (const std::bad_alloc &) {
     return kNoRow;
   }
@@ -154,7 +154,7 @@ void Timeline::add(const Span &span) noexcept {
       if (std::exchange(is_full_, true)) return;
     }
     log_.say(TANDEM_LOG_WARNING,
-             fmt::format("timeline {}: full at {} spans; later ones are left out", file_, most_spans_));
+             base::format("timeline {}: full at {} spans; later ones are left out", file_, most_spans_));
   } catch (const std::exception &) {  // no memory: this span is left out
   }
 }
@@ -192,7 +192,7 @@ void Timeline::write() noexcept {
     spans_.clear();
   } catch (const std::exception &error) {
     try {
-      log_.say(TANDEM_LOG_WARNING, fmt::format("no timeline: {}", error.what()));
+      log_.say(TANDEM_LOG_WARNING, base::format("no timeline: {}", error.what()));
     } catch (const std::exception &) {  // nothing more can be said
     }
   }

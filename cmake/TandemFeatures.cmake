@@ -33,7 +33,7 @@ function(tandem_say_left_out)
   endif()
 endfunction()
 
-tandem_feature(FILES "Functions on files, files.h")
+tandem_feature(FILES "Functions on files, files.h" OTHERWISE OFF)
 tandem_feature(OPENMP "Executor openmp, a module")
 tandem_feature(OPENCL "Backend opencl, a module")
 tandem_feature(CUDA "Backend cuda, a module")

@@ -13,11 +13,15 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 option(TANDEM_WERROR "Treat warnings as errors" OFF)
 set(TANDEM_SANITIZE "" CACHE STRING "Sanitizers for everything, as for -fsanitize= (address,undefined or thread)")
 
-add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wno-psabi)
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # False alarms inside GCC 12's own headers: std::string joined by + (GCC bug 105651), vectors of known size.
-  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict> $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds>
-    $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overread>)
+if(PROJECT_IS_TOP_LEVEL OR TANDEM_WERROR)
+  add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wno-psabi)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    # False alarms inside GCC 12's own headers: std::string joined by + (GCC bug 105651), vectors of known size.
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict> $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds>
+      $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overread>)
+  endif()
+else()
+  add_compile_options(-w)  # another project has no use for them
 endif()
 if(TANDEM_WERROR)
   add_compile_options(-Werror)
@@ -34,8 +38,21 @@ endif()
 
 # tandem_folder(NAME SOURCES...): an object library of one folder. Include paths are private: include/, and the tree's root,
 # so that includes read "core/gf.hpp". scripts/check-layers checks each folder against its row of the table.
+#
+# Another project compiles the C++ library's headers once. A build of Tandem alone does not: ccache keeps no objects that are
+# made so, and every file must include what it uses. Kernel files include no such headers.
 function(tandem_folder name)
   add_library(${name} OBJECT ${ARGN})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
-  target_link_libraries(${name} PRIVATE tandem_fmt Threads::Threads)
+  target_link_libraries(${name} PRIVATE Threads::Threads)
+  if(PROJECT_IS_TOP_LEVEL OR name MATCHES "kernels|isal")
+    return()
+  endif()
+  if(name STREQUAL tandem_base)
+    target_precompile_headers(${name} PRIVATE <algorithm> <array> <atomic> <bitset> <charconv> <chrono> <cmath> <condition_variable>
+      <deque> <functional> <limits> <list> <map> <memory> <mutex> <numeric> <optional> <set> <shared_mutex> <span> <string> <thread>
+      <tuple> <unordered_map> <variant> <vector>)
+  else()
+    target_precompile_headers(${name} REUSE_FROM tandem_base)
+  endif()
 endfunction()

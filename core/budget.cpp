@@ -1,7 +1,5 @@
 #include "core/budget.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -12,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
+#include "base/format.hpp"
 
 namespace tandem::core {
 
@@ -44,20 +43,20 @@ void check_name(std::string_view name) {
   };
   if (name.empty() || name.size() > Budget::kMostNameBytes) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("the name of a resource has {} characters; 1 to {} are allowed", name.size(),
-                           Budget::kMostNameBytes));
+               base::format("the name of a resource has {} characters; 1 to {} are allowed", name.size(),
+                            Budget::kMostNameBytes));
   }
   const auto wrong = std::find_if_not(name.begin(), name.end(), is_allowed);
   if (wrong != name.end()) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("character {} of the resource name \"{}\" is none of A-Z a-z 0-9 _ . -",
-                           wrong - name.begin() + 1, name));
+               base::format("character {} of the resource name \"{}\" is none of A-Z a-z 0-9 _ . -",
+                            wrong - name.begin() + 1, name));
   }
 }
 
 void check_amount(std::string_view name, std::uint64_t amount) {
   if (amount == 0) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("amount 0 of resource \"{}\": at least 1 is needed", name));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("amount 0 of resource \"{}\": at least 1 is needed", name));
   }
 }
 
@@ -73,13 +72,13 @@ std::vector<std::pair<std::string_view, std::uint64_t>> parse(std::string_view t
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), amount);
     if (error == std::errc::result_out_of_range) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("resource amount \"{}\" does not fit in 64 bits in \"{}\"", digits, text));
+                 base::format("resource amount \"{}\" does not fit in 64 bits in \"{}\"", digits, text));
     }
     if (equals == 0 || digits.empty() || error != std::errc() || end != digits.data() + digits.size() ||
         comma == rest.size() - 1) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("\"{}\" is not a list of resource amounts such as \"cpu=5\" (at character {})", text,
-                             static_cast<std::size_t>(entry.data() - text.data()) + 1));
+                 base::format("\"{}\" is not a list of resource amounts such as \"cpu=5\" (at character {})", text,
+                              static_cast<std::size_t>(entry.data() - text.data()) + 1));
     }
     const std::string_view name = entry.substr(0, equals);
     check_name(name);
@@ -87,7 +86,7 @@ std::vector<std::pair<std::string_view, std::uint64_t>> parse(std::string_view t
     for (const auto &[before, its_amount] : list) {
       if (before == name) {
         base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                   fmt::format("resource \"{}\" stands twice in \"{}\" ({} and {})", name, text, its_amount, amount));
+                   base::format("resource \"{}\" stands twice in \"{}\" ({} and {})", name, text, its_amount, amount));
       }
     }
     list.emplace_back(name, amount);
@@ -134,7 +133,7 @@ struct Process {
 [[noreturn]] void refuse(const Resource &resource, std::uint64_t needed, std::uint64_t amount) {
   base::fail(
       TANDEM_ERROR_INVALID_ARGUMENT,
-      fmt::format("a task needs {} of resource \"{}\", but its whole amount is {}", needed, resource.name, amount));
+      base::format("a task needs {} of resource \"{}\", but its whole amount is {}", needed, resource.name, amount));
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "core/codec.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -15,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
+#include "base/format.hpp"
 #include "base/options.hpp"
 #include "core/codec16.hpp"
 #include "core/gf.hpp"
@@ -27,16 +26,15 @@ namespace {
 using Indices = std::vector<std::uint16_t>;
 
 std::string count_of(std::size_t count, const char *what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+  return base::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 // "3, 7, 12"; a long list is cut, the message has 511 bytes.
 std::string list_of(std::span<const std::uint16_t> indices) {
   constexpr std::size_t kShown = 16;
   const std::size_t shown = std::min(indices.size(), kShown);
-  std::string text =
-      fmt::format("{}", fmt::join(indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
-  if (indices.size() > shown) text += fmt::format(" and {} more", indices.size() - shown);
+  std::string text = base::join(std::span(indices).first(shown), ", ");
+  if (indices.size() > shown) text += base::format(" and {} more", indices.size() - shown);
   return text;
 }
 
@@ -45,15 +43,15 @@ void check_shape(const tandem_codec_options &options) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: k = 0, at least 1 data shard is needed");
   if (options.field != TANDEM_FIELD_GF8 && options.field != TANDEM_FIELD_GF16) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("codec options: unknown field {}, known are {} (GF(2^8)) and {} (GF(2^16))", options.field,
-                           int{TANDEM_FIELD_GF8}, int{TANDEM_FIELD_GF16}));
+               base::format("codec options: unknown field {}, known are {} (GF(2^8)) and {} (GF(2^16))", options.field,
+                            int{TANDEM_FIELD_GF8}, int{TANDEM_FIELD_GF16}));
   }
   const bool is_gf16 = options.field == TANDEM_FIELD_GF16;
   const unsigned limit = is_gf16 ? kMaxShards16 : kMaxShards;
   if (options.k > limit || options.m > limit - options.k) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("codec options: k = {}, m = {}, but k + m must be at most {} in GF(2^{})", options.k,
-                           options.m, limit, is_gf16 ? 16 : 8));
+               base::format("codec options: k = {}, m = {}, but k + m must be at most {} in GF(2^{})", options.k,
+                            options.m, limit, is_gf16 ? 16 : 8));
   }
 }
 
@@ -65,23 +63,23 @@ void check_shape(const tandem_codec_options &options) {
 std::optional<PacketLayout> packet_layout(const tandem_codec_options &options) {
   if (options.layout == TANDEM_LAYOUT_BYTES) {
     if (options.word_bits != 0 || options.packet_bytes != 0)
-      refuse_layout(fmt::format("word_bits = {} and packet_bytes = {} are for layout {} (packets), but layout is {}",
-                                options.word_bits, options.packet_bytes, int{TANDEM_LAYOUT_PACKETS}, options.layout));
+      refuse_layout(base::format("word_bits = {} and packet_bytes = {} are for layout {} (packets), but layout is {}",
+                                 options.word_bits, options.packet_bytes, int{TANDEM_LAYOUT_PACKETS}, options.layout));
     return std::nullopt;
   }
   if (options.layout != TANDEM_LAYOUT_PACKETS)
-    refuse_layout(fmt::format("unknown layout {}, known are {} (bytes) and {} (packets)", options.layout,
-                              int{TANDEM_LAYOUT_BYTES}, int{TANDEM_LAYOUT_PACKETS}));
+    refuse_layout(base::format("unknown layout {}, known are {} (bytes) and {} (packets)", options.layout,
+                               int{TANDEM_LAYOUT_BYTES}, int{TANDEM_LAYOUT_PACKETS}));
   const bool is_gf16 = options.field == TANDEM_FIELD_GF16;
   const unsigned word_bits = options.word_bits != 0 ? options.word_bits : is_gf16 ? 16 : 8;
   if (is_gf16 ? word_bits != 16 : word_bits != 4 && word_bits != 8)
-    refuse_layout(fmt::format("word_bits = {}, but packets have {} in GF(2^{})", word_bits, is_gf16 ? "16" : "4 or 8",
-                              is_gf16 ? 16 : 8));
+    refuse_layout(base::format("word_bits = {}, but packets have {} in GF(2^{})", word_bits, is_gf16 ? "16" : "4 or 8",
+                               is_gf16 ? 16 : 8));
   constexpr std::uint64_t kUnit = BitMatrix::kPacketUnitBytes;
   const std::uint64_t most = Operator::kMostGranularityBytes / word_bits;
   if (options.packet_bytes == 0 || options.packet_bytes % kUnit != 0 || options.packet_bytes > most)
-    refuse_layout(fmt::format("packet_bytes = {}, but with word_bits = {} it must be a multiple of {} from {} to {}",
-                              options.packet_bytes, word_bits, kUnit, kUnit, most));
+    refuse_layout(base::format("packet_bytes = {}, but with word_bits = {} it must be a multiple of {} from {} to {}",
+                               options.packet_bytes, word_bits, kUnit, kUnit, most));
   const char *name = "";
   if (const Preset *preset = find_preset(options.matrix); preset != nullptr) name = preset->name;
   for (const Preset16 &each : presets16())
@@ -89,15 +87,15 @@ std::optional<PacketLayout> packet_layout(const tandem_codec_options &options) {
   if (const LocalPreset *local = find_local_preset(options.matrix); local != nullptr) name = local->name;
   if (*name != '\0' && !has_packets(options.matrix))
     refuse_layout(
-        fmt::format("matrix {} is not stored in packets: jerasure-cauchy-orig, jerasure-cauchy-good and "
-                    "custom matrices can be",
-                    name));
+        base::format("matrix {} is not stored in packets: jerasure-cauchy-orig, jerasure-cauchy-good and "
+                     "custom matrices can be",
+                     name));
   const std::uint64_t cells = std::uint64_t{options.k} * options.m * word_bits * word_bits;
   if (cells > BitMatrix::kMostCells)
     base::fail(TANDEM_ERROR_TOO_LARGE,
-               fmt::format("codec options: k = {}, m = {} and word_bits = {} are a matrix of {} bits, packets have at "
-                           "most {}",
-                           options.k, options.m, word_bits, cells, BitMatrix::kMostCells));
+               base::format("codec options: k = {}, m = {} and word_bits = {} are a matrix of {} bits, packets have at "
+                            "most {}",
+                            options.k, options.m, word_bits, cells, BitMatrix::kMostCells));
   return PacketLayout{word_bits, options.packet_bytes};
 }
 
@@ -107,9 +105,9 @@ void take_subfield(Matrix &matrix) {
     for (unsigned c = 0; c < matrix.columns(); ++c) {
       if (matrix.at(r, c) >= gf::kSubfield4.element.size())
         refuse_layout(
-            fmt::format("coefficient {} of parity row {}, column {} is not in GF(2^4), which word_bits = 4 asks "
-                        "for",
-                        matrix.at(r, c), r, c));
+            base::format("coefficient {} of parity row {}, column {} is not in GF(2^4), which word_bits = 4 asks "
+                         "for",
+                         matrix.at(r, c), r, c));
       matrix.at(r, c) = gf::kSubfield4.element[matrix.at(r, c)];
     }
   }
@@ -118,13 +116,13 @@ void take_subfield(Matrix &matrix) {
 void check_local_groups(const LocalPreset &preset, const tandem_codec_options &options) {
   if (options.local_groups == 0 || options.local_groups > std::min(options.k, options.m)) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("codec options: local_groups is {}, matrix {} with k = {}, m = {} has 1 to {}",
-                           options.local_groups, preset.name, options.k, options.m, std::min(options.k, options.m)));
+               base::format("codec options: local_groups is {}, matrix {} with k = {}, m = {} has 1 to {}",
+                            options.local_groups, preset.name, options.k, options.m, std::min(options.k, options.m)));
   }
   if (options.coefficients != nullptr) {
     base::fail(
         TANDEM_ERROR_INVALID_ARGUMENT,
-        fmt::format("codec options: coefficients are for a custom matrix, with {} they must be NULL", preset.name));
+        base::format("codec options: coefficients are for a custom matrix, with {} they must be NULL", preset.name));
   }
 }
 
@@ -133,8 +131,8 @@ Matrix custom_matrix(const tandem_codec_options &options) {
   if (options.m == 0) return matrix;
   if (options.coefficients == nullptr) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("codec options: a custom matrix needs coefficients ({} x {} bytes), got NULL", options.m,
-                           options.k));
+               base::format("codec options: a custom matrix needs coefficients ({} x {} bytes), got NULL", options.m,
+                            options.k));
   }
   std::memcpy(matrix.row(0).data(), options.coefficients, std::size_t{options.m} * options.k);
   return matrix;
@@ -143,7 +141,7 @@ Matrix custom_matrix(const tandem_codec_options &options) {
 [[noreturn]] void refuse_preset(const Preset &preset, unsigned k, unsigned m) {
   base::fail(
       TANDEM_ERROR_NOT_MDS,
-      fmt::format(
+      base::format(
           "matrix {} with k = {}, m = {} cannot recover from every loss of {} (it can for {}): use isal-cauchy, or "
           "set allow_non_mds to read what exists",
           preset.name, k, m, count_of(m, "shard"), preset.mds_limit));
@@ -153,8 +151,8 @@ Matrix custom_matrix(const tandem_codec_options &options) {
   const char *reason = proof == MdsProof::refuted ? "cannot recover from every loss of"
                                                   : "has too many minors to check that it recovers from every loss of";
   base::fail(TANDEM_ERROR_NOT_MDS,
-             fmt::format("the custom matrix with k = {}, m = {} {} {}: set allow_non_mds to use it", k, m, reason,
-                         count_of(m, "shard")));
+             base::format("the custom matrix with k = {}, m = {} {} {}: set allow_non_mds to use it", k, m, reason,
+                          count_of(m, "shard")));
 }
 
 // The indices in the set.
@@ -307,8 +305,8 @@ Codec::Codec(const tandem_codec_options &given) {
   const bool is_subfield = packets_ && packets_->word_bits == 4;
   if (options.local_groups != 0 && find_local_preset(options.matrix) == nullptr) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("codec options: local_groups is {}, but matrix {} has no local groups", options.local_groups,
-                           options.matrix));
+               base::format("codec options: local_groups is {}, but matrix {} has no local groups",
+                            options.local_groups, options.matrix));
   }
 
   if (options.field == TANDEM_FIELD_GF16) {
@@ -336,14 +334,14 @@ Codec::Codec(const tandem_codec_options &given) {
       for (const Preset16 &each : presets16())
         if (each.value == options.matrix)
           base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                     fmt::format("codec options: matrix {} is over GF(2^16): field must be {} (TANDEM_FIELD_GF16)",
-                                 each.name, int{TANDEM_FIELD_GF16}));
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("codec options: unknown matrix {}", options.matrix));
+                     base::format("codec options: matrix {} is over GF(2^16): field must be {} (TANDEM_FIELD_GF16)",
+                                  each.name, int{TANDEM_FIELD_GF16}));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("codec options: unknown matrix {}", options.matrix));
     }
     if (options.coefficients != nullptr) {
       base::fail(
           TANDEM_ERROR_INVALID_ARGUMENT,
-          fmt::format("codec options: coefficients are for a custom matrix, with {} they must be NULL", preset->name));
+          base::format("codec options: coefficients are for a custom matrix, with {} they must be NULL", preset->name));
     }
     parity_ = is_subfield ? make_jerasure4(options.matrix, options.k, options.m) : preset->make(options.k, options.m);
     if (preset->points != nullptr && options.m != 0 && !packets_) {
@@ -370,8 +368,8 @@ void Codec::check_wanted_parity(const ShardSet &wanted) const {
   for (std::size_t i = 0; i < wanted.end(); ++i) {
     if (wanted[i] && (i < k_ || i >= shard_count())) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("shard {} is wanted, but it is not one of the {} after data shard {}", i,
-                             count_of(m(), "parity shard"), k_ - 1));
+                 base::format("shard {} is wanted, but it is not one of the {} after data shard {}", i,
+                              count_of(m(), "parity shard"), k_ - 1));
     }
   }
 }
@@ -417,7 +415,7 @@ Operator Codec::operator_of(Matrix coefficients) const {
 
 Application Codec::column(unsigned index, const ShardSet &wanted) const {
   if (index >= k_) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("data shard {} does not exist, there are {}", index, k_));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("data shard {} does not exist, there are {}", index, k_));
   }
   check_wanted_parity(wanted);
   Application application;
@@ -445,13 +443,13 @@ std::shared_ptr<const Application> Codec::solve(const ShardSet &present, const S
   const unsigned n = shard_count();
   if (present.end() > n || wanted.end() > n) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("a shard from {} up is present or wanted, there are {}", n, n));
+               base::format("a shard from {} up is present or wanted, there are {}", n, n));
   }
   auto application = std::make_shared<Application>();
   Indices &outputs = application->outputs = indices_of(wanted, 0, n);
   if (std::ranges::any_of(outputs, [&](std::uint16_t shard) { return present[shard]; })) {
     std::erase_if(outputs, [&](std::uint16_t shard) { return !present[shard]; });
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("shards {} are both present and wanted", list_of(outputs)));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("shards {} are both present and wanted", list_of(outputs)));
   }
   if (outputs.empty()) return application;
   if (codec16_ != nullptr) {
@@ -475,8 +473,8 @@ std::shared_ptr<const Application> Codec::solve(const ShardSet &present, const S
     if (present[i]) parity.push_back(static_cast<std::uint16_t>(i));
   if (is_mds_ && parity.size() < lost_data.size()) {
     base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
-               fmt::format("{} of {} data shards missing, only {} present", lost_data.size(), k_,
-                           count_of(parity.size(), "parity shard")));
+               base::format("{} of {} data shards missing, only {} present", lost_data.size(), k_,
+                            count_of(parity.size(), "parity shard")));
   }
 
   if (has_runs_ && is_wide(k_, outputs.size()) && points_ascend(*cauchy_, outputs)) {
@@ -596,8 +594,8 @@ void Codec::eliminate(const Indices &lost_data, Indices present_parity, Applicat
   }
   if (!undetermined.empty()) {
     if (present_parity.size() < lost_count) {
-      base::fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("{} of {} data shards missing, only {} present", lost_count,
-                                                           k_, count_of(present_parity.size(), "parity shard")));
+      base::fail(TANDEM_ERROR_NOT_RECOVERABLE, base::format("{} of {} data shards missing, only {} present", lost_count,
+                                                            k_, count_of(present_parity.size(), "parity shard")));
     }
     Indices missing_parity;
     for (unsigned i = k_; i < shard_count(); ++i) {
@@ -607,7 +605,7 @@ void Codec::eliminate(const Indices &lost_data, Indices present_parity, Applicat
     }
     base::fail(
         TANDEM_ERROR_NOT_RECOVERABLE,
-        fmt::format(
+        base::format(
             "this matrix is not MDS and cannot rebuild shards {}: with data shards {} and parity shards {} missing, "
             "the {} parity shards left have rank {}, {} needed",
             list_of(undetermined), list_of(lost_data), missing_parity.empty() ? "none" : list_of(missing_parity),
@@ -773,8 +771,8 @@ void Codec::solve_cheapest(const ShardSet &present, std::span<const std::uint32_
     if (groups_) fail_groups(present);
     const auto parity_count = indices_of(present, k_, shard_count()).size();
     base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
-               fmt::format("{} of {} data shards missing, only {} present", k_ - (all.size() - parity_count), k_,
-                           count_of(parity_count, "parity shard")));
+               base::format("{} of {} data shards missing, only {} present", k_ - (all.size() - parity_count), k_,
+                            count_of(parity_count, "parity shard")));
   }
   application = std::move(best);
 }
@@ -797,15 +795,15 @@ void Codec::fail_groups(const ShardSet &present) const {
       ++unnamed;
       continue;
     }
-    list += fmt::format("{}group {} (data shards {} to {}, parity shard {}) misses {} of {}", list.empty() ? "" : ", ",
-                        group, begin, end - 1, parity, lost, end - begin + 1);
+    list += base::format("{}group {} (data shards {} to {}, parity shard {}) misses {} of {}", list.empty() ? "" : ", ",
+                         group, begin, end - 1, parity, lost, end - begin + 1);
   }
-  if (unnamed != 0) list += fmt::format(" and {} more", count_of(unnamed, "group"));
+  if (unnamed != 0) list += base::format(" and {} more", count_of(unnamed, "group"));
   if (list.empty()) list = "no group misses two shards";
   base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
-             fmt::format("matrix {}: {}; beyond one for each group that is {}, and {} of {} present{}", name_, list,
-                         beyond, globals, count_of(all_globals, "global parity shard"),
-                         beyond > globals ? "" : ": enough for most such losses, but not for this one"));
+             base::format("matrix {}: {}; beyond one for each group that is {}, and {} of {} present{}", name_, list,
+                          beyond, globals, count_of(all_globals, "global parity shard"),
+                          beyond > globals ? "" : ": enough for most such losses, but not for this one"));
 }
 
 std::uint32_t Codec::locate(std::span<const Element> syndrome) const {

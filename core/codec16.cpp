@@ -1,13 +1,12 @@
 #include "core/codec16.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <numeric>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "core/presets.hpp"
 
 namespace tandem::core {
@@ -48,19 +47,20 @@ Codec16::Codec16(const tandem_codec_options &options)
   const Preset16 *preset = std::ranges::find(kPresets, options.matrix, &Preset16::value);
   if (packet_bytes_ != 0 && has_packets(options.matrix)) {
     if (options.coefficients != nullptr)
-      refuse(fmt::format("codec options: coefficients are for a custom matrix, with {} they must be NULL",
-                         find_preset(options.matrix)->name));
+      refuse(base::format("codec options: coefficients are for a custom matrix, with {} they must be NULL",
+                          find_preset(options.matrix)->name));
     make_jerasure(options.matrix == TANDEM_MATRIX_JERASURE_CAUCHY_GOOD);
     return;
   }
   if (preset == std::end(kPresets)) {
     const Preset *other = find_preset(options.matrix);
-    if (other == nullptr) refuse(fmt::format("codec options: unknown matrix {}", options.matrix));
-    refuse(fmt::format("codec options: matrix {} is over GF(2^8), but field is {} (GF(2^16))", other->name,
-                       int{TANDEM_FIELD_GF16}));
+    if (other == nullptr) refuse(base::format("codec options: unknown matrix {}", options.matrix));
+    refuse(base::format("codec options: matrix {} is over GF(2^8), but field is {} (GF(2^16))", other->name,
+                        int{TANDEM_FIELD_GF16}));
   }
   if (options.coefficients != nullptr)
-    refuse(fmt::format("codec options: coefficients are for a custom matrix, with {} they must be NULL", preset->name));
+    refuse(
+        base::format("codec options: coefficients are for a custom matrix, with {} they must be NULL", preset->name));
   switch (options.matrix) {
     case TANDEM_MATRIX_LEOPARD16:
       make_leopard(preset->name, false);
@@ -84,9 +84,9 @@ void Codec16::make_leopard(const char *name, bool may_be_low_rate) {
   const unsigned group = is_low_rate_ ? data_span : parity_span, others = is_low_rate_ ? m_ : k_;
   if (group + others > gf16::kFieldSize)
     refuse(
-        fmt::format("matrix {}: k = {}, m = {} need {} + {} points of the field (one of the two counts is rounded "
-                    "up to a power of two), it has {}",
-                    name, k_, m_, group, others, gf16::kFieldSize));
+        base::format("matrix {}: k = {}, m = {} need {} + {} points of the field (one of the two counts is rounded "
+                     "up to a power of two), it has {}",
+                     name, k_, m_, group, others, gf16::kFieldSize));
   kind_ = Kind::leopard;
   field_ = &gf16::Field::cantor();
   layout_ = Layout::leopard;
@@ -96,8 +96,8 @@ void Codec16::make_leopard(const char *name, bool may_be_low_rate) {
 // The Vandermonde matrix of the points 0, 1, 2, ... made systematic, its columns scaled so that parity row 0 is ones.
 void Codec16::make_liberasurecode() {
   if (k_ + m_ > kMostLiberasurecodeShards)
-    refuse(fmt::format("matrix liberasurecode-rs-vand: k + m = {}, at most {} shards are possible", k_ + m_,
-                       kMostLiberasurecodeShards));
+    refuse(base::format("matrix liberasurecode-rs-vand: k + m = {}, at most {} shards are possible", k_ + m_,
+                        kMostLiberasurecodeShards));
   kind_ = Kind::cauchy;
   for (unsigned c = 0; c < k_; ++c)
     logs_of_scales_.push_back(
@@ -149,14 +149,14 @@ void Codec16::make_jerasure(bool is_good) {
 
 // Row r is the r-th powers of constants: the powers of 2 that have order 65535 (Parity Volume Set Specification 2.0).
 void Codec16::make_par2(bool allow_non_mds) {
-  if (k_ > kMostPar2Data) refuse(fmt::format("matrix par2: k = {}, it has at most {} data shards", k_, kMostPar2Data));
+  if (k_ > kMostPar2Data) refuse(base::format("matrix par2: k = {}, it has at most {} data shards", k_, kMostPar2Data));
   // As for PAR1: rows 1 ; a ; a^2 of distinct a, or two columns of ratio 2^n with powers that do not repeat.
   is_mds_ = m_ <= 3 || k_ <= 2;
   if (!is_mds_ && !allow_non_mds)
     base::fail(TANDEM_ERROR_NOT_MDS,
-               fmt::format("matrix par2 with k = {}, m = {} is not known to recover from every loss of {} shards (it "
-                           "is for m <= 3, or k <= 2): use leopard16, or set allow_non_mds to read what exists",
-                           k_, m_, m_));
+               base::format("matrix par2 with k = {}, m = {} is not known to recover from every loss of {} shards (it "
+                            "is for m <= 3, or k <= 2): use leopard16, or set allow_non_mds to read what exists",
+                            k_, m_, m_));
   check_cells(m_, k_, "matrix par2");
   Matrix16 powers(m_, k_);
   unsigned exponent = 0;
@@ -172,7 +172,7 @@ void Codec16::make_par2(bool allow_non_mds) {
 void Codec16::make_custom(const tandem_codec_options &options) {
   check_cells(m_, k_, "a custom matrix");
   if (m_ != 0 && options.coefficients == nullptr)
-    refuse(fmt::format("codec options: a custom matrix needs coefficients ({} x {} of 2 bytes), got NULL", m_, k_));
+    refuse(base::format("codec options: a custom matrix needs coefficients ({} x {} of 2 bytes), got NULL", m_, k_));
   Matrix16 given(m_, k_);
   if (m_ != 0) std::memcpy(given.row(0).data(), options.coefficients, std::size_t{m_} * k_ * sizeof(std::uint16_t));
   parity_ = std::make_shared<const Matrix16>(std::move(given));
@@ -185,17 +185,17 @@ void Codec16::make_custom(const tandem_codec_options &options) {
   if (proof == MdsProof::proven) return;
   base::fail(
       TANDEM_ERROR_NOT_MDS,
-      fmt::format("the custom matrix with k = {}, m = {} {} {} shards: set allow_non_mds to use it", k_, m_,
-                  proof == MdsProof::refuted ? "cannot recover from every loss of"
-                                             : "has too many minors to check that it recovers from every loss of",
-                  m_));
+      base::format("the custom matrix with k = {}, m = {} {} {} shards: set allow_non_mds to use it", k_, m_,
+                   proof == MdsProof::refuted ? "cannot recover from every loss of"
+                                              : "has too many minors to check that it recovers from every loss of",
+                   m_));
 }
 
 void Codec16::check_cells(std::uint64_t rows, std::uint64_t columns, const char *what) const {
   if (rows * columns * sizeof(std::uint16_t) <= kMostMatrixBytes16) return;
   base::fail(TANDEM_ERROR_TOO_LARGE,
-             fmt::format("{} with k = {}, m = {}: {} x {} coefficients are {} bytes, at most {} are possible", what, k_,
-                         m_, rows, columns, rows * columns * sizeof(std::uint16_t), kMostMatrixBytes16));
+             base::format("{} with k = {}, m = {}: {} x {} coefficients are {} bytes, at most {} are possible", what,
+                          k_, m_, rows, columns, rows * columns * sizeof(std::uint16_t), kMostMatrixBytes16));
 }
 
 std::uint16_t Codec16::point(unsigned shard) const {
@@ -252,8 +252,8 @@ void Codec16::decode(const ShardSet &present, Application &application) const {
   if (is_mds_) {
     if (parity.size() < lost.size())
       base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
-                 fmt::format("{} of {} data shards missing, only {} parity shard{} present", lost.size(), k_,
-                             parity.size(), parity.size() == 1 ? "" : "s"));
+                 base::format("{} of {} data shards missing, only {} parity shard{} present", lost.size(), k_,
+                              parity.size(), parity.size() == 1 ? "" : "s"));
     parity.resize(lost.size());
   }
   if (kind_ == Kind::matrix) {
@@ -450,9 +450,9 @@ Operator Codec16::eliminate(std::span<const std::uint16_t> lost, std::span<const
   }
   if (undetermined != 0)
     base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
-               fmt::format("{} of {} wanted shards are not determined: {} of {} data shards missing, the {} parity "
-                           "shards present have rank {}",
-                           undetermined, outputs.size(), lost_count, k_, present_parity.size(), rank));
+               base::format("{} of {} wanted shards are not determined: {} of {} data shards missing, the {} parity "
+                            "shards present have rank {}",
+                            undetermined, outputs.size(), lost_count, k_, present_parity.size(), rank));
   for (unsigned i = 0; i < rank; ++i) {
     for (std::size_t c = 0; c < data.size(); ++c) equation[c] = coefficient(chosen[i] - k_, data[c]);
     for (unsigned r = 0; r < cells.rows(); ++r)

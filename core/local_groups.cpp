@@ -1,11 +1,10 @@
 #include "core/local_groups.hpp"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <string>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "core/gf.hpp"
 #include "core/presets.hpp"
 #include "tandem/tandem.h"
@@ -18,15 +17,15 @@ constexpr unsigned kFieldSize = 256, kOrder = 255;  // of the field, of its mult
 std::uint8_t power_of_two(unsigned exponent) { return gf::kTables.exp[exponent % kOrder]; }
 
 [[noreturn]] void refuse(const char *name, const std::string &why) {
-  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("matrix {}: {}", name, why));
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("matrix {}: {}", name, why));
 }
 
 // The rows that a code with local groups is cut out of: global_count + 1 rows of an MDS code, the last one for the
 // groups. They are those of the systematic Vandermonde matrix of the points 2^1, 2^2, ...
 Matrix uncut_rows(const char *name, const LocalGroups &groups) {
   if (groups.k + groups.global_count + 1 >= kFieldSize) {  // 2^256 = 2^1
-    refuse(name, fmt::format("k = {} and {} global parity shards, together at most {} are possible", groups.k,
-                             groups.global_count, kFieldSize - 2));
+    refuse(name, base::format("k = {} and {} global parity shards, together at most {} are possible", groups.k,
+                              groups.global_count, kFieldSize - 2));
   }
   return find_preset(TANDEM_MATRIX_LIBERASURECODE_ISAL_VAND_INV)->make(groups.k, groups.global_count + 1);
 }
@@ -45,10 +44,10 @@ Matrix lrc_azure(const LocalGroups &groups) {
   const unsigned step = *std::ranges::lower_bound(kDivisors, count);
   const unsigned size = groups.end(0) - groups.begin(0);
   if (is_few && size > kOrder / step) {
-    refuse(
-        kName,
-        fmt::format("groups of {} data shards; with {} groups and up to 2 global parity shards at most {} are possible",
-                    size, count, kOrder / step));
+    refuse(kName,
+           base::format(
+               "groups of {} data shards; with {} groups and up to 2 global parity shards at most {} are possible",
+               size, count, kOrder / step));
   }
   const Matrix whole = is_few ? Matrix() : uncut_rows(kName, groups);
   Matrix matrix(count + groups.global_count, k);
@@ -69,7 +68,8 @@ Matrix lrc_azure(const LocalGroups &groups) {
 Matrix liberasurecode_isal_lrc(const LocalGroups &groups) {
   constexpr const char *kName = "liberasurecode-isal-lrc";
   if (2 * groups.group_count > groups.k)
-    refuse(kName, fmt::format("{} groups of k = {} data shards, a group has at least 2", groups.group_count, groups.k));
+    refuse(kName,
+           base::format("{} groups of k = {} data shards, a group has at least 2", groups.group_count, groups.k));
   const Matrix whole = uncut_rows(kName, groups);
   Matrix matrix(groups.global_count + groups.group_count, groups.k);
   for (unsigned c = 0; c < groups.k; ++c) {

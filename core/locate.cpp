@@ -1,7 +1,5 @@
 #include "core/locate.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -12,6 +10,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "core/gf.hpp"
 #include "core/registered_memory.hpp"
 
@@ -613,8 +612,8 @@ unsigned most_damaged_shards(const Codec &codec, unsigned absent_count) {
     base::fail(TANDEM_ERROR_UNSUPPORTED, "locate: codes over GF(2^16) are not supported, only codes over GF(2^8)");
   if (absent_count >= codec.m()) {
     base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
-               fmt::format("{} of {} shards absent: at most k = {} are left, so there is nothing to compare them with",
-                           absent_count, codec.shard_count(), codec.k()));
+               base::format("{} of {} shards absent: at most k = {} are left, so there is nothing to compare them with",
+                            absent_count, codec.shard_count(), codec.k()));
   }
   unsigned most = 0;
   if (codec.is_mds()) {
@@ -631,9 +630,9 @@ unsigned most_damaged_shards(const Codec &codec, unsigned absent_count) {
   if (most > 1 && !form_of(codec) && sets_of(shards, most - 1) > kMostSets) {
     base::fail(
         TANDEM_ERROR_UNSUPPORTED,
-        fmt::format("locate: this matrix has no polynomials, and {} of {} shards have {:.0f} sets to try; at most "
-                    "{:.0f} are tried",
-                    most - 1, shards, sets_of(shards, most - 1), kMostSets));
+        base::format("locate: this matrix has no polynomials, and {} of {} shards have {:.0f} sets to try; at most "
+                     "{:.0f} are tried",
+                     most - 1, shards, sets_of(shards, most - 1), kMostSets));
   }
   return most;
 }
@@ -647,8 +646,8 @@ Application checks_of(const Codec &codec, const ShardSet &present) {
                              : codec.independent(shards);
   if (inputs.size() < codec.k()) {
     base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
-               fmt::format("{} of {} shards absent: those that are left have rank {}, {} needed",
-                           codec.shard_count() - shards.size(), codec.shard_count(), inputs.size(), codec.k()));
+               base::format("{} of {} shards absent: those that are left have rank {}, {} needed",
+                            codec.shard_count() - shards.size(), codec.shard_count(), inputs.size(), codec.k()));
   }
   ShardSet chosen, rest;
   for (const std::uint16_t shard : shards)

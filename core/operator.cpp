@@ -1,7 +1,5 @@
 #include "core/operator.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "core/gf.hpp"
 #include "core/subspaces.hpp"
 
@@ -31,22 +30,22 @@ std::uint8_t scale_of(const std::vector<Element> &scales, std::size_t i) {
 
 void check(const CauchyTransform &form) {
   if (!std::has_single_bit(form.group_size) || form.group_size > CauchyTransform::kMostGroupSize)
-    refuse(fmt::format("groups of {} points, not a power of two up to {}", form.group_size,
-                       CauchyTransform::kMostGroupSize));
+    refuse(base::format("groups of {} points, not a power of two up to {}", form.group_size,
+                        CauchyTransform::kMostGroupSize));
   for (const auto &[points, scales, name] : {std::tuple{&form.input_points, &form.input_scales, "input"},
                                              std::tuple{&form.output_points, &form.output_scales, "output"}}) {
     if (std::ranges::adjacent_find(*points, std::ranges::greater_equal{}) != points->end())
-      refuse(fmt::format("the {} {} points do not ascend", points->size(), name));
+      refuse(base::format("the {} {} points do not ascend", points->size(), name));
     if (!points->empty() && points->back() >= kFieldSize)
-      refuse(fmt::format("{} point {} is not in GF(2^8)", name, points->back()));
+      refuse(base::format("{} point {} is not in GF(2^8)", name, points->back()));
     if (!scales->empty() && scales->size() != points->size())
-      refuse(fmt::format("{} {} scales for {} points", scales->size(), name, points->size()));
+      refuse(base::format("{} {} scales for {} points", scales->size(), name, points->size()));
     for (const Element scale : *scales)
-      if (scale == 0 || scale >= kFieldSize) refuse(fmt::format("{} scale {} is not from 1 to 255", name, scale));
+      if (scale == 0 || scale >= kFieldSize) refuse(base::format("{} scale {} is not from 1 to 255", name, scale));
   }
   for (const Element point : form.output_points)
     if (std::ranges::binary_search(form.input_points, point))
-      refuse(fmt::format("point {} is of an input and of an output", point));
+      refuse(base::format("point {} is of an input and of an output", point));
 }
 
 void check(const SyndromeDecode &form) {
@@ -54,11 +53,11 @@ void check(const SyndromeDecode &form) {
   check(form.solve);
   for (const Element point : form.solve.input_points)
     if (!std::ranges::binary_search(form.syndromes.output_points, point))
-      refuse(fmt::format("the chosen parity point {} has no syndrome", point));
+      refuse(base::format("the chosen parity point {} has no syndrome", point));
   for (const Element point : form.syndromes.output_points)
     if (!std::ranges::binary_search(form.solve.input_points, point) &&
         !std::ranges::binary_search(form.solve.output_points, point))
-      refuse(fmt::format("the syndrome of point {} is not used", point));
+      refuse(base::format("the syndrome of point {} is not used", point));
 }
 
 // Makes the steps of transforms. The slots from `free_slot` on are not used yet.
@@ -231,22 +230,23 @@ void check(const BitMatrix &form) {
   const auto fail = [](const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a bit matrix: " + why); };
   const Matrix &bits = *form.bits;
   if (bits.rows() % form.word_bits != 0 || bits.columns() % form.word_bits != 0)
-    fail(fmt::format("{} x {} bits are not of elements of {}", bits.rows(), bits.columns(), form.word_bits));
+    fail(base::format("{} x {} bits are not of elements of {}", bits.rows(), bits.columns(), form.word_bits));
   for (unsigned r = 0; r < bits.rows(); ++r)
     for (const std::uint8_t bit : bits.row(r))
-      if (bit > 1) fail(fmt::format("a bit of row {} is {}", r, bit));
+      if (bit > 1) fail(base::format("a bit of row {} is {}", r, bit));
 }
 
 std::uint64_t granularity_of(const BitMatrix &form) {
   constexpr std::uint64_t kUnit = BitMatrix::kPacketUnitBytes;
   if (form.word_bits == 0 || form.word_bits > BitMatrix::kMostWordBits)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("a bit matrix: {} bits of an element, not 1 to {}",
-                                                          form.word_bits, BitMatrix::kMostWordBits));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("a bit matrix: {} bits of an element, not 1 to {}",
+                                                           form.word_bits, BitMatrix::kMostWordBits));
   if (form.packet_bytes == 0 || form.packet_bytes % kUnit != 0 ||
       form.packet_bytes > Operator::kMostGranularityBytes / form.word_bits)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("a bit matrix: packets of {} bytes are not a multiple of {}, or {} of them are more than {}",
-                           form.packet_bytes, kUnit, form.word_bits, Operator::kMostGranularityBytes));
+    base::fail(
+        TANDEM_ERROR_INVALID_ARGUMENT,
+        base::format("a bit matrix: packets of {} bytes are not a multiple of {}, or {} of them are more than {}",
+                     form.packet_bytes, kUnit, form.word_bits, Operator::kMostGranularityBytes));
   return form.word_bits * form.packet_bytes;
 }
 
@@ -332,8 +332,8 @@ Operator::Operator(Form form, std::uint64_t granularity_bytes)
   if (std::holds_alternative<Leopard16>(form_)) granularity_bytes_ = granularity_of(Layout::leopard);
   if (const BitMatrix *packets = std::get_if<BitMatrix>(&form_)) granularity_bytes_ = granularity_of(*packets);
   if (granularity_bytes_ == 0 || granularity_bytes_ > kMostGranularityBytes)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("an operator's granularity of {} bytes is not from 1 to {}",
-                                                          granularity_bytes_, kMostGranularityBytes));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("an operator's granularity of {} bytes is not from 1 to {}",
+                                                           granularity_bytes_, kMostGranularityBytes));
   std::visit([](const auto &each) { check(each); }, form_);
   input_count_ = std::visit([](const auto &each) { return input_count_of(each); }, form_);
   output_count_ = std::visit([](const auto &each) { return output_count_of(each); }, form_);

@@ -1,7 +1,5 @@
 #include "core/presets.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "core/gf.hpp"
 #include "tandem/tandem.h"
 
@@ -19,17 +18,17 @@ constexpr unsigned kFieldSize = 256;
 
 void check_shard_count(const char *name, unsigned k, unsigned m, unsigned limit) {
   if (k == 0)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("matrix {}: k = 0, at least 1 data shard is needed", name));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("matrix {}: k = 0, at least 1 data shard is needed", name));
   if (k > limit || m > limit - k) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("matrix {}: k + m = {}, at most {} shards are possible", name, std::uint64_t{k} + m, limit));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("matrix {}: k + m = {}, at most {} shards are possible",
+                                                           name, std::uint64_t{k} + m, limit));
   }
 }
 
 void check_parity_count(const char *name, unsigned m, unsigned limit) {
   if (m > limit) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("matrix {}: m = {}, it has at most {} parity shards", name, m, limit));
+               base::format("matrix {}: m = {}, it has at most {} parity shards", name, m, limit));
   }
 }
 
@@ -196,7 +195,7 @@ Matrix snapraid_cauchy(unsigned k, unsigned m) {
   check_parity_count("snapraid-cauchy", m, 6);
   if (k > 251) {  // at c = 251 the points of the data meet that of parity 5: 2^-251 = 2^4
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("matrix snapraid-cauchy: k = {}, it has at most 251 data shards", k));
+               base::format("matrix snapraid-cauchy: k = {}, it has at most 251 data shards", k));
   }
   return fill(k, m, [](unsigned r, unsigned c) -> std::uint8_t {
     if (r < 2) return power_of_two(r * c);

@@ -1,15 +1,14 @@
 #include "core/recorded_run.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <cstdio>
 
 namespace tandem::core {
 
 TaskText::TaskText(const Task &task) noexcept {
-  const auto end = fmt::format_to_n(text_, sizeof text_, "{} {}x{}", name_of(task.mode), task.prepared->rows(),
-                                    task.prepared->columns());
-  length_ = std::min(end.size, sizeof text_);
+  const int length = std::snprintf(text_, sizeof text_, "%s %ux%u", name_of(task.mode), task.prepared->rows(),
+                                   task.prepared->columns());
+  length_ = static_cast<std::size_t>(std::clamp(length, 0, static_cast<int>(sizeof text_) - 1));
 }
 
 void RecordedRun::record() const noexcept {

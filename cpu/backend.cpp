@@ -1,5 +1,4 @@
 // The CPU behind the Backend interface: chooses kernel and executor, cuts a run into chunks and spreads them.
-#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -17,6 +16,7 @@
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
+#include "base/format.hpp"
 #include "core/backend.hpp"
 #include "core/budget.hpp"
 #include "core/recorded_run.hpp"
@@ -122,14 +122,14 @@ class CpuBackend final : public core::Backend {
 
   core::TuningIdentity tuning_identity() const override {
     return {"cpu", cpu_vendor({}), describe_cpu(),
-            fmt::format("kernel {}, executor {}, {} threads{}", kernel_.name, executor_->name(),
-                        executor_->thread_count(), manner_)};
+            base::format("kernel {}, executor {}, {} threads{}", kernel_.name, executor_->name(),
+                         executor_->thread_count(), manner_)};
   }
 
   // The kernels are part of this build.
   std::string tuning_kernel_hash() const override {
-    return core::tuning_hash(fmt::format("{}.{}.{} {} {}", TANDEM_VERSION_MAJOR, TANDEM_VERSION_MINOR,
-                                         TANDEM_VERSION_PATCH, __VERSION__, kernel_.name));
+    return core::tuning_hash(base::format("{}.{}.{} {} {}", TANDEM_VERSION_MAJOR, TANDEM_VERSION_MINOR,
+                                          TANDEM_VERSION_PATCH, __VERSION__, kernel_.name));
   }
 
   void run(std::span<const Task> tasks, Control &control) override {
@@ -186,8 +186,8 @@ class CpuBackend final : public core::Backend {
                                                       std::shared_ptr<const Known> tuned = nullptr) const {
     if (by_parity_ && what.field() != core::Field::gf8)
       base::fail(TANDEM_ERROR_UNSUPPORTED,
-                 fmt::format("cpu: partition by parity does not exist for codes {}",
-                             what.field() == core::Field::gf16 ? "over GF(2^16)" : "with layout packets"));
+                 base::format("cpu: partition by parity does not exist for codes {}",
+                              what.field() == core::Field::gf16 ? "over GF(2^16)" : "with layout packets"));
     return std::make_shared<CpuPrepared>(kernel_, what, by_parity_ ? executor_->thread_count() : 1, technique_, known,
                                          std::move(tuned));
   }
@@ -206,7 +206,7 @@ class CpuBackend final : public core::Backend {
       const auto found = tuned.find(name);
       if (found == tuned.end()) return;
       if (found->second < least || found->second > most)
-        beyond(fmt::format("{} = {} is not from {} to {}", name, found->second, least, most));
+        beyond(base::format("{} = {} is not from {} to {}", name, found->second, least, most));
       *value = static_cast<std::remove_pointer_t<decltype(value)>>(std::clamp(found->second, least, most));
     };
     take(kChunkBytes, &values.chunk_bytes, kLeastTunedChunkBytes, kMostTunedChunkBytes);
@@ -238,10 +238,10 @@ class CpuBackend final : public core::Backend {
     const auto known = known_from(values_from(choice.values, [](const std::string &) {}));
     if (!choice.reason.empty()) {
       constexpr const char *kModes[] = {"coding", "adding", "comparing"};
-      known->news = fmt::format("cpu: {} ({}, {}) with {}: {}", kModes[static_cast<std::size_t>(mode)],
-                                what.input_count(), what.output_count(),
-                                choice.values.empty() ? "the built-in values" : core::tuning_values_text(choice.values),
-                                choice.reason);
+      known->news = base::format(
+          "cpu: {} ({}, {}) with {}: {}", kModes[static_cast<std::size_t>(mode)], what.input_count(),
+          what.output_count(), choice.values.empty() ? "the built-in values" : core::tuning_values_text(choice.values),
+          choice.reason);
     }
     return known;
   }
@@ -263,7 +263,7 @@ class CpuBackend final : public core::Backend {
   // Ensures that the calling thread can run any part of a task, even if other threads lack memory.
   static void reserve_scratch(std::size_t bytes) {
     if (bytes != 0 && thread_scratch(bytes) == nullptr)
-      base::fail(TANDEM_ERROR_OUT_OF_MEMORY, fmt::format("cpu: no {} bytes of memory for scratch", bytes));
+      base::fail(TANDEM_ERROR_OUT_OF_MEMORY, base::format("cpu: no {} bytes of memory for scratch", bytes));
   }
 
   // A chunk: a byte range of a task, for the rows of one band.
@@ -510,8 +510,8 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const base::
   const Kernel *kernel = select_kernel(features, options.kernel.empty() ? nullptr : options.kernel.c_str());
   if (kernel == nullptr) {
     base::fail(TANDEM_ERROR_UNAVAILABLE,
-               fmt::format("CPU kernel \"{}\" is unknown or needs more than this CPU has; this CPU runs: {}",
-                           options.kernel, kernel_names(features)));
+               base::format("CPU kernel \"{}\" is unknown or needs more than this CPU has; this CPU runs: {}",
+                            options.kernel, kernel_names(features)));
   }
   ExecutorOptions executor_options;
   executor_options.thread_count = options.thread_count != 0 ? options.thread_count : allowed_core_count();
@@ -521,14 +521,14 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const base::
   if (options.executor == TANDEM_EXECUTOR_SERIAL) executor_options.thread_count = 1;
   std::unique_ptr<Executor> executor = make_executor(options.executor, executor_options);
   *choice_out = {kernel->name, executor->name(), executor->thread_count(), kInlineBytes};
-  log.say(TANDEM_LOG_INFO, fmt::format("cpu: kernel {} ({}), executor {}, {} thread{}", kernel->name,
-                                       options.kernel.empty() ? "the best this CPU has" : "as asked", executor->name(),
-                                       executor->thread_count(), executor->thread_count() == 1 ? "" : "s"));
+  log.say(TANDEM_LOG_INFO, base::format("cpu: kernel {} ({}), executor {}, {} thread{}", kernel->name,
+                                        options.kernel.empty() ? "the best this CPU has" : "as asked", executor->name(),
+                                        executor->thread_count(), executor->thread_count() == 1 ? "" : "s"));
   const bool by_parity = options.partition == TANDEM_PARTITION_PARITY;
   const Technique technique = options.technique.empty()       ? Technique::by_cost
                               : options.technique == "matrix" ? Technique::matrix
                                                               : Technique::transform;
-  const std::string manner = fmt::format(
+  const std::string manner = base::format(
       "{}{}{}{}", by_parity ? ", partition parity" : "", executor_options.dynamic_schedule ? ", schedule dynamic" : "",
       options.cores.empty() ? "" : ", pinned", options.technique.empty() ? "" : ", technique " + options.technique);
   return std::make_unique<CpuBackend>(*kernel, std::move(executor), by_parity, technique, manner, log, options.budget,

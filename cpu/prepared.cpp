@@ -1,13 +1,12 @@
 #include "cpu/prepared.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <functional>
 #include <type_traits>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "cpu/costs.hpp"
 #include "cpu/gf16.hpp"
 #include "cpu/packets.hpp"
@@ -173,9 +172,9 @@ void check_technique(const core::Operator &what, Technique technique) {
   if (technique == Technique::transform && is_matrix && what.input_count() > 2)
     base::fail(
         TANDEM_ERROR_UNSUPPORTED,
-        fmt::format("cpu: technique transform: there is none from {} shards to {}; encode, verify and decode have "
-                    "one from 12 data shards and 4 outputs on, if the points of the matrix lie in runs",
-                    what.input_count(), what.output_count()));
+        base::format("cpu: technique transform: there is none from {} shards to {}; encode, verify and decode have "
+                     "one from 12 data shards and 4 outputs on, if the points of the matrix lie in runs",
+                     what.input_count(), what.output_count()));
   if (technique == Technique::matrix && std::holds_alternative<core::Leopard16>(what.form()))
     base::fail(TANDEM_ERROR_UNSUPPORTED, "cpu: technique matrix: Leopard's codes over GF(2^16) have a transform only");
 }

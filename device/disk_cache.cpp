@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,9 +14,7 @@
 #include <new>
 
 #include "base/descriptor.hpp"
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "base/format.hpp"
 
 namespace tandem::device {
 namespace {
@@ -28,7 +25,7 @@ constexpr std::uint64_t kMostEntryBytes = 32 << 20;
 
 // The start of an entry; the program follows. In the machine's own byte order, because a cache is not moved to others.
 struct Header {
-  char magic[8] = {'T', 'N', 'D', 'M', 'C', 'L', '0', '1'};
+  char magic[8] = {'T', 'N', 'D', 'M', 'C', 'L', '0', '2'};
   std::uint64_t byte_count = 0;
   Key key;
   Key content;
@@ -56,25 +53,27 @@ void make_folders(const std::string &path) {
 
 std::string name_of(const Key &key) { return hex(key) + std::string(kSuffix); }
 
-Key digest(XXH3_state_t *state) {
-  const XXH128_hash_t hash = XXH3_128bits_digest(state);
-  return {hash.low64, hash.high64};
-}
-
 }  // namespace
 
-Key key_of(std::initializer_list<std::string_view> parts) {
-  XXH3_state_t state;
-  XXH3_128bits_reset(&state);
-  for (const std::string_view part : parts) {
-    const std::uint64_t bytes = part.size();
-    XXH3_128bits_update(&state, &bytes, sizeof bytes);
-    XXH3_128bits_update(&state, part.data(), part.size());
-  }
-  return digest(&state);
+Key fnv1a_128(std::string_view bytes, const Key &start) noexcept {
+  __extension__ using Number = unsigned __int128;
+  constexpr Number kPrime = (Number{1} << 88) + 0x13b;
+  Number hash = Number{start.high} << 64 | start.low;
+  for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * kPrime;
+  return {static_cast<std::uint64_t>(hash), static_cast<std::uint64_t>(hash >> 64)};
 }
 
-std::string hex(const Key &key) { return fmt::format("{:016x}{:016x}", key.high, key.low); }
+Key key_of(std::initializer_list<std::string_view> parts) {
+  Key key = kFnvOffsetBasis;
+  for (const std::string_view part : parts) {
+    const std::uint64_t bytes = part.size();
+    key = fnv1a_128({reinterpret_cast<const char *>(&bytes), sizeof bytes}, key);
+    key = fnv1a_128(part, key);
+  }
+  return key;
+}
+
+std::string hex(const Key &key) { return base::format("{:016x}{:016x}", key.high, key.low); }
 
 std::string default_cache_folder(const std::string &backend) {
   const auto variable = [](const char *name) {
@@ -100,16 +99,16 @@ DiskCache::DiskCache(const std::string &folder, const base::Log &log, std::uint6
   } else if (fstat(opened, &found) != 0) {
     reason = std::strerror(errno);
   } else if (found.st_uid != geteuid()) {
-    reason = fmt::format("it belongs to user {}, not to {}", found.st_uid, geteuid());
+    reason = base::format("it belongs to user {}, not to {}", found.st_uid, geteuid());
   } else if ((found.st_mode & 077) != 0) {
-    reason = fmt::format("its mode is {:o}, others may use it; 0700 is needed", found.st_mode & 07777);
+    reason = base::format("its mode is {:o}, others may use it; 0700 is needed", found.st_mode & 07777);
   }
   if (reason.empty()) {
     folder_ = opened;
     return;
   }
   if (opened >= 0) close(opened);
-  log_.say(TANDEM_LOG_WARNING, fmt::format("cache folder {} not used: {}", folder, reason));
+  log_.say(TANDEM_LOG_WARNING, base::format("cache folder {} not used: {}", folder, reason));
 }
 
 DiskCache::~DiskCache() {
@@ -144,7 +143,7 @@ std::optional<std::vector<unsigned char>> DiskCache::load(const Key &key) const 
            key_of({{reinterpret_cast<const char *>(bytes.data()), bytes.size()}}) == header.content;
   }
   if (!good) {
-    log_.say(TANDEM_LOG_WARNING, fmt::format("cache entry {} is damaged; it is removed and built again", name));
+    log_.say(TANDEM_LOG_WARNING, base::format("cache entry {} is damaged; it is removed and built again", name));
     unlinkat(folder_, name.c_str(), 0);
     return {};
   }
@@ -160,7 +159,7 @@ void DiskCache::store(const Key &key, const std::vector<unsigned char> &bytes) n
     header.byte_count = bytes.size();
     header.key = key;
     header.content = key_of({{reinterpret_cast<const char *>(bytes.data()), bytes.size()}});
-    const std::string temporary = fmt::format("{}{}-{}-{}", kTemporary, hex(key), getpid(), next.fetch_add(1));
+    const std::string temporary = base::format("{}{}-{}-{}", kTemporary, hex(key), getpid(), next.fetch_add(1));
     bool written = false;
     {
       const base::Descriptor file(
@@ -169,7 +168,7 @@ void DiskCache::store(const Key &key, const std::vector<unsigned char> &bytes) n
       written = file.write_all(&header, sizeof header) && file.write_all(bytes.data(), bytes.size());
     }
     if (!written || renameat(folder_, temporary.c_str(), folder_, name_of(key).c_str()) != 0) {
-      log_.say(TANDEM_LOG_INFO, fmt::format("a program could not be kept on disk: {}", std::strerror(errno)));
+      log_.say(TANDEM_LOG_INFO, base::format("a program could not be kept on disk: {}", std::strerror(errno)));
       unlinkat(folder_, temporary.c_str(), 0);
       return;
     }

@@ -18,7 +18,12 @@ struct Key {
   bool operator==(const Key &) const = default;
 };
 
-// 128-bit xxHash of the parts, each with its length.
+// FNV-1a with 128 bits (draft-eastlake-fnv-21). `start` is the hash of the bytes before these. It finds damage. It is
+// no cryptographic hash: the folder's mode keeps other users out.
+inline constexpr Key kFnvOffsetBasis = {0x62b821756295c58d, 0x6c62272e07bb0142};
+Key fnv1a_128(std::string_view bytes, const Key &start = kFnvOffsetBasis) noexcept;
+
+// The hash of the parts, each with its length.
 Key key_of(std::initializer_list<std::string_view> parts);
 std::string hex(const Key &key);
 

@@ -1,7 +1,5 @@
 #include "device/kernel_chooser.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -9,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 
 namespace tandem::device {
 namespace {
@@ -30,7 +29,7 @@ const char *name_of(Technique technique) { return technique == Technique::compil
 
 std::string text_of(const DeviceSettings &settings) {
   const KernelTuning &kernel = settings.kernel;
-  return fmt::format(
+  return base::format(
       "local {}x{}x{}, element_bytes {}, elements_per_item {}, rows_per_pass {}, loads {}, staging_bytes {}, "
       "compile_after_bytes "
       "{}",
@@ -54,13 +53,13 @@ DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &va
     const auto found = values.find(name);
     if (found == values.end()) return;
     if (found->second < least || found->second > most)
-      return refused(fmt::format("{} = {} is not between {} and {}", name, found->second, least, most));
+      return refused(base::format("{} = {} is not between {} and {}", name, found->second, least, most));
     into = static_cast<std::remove_reference_t<decltype(into)>>(found->second);
   };
   if (const auto found = values.find("element_bytes"); found != values.end()) {
     if (found->second < 4 || found->second > device.most_element_bytes || !std::has_single_bit(found->second)) {
       refused(
-          fmt::format("element_bytes = {} is no power of two from 4 to {}", found->second, device.most_element_bytes));
+          base::format("element_bytes = {} is no power of two from 4 to {}", found->second, device.most_element_bytes));
     } else {
       settings.kernel.element_bytes = static_cast<unsigned>(found->second);
     }
@@ -74,7 +73,7 @@ DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &va
     if (found->second <= static_cast<std::uint64_t>(device.most_loads)) {
       settings.kernel.loads = static_cast<Loads>(found->second);
     } else {
-      refused(fmt::format("loads = {} is more than {}", found->second, static_cast<int>(device.most_loads)));
+      refused(base::format("loads = {} is more than {}", found->second, static_cast<int>(device.most_loads)));
     }
   }
   take(kStagingBytes, settings.staging_bytes, kLeastStagingBytes, kMostStagingBytes);
@@ -122,19 +121,19 @@ std::vector<core::TuningParameter> KernelChooser::parameters(unsigned rows, unsi
 DeviceSettings KernelChooser::forced_settings(unsigned rows, unsigned columns, const core::TuningValues &values) const {
   const DeviceSettings settings =
       with_values(device_.settings(rows, columns), values, device_, [&](const std::string &why) {
-        base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}: {}", device_.label, why));
+        base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{}: {}", device_.label, why));
       });
   const std::array<unsigned, 3> &local = settings.kernel.local;
   for (unsigned d = 0; d < 3; ++d) {
     if (local[d] <= device_.most_items[d]) continue;
-    base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: local size {} in dimension {}: {} runs {} at most",
-                                                     device_.label, local[d], d, device_.name, device_.most_items[d]));
+    base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("{}: local size {} in dimension {}: {} runs {} at most",
+                                                      device_.label, local[d], d, device_.name, device_.most_items[d]));
   }
   const std::uint64_t items = std::uint64_t{local[0]} * local[1] * local[2];  // of 2^16 each: fits
   if (items > device_.most_group_items) {
     base::fail(TANDEM_ERROR_UNAVAILABLE,
-               fmt::format("{}: a work-group of {}x{}x{} = {} items: {} runs {} at most", device_.label, local[0],
-                           local[1], local[2], items, device_.name, device_.most_group_items));
+               base::format("{}: a work-group of {}x{}x{} = {} items: {} runs {} at most", device_.label, local[0],
+                            local[1], local[2], items, device_.name, device_.most_group_items));
   }
   return settings;
 }
@@ -176,7 +175,7 @@ const std::string &KernelChooser::generator_hash() const {
     core::Matrix matrix(3, 4);
     for (unsigned r = 0; r < matrix.rows(); ++r)
       for (unsigned c = 0; c < matrix.columns(); ++c) matrix.at(r, c) = static_cast<std::uint8_t>(31 * r + 17 * c + 1);
-    std::string texts = fmt::format("{}.{}.{}", TANDEM_VERSION_MAJOR, TANDEM_VERSION_MINOR, TANDEM_VERSION_PATCH);
+    std::string texts = base::format("{}.{}.{}", TANDEM_VERSION_MAJOR, TANDEM_VERSION_MINOR, TANDEM_VERSION_PATCH);
     for (const Technique technique : {Technique::compiled, Technique::tables}) {
       for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
         for (const Access access : {Access::aligned, Access::shifted, Access::direct}) {
@@ -221,11 +220,11 @@ DeviceSettings KernelChooser::settings(const DevicePrepared &prepared, core::Mod
     const core::TuningChoice choice = known_values(prepared, mode);
     settings = with_values(settings, choice.values, device_, [&](const std::string &why) {
       log_.say(TANDEM_LOG_WARNING,
-               fmt::format("{}: {}: tuning value left out: {}", device_.identity.backend, device_.name, why));
+               base::format("{}: {}: tuning value left out: {}", device_.identity.backend, device_.name, why));
     });
-    log_.say(TANDEM_LOG_INFO, fmt::format("{}: {}: {} x {} {}: {} ({})", device_.identity.backend, device_.name,
-                                          prepared.rows(), prepared.columns(), name_of(mode), text_of(settings),
-                                          choice.reason.empty() ? "built-in" : choice.reason));
+    log_.say(TANDEM_LOG_INFO, base::format("{}: {}: {} x {} {}: {} ({})", device_.identity.backend, device_.name,
+                                           prepared.rows(), prepared.columns(), name_of(mode), text_of(settings),
+                                           choice.reason.empty() ? "built-in" : choice.reason));
   }
   of_mode.settings = settings;
   return settings;
@@ -241,12 +240,12 @@ Key KernelChooser::text_key(const DevicePrepared &prepared, const DevicePrograms
   // A hash of the text's inputs. Writing the text takes long for a large matrix, and most are never compiled.
   const KernelTuning &tuning = spec.tuning;
   std::string made_of =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {}", generator_hash(), static_cast<int>(spec.technique),
-                  static_cast<int>(spec.mode), static_cast<int>(spec.access), static_cast<int>(spec.binding),
-                  spec.byte_lanes, tuning.element_bytes, tuning.elements_per_item, tuning.rows_per_pass,
-                  static_cast<int>(tuning.loads), spec.architecture);
+      base::format("{} {} {} {} {} {} {} {} {} {} {}", generator_hash(), static_cast<int>(spec.technique),
+                   static_cast<int>(spec.mode), static_cast<int>(spec.access), static_cast<int>(spec.binding),
+                   spec.byte_lanes, tuning.element_bytes, tuning.elements_per_item, tuning.rows_per_pass,
+                   static_cast<int>(tuning.loads), spec.architecture);
   if (spec.technique == Technique::compiled || spec.binding == Binding::arguments)
-    made_of += fmt::format(" {} x {} ", prepared.rows(), prepared.columns());
+    made_of += base::format(" {} x {} ", prepared.rows(), prepared.columns());
   if (spec.technique == Technique::compiled) {
     for (unsigned r = 0; r < prepared.rows(); ++r)
       made_of.append(reinterpret_cast<const char *>(prepared.matrix.row(r).data()), prepared.columns());
@@ -321,18 +320,18 @@ KernelChooser::Choice KernelChooser::technique(const DevicePrepared &prepared, c
   const auto tables = [&](std::string reason) { return Choice{Technique::tables, std::move(reason)}; };
   const auto compiled = [&](std::string reason) { return Choice{Technique::compiled, std::move(reason)}; };
   if (technique_ == "tables") return tables("as asked");
-  const std::string large = fmt::format("{} coefficients, more than {}",
-                                        std::uint64_t{prepared.rows()} * prepared.columns(), kMostCompiledCoefficients);
+  const std::string large = base::format(
+      "{} coefficients, more than {}", std::uint64_t{prepared.rows()} * prepared.columns(), kMostCompiledCoefficients);
   if (!tables_fit(prepared)) {
     if (!is_small(prepared)) {
       base::fail(
           TANDEM_ERROR_UNAVAILABLE,
-          fmt::format("{}: {} has {} bytes of local memory, tables of {} columns need {}; and {} can be compiled",
-                      device_.label, device_.name, device_.local_bytes, prepared.columns(),
-                      prepared.columns() * kTableBytesPerColumn, large));
+          base::format("{}: {} has {} bytes of local memory, tables of {} columns need {}; and {} can be compiled",
+                       device_.label, device_.name, device_.local_bytes, prepared.columns(),
+                       prepared.columns() * kTableBytesPerColumn, large));
     }
-    return compiled(fmt::format("tables of {} columns do not fit {} bytes of local memory", prepared.columns(),
-                                device_.local_bytes));
+    return compiled(base::format("tables of {} columns do not fit {} bytes of local memory", prepared.columns(),
+                                 device_.local_bytes));
   }
   if (!is_small(prepared)) return tables(large);
   if (technique_ == "compiled") return compiled("as asked");
@@ -345,11 +344,11 @@ KernelChooser::Choice KernelChooser::technique(const DevicePrepared &prepared, c
   if (prepared.promise != DevicePrepared::Promise::none) return compiled("made ready to be used often");
   if (bytes >= settings.compile_after_bytes) {
     return compiled(
-        fmt::format("{} bytes through this matrix pay for a compile (from {})", bytes, settings.compile_after_bytes));
+        base::format("{} bytes through this matrix pay for a compile (from {})", bytes, settings.compile_after_bytes));
   }
   if (is_known(prepared, programs, wanted)) return compiled("it is in the cache");
-  return tables(fmt::format("{} bytes through this matrix do not pay for a compile (from {})", bytes,
-                            settings.compile_after_bytes));
+  return tables(base::format("{} bytes through this matrix do not pay for a compile (from {})", bytes,
+                             settings.compile_after_bytes));
 }
 
 void KernelChooser::tell(const DevicePrepared &prepared, core::Mode mode, const Choice &choice) const {
@@ -360,8 +359,8 @@ void KernelChooser::tell(const DevicePrepared &prepared, core::Mode mode, const 
     told = choice.technique;
   }
   log_.say(TANDEM_LOG_INFO,
-           fmt::format("{}: {}: {} x {} {}: technique {}: {}", device_.identity.backend, device_.name, prepared.rows(),
-                       prepared.columns(), name_of(mode), name_of(choice.technique), choice.reason));
+           base::format("{}: {}: {} x {} {}: technique {}: {}", device_.identity.backend, device_.name, prepared.rows(),
+                        prepared.columns(), name_of(mode), name_of(choice.technique), choice.reason));
 }
 
 bool KernelChooser::tables_fit(const DevicePrepared &prepared) const noexcept {
@@ -372,8 +371,8 @@ void KernelChooser::check_tables_fit(const DevicePrepared &prepared) const {
   if (tables_fit(prepared)) return;
   base::fail(
       TANDEM_ERROR_UNAVAILABLE,
-      fmt::format("{}: technique tables needs {} bytes of local memory for {} columns, {} has {}", device_.label,
-                  prepared.columns() * kTableBytesPerColumn, prepared.columns(), device_.name, device_.local_bytes));
+      base::format("{}: technique tables needs {} bytes of local memory for {} columns, {} has {}", device_.label,
+                   prepared.columns() * kTableBytesPerColumn, prepared.columns(), device_.name, device_.local_bytes));
 }
 
 bool KernelChooser::waits(const DevicePrepared &prepared) const noexcept {
@@ -458,17 +457,17 @@ void KernelChooser::fit_local_size(const DevicePrepared &prepared, Variant &vari
     largest /= 2;
   }
   if (local == wanted) return;
-  const std::string text = fmt::format(
+  const std::string text = base::format(
       "local size {}x{}x{} is more than {} runs of this kernel ({} items a group, {}x{}x{}, {} bytes of local memory)",
       wanted[0], wanted[1], wanted[2], device_.name, most, device_.most_items[0], device_.most_items[1],
       device_.most_items[2], device_.local_bytes);
-  if (prepared.forced.has_value()) base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: {}", device_.label, text));
+  if (prepared.forced.has_value()) base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("{}: {}", device_.label, text));
   {
     const std::lock_guard lock(prepared.mutex);
     if (std::exchange(prepared.texts[DevicePrepared::name_of(variant.spec)].told_local, true)) return;
   }
   log_.say(TANDEM_LOG_INFO,
-           fmt::format("{}: {}; {}x{}x{} instead", device_.identity.backend, text, local[0], local[1], local[2]));
+           base::format("{}: {}; {}x{}x{} instead", device_.identity.backend, text, local[0], local[1], local[2]));
 }
 
 void merge_records(const KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,

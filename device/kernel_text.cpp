@@ -1,11 +1,10 @@
 #include "device/kernel_text.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "core/gf.hpp"
 #include "kernel_text_files.hpp"
 
@@ -32,14 +31,14 @@ void check(const core::Matrix &matrix, const KernelSpec &spec) {
   const unsigned most = spec.dialect == Dialect::cuda_c ? 16 : 64;
   if (tuning.element_bytes < 4 || tuning.element_bytes > most ||
       (tuning.element_bytes & (tuning.element_bytes - 1)) != 0)
-    refuse(fmt::format("element_bytes is {}; a power of two from 4 to {}", tuning.element_bytes, most));
+    refuse(base::format("element_bytes is {}; a power of two from 4 to {}", tuning.element_bytes, most));
   if (tuning.elements_per_item < 1 || tuning.elements_per_item > KernelTuning::kMostElementsPerItem)
     refuse(
-        fmt::format("elements_per_item is {}; 1 to {}", tuning.elements_per_item, KernelTuning::kMostElementsPerItem));
+        base::format("elements_per_item is {}; 1 to {}", tuning.elements_per_item, KernelTuning::kMostElementsPerItem));
   if (tuning.rows_per_pass < 1) refuse("rows_per_pass is 0");
   if (matrix.rows() == 0) refuse("a matrix without rows");
   if (matrix.rows() + matrix.columns() > KernelArguments::kMostShards)
-    refuse(fmt::format("{} shards; at most {}", matrix.rows() + matrix.columns(), KernelArguments::kMostShards));
+    refuse(base::format("{} shards; at most {}", matrix.rows() + matrix.columns(), KernelArguments::kMostShards));
   if (spec.binding == Binding::table && spec.mode != core::Mode::assign)
     refuse("a table of stripes is for mode assign");
   if (spec.access == Access::direct && spec.dialect == Dialect::cuda_c) refuse("CUDA C has no access at any address");
@@ -48,7 +47,7 @@ void check(const core::Matrix &matrix, const KernelSpec &spec) {
       refuse("loads other than plain are for compiled CUDA C with aligned access");
     if (tuning.loads == Loads::async && spec.architecture < kArchitectureOfAsyncCopies)
       refuse(
-          fmt::format("asynchronous copies need sm_{}; this is sm_{}", kArchitectureOfAsyncCopies, spec.architecture));
+          base::format("asynchronous copies need sm_{}; this is sm_{}", kArchitectureOfAsyncCopies, spec.architecture));
   }
   if (spec.name.empty()) refuse("it has no name");
 }
@@ -81,7 +80,7 @@ class PassWriter {
   }
 
  private:
-  void line(std::string_view text) { fmt::format_to(std::back_inserter(out_), "            {}\n", text); }
+  void line(std::string_view text) { ((out_ += "            ") += text) += '\n'; }
 
   std::size_t place(unsigned row, unsigned bit) const { return std::size_t{row - first_row_} * 8 + bit; }
   unsigned &terms(unsigned row, unsigned bit) { return terms_[place(row, bit)]; }
@@ -95,13 +94,13 @@ class PassWriter {
   // Starts the copies of up to four inputs, as one group.
   void fetch(unsigned first) {
     for (unsigned c = first; c < std::min(first + kColumnsTogether, matrix_.columns()); ++c)
-      if (needed(c)) line(fmt::format("FETCH({}, AT(INPUT({})));", c % kSlots, c));
+      if (needed(c)) line(base::format("FETCH({}, AT(INPUT({})));", c % kSlots, c));
     line("COPY_CLOSE;");
   }
 
   void load_column(unsigned column) {
-    line(async_ ? fmt::format("const element x{} = FETCHED({});", column, column % kSlots)
-                : fmt::format("const element x{} = LOAD(AT(INPUT({})));", column, column));
+    line(async_ ? base::format("const element x{} = FETCHED({});", column, column % kSlots)
+                : base::format("const element x{} = LOAD(AT(INPUT({})));", column, column));
     ++operations_.loads;
   }
 
@@ -116,11 +115,11 @@ class PassWriter {
     for (unsigned r = first_row_; r < end_row_; ++r)
       for (unsigned bit = 0; bit < 8; ++bit) used[mask_of(r, bit)] = true;
 
-    if (first != 0 && first % kColumnsAhead == 0 && !last_.empty()) line(fmt::format("AFTER(at, {});", last_));
+    if (first != 0 && first % kColumnsAhead == 0 && !last_.empty()) line(base::format("AFTER(at, {});", last_));
     if (async_) {
       const bool more = end < matrix_.columns();
       if (more) fetch(end);
-      line(fmt::format("COPY_WAIT({});", more ? 1 : 0));
+      line(base::format("COPY_WAIT({});", more ? 1 : 0));
     }
     for (unsigned c = first; c < end; ++c)
       if (needed(c)) load_column(c);
@@ -160,27 +159,27 @@ class PassWriter {
       }
     }
     write_sum(mask ^ part, first, written);
-    line(fmt::format("const element {} = {} ^ {};", sum_name(mask, first), sum_name(part, first),
-                     sum_name(mask ^ part, first)));
+    line(base::format("const element {} = {} ^ {};", sum_name(mask, first), sum_name(part, first),
+                      sum_name(mask ^ part, first)));
     ++operations_.two_input;
     ++operations_.three_input;
     written[mask] = true;
   }
 
-  static std::string accumulator(unsigned row, unsigned bit) { return fmt::format("p{}_{}", row, bit); }
+  static std::string accumulator(unsigned row, unsigned bit) { return base::format("p{}_{}", row, bit); }
 
   void add(unsigned row, unsigned bit, const std::string &sum) {
     const std::string name = accumulator(row, bit);
     unsigned &count = terms(row, bit);
-    if (count++ == 0) return line(fmt::format("element {} = {};", name, sum));
+    if (count++ == 0) return line(base::format("element {} = {};", name, sum));
     ++operations_.two_input;
     operations_.three_input += count % 2 == 0;  // every second one is free
-    if (!pairs_) return line(fmt::format("{0} = {0} ^ {1};", name, sum));
+    if (!pairs_) return line(base::format("{0} = {0} ^ {1};", name, sum));
     std::string &waiting = waiting_[place(row, bit)];
     if (waiting.empty()) {
       waiting = sum;
     } else {
-      together_.push_back(fmt::format("{}, {}, {}", name, waiting, sum));
+      together_.push_back(base::format("{}, {}, {}", name, waiting, sum));
       if (together_.size() == kAddedTogether) write_together();
       waiting.clear();
       last_ = name;
@@ -190,9 +189,9 @@ class PassWriter {
   // Sums for several accumulators, in one statement as far as possible.
   void write_together() {
     if (together_.size() == kAddedTogether) {
-      line(fmt::format("XOR3_FOUR({});", fmt::join(together_, ", ")));
+      line(base::format("XOR3_FOUR({});", base::join(together_, ", ")));
     } else {
-      for (const std::string &each : together_) line(fmt::format("XOR3_TO({});", each));
+      for (const std::string &each : together_) line(base::format("XOR3_TO({});", each));
     }
     together_.clear();
   }
@@ -200,7 +199,7 @@ class PassWriter {
   // The sums that are left single.
   void add_waiting(unsigned row, unsigned bit) {
     std::string &waiting = waiting_[place(row, bit)];
-    if (!waiting.empty()) line(fmt::format("{0} = {0} ^ {1};", accumulator(row, bit), waiting));
+    if (!waiting.empty()) line(base::format("{0} = {0} ^ {1};", accumulator(row, bit), waiting));
     waiting.clear();
   }
 
@@ -210,15 +209,15 @@ class PassWriter {
       add_waiting(row, bit);
       const std::string next = terms(row, bit) != 0 ? accumulator(row, bit) : "ZERO";
       if (!sum.empty()) {
-        line(fmt::format("{0} = HORNER({0}, {1});", sum, next));
+        line(base::format("{0} = HORNER({0}, {1});", sum, next));
         operations_.two_input += kHornerTwoInput;
         operations_.three_input += kHornerThreeInput;
       } else if (terms(row, bit) != 0) {
-        sum = fmt::format("p{}", row);
-        line(fmt::format("element {} = {};", sum, next));
+        sum = base::format("p{}", row);
+        line(base::format("element {} = {};", sum, next));
       }
     }
-    line(fmt::format("FINISH({0}, OUTPUT({0}), {1});", row, sum.empty() ? "ZERO" : sum));
+    line(base::format("FINISH({0}, OUTPUT({0}), {1});", row, sum.empty() ? "ZERO" : sum));
     ++operations_.stores;
   }
 
@@ -238,7 +237,7 @@ std::string write_passes(const core::Matrix &matrix, const KernelSpec &spec, Ker
   const unsigned rows_per_pass = spec.tuning.rows_per_pass;
   std::string out;
   for (unsigned first = 0, pass = 0; first < matrix.rows(); first += rows_per_pass, ++pass) {
-    fmt::format_to(std::back_inserter(out), "            if (pass == {}) {{\n", pass);
+    out += base::format("            if (pass == {}) {{\n", pass);
     if (rows_per_pass < matrix.rows()) out += "            FORGET(at);\n";
     PassWriter(matrix, spec, first, std::min(first + rows_per_pass, matrix.rows()), out, operations).write();
     out += "            }\n";
@@ -250,8 +249,7 @@ std::string write_matrix(const core::Matrix &matrix) {
   std::string out = "CONSTANT uchar matrix[] = {";
   for (unsigned r = 0; r < matrix.rows(); ++r)
     for (unsigned c = 0; c < matrix.columns(); ++c)
-      fmt::format_to(std::back_inserter(out), "{}{},", (r * matrix.columns() + c) % 24 == 0 ? "\n    " : " ",
-                     matrix.at(r, c));
+      out += base::format("{}{},", (r * matrix.columns() + c) % 24 == 0 ? "\n    " : " ", matrix.at(r, c));
   return out + (matrix.rows() == 0 || matrix.columns() == 0 ? "0};\n" : "\n};\n");
 }
 
@@ -279,16 +277,16 @@ const char *access_define(Access access) {
   return "ACCESS_DIRECT";
 }
 
-// The pattern filled in with 0, 1, ... count - 1.
-std::string list(const char *pattern, unsigned count) {
+// The numbers 0, 1, ... count - 1, each between the two texts.
+std::string list(const char *before, unsigned count, const char *after) {
   std::string out;
-  for (unsigned i = 0; i < count; ++i) fmt::format_to(std::back_inserter(out), fmt::runtime(pattern), i);
+  for (unsigned i = 0; i < count; ++i) out += before + std::to_string(i) + after;
   return out;
 }
 
 // For Binding::table: how a group finds its row, and a word of it.
 std::string write_row(const char *pointer, const char *table, const char *word) {
-  return fmt::format(
+  return base::format(
       "#define ROW_WORD(i) {}\n"
       "#define TAKE_ROW const {} *stripe = {} + ROW * ({} + COLUMNS + ROWS); const ulong begin = ROW_WORD(0), "
       "end = ROW_WORD(1), length = ROW_WORD(2);\n",
@@ -300,32 +298,32 @@ std::string write_interface(const core::Matrix &matrix, const KernelSpec &spec) 
   const bool tables = spec.technique == Technique::tables;
   if (spec.dialect != Dialect::opencl_c) {
     const bool host = spec.dialect == Dialect::host_c;
-    std::string out = fmt::format("#define ARGUMENTS {}\n", host ? "arguments->" : "arguments.");
+    std::string out = base::format("#define ARGUMENTS {}\n", host ? "arguments->" : "arguments.");
     if (spec.binding == Binding::table) {
       out += write_row("ulong", "(const ulong *)ARGUMENTS shards[0]", host ? "stripe[i]" : "__ldg(stripe + (i))");
-      out +=
-          fmt::format("#define SHARD(i) ((uchar *)ROW_WORD({} + (i)))\n#define MOVE_ROW(by) stripe += by\n", kRowWords);
+      out += base::format("#define SHARD(i) ((uchar *)ROW_WORD({} + (i)))\n#define MOVE_ROW(by) stripe += by\n",
+                          kRowWords);
     } else {
       out +=
           "#define SHARD(i) (ARGUMENTS shards[i])\n#define MOVE_ROW(by) (void)0\n"
           "#define TAKE_ROW const ulong begin = ARGUMENTS begin, end = ARGUMENTS end, length = ARGUMENTS length;\n";
     }
-    out += fmt::format(
+    out += base::format(
         "#define ANY_INPUT(c) ((const uchar *)SHARD(c))\n#define ANY_OUTPUT(r) SHARD(COLUMNS + (r))\n"
         "#define INPUT(c) ANY_INPUT(c)\n#define OUTPUT(r) ANY_OUTPUT(r)\n#define TAKE_SHARDS\n"
         "#define TAKE_ARGUMENTS{}{}{} TAKE_ROW\n",
         host ? " uint item[3];" : "",
         spec.mode == core::Mode::compare ? " uint *const records = ARGUMENTS records;" : "",
-        tables ? fmt::format(
+        tables ? base::format(
                      " const uint *const tables = ARGUMENTS tables; const uint columns = ARGUMENTS columns, "
                      "rows = ARGUMENTS rows; {};",
                      host ? "uint *const space = ARGUMENTS space" : "extern __shared__ __align__(128) uint space[]")
                : "");
-    out += host ? fmt::format(
+    out += host ? base::format(
                       "KERNEL({})(const struct tandem_arguments *arguments, ulong group, "
                       "const uint *local)\n",
                       spec.name)
-                : fmt::format("KERNEL({})(const __grid_constant__ struct tandem_arguments arguments)\n", spec.name);
+                : base::format("KERNEL({})(const __grid_constant__ struct tandem_arguments arguments)\n", spec.name);
     return out;
   }
 
@@ -333,7 +331,7 @@ std::string write_interface(const core::Matrix &matrix, const KernelSpec &spec) 
   std::string out, parameters;
   if (table) {
     out += write_row("__global ulong", "offsets", "stripe[i]");
-    out += fmt::format("#define TAKE_ARGUMENTS TAKE_ROW\n#define OFFSET(i) ROW_WORD({} + (i))\n", kRowWords);
+    out += base::format("#define TAKE_ARGUMENTS TAKE_ROW\n#define OFFSET(i) ROW_WORD({} + (i))\n", kRowWords);
   } else {
     out += "#define TAKE_ARGUMENTS\n#define OFFSET(i) offsets[i]\n";
   }
@@ -343,19 +341,19 @@ std::string write_interface(const core::Matrix &matrix, const KernelSpec &spec) 
         "#define INPUT(c) ANY_INPUT(c)\n#define OUTPUT(r) ANY_OUTPUT(r)\n#define TAKE_SHARDS\n";
     parameters = "const __global uchar *inputs, __global uchar *outputs, ";
   } else {
-    const std::string inputs = list("INPUT({}), ", matrix.columns());
-    out += fmt::format(
+    const std::string inputs = list("INPUT(", matrix.columns(), "), ");
+    out += base::format(
         "#define INPUT(c) (in_##c + offsets[c])\n#define OUTPUT(r) (out_##r + offsets[COLUMNS + (r)])\n"
         "#define ANY_INPUT(c) in[c]\n#define ANY_OUTPUT(r) out[r]\n"
         "#define TAKE_SHARDS const __global uchar *const in[] = {{{}}}; __global uchar *const out[] = {{{}}};\n",
-        inputs.empty() ? "0" : inputs, list("OUTPUT({}), ", matrix.rows()));
+        inputs.empty() ? "0" : inputs, list("OUTPUT(", matrix.rows(), "), "));
     parameters =
-        list("const __global uchar *in_{}, ", matrix.columns()) + list("__global uchar *out_{}, ", matrix.rows());
+        list("const __global uchar *in_", matrix.columns(), ", ") + list("__global uchar *out_", matrix.rows(), ", ");
   }
-  return out + fmt::format("KERNEL({})({}{} ulong *offsets, {}__global uint *records{})\n", spec.name, parameters,
-                           table ? "const __global" : "__constant",
-                           table ? "" : "ulong begin, ulong end, ulong length, ",
-                           tables ? ", const __global uint *tables, uint columns, uint rows, __local uint *space" : "");
+  return out +
+         base::format("KERNEL({})({}{} ulong *offsets, {}__global uint *records{})\n", spec.name, parameters,
+                      table ? "const __global" : "__constant", table ? "" : "ulong begin, ulong end, ulong length, ",
+                      tables ? ", const __global uint *tables, uint columns, uint rows, __local uint *space" : "");
 }
 
 // Technique `tables`, per word: four data bytes, each a shift and mask by nibble and two XORs. The four outputs of a
@@ -382,7 +380,7 @@ void count_finish(const core::Matrix &matrix, core::Mode mode, KernelOperations 
 
 std::string replace(std::string text, std::string_view what, std::string_view by) {
   const std::size_t at = text.find(what);
-  if (at == std::string::npos) base::fail(TANDEM_ERROR_INTERNAL, fmt::format("kernel text has no {}", what));
+  if (at == std::string::npos) base::fail(TANDEM_ERROR_INTERNAL, base::format("kernel text has no {}", what));
   return text.replace(at, what.size(), by);
 }
 
@@ -404,12 +402,13 @@ KernelText generate_kernel(const core::Matrix &matrix, const KernelSpec &spec) {
   kernel.operations.data_bytes = std::uint64_t{matrix.columns()} * 4;
 
   std::string &out = kernel.text;
-  out = fmt::format("#define ELEMENT_BYTES {}\n#define ELEMENTS_PER_ITEM {}\n#define {}\n#define {}\n",
-                    tuning.element_bytes, tuning.elements_per_item, mode_define(spec.mode), access_define(spec.access));
+  out =
+      base::format("#define ELEMENT_BYTES {}\n#define ELEMENTS_PER_ITEM {}\n#define {}\n#define {}\n",
+                   tuning.element_bytes, tuning.elements_per_item, mode_define(spec.mode), access_define(spec.access));
   if (any_shape) {
     out += "#define ROWS rows\n#define COLUMNS columns\n";
   } else {
-    out += fmt::format("#define ROWS {}u\n#define COLUMNS {}u\n", matrix.rows(), matrix.columns());
+    out += base::format("#define ROWS {}u\n#define COLUMNS {}u\n", matrix.rows(), matrix.columns());
   }
   out += tables ? "#define TILE_WIDTH (LOCAL_SIZE(0) * LOCAL_SIZE(1))\n" : "#define TILE_WIDTH LOCAL_SIZE(0)\n";
   if (spec.byte_lanes) out += "#define BYTE_LANES\n";
@@ -432,7 +431,7 @@ KernelText generate_kernel(const core::Matrix &matrix, const KernelSpec &spec) {
     out += write_interface(matrix, spec) + text::tables_h;
   } else {
     const unsigned pass_count = (matrix.rows() + tuning.rows_per_pass - 1) / tuning.rows_per_pass;
-    out += fmt::format("#define PASS_COUNT {}u\n", pass_count) + write_matrix(matrix) + write_interface(matrix, spec);
+    out += base::format("#define PASS_COUNT {}u\n", pass_count) + write_matrix(matrix) + write_interface(matrix, spec);
     out += replace(text::compiled_h, "            //[passes]\n", write_passes(matrix, spec, kernel.operations));
   }
   count_finish(matrix, spec.mode, kernel.operations);
@@ -460,7 +459,7 @@ KernelRange cut_kernel_range(const KernelSpec &spec, std::uint64_t length, std::
   const std::uint64_t element = tuning.element_bytes;
   if (spec.dialect == Dialect::cuda_c && length > kMostLaunchBytes) {
     base::fail(TANDEM_ERROR_TOO_LARGE,
-               fmt::format("kernel: {} bytes in one launch; at most {}", length, kMostLaunchBytes));
+               base::format("kernel: {} bytes in one launch; at most {}", length, kMostLaunchBytes));
   }
   KernelRange range;
   range.length = length;
@@ -481,7 +480,7 @@ KernelRange cut_kernel_range(const KernelSpec &spec, std::uint64_t length, std::
                                      std::uint64_t{spec.technique == Technique::tables ? tuning.local[1] : 1}}) {
     if (factor == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "kernel: a local size is 0");
     if (factor > kMostTileBytes / tile)
-      base::fail(TANDEM_ERROR_TOO_LARGE, fmt::format("kernel: a tile of more than {} bytes", kMostTileBytes));
+      base::fail(TANDEM_ERROR_TOO_LARGE, base::format("kernel: a tile of more than {} bytes", kMostTileBytes));
     tile *= factor;
   }
   if (tuning.local[2] == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "kernel: a local size is 0");
@@ -490,7 +489,7 @@ KernelRange cut_kernel_range(const KernelSpec &spec, std::uint64_t length, std::
   range.group_count = (range.tile_count + tuning.local[2] - 1) / tuning.local[2] + 1;
   range.record_count = range.tile_count + 2;
   if (range.group_count > kMostGroups)
-    base::fail(TANDEM_ERROR_TOO_LARGE, fmt::format("kernel: {} work-groups for {} bytes", range.group_count, length));
+    base::fail(TANDEM_ERROR_TOO_LARGE, base::format("kernel: {} work-groups for {} bytes", range.group_count, length));
   return range;
 }
 
@@ -520,7 +519,7 @@ KernelBatch cut_kernel_batch(const KernelSpec &spec, std::span<const BatchStripe
   }
   const std::uint64_t z = (rows + kMostGridRows - 1) / kMostGridRows, y = (rows + z - 1) / z;
   if (z > kMostGridRows || batch.group_count > kMostGroups)
-    base::fail(TANDEM_ERROR_TOO_LARGE, fmt::format("kernel: {} stripes, {} rows of a table", stripes.size(), rows));
+    base::fail(TANDEM_ERROR_TOO_LARGE, base::format("kernel: {} stripes, {} rows of a table", stripes.size(), rows));
   batch.y = static_cast<unsigned>(y);
   batch.z = static_cast<unsigned>(z);
   batch.words.resize(y * z * (kRowWords + stripes.front().starts.size()));

@@ -1,18 +1,18 @@
 #include "device/module.hpp"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/own_folder.hpp"
 
 namespace tandem::device {
 namespace {
 
-std::string who(const DeviceModule &module) { return fmt::format("backend \"{}\"", module.backend); }
+std::string who(const DeviceModule &module) { return base::format("backend \"{}\"", module.backend); }
 
 }  // namespace
 
@@ -22,21 +22,21 @@ void DeviceModule::check_installed() const {
   const std::string module_path = path();
   if (access(module_path.c_str(), R_OK) == 0) return;
   base::fail(TANDEM_ERROR_UNAVAILABLE,
-             fmt::format("{} needs {}, which is not there: {} is not part of this installation", who(*this),
-                         module_path, label));
+             base::format("{} needs {}, which is not there: {} is not part of this installation", who(*this),
+                          module_path, label));
 }
 
 void DeviceModule::check(const void *table, const std::string &module_path) const {
-  if (table == nullptr) base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: {} is empty", who(*this), module_path));
+  if (table == nullptr) base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("{}: {} is empty", who(*this), module_path));
   std::uint32_t found[2];
   std::memcpy(found, table, sizeof found);
   if (found[0] != version) {
-    base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: {} has version {}, this library needs version {}", who(*this),
-                                                     module_path, found[0], version));
+    base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("{}: {} has version {}, this library needs version {}",
+                                                      who(*this), module_path, found[0], version));
   }
   if (found[1] != struct_bytes) {
-    base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: {} has a table of {} bytes, this library expects {}",
-                                                     who(*this), module_path, found[1], struct_bytes));
+    base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("{}: {} has a table of {} bytes, this library expects {}",
+                                                      who(*this), module_path, found[1], struct_bytes));
   }
 }
 
@@ -45,12 +45,12 @@ void *DeviceModule::open() const {
   void *handle = dlopen(module_path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) {
     const char *reason = dlerror();
-    base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{} needs {}: {}", who(*this), module_path,
-                                                     reason != nullptr ? reason : "it cannot be opened"));
+    base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("{} needs {}: {}", who(*this), module_path,
+                                                      reason != nullptr ? reason : "it cannot be opened"));
   }
   void *found = dlsym(handle, symbol);
   if (found == nullptr)
-    base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("{}: {} has no symbol {}", who(*this), module_path, symbol));
+    base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("{}: {} has no symbol {}", who(*this), module_path, symbol));
   return found;
 }
 
@@ -60,9 +60,9 @@ void DeviceModule::claim() const {
   if (claimed_in.compare_exchange_strong(claimed, now) || claimed == now) return;
   base::fail(
       TANDEM_ERROR_DEVICE,
-      fmt::format("{0}: this process was forked by one that had used {1}, and {1} drivers do not survive a fork; "
-                  "use the backend \"cpu\" in children, or start them by exec",
-                  who(*this), label));
+      base::format("{0}: this process was forked by one that had used {1}, and {1} drivers do not survive a fork; "
+                   "use the backend \"cpu\" in children, or start them by exec",
+                   who(*this), label));
 }
 
 bool DeviceModule::in_child() const noexcept {

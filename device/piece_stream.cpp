@@ -1,13 +1,12 @@
 #include "device/piece_stream.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <list>
 #include <string>
 #include <utility>
 
+#include "base/format.hpp"
 #include "core/recorded_run.hpp"
 
 namespace tandem::device {
@@ -227,8 +226,8 @@ std::uint64_t most_piece_bytes(const Workplace &place, const Task &task, const V
   if (piece == 0 && budget >= shards * 2 * kLine) piece = kLine;  // the reason is a tuning value, not memory
   if (piece == 0) {
     base::fail(TANDEM_ERROR_OUT_OF_MEMORY,
-               fmt::format("{}: the memory budget of {} on {} ({} bytes) does not hold {} bytes of each of {} shards",
-                           device.label, device.name, device.model(), place.session->budget().bytes(), kLine, shards));
+               base::format("{}: the memory budget of {} on {} ({} bytes) does not hold {} bytes of each of {} shards",
+                            device.label, device.name, device.model(), place.session->budget().bytes(), kLine, shards));
   }
   return piece;
 }

@@ -1,12 +1,11 @@
 #include "device/programs.hpp"
 
-#include <fmt/format.h>
-
 #include <iterator>
 #include <new>
 #include <system_error>
 #include <thread>
 
+#include "base/format.hpp"
 #include "base/signals.hpp"
 
 namespace tandem::device {
@@ -21,7 +20,7 @@ Device::~Device() = default;
 DeviceProgram::~DeviceProgram() = default;
 
 void fail_cancelled(const Device &device) {
-  base::fail(TANDEM_ERROR_CANCELLED, fmt::format("cancelled: {} runs no more of this job", device.name));
+  base::fail(TANDEM_ERROR_CANCELLED, base::format("cancelled: {} runs no more of this job", device.name));
 }
 
 DevicePrograms::DevicePrograms(const Device &device, std::shared_ptr<DiskCache> disk, const base::Log &log)
@@ -174,10 +173,10 @@ void DevicePrograms::stop_compiling(std::string_view why) noexcept {
     {
       const std::lock_guard lock(mutex_);
       if (!no_compiler_.empty()) return;
-      no_compiler_ = fmt::format("no more kernels are compiled: {}", why);
+      no_compiler_ = base::format("no more kernels are compiled: {}", why);
     }
     log_.say(TANDEM_LOG_WARNING,
-             fmt::format("{}: {}: {}; technique tables from now on", device_.identity.backend, device_.name, why));
+             base::format("{}: {}: {}; technique tables from now on", device_.identity.backend, device_.name, why));
   } catch (const std::bad_alloc &) {
   }
 }

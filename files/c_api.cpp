@@ -1,10 +1,10 @@
 // extern "C" of files.h.
-#include <fmt/format.h>
 
 #include <cstring>
 #include <memory>
 #include <span>
 
+#include "base/format.hpp"
 #include "base/gate.hpp"
 #include "base/options.hpp"
 #include "files/decode.hpp"
@@ -42,7 +42,7 @@ using base::write_result;
 constexpr std::uint32_t kRecoverLockSeconds = 2;
 
 void require(const void *pointer, const char *name) {
-  if (pointer == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is NULL", name));
+  if (pointer == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} is NULL", name));
 }
 
 // The options tell a call what to do: without them there is nothing to do.
@@ -105,7 +105,7 @@ tandem_files_result result_of(const Outcome &outcome) {
 const FoundSet &set_at(const tandem_files_search *search, std::size_t index) {
   require(search, "search");
   if (index >= search->found.sets.size())
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("set {} of {}", index, search->found.sets.size()));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("set {} of {}", index, search->found.sets.size()));
   return search->found.sets[index];
 }
 
@@ -164,7 +164,7 @@ tandem_status tandem_files_search_shard(const tandem_files_search *search, size_
     const FoundSet &set = set_at(search, set_index);
     require(shard_out, "tandem_files_shard");
     if (file_index >= set.files.size())
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("shard file {} of {}", file_index, set.files.size()));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, tandem::base::format("shard file {} of {}", file_index, set.files.size()));
     const ShardFile &file = set.files[file_index];
     tandem_files_shard ours = {};
     ours.path = file.path.c_str();
@@ -180,7 +180,8 @@ tandem_status tandem_files_search_ignored(const tandem_files_search *search, siz
     require(search, "search");
     require(ignored_out, "ignored_out");
     if (index >= search->found.ignored.size())
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("ignored file {} of {}", index, search->found.ignored.size()));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           tandem::base::format("ignored file {} of {}", index, search->found.ignored.size()));
     *ignored_out = search->found.ignored[index].c_str();
   });
 }
@@ -223,7 +224,7 @@ tandem_status tandem_files_writer_begin(tandem_context *context, const tandem_fi
     if (attach != 0) require(ours.set_id, "set_id, which a writer that attaches needs,");
     if (content_bytes > kMaxContentBytes)
       fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           fmt::format("the content has {} bytes; at most {} are possible", content_bytes, kMaxContentBytes));
+           tandem::base::format("the content has {} bytes; at most {} are possible", content_bytes, kMaxContentBytes));
     const auto check_cancelled = [progress = ours.progress, user = ours.progress_user] {
       if (progress != nullptr && progress(user, 0, 0) != 0) fail(TANDEM_ERROR_CANCELLED, "cancelled");
     };

@@ -1,7 +1,6 @@
 #include "files/commit.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <cstring>
 #include <set>
 
+#include "base/format.hpp"
 #include "files/bytes.hpp"
 #include "files/error.hpp"
 #include "files/recovery.hpp"
@@ -23,7 +23,7 @@ namespace {
 constexpr std::string_view kPending = ".tandem-pending", kCommit = ".tandem-commit", kTemporary = ".tandem-tmp",
                            kShardFile = ".tandem";
 
-std::string index_text(std::uint32_t index) { return fmt::format("{:03}", index); }
+std::string index_text(std::uint32_t index) { return base::format("{:03}", index); }
 
 bool take(std::string_view &text, std::string_view suffix) {
   if (!text.ends_with(suffix)) return false;
@@ -119,8 +119,8 @@ void remove_given_up(const Folder &folder, const CommitRecord &record) {
     if (!file) fail_io("open", folder.path_of(name), errno);
     if (const Lock lock = lock_file(file); lock != Lock::ours)
       fail(TANDEM_ERROR_IO,
-           fmt::format("{} is of a set that was given up, and {}", folder.path_of(name),
-                       lock == Lock::held_by_another ? "is being written" : "cannot be locked: " + error_text(errno)));
+           base::format("{} is of a set that was given up, and {}", folder.path_of(name),
+                        lock == Lock::held_by_another ? "is being written" : "cannot be locked: " + error_text(errno)));
     locked.push_back(std::move(file));
   }
   for (const OwnKind kind : {OwnKind::set_temporary, OwnKind::commit_record})
@@ -132,8 +132,8 @@ void remove_given_up(const Folder &folder, const CommitRecord &record) {
 void check_files_to_open(const std::vector<std::string> &folder_of_shard) {
   const std::size_t shards = folder_of_shard.size();
   const std::size_t folders = std::set(folder_of_shard.begin(), folder_of_shard.end()).size();
-  check_open_files(shards + 2 * folders, fmt::format("{} shard files, {} folder{} and the record in each", shards,
-                                                     folders, folders == 1 ? "" : "s"));
+  check_open_files(shards + 2 * folders, base::format("{} shard files, {} folder{} and the record in each", shards,
+                                                      folders, folders == 1 ? "" : "s"));
 }
 
 // Descriptors that this process may need for other things, while replaced files stay open for convenience.
@@ -163,7 +163,7 @@ std::vector<std::uint32_t> finish_folder(const FolderRecord &member, bool no_syn
     }
     // An intact file of the old set is replaced only by the file that was committed.
     if (!is_shard_of(folder, temporary, record.set_id, i))
-      fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is damaged at both ends", folder.path_of(temporary)));
+      fail(TANDEM_ERROR_DAMAGED, base::format("{} is damaged at both ends", folder.path_of(temporary)));
     if (Descriptor old = record.force ? folder.open_file(name, O_RDONLY) : Descriptor(); old && leaves_enough(old))
       replaced->push_back(std::move(old));
     folder.rename(temporary, name, record.force);
@@ -302,18 +302,18 @@ std::string own_name(const OwnName &name) {
   const std::string id = hexadecimal(name.set_id);
   switch (name.kind) {
     case OwnKind::pending_record:
-      return fmt::format(".{}{}", id, kPending);
+      return base::format(".{}{}", id, kPending);
     case OwnKind::commit_record:
-      return fmt::format(".{}{}", id, kCommit);
+      return base::format(".{}{}", id, kCommit);
     case OwnKind::set_temporary:
-      return fmt::format(".{}.{}{}", id, index_text(name.index), kTemporary);
+      return base::format(".{}.{}{}", id, index_text(name.index), kTemporary);
     default:
-      return fmt::format(".{}{}", id, kTemporary);
+      return base::format(".{}{}", id, kTemporary);
   }
 }
 
 std::string shard_file_name(std::string_view set_name, std::uint32_t index) {
-  return fmt::format("{}.{}{}", set_name, index_text(index), kShardFile);
+  return base::format("{}.{}{}", set_name, index_text(index), kShardFile);
 }
 
 std::optional<std::pair<std::string, std::uint32_t>> parse_shard_file_name(const std::string &name) {
@@ -508,11 +508,11 @@ bool roll_back(std::vector<FolderRecord> &members, bool no_sync) {
 }
 
 void check_names_free(const std::string &folder, const std::string &name, std::uint32_t shard, bool force) {
-  const std::string path = fmt::format("{}/{}", folder, shard_file_name(name, shard));
+  const std::string path = base::format("{}/{}", folder, shard_file_name(name, shard));
   struct stat status;
   if (lstat(path.c_str(), &status) != 0) return;
-  if (!force) fail(TANDEM_ERROR_IO, fmt::format("{} exists; use --force to replace it", path));
-  if (S_ISDIR(status.st_mode)) fail(TANDEM_ERROR_IO, fmt::format("{} is a folder", path));
+  if (!force) fail(TANDEM_ERROR_IO, base::format("{} exists; use --force to replace it", path));
+  if (S_ISDIR(status.st_mode)) fail(TANDEM_ERROR_IO, base::format("{} is a folder", path));
 }
 
 NewSet::NewSet(Options options) : options_(std::move(options)) {}
@@ -545,18 +545,19 @@ void NewSet::attach(const std::vector<std::string> &folder_of_shard) {
     const Descriptor file = open_to_lock(folder, name);
     if (!file && errno != ENOENT) fail_io("open", folder.path_of(name), errno);
     if (!file || lock_file(file) == Lock::ours)
-      fail(TANDEM_ERROR_IO, fmt::format("set {} is not being written to {}: a writer can attach only after the leading "
-                                        "writer has made the files, and while it exists",
-                                        id, folder.path()));
+      fail(TANDEM_ERROR_IO,
+           base::format("set {} is not being written to {}: a writer can attach only after the leading "
+                        "writer has made the files, and while it exists",
+                        id, folder.path()));
     CommitRecord record;
     if (!parse_commit_record(read_commit_record(file), &record))
-      fail(TANDEM_ERROR_IO, fmt::format("{} is damaged", folder.path_of(name)));
+      fail(TANDEM_ERROR_IO, base::format("{} is damaged", folder.path_of(name)));
     if (record.geometry != options_.geometry || record.name != options_.name || record.folder != i ||
         record.folder_count != folders_.size() || record.folder_of != folder_of_)
       fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           fmt::format("set {} is being written to {} with other options: all writers of a set give the same k, m, "
-                       "matrix, block_bytes, mode, name, folders and length of the content",
-                       id, folder.path()));
+           base::format("set {} is being written to {} with other options: all writers of a set give the same k, m, "
+                        "matrix, block_bytes, mode, name, folders and length of the content",
+                        id, folder.path()));
   }
   for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
     files_.emplace_back(folders_[folder_of_[i]], own_name({OwnKind::set_temporary, options_.set_id, i}));
@@ -599,8 +600,8 @@ void NewSet::check_names() const {
     check_names_free(folder.path(), options_.name, i, options_.force);
     if (const std::string name = shard_file_name(options_.name, i);
         options_.force && is_shard_of(folder, name, options_.set_id, i))
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is of set {} already: a new set needs an id of its own",
-                                                      folder.path_of(name), hexadecimal(options_.set_id)));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} is of set {} already: a new set needs an id of its own",
+                                                       folder.path_of(name), hexadecimal(options_.set_id)));
   }
 }
 
@@ -647,8 +648,8 @@ void NewSet::check_given_up() const {
     for (const SetId &id : now[folder])
       if (std::find(given_up_[folder].begin(), given_up_[folder].end(), id) == given_up_[folder].end())
         fail(TANDEM_ERROR_IO,
-             fmt::format("set {}, also called {}, was begun in {} and not finished while this set was written",
-                         hexadecimal(id), options_.name, folders_[folder]->path()));
+             base::format("set {}, also called {}, was begun in {} and not finished while this set was written",
+                          hexadecimal(id), options_.name, folders_[folder]->path()));
 }
 
 void NewSet::sync_folders() const {
@@ -679,25 +680,26 @@ std::vector<Descriptor> NewSet::commit() {
     // harm.
     renameat(lead.folder->descriptor(), own_name({OwnKind::commit_record, options_.set_id}).c_str(),
              lead.folder->descriptor(), own_name({OwnKind::pending_record, options_.set_id}).c_str());
-    fail(error.status(), fmt::format("{}; it is not known whether the new set is valid, and the next command that "
-                                     "reads all these folders decides",
-                                     error.what()));
+    fail(error.status(), base::format("{}; it is not known whether the new set is valid, and the next command that "
+                                      "reads all these folders decides",
+                                      error.what()));
   }
   Finished finished;
   try {
     finished = roll_forward(members_, folders_, options_.no_sync);
   } catch (const Error &error) {
-    fail(error.status(), fmt::format("the new set is complete, but not all of its files have their names yet ({}); the "
-                                     "next command that reads or writes these folders continues",
-                                     error.what()));
+    fail(error.status(),
+         base::format("the new set is complete, but not all of its files have their names yet ({}); the "
+                      "next command that reads or writes these folders continues",
+                      error.what()));
   }
   for (std::size_t folder = 0; options_.note && folder < given_up_.size(); ++folder)
     for (const SetId &id : given_up_[folder])
-      options_.note(fmt::format("gave up the files of the unfinished set {} in {}: the new set replaces it",
-                                hexadecimal(id), folders_[folder]->path()));
+      options_.note(base::format("gave up the files of the unfinished set {} in {}: the new set replaces it",
+                                 hexadecimal(id), folders_[folder]->path()));
   if (!finished.missing.empty())
-    fail(TANDEM_ERROR_IO, fmt::format("another program removed {} while it was written; of {} shards, {} are missing",
-                                      finished.missing.front(), folder_of_.size(), finished.missing.size()));
+    fail(TANDEM_ERROR_IO, base::format("another program removed {} while it was written; of {} shards, {} are missing",
+                                       finished.missing.front(), folder_of_.size(), finished.missing.size()));
   return std::move(finished.replaced);
 }
 

@@ -1,7 +1,6 @@
 #include "files/decode.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/format.hpp"
 #include "files/commit.hpp"
 #include "files/error.hpp"
 #include "files/folder.hpp"
@@ -48,14 +48,14 @@ class Sink {
       if (S_ISDIR(status.st_mode)) fail_io("write", name_, EISDIR);
       if (!S_ISREG(status.st_mode) && options.salvage != 0)
         fail(TANDEM_ERROR_INVALID_ARGUMENT,
-             fmt::format("{} is no regular file: salvage writes a file, as a stream cannot say where its holes are",
-                         name_));
+             base::format("{} is no regular file: salvage writes a file, as a stream cannot say where its holes are",
+                          name_));
       if (!S_ISREG(status.st_mode)) {
         if (dry_run) return;
         open_stream(S_ISFIFO(status.st_mode), check_cancelled);
         return;
       }
-      if (options.force == 0) fail(TANDEM_ERROR_IO, fmt::format("{} exists; use --force to replace it", name_));
+      if (options.force == 0) fail(TANDEM_ERROR_IO, base::format("{} exists; use --force to replace it", name_));
     }
     if (options.salvage != 0) check_partial(options.force != 0);
     Folders folders;
@@ -105,8 +105,8 @@ class Sink {
       return;
     }
     if (!S_ISREG(status.st_mode))
-      fail(TANDEM_ERROR_IO, fmt::format("{} is no regular file; salvage may have to write a file of this name", name));
-    if (!force) fail(TANDEM_ERROR_IO, fmt::format("{} exists; use --force to replace it", name));
+      fail(TANDEM_ERROR_IO, base::format("{} is no regular file; salvage may have to write a file of this name", name));
+    if (!force) fail(TANDEM_ERROR_IO, base::format("{} exists; use --force to replace it", name));
   }
 
   void open_stream(bool is_pipe, const std::function<void()> &check_cancelled) {
@@ -152,7 +152,7 @@ class Decoder {
     if (shard_count_ < header_.k && !salvages()) {
       if (!search_.unread.empty()) fail(TANDEM_ERROR_IO, search_.unread);
       fail(TANDEM_ERROR_NOT_RECOVERABLE,
-           fmt::format("{} of {} shards found, {} are needed", shard_count_, header_.shard_count(), header_.k));
+           base::format("{} of {} shards found, {} are needed", shard_count_, header_.shard_count(), header_.k));
     }
     sink_.emplace(options_, header_.mode, [this] { workers_.check_cancelled(); });
     const Division division = divide(context_, options_.thread_count, header_, places_.count());
@@ -240,8 +240,8 @@ class Decoder {
     if (holes_.byte_count() != header_.content_bytes) return;
     if (!search_.unread.empty()) fail(TANDEM_ERROR_IO, search_.unread);
     fail(TANDEM_ERROR_NOT_RECOVERABLE,
-         fmt::format("nothing can be salvaged: {} of {} shards found, {} are needed, and no data block is intact",
-                     shard_count_, header_.shard_count(), header_.k));
+         base::format("nothing can be salvaged: {} of {} shards found, {} are needed, and no data block is intact",
+                      shard_count_, header_.shard_count(), header_.k));
   }
 
   void work(std::uint64_t batch_stripes) {

@@ -1,7 +1,6 @@
 #include "files/encode.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/format.hpp"
 #include "files/error.hpp"
 #include "files/format.hpp"
 #include "files/handles.hpp"
@@ -37,12 +37,12 @@ class Source {
     is_file_ = true;
     if (fstat(descriptor_, &at_first_) != 0) fail_io("stat", name_, errno);
     if (S_ISDIR(at_first_.st_mode))
-      fail(TANDEM_ERROR_IO, fmt::format("{0} is a folder, and a set holds one file: name a file in it, or make a file "
-                                        "of it first (tar -cf FILE.tar {0})",
-                                        name_));
+      fail(TANDEM_ERROR_IO, base::format("{0} is a folder, and a set holds one file: name a file in it, or make a file "
+                                         "of it first (tar -cf FILE.tar {0})",
+                                         name_));
     if (!S_ISREG(at_first_.st_mode))
       fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           fmt::format(
+           base::format(
                "{} is no regular file; give its descriptor to read a stream (on the command line: - for standard "
                "input)",
                name_));
@@ -80,8 +80,8 @@ class Source {
   [[noreturn]] void fail_changed() const {
     struct stat now = at_first_;
     fstat(descriptor_, &now);
-    fail(TANDEM_ERROR_IO, fmt::format("{} changed while it was read ({} bytes at first, {} now); nothing was written",
-                                      name_, at_first_.st_size, now.st_size));
+    fail(TANDEM_ERROR_IO, base::format("{} changed while it was read ({} bytes at first, {} now); nothing was written",
+                                       name_, at_first_.st_size, now.st_size));
   }
 
   std::string name_;
@@ -185,7 +185,7 @@ class Encoder {
     read.add_bytes(content_bytes);
     stream_bytes_ += content_bytes;
     if (stream_bytes_ > kMaxContentBytes)
-      fail(TANDEM_ERROR_TOO_LARGE, fmt::format("the input has more than {} bytes", kMaxContentBytes));
+      fail(TANDEM_ERROR_TOO_LARGE, base::format("the input has more than {} bytes", kMaxContentBytes));
     if (content_bytes < header_.stripe_data_bytes()) cut_anew(buffers, content_bytes);
     return content_bytes;
   }

@@ -1,23 +1,24 @@
 #include "files/error.hpp"
 
-#include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <cerrno>
 #include <system_error>
 
+#include "base/format.hpp"
+
 namespace tandem::files {
 
 std::string error_text(int error_number) {
   // generic_category().message() is thread-safe, strerror() is not.
-  return fmt::format("{} (errno {})", std::generic_category().message(error_number), error_number);
+  return base::format("{} (errno {})", std::generic_category().message(error_number), error_number);
 }
 
 void fail_io(std::string_view what, const std::string &path, int error_number) {
-  std::string message = fmt::format("cannot {} {}: {}", what, path, error_text(error_number));
+  std::string message = base::format("cannot {} {}: {}", what, path, error_text(error_number));
   rlimit limit = {};
   if (error_number == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
-    message += fmt::format("; this process may have {} files open (RLIMIT_NOFILE, `ulimit -n`)", limit.rlim_cur);
+    message += base::format("; this process may have {} files open (RLIMIT_NOFILE, `ulimit -n`)", limit.rlim_cur);
   if (error_number == EINVAL && what == "sync")
     message += "; a file system that cannot sync needs no_sync, `--no-sync`";
   fail(TANDEM_ERROR_IO, std::move(message));

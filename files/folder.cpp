@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/format.hpp"
 #include "files/error.hpp"
 #include "files/format.hpp"
 
@@ -169,9 +169,9 @@ std::size_t ManyFolders::add(const std::string &path, FolderUse use) {
 
 FolderLocked::FolderLocked(const Folder &folder, std::uint32_t seconds)
     : Error(TANDEM_ERROR_IO,
-            fmt::format("{} is locked by another process (flock), for more than {} second{} now; a lock around a "
-                        "command of tandem must be on another file than a folder that it uses",
-                        folder.path(), seconds, seconds == 1 ? "" : "s")) {}
+            base::format("{} is locked by another process (flock), for more than {} second{} now; a lock around a "
+                         "command of tandem must be on another file than a folder that it uses",
+                         folder.path(), seconds, seconds == 1 ? "" : "s")) {}
 
 FoldersLock::FoldersLock(const Folders &folders, const LockWait &wait) : folders_(folders) {
   // All processes lock in the same order, so there is no deadlock.

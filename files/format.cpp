@@ -1,11 +1,10 @@
 #include "files/format.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
+#include "base/format.hpp"
 #include "files/bytes.hpp"
 
 namespace tandem::files {
@@ -43,10 +42,10 @@ std::optional<std::string> out_of_limits(const Record &record, std::uint32_t end
   if (auto why = out_of_limits(record.set)) return why;
   const std::uint32_t shard_count = record.set.shard_count();
   if (version != version_of(record.set))
-    return fmt::format("{} shards in a record of version {}", shard_count, version);
-  if (record.shard_index >= shard_count) return fmt::format("shard {} of {}", record.shard_index, shard_count);
+    return base::format("{} shards in a record of version {}", shard_count, version);
+  if (record.shard_index >= shard_count) return base::format("shard {} of {}", record.shard_index, shard_count);
   if (end != static_cast<std::uint32_t>(RecordEnd::start) && end != static_cast<std::uint32_t>(RecordEnd::end))
-    return fmt::format("end is {}", end);
+    return base::format("end is {}", end);
   return std::nullopt;
 }
 
@@ -61,20 +60,20 @@ std::uint64_t SetHeader::shard_file_bytes() const {
 
 std::optional<std::string> out_of_limits(const SetHeader &header) {
   if (header.k == 0 || header.k > kMaxShardCount || header.m > kMaxShardCount - header.k)
-    return fmt::format("k = {} and m = {}; k is at least 1 and k + m at most {}", header.k, header.m, kMaxShardCount);
+    return base::format("k = {} and m = {}; k is at least 1 and k + m at most {}", header.k, header.m, kMaxShardCount);
   if (header.block_bytes < kMinBlockBytes || header.block_bytes > kMaxBlockBytes ||
       header.block_bytes % kBlockGranularityBytes != 0)
-    return fmt::format("block_bytes is {}; it is a multiple of {} from {} to {}", header.block_bytes,
-                       kBlockGranularityBytes, kMinBlockBytes, kMaxBlockBytes);
+    return base::format("block_bytes is {}; it is a multiple of {} from {} to {}", header.block_bytes,
+                        kBlockGranularityBytes, kMinBlockBytes, kMaxBlockBytes);
   const std::uint64_t stripe_bytes = std::uint64_t{header.shard_count()} * header.block_bytes;
   if (stripe_bytes > kMaxStripeBytes)
-    return fmt::format("{} shards of {} bytes a block are {} bytes a stripe; at most {} are possible",
-                       header.shard_count(), header.block_bytes, stripe_bytes, kMaxStripeBytes);
+    return base::format("{} shards of {} bytes a block are {} bytes a stripe; at most {} are possible",
+                        header.shard_count(), header.block_bytes, stripe_bytes, kMaxStripeBytes);
   if (header.content_bytes > kMaxContentBytes)
-    return fmt::format("the content has {} bytes; at most {} are possible", header.content_bytes, kMaxContentBytes);
-  if (header.mode != kModeUnknown && header.mode > 0777) return fmt::format("mode is {:o} (octal)", header.mode);
+    return base::format("the content has {} bytes; at most {} are possible", header.content_bytes, kMaxContentBytes);
+  if (header.mode != kModeUnknown && header.mode > 0777) return base::format("mode is {:o} (octal)", header.mode);
   if (header.folder_count > header.shard_count())
-    return fmt::format("{} shards lie in {} folders", header.shard_count(), header.folder_count);
+    return base::format("{} shards lie in {} folders", header.shard_count(), header.folder_count);
   return std::nullopt;
 }
 
@@ -119,8 +118,8 @@ ParseResult parse_record(std::span<const std::byte, kRecordBytes> bytes, Record 
   std::string ignored;
   std::string &why = why_out != nullptr ? *why_out : ignored;
   if (version != kFormatVersion && version != kWideFormatVersion) {
-    why = fmt::format("a shard file of version {}, this Tandem reads versions {} and {}; use the Tandem that made it",
-                      *version, kFormatVersion, kWideFormatVersion);
+    why = base::format("a shard file of version {}, this Tandem reads versions {} and {}; use the Tandem that made it",
+                       *version, kFormatVersion, kWideFormatVersion);
     return ParseResult::unknown_version;
   }
 
@@ -190,7 +189,7 @@ Hash128 read_check(const std::byte *bytes) { return {load<std::uint64_t>(bytes),
 
 std::string hexadecimal(std::span<const std::uint8_t> bytes) {
   std::string text;
-  for (const std::uint8_t byte : bytes) text += fmt::format("{:02x}", byte);
+  for (const std::uint8_t byte : bytes) text += base::format("{:02x}", byte);
   return text;
 }
 

@@ -1,7 +1,6 @@
 #include "files/io.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -12,6 +11,7 @@
 #include <cerrno>
 #include <vector>
 
+#include "base/format.hpp"
 #include "files/error.hpp"
 #include "files/format.hpp"
 
@@ -187,7 +187,7 @@ void check_open_files(std::size_t staying_count, const std::string &what) {
     if (opened.back()) continue;
     const int error = errno;
     opened.clear();
-    fail_io(fmt::format("open {} more files at once, for", staying_count + kSpareCount), what, error);
+    fail_io(base::format("open {} more files at once, for", staying_count + kSpareCount), what, error);
   }
 }
 

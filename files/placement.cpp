@@ -1,12 +1,12 @@
 #include "files/placement.hpp"
 
-#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <map>
 #include <set>
 
+#include "base/format.hpp"
 #include "files/commit.hpp"
 #include "files/error.hpp"
 #include "files/folder.hpp"
@@ -65,12 +65,12 @@ std::vector<std::size_t> folders_in_turn(const Search &search, const FoundSet &s
   }
   if (crowded_count == 0) return folders;
   const std::size_t most = place_of(std::max_element(file_counts.begin(), file_counts.end()), file_counts);
-  *note_out = fmt::format(
+  *note_out = base::format(
       "the layout of the encode cannot be restored: {}, and {} named. {} missing shard{} to folders with other shards; "
       "{} then holds {} of the {} shards",
-      set.header.folder_count != 0 ? fmt::format("it used {} folders", set.header.folder_count)
+      set.header.folder_count != 0 ? base::format("it used {} folders", set.header.folder_count)
                                    : "the headers do not say how it used its folders",
-      search.folders.size() == 1 ? "1 is" : fmt::format("{} are", search.folders.size()), crowded_count,
+      search.folders.size() == 1 ? "1 is" : base::format("{} are", search.folders.size()), crowded_count,
       crowded_count == 1 ? " goes" : "s go", search.folders[most], file_counts[most], shard_count);
   return folders;
 }
@@ -106,7 +106,7 @@ Places places_for(const Search &search, const FoundSet &set, const std::vector<s
     place.folder = given.empty() ? search.folders[folders[i]] : given[shard % given.size()];
     place.name = shard_file_name(common, shard);
     for (unsigned number = 0; !is_free(place) && !holds_shard(place, set, shard); ++number)
-      place.name = shard_file_name(number == 0 ? own : fmt::format("{}-{}", own, number), shard);
+      place.name = shard_file_name(number == 0 ? own : base::format("{}-{}", own, number), shard);
     places.of.push_back(std::move(place));
   }
   return places;

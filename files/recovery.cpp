@@ -1,7 +1,6 @@
 #include "files/recovery.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -9,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "base/format.hpp"
 #include "files/commit.hpp"
 #include "files/error.hpp"
 #include "files/recoverable.hpp"
@@ -195,11 +195,12 @@ Survey survey(const Folders &folders, bool held_only = false) {
 }
 
 std::string of_another_tandem(const std::string &path, const Part &part) {
-  return fmt::format("{} is of version {}, made by another Tandem", path, *part.strange_version);
+  return base::format("{} is of version {}, made by another Tandem", path, *part.strange_version);
 }
 
 std::string cannot_lock(const std::string &path, int error) {
-  return fmt::format("{} cannot be locked, {}: a live process may be writing it, so it stays", path, error_text(error));
+  return base::format("{} cannot be locked, {}: a live process may be writing it, so it stays", path,
+                      error_text(error));
 }
 
 // One set after the other. A set that cannot be handled does not stop the others.
@@ -213,7 +214,7 @@ class Recovery {
       try {
         recover_set(set_id, set);
       } catch (const Error &error) {
-        leave(fmt::format("remains of set {} stay for now: {}", hexadecimal(set_id), error.what()));
+        leave(base::format("remains of set {} stay for now: {}", hexadecimal(set_id), error.what()));
       }
     }
     for (const auto &[folder, number] : survey_.lone)
@@ -225,11 +226,11 @@ class Recovery {
   void recover_set(const SetId &set_id, Unfinished &set) {
     const std::string id = hexadecimal(set_id);
     if (set.held_back)
-      return leave(fmt::format(
+      return leave(base::format(
           "set {} is complete, but {}: it replaces no older file until all folders of its encode are named", id,
           set.shard_count == 0 ? "none of its shards is in these folders"
-                               : fmt::format("{} of its shards are in these folders and {} are needed", set.shard_count,
-                                             set.needed_count)));
+                               : base::format("{} of its shards are in these folders and {} are needed",
+                                              set.shard_count, set.needed_count)));
     std::vector<FolderRecord> forward, back;
     std::vector<std::pair<std::size_t, std::string>> loose;  // folder, name
     for (Part &part : set.parts) {
@@ -241,22 +242,23 @@ class Recovery {
       }
       const std::string name = record_name(set_id, part);
       Descriptor file = open_to_lock(*folder, name);
-      if (!file) return leave(fmt::format("{} cannot be opened: {}", folder->path_of(name), error_text(errno)));
+      if (!file) return leave(base::format("{} cannot be opened: {}", folder->path_of(name), error_text(errno)));
       if (const Lock lock = lock_file(file); lock != Lock::ours)
-        return leave(lock == Lock::held_by_another ? fmt::format("set {} is being written to {}", id, folder->path())
+        return leave(lock == Lock::held_by_another ? base::format("set {} is being written to {}", id, folder->path())
                                                    : cannot_lock(folder->path_of(name), errno));
       const Verdict verdict = verdict_on(part, set, folders_.size());
       if (verdict == Verdict::waits) continue;
       if (part.strange_version)
-        return leave(fmt::format("{}; its remains of set {} stay as they are",
-                                 of_another_tandem(folder->path_of(name), part), id));
+        return leave(base::format("{}; its remains of set {} stay as they are",
+                                  of_another_tandem(folder->path_of(name), part), id));
       if (verdict == Verdict::asks_lead && !part.record)
-        return leave(fmt::format("{} is damaged; whether set {} was complete is not known", folder->path_of(name), id));
+        return leave(
+            base::format("{} is damaged; whether set {} was complete is not known", folder->path_of(name), id));
       if (verdict == Verdict::asks_lead) {
         leave(
-            fmt::format("{} holds {} of set {}, which may be complete: name also the first folder of its "
-                        "encode",
-                        folder->path(), files(part.temporaries.size()), id));
+            base::format("{} holds {} of set {}, which may be complete: name also the first folder of its "
+                         "encode",
+                         folder->path(), files(part.temporaries.size()), id));
         continue;
       }
       if (!part.record) {  // damaged, and nothing depends on it
@@ -276,12 +278,12 @@ class Recovery {
     ++result_.finished_set_count;
     if (dry_run_) {
       if (!leaves_record(members, folders_)) result_.would_finish.push_back(members.front().record.set_id);
-      return note(fmt::format("would finish set {} in {}: it is complete", id, where));
+      return note(base::format("would finish set {} in {}: it is complete", id, where));
     }
     const Finished finished = roll_forward(members, folders_, false);
-    note(fmt::format("finished set {} in {}: a run that ended early had completed it", id, where));
+    note(base::format("finished set {} in {}: a run that ended early had completed it", id, where));
     for (const std::string &path : finished.missing)
-      leave(fmt::format(
+      leave(base::format(
           "{} of set {} is missing: another program removed it before it had its name; files of this name that the "
           "set was to replace stay in its folder",
           path, id));
@@ -291,30 +293,30 @@ class Recovery {
   void remove_set(const std::string &id, std::vector<FolderRecord> &members) {
     const std::string where = list(members);
     ++result_.removed_set_count;
-    if (dry_run_) return note(fmt::format("would remove the remains of the incomplete set {} in {}", id, where));
+    if (dry_run_) return note(base::format("would remove the remains of the incomplete set {} in {}", id, where));
     const bool done = roll_back(members, false);
-    note(fmt::format("removed the remains of the incomplete set {} in {}: its run ended early", id, where));
+    note(base::format("removed the remains of the incomplete set {} in {}: its run ended early", id, where));
     if (done) return;
     for (const FolderRecord &member : members)
       if (member.record.folder == 0)
         leave(
-            fmt::format("{} stays until each of the {} folders of set {} was cleaned up with it; where one is lost, "
-                        "the file may be removed",
-                        member.folder->path_of(own_name({OwnKind::pending_record, member.record.set_id})),
-                        member.record.folder_count, id));
+            base::format("{} stays until each of the {} folders of set {} was cleaned up with it; where one is lost, "
+                         "the file may be removed",
+                         member.folder->path_of(own_name({OwnKind::pending_record, member.record.set_id})),
+                         member.record.folder_count, id));
   }
 
   void wait_for_others(const std::vector<FolderRecord> &members, const std::string &id) {
-    leave(fmt::format("a record of set {} stays in {} until all its {} folders are named together", id, list(members),
-                      members.front().record.folder_count));
+    leave(base::format("a record of set {} stays in {} until all its {} folders are named together", id, list(members),
+                       members.front().record.folder_count));
   }
 
   void remove_temporary(const Folder &folder, const std::string &name) {
     const Descriptor file = open_to_lock(folder, name);
     if (!file && errno == ENOENT) return;
-    if (!file) return leave(fmt::format("{} is no file of Tandem, or cannot be opened", folder.path_of(name)));
+    if (!file) return leave(base::format("{} is no file of Tandem, or cannot be opened", folder.path_of(name)));
     if (const Lock lock = lock_file(file); lock != Lock::ours)
-      return leave(lock == Lock::held_by_another ? fmt::format("{} is being written", folder.path_of(name))
+      return leave(lock == Lock::held_by_another ? base::format("{} is being written", folder.path_of(name))
                                                  : cannot_lock(folder.path_of(name), errno));
     try {
       if (!dry_run_) folder.remove(name);
@@ -322,11 +324,11 @@ class Recovery {
       return leave(error.what());
     }
     ++result_.removed_file_count;
-    note(fmt::format("{} {}, which a run that ended early left", dry_run_ ? "would remove" : "removed",
-                     folder.path_of(name)));
+    note(base::format("{} {}, which a run that ended early left", dry_run_ ? "would remove" : "removed",
+                      folder.path_of(name)));
   }
 
-  static std::string files(std::size_t count) { return fmt::format("{} file{}", count, count == 1 ? "" : "s"); }
+  static std::string files(std::size_t count) { return base::format("{} file{}", count, count == 1 ? "" : "s"); }
   static std::string list(const std::vector<FolderRecord> &members) {
     std::string text;
     for (const FolderRecord &member : members) text += (text.empty() ? "" : ", ") + member.folder->path();
@@ -364,8 +366,9 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
     if (std::find(here.begin(), here.end(), set_id) != here.end()) return;
     const std::string &folder = folders[part.folder]->path();
     if (here.size() == kMaxGivenUpCount)
-      fail(TANDEM_ERROR_IO,
-           fmt::format("{0} holds more than {1} unfinished sets called {2}, and --force gives up {1} at once. Of those "
+      fail(
+          TANDEM_ERROR_IO,
+          base::format("{0} holds more than {1} unfinished sets called {2}, and --force gives up {1} at once. Of those "
                        "whose files are not wanted any more, one is {3}: remove {0}/{4} and {0}/.{3}.*.tandem-tmp",
                        folder, kMaxGivenUpCount, set_name, hexadecimal(set_id), record_name(set_id, part)));
     here.push_back(set_id);
@@ -385,11 +388,12 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
       if (!part.has_commit && lock == Lock::held_by_another) continue;
       if (part.strange_version)
         fail(TANDEM_ERROR_IO,
-             fmt::format("{}: it may belong to an unfinished set, also called {}, which that Tandem can finish",
-                         of_another_tandem(path, part), set_name));
+             base::format("{}: it may belong to an unfinished set, also called {}, which that Tandem can finish",
+                          of_another_tandem(path, part), set_name));
       if (!part.record)
-        fail(TANDEM_ERROR_IO,
-             fmt::format("{} is damaged: it may belong to an unfinished set, also called {}. If no file of that set is "
+        fail(
+            TANDEM_ERROR_IO,
+            base::format("{} is damaged: it may belong to an unfinished set, also called {}. If no file of that set is "
                          "wanted any more, remove it and {}/.{}.*.tandem-tmp",
                          path, set_name, folder.path(), hexadecimal(set_id)));
       const bool may_be_lost = lead_of(set.parts) == nullptr || verdict == Verdict::held_back;
@@ -411,11 +415,11 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
               : "; --force does not give it up where the record cannot be locked: " + error_text(error);
       const std::string first_step =
           folders.size() < part.record->folder_count
-              ? fmt::format("name all folders of its encode, {}, or repair it", part.record->folder_count)
+              ? base::format("name all folders of its encode, {}, or repair it", part.record->folder_count)
           : lead_of(set.parts) != nullptr ? "repair it"
                                           : "the folder that its encode named first has no record of it: repair it";
-      fail(TANDEM_ERROR_IO, fmt::format("set {}, also called {}, is not finished in {} (its record is {}): {}{}",
-                                        hexadecimal(set_id), set_name, folder.path(), path, first_step, way_out));
+      fail(TANDEM_ERROR_IO, base::format("set {}, also called {}, is not finished in {} (its record is {}): {}{}",
+                                         hexadecimal(set_id), set_name, folder.path(), path, first_step, way_out));
     }
   }
   return given_up;
@@ -475,7 +479,7 @@ Recovered recover(const std::vector<std::string> &paths, bool dry_run, const Loc
       folders.push_back(folder);
     } else {
       notes.push_back(
-          fmt::format("{} cannot be listed, so remains of runs that ended early are not found there", folder->path()));
+          base::format("{} cannot be listed, so remains of runs that ended early are not found there", folder->path()));
     }
   }
   Recovered result;
@@ -483,7 +487,7 @@ Recovered recover(const std::vector<std::string> &paths, bool dry_run, const Loc
     result = recover_many(std::move(folders), dry_run, wait);
   } catch (const FolderLocked &locked) {
     result.left_count = 1;
-    notes.push_back(fmt::format("{}; nothing is cleaned up", locked.what()));
+    notes.push_back(base::format("{}; nothing is cleaned up", locked.what()));
   }
   result.notes.insert(result.notes.begin(), notes.begin(), notes.end());
   return result;

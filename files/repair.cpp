@@ -1,7 +1,6 @@
 #include "files/repair.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <optional>
 #include <set>
 
+#include "base/format.hpp"
 #include "base/options.hpp"
 #include "files/commit.hpp"
 #include "files/error.hpp"
@@ -122,10 +122,10 @@ class Repair {
       if (file.file_bytes >= header_.shard_file_bytes() / 2) agrees[file.index] = true;
     const auto count = static_cast<std::uint32_t>(std::count(agrees.begin(), agrees.end(), true));
     if (count >= header_.k) return true;
-    note(
-        fmt::format("nothing is written: {} shard{} a file of at least half of the {} bytes that the headers claim, {} "
-                    "are needed",
-                    count, count == 1 ? " has" : "s have", header_.shard_file_bytes(), header_.k));
+    note(base::format(
+        "nothing is written: {} shard{} a file of at least half of the {} bytes that the headers claim, {} "
+        "are needed",
+        count, count == 1 ? " has" : "s have", header_.shard_file_bytes(), header_.k));
     return false;
   }
 
@@ -171,8 +171,8 @@ class Repair {
     std::set<std::string> folders;
     for (const Target &target : targets_) folders.insert(target.place.folder);
     check_open_files(targets_.size() + folders.size(),
-                     fmt::format("{} shard files to be mended or rebuilt in {} folder{}", targets_.size(),
-                                 folders.size(), folders.size() == 1 ? "" : "s"));
+                     base::format("{} shard files to be mended or rebuilt in {} folder{}", targets_.size(),
+                                  folders.size(), folders.size() == 1 ? "" : "s"));
   }
 
   // False if the file must be written anew: it has another length, cannot be written to, or was replaced since the
@@ -239,7 +239,7 @@ class Repair {
       target.opened = Descriptor(open(temporary.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
       if (!target.opened) fail_io("open", temporary, errno);
     } else if (!open_in_place(set_.files[target.file], &target.opened)) {
-      fail(TANDEM_ERROR_IO, fmt::format("process 0 can write to {}, but this process cannot", path_of(target)));
+      fail(TANDEM_ERROR_IO, base::format("process 0 can write to {}, but this process cannot", path_of(target)));
     }
   }
 
@@ -448,7 +448,7 @@ class Repair {
       target.written.add(stripe, stripe + 1);
       written_bytes_ += bytes;
     } else if (target.failure.empty()) {
-      target.failure = fmt::format("cannot write block {} of {}: {}", stripe, path_of(target), error_text(error));
+      target.failure = base::format("cannot write block {} of {}: {}", stripe, path_of(target), error_text(error));
     }
   }
 
@@ -458,8 +458,8 @@ class Repair {
     ++target.left_count;
     if (!findings_.lost.contains(stripe) && target.failure.empty())
       target.failure =
-          fmt::format("block {} of {} cannot be computed: other blocks of its stripe cannot be read any more", stripe,
-                      path_of(target));
+          base::format("block {} of {} cannot be computed: other blocks of its stripe cannot be read any more", stripe,
+                       path_of(target));
   }
 
   // A block of the old file that cannot be recovered: its bytes may still be of use.
@@ -472,8 +472,8 @@ class Repair {
     const std::lock_guard lock(mutex_);
     if (target.failure.empty())
       target.failure =
-          fmt::format("block {} of {}, which cannot be computed, cannot be {}{}; the file is left alone", stripe,
-                      path_of(target), is_read ? "copied" : "read", error != 0 ? ": " + error_text(error) : "");
+          base::format("block {} of {}, which cannot be computed, cannot be {}{}; the file is left alone", stripe,
+                       path_of(target), is_read ? "copied" : "read", error != 0 ? ": " + error_text(error) : "");
   }
 
   std::vector<RecordEnd> ends_to_write(const Target &target) const {
@@ -526,7 +526,7 @@ class Repair {
           if (read_at(target.descriptor(), bytes.data(), bytes.size(), offset_of(end)) !=
                   static_cast<std::int64_t>(bytes.size()) ||
               parse_record(bytes, &record) != ParseResult::record || record != Record{header_, target.shard, end})
-            fail(TANDEM_ERROR_IO, fmt::format("a record of {} was written and does not read back", path_of(target)));
+            fail(TANDEM_ERROR_IO, base::format("a record of {} was written and does not read back", path_of(target)));
         }
       });
   }
@@ -542,7 +542,7 @@ class Repair {
       const std::lock_guard lock(mutex_);
       read_bytes_ += bytes;
       if (failed && target.failure.empty())
-        target.failure = fmt::format("block {} of {} was written and does not read back", stripe, path_of(target));
+        target.failure = base::format("block {} of {} was written and does not read back", stripe, path_of(target));
     }
   }
 
@@ -560,7 +560,7 @@ class Repair {
     const FoldersLock lock({target.folder}, lock_wait());
     if (target.file != kNoFile && !is_still_there(target))
       fail(TANDEM_ERROR_IO,
-           fmt::format("{} was replaced since it was read; the new file is left alone", path_of(target)));
+           base::format("{} was replaced since it was read; the new file is left alone", path_of(target)));
     const bool may_replace = target.file != kNoFile || options_.force != 0;
     target.pending->rename(target.place.name, may_replace, options_.no_sync != 0);
   }
@@ -652,7 +652,7 @@ class Repair {
       if (first.empty()) first = target.failure;
       ++count;
     }
-    return count == 1 ? first : fmt::format("{} (and {} more shard files could not be mended)", first, count - 1);
+    return count == 1 ? first : base::format("{} (and {} more shard files could not be mended)", first, count - 1);
   }
 
   tandem_context *context_;

@@ -1,6 +1,5 @@
 #include "files/search.hpp"
 
-#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/format.hpp"
 #include "files/error.hpp"
 #include "files/folder.hpp"
 #include "files/handles.hpp"
@@ -87,7 +87,7 @@ class Searcher {
       found_.vanished = found_.vanished || gone;
       if (found_.unread.empty() && (gone || error == EACCES || error == EPERM))
         found_.unread =
-            fmt::format("cannot open {}: {} (errno {})", path, std::generic_category().message(error), error);
+            base::format("cannot open {}: {} (errno {})", path, std::generic_category().message(error), error);
       return ignore(path, std::generic_category().message(error));
     }
     if (fstat(file.get(), &status) != 0) return ignore(path, std::generic_category().message(errno));
@@ -205,7 +205,7 @@ class Searcher {
   }
 
   void ignore(const std::string &path, std::string_view why) {
-    found_.ignored.push_back(fmt::format("{}: {}", path, why));
+    found_.ignored.push_back(base::format("{}: {}", path, why));
   }
 
   ManyFolders folders_;
@@ -222,8 +222,8 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
     if (!unread.empty()) fail(TANDEM_ERROR_IO, unread);
     if (!other_version.empty()) fail(TANDEM_ERROR_UNSUPPORTED, other_version);
     fail(TANDEM_ERROR_NOT_RECOVERABLE,
-         fmt::format("no shard file found ({} other file{}){}{}", ignored.size(), ignored.size() == 1 ? "" : "s",
-                     out_of_limits.empty() ? "" : "; ", out_of_limits));
+         base::format("no shard file found ({} other file{}){}{}", ignored.size(), ignored.size() == 1 ? "" : "s",
+                      out_of_limits.empty() ? "" : "; ", out_of_limits));
   }
   std::string wanted = set_id_prefix;
   for (char &c : wanted) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -233,8 +233,8 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
   for (std::size_t i = 0; i < sets.size(); ++i) {
     const std::string id = hexadecimal(sets[i].header.set_id);
     if (i < 8)
-      list += fmt::format("{}{} ({} of {} shards)", i == 0 ? "" : ", ", id, sets[i].shard_count,
-                          sets[i].header.shard_count());
+      list += base::format("{}{} ({} of {} shards)", i == 0 ? "" : ", ", id, sets[i].shard_count,
+                           sets[i].header.shard_count());
     if (i == 8) list += ", ...";
     if (!id.starts_with(wanted)) continue;
     ++match_count;
@@ -246,22 +246,22 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
   if (match_count == 1) return *chosen;
   if (match_count == 0)
     fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("no set has an id that starts with {}; there are: {}", wanted, list));
+         base::format("no set has an id that starts with {}; there are: {}", wanted, list));
   if (enough_count == 1) return *only_with_enough;  // the others are left-overs of other generations
   fail(TANDEM_ERROR_INVALID_ARGUMENT,
-       fmt::format(
+       base::format(
            "{} sets found, choose one by the first digits of its id (set_id_prefix; on the command line --set ID): {}",
            match_count, list));
 }
 
 void check_current(const Search &search) {
-  if (search.vanished) fail(TANDEM_ERROR_IO, fmt::format("{}: it existed a moment ago", search.unread));
+  if (search.vanished) fail(TANDEM_ERROR_IO, base::format("{}: it existed a moment ago", search.unread));
   for (const FoundSet &set : search.sets)
     for (const ShardFile &file : set.files) {
       struct stat status;
       if (stat(file.path.c_str(), &status) != 0) fail_io("find", file.path, errno);
       if (std::pair(status.st_dev, status.st_ino) != file.identity)
-        fail(TANDEM_ERROR_IO, fmt::format("{} was replaced since it was found", file.path));
+        fail(TANDEM_ERROR_IO, base::format("{} was replaced since it was found", file.path));
     }
 }
 
@@ -271,8 +271,8 @@ std::size_t Search::choose_to_code(const std::string &set_id_prefix) const {
     make_codec(sets[chosen].header, true);
   } catch (const Error &error) {
     if (error.status() == TANDEM_ERROR_OUT_OF_MEMORY) throw;
-    fail(TANDEM_ERROR_DAMAGED, fmt::format("{}: its header asks for a code that this Tandem does not have: {}",
-                                           sets[chosen].files[0].path, error.what()));
+    fail(TANDEM_ERROR_DAMAGED, base::format("{}: its header asks for a code that this Tandem does not have: {}",
+                                            sets[chosen].files[0].path, error.what()));
   }
   return chosen;
 }

@@ -1,7 +1,6 @@
 #include "files/set_reader.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/format.hpp"
 #include "files/error.hpp"
 
 namespace tandem::files {
@@ -96,7 +96,7 @@ std::shared_ptr<Descriptor> SetReader::descriptor_of(std::size_t file) {
       struct stat status;
       if (opened && fstat(opened.get(), &status) == 0 &&
           std::pair(status.st_dev, status.st_ino) != set_.files[file].identity) {
-        lack(fmt::format("{} was replaced since it was found: another file has its name now", path));
+        lack(base::format("{} was replaced since it was found: another file has its name now", path));
         open.failed = true;
         return nullptr;
       }
@@ -105,7 +105,7 @@ std::shared_ptr<Descriptor> SetReader::descriptor_of(std::size_t file) {
         return open.descriptor = std::make_shared<Descriptor>(std::move(opened));
       }
       if (!is_out_of_resources(errno)) {
-        lack(fmt::format("cannot open {}: {} (errno {})", path, std::generic_category().message(errno), errno));
+        lack(base::format("cannot open {}: {} (errno {})", path, std::generic_category().message(errno), errno));
         open.failed = true;
         return nullptr;
       }

@@ -1,7 +1,6 @@
 #include "files/set_writer.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include <map>
 #include <utility>
 
+#include "base/format.hpp"
 #include "base/options.hpp"
 #include "files/error.hpp"
 #include "files/io.hpp"
@@ -27,9 +27,10 @@ std::string set_name(const tandem_files_encode_options &options, std::uint32_t s
                      : options.source_path != nullptr ? name_of(options.source_path)
                                                       : "stdin";
   if (!is_set_name(name, shard_count))
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("\"{}\" cannot be the name of shard files: it is empty, has a / or "
-                                                    "more than {} bytes",
-                                                    name, max_set_name_bytes(shard_count)));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         base::format("\"{}\" cannot be the name of shard files: it is empty, has a / or "
+                      "more than {} bytes",
+                      name, max_set_name_bytes(shard_count)));
   return name;
 }
 
@@ -48,8 +49,9 @@ SetHeader new_header(const tandem_files_encode_options &options, std::uint64_t c
   if (options.matrix == TANDEM_MATRIX_CUSTOM)
     fail(TANDEM_ERROR_UNSUPPORTED, "a shard set cannot hold a custom matrix; choose a preset");
   if (tandem_matrix_has_local_groups(options.matrix) != 0)
-    fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("matrix {} has local groups, and a shard set does not hold their number",
-                                               tandem_matrix_name(options.matrix)));
+    fail(TANDEM_ERROR_UNSUPPORTED,
+         base::format("matrix {} has local groups, and a shard set does not hold their number",
+                      tandem_matrix_name(options.matrix)));
   std::int32_t field = TANDEM_FIELD_GF8;
   check(tandem_matrix_field(options.matrix, &field));
   header.field = static_cast<std::uint32_t>(field);
@@ -78,7 +80,8 @@ SetWriter::SetWriter(tandem_context *context, const tandem_files_encode_options 
       coder_(context, options.k, options.m) {
   header_ = new_header(options, content_bytes, mode);
   if (options.folders == nullptr || options.folder_count == 0 || options.folder_count > kMaxShardCount)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} folders given; 1 to k + m are possible", options.folder_count));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         base::format("{} folders given; 1 to k + m are possible", options.folder_count));
   base::read_strings(options.folders, options.folder_count, "folders");  // none is NULL
   codec_ = make_codec(header_, options.allow_non_mds != 0);
   folders_ = folders_of_shards(options, header_.shard_count());
@@ -110,8 +113,8 @@ void SetWriter::check_folders() {
     std::uint64_t &needed = needed_bytes[status.st_dev];
     needed += is_stream_ ? 0 : header_.shard_file_bytes();
     if (statvfs(writable.c_str(), &space) == 0 && needed > std::uint64_t{space.f_bavail} * space.f_frsize)
-      fail(TANDEM_ERROR_IO, fmt::format("{} has {} bytes free, and at least {} are needed", writable,
-                                        std::uint64_t{space.f_bavail} * space.f_frsize, needed));
+      fail(TANDEM_ERROR_IO, base::format("{} has {} bytes free, and at least {} are needed", writable,
+                                         std::uint64_t{space.f_bavail} * space.f_frsize, needed));
   }
   check_unfinished(there);
   for (std::uint32_t i = 0; i < header_.shard_count(); ++i)
@@ -127,8 +130,8 @@ void SetWriter::check_unfinished(const Folders &folders) {
       refuse_unfinished(folders, options_.name, recovered.would_finish, options_.force);
   for (std::size_t folder = 0; folder < given_up.size(); ++folder)
     for (const SetId &id : given_up[folder])
-      options_.note(fmt::format("would give up the files of the unfinished set {} in {}", hexadecimal(id),
-                                folders[folder]->path()));
+      options_.note(base::format("would give up the files of the unfinished set {} in {}", hexadecimal(id),
+                                 folders[folder]->path()));
 }
 
 void SetWriter::begin(bool attach) {
@@ -216,8 +219,8 @@ void SetWriter::write_range(std::uint64_t first_stripe, std::uint64_t stripe_cou
     const std::uint64_t bytes =
         (stripe_count - 1) * header_.stripe_data_bytes() + header_.content_bytes_of(first_stripe + stripe_count - 1);
     if (content.size() != bytes)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} stripes from {} on have {} bytes of content, {} are given",
-                                                      stripe_count, first_stripe, bytes, content.size()));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} stripes from {} on have {} bytes of content, {} are given",
+                                                       stripe_count, first_stripe, bytes, content.size()));
     std::vector<Hash128> hashes(stripe_count * header_.k);
     const Division division = divide(context_, thread_count_, header_, stripe_count);
     Workers workers(context_, progress_, progress_user_, bytes);

@@ -1,9 +1,8 @@
 #include "files/stripe_source.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include "base/format.hpp"
 #include "files/error.hpp"
 
 namespace tandem::files {
@@ -80,15 +79,15 @@ void StripeSource::fail_incomplete(const Stripe &stripe) const {
   for (std::uint32_t shard = 0; shard < header_.shard_count(); ++shard) shard_count += reader_.has(shard) ? 1 : 0;
   if (stripe.good_count >= header_.k)
     fail(TANDEM_ERROR_NOT_RECOVERABLE,
-         fmt::format("stripe {} of {} has {} intact blocks, which do not determine the others: with this matrix, not "
-                     "every {} blocks are enough",
-                     stripe.number, header_.stripe_count(), stripe.good_count, header_.k));
-  fail(
-      TANDEM_ERROR_NOT_RECOVERABLE,
-      fmt::format("stripe {} of {} has {} intact blocks, {} are needed: {} shards are missing and {} of its blocks are "
-                  "damaged",
-                  stripe.number, header_.stripe_count(), stripe.good_count, header_.k,
-                  header_.shard_count() - shard_count, shard_count - stripe.good_count));
+         base::format("stripe {} of {} has {} intact blocks, which do not determine the others: with this matrix, not "
+                      "every {} blocks are enough",
+                      stripe.number, header_.stripe_count(), stripe.good_count, header_.k));
+  fail(TANDEM_ERROR_NOT_RECOVERABLE,
+       base::format(
+           "stripe {} of {} has {} intact blocks, {} are needed: {} shards are missing and {} of its blocks are "
+           "damaged",
+           stripe.number, header_.stripe_count(), stripe.good_count, header_.k, header_.shard_count() - shard_count,
+           shard_count - stripe.good_count));
 }
 
 void StripeSource::hash_computed(Stripe &stripe) const {

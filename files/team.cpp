@@ -1,10 +1,9 @@
 #include "files/team.hpp"
 
-#include <fmt/format.h>
-
 #include <cstring>
 #include <exception>
 
+#include "base/format.hpp"
 #include "base/options.hpp"
 
 namespace tandem::files {
@@ -58,7 +57,7 @@ Team::Team(const tandem_files_team *given) {
   team_ = base::read_options(given, "tandem_files_team");
   if (team_.process >= team_.process_count)
     fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("team: process is {} of process_count {}", team_.process, team_.process_count));
+         base::format("team: process is {} of process_count {}", team_.process, team_.process_count));
   if (team_.agree == nullptr || team_.gather == nullptr || team_.broadcast == nullptr)
     fail(TANDEM_ERROR_INVALID_ARGUMENT, "team: agree, gather or broadcast is NULL");
 }

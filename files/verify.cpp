@@ -1,11 +1,10 @@
 #include "files/verify.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 
+#include "base/format.hpp"
 #include "files/recoverable.hpp"
 #include "files/set_reader.hpp"
 #include "files/workers.hpp"
@@ -278,9 +277,9 @@ void check_same(const Team &team, const FoundSet &set) {
     if (leading.bytes() == mine.bytes()) return;
     const std::string id = leading.text();
     fail(TANDEM_ERROR_IO,
-         fmt::format("this process and process 0 find different shard files: {} of set {} here, {} of set {} "
-                     "there",
-                     set.files.size(), hexadecimal(set.header.set_id), leading.number(), id));
+         base::format("this process and process 0 find different shard files: {} of set {} here, {} of set {} "
+                      "there",
+                      set.files.size(), hexadecimal(set.header.set_id), leading.number(), id));
   });
 }
 
@@ -342,10 +341,10 @@ tandem_files_verify_result verify(tandem_context *context, const Search &search,
     if (team.leads()) report(set, findings, options.report, options.report_user);
     if (findings.digest && findings.digest != set.header.digest)
       fail(TANDEM_ERROR_DAMAGED,
-           fmt::format("every data block of set {} is intact, but their digest is {} and the set's {}: "
-                       "its writer had a defect, or another program changed it",
-                       hexadecimal(set.header.set_id), hexadecimal(printed_order(*findings.digest)),
-                       hexadecimal(printed_order(set.header.digest))));
+           base::format("every data block of set {} is intact, but their digest is {} and the set's {}: "
+                        "its writer had a defect, or another program changed it",
+                        hexadecimal(set.header.set_id), hexadecimal(printed_order(*findings.digest)),
+                        hexadecimal(printed_order(set.header.digest))));
   });
 
   tandem_files_verify_result result = {};

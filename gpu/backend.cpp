@@ -1,10 +1,10 @@
 // A GPU behind the Backend interface.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <exception>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "device/backend.hpp"
 #include "gpu/factory.hpp"
 #include "gpu/runs.hpp"
@@ -69,7 +69,7 @@ class CudaBackend final : public device::DeviceBackend {
       } catch (const device::DriverError &error) {
         if (is_sticky(error.number())) throw;
         base::fail(TANDEM_ERROR_OUT_OF_MEMORY,
-                   fmt::format("CUDA: no {} bytes of pinned memory: {}", bytes, error.what()));
+                   base::format("CUDA: no {} bytes of pinned memory: {}", bytes, error.what()));
       }
     });
     return memory;
@@ -92,11 +92,11 @@ class CudaBackend final : public device::DeviceBackend {
     auto found = std::make_shared<CudaDevice>(select_device(devices, wanted_, left_out));
     found->most_launch_bytes = most_launch_bytes_;
     log_.say(TANDEM_LOG_INFO,
-             fmt::format("cuda: {} ({}, compute capability {}, driver of {}), {}: {} multiprocessors, {} bytes of "
-                         "memory",
-                         found->name, found->model(), capability_text(*found), found->driver_text(),
-                         wanted_ == "cuda" ? "the first that can be used" : "as asked", found->unit_count,
-                         found->memory_bytes));
+             base::format("cuda: {} ({}, compute capability {}, driver of {}), {}: {} multiprocessors, {} bytes of "
+                          "memory",
+                          found->name, found->model(), capability_text(*found), found->driver_text(),
+                          wanted_ == "cuda" ? "the first that can be used" : "as asked", found->unit_count,
+                          found->memory_bytes));
     return found;
   }
 
@@ -104,7 +104,7 @@ class CudaBackend final : public device::DeviceBackend {
     const CudaDevice &device = static_cast<const CudaDevice &>(of);
     if (const auto reason = given_up(*device.driver, device.ordinal)) {
       base::fail(TANDEM_ERROR_DEVICE,
-                 fmt::format("CUDA: {} was given up for the rest of this process: {}", device.name, *reason));
+                 base::format("CUDA: {} was given up for the rest of this process: {}", device.name, *reason));
     }
   }
 
@@ -128,7 +128,7 @@ class CudaBackend final : public device::DeviceBackend {
   void failed(const std::shared_ptr<device::DeviceSession> &session, const device::DriverError &error) override {
     const CudaDevice &device = static_cast<const CudaDevice &>(*known().device);
     if (!is_sticky(error.number())) {
-      log_.say(TANDEM_LOG_WARNING, fmt::format("cuda: {}: {}", device.name, error.what()));
+      log_.say(TANDEM_LOG_WARNING, base::format("cuda: {}: {}", device.name, error.what()));
     } else if (session != nullptr) {
       static_cast<CudaSession &>(*session).give_up(error.what());
     } else {

@@ -1,12 +1,12 @@
 #include "gpu/devices.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <iterator>
 
 #include "base/fork.hpp"
+#include "base/format.hpp"
 #include "base/patience.hpp"
 #include "device/built_in.hpp"
 #include "gpu/factory.hpp"
@@ -21,7 +21,7 @@ constexpr int kOldestDriver = 11040;
 constexpr unsigned kOldestArchitecture = 75;
 constexpr int kMostDevices = 1024;  // more are nonsense
 
-std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+std::string version_text(int version) { return base::format("{}.{}", version / 1000, version % 1000 / 10); }
 
 int attribute(const CudaDevice &device, CUdevice_attribute what) {
   int value = 0;
@@ -52,8 +52,8 @@ void describe(CudaDevice &device) {
 // Why the device cannot be used, or "".
 std::string unfit(const CudaDevice &device) {
   if (device.architecture < kOldestArchitecture) {
-    return fmt::format("its compute capability is {}, {} or later is needed", capability_text(device),
-                       kOldestArchitecture / 10.0);
+    return base::format("its compute capability is {}, {} or later is needed", capability_text(device),
+                        kOldestArchitecture / 10.0);
   }
   if (attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == CU_COMPUTEMODE_PROHIBITED)
     return "its compute mode is \"prohibited\" (nvidia-smi -c changes that)";
@@ -81,7 +81,7 @@ device::DeviceSettings CudaDevice::settings(unsigned rows, unsigned columns) con
 }
 
 std::string capability_text(const CudaDevice &device) {
-  return fmt::format("{}.{}", device.architecture / 10, device.architecture % 10);
+  return base::format("{}.{}", device.architecture / 10, device.architecture % 10);
 }
 
 std::vector<CudaDevice> find_devices(const Driver &driver, const base::Log &log, std::string *left_out) {
@@ -89,12 +89,12 @@ std::vector<CudaDevice> find_devices(const Driver &driver, const base::Log &log,
   const base::ForkPause pause;  // it may load its other libraries
   int version = 0, count = 0;
   const auto ask = [&](CUresult error, const char *call) {
-    if (error != CUDA_SUCCESS) fail_without(fmt::format("{} failed with {}", call, error_name(driver, error)));
+    if (error != CUDA_SUCCESS) fail_without(base::format("{} failed with {}", call, error_name(driver, error)));
   };
   ask(driver.cuDriverGetVersion(&version), "cuDriverGetVersion");
   if (version < kOldestDriver) {
-    fail_without(fmt::format("the NVIDIA driver is too old: it is of CUDA {}, {} or later is needed",
-                             version_text(version), version_text(kOldestDriver)));
+    fail_without(base::format("the NVIDIA driver is too old: it is of CUDA {}, {} or later is needed",
+                              version_text(version), version_text(kOldestDriver)));
   }
   const CUresult started = driver.cuInit(0);
   if (started == CUDA_ERROR_NO_DEVICE) fail_without("the NVIDIA driver finds no GPU");
@@ -105,7 +105,7 @@ std::vector<CudaDevice> find_devices(const Driver &driver, const base::Log &log,
   for (int i = 0; i < count && i < kMostDevices; ++i) {
     CudaDevice device;
     device.label = "CUDA";
-    device.name = fmt::format("cuda:{}", i);
+    device.name = base::format("cuda:{}", i);
     device.identity = {"cuda", "NVIDIA", "", "CUDA " + version_text(version)};
     device.dialect = device::Dialect::cuda_c;
     device.most_items = {1024, 1024, 64};
@@ -126,7 +126,7 @@ std::vector<CudaDevice> find_devices(const Driver &driver, const base::Log &log,
       usable.push_back(std::move(device));
       continue;
     }
-    const std::string line = fmt::format("{} ({}) left out: {}", device.name, device.model(), reason);
+    const std::string line = base::format("{} ({}) left out: {}", device.name, device.model(), reason);
     log.say(TANDEM_LOG_WARNING, "cuda: " + line);
     *left_out += (left_out->empty() ? "" : "; ") + line;
   }
@@ -136,15 +136,16 @@ std::vector<CudaDevice> find_devices(const Driver &driver, const base::Log &log,
 const CudaDevice &select_device(const std::vector<CudaDevice> &devices, const std::string &name,
                                 const std::string &left_out) {
   if (devices.empty())
-    base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("backend \"{}\": no CUDA device can be used: {}", name, left_out));
+    base::fail(TANDEM_ERROR_UNAVAILABLE,
+               base::format("backend \"{}\": no CUDA device can be used: {}", name, left_out));
   if (name == "cuda") return devices.front();
   std::string known;
   for (const CudaDevice &device : devices) {
     if (device.name == name) return device;
     known += (known.empty() ? "" : ", ") + device.name;
   }
-  base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("backend \"{}\" does not exist here; known: {}{}", name, known,
-                                                   left_out.empty() ? "" : " (" + left_out + ")"));
+  base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("backend \"{}\" does not exist here; known: {}{}", name, known,
+                                                    left_out.empty() ? "" : " (" + left_out + ")"));
 }
 
 bool may_have_devices(const std::string &root) {
@@ -163,8 +164,8 @@ Listing describe_devices(std::chrono::milliseconds patience, const Driver *given
       for (const CudaDevice &device : devices) {
         listing.devices.push_back(
             {device.name,
-             fmt::format("{} (compute capability {}, {} MiB, {})", device.model(), capability_text(device),
-                         device.memory_bytes >> 20, device.driver_text()),
+             base::format("{} (compute capability {}, {} MiB, {})", device.model(), capability_text(device),
+                          device.memory_bytes >> 20, device.driver_text()),
              device.unit_count});
       }
     } catch (const base::Error &error) {
@@ -172,7 +173,7 @@ Listing describe_devices(std::chrono::milliseconds patience, const Driver *given
     }
     return listing;
   });
-  return answer.value_or(Listing{{}, fmt::format("the driver has not answered in {} s", patience.count() / 1000.0)});
+  return answer.value_or(Listing{{}, base::format("the driver has not answered in {} s", patience.count() / 1000.0)});
 }
 
 }  // namespace tandem::gpu

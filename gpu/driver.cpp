@@ -1,11 +1,10 @@
 #include "gpu/driver.hpp"
 
-#include <fmt/format.h>
-
 #include <map>
 #include <mutex>
 
 #include "base/fork.hpp"
+#include "base/format.hpp"
 
 namespace tandem::gpu {
 namespace {
@@ -36,7 +35,7 @@ std::string error_name(const Driver &driver, CUresult error) {
 void fail_call(const Driver &driver, CUresult error, const char *call) {
   throw device::DriverError(
       error == CUDA_ERROR_OUT_OF_MEMORY ? TANDEM_ERROR_OUT_OF_MEMORY : TANDEM_ERROR_DEVICE,
-      fmt::format("CUDA: {} failed with {} ({})", call, error_name(driver, error), static_cast<int>(error)),
+      base::format("CUDA: {} failed with {} ({})", call, error_name(driver, error), static_cast<int>(error)),
       static_cast<int>(error));
 }
 

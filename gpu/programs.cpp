@@ -1,10 +1,9 @@
 #include "gpu/programs.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 
+#include "base/format.hpp"
 #include "gpu/device_code/names.hpp"
 
 namespace tandem::gpu {
@@ -27,8 +26,8 @@ class Compilation {
     const nvrtcResult result = driver_.nvrtcCompileProgram(program_, 1, options);
     if (result == NVRTC_SUCCESS) return;
     base::fail(TANDEM_ERROR_UNAVAILABLE,
-               fmt::format("CUDA: NVRTC does not compile a generated kernel for {} ({}): {}", architecture,
-                           driver_.nvrtcGetErrorString(result), log().substr(0, device::kMostLogBytes)));
+               base::format("CUDA: NVRTC does not compile a generated kernel for {} ({}): {}", architecture,
+                            driver_.nvrtcGetErrorString(result), log().substr(0, device::kMostLogBytes)));
   }
 
   std::vector<unsigned char> binary(bool ptx) const {
@@ -36,7 +35,7 @@ class Compilation {
     check(ptx ? driver_.nvrtcGetPTXSize(program_, &size) : driver_.nvrtcGetCUBINSize(program_, &size),
           ptx ? "nvrtcGetPTXSize" : "nvrtcGetCUBINSize");
     if (size == 0 || size > device::kMostBinaryBytes)
-      base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("CUDA: NVRTC made a program of {} bytes", size));
+      base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("CUDA: NVRTC made a program of {} bytes", size));
     std::vector<unsigned char> bytes(size);
     char *out = reinterpret_cast<char *>(bytes.data());
     check(ptx ? driver_.nvrtcGetPTX(program_, out) : driver_.nvrtcGetCUBIN(program_, out),
@@ -48,7 +47,7 @@ class Compilation {
   void check(nvrtcResult result, const char *call) const {
     if (result == NVRTC_SUCCESS) return;
     base::fail(TANDEM_ERROR_UNAVAILABLE,
-               fmt::format("CUDA: {} failed with {}", call, driver_.nvrtcGetErrorString(result)));
+               base::format("CUDA: {} failed with {}", call, driver_.nvrtcGetErrorString(result)));
   }
 
   std::string log() const {
@@ -101,13 +100,13 @@ CudaPrograms::CudaPrograms(const CudaDevice &device, CUcontext context, std::sha
                            const base::Log &log)
     : DevicePrograms(device, std::move(disk), log), driver_(*device.driver), context_(context) {
   look_at_compiler();
-  if (!no_compiler_.empty()) log_.say(TANDEM_LOG_INFO, fmt::format("cuda: {}: {}", device_.name, no_compiler_));
+  if (!no_compiler_.empty()) log_.say(TANDEM_LOG_INFO, base::format("cuda: {}: {}", device_.name, no_compiler_));
 }
 
 // Machine code for exactly this device if NVRTC supports it, else PTX of the newest older architecture.
 void CudaPrograms::look_at_compiler() {
   if (driver_.nvrtc_problem != nullptr) {
-    no_compiler_ = fmt::format("nothing is compiled: {}", driver_.nvrtc_problem);
+    no_compiler_ = base::format("nothing is compiled: {}", driver_.nvrtc_problem);
     return;
   }
   int major = 0, minor = 0, count = 0;
@@ -116,7 +115,7 @@ void CudaPrograms::look_at_compiler() {
     no_compiler_ = "nothing is compiled: NVRTC does not tell its version";
     return;
   }
-  compiler_ = fmt::format("NVRTC {}.{}", major, minor);
+  compiler_ = base::format("NVRTC {}.{}", major, minor);
   compiler_version_ = 1000 * major + 10 * minor;
   std::vector<int> known(static_cast<std::size_t>(count));
   if (driver_.nvrtcGetSupportedArchs(known.data()) != NVRTC_SUCCESS) known.clear();
@@ -125,12 +124,12 @@ void CudaPrograms::look_at_compiler() {
   for (const int each : known)
     if (each <= architecture) best = std::max(best, each);
   if (best == 0) {
-    no_compiler_ = fmt::format("nothing is compiled: {} does not know compute capability {}.{}", compiler_,
-                               architecture / 10, architecture % 10);
+    no_compiler_ = base::format("nothing is compiled: {} does not know compute capability {}.{}", compiler_,
+                                architecture / 10, architecture % 10);
     return;
   }
   makes_ptx_ = best != architecture;
-  architecture_ = fmt::format("--gpu-architecture={}_{}", makes_ptx_ ? "compute" : "sm", best);
+  architecture_ = base::format("--gpu-architecture={}_{}", makes_ptx_ ? "compute" : "sm", best);
 }
 
 // For programs that the driver refuses: machine code runs on drivers of its own major version of CUDA, and on later
@@ -138,7 +137,7 @@ void CudaPrograms::look_at_compiler() {
 std::string CudaPrograms::remedy(int made_by) const {
   int driver = 0;
   if (driver_.cuDriverGetVersion(&driver) != CUDA_SUCCESS || driver / 1000 >= made_by / 1000) return "";
-  return fmt::format(
+  return base::format(
       "; it was made by CUDA {}.{}, which needs a driver of CUDA {}.0 or later: update the driver, or use "
       "NVRTC and a library built with CUDA {}",
       made_by / 1000, made_by % 1000 / 10, made_by / 1000, driver / 1000);
@@ -154,7 +153,7 @@ std::shared_ptr<const device::DeviceProgram> CudaPrograms::make(const device::Ke
   if (auto program = from_image(spec)) return program;
   if (auto program = from_disk(key)) return program;
   if (driver_.nvrtc_problem != nullptr || architecture_.empty())
-    base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("CUDA: {}: {}", device_.name, no_compiler()));
+    base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("CUDA: {}: {}", device_.name, no_compiler()));
   const std::vector<unsigned char> binary = compile(text());
   try {
     const auto program = std::make_shared<const CudaProgram>(
@@ -164,8 +163,8 @@ std::shared_ptr<const device::DeviceProgram> CudaPrograms::make(const device::Ke
   } catch (const device::DriverError &error) {
     if (is_not_of_the_program(error)) throw;
     base::fail(TANDEM_ERROR_UNAVAILABLE,
-               fmt::format("CUDA: the driver of {} ({}) refuses what {} compiled: {}{}", device_.name,
-                           device_.driver_text(), compiler_, error.what(), remedy(compiler_version_)));
+               base::format("CUDA: the driver of {} ({}) refuses what {} compiled: {}{}", device_.name,
+                            device_.driver_text(), compiler_, error.what(), remedy(compiler_version_)));
   }
 }
 
@@ -186,8 +185,8 @@ std::shared_ptr<const CudaProgram> CudaPrograms::from_image(const device::Kernel
     if (is_not_of_the_program(error)) throw;
     image_is_refused_ = true;
     log_.say(TANDEM_LOG_WARNING,
-             fmt::format("cuda: {}: the driver ({}) does not take the kernels that came with this library: {}{}",
-                         device_.name, device_.driver_text(), error.what(), remedy(CUDA_VERSION)));
+             base::format("cuda: {}: the driver ({}) does not take the kernels that came with this library: {}{}",
+                          device_.name, device_.driver_text(), error.what(), remedy(CUDA_VERSION)));
     return nullptr;
   }
 }
@@ -202,7 +201,7 @@ std::shared_ptr<const CudaProgram> CudaPrograms::from_disk(const device::Key &ke
   } catch (const device::DriverError &error) {
     if (is_not_of_the_program(error)) throw;
     log_.say(TANDEM_LOG_INFO,
-             fmt::format("cuda: {} refuses a program from the cache; built again: {}", device_.name, error.what()));
+             base::format("cuda: {} refuses a program from the cache; built again: {}", device_.name, error.what()));
     disk_->remove(key);
     return nullptr;
   }
@@ -214,9 +213,9 @@ std::vector<unsigned char> CudaPrograms::compile(const std::string &text) const 
   compilation.compile(architecture_);
   std::vector<unsigned char> binary = compilation.binary(makes_ptx_);
   log_.say(TANDEM_LOG_DEBUG,
-           fmt::format("cuda: {}: {} bytes of kernel text compiled by {} ({}) in {:.3f} s", device_.name, text.size(),
-                       compiler_, architecture_,
-                       std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count()));
+           base::format("cuda: {}: {} bytes of kernel text compiled by {} ({}) in {:.3f} s", device_.name, text.size(),
+                        compiler_, architecture_,
+                        std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count()));
   return binary;
 }
 

@@ -1,11 +1,10 @@
 #include "gpu/session.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "core/registered_memory.hpp"
 #include "device/look.hpp"
 
@@ -65,8 +64,8 @@ CudaMemory roomy(CudaSession &session, CUstream stream, std::uint64_t bytes) {
 CudaMemory::CudaMemory(CudaSession &session, CUstream stream, std::uint64_t bytes)
     : stream_(stream), bytes_(bytes), reserved_(session.budget().try_reserve(bytes)) {
   if (!reserved_) {
-    base::fail(TANDEM_ERROR_OUT_OF_MEMORY, fmt::format("CUDA: the memory budget of {} ({} bytes) has no {} bytes left",
-                                                       session.device().name, session.budget().bytes(), bytes));
+    base::fail(TANDEM_ERROR_OUT_OF_MEMORY, base::format("CUDA: the memory budget of {} ({} bytes) has no {} bytes left",
+                                                        session.device().name, session.budget().bytes(), bytes));
   }
   const Driver &driver = session.driver();
   check(driver, driver.cuMemAllocFromPoolAsync(&address_, bytes, session.pool(), stream), "cuMemAllocFromPoolAsync");
@@ -259,8 +258,8 @@ void CudaSession::close() noexcept {
 
 void give_up(const CudaDevice &device, const std::string &reason, const base::Log &log) {
   give_up(*device.driver, device.ordinal, reason);
-  log.say(TANDEM_LOG_WARNING, fmt::format("cuda: {} ({}) is given up for the rest of this process: {}", device.name,
-                                          device.model(), reason));
+  log.say(TANDEM_LOG_WARNING, base::format("cuda: {} ({}) is given up for the rest of this process: {}", device.name,
+                                           device.model(), reason));
 }
 
 void CudaSession::give_up(const std::string &reason) noexcept {
@@ -275,9 +274,9 @@ void CudaSession::summarise_failed(int error, const char *message) noexcept {
   if (has_summarise_failed_.exchange(true)) return;
   try {
     log_.say(TANDEM_LOG_WARNING,
-             fmt::format("cuda: {}: what a verify found is not reduced on the device any more, but on the host: error "
-                         "{} of the CUDA runtime, {}",
-                         device().name, error, message));
+             base::format("cuda: {}: what a verify found is not reduced on the device any more, but on the host: error "
+                          "{} of the CUDA runtime, {}",
+                          device().name, error, message));
   } catch (const std::exception &) {  // no memory: it is not logged
   }
 }
@@ -309,8 +308,8 @@ void CudaSession::pin_registered(const std::byte *first, std::uint64_t bytes) co
     } catch (const device::DriverError &error) {
       if (is_sticky(error.number()) || is_of_capture(error.number())) throw;
       log_.say(TANDEM_LOG_WARNING,
-               fmt::format("cuda: {}: the {} registered bytes at {} cannot be pinned, so they are staged: {}",
-                           device().name, count, fmt::ptr(memory), error.what()));
+               base::format("cuda: {}: the {} registered bytes at {:#x} cannot be pinned, so they are staged: {}",
+                            device().name, count, reinterpret_cast<std::uintptr_t>(memory), error.what()));
     }
     return pin;
   });
@@ -325,8 +324,9 @@ void CudaSession::find_direct(device::HostTask &work) const {
     const Address address = look_at(*this, first);
     if (address.is_managed) return false;
     if (address.type == CU_MEMORYTYPE_DEVICE) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("CUDA: {} {} lies in device memory, but the task is for memory of the host", what, index));
+      base::fail(
+          TANDEM_ERROR_INVALID_ARGUMENT,
+          base::format("CUDA: {} {} lies in device memory, but the task is for memory of the host", what, index));
     }
     if (device().shares_memory) return true;
     if (address.type != CU_MEMORYTYPE_HOST) return false;

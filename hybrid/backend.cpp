@@ -1,5 +1,4 @@
 // The Backend made of Backends.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
@@ -8,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
+#include "base/format.hpp"
 #include "base/signals.hpp"
 #include "core/recorded_run.hpp"
 #include "hybrid/runtime/prepared.hpp"
@@ -309,7 +309,7 @@ class HybridBackend final : public core::Backend {
       if (std::find(memories.begin(), memories.end(), memory) != memories.end()) return {i, backend};
     }
     base::fail(TANDEM_ERROR_UNSUPPORTED,
-               fmt::format("hybrid: none of its devices takes memory kind {}", static_cast<std::int32_t>(memory)));
+               base::format("hybrid: none of its devices takes memory kind {}", static_cast<std::int32_t>(memory)));
   }
 
   // Once, on a thread of its own: drivers take long, and this run does not wait for them.
@@ -327,7 +327,7 @@ class HybridBackend final : public core::Backend {
         if (found.empty()) return log_.say(TANDEM_LOG_INFO, "hybrid: no device was found: the CPU does all work");
         std::string names;
         for (const Member &each : found) names += (names.empty() ? "" : ", ") + each.name;
-        log_.say(TANDEM_LOG_INFO, fmt::format("hybrid: devices beside the CPU from now on: {}", names));
+        log_.say(TANDEM_LOG_INFO, base::format("hybrid: devices beside the CPU from now on: {}", names));
         std::vector<Member> all = options_.members;
         all.insert(all.end(), found.begin(), found.end());
         // In a child the parent's description exists already, and may be in use.
@@ -335,7 +335,7 @@ class HybridBackend final : public core::Backend {
         runtime(state).add(std::move(found));
         traits_.store(&found_traits_, std::memory_order_release);
       } catch (const std::exception &error) {
-        log_.say(TANDEM_LOG_WARNING, fmt::format("hybrid: looking for devices failed: {}", error.what()));
+        log_.say(TANDEM_LOG_WARNING, base::format("hybrid: looking for devices failed: {}", error.what()));
       }
     };
     try {
@@ -352,7 +352,7 @@ class HybridBackend final : public core::Backend {
       std::vector<core::SpeedEntry> learned = runtime.learned();
       if (!learned.empty()) options_.remember(std::move(learned));
     } catch (const std::exception &error) {
-      log_.say(TANDEM_LOG_INFO, fmt::format("hybrid: learned speeds cannot be stored: {}", error.what()));
+      log_.say(TANDEM_LOG_INFO, base::format("hybrid: learned speeds cannot be stored: {}", error.what()));
     }
   }
 

@@ -1,9 +1,9 @@
 #include "opencl/session.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
+
+#include "base/format.hpp"
 
 namespace tandem::opencl {
 namespace {
@@ -33,8 +33,8 @@ DeviceBuffer::DeviceBuffer(const OpenclSession &session, cl_mem_flags flags, std
     : reserved_(session.budget().try_reserve(bytes)) {
   if (!reserved_) {
     base::fail(TANDEM_ERROR_OUT_OF_MEMORY,
-               fmt::format("OpenCL: the memory budget of {} ({} bytes) has no {} bytes left", session.device().name,
-                           session.budget().bytes(), bytes));
+               base::format("OpenCL: the memory budget of {} ({} bytes) has no {} bytes left", session.device().name,
+                            session.budget().bytes(), bytes));
   }
   buffer_ = make_buffer(session.driver(), session.context(), flags, bytes, host);
 }

@@ -1,10 +1,10 @@
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "opencl/runs.hpp"
 
 namespace tandem::opencl {
@@ -137,9 +137,9 @@ bool run_zero_copy(const device::Workplace &place, const Task &task, core::Contr
     }
   } catch (...) {
     if (!session.settle(lease)) {
-      base::fail(TANDEM_ERROR_DEVICE, fmt::format("OpenCL: work on {} does not end: it may still write to "
-                                                  "the shards in this memory",
-                                                  session.device().name));
+      base::fail(TANDEM_ERROR_DEVICE, base::format("OpenCL: work on {} does not end: it may still write to "
+                                                   "the shards in this memory",
+                                                   session.device().name));
     }
     throw;
   }

@@ -1,7 +1,5 @@
 #include "tuning/autotune.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -15,6 +13,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "core/codec.hpp"
 #include "core/gf.hpp"
 #include "core/plan.hpp"
@@ -51,7 +50,7 @@ class Shards {
     const std::uint64_t pitch = ((bytes + kLine - 1) / kLine | 1) * kLine;
     std::uint64_t total = 0;
     if (bytes > UINT64_MAX / 2 || __builtin_mul_overflow(pitch, std::uint64_t{count}, &total) || total > SIZE_MAX / 2)
-      base::fail(TANDEM_ERROR_TOO_LARGE, fmt::format("{} shards of {} bytes do not fit memory", count, bytes));
+      base::fail(TANDEM_ERROR_TOO_LARGE, base::format("{} shards of {} bytes do not fit memory", count, bytes));
     memory_.reset(
         static_cast<std::byte *>(::operator new (std::max<std::uint64_t>(total, 1), std::align_val_t{kLine})));
     for (unsigned i = 0; i < count; ++i) pointers_.push_back(memory_.get() + i * pitch);
@@ -173,22 +172,22 @@ std::vector<core::TuningParameter> parameters_of(core::Backend &backend, const c
                                                  const Options &options) {
   std::vector<core::TuningParameter> parameters = backend.tuning_parameters(matrix.rows(), matrix.columns(), mode);
   if (parameters.empty())
-    base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("backend {} has nothing to tune", backend.traits().name));
+    base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("backend {} has nothing to tune", backend.traits().name));
   for (const NamedValues &range : options.ranges) {
     const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const core::TuningParameter &parameter) {
       return parameter.name == range.name;
     });
     if (found != parameters.end() && options.on_device && found->is_of_transfers) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("{} makes no difference to shards in the memory of the device", range.name));
+                 base::format("{} makes no difference to shards in the memory of the device", range.name));
     }
     if (found == parameters.end()) {
       std::string names;
       for (const core::TuningParameter &parameter : parameters) names += (names.empty() ? "" : ", ") + parameter.name;
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("backend {} has no {} to tune; it has {}", backend.traits().name, range.name, names));
+                 base::format("backend {} has no {} to tune; it has {}", backend.traits().name, range.name, names));
     }
-    if (range.values.empty()) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("no values for {}", range.name));
+    if (range.values.empty()) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("no values for {}", range.name));
     found->candidates = range.values;
     found->is_switch_over = false;  // the user has chosen the values
   }
@@ -223,8 +222,8 @@ class Search {
             : std::max(granularity_bytes_, whole(default_shard_bytes(shards, run.options.on_device)));
     if (template_.shard_bytes % granularity_bytes_ != 0)
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("shard_bytes = {} is not a multiple of this code's {} bytes", template_.shard_bytes,
-                             granularity_bytes_));
+                 base::format("shard_bytes = {} is not a multiple of this code's {} bytes", template_.shard_bytes,
+                              granularity_bytes_));
     template_.repeats = run.options.repeats;
     template_.date = run.hooks.date();
     const double data_shards = at.operation == core::TunedOperation::update ? 1 : matrix_.columns();
@@ -269,7 +268,7 @@ class Search {
       count = combinations(local_sizes());
       if (count > kMostCombinations) {
         base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                   fmt::format("{} combinations of local sizes; at most {} are tried", count, kMostCombinations));
+                   base::format("{} combinations of local sizes; at most {} are tried", count, kMostCombinations));
       }
       for (const core::TuningParameter &parameter : parameters_) count += 2 * parameter.candidates.size();
     }
@@ -297,9 +296,9 @@ class Search {
   }
 
   std::string space_hash() const {
-    std::string text = fmt::format("repeats {}", run_.options.repeats);
+    std::string text = base::format("repeats {}", run_.options.repeats);
     for (const core::TuningParameter &parameter : parameters_)
-      text += fmt::format("; {} {}: {}", parameter.name, parameter.value, fmt::join(parameter.candidates, " "));
+      text += base::format("; {} {}: {}", parameter.name, parameter.value, base::join(parameter.candidates, " "));
     return core::tuning_hash(text);
   }
 
@@ -372,9 +371,9 @@ class Search {
       }
       if (count == 0 || failed < count) continue;
       base::fail(TANDEM_ERROR_UNAVAILABLE,
-                 fmt::format("{} runs none of the {} candidates with the range given for {} ({} {}, {}){}{}",
-                             backend_.traits().name, count, range.name, core::tuned_operation_name(at_.operation),
-                             at_.k, at_.m, last_refusal_.empty() ? "" : ". The last refusal: ", last_refusal_));
+                 base::format("{} runs none of the {} candidates with the range given for {} ({} {}, {}){}{}",
+                              backend_.traits().name, count, range.name, core::tuned_operation_name(at_.operation),
+                              at_.k, at_.m, last_refusal_.empty() ? "" : ". The last refusal: ", last_refusal_));
     }
   }
 
@@ -420,8 +419,8 @@ class Search {
 
   [[noreturn]] void fail_default() const {
     base::fail(TANDEM_ERROR_INTERNAL,
-               fmt::format("backend {} computes wrong bytes for {} ({}, {}) with its own values",
-                           backend_.traits().name, core::tuned_operation_name(at_.operation), at_.k, at_.m));
+               base::format("backend {} computes wrong bytes for {} ({}, {}) with its own values",
+                            backend_.traits().name, core::tuned_operation_name(at_.operation), at_.k, at_.m));
   }
 
   // Some bytes of the large outputs, including the first and the last.
@@ -864,11 +863,11 @@ class Search {
       refused += each.failure == Failure::refused;
       wrong += each.failure == Failure::wrong;
     }
-    base::fail(
-        TANDEM_ERROR_UNAVAILABLE,
-        fmt::format("{} of {} candidates for {} ({}, {}) were refused by {}, {} gave wrong bytes; none is left{}{}",
-                    refused, candidates_.size(), core::tuned_operation_name(at_.operation), at_.k, at_.m,
-                    backend_.traits().name, wrong, last_refusal_.empty() ? "" : ". The last refusal: ", last_refusal_));
+    base::fail(TANDEM_ERROR_UNAVAILABLE,
+               base::format(
+                   "{} of {} candidates for {} ({}, {}) were refused by {}, {} gave wrong bytes; none is left{}{}",
+                   refused, candidates_.size(), core::tuned_operation_name(at_.operation), at_.k, at_.m,
+                   backend_.traits().name, wrong, last_refusal_.empty() ? "" : ". The last refusal: ", last_refusal_));
   }
 
   core::Backend &backend_;
@@ -903,8 +902,8 @@ std::vector<Case> distinct(const std::vector<Case> &cases) {
   for (Case at : cases) {
     if (at.k < 1 || at.m < 1 || at.k > core::kMaxShards || at.m > core::kMaxShards || at.k + at.m > core::kMaxShards) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("({}, {}) cannot be tuned: k and m are at least 1 and together at most {}", at.k, at.m,
-                             core::kMaxShards));
+                 base::format("({}, {}) cannot be tuned: k and m are at least 1 and together at most {}", at.k, at.m,
+                              core::kMaxShards));
     }
     if (at.operation == core::TunedOperation::update) at.k = 1;
     const bool known = std::any_of(list.begin(), list.end(), [&](const Case &other) {

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 
 namespace tandem::tuning {
 namespace {
@@ -29,15 +29,15 @@ constexpr char kBetween = '\x1f';
 
 std::string place(const Entry &at) {
   const EntryKey &key = at.key;
-  return fmt::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}{0}{6}{0}{7}{0}{8}{0}{9}{0}{10}", kBetween, key.identity.backend,
-                     key.identity.vendor, key.identity.device, key.identity.driver, key.kernel_hash,
-                     core::tuned_operation_name(key.operation), key.k, key.m, at.shard_bytes, key.on_device);
+  return base::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}{0}{6}{0}{7}{0}{8}{0}{9}{0}{10}", kBetween, key.identity.backend,
+                      key.identity.vendor, key.identity.device, key.identity.driver, key.kernel_hash,
+                      core::tuned_operation_name(key.operation), key.k, key.m, at.shard_bytes, key.on_device);
 }
 
 std::string place_with_values(const Entry &at) { return place(at) + kBetween + core::tuning_values_text(at.values); }
 
 [[noreturn]] void fail_io(const char *what, const std::string &path) {
-  base::fail(TANDEM_ERROR_IO, fmt::format("cannot {} {}: {}", what, path, std::strerror(errno)));
+  base::fail(TANDEM_ERROR_IO, base::format("cannot {} {}: {}", what, path, std::strerror(errno)));
 }
 
 std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
@@ -48,7 +48,7 @@ std::string text_of(const std::string &path, bool fresh, std::size_t most_bytes)
   } catch (const base::Error &error) {
     if (error.status() != TANDEM_ERROR_DAMAGED) throw;
     if (fresh) return "too large";
-    base::fail(TANDEM_ERROR_DAMAGED, fmt::format("{}; --fresh replaces it", error.what()));
+    base::fail(TANDEM_ERROR_DAMAGED, base::format("{}; --fresh replaces it", error.what()));
   }
 }
 
@@ -85,7 +85,7 @@ Journal::Journal(const std::string &path, bool fresh, std::size_t most_bytes)
   try {
     if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) fail_io("lock", path);
-      base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("another process is tuning: it holds {}", path));
+      base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("another process is tuning: it holds {}", path));
     }
     std::string text = text_of(path, fresh, most_bytes);
     if (fresh && first_line(text) != kHeader) {
@@ -120,8 +120,8 @@ void Journal::read(const std::string &text) {
   const std::string_view header = first_line(text);
   if (header != kHeader) {
     if (header.starts_with(kHeaderStart))
-      base::fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("{} is of another version; --fresh replaces it", path_));
-    base::fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is no journal of tandem autotune; --fresh replaces it", path_));
+      base::fail(TANDEM_ERROR_UNSUPPORTED, base::format("{} is of another version; --fresh replaces it", path_));
+    base::fail(TANDEM_ERROR_DAMAGED, base::format("{} is no journal of tandem autotune; --fresh replaces it", path_));
   }
   for_each_entry(text, [&](std::string_view, const std::string &kind, const Entry &entry) { take(kind, entry); });
 }
@@ -184,7 +184,7 @@ void Journal::add_done(const Entry &entry, const std::string &space) { append(st
 void Journal::append(const std::string &kind, const Entry &entry) {
   take(kind, entry);
   if (descriptor_ < 0) return;
-  const std::string line = fmt::format("{}{}{}{}\n", kKindStart, kind, kKindEnd, entry_line(entry).substr(1));
+  const std::string line = base::format("{}{}{}{}\n", kKindStart, kind, kKindEnd, entry_line(entry).substr(1));
   // a longer file could not be read again
   if (line.size() <= most_bytes_ - std::min(most_bytes_, file_bytes_)) write(line);
 }

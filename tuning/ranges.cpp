@@ -1,12 +1,11 @@
 #include "tuning/ranges.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <string>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 
 namespace tandem::tuning {
 namespace {
@@ -23,7 +22,7 @@ class RangeParser {
   std::vector<std::uint64_t> parse() {
     if (text_.size() > kMostTextBytes) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 fmt::format("a range of {} characters; at most {}", text_.size(), kMostTextBytes));
+                 base::format("a range of {} characters; at most {}", text_.size(), kMostTextBytes));
     }
     for (const char c : text_)
       if (c < ' ' || c > '~') base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a range with characters that are not ASCII");
@@ -34,13 +33,13 @@ class RangeParser {
       while (take(","));
     }
     skip();
-    if (!rest_.empty()) complain(fmt::format("\"{}\" is not understood", rest_));
+    if (!rest_.empty()) complain(base::format("\"{}\" is not understood", rest_));
     return values_;
   }
 
  private:
   [[noreturn]] void complain(const std::string &why) const {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("range \"{}\": {}", text_, why));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("range \"{}\": {}", text_, why));
   }
 
   void skip() { rest_.remove_prefix(std::min(rest_.find_first_not_of(' '), rest_.size())); }
@@ -53,7 +52,7 @@ class RangeParser {
   }
 
   void need(std::string_view token) {
-    if (!take(token)) complain(fmt::format("\"{}\" is missing before \"{}\"", token, rest_));
+    if (!take(token)) complain(base::format("\"{}\" is missing before \"{}\"", token, rest_));
   }
 
   std::uint64_t number() {
@@ -61,7 +60,7 @@ class RangeParser {
     std::uint64_t value = 0;
     const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
     if (error == std::errc::result_out_of_range) complain("a value does not fit 64 bits");
-    if (error != std::errc()) complain(fmt::format("a number is missing before \"{}\"", rest_));
+    if (error != std::errc()) complain(base::format("a number is missing before \"{}\"", rest_));
     rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
     return value;
   }
@@ -70,7 +69,7 @@ class RangeParser {
     skip();
     const std::size_t length =
         static_cast<std::size_t>(std::find_if_not(rest_.begin(), rest_.end(), is_letter) - rest_.begin());
-    if (length == 0) complain(fmt::format("a name is missing before \"{}\"", rest_));
+    if (length == 0) complain(base::format("a name is missing before \"{}\"", rest_));
     const std::string_view found = rest_.substr(0, length);
     rest_.remove_prefix(length);
     return found;
@@ -80,7 +79,7 @@ class RangeParser {
   std::uint64_t last_after(std::uint64_t first) {
     need(":");
     const std::uint64_t last = number();
-    if (last < first) complain(fmt::format("{}:{} is empty", first, last));
+    if (last < first) complain(base::format("{}:{} is empty", first, last));
     return last;
   }
 
@@ -93,13 +92,13 @@ class RangeParser {
     if (take(":")) {
       need("x");
       const std::uint64_t factor = number();
-      if (factor < 2 || first == 0) complain(fmt::format("{} times {} again and again does not grow", first, factor));
+      if (factor < 2 || first == 0) complain(base::format("{} times {} again and again does not grow", first, factor));
       add(first);
       for (std::uint64_t value = first; value <= last / factor;) add(value *= factor);
       return;
     }
     if (last - first >= kMostRangeValues)
-      complain(fmt::format("{}:{} has more than {} values", first, last, kMostRangeValues));
+      complain(base::format("{}:{} has more than {} values", first, last, kMostRangeValues));
     for (std::uint64_t i = 0; i <= last - first; ++i) add(first + i);
   }
 
@@ -112,7 +111,7 @@ class RangeParser {
     if (in_parentheses) need(")");
     need(",");
     if (const std::string_view of = name(); of != variable)
-      complain(fmt::format("\"{}\" has no values, only \"{}\" has", variable, of));
+      complain(base::format("\"{}\" has no values, only \"{}\" has", variable, of));
     need("=");
     const std::uint64_t first = number(), last = last_after(first);
     if (in_braces) need("/}");
@@ -121,9 +120,9 @@ class RangeParser {
   }
 
   void add(std::uint64_t value) {
-    if (value < least_ || value > most_) complain(fmt::format("{} is not from {} to {}", value, least_, most_));
+    if (value < least_ || value > most_) complain(base::format("{} is not from {} to {}", value, least_, most_));
     if (std::find(values_.begin(), values_.end(), value) != values_.end()) return;
-    if (values_.size() == kMostRangeValues) complain(fmt::format("it has more than {} values", kMostRangeValues));
+    if (values_.size() == kMostRangeValues) complain(base::format("it has more than {} values", kMostRangeValues));
     values_.push_back(value);
   }
 

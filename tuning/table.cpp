@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <limits.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -14,13 +13,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
-#include <variant>
 
 #include "base/descriptor.hpp"
 #include "base/error.hpp"
+#include "base/format.hpp"
+#include "base/json.hpp"
 #include "base/json_text.hpp"
 #include "core/backend.hpp"
 #include "core/codec.hpp"
@@ -28,58 +27,8 @@
 namespace tandem::tuning {
 namespace {
 
+using base::Json;
 using base::json_text;
-
-// A JSON value. A value of nlohmann-json needs memory in its destructor (base/json_text.hpp), so only its parser is
-// used.
-struct Json {
-  using List = std::vector<Json>;
-  struct Object {
-    List list;  // name, value, name, value, ...
-  };
-  template <class T>
-  const T *as() const noexcept {
-    return std::get_if<T>(&value);
-  }
-  std::variant<std::monostate, std::uint64_t, double, std::string, List, Object> value;  // null and bool: the first
-};
-
-class JsonBuilder final : public nlohmann::json_sax<nlohmann::json> {
- public:
-  bool null() override { return add({}); }
-  bool boolean(bool) override { return add({}); }
-  bool number_integer(number_integer_t number) override { return add({static_cast<double>(number)}); }
-  bool number_unsigned(number_unsigned_t number) override { return add({std::uint64_t{number}}); }
-  bool number_float(number_float_t number, const string_t &) override { return add({number}); }
-  bool string(string_t &text) override { return add({std::move(text)}); }
-  bool binary(binary_t &) override { return false; }
-  bool key(string_t &name) override { return add({std::move(name)}); }
-  bool start_object(std::size_t) override {
-    add({Json::Object()});
-    open_.push_back(&std::get<Json::Object>(open_.back()->back().value).list);
-    return true;
-  }
-  bool start_array(std::size_t) override {
-    add({Json::List()});
-    open_.push_back(&std::get<Json::List>(open_.back()->back().value));
-    return true;
-  }
-  bool end_object() override { return end_array(); }
-  bool end_array() override {
-    open_.pop_back();
-    return true;
-  }
-  bool parse_error(std::size_t, const std::string &, const nlohmann::json::exception &) override { return false; }
-
-  Json::List parsed;  // one value
-
- private:
-  bool add(Json value) {
-    open_.back()->push_back(std::move(value));
-    return true;
-  }
-  std::vector<Json::List *> open_ = {&parsed};  // from the outermost to the innermost
-};
 
 constexpr unsigned kVersion = 1;
 constexpr std::size_t kMostDepth = 8;
@@ -88,49 +37,11 @@ constexpr double kMostRate = 1e15, kMostLatencySeconds = 1e4;
 constexpr std::size_t kMostTextBytes = 256;  // of a name of a device and the like
 
 [[noreturn]] void fail_io(const char *what, const std::string &path, int error) {
-  base::fail(TANDEM_ERROR_IO, fmt::format("cannot {} {}: {}", what, path, std::strerror(error)));
-}
-
-// The nesting depth, by brackets outside of strings. Checked before parsing, because the parser's memory grows with it.
-bool nested_too_deep(std::string_view text) {
-  std::size_t depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > kMostDepth) return true;
-    } else if ((c == '}' || c == ']') && depth != 0) {
-      --depth;
-    }
-  }
-  return false;
-}
-
-// Nothing if it is malformed, or nested too deep.
-std::optional<Json> parse_json(std::string_view text) {
-  // The parser takes a zero byte for the end.
-  if (nested_too_deep(text) || text.find('\0') != std::string_view::npos) return std::nullopt;
-  JsonBuilder builder;
-  if (!nlohmann::json::sax_parse(text, &builder)) return std::nullopt;
-  return std::move(builder.parsed.front());
-}
-
-// The last member of this name; null if `object` has none.
-const Json *member(const Json &object, std::string_view name) {
-  const Json::Object *members = object.as<Json::Object>();
-  if (members == nullptr) return nullptr;
-  for (std::size_t i = members->list.size(); i != 0; i -= 2)
-    if (std::get<std::string>(members->list[i - 2].value) == name) return &members->list[i - 1];
-  return nullptr;
+  base::fail(TANDEM_ERROR_IO, base::format("cannot {} {}: {}", what, path, std::strerror(error)));
 }
 
 bool read_text(const Json &object, const char *name, std::string *out) {
-  const Json *value = member(object, name);
+  const Json *value = object.member(name);
   const std::string *text = value != nullptr ? value->as<std::string>() : nullptr;
   if (text == nullptr || text->size() > kMostTextBytes) return false;
   for (const char c : *text)
@@ -140,7 +51,7 @@ bool read_text(const Json &object, const char *name, std::string *out) {
 }
 
 bool read_number(const Json &object, const char *name, std::uint64_t least, std::uint64_t most, std::uint64_t *out) {
-  const Json *value = member(object, name);
+  const Json *value = object.member(name);
   const std::uint64_t *number = value != nullptr ? value->as<std::uint64_t>() : nullptr;
   if (number == nullptr) return false;
   *out = *number;
@@ -148,7 +59,7 @@ bool read_number(const Json &object, const char *name, std::uint64_t least, std:
 }
 
 bool read_rate(const Json &object, const char *name, double *out) {
-  const Json *value = member(object, name);
+  const Json *value = object.member(name);
   if (value == nullptr) return false;
   if (const std::uint64_t *whole = value->as<std::uint64_t>()) {
     *out = static_cast<double>(*whole);
@@ -171,7 +82,7 @@ bool valid_date(const std::string &date) {
 }
 
 bool read_values(const Json &object, core::TuningValues *out) {
-  const Json *values = member(object, "values");
+  const Json *values = object.member("values");
   const Json::Object *members = values != nullptr ? values->as<Json::Object>() : nullptr;
   if (members == nullptr || members->list.size() > 2 * kMostValues) return false;
   for (std::size_t i = 0; i < members->list.size(); i += 2) {
@@ -199,7 +110,7 @@ std::optional<Entry> entry_from(const Json &object) {
       read_number(object, "repeats", 1, UINT32_MAX, &repeats) && read_text(object, "date", &entry.date);
   const std::optional<core::TunedOperation> known = core::tuned_operation_from_name(operation);
   if (!whole || !known || !valid_date(entry.date)) return std::nullopt;
-  if (member(object, "memory") != nullptr) {
+  if (object.member("memory") != nullptr) {
     std::string memory;
     if (!read_text(object, "memory", &memory) || (memory != "host" && memory != "device")) return std::nullopt;
     key.on_device = memory == "device";
@@ -240,7 +151,7 @@ std::optional<core::SpeedEntry> speed_from(const Json &object) {
 }
 
 std::string entry_line(const core::SpeedEntry &entry) {
-  return fmt::format(
+  return base::format(
       R"({{"machine":{},"worker":{},"operation":{},"k":{},"m":{},"lanes":{},"bytes_per_second":{},)"
       R"("latency_seconds":{},"alone_bytes_per_second":{},"alone_latency_seconds":{},"date":{}}})",
       json_text(entry.machine), json_text(entry.worker), json_text(core::tuned_operation_name(entry.operation)),
@@ -260,14 +171,14 @@ double distance(const Entry &entry, const core::TuningQuery &query) {
 // A character between the parts that no text of an entry may contain.
 std::string key_text(const Entry &entry) {
   const EntryKey &key = entry.key;
-  return fmt::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}{0}{6}{0}{7}{0}{8}{0}{9}", '\x1f', key.identity.backend,
-                     key.identity.vendor, key.identity.device, key.identity.driver, key.kernel_hash,
-                     static_cast<int>(key.operation), key.k, key.m, key.on_device);
+  return base::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}{0}{6}{0}{7}{0}{8}{0}{9}", '\x1f', key.identity.backend,
+                      key.identity.vendor, key.identity.device, key.identity.driver, key.kernel_hash,
+                      static_cast<int>(key.operation), key.k, key.m, key.on_device);
 }
 
 std::string key_text(const core::SpeedEntry &entry) {
-  return fmt::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}", '\x1f', entry.machine, entry.worker,
-                     static_cast<int>(entry.operation), entry.k, entry.m);
+  return base::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}", '\x1f', entry.machine, entry.worker,
+                      static_cast<int>(entry.operation), entry.k, entry.m);
 }
 
 // The entries of one list of the file. Of the same key the newest counts, and of the same date the last one.
@@ -276,12 +187,12 @@ std::vector<Any> list_from(const Json &root, const char *name, std::optional<Any
                            std::string (*key)(const Any &), std::size_t *refused) {
   std::vector<Any> list;
   std::map<std::string, std::size_t> places;
-  const Json *objects = member(root, name);
+  const Json *objects = root.member(name);
   if (objects == nullptr) return list;
   const Json::List *items = objects->as<Json::List>();
-  if (items == nullptr) base::fail(TANDEM_ERROR_DAMAGED, fmt::format("\"{}\" is no list", name));
+  if (items == nullptr) base::fail(TANDEM_ERROR_DAMAGED, base::format("\"{}\" is no list", name));
   if (items->size() > Table::kMostEntries)
-    base::fail(TANDEM_ERROR_DAMAGED, fmt::format("{} \"{}\", more than {}", items->size(), name, Table::kMostEntries));
+    base::fail(TANDEM_ERROR_DAMAGED, base::format("{} \"{}\", more than {}", items->size(), name, Table::kMostEntries));
   for (const Json &object : *items) {
     std::optional<Any> entry = read(object);
     if (!entry) {
@@ -352,8 +263,8 @@ std::string entry_line(const Entry &entry) {
   const EntryKey &key = entry.key;
   std::string values;
   for (const auto &[name, value] : entry.values)
-    values += fmt::format("{}{}:{}", values.empty() ? "" : ",", json_text(name), value);
-  return fmt::format(
+    values += base::format("{}{}:{}", values.empty() ? "" : ",", json_text(name), value);
+  return base::format(
       R"({{"backend":{},"vendor":{},"device":{},"driver":{},"kernel_hash":{},"operation":{},"k":{},)"
       R"("m":{},{}"values":{{{}}},"bytes_per_second":{},"default_bytes_per_second":{},"shard_bytes":{},)"
       R"("repeats":{},"date":{}}})",
@@ -364,14 +275,14 @@ std::string entry_line(const Entry &entry) {
 }
 
 std::optional<Entry> parse_entry(std::string_view line) {
-  const std::optional<Json> object = parse_json(line);
+  const std::optional<Json> object = base::parse_json(line, kMostDepth);
   return object ? entry_from(*object) : std::nullopt;
 }
 
 Table Table::parse(std::string_view text, std::size_t *refused_count) {
   if (text.size() > kMostFileBytes)
-    base::fail(TANDEM_ERROR_DAMAGED, fmt::format("{} bytes, more than {}", text.size(), kMostFileBytes));
-  const std::optional<Json> parsed = parse_json(text);
+    base::fail(TANDEM_ERROR_DAMAGED, base::format("{} bytes, more than {}", text.size(), kMostFileBytes));
+  const std::optional<Json> parsed = base::parse_json(text, kMostDepth);
   if (!parsed) base::fail(TANDEM_ERROR_DAMAGED, "it is no whole JSON text");
   const Json &root = *parsed;
   std::uint64_t version = 0;
@@ -379,9 +290,9 @@ Table Table::parse(std::string_view text, std::size_t *refused_count) {
     base::fail(TANDEM_ERROR_DAMAGED, "it has no version \"tandem_tuning\"");
   if (version > kVersion) {
     base::fail(TANDEM_ERROR_UNSUPPORTED,
-               fmt::format("it is of version {}; this Tandem knows versions up to {}", version, kVersion));
+               base::format("it is of version {}; this Tandem knows versions up to {}", version, kVersion));
   }
-  if (member(root, "entries") == nullptr) base::fail(TANDEM_ERROR_DAMAGED, "it has no list \"entries\"");
+  if (root.member("entries") == nullptr) base::fail(TANDEM_ERROR_DAMAGED, "it has no list \"entries\"");
   Table table;
   std::size_t refused = 0;
   table.entries_ = list_from<Entry>(root, "entries", entry_from, key_text, &refused);
@@ -391,9 +302,9 @@ Table Table::parse(std::string_view text, std::size_t *refused_count) {
 }
 
 std::string Table::to_json() const {
-  std::string text = fmt::format("{{\n \"tandem_tuning\": {}", kVersion);
+  std::string text = base::format("{{\n \"tandem_tuning\": {}", kVersion);
   const auto add = [&](const char *name, const auto &list) {
-    text += fmt::format(",\n \"{}\": [", name);
+    text += base::format(",\n \"{}\": [", name);
     const char *between = "\n  ";
     for (const auto &entry : list) {
       text += between + entry_line(entry);
@@ -483,16 +394,16 @@ core::TuningChoice Table::find(const core::TuningQuery &query) const {
   const auto &[other_device, others, far, decode] = best_rank;
   const std::string what =
       query.mode == core::Mode::accumulate
-          ? fmt::format("update of {} parity shards", best->key.m)
-          : fmt::format("{} ({}, {})", core::tuned_operation_name(best->key.operation), best->key.k, best->key.m);
+          ? base::format("update of {} parity shards", best->key.m)
+          : base::format("{} ({}, {})", core::tuned_operation_name(best->key.operation), best->key.k, best->key.m);
   const char *const exactness = far == 0 ? "" : ", the nearest that was tuned,";
   const std::string where =
-      other_device ? fmt::format("another device of {}: {}", query.identity.vendor, best->key.identity.device)
+      other_device ? base::format("another device of {}: {}", query.identity.vendor, best->key.identity.device)
       : others     ? std::string("this device with another driver or other kernels")
                    : std::string("this device");
   return {best->values,
-          fmt::format("measured for {}{} on {}{}, {}", what, exactness, query.on_device ? "the memory of " : "", where,
-                      best->date),
+          base::format("measured for {}{} on {}{}, {}", what, exactness, query.on_device ? "the memory of " : "", where,
+                       best->date),
           !other_device && best->key.identity.driver == query.identity.driver};
 }
 
@@ -519,7 +430,7 @@ std::optional<std::string> read_regular_file(const std::string &path, std::size_
   }
   struct stat status = {};
   if (fstat(file.get(), &status) != 0) fail_io("read", path, errno);
-  if (!S_ISREG(status.st_mode)) base::fail(TANDEM_ERROR_IO, fmt::format("{} is no regular file", path));
+  if (!S_ISREG(status.st_mode)) base::fail(TANDEM_ERROR_IO, base::format("{} is no regular file", path));
   std::string text;
   char buffer[1 << 14];
   for (;;) {
@@ -529,7 +440,7 @@ std::optional<std::string> read_regular_file(const std::string &path, std::size_
     if (got == 0) return text;
     text.append(buffer, static_cast<std::size_t>(got));
     if (text.size() > most_bytes)
-      base::fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is larger than {} bytes", path, most_bytes));
+      base::fail(TANDEM_ERROR_DAMAGED, base::format("{} is larger than {} bytes", path, most_bytes));
   }
 }
 
@@ -540,7 +451,7 @@ Table read_file(const std::string &path, std::size_t *refused_count) {
   try {
     return Table::parse(*text, refused_count);
   } catch (const base::Error &error) {
-    base::fail(error.status(), fmt::format("tuning file {}: {}", path, error.what()));
+    base::fail(error.status(), base::format("tuning file {}: {}", path, error.what()));
   }
 }
 
@@ -548,19 +459,19 @@ std::unique_ptr<const Table> load_file(const std::string &path, bool named, cons
   if (path.empty()) return nullptr;
   try {
     if (named && access(path.c_str(), F_OK) != 0) {
-      log.say(TANDEM_LOG_WARNING, fmt::format("tuning file {} does not exist: built-in values are used", path));
+      log.say(TANDEM_LOG_WARNING, base::format("tuning file {} does not exist: built-in values are used", path));
       return nullptr;
     }
     std::size_t refused = 0;
     auto table = std::make_unique<Table>(read_file(path, &refused));
     if (refused != 0) {
-      log.say(TANDEM_LOG_WARNING, fmt::format("tuning file {}: {} of {} entries make no sense and are ignored", path,
-                                              refused, refused + table->entries().size() + table->speeds().size()));
+      log.say(TANDEM_LOG_WARNING, base::format("tuning file {}: {} of {} entries make no sense and are ignored", path,
+                                               refused, refused + table->entries().size() + table->speeds().size()));
     }
     if (table->empty()) return nullptr;
     return table;
   } catch (const base::Error &error) {
-    log.say(TANDEM_LOG_WARNING, fmt::format("{}: ignored", error.what()));
+    log.say(TANDEM_LOG_WARNING, base::format("{}: ignored", error.what()));
     return nullptr;
   }
 }
@@ -577,7 +488,7 @@ void write_file(const std::string &path, const Table &table) {
   const std::size_t count = std::max(table.entries().size(), table.speeds().size());
   if (count > Table::kMostEntries) {
     base::fail(TANDEM_ERROR_TOO_LARGE,
-               fmt::format("{} entries do not fit {}: at most {}", count, path, Table::kMostEntries));
+               base::format("{} entries do not fit {}: at most {}", count, path, Table::kMostEntries));
   }
   make_parent_folders(path);
   const std::string target = real_path(path);

@@ -1,11 +1,11 @@
 #include <dlfcn.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <new>
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
+#include "base/format.hpp"
 #include "base/own_folder.hpp"
 #include "core/budget.hpp"
 #include "cpu/executors/executor.hpp"
@@ -39,7 +39,7 @@ void check_runtime(const tandem_openmp_module *module, const std::string &path) 
   const bool is_llvm = name.starts_with("libomp") || name.starts_with("libiomp");
   if (is_llvm == (std::string_view(module->runtime) == "llvm")) return;
   base::fail(TANDEM_ERROR_UNAVAILABLE,
-             fmt::format("executor \"openmp:{}\": {} would run on {}, another runtime", module->runtime, path, file));
+             base::format("executor \"openmp:{}\": {} would run on {}, another runtime", module->runtime, path, file));
 }
 
 const tandem_openmp_module *open_module(const std::string &path) {
@@ -47,13 +47,13 @@ const tandem_openmp_module *open_module(const std::string &path) {
   void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) {
     const char *reason = dlerror();
-    base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("executor \"openmp\" needs {}: {}", path,
-                                                     reason != nullptr ? reason : "it cannot be opened"));
+    base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("executor \"openmp\" needs {}: {}", path,
+                                                      reason != nullptr ? reason : "it cannot be opened"));
   }
   const auto get = reinterpret_cast<tandem_openmp_module_get_function>(dlsym(handle, TANDEM_OPENMP_SYMBOL));
   if (get == nullptr) {
     base::fail(TANDEM_ERROR_UNAVAILABLE,
-               fmt::format("executor \"openmp\": {} has no symbol {}", path, TANDEM_OPENMP_SYMBOL));
+               base::format("executor \"openmp\": {} has no symbol {}", path, TANDEM_OPENMP_SYMBOL));
   }
   const tandem_openmp_module *module = get();
   check_openmp_module(module, path);
@@ -102,24 +102,24 @@ std::string module_file(const std::string &runtime) {
 #else
   constexpr std::string_view kOwn = "gnu";
 #endif
-  return runtime.empty() || runtime == kOwn ? kModuleFile : fmt::format("libtandem_openmp_{}.so", runtime);
+  return runtime.empty() || runtime == kOwn ? kModuleFile : base::format("libtandem_openmp_{}.so", runtime);
 }
 
 }  // namespace
 
 void check_openmp_module(const tandem_openmp_module *module, const std::string &path) {
   constexpr std::uint32_t version = TANDEM_OPENMP_VERSION;
-  if (module == nullptr) base::fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("executor \"openmp\": {} is empty", path));
+  if (module == nullptr) base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("executor \"openmp\": {} is empty", path));
   if (module->version != version) {
     base::fail(TANDEM_ERROR_UNAVAILABLE,
-               fmt::format("executor \"openmp\": {} has version {}, this library needs version {}", path,
-                           module->version, version));
+               base::format("executor \"openmp\": {} has version {}, this library needs version {}", path,
+                            module->version, version));
   }
   if (module->struct_bytes != sizeof(tandem_openmp_module) || module->run == nullptr || module->runtime == nullptr ||
       module->parallel_region == nullptr) {
     base::fail(TANDEM_ERROR_UNAVAILABLE,
-               fmt::format("executor \"openmp\": {} has a table of {} bytes, this library expects {}", path,
-                           module->struct_bytes, sizeof(tandem_openmp_module)));
+               base::format("executor \"openmp\": {} has a table of {} bytes, this library expects {}", path,
+                            module->struct_bytes, sizeof(tandem_openmp_module)));
   }
 }
 

@@ -1,9 +1,9 @@
 #include "hybrid/policy/memory.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+
+#include "base/format.hpp"
 
 namespace tandem::hybrid {
 namespace {
@@ -22,7 +22,7 @@ core::TunedOperation operation_of(core::Mode mode) {
 }  // namespace
 
 std::string text_of(const WorkKind &kind) {
-  return fmt::format("{} {}x{}", name_of(kind.mode), kind.rows, kind.columns);
+  return base::format("{} {}x{}", name_of(kind.mode), kind.rows, kind.columns);
 }
 
 Way Memory::way(std::size_t member, const WorkKind &kind) const {

@@ -1,10 +1,11 @@
 // The work of the threads of a runtime.
-#include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "core/registered_memory.hpp"
 #include "hybrid/runtime/prepared.hpp"
 #include "hybrid/runtime/runtime.hpp"
@@ -279,7 +280,7 @@ void Runtime::do_piece(Lane &lane, Job &job, const Piece &piece, Chunk &chunk, L
   lane.on_device_since.reset();
   if (std::exchange(lane.is_given_up, false)) {
     --state.lanes_given_up;
-    log_.say(TANDEM_LOG_INFO, fmt::format("hybrid: {} answers again", state.member.name));
+    log_.say(TANDEM_LOG_INFO, base::format("hybrid: {} answers again", state.member.name));
   }
   std::uint64_t committed = 0;
   if (error) {

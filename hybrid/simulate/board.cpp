@@ -1,13 +1,12 @@
 #include "hybrid/simulate/board.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <deque>
 #include <map>
 #include <queue>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "hybrid/simulate/random.hpp"
 
 namespace tandem::hybrid {
@@ -30,21 +29,21 @@ struct Event {
 void check(const Simulation &simulation) {
   const auto refuse = [](const SimulatedWorker &worker, const char *what) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               fmt::format("worker {}: {} has no meaning with policy free or budget if a worker has inner tasks",
-                           worker.name, what));
+               base::format("worker {}: {} has no meaning with policy free or budget if a worker has inner tasks",
+                            worker.name, what));
   };
   if (simulation.policy == Policy::automatic)
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "inner tasks are simulated with policy free or budget, not with auto");
   if (simulation.work_bytes == 0 || simulation.chunk_bytes == 0)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} bytes of work in chunks of {}: both must be at least 1",
-                                                          simulation.work_bytes, simulation.chunk_bytes));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} bytes of work in chunks of {}: both must be at least 1",
+                                                           simulation.work_bytes, simulation.chunk_bytes));
   for (const auto &[name, amount] : simulation.resources) {
-    if (amount == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}=0: a budget is at least 1", name));
+    if (amount == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{}=0: a budget is at least 1", name));
   }
   for (const SimulatedWorker &each : simulation.workers) {
     if (!(each.bytes_per_second > 0) || each.member_count == 0)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("worker {}: {} cores with {} bytes/s in all", each.name,
-                                                            each.member_count, each.bytes_per_second));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("worker {}: {} cores with {} bytes/s in all", each.name,
+                                                             each.member_count, each.bytes_per_second));
     if (each.claims != 1) refuse(each, "claim");
     if (each.slow_from_seconds < kNeverSeconds) refuse(each, "slow");
     if (each.fails_at_seconds < kNeverSeconds) refuse(each, "fails");

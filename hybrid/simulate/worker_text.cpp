@@ -1,13 +1,12 @@
 #include "hybrid/simulate/worker_text.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 
 namespace tandem::hybrid {
 namespace {
@@ -26,11 +25,11 @@ std::string quoted(std::string_view text) {
   std::string shown(text.substr(0, kMostShownBytes));
   for (char &c : shown)
     if (c < 0x20 || c > 0x7e) c = '?';
-  return fmt::format("\"{}\"{}", shown, text.size() > kMostShownBytes ? " ..." : "");
+  return base::format("\"{}\"{}", shown, text.size() > kMostShownBytes ? " ..." : "");
 }
 
 [[noreturn]] void complain(const char *what, std::string_view text, const std::string &why) {
-  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} {}: {}", what, quoted(text), why));
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} {}: {}", what, quoted(text), why));
 }
 
 // Only whole decimal numbers: no sign, no space, nothing after them.
@@ -65,9 +64,9 @@ std::string_view cut(std::optional<std::string_view> &rest, char separator) {
 // Bytes per second of a text in GB/s. `what` and `whole` are for the message.
 double speed(const char *what, std::string_view whole, std::string_view text) {
   const std::optional<double> gbps = number_of<double>(text);
-  if (!gbps) complain(what, whole, fmt::format("{} is no speed in GB/s", quoted(text)));
+  if (!gbps) complain(what, whole, base::format("{} is no speed in GB/s", quoted(text)));
   if (!(*gbps >= kLeastGbps && *gbps <= kMostGbps)) {
-    complain(what, whole, fmt::format("{} GB/s is not from {} to {:.0f}", quoted(text), kLeastGbps, kMostGbps));
+    complain(what, whole, base::format("{} GB/s is not from {} to {:.0f}", quoted(text), kLeastGbps, kMostGbps));
   }
   return *gbps * 1e9;
 }
@@ -80,7 +79,7 @@ class WorkerParser {
     std::optional<std::string_view> rest = text_;
     const std::string_view name = cut(rest, ':');
     if (!valid_name(name)) {
-      refuse(fmt::format("{} is no name: 1 to {} letters, digits, '_', '-' or '.'", quoted(name), kMostNameBytes));
+      refuse(base::format("{} is no name: 1 to {} letters, digits, '_', '-' or '.'", quoted(name), kMostNameBytes));
     }
     out_.name = name;
     if (!rest) refuse("it has no speed: NAME:COUNTxGBPS or NAME:GROUPSxMEMBERSxGBPS");
@@ -97,7 +96,7 @@ class WorkerParser {
     std::vector<std::string_view> parts;
     for (std::optional<std::string_view> rest = shape; rest && parts.size() <= 3;) parts.push_back(cut(rest, 'x'));
     if (parts.size() != 2 && parts.size() != 3)
-      refuse(fmt::format("{} is neither COUNTxGBPS nor GROUPSxMEMBERSxGBPS", quoted(shape)));
+      refuse(base::format("{} is neither COUNTxGBPS nor GROUPSxMEMBERSxGBPS", quoted(shape)));
     out_.is_groups = parts.size() == 3;
     out_.count = count(out_.is_groups ? "groups" : "workers", parts[0]);
     if (out_.is_groups) out_.members = count("members of a group", parts[1]);
@@ -107,27 +106,27 @@ class WorkerParser {
   unsigned count(const char *what, std::string_view text, unsigned most = kMostWorkers) const {
     const std::optional<std::uint64_t> value = number_of<std::uint64_t>(text);
     if (!value || *value == 0 || *value > most)
-      refuse(fmt::format("the number of {} is {}, not from 1 to {}", what, quoted(text), most));
+      refuse(base::format("the number of {} is {}, not from 1 to {}", what, quoted(text), most));
     return static_cast<unsigned>(*value);
   }
 
   void setting(std::string_view setting) {
     std::optional<std::string_view> rest = setting;
     const std::string_view key = cut(rest, '=');
-    if (!rest) refuse(fmt::format("{} is not KEY=VALUE", quoted(setting)));
+    if (!rest) refuse(base::format("{} is not KEY=VALUE", quoted(setting)));
     const std::string_view value = *rest;
     if (key == "latency") {
       out_.latency_seconds = seconds(key, value, kMostLatencySeconds);
     } else if (key == "jitter") {
       const std::optional<double> jitter = number_of<double>(value);
       if (!jitter || !(*jitter <= kMostJitter))
-        refuse(fmt::format("jitter is {}, not from 0 to {}", quoted(value), kMostJitter));
+        refuse(base::format("jitter is {}, not from 0 to {}", quoted(value), kMostJitter));
       out_.jitter = *jitter;
     } else if (key == "claim") {
       if (!out_.is_groups) refuse("only groups claim: NAME:GROUPSxMEMBERSxGBPS");
       const std::optional<std::uint64_t> claims =
           value == "inf" ? std::optional(UINT64_MAX) : number_of<std::uint64_t>(value);
-      if (!claims || *claims == 0) refuse(fmt::format("claim is {}, neither a number from 1 nor inf", quoted(value)));
+      if (!claims || *claims == 0) refuse(base::format("claim is {}, neither a number from 1 nor inf", quoted(value)));
       out_.claims = *claims;
     } else if (key == "inner") {
       if (!out_.is_groups) refuse("only groups have inner tasks: NAME:GROUPSxMEMBERSxGBPS");
@@ -143,24 +142,24 @@ class WorkerParser {
     } else if (key == "assumed-latency") {
       out_.assumed_latency_seconds = seconds(key, value, kMostLatencySeconds);
     } else if (key == "link") {
-      if (!valid_name(value)) refuse(fmt::format("link is {}, no name", quoted(value)));
+      if (!valid_name(value)) refuse(base::format("link is {}, no name", quoted(value)));
       out_.link = value;
     } else {
       refuse(
-          fmt::format("{} is unknown; known: latency, jitter, claim, inner, spawn, slow, fails, hangs, "
-                      "assumed-latency, link",
-                      quoted(key)));
+          base::format("{} is unknown; known: latency, jitter, claim, inner, spawn, slow, fails, hangs, "
+                       "assumed-latency, link",
+                       quoted(key)));
     }
-    if (has(key)) refuse(fmt::format("{} is given twice", key));
+    if (has(key)) refuse(base::format("{} is given twice", key));
     seen_.push_back(key);
   }
 
   void slow(std::string_view text) {
     std::optional<std::string_view> rest = text;
     const std::optional<double> factor = number_of<double>(cut(rest, '@'));
-    if (!factor || !rest) refuse(fmt::format("slow is {}, not FACTOR@TIME such as 10@2s", quoted(text)));
+    if (!factor || !rest) refuse(base::format("slow is {}, not FACTOR@TIME such as 10@2s", quoted(text)));
     if (!(*factor > 1 && *factor <= kMostSlowFactor))
-      refuse(fmt::format("slow is {}: the factor is not above 1 and at most {:.0f}", quoted(text), kMostSlowFactor));
+      refuse(base::format("slow is {}: the factor is not above 1 and at most {:.0f}", quoted(text), kMostSlowFactor));
     out_.slow_factor = *factor;
     out_.slow_from_seconds = seconds("slow", *rest, kMostMomentSeconds);
   }
@@ -178,10 +177,10 @@ class WorkerParser {
       const std::optional<double> value = number_of<double>(text.substr(0, text.size() - unit.size()));
       if (!value) break;
       if (!(*value * unit_seconds <= most))
-        refuse(fmt::format("{} is {}, more than {:.0f} s", key, quoted(text), most));
+        refuse(base::format("{} is {}, more than {:.0f} s", key, quoted(text), most));
       return *value * unit_seconds;
     }
-    refuse(fmt::format("{} is {}, no time such as 0.5s, 2ms, 30us", key, quoted(text)));
+    refuse(base::format("{} is {}, no time such as 0.5s, 2ms, 30us", key, quoted(text)));
   }
 
   bool has(std::string_view key) const { return std::find(seen_.begin(), seen_.end(), key) != seen_.end(); }
@@ -201,13 +200,13 @@ std::vector<WorkerDescription> parse_workers(std::span<const std::string_view> t
     WorkerDescription one = WorkerParser(text).parse();
     total += std::uint64_t{one.count} * one.members;
     if (total > kMostWorkers)
-      complain("worker", text, fmt::format("{} workers in all with it, more than {}", total, kMostWorkers));
+      complain("worker", text, base::format("{} workers in all with it, more than {}", total, kMostWorkers));
     const bool mixed = std::any_of(all.begin(), all.end(), [&](const WorkerDescription &known) {
       return known.name == one.name && known.is_groups != one.is_groups;
     });
     if (mixed) {
       complain("worker", text,
-               fmt::format("{} is already the name of {}", one.name, one.is_groups ? "single workers" : "groups"));
+               base::format("{} is already the name of {}", one.name, one.is_groups ? "single workers" : "groups"));
     }
     all.push_back(std::move(one));
   }
@@ -253,16 +252,16 @@ Links parse_links(std::string_view text, std::span<const WorkerDescription> work
     std::optional<std::string_view> value = one;
     const std::string_view name = cut(value, '=');
     if (!value) complain("link", one, "not NAME=GBPS, such as pcie=25");
-    if (!valid_name(name)) complain("link", one, fmt::format("{} is no name", quoted(name)));
+    if (!valid_name(name)) complain("link", one, base::format("{} is no name", quoted(name)));
     if (has(name)) complain("link", one, "it has a speed already");
     if (std::none_of(workers.begin(), workers.end(), [&](const WorkerDescription &each) { return each.link == name; }))
-      complain("link", one, fmt::format("no worker has :link={}", name));
+      complain("link", one, base::format("no worker has :link={}", name));
     links.emplace_back(name, speed("link", one, *value));
   }
   for (const WorkerDescription &each : workers) {
     if (!each.link.empty() && !has(each.link))
       complain("link", each.link,
-               fmt::format("worker {} is behind it, and it has no speed, such as {}=25", each.name, each.link));
+               base::format("worker {} is behind it, and it has no speed, such as {}=25", each.name, each.link));
   }
   return links;
 }

@@ -1,13 +1,12 @@
 """scikit-build-core, and an sdist that carries the C++ tree.
 
 The sources of libtandem lie outside this folder, where an sdist cannot reach. While one is made, they are copied to tandem_source/,
-and with them the headers of other projects that libtandem is compiled with: an sdist needs nothing but a compiler.
+and with them xxHash's header, which libtandem is compiled with: an sdist needs nothing but a compiler.
 """
 
 import contextlib
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 
@@ -23,26 +22,9 @@ COPY = HERE / "tandem_source"
 FOLDERS = ["api", "base", "cmake", "core", "cpu", "device", "files", "gpu", "hybrid", "include", "opencl", "tuning"]
 FILES = ["CMakeLists.txt", "LICENSE"]
 
-# Headers of other projects: the header that is looked for, what is copied, the file with its licence in Debian.
-HEADERS = [("fmt/format.h", "fmt", "libfmt-dev"), ("nlohmann/json.hpp", "nlohmann", "nlohmann-json3-dev"),
-           ("xxhash.h", "xxhash.h", "libxxhash-dev"), ("xxh3.h", "xxh3.h", "libxxhash-dev")]
+# xxHash, which libtandem is compiled with, as headers.
+HEADERS = ["xxhash.h", "xxh3.h"]
 INCLUDE_FOLDERS = ["/usr/local/include", "/usr/include"]
-
-PACKAGES = {
-    "fmt": """if(NOT TARGET fmt::fmt-header-only)
-  add_library(fmt::fmt-header-only INTERFACE IMPORTED)
-  set_target_properties(fmt::fmt-header-only PROPERTIES
-    INTERFACE_INCLUDE_DIRECTORIES ${CMAKE_CURRENT_LIST_DIR}/../../include INTERFACE_COMPILE_DEFINITIONS FMT_HEADER_ONLY=1)
-endif()
-set(fmt_VERSION @VERSION@)
-""",
-    "nlohmann_json": """if(NOT TARGET nlohmann_json::nlohmann_json)
-  add_library(nlohmann_json::nlohmann_json INTERFACE IMPORTED)
-  set_target_properties(nlohmann_json::nlohmann_json PROPERTIES
-    INTERFACE_INCLUDE_DIRECTORIES ${CMAKE_CURRENT_LIST_DIR}/../../include)
-endif()
-""",
-}
 
 
 def _tracked(tree, folder):
@@ -57,35 +39,17 @@ def _tracked(tree, folder):
     return [file.relative_to(tree).as_posix() for file in sorted((tree / folder).rglob("*")) if file.is_file()]
 
 
-def _header(name):
-    for folder in INCLUDE_FOLDERS:
-        if (pathlib.Path(folder) / name).exists():
-            return pathlib.Path(folder) / name
-    return None
-
-
 def _copy_headers(target):
-    include = target / "include"
-    for probe, name, package in HEADERS:
-        found = _header(probe)
-        if found is None:
-            raise RuntimeError(f"{probe} is not in {' or '.join(INCLUDE_FOLDERS)}: the sdist carries it "
-                               f"(Debian, Ubuntu: apt-get install {package})")
-        source = found if "/" not in probe else found.parent
-        (include / name).parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, include / name, dirs_exist_ok=True)
-        else:
-            shutil.copyfile(source, include / name)
-        licence = pathlib.Path("/usr/share/doc") / package / "copyright"
-        if licence.exists():
-            shutil.copyfile(licence, target / f"LICENSE.{package}")
-    number = int(re.search(r"#define FMT_VERSION (\d+)", (include / "fmt" / "core.h").read_text()).group(1))
-    version = f"{number // 10000}.{number // 100 % 100}.{number % 100}"
-    for name, text in PACKAGES.items():
-        folder = target / "cmake" / name
-        folder.mkdir(parents=True)
-        (folder / f"{name}-config.cmake").write_text(text.replace("@VERSION@", version))
+    (target / "include").mkdir(parents=True)
+    for name in HEADERS:
+        found = [path for folder in INCLUDE_FOLDERS if (path := pathlib.Path(folder) / name).exists()]
+        if not found:
+            raise RuntimeError(f"{name} is not in {' or '.join(INCLUDE_FOLDERS)}: the sdist carries it "
+                               "(Debian, Ubuntu: apt-get install libxxhash-dev)")
+        shutil.copyfile(found[0], target / "include" / name)
+    licence = pathlib.Path("/usr/share/doc/libxxhash-dev/copyright")
+    if licence.exists():
+        shutil.copyfile(licence, target / "LICENSE.libxxhash-dev")
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 // Fuzzer of the tuning file and of ranges of tuning values. Oracle: accepted files keep the limits of docs/TUNING.md,
-// are the same after writing and reading, and answer a question from their own entries.
+// are the same after writing and reading, and answer a question from their own entries. nlohmann-json reads a text as
+// the same value, or refuses it, too.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -9,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "core/backend.hpp"
+#include "tests/base/json_oracle.hpp"
 #include "tuning/ranges.hpp"
 #include "tuning/table.hpp"
 
@@ -48,6 +50,7 @@ void check_speed(const SpeedEntry &speed) {
 }
 
 void fuzz_file(std::string_view text) {
+  if (const std::string difference = test::json_difference(text, 8); !difference.empty()) wrong(difference.c_str());
   tuning::Table table;
   try {
     table = tuning::Table::parse(text);
