@@ -2,6 +2,7 @@
 #include "device/kernel_text.hpp"
 
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -9,6 +10,7 @@
 #include "base/gate.hpp"
 #include "base/options.hpp"
 #include "device/built_in.hpp"
+#include "device/transform_text.hpp"
 #include "tandem/tools.h"
 
 using namespace tandem;
@@ -17,12 +19,13 @@ namespace {
 
 // In the order of their public values.
 constexpr device::Dialect kDialects[] = {device::Dialect::opencl_c, device::Dialect::cuda_c, device::Dialect::host_c};
-constexpr device::Technique kTechniques[] = {device::Technique::compiled, device::Technique::tables};
+constexpr device::Technique kTechniques[] = {device::Technique::compiled, device::Technique::tables,
+                                             device::Technique::transform};
 constexpr device::Access kAccesses[] = {device::Access::aligned, device::Access::shifted};
 constexpr device::Vendor kVendors[] = {device::Vendor::other, device::Vendor::nvidia, device::Vendor::amd,
                                        device::Vendor::intel, device::Vendor::other,  device::Vendor::cpu};
 static_assert(TANDEM_KERNEL_DEVICE_NVIDIA == 1 && TANDEM_KERNEL_DEVICE_CPU == 5);
-static_assert(TANDEM_DIALECT_HOST_C == 2 && TANDEM_TECHNIQUE_TABLES == 1 && TANDEM_ACCESS_ANY == 1);
+static_assert(TANDEM_DIALECT_HOST_C == 2 && TANDEM_TECHNIQUE_TRANSFORM == 2 && TANDEM_ACCESS_ANY == 1);
 
 template <class Value>
 Value at(std::span<const Value> values, std::int32_t index, const char *what) {
@@ -54,6 +57,16 @@ std::pair<core::Matrix, core::Mode> application(const core::Matrix &parity, std:
              "operation " + std::to_string(operation) + " has no kernel text of its own; ENCODE, VERIFY, UPDATE");
 }
 
+// The points of a codec's encode; null: technique transform does not do this operation of this code.
+std::shared_ptr<const device::CauchyPoints> points_of(const core::Codec &codec, core::Mode mode) {
+  core::ShardSet parity;
+  for (unsigned i = codec.k(); i < codec.shard_count(); ++i) parity.set(i);
+  const core::Operator what = codec.encode(parity).what;
+  const auto *form = std::get_if<core::CauchyTransform>(&what.form());
+  if (form == nullptr || mode == core::Mode::accumulate) return nullptr;
+  return std::make_shared<const device::CauchyPoints>(*form);
+}
+
 }  // namespace
 
 extern "C" tandem_status tandem_kernel_text(const tandem_codec *codec, const tandem_kernel_text_options *options,
@@ -76,6 +89,20 @@ extern "C" tandem_status tandem_kernel_text(const tandem_codec *codec, const tan
     const device::Vendor vendor = vendor_of(spec.dialect, given.device);
     spec.tuning = device::built_in_tuning(vendor, matrix.rows(), matrix.columns());
     spec.byte_lanes = spec.dialect == device::Dialect::opencl_c && vendor == device::Vendor::cpu;
+    const std::shared_ptr<const device::CauchyPoints> points = points_of(*codec->codec, mode);
+    if (spec.technique == device::Technique::transform) {
+      if (points == nullptr) {
+        base::fail(TANDEM_ERROR_UNSUPPORTED,
+                   "technique transform encodes and verifies wide Cauchy codes (12 data and 4 parity shards or more) "
+                   "with points in runs");
+      }
+      if (given.rows_per_pass != 0)
+        base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "rows_per_pass is not of technique transform, which has no passes");
+      spec.points = points;
+      spec.tuning = device::transform_tuning();
+      if (given.element_bytes != 0)
+        spec.tuning.elements_per_item = device::KernelSpec::kTransformBytes / given.element_bytes;
+    }
     if (given.element_bytes != 0) spec.tuning.element_bytes = given.element_bytes;
     if (given.elements_per_item != 0) spec.tuning.elements_per_item = given.elements_per_item;
     if (given.rows_per_pass != 0) spec.tuning.rows_per_pass = given.rows_per_pass;
@@ -96,6 +123,10 @@ extern "C" tandem_status tandem_kernel_text(const tandem_codec *codec, const tan
     info.elements_per_item = spec.tuning.elements_per_item;
     info.rows_per_pass = spec.tuning.rows_per_pass;
     info.group_items = spec.tuning.local[0] * spec.tuning.local[1] * spec.tuning.local[2];
+    const bool transforms = spec.dialect == device::Dialect::cuda_c && points != nullptr &&
+                            points->output_group_count <= device::kMostTransformGroups &&
+                            device::built_in_transforms(matrix.rows(), matrix.columns());
+    info.built_in_technique = transforms ? TANDEM_TECHNIQUE_TRANSFORM : TANDEM_TECHNIQUE_COMPILED;
     if (capacity_bytes != 0) std::memcpy(text_out, kernel.text.c_str(), info.text_bytes);
     base::write_result(info, info_out, "tandem_kernel_text_info");
   });

@@ -475,11 +475,12 @@ int main(int argc, char **argv) {
     const std::string what = argc > 1 ? argv[1] : "";
     const auto number = [&](int index) { return std::strtoull(argv[index], nullptr, 10); };
     const auto shards = [&](int index) { return static_cast<unsigned>(std::min<unsigned long long>(number(index), kMostShards)); };
-    if (what == "micro" || what == "code" || what == "tables" || what == "host") raise_clocks(device.multiProcessorCount);
+    const bool is_of_device = what == "code" || what == "tables" || what == "transform";
+    if (what == "micro" || is_of_device || what == "host") raise_clocks(device.multiProcessorCount);
     if (what == "micro" && argc == 2) {
       micro(device);
-    } else if ((what == "code" || what == "tables") && argc == 5) {
-      code_on_device(shards(2), shards(3), number(4), what == "code" ? "compiled" : "tables");
+    } else if (is_of_device && argc == 5) {
+      code_on_device(shards(2), shards(3), number(4), what == "code" ? "compiled" : what.c_str());
     } else if (what == "host" && argc == 5) {
       code_on_host(shards(2), shards(3), number(4));
     } else if (what == "first" && argc == 4) {
@@ -488,7 +489,8 @@ int main(int argc, char **argv) {
       std::printf("{\"name\": \"%s\", \"compute_capability\": \"%d.%d\", \"multiprocessors\": %d, \"memory_bytes\": %zu}\n",
                   device.name, device.major, device.minor, device.multiProcessorCount, device.totalGlobalMem);
     } else {
-      std::fputs("usage: cuda_bench device | micro | code K M BYTES | tables K M BYTES | host K M BYTES | first K M\n", stderr);
+      std::fputs("usage: cuda_bench device | micro | code K M BYTES | tables K M BYTES | transform K M BYTES | host K M BYTES | "
+                 "first K M\n", stderr);
       return 2;
     }
   } catch (const std::exception &error) {

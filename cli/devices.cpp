@@ -220,7 +220,8 @@ struct KernelFlags {
 const std::map<std::string, std::int32_t> kDialects = {
     {"opencl", TANDEM_DIALECT_OPENCL_C}, {"cuda", TANDEM_DIALECT_CUDA_C}, {"host", TANDEM_DIALECT_HOST_C}};
 const std::map<std::string, std::int32_t> kTechniques = {{"compiled", TANDEM_TECHNIQUE_COMPILED},
-                                                         {"tables", TANDEM_TECHNIQUE_TABLES}};
+                                                         {"tables", TANDEM_TECHNIQUE_TABLES},
+                                                         {"transform", TANDEM_TECHNIQUE_TRANSFORM}};
 
 // In the order in which they are shown.
 const std::vector<std::pair<std::string, std::int32_t>> kVendors = {{"nvidia", TANDEM_KERNEL_DEVICE_NVIDIA},
@@ -241,6 +242,13 @@ tandem_kernel_text_info describe(const tandem_codec *codec, const tandem_kernel_
     text->pop_back();
   }
   return info;
+}
+
+bool can_transform(const tandem_codec *codec, const tandem_kernel_text_options &options) {
+  auto info = sized<tandem_kernel_text_info>();
+  const tandem_status status = tandem_kernel_text(codec, &options, nullptr, 0, &info);
+  if (status != TANDEM_ERROR_UNSUPPORTED) check(status);
+  return status == TANDEM_OK;
 }
 
 tandem_codec_options codec_options_of(const KernelFlags &flags) {
@@ -295,6 +303,7 @@ int kernel_texts(const OutputFlags &output, KernelFlags flags) {
     for (const auto &[operation, value] : kOperations) {
       options.technique = technique_value;
       options.operation = value;
+      if (technique_value == TANDEM_TECHNIQUE_TRANSFORM && !can_transform(codec.get(), options)) continue;
       const tandem_kernel_text_info info = describe(codec.get(), options, nullptr);
       const auto per_byte = [&](std::uint64_t count) {
         return static_cast<double>(count) / static_cast<double>(info.data_bytes);
@@ -317,22 +326,27 @@ int kernel_texts(const OutputFlags &output, KernelFlags flags) {
   }
   if (!output.json && !output.quiet) {
     fmt::print(
-        "\nBuilt-in values of compiled encode, where no tuning file has others:\n\n{:<10} {:>13} {:>11} {:>11}\n",
-        "DEVICE", "ELEMENT BYTES", "ROWS A PASS", "GROUP ITEMS");
+        "\nBuilt-in values of compiled encode, and the technique that is compiled, where no tuning file has others:\n\n"
+        "{:<10} {:>13} {:>11} {:>11}  {}\n",
+        "DEVICE", "ELEMENT BYTES", "ROWS A PASS", "GROUP ITEMS", "TECHNIQUE");
   }
   for (const auto &[name, value] : kVendors) {
     if (!flags.vendor.empty() && name != flags.vendor) continue;
     auto built_in = sized<tandem_kernel_text_options>();
     built_in.device = value;
+    if (value == TANDEM_KERNEL_DEVICE_NVIDIA) built_in.dialect = TANDEM_DIALECT_CUDA_C;
     const tandem_kernel_text_info info = describe(codec.get(), built_in, nullptr);
+    const char *technique = info.built_in_technique == TANDEM_TECHNIQUE_TRANSFORM ? "transform" : "compiled";
     if (output.json) {
       object["built_in"].push_back({{"device", name},
                                     {"element_bytes", info.element_bytes},
                                     {"elements_per_item", info.elements_per_item},
                                     {"rows_per_pass", info.rows_per_pass},
-                                    {"group_items", info.group_items}});
+                                    {"group_items", info.group_items},
+                                    {"technique", technique}});
     } else if (!output.quiet) {
-      fmt::print("{:<10} {:>13} {:>11} {:>11}\n", name, info.element_bytes, info.rows_per_pass, info.group_items);
+      fmt::print("{:<10} {:>13} {:>11} {:>11}  {}\n", name, info.element_bytes, info.rows_per_pass, info.group_items,
+                 technique);
     }
   }
   if (output.json) print_json(object);
@@ -368,8 +382,8 @@ void add_devices_command(CLI::App &app, Invocation &invocation) {
   CLI::Option *text = add(of_texts, command->add_option("--text", kernel->text_dialect,
                                                         "With --kernel: print the text in this dialect, no table"));
   text->check(one_of({"opencl", "cuda", "host"}))->excludes(command->get_option("--json"));
-  command->add_option("--technique", kernel->technique, "With --text: compiled (default) or tables")
-      ->check(one_of({"compiled", "tables"}))
+  command->add_option("--technique", kernel->technique, "With --text: compiled (default), tables or transform")
+      ->check(one_of({"compiled", "tables", "transform"}))
       ->needs(text);
   command->add_option("--operation", kernel->operation, "With --text: encode (default), update or verify")
       ->check(one_of({"encode", "update", "verify"}))

@@ -17,6 +17,7 @@ struct DeviceSettings {
   KernelTuning kernel;
   std::uint64_t staging_bytes = 0;        // of a piece: inputs and outputs together
   std::uint64_t compile_after_bytes = 0;  // of inputs that a matrix was applied to
+  bool transforms = false;                // technique transform, where it is possible, in place of compiled
 };
 
 // Each backend derives a class with its driver's data from it.

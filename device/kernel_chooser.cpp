@@ -8,6 +8,8 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "core/wide.hpp"
+#include "device/transform_text.hpp"
 
 namespace tandem::device {
 namespace {
@@ -17,7 +19,8 @@ using Wait = DevicePrograms::Wait;
 // More coefficients than this make a text that compilers need minutes for.
 constexpr std::uint64_t kMostCompiledCoefficients = 4096;
 
-constexpr const char *kStagingBytes = "staging_bytes", *kCompileAfterBytes = "compile_after_bytes";
+constexpr const char *kStagingBytes = "staging_bytes", *kCompileAfterBytes = "compile_after_bytes",
+                     *kTransform = "transform";
 constexpr std::uint64_t kLeastStagingBytes = 64 << 10, kMostStagingBytes = 1 << 30;
 constexpr unsigned kMostLocalItems = 1 << 16;
 
@@ -25,16 +28,27 @@ bool is_small(const DevicePrepared &prepared) noexcept {
   return std::uint64_t{prepared.rows()} * prepared.columns() <= kMostCompiledCoefficients;
 }
 
-const char *name_of(Technique technique) { return technique == Technique::compiled ? "compiled" : "tables"; }
+const char *name_of(Technique technique) {
+  switch (technique) {
+    case Technique::compiled:
+      return "compiled";
+    case Technique::tables:
+      return "tables";
+    case Technique::transform:
+      break;
+  }
+  return "transform";
+}
 
 std::string text_of(const DeviceSettings &settings) {
   const KernelTuning &kernel = settings.kernel;
   return base::format(
       "local {}x{}x{}, element_bytes {}, elements_per_item {}, rows_per_pass {}, loads {}, staging_bytes {}, "
       "compile_after_bytes "
-      "{}",
+      "{}, transform {}",
       kernel.local[0], kernel.local[1], kernel.local[2], kernel.element_bytes, kernel.elements_per_item,
-      kernel.rows_per_pass, static_cast<int>(kernel.loads), settings.staging_bytes, settings.compile_after_bytes);
+      kernel.rows_per_pass, static_cast<int>(kernel.loads), settings.staging_bytes, settings.compile_after_bytes,
+      settings.transforms ? 1 : 0);
 }
 
 // Powers of two from `least` to `most`, and `value`: candidates of a tuning parameter.
@@ -43,6 +57,26 @@ std::vector<std::uint64_t> powers_of_two(std::uint64_t least, std::uint64_t most
   for (std::uint64_t each = least; each <= most && each != 0; each *= 2) list.push_back(each);
   if (std::find(list.begin(), list.end(), value) == list.end()) list.insert(list.begin(), value);
   return list;
+}
+
+void take_points(KernelSpec &spec, std::shared_ptr<const CauchyPoints> points) {
+  spec.technique = Technique::transform;
+  spec.tuning = transform_tuning();
+  spec.points = std::move(points);
+}
+
+// A text of technique transform with every part: two rounds of groups that have inputs and outputs, and scales.
+std::string transform_text(const GenerateKernel &generate, KernelSpec spec) {
+  core::CauchyTransform form;
+  for (unsigned i = 0; i < 6; ++i) {
+    form.input_points.push_back(static_cast<core::Element>(8 * i + 1));
+    form.output_points.push_back(static_cast<core::Element>(8 * i + 6));
+    form.input_scales.push_back(static_cast<core::Element>(i + 2));
+    form.output_scales.push_back(static_cast<core::Element>(i + 3));
+  }
+  const core::Matrix matrix = core::Operator(form).dense();
+  take_points(spec, std::make_shared<const CauchyPoints>(std::move(form)));
+  return generate(matrix, spec).text;
 }
 
 }  // namespace
@@ -78,11 +112,19 @@ DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &va
   }
   take(kStagingBytes, settings.staging_bytes, kLeastStagingBytes, kMostStagingBytes);
   take(kCompileAfterBytes, settings.compile_after_bytes, 0, UINT64_MAX);
+  take(kTransform, settings.transforms, 0, 1);
   return settings;
 }
 
 DevicePrepared::DevicePrepared(const core::Operator &what, std::optional<DeviceSettings> forced_settings)
-    : core::Prepared(what), matrix(what.dense()), forced(std::move(forced_settings)), id([] {
+    : core::Prepared(what),
+      matrix(what.dense()),
+      points([&]() -> std::shared_ptr<const CauchyPoints> {
+        const auto *form = std::get_if<core::CauchyTransform>(&what.form());
+        return form != nullptr ? std::make_shared<const CauchyPoints>(*form) : nullptr;
+      }()),
+      forced(std::move(forced_settings)),
+      id([] {
         static std::atomic<std::uint64_t> next{1};
         return next.fetch_add(1, std::memory_order_relaxed);
       }()) {}
@@ -97,6 +139,8 @@ std::vector<core::TuningParameter> KernelChooser::parameters(unsigned rows, unsi
   const auto add = [&](const char *name, std::uint64_t value, std::uint64_t least, std::uint64_t most) {
     list.push_back({name, value, powers_of_two(least, most, value)});
   };
+  // First: with 1 the values of compiled kernels have no effect.
+  if (!is_forced() && core::is_wide(columns, rows)) list.push_back({kTransform, settings.transforms, {0, 1}});
   constexpr const char *kLocal[] = {"local_x", "local_y", "local_z"};
   for (unsigned d = 0; d < 3; ++d) {
     const auto &[least, most] = device_.tried_items[d];
@@ -161,6 +205,7 @@ const std::string &KernelChooser::kernel_hash() const {
         spec.architecture = device_.architecture;
         spec.tuning = device_.settings(matrix.rows(), matrix.columns()).kernel;
         texts += generate_(matrix, spec).text;
+        if (each == Technique::compiled) texts += transform_text(generate_, spec);
       }
     }
     kernel_hash_ = hex(key_of({texts}));
@@ -185,6 +230,7 @@ const std::string &KernelChooser::generator_hash() const {
             KernelSpec spec = spec_of(mode, access, binding, device_.settings(matrix.rows(), matrix.columns()));
             spec.technique = technique;
             texts += generate_(matrix, spec).text;
+            if (technique == Technique::compiled) texts += transform_text(generate_, spec);
           }
         }
       }
@@ -244,11 +290,17 @@ Key KernelChooser::text_key(const DevicePrepared &prepared, const DevicePrograms
                    static_cast<int>(spec.mode), static_cast<int>(spec.access), static_cast<int>(spec.binding),
                    spec.byte_lanes, tuning.element_bytes, tuning.elements_per_item, tuning.rows_per_pass,
                    static_cast<int>(tuning.loads), spec.architecture);
-  if (spec.technique == Technique::compiled || spec.binding == Binding::arguments)
+  if (spec.technique != Technique::tables || spec.binding == Binding::arguments)
     made_of += base::format(" {} x {} ", prepared.rows(), prepared.columns());
-  if (spec.technique == Technique::compiled) {
+  if (spec.technique != Technique::tables) {
     for (unsigned r = 0; r < prepared.rows(); ++r)
       made_of.append(reinterpret_cast<const char *>(prepared.matrix.row(r).data()), prepared.columns());
+  }
+  if (spec.technique == Technique::transform) {
+    // Programs for the same matrix and points are interchangeable.
+    const core::CauchyTransform &form = spec.points->form;
+    made_of += base::format(" {}x{} {} {}", tuning.local[0], tuning.local[1], base::join(form.input_points, ","),
+                            base::join(form.output_points, ","));
   }
   const Key key = programs.key(made_of);
   const std::lock_guard lock(prepared.mutex);
@@ -268,6 +320,37 @@ KernelSpec KernelChooser::spec_of(core::Mode mode, Access access, Binding bindin
   spec.tuning = settings.kernel;
   if (access != Access::aligned) spec.tuning.loads = Loads::plain;  // other loads do not exist there
   spec.name = kKernelName;
+  return spec;
+}
+
+bool KernelChooser::transforms(const DevicePrepared &prepared, const DeviceSettings &settings) const {
+  const bool is_wanted = technique_ == "transform" || (technique_ != "compiled" && settings.transforms);
+  if (!is_wanted || prepared.points == nullptr) return false;
+  KernelSpec spec;
+  take_points(spec, prepared.points);
+  const std::array<unsigned, 3> &local = spec.tuning.local;
+  const bool is_possible = !prepared.cannot_transform && prepared.points->output_group_count <= kMostTransformGroups &&
+                           local[0] <= device_.most_items[0] && local[1] <= device_.most_items[1] &&
+                           local[0] * local[1] <= device_.most_group_items &&
+                           kernel_shared_bytes(spec, prepared.columns()) <= device_.local_bytes;
+  if (!is_possible && prepared.forced.has_value() && prepared.forced->transforms) {
+    base::fail(TANDEM_ERROR_UNAVAILABLE,
+               base::format("{}: {} does not run technique transform for {} outputs: it needs work-groups of {}x{} "
+                            "items with {} bytes of local memory, and at most {} groups of 8 points with outputs",
+                            device_.label, device_.name, prepared.rows(), local[0], local[1],
+                            kernel_shared_bytes(spec, prepared.columns()), kMostTransformGroups));
+  }
+  return is_possible;
+}
+
+bool KernelChooser::can_compile(const DevicePrepared &prepared, const DeviceSettings &settings) const {
+  return is_small(prepared) || transforms(prepared, settings);
+}
+
+KernelSpec KernelChooser::program_spec(const DevicePrepared &prepared, KernelSpec spec,
+                                       const DeviceSettings &settings) const {
+  spec.technique = Technique::compiled;
+  if (transforms(prepared, settings)) take_points(spec, prepared.points);
   return spec;
 }
 
@@ -293,16 +376,17 @@ bool KernelChooser::is_worth_arguments(const DevicePrepared &prepared, DevicePro
   const DeviceSettings settings = this->settings(prepared, mode);
   Variant variant;
   variant.spec = spec_of(mode, access, Binding::arguments, settings);
-  for (const Technique technique : {Technique::tables, Technique::compiled}) {
-    if (technique == Technique::compiled && technique_ == "tables") continue;
-    variant.spec.technique = technique;
+  variant.spec.technique = Technique::tables;
+  if (is_known(prepared, programs, variant.spec)) return true;
+  if (technique_ != "tables") {
+    variant.spec = program_spec(prepared, variant.spec, settings);
     if (is_known(prepared, programs, variant.spec)) return true;
   }
   {
     const std::lock_guard lock(prepared.mutex);
     if (prepared.bytes_run + length_bytes * prepared.columns() < settings.compile_after_bytes) return false;
   }
-  if (technique_ == "tables" || !is_small(prepared)) return true;
+  if (technique_ == "tables" || !can_compile(prepared, settings)) return true;
   if (programs.no_compiler().empty()) build(prepared, programs, variant, Wait::no);
   return false;
 }
@@ -317,13 +401,19 @@ KernelChooser::Choice KernelChooser::technique(const DevicePrepared &prepared, c
     const std::lock_guard lock(prepared.mutex);
     bytes = prepared.bytes_run += length_bytes * prepared.columns();
   }
-  const auto tables = [&](std::string reason) { return Choice{Technique::tables, std::move(reason)}; };
-  const auto compiled = [&](std::string reason) { return Choice{Technique::compiled, std::move(reason)}; };
+  const auto tables = [&](std::string reason) {
+    Choice choice{spec, std::move(reason)};
+    choice.spec.technique = Technique::tables;
+    return choice;
+  };
+  const KernelSpec wanted = program_spec(prepared, spec, settings);
+  const auto compiled = [&](std::string reason) { return Choice{wanted, std::move(reason)}; };
+  const bool can_compile = this->can_compile(prepared, settings);
   if (technique_ == "tables") return tables("as asked");
   const std::string large = base::format(
       "{} coefficients, more than {}", std::uint64_t{prepared.rows()} * prepared.columns(), kMostCompiledCoefficients);
   if (!tables_fit(prepared)) {
-    if (!is_small(prepared)) {
+    if (!can_compile) {
       base::fail(
           TANDEM_ERROR_UNAVAILABLE,
           base::format("{}: {} has {} bytes of local memory, tables of {} columns need {}; and {} can be compiled",
@@ -333,10 +423,12 @@ KernelChooser::Choice KernelChooser::technique(const DevicePrepared &prepared, c
     return compiled(base::format("tables of {} columns do not fit {} bytes of local memory", prepared.columns(),
                                  device_.local_bytes));
   }
-  if (!is_small(prepared)) return tables(large);
+  if (!can_compile) return tables(large);
   if (technique_ == "compiled") return compiled("as asked");
-  KernelSpec wanted = spec;
-  wanted.technique = Technique::compiled;
+  if (technique_ == "transform") {
+    return compiled(wanted.technique == Technique::transform ? "as asked"
+                                                             : "technique transform does not do this operator here");
+  }
   if (const std::string why = programs.no_compiler(); !why.empty()) {
     if (programs.known(text_key(prepared, programs, wanted), true)) return compiled("it is in the cache");
     return tables(why);
@@ -355,12 +447,12 @@ void KernelChooser::tell(const DevicePrepared &prepared, core::Mode mode, const 
   {
     const std::lock_guard lock(prepared.mutex);
     std::optional<Technique> &told = prepared.modes[static_cast<std::size_t>(mode)].told;
-    if (told == choice.technique) return;
-    told = choice.technique;
+    if (told == choice.spec.technique) return;
+    told = choice.spec.technique;
   }
   log_.say(TANDEM_LOG_INFO,
            base::format("{}: {}: {} x {} {}: technique {}: {}", device_.identity.backend, device_.name, prepared.rows(),
-                        prepared.columns(), name_of(mode), name_of(choice.technique), choice.reason));
+                        prepared.columns(), name_of(mode), name_of(choice.spec.technique), choice.reason));
 }
 
 bool KernelChooser::tables_fit(const DevicePrepared &prepared) const noexcept {
@@ -387,31 +479,37 @@ Variant KernelChooser::choose(const DevicePrepared &prepared, DevicePrograms &pr
   variant.staging_bytes = settings.staging_bytes;
   variant.spec = spec_of(mode, access, binding, settings);
   Choice choice = technique(prepared, programs, variant.spec, settings, length_bytes);
-  if (choice.technique == Technique::compiled) {
-    variant.spec.technique = Technique::compiled;
+  if (choice.spec.technique != Technique::tables) {
+    variant.spec = choice.spec;
     try {
       // Programs on disk are loaded at once.
       const bool is_awaited = waits(prepared) || is_known(prepared, programs, variant.spec);
       if (build(prepared, programs, variant, is_awaited ? Wait::now : Wait::no)) {
+        if (does_not_fit(prepared, variant)) return choose(prepared, programs, mode, access, binding, 0);
         tell(prepared, mode, choice);
         return variant;
       }
       choice.reason = "until the compile is done: " + choice.reason;
     } catch (const base::Error &error) {
       if (is_forced() || error.status() != TANDEM_ERROR_UNAVAILABLE || prepared.forced.has_value()) throw;
+      if (variant.spec.technique == Technique::transform) {  // the compiler may take the matrix
+        leave_transform(prepared, error.what());
+        return choose(prepared, programs, mode, access, binding, 0);
+      }
       programs.stop_compiling(error.what());
       choice.reason = programs.no_compiler();
     }
-    choice.technique = Technique::tables;
+    choice.spec.technique = Technique::tables;
   }
   check_tables_fit(prepared);
   variant.spec.technique = Technique::tables;
+  variant.spec.points = nullptr;
   variant.spec.tuning = settings.kernel;
   variant.spec.tuning.loads = Loads::plain;
   // These values are for compiled kernels. The compiled-in kernels of technique tables have one element an item.
   if (device_.dialect == Dialect::cuda_c) variant.spec.tuning.elements_per_item = 1;
   build(prepared, programs, variant, Wait::now);
-  variant.is_for_now = !is_forced() && is_small(prepared) && programs.no_compiler().empty();
+  variant.is_for_now = !is_forced() && can_compile(prepared, settings) && programs.no_compiler().empty();
   tell(prepared, mode, choice);
   return variant;
 }
@@ -421,7 +519,7 @@ void KernelChooser::begin(const DevicePrepared &prepared, DevicePrograms &progra
   const DeviceSettings settings = this->settings(prepared, mode);
   Variant variant;
   variant.spec = spec_of(mode, access, binding, settings);
-  variant.spec.technique = technique(prepared, programs, variant.spec, settings, 0).technique;
+  variant.spec = technique(prepared, programs, variant.spec, settings, 0).spec;
   if (!waits(prepared) || variant.spec.technique == Technique::tables) return;
   build(prepared, programs, variant, Wait::later);
 }
@@ -436,7 +534,23 @@ bool KernelChooser::build(const DevicePrepared &prepared, DevicePrograms &progra
     variant.program = programs.get(key, variant.spec, text, wait);
   }
   if (variant.program == nullptr) return false;
-  fit_local_size(prepared, variant);
+  if (variant.spec.technique != Technique::transform) fit_local_size(prepared, variant);
+  return true;
+}
+
+void KernelChooser::leave_transform(const DevicePrepared &prepared, std::string why) const {
+  if (prepared.cannot_transform.exchange(true)) return;
+  log_.say(TANDEM_LOG_INFO,
+           base::format("{}: {}: technique transform is left: {}", device_.identity.backend, device_.name, why));
+}
+
+// Work-groups of technique transform have the size that is in the text.
+bool KernelChooser::does_not_fit(const DevicePrepared &prepared, const Variant &variant) const {
+  const std::array<unsigned, 3> &local = variant.spec.tuning.local;
+  if (variant.spec.technique != Technique::transform || local[0] * local[1] <= variant.program->most_group_items())
+    return false;
+  leave_transform(prepared, base::format("work-groups of {} items, at most {} of this kernel run", local[0] * local[1],
+                                         variant.program->most_group_items()));
   return true;
 }
 

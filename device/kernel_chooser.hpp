@@ -34,8 +34,9 @@ class DevicePrepared : public core::Prepared {
   DevicePrepared(const core::Operator &what, std::optional<DeviceSettings> forced);
 
   const core::Matrix matrix;
-  const std::optional<DeviceSettings> forced;  // by prepare_tuned
-  const std::uint64_t id;                      // unique in the process: a cache key
+  const std::shared_ptr<const CauchyPoints> points;  // null: technique transform is not possible
+  const std::optional<DeviceSettings> forced;        // by prepare_tuned
+  const std::uint64_t id;                            // unique in the process: a cache key
 
   // The state of one mode; the first run fills it.
   struct OfMode {
@@ -53,6 +54,7 @@ class DevicePrepared : public core::Prepared {
   // The requests of the plan. often: a compile pays for any number of bytes. waits: and runs wait for it.
   enum class Promise { none, often, waits };
   mutable std::atomic<Promise> promise{Promise::none};
+  mutable std::atomic<bool> cannot_transform{false};  // its kernel does not compile, or its work-groups do not run
 
   mutable std::mutex mutex;  // of what follows
   mutable std::array<OfMode, 3> modes;
@@ -102,11 +104,11 @@ class KernelChooser {
   DeviceSettings settings(const DevicePrepared &prepared, core::Mode mode) const;
   core::TuningIdentity identity() const;
   const std::string &kernel_hash() const;
-  bool is_forced() const noexcept { return technique_ == "tables" || technique_ == "compiled"; }
+  bool is_forced() const noexcept { return !technique_.empty() && technique_ != "auto"; }
 
  private:
   struct Choice {
-    Technique technique = Technique::tables;
+    KernelSpec spec;
     std::string reason;
   };
   Choice technique(const DevicePrepared &prepared, const DevicePrograms &programs, const KernelSpec &spec,
@@ -117,8 +119,16 @@ class KernelChooser {
   // false: the compile still runs.
   bool build(const DevicePrepared &prepared, DevicePrograms &programs, Variant &variant,
              DevicePrograms::Wait wait) const;
+  void leave_transform(const DevicePrepared &prepared, std::string why) const;
+  bool does_not_fit(const DevicePrepared &prepared, const Variant &variant) const;
   void fit_local_size(const DevicePrepared &prepared, Variant &variant) const;
   KernelSpec spec_of(core::Mode mode, Access access, Binding binding, const DeviceSettings &settings) const;
+  // Whether technique transform takes the place of compiled. Throws Error (UNAVAILABLE) if forced values ask for it in
+  // vain.
+  bool transforms(const DevicePrepared &prepared, const DeviceSettings &settings) const;
+  bool can_compile(const DevicePrepared &prepared, const DeviceSettings &settings) const;
+  // The same with the points of the code, or its matrix, in the text.
+  KernelSpec program_spec(const DevicePrepared &prepared, KernelSpec spec, const DeviceSettings &settings) const;
   bool is_known(const DevicePrepared &prepared, const DevicePrograms &programs, const KernelSpec &spec) const;
   const std::string &generator_hash() const;
   Key text_key(const DevicePrepared &prepared, const DevicePrograms &programs, const KernelSpec &spec) const;

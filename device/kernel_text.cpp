@@ -1,11 +1,13 @@
 #include "device/kernel_text.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <string_view>
 
 #include "base/error.hpp"
 #include "base/format.hpp"
 #include "core/gf.hpp"
+#include "device/transform_text.hpp"
 #include "kernel_text_files.hpp"
 
 namespace tandem::device {
@@ -24,6 +26,23 @@ constexpr std::uint64_t kMostTileBytes = 1u << 31;
 constexpr std::uint64_t kMostGroups = 0x7fffffff;
 constexpr std::uint64_t kMostGridRows = 65'535;  // of CUDA, in y and z
 constexpr std::size_t kRowWords = 3;             // of a table's row, before the shards
+
+template <class Refuse>
+void check_transform(const core::Matrix &matrix, const KernelSpec &spec, const Refuse &refuse) {
+  const KernelTuning &tuning = spec.tuning;
+  if (spec.points == nullptr) refuse("technique transform needs the points of the code");
+  const core::CauchyTransform &form = spec.points->form;
+  if (matrix.columns() == 0 || form.input_points.size() != matrix.columns() ||
+      form.output_points.size() != matrix.rows())
+    refuse(base::format("{} + {} points for a matrix of {} x {}", form.input_points.size(), form.output_points.size(),
+                        matrix.rows(), matrix.columns()));
+  if (tuning.element_bytes * tuning.elements_per_item != KernelSpec::kTransformBytes)
+    refuse(base::format("technique transform needs {} bytes an item, not {} x {}", KernelSpec::kTransformBytes,
+                        tuning.elements_per_item, tuning.element_bytes));
+  if (tuning.local[0] == 0 || !std::has_single_bit(tuning.local[1]) || tuning.local[1] > 8 || tuning.local[2] != 1)
+    refuse(base::format("technique transform needs a work-group of X x 1, 2, 4 or 8 x 1 items, not {} x {} x {}",
+                        tuning.local[0], tuning.local[1], tuning.local[2]));
+}
 
 void check(const core::Matrix &matrix, const KernelSpec &spec) {
   const auto refuse = [](std::string why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "kernel: " + std::move(why)); };
@@ -49,6 +68,7 @@ void check(const core::Matrix &matrix, const KernelSpec &spec) {
       refuse(
           base::format("asynchronous copies need sm_{}; this is sm_{}", kArchitectureOfAsyncCopies, spec.architecture));
   }
+  if (spec.technique == Technique::transform) check_transform(matrix, spec, refuse);
   if (spec.name.empty()) refuse("it has no name");
 }
 
@@ -295,7 +315,7 @@ std::string write_row(const char *pointer, const char *table, const char *word) 
 
 // The kernel's parameter list, and the macros by which the body finds arguments and shards.
 std::string write_interface(const core::Matrix &matrix, const KernelSpec &spec) {
-  const bool tables = spec.technique == Technique::tables;
+  const bool tables = spec.technique == Technique::tables, transform = spec.technique == Technique::transform;
   if (spec.dialect != Dialect::opencl_c) {
     const bool host = spec.dialect == Dialect::host_c;
     std::string out = base::format("#define ARGUMENTS {}\n", host ? "arguments->" : "arguments.");
@@ -311,14 +331,15 @@ std::string write_interface(const core::Matrix &matrix, const KernelSpec &spec) 
     out += base::format(
         "#define ANY_INPUT(c) ((const uchar *)SHARD(c))\n#define ANY_OUTPUT(r) SHARD(COLUMNS + (r))\n"
         "#define INPUT(c) ANY_INPUT(c)\n#define OUTPUT(r) ANY_OUTPUT(r)\n#define TAKE_SHARDS\n"
-        "#define TAKE_ARGUMENTS{}{}{} TAKE_ROW\n",
+        "#define TAKE_ARGUMENTS{}{}{}{} TAKE_ROW\n",
         host ? " uint item[3];" : "",
         spec.mode == core::Mode::compare ? " uint *const records = ARGUMENTS records;" : "",
-        tables ? base::format(
-                     " const uint *const tables = ARGUMENTS tables; const uint columns = ARGUMENTS columns, "
-                     "rows = ARGUMENTS rows; {};",
-                     host ? "uint *const space = ARGUMENTS space" : "extern __shared__ __align__(128) uint space[]")
-               : "");
+        tables ? " const uint *const tables = ARGUMENTS tables; const uint columns = ARGUMENTS columns, "
+                 "rows = ARGUMENTS rows;"
+               : "",
+        !tables && !transform ? ""
+        : host                ? " uint *const space = ARGUMENTS space;"
+                              : " extern __shared__ __align__(128) uint space[];");
     out += host ? base::format(
                       "KERNEL({})(const struct tandem_arguments *arguments, ulong group, "
                       "const uint *local)\n",
@@ -350,10 +371,12 @@ std::string write_interface(const core::Matrix &matrix, const KernelSpec &spec) 
     parameters =
         list("const __global uchar *in_", matrix.columns(), ", ") + list("__global uchar *out_", matrix.rows(), ", ");
   }
-  return out +
-         base::format("KERNEL({})({}{} ulong *offsets, {}__global uint *records{})\n", spec.name, parameters,
-                      table ? "const __global" : "__constant", table ? "" : "ulong begin, ulong end, ulong length, ",
-                      tables ? ", const __global uint *tables, uint columns, uint rows, __local uint *space" : "");
+  return out + base::format("KERNEL({})({}{} ulong *offsets, {}__global uint *records{})\n", spec.name, parameters,
+                            table ? "const __global" : "__constant",
+                            table ? "" : "ulong begin, ulong end, ulong length, ",
+                            tables      ? ", const __global uint *tables, uint columns, uint rows, __local uint *space"
+                            : transform ? ", __local uint *space"
+                                        : "");
 }
 
 // Technique `tables`, per word: four data bytes, each a shift and mask by nibble and two XORs. The four outputs of a
@@ -369,13 +392,12 @@ void count_tables(const core::Matrix &matrix, KernelOperations &operations) {
 }
 
 // The steps after the outputs are computed: read and XORed, or read and compared, not written.
-void count_finish(const core::Matrix &matrix, core::Mode mode, KernelOperations &operations) {
-  const std::uint64_t rows = matrix.rows();
+void count_finish(std::uint64_t words, core::Mode mode, KernelOperations &operations) {
   if (mode == core::Mode::assign) return;
-  operations.loads += rows;
-  operations.two_input += rows;
-  operations.three_input += rows;
-  if (mode == core::Mode::compare) operations.stores -= rows;
+  operations.loads += words;
+  operations.two_input += words;
+  operations.three_input += words;
+  if (mode == core::Mode::compare) operations.stores -= words;
 }
 
 std::string replace(std::string text, std::string_view what, std::string_view by) {
@@ -399,7 +421,9 @@ KernelText generate_kernel(const core::Matrix &matrix, const KernelSpec &spec) {
   const bool any_shape = tables && (spec.dialect != Dialect::opencl_c || spec.binding != Binding::arguments);
   const KernelTuning &tuning = spec.tuning;
   KernelText kernel;
-  kernel.operations.data_bytes = std::uint64_t{matrix.columns()} * 4;
+  // Words of each shard that the text treats at once.
+  const unsigned words = spec.technique == Technique::transform ? KernelSpec::kTransformBytes / 4 : 1;
+  kernel.operations.data_bytes = std::uint64_t{matrix.columns()} * 4 * words;
 
   std::string &out = kernel.text;
   out =
@@ -429,18 +453,24 @@ KernelText generate_kernel(const core::Matrix &matrix, const KernelSpec &spec) {
   if (tables) {
     count_tables(matrix, kernel.operations);
     out += write_interface(matrix, spec) + text::tables_h;
+  } else if (spec.technique == Technique::transform) {
+    const TransformText transform = write_transform(spec, kernel.operations);
+    out += text::planes_h + transform.defines + write_matrix(matrix) + write_interface(matrix, spec);
+    out += replace(text::transform_h, "    //[phases]\n", transform.phases);
   } else {
     const unsigned pass_count = (matrix.rows() + tuning.rows_per_pass - 1) / tuning.rows_per_pass;
     out += base::format("#define PASS_COUNT {}u\n", pass_count) + write_matrix(matrix) + write_interface(matrix, spec);
     out += replace(text::compiled_h, "            //[passes]\n", write_passes(matrix, spec, kernel.operations));
   }
-  count_finish(matrix, spec.mode, kernel.operations);
+  count_finish(std::uint64_t{matrix.rows()} * words, spec.mode, kernel.operations);
   return kernel;
 }
 
 std::uint64_t kernel_shared_bytes(const KernelSpec &spec, unsigned columns) noexcept {
   const auto &[x, y, z] = spec.tuning.local;
   if (spec.technique == Technique::tables) return std::uint64_t{columns} * kTableBytesPerColumn;
+  if (spec.technique == Technique::transform)
+    return (std::uint64_t{y} * 8 + spec.points->kept_input_count) * KernelSpec::kTransformBytes * x;
   return spec.tuning.loads == Loads::async ? std::uint64_t{kSlots} * spec.tuning.element_bytes * x * y * z : 0;
 }
 

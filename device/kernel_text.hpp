@@ -14,12 +14,14 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/backend.hpp"
 #include "core/matrix.hpp"
+#include "core/operator.hpp"
 
 namespace tandem::device {
 
@@ -27,7 +29,8 @@ enum class Dialect { host_c, opencl_c, cuda_c };
 
 enum class Technique {
   compiled,  // the matrix is in the text: bit-accumulators, straight-line XOR
-  tables     // matrix-agnostic: nibble tables of four outputs in local memory, filled from data
+  tables,    // matrix-agnostic: nibble tables of four outputs in local memory, filled from data
+  transform  // a Cauchy code's points are in the text: groups of points share work through local memory
 };
 
 // Properties of addresses, relative to element_bytes.
@@ -51,11 +54,20 @@ enum class Loads {
   async       // through shared memory, four inputs ahead (access aligned, architecture 80 and up)
 };
 
+// The points of a Cauchy code for technique transform, and what its kernels need to know of them at a launch.
+struct CauchyPoints {
+  explicit CauchyPoints(core::CauchyTransform of);
+
+  core::CauchyTransform form;
+  unsigned output_group_count = 0;  // groups of 8 points that have outputs
+  unsigned kept_input_count = 0;    // inputs of such groups
+};
+
 struct KernelTuning {
   unsigned element_bytes = 16;                 // loaded by a work-item at once: 4, 8, 16, 32 or 64 (CUDA C: at most 16)
   unsigned elements_per_item = 1;              // a work-item's elements are local_x elements apart
   unsigned rows_per_pass = 4;                  // outputs with accumulators in a work-item; tables: always 4
-  std::array<unsigned, 3> local = {64, 1, 1};  // work-group size; not in the text
+  std::array<unsigned, 3> local = {64, 1, 1};  // work-group size; in the text of technique transform alone
   Loads loads = Loads::plain;
 
   static constexpr unsigned kMostElementsPerItem = 64;
@@ -71,15 +83,22 @@ struct KernelSpec {
   bool byte_lanes = false;     // OpenCL C by clang: the processor has vectors of bytes (a CPU-type device)
   KernelTuning tuning;
   std::string name = "tandem_apply";  // the kernel's
+  // Technique transform: the points of the matrix. A work-item has kTransformBytes of each shard, in elements_per_item
+  // elements. A work-group has local[0] items in each of local[1] rows (1, 2, 4 or 8). Both are in the text. local[2]
+  // is 1.
+  std::shared_ptr<const CauchyPoints> points;
+
+  static constexpr unsigned kTransformBytes = 32;
 };
 
-// Operations on 32-bit words for one element position of all inputs and outputs, counted while the text is written.
+// Operations on 32-bit words, counted while the text is written: for one word of each shard, for eight by technique
+// transform.
 struct KernelOperations {
   std::uint64_t two_input = 0;    // XOR, AND, shift, subtract with at most two inputs each
   std::uint64_t three_input = 0;  // the same where one instruction XORs three words (LOP3, vpternlog)
   std::uint64_t loads = 0, stores = 0;
   std::uint64_t table_lookups = 0;  // technique tables
-  std::uint64_t data_bytes = 0;     // inputs x 4
+  std::uint64_t data_bytes = 0;     // of the inputs
 
   double two_input_per_byte() const noexcept;
   double three_input_per_byte() const noexcept;
@@ -102,8 +121,8 @@ inline constexpr std::uint64_t kTableBytesPerColumn = 128;
 //     constant ulong *offsets  (inputs, then outputs: where each shard's byte 0 lies in its buffer)
 //     ulong begin, ulong end, ulong length
 //     uint *records            (compare: see KernelRange; else any buffer)
-//     tables: const uint *tables (pack_nibble_tables), uint columns, uint rows, local uint *space (columns *
-//     kTableBytesPerColumn)
+//     tables: const uint *tables (pack_nibble_tables), uint columns, uint rows, local uint *space
+//     transform: local uint *space (kernel_shared_bytes)
 // An empty list of shards (no columns) still has its buffer argument with binding `offsets`, none with `arguments`.
 // With binding `arguments` the number of shards is in the text, also for technique tables.
 //     table:      as offsets; `offsets` is the table, and begin, end and length are not there
@@ -117,7 +136,7 @@ struct KernelArguments {
   std::uint64_t begin, end, length;
   std::uint32_t *records;
   const std::uint32_t *tables;
-  std::uint32_t *space;  // host C: columns * 32 words, this group's own
+  std::uint32_t *space;  // host C: kernel_shared_bytes, this group's own
   std::uint32_t columns, rows;
 };
 

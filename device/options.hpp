@@ -18,7 +18,8 @@ using GenerateKernel = std::function<KernelText(const core::Matrix &, const Kern
 
 struct Options {
   std::string device;     // "cuda": the first usable one; "cuda:1": that one, as the driver counts
-  std::string technique;  // "" or "auto": by the bytes run; "tables"; "compiled" (up to 4096 coefficients)
+  std::string technique;  // "" or "auto": by the bytes run; "tables"; "compiled" (up to 4096 coefficients); "transform"
+                          // (else compiled)
   const core::TuningSource *tuning = nullptr;  // outlives the backend
   base::Timeline *timeline = nullptr;          // the same; null: none is asked for
   std::uint64_t memory_budget_bytes = 0;       // of buffers on the device; 0 = half of its memory, or as `resources`

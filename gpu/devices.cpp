@@ -73,6 +73,7 @@ std::string unfit(const CudaDevice &device) {
 device::DeviceSettings CudaDevice::settings(unsigned rows, unsigned columns) const {
   device::DeviceSettings settings;
   settings.kernel = device::built_in_tuning(device::Vendor::nvidia, rows, columns);
+  settings.transforms = device::built_in_transforms(rows, columns);
   settings.staging_bytes = 16 << 20;
   // Predicted, not measured: a compile takes 0.15 s, in which 8 GB go through a link of 55 GB/s. The value is twice
   // that. If the link is the limit and not the kernel, at most a third of the time is lost, once.

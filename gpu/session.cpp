@@ -307,6 +307,7 @@ void CudaSession::pin_registered(const std::byte *first, std::uint64_t bytes) co
       pin = std::make_shared<const HostPin>(cuda_device(), memory, count);
     } catch (const device::DriverError &error) {
       if (is_sticky(error.number()) || is_of_capture(error.number())) throw;
+      if (error.number() == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) return pin;  // by the program itself
       log_.say(TANDEM_LOG_WARNING,
                base::format("cuda: {}: the {} registered bytes at {:#x} cannot be pinned, so they are staged: {}",
                             device().name, count, reinterpret_cast<std::uintptr_t>(memory), error.what()));

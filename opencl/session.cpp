@@ -218,8 +218,9 @@ void launch(const Driver &driver, cl_command_queue queue, const Launch &what, st
     value(static_cast<const DeviceBuffer *>(what.variant.tables.get())->get());
     value(cl_uint{what.columns});
     value(cl_uint{what.rows});
-    argument(what.columns * device::kTableBytesPerColumn, nullptr);
   }
+  if (what.variant.spec.technique != device::Technique::compiled)
+    argument(device::kernel_shared_bytes(what.variant.spec, what.columns), nullptr);
   const std::size_t local_size[] = {local[0], local[1], local[2]};
   const std::size_t global_size[] = {what.range.group_count * local[0], std::size_t{what.y} * local[1],
                                      std::size_t{what.z} * local[2]};

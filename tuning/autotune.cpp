@@ -809,8 +809,14 @@ class Search {
 
   // Another matrix of the same shape, which no cache has.
   core::Operator new_matrix() const {
-    core::Matrix matrix(matrix_.rows(), matrix_.columns());
     std::random_device random;
+    if (const auto *form = std::get_if<core::CauchyTransform>(&what_.form())) {  // its program may have the points
+      core::CauchyTransform other = *form;
+      other.output_scales.resize(other.output_points.size());
+      for (core::Element &scale : other.output_scales) scale = static_cast<core::Element>(1 + random() % 255);
+      return {std::move(other), what_.granularity_bytes()};
+    }
+    core::Matrix matrix(matrix_.rows(), matrix_.columns());
     for (unsigned r = 0; r < matrix.rows(); ++r)
       for (unsigned c = 0; c < matrix.columns(); ++c) matrix.at(r, c) = static_cast<std::uint8_t>(1 + random() % 255);
     return {std::move(matrix), what_.granularity_bytes()};

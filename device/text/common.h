@@ -169,3 +169,16 @@ FUNCTION void compare_element(GLOBAL uint *record, element difference, uint posi
 #define TILE_COUNT (((end - begin) / ELEMENT_BYTES + TILE_ELEMENTS - 1) / TILE_ELEMENTS)
 #define ITEM ((LOCAL_ID(2) * LOCAL_SIZE(1) + LOCAL_ID(1)) * LOCAL_SIZE(0) + LOCAL_ID(0))
 #define ITEM_COUNT (LOCAL_SIZE(0) * LOCAL_SIZE(1) * LOCAL_SIZE(2))
+
+// The bytes of head and tail, by the matrix.
+#define CODE_ENDS                                                                                      \
+  TAKE_SHARDS                                                                                          \
+  const ulong tile_count = TILE_COUNT;                                                                 \
+  const uint end_bytes = (uint)(begin + (length - end));                                               \
+  for (uint i = ITEM; i < end_bytes * ROWS; i += ITEM_COUNT) {                                         \
+    const uint row = i % ROWS, e = i / ROWS;                                                           \
+    const ulong place = e < begin ? e : end + (e - begin);                                             \
+    uint sum = 0;                                                                                      \
+    for (uint c = 0; c < COLUMNS; ++c) sum ^= product(matrix[row * COLUMNS + c], ANY_INPUT(c)[place]); \
+    FINISH_BYTE(row, ANY_OUTPUT(row), sum);                                                            \
+  }

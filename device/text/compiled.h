@@ -14,16 +14,7 @@
         }
       }
     } else {
-      TAKE_SHARDS
-      const ulong tile_count = TILE_COUNT;
-      const uint edge_bytes = (uint)(begin + (length - end));
-      for (uint i = ITEM; i < edge_bytes * ROWS; i += ITEM_COUNT) {
-        const uint row = i % ROWS, e = i / ROWS;
-        const ulong place = e < begin ? e : end + (e - begin);
-        uint sum = 0;
-        for (uint c = 0; c < COLUMNS; ++c) sum ^= product(matrix[row * COLUMNS + c], ANY_INPUT(c)[place]);
-        FINISH_BYTE(row, ANY_OUTPUT(row), sum);
-      }
+      CODE_ENDS
     }
   }
 }

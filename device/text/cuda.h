@@ -125,7 +125,10 @@ FUNCTION void xor3_words(uint &p, uint pa, uint pb, uint &q, uint qa, uint qb, u
 #define A_XOR_B_XOR_C 0x96
 #define A_AND_B_XOR_C 0x6a
 #define A_AND_B_OR_C 0xea
+#define A_OR_B_BY_C 0xe4
 
+#define XOR3_WORD(p, a, b) p = LOGIC3(p, a, b, A_XOR_B_XOR_C)
+#define SELECT(mask, a, b) LOGIC3(a, b, mask, A_OR_B_BY_C)
 FUNCTION void XOR3_TO(element &p, element a, element b) {
 #pragma unroll
   for (int i = 0; i < ELEMENT_BYTES / 4; ++i) p.word[i] = LOGIC3(p.word[i], a.word[i], b.word[i], A_XOR_B_XOR_C);

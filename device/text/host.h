@@ -23,6 +23,8 @@ typedef ulong element_index;
     for (item[1] = 0; item[1] < local[1]; ++item[1]) \
       for (item[0] = 0; item[0] < local[0]; ++item[0])
 #define BARRIER
+#define TAKE_SUMS uint sums[ITEM_COUNT][SUM_COUNT];
+#define SUM(i) sums[ITEM][i]
 
 #if ELEMENT_BYTES == 4
 typedef uint32_t element __attribute__((may_alias));

@@ -261,7 +261,8 @@ typedef struct tandem_context_options {
                                        "cuda:0". Plans for device memory need that device named. "auto" with an
                                        executor means the CPU */
   const char *kernel;               /* NULL = the best that this CPU has; the name of a CPU kernel forces it. OpenCL,
-                                       CUDA: "compiled" or "tables" forces that technique */
+                                       CUDA: "compiled", "tables" or "transform" forces that technique; "transform"
+                                       compiles operators that are no wide Cauchy code */
   uint32_t thread_count;            /* 0 = every core that affinity and cgroup quota allow */
   int32_t executor;                 /* enum tandem_executor_value */
   int32_t partition;                /* enum tandem_partition_value */
@@ -339,7 +340,7 @@ typedef struct tandem_context_info {
   size_t struct_bytes;   /* set by the caller: sizeof(tandem_context_info) */
   const char *backend;   /* "cpu", "opencl:0:0", "cuda:0" ("opencl", "cuda" before the first call); they live as
                             long as the context */
-  const char *kernel;    /* "avx512-gfni"; devices: "auto", "compiled", "tables" */
+  const char *kernel;    /* "avx512-gfni"; devices: "auto", "compiled", "tables", "transform" */
   const char *executor;  /* "pthread"; devices: "device"; where several are named together: "hybrid" */
   uint32_t thread_count; /* of the CPU; devices: 0 */
   uint32_t reserved;

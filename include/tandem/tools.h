@@ -69,7 +69,8 @@ enum tandem_dialect_value { TANDEM_DIALECT_OPENCL_C = 0, TANDEM_DIALECT_CUDA_C =
 
 enum tandem_technique_value {
   TANDEM_TECHNIQUE_COMPILED = 0, /* straight-line code of the matrix */
-  TANDEM_TECHNIQUE_TABLES = 1    /* look-ups in local memory; the matrix is data */
+  TANDEM_TECHNIQUE_TABLES = 1,   /* look-ups in local memory; the matrix is data */
+  TANDEM_TECHNIQUE_TRANSFORM = 2 /* of a wide Cauchy code (docs/internals/TRANSFORM.md): encode and verify */
 };
 
 enum tandem_access_value {
@@ -95,23 +96,27 @@ typedef struct tandem_kernel_text_options {
                           bytes into all parity) */
   uint32_t
       element_bytes; /* loaded by a work-item at once: 4, 8, 16, 32, 64 (CUDA C: to 16); 0 = the device's own value */
-  uint32_t elements_per_item; /* 1 to 64; 0 = the device's own value */
-  uint32_t rows_per_pass;     /* outputs computed together; 0 = the device's own value */
+  uint32_t elements_per_item; /* 1 to 64; 0 = the device's own value. Technique transform: 32 / element_bytes */
+  uint32_t rows_per_pass;     /* outputs computed together; 0 = the device's own value, and for technique transform */
   int32_t access;             /* enum tandem_access_value */
   int32_t device;             /* enum tandem_kernel_device_value */
 } tandem_kernel_text_options;
 
-/* The cost of the text for 4 bytes of every input. Divide by data_bytes for operations per data byte. */
+/* The cost of the text for 4 bytes of every input, of technique transform for 32. Divide by data_bytes for operations
+ * per data byte. */
 typedef struct tandem_kernel_text_info {
   size_t struct_bytes;             /* set by the caller: sizeof(tandem_kernel_text_info) */
   uint64_t text_bytes;             /* with the final zero */
-  uint64_t data_bytes;             /* inputs x 4 */
+  uint64_t data_bytes;             /* inputs x 4, or x 32 */
   uint64_t two_input_operations;   /* on 32-bit words, if an instruction has two inputs */
   uint64_t three_input_operations; /* the same, if one instruction can XOR three words (LOP3, vpternlog) */
   uint64_t loads, stores;
   uint64_t table_lookups;                                   /* technique tables */
   uint32_t element_bytes, elements_per_item, rows_per_pass; /* of this text */
-  uint32_t group_items;                                     /* work-items of a work-group, built in */
+  uint32_t group_items;       /* work-items of a work-group, built in; of technique transform the only number */
+  int32_t built_in_technique; /* enum tandem_technique_value: COMPILED or TRANSFORM, which a device compiles for this
+                                 operation if no tuning file says otherwise */
+  uint32_t reserved;
 } tandem_kernel_text_info;
 
 /* Writes the text of the kernel that a device would run for this codec, for people and tools.
@@ -119,7 +124,8 @@ typedef struct tandem_kernel_text_info {
  *   text_out     gets the zero-terminated text; NULL with capacity_bytes 0 only counts
  *   info_out     struct_bytes set by the caller; the rest is written on TANDEM_OK
  * Status: INVALID_ARGUMENT (NULL codec or info_out, values that no kernel can have, a codec without parity,
- *   capacity_bytes not 0 and smaller than the text), UNSUPPORTED, OUT_OF_MEMORY.
+ *   capacity_bytes not 0 and smaller than the text), UNSUPPORTED (a code of 16 bits or in packets; technique transform,
+ *   and the code is not wide or has no points in runs, or UPDATE), OUT_OF_MEMORY.
  * On failure nothing is written.
  * Threads: any. */
 TANDEM_API tandem_status tandem_kernel_text(const tandem_codec *codec, const tandem_kernel_text_options *options,

@@ -754,6 +754,19 @@ class Command(unittest.TestCase):
                 self.assertEqual(text.count(b"{"), text.count(b"}"))
         self.assertIn(b"FINISH(2, OUTPUT(2)", self.ok("devices", "--kernel", "-k", 5, "-m", 3, "--text", "host").stdout)
         self.assertIn(b"2-INPUT OPS", self.ok("devices", "--kernel").stdout)
+        wide = json.loads(self.ok("devices", "--kernel", "-k", 64, "-m", 16, "--json").stdout)
+        kernels = {(each["technique"], each["operation"]): each for each in wide["kernels"]}
+        self.assertEqual([operation for technique, operation in kernels if technique == "transform"], ["encode", "verify"])
+        compiled, transform = (kernels[technique, "encode"]["three_input_operations_per_byte"] for technique in ("compiled", "transform"))
+        self.assertLess(1.4 * transform, compiled)
+        self.assertEqual({each["device"]: each["technique"] for each in wide["built_in"]},
+                         {name: "transform" if name == "nvidia" else "compiled" for name in ("nvidia", "amd", "intel", "gpu", "cpu")})
+        self.assertEqual({each["technique"] for each in report["built_in"]}, {"compiled"})
+        self.assertIn(b"PLANE(", self.ok("devices", "--kernel", "-k", 20, "-m", 10, "--text", "cuda", "--technique", "transform",
+                                         "--element-bytes", 8).stdout)  # fmt: skip
+        for arguments in ((), ("-k", 20, "-m", 10, "--operation", "update")):
+            self.assertIn(b"technique transform encodes and verifies wide Cauchy codes",
+                          self.ok("devices", "--kernel", "--text", "cuda", "--technique", "transform", *arguments, status=2).stderr)
         built_in = {each.pop("device"): each for each in report["built_in"]}
         self.assertEqual(list(built_in), ["nvidia", "amd", "intel", "gpu", "cpu"])
         self.assertEqual({name: each["element_bytes"] for name, each in built_in.items()},

@@ -33,7 +33,7 @@ class CompileSoon final : public core::TuningSource {
 std::unique_ptr<core::Backend> make(const char *technique, Transfer transfer, const base::Log &log = base::Log()) {
   static const CompileSoon compile_soon;
   opencl::Options options;
-  if (technique == std::string("tables")) {
+  if (technique != std::string("compiled")) {
     options.technique = technique;
   } else {
     options.tuning = &compile_soon;
@@ -110,7 +110,7 @@ struct Way {
 
 // Each mode with one matrix, at each length, with shards that begin at different places; and the log says that the
 // technique, and no other, was used.
-void run_one_way(const Way &way, unsigned rows, unsigned columns, const std::vector<std::size_t> &lengths) {
+void run_one_way(const Way &way, const core::Operator &what, const std::vector<std::size_t> &lengths) {
   std::string heard;
   const auto hear = [](void *user, std::int32_t, const char *message) { *static_cast<std::string *>(user) += message; };
   opencl::Options options;
@@ -118,10 +118,10 @@ void run_one_way(const Way &way, unsigned rows, unsigned columns, const std::vec
   options.transfer = way.transfer;
   options.always_shifted = way.always_shifted;
   const auto backend = opencl::make_backend(options, base::Log(hear, &heard, TANDEM_LOG_INFO));
+  const core::Matrix &matrix = what.dense();
+  const unsigned rows = matrix.rows(), columns = matrix.columns();
   Random random(31 + rows * 256 + columns);
-  core::Matrix matrix(rows, columns);
-  for (unsigned r = 0; r < rows; ++r) random.fill(matrix.row(r).data(), columns);
-  const auto prepared = backend->prepare_tuned(matrix, way.values);
+  const auto prepared = backend->prepare_tuned(what, way.values);
   for (const std::size_t bytes : lengths) {
     for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
       Shards shards;
@@ -157,7 +157,16 @@ void run_one_way(const Way &way, unsigned rows, unsigned columns, const std::vec
     }
   }
   EXPECT_NE(heard.find("technique " + way.technique), std::string::npos) << heard;
-  EXPECT_EQ(heard.find(way.technique == "tables" ? "technique compiled" : "technique tables"), std::string::npos);
+  for (const std::string other : {"tables", "compiled", "transform"}) {
+    EXPECT_TRUE(other == way.technique || heard.find("technique " + other) == std::string::npos) << heard;
+  }
+}
+
+void run_one_way(const Way &way, unsigned rows, unsigned columns, const std::vector<std::size_t> &lengths) {
+  Random random(32 + rows * 256 + columns);
+  core::Matrix matrix(rows, columns);
+  for (unsigned r = 0; r < rows; ++r) random.fill(matrix.row(r).data(), columns);
+  run_one_way(way, core::Operator(matrix), lengths);
 }
 
 // Small enough for a simulator that looks at each access (oclgrind): each mode, technique, way of transfer and access,
@@ -194,6 +203,36 @@ TEST(OpenclForced, EachTechniqueAndAccessIsUsed) {
       run_one_way({technique, transfer, false, {{"rows_per_pass", 3}, {"element_bytes", 32}}}, 7, 17, {777, 100'001});
     }
   }
+}
+
+// 34 inputs and 5 outputs at points from 3 on, with scales, and the other way round. One side has two rounds of groups,
+// and one group has inputs and outputs.
+TEST(OpenclForced, TransformOfAWideCode) {
+  if (!missing().empty()) GTEST_SKIP() << "NOT RUN: " << missing();
+  for (const bool has_many_outputs : {false, true}) {
+    core::CauchyTransform form;
+    const unsigned inputs = has_many_outputs ? 5 : 34;
+    for (unsigned i = 0; i < 39; ++i) {
+      (i < inputs ? form.input_points : form.output_points).push_back(static_cast<core::Element>(i + 3));
+      (i < inputs ? form.input_scales : form.output_scales).push_back(static_cast<core::Element>(3 * i + 1));
+    }
+    run_one_way({"transform", has_many_outputs ? Transfer::zero_copy : Transfer::staged, has_many_outputs, {}},
+                core::Operator(form), {1, 63, 1024, 4095, 70'001});
+  }
+  // It compiles operators that are no wide code.
+  opencl::Options options;
+  options.technique = "transform";
+  std::string heard;
+  const auto hear = [](void *user, std::int32_t, const char *message) { *static_cast<std::string *>(user) += message; };
+  const auto backend = opencl::make_backend(options, base::Log(hear, &heard, TANDEM_LOG_INFO));
+  const auto prepared = backend->prepare(core::Matrix(1, 1));
+  std::byte input[16] = {}, output[16];
+  const std::byte *inputs[] = {input};
+  std::byte *outputs[] = {output};
+  const core::Task task = {prepared.get(), inputs, outputs, 0, sizeof input, core::Mode::assign};
+  core::Control control;
+  backend->run({&task, 1}, control);
+  EXPECT_NE(heard.find("technique compiled: technique transform does not do this operator here"), std::string::npos);
 }
 
 // By its kind as tandem_devices() has it: a device of kind "cpu" (PoCL) runs on the host's cores, in its memory.

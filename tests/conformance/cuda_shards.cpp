@@ -278,6 +278,39 @@ TEST_P(CudaShards, EveryTunedShape) {
   }
 }
 
+// Technique transform: 38 inputs and 36 outputs at points from 3 on, with scales. There are two rounds of groups on
+// either side, and a group that has both.
+TEST_P(CudaShards, WideCodesByTransform) {
+  core::CauchyTransform form;
+  for (unsigned i = 0; i < 74; ++i) {
+    (i < 38 ? form.input_points : form.output_points).push_back(static_cast<core::Element>(i + 3));
+    (i < 38 ? form.input_scales : form.output_scales).push_back(static_cast<core::Element>(3 * i + 1));
+  }
+  const core::Operator what(form);
+  const Stream stream(*program_);
+  gpu::Options options = program_->options("transform");
+  unsigned written = 0;
+  options.generate = [&, generate = options.generate](const core::Matrix &of, const device::KernelSpec &spec) {
+    written += of.rows() == what.output_count() && spec.technique == device::Technique::transform;
+    return generate(of, spec);
+  };
+  const auto backend = gpu::make_backend(options, program_->log());
+  const auto prepared = backend->prepare(what);
+  for (const std::uint64_t bytes : {1, 1023, 1024, 70'001}) {
+    for (const bool is_aligned : {true, false}) {
+      DeviceStripe stripe(*program_, what.dense(), bytes,
+                          [&](unsigned shard) { return is_aligned ? 0 : (7 * shard + 1) % 16; });
+      for (const Mode mode : kModes) {
+        if (mode == Mode::compare) stripe.almost_right();
+        stripe.expect(mode);
+        submit(*backend, stripe.task(*prepared, mode, stream.get()))->wait();
+        ASSERT_TRUE(stripe.is_as_expected(mode)) << bytes << " bytes, mode " << static_cast<int>(mode);
+      }
+    }
+  }
+  EXPECT_EQ(written, 2u * 3) << "texts, for each access and mode";
+}
+
 // The first submit of a plan that was made ready, wherever the shards lie; the graph reads the bytes of its own time.
 TEST_P(CudaShards, AGraphOfASubmitIsLaunchedAgainAndAgain) {
   const core::Matrix matrix = random_matrix(3, 5);

@@ -39,9 +39,10 @@ struct Heard {
 
 // One stripe with its task on memory of the host.
 struct Work {
-  Work(unsigned rows, unsigned columns, std::size_t shard_bytes) : matrix(rows, columns), bytes(shard_bytes) {
-    Random random(rows * 1000 + columns);
-    for (unsigned r = 0; r < rows; ++r) random.fill(matrix.row(r).data(), columns);
+  Work(unsigned rows, unsigned columns, std::size_t shard_bytes) : Work(random_matrix(rows, columns), shard_bytes) {}
+  Work(core::Matrix by, std::size_t shard_bytes) : matrix(std::move(by)), bytes(shard_bytes) {
+    const unsigned rows = matrix.rows(), columns = matrix.columns();
+    Random random(rows * 1000 + columns + 1);
     for (unsigned c = 0; c < columns; ++c) inputs.push_back(random.bytes(bytes));
     for (unsigned r = 0; r < rows; ++r) before.push_back(random.bytes(bytes));
     std::vector<const std::uint8_t *> pointers;
@@ -50,6 +51,12 @@ struct Work {
     outputs = before;
     for (const Bytes &input : inputs) in.push_back(reinterpret_cast<const std::byte *>(input.data()));
     for (Bytes &output : outputs) out.push_back(reinterpret_cast<std::byte *>(output.data()));
+  }
+  static core::Matrix random_matrix(unsigned rows, unsigned columns) {
+    core::Matrix matrix(rows, columns);
+    Random random(rows * 1000 + columns);
+    for (unsigned r = 0; r < rows; ++r) random.fill(matrix.row(r).data(), columns);
+    return matrix;
   }
   Work(const Work &) = delete;
   Work &operator=(const Work &) = delete;

@@ -205,7 +205,8 @@ core::Matrix random_matrix(Random &random, unsigned rows, unsigned columns) {
 std::string describe(const Kernel &kernel, std::size_t length) {
   static const char *const kModes[] = {"assign", "accumulate", "compare"}, *const kAccess[] = {"aligned", "shifted",
                                                                                                "direct"};
-  return std::string(kernel.spec.technique == Technique::tables ? "tables " : "compiled ") +
+  static const char *const kTechniques[] = {"compiled ", "tables ", "transform "};
+  return kTechniques[static_cast<int>(kernel.spec.technique)] + std::string(" ") +
          kModes[static_cast<int>(kernel.spec.mode)] + " " + kAccess[static_cast<int>(kernel.spec.access)] +
          " element " + std::to_string(kernel.spec.tuning.element_bytes) + ", " + std::to_string(kernel.matrix.rows()) +
          " x " + std::to_string(kernel.matrix.columns()) + ", " + std::to_string(length) + " bytes";
@@ -295,7 +296,7 @@ void check(Random &random, const Kernel &kernel, std::size_t length, std::array<
   ASSERT_LE(range.begin, range.end);
   ASSERT_LE(range.end, length);
   ASSERT_LT(range.begin + (length - range.end), 200u) << "head and tail are the slow part";
-  std::vector<std::uint32_t> records, space(std::size_t{columns} * 32);
+  std::vector<std::uint32_t> records, space(kernel_shared_bytes(spec, columns) / sizeof(std::uint32_t));
   for (std::uint64_t i = 0; i < range.record_count * rows; ++i) records.insert(records.end(), {UINT32_MAX, UINT32_MAX});
   const std::vector<std::uint32_t> tables = pack_nibble_tables(matrix);
   arguments.begin = range.begin;
@@ -409,6 +410,76 @@ TEST_P(EveryKernel, CudaDialect) {
   }
 }
 
+// Points in ascending order, with scales.
+core::CauchyTransform random_form(Random &random, unsigned outputs, unsigned inputs, unsigned most_point = 256) {
+  std::vector<unsigned> points = random.pick(inputs + outputs, most_point);
+  core::CauchyTransform form;
+  form.input_points.assign(points.begin(), points.begin() + inputs);
+  form.output_points.assign(points.begin() + inputs, points.end());
+  for (auto *list : {&form.input_points, &form.output_points}) std::sort(list->begin(), list->end());
+  for (unsigned c = 0; c < inputs; ++c) form.input_scales.push_back(static_cast<core::Element>(1 + random.below(255)));
+  for (unsigned r = 0; r < outputs; ++r)
+    form.output_scales.push_back(static_cast<core::Element>(1 + random.below(255)));
+  return form;
+}
+
+// A code with data at the points 0 to k - 1 and parity at the next ones, without scales.
+core::CauchyTransform plain_form(unsigned k, unsigned m) {
+  core::CauchyTransform form;
+  for (unsigned i = 0; i < k + m; ++i)
+    (i < k ? form.input_points : form.output_points).push_back(static_cast<core::Element>(i));
+  return form;
+}
+
+KernelSpec transform_spec(const core::CauchyTransform &form, unsigned rows, unsigned element_bytes) {
+  KernelSpec spec;
+  spec.technique = Technique::transform;
+  spec.points = std::make_shared<const CauchyPoints>(form);
+  spec.tuning.element_bytes = element_bytes;
+  spec.tuning.elements_per_item = KernelSpec::kTransformBytes / element_bytes;
+  spec.tuning.local = {5, rows, 1};
+  return spec;
+}
+
+// Random points and scales lie in groups that have inputs and outputs. They are next to each other, or everywhere.
+TEST(KernelText, Transform) {
+  Random random(kSeed + 11);
+  Library library;
+  const auto add = [&](const core::CauchyTransform &form, KernelSpec spec) {
+    library.add(core::Operator(form).dense(), spec);
+  };
+  unsigned turn = 0;
+  for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
+    for (const Access access : {Access::aligned, Access::shifted, Access::direct}) {
+      const unsigned rows = 1u << turn % 4, element = 4u << turn / 2 % 4;
+      KernelSpec spec = transform_spec(random_form(random, 3, 7, turn % 3 == 0 ? 256 : 16), rows, element);
+      spec.mode = mode;
+      spec.access = access;
+      add(spec.points->form, spec);
+      ++turn;
+    }
+  }
+  for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
+    for (const Access access : {Access::aligned, Access::shifted}) {
+      KernelSpec spec = transform_spec(random_form(random, 3, 7, 16), 1, 4u << random.below(3));
+      spec.dialect = Dialect::cuda_c;  // its threads run one after the other here, so there is one
+      spec.tuning.local[0] = 1;
+      spec.mode = mode;
+      spec.access = access;
+      add(spec.points->form, spec);
+    }
+  }
+  for (const auto &[k, m] : {std::pair{1u, 1u}, {38u, 36u}})
+    add(plain_form(k, m), transform_spec(plain_form(k, m), 4, 16));
+  ASSERT_NO_FATAL_FAILURE(library.build());
+  for (const auto &kernel : library.kernels()) {
+    for (const std::size_t length : lengths(*kernel, kernel->spec.tuning.local[0])) {
+      check(random, *kernel, length, kernel->spec.tuning.local);
+      if (HasFailure()) return;
+    }
+  }
+}
+
 // Stripes of very different lengths, in shards between guard pages, by one table: every row and group in a random
 // order.
 void check_batch(Random &random, const Kernel &kernel, std::array<unsigned, 3> local) {
@@ -445,7 +516,7 @@ void check_batch(Random &random, const Kernel &kernel, std::array<unsigned, 3> l
     groups += cut_kernel_range(spec, stripe.length, stripe.first_output).group_count;
   ASSERT_LE(row_count * batch.group_count, 4 * groups) << "too many groups have nothing to do";
 
-  std::vector<std::uint32_t> space(std::size_t{columns} * 32);
+  std::vector<std::uint32_t> space(kernel_shared_bytes(spec, columns) / sizeof(std::uint32_t));
   const std::vector<std::uint32_t> tables = pack_nibble_tables(kernel.matrix);
   KernelArguments arguments = {};
   arguments.shards[0] = const_cast<std::uint64_t *>(batch.words.data());
@@ -493,6 +564,59 @@ TEST_P(EveryKernel, ATableOfStripes) {
       if (HasFailure()) return;
     }
   }
+}
+
+// The rule of device/built_in.hpp, by counts.
+TEST(KernelText, TransformsTakeFewerOperations) {
+  for (const unsigned k : {16u, 24u, 40u, 128u, 200u}) {
+    for (const unsigned m : {16u, 24u, 56u}) {
+      ASSERT_TRUE(built_in_transforms(m, k));
+      KernelSpec compiled, transform = transform_spec(plain_form(k, m), 4, 16);
+      compiled.dialect = transform.dialect = Dialect::cuda_c;
+      compiled.tuning = built_in_tuning(Vendor::nvidia, m, k);
+      const core::Matrix matrix = core::Operator(transform.points->form).dense();
+      const double by_matrix = generate_kernel(matrix, compiled).operations.three_input_per_byte();
+      const KernelOperations by_points = generate_kernel(matrix, transform).operations;
+      EXPECT_LT(by_points.three_input_per_byte() * 1.4, by_matrix) << k << "+" << m;
+      EXPECT_EQ(by_points.loads * 4, by_points.data_bytes) << "each byte once";
+      EXPECT_EQ(by_points.stores, m * 8u);
+    }
+  }
+  EXPECT_FALSE(built_in_transforms(8, 32));
+}
+
+TEST(KernelText, RefusesTransformsThatNoKernelHas) {
+  const core::CauchyTransform form = plain_form(9, 3);
+  const core::Matrix matrix = core::Operator(form).dense();
+  const auto refused = [&](auto change) {
+    KernelSpec spec = transform_spec(form, 4, 16);
+    change(spec);
+    EXPECT_THROW(generate_kernel(matrix, spec), base::Error);
+  };
+  EXPECT_NO_THROW(generate_kernel(matrix, transform_spec(form, 4, 16)));
+  EXPECT_THROW(generate_kernel(core::Matrix(3, 8), transform_spec(form, 4, 16)), base::Error);
+  refused([](KernelSpec &spec) { spec.points = nullptr; });
+  refused([](KernelSpec &spec) { spec.tuning.elements_per_item = 1; });
+  refused([](KernelSpec &spec) { spec.tuning.local[1] = 3; });
+  refused([](KernelSpec &spec) { spec.tuning.local[0] = 0; });
+  refused([](KernelSpec &spec) { spec.tuning.local[1] = 16; });
+  refused([](KernelSpec &spec) { spec.tuning.local[2] = 2; });
+  refused([](KernelSpec &spec) { spec.dialect = Dialect::cuda_c, spec.tuning.loads = Loads::streaming; });
+  // Four groups of planes, and the one data shard in the group of the parity shards.
+  EXPECT_EQ(kernel_shared_bytes(transform_spec(form, 4, 16), 9), (4 * 8 + 1) * 32 * 5u);
+}
+
+TEST(KernelText, TransformOfATableOfStripes) {
+  Random random(kSeed + 12);
+  Library library;
+  for (const Access access : {Access::aligned, Access::shifted}) {
+    KernelSpec spec = transform_spec(random_form(random, 5, 12, 24), 4, 16);
+    spec.binding = Binding::table;
+    spec.access = access;
+    library.add(core::Operator(spec.points->form).dense(), spec);
+  }
+  ASSERT_NO_FATAL_FAILURE(library.build());
+  for (const auto &kernel : library.kernels()) check_batch(random, *kernel, kernel->spec.tuning.local);
 }
 
 // A grid has 65,535 rows at most in one direction. Stripes of one length have a row each and no idle group.

@@ -112,7 +112,7 @@ std::vector<BackendMaker> makers() {
 }
 
 INSTANTIATE_TEST_SUITE_P(CudaFake, BackendConformance, testing::ValuesIn(makers()), maker_name);
-// The forms are matrices to a device: the real drivers' conformance has them.
+// The real drivers' conformance has the forms.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(FormConformance);
 
 struct Threshold : core::TuningSource {
@@ -792,6 +792,125 @@ TEST(CudaBackground, WaitForKernelWaits) {
       EXPECT_FALSE(driver.has_called_nvrtc(std::this_thread::get_id()));
     }
     expect_clean(driver, "a plan that waits");
+  }
+}
+
+// A code of 16 inputs and 16 outputs, at the points 0 to 31.
+core::Operator wide_code() {
+  core::CauchyTransform form;
+  for (unsigned i = 0; i < 32; ++i)
+    (i < 16 ? form.input_points : form.output_points).push_back(static_cast<core::Element>(i));
+  return core::Operator(form);
+}
+
+// Technique transform takes the place of a compiled matrix for wide codes, unless a tuning value or the caller says
+// otherwise.
+TEST(CudaTransform, IsUsedForWideCodes) {
+  struct Values final : core::TuningSource {
+    explicit Values(core::TuningValues given) : values(std::move(given)) {}
+    core::TuningChoice find(const core::TuningQuery &) const override { return {values, "test"}; }
+    core::TuningValues values;
+  };
+  struct Case {
+    const char *technique;
+    core::TuningValues values;
+    int most_threads;
+    const char *says;
+  };
+  const Case cases[] = {
+      {"", {}, 1024, "technique transform: made ready"},
+      {"", {{"transform", 0}}, 1024, "technique compiled: made ready"},
+      {"compiled", {}, 1024, "technique compiled: as asked"},
+      {"tables", {}, 1024, "technique tables: as asked"},
+      {"transform", {{"transform", 0}}, 1024, "technique transform: as asked"},
+      {"", {}, 64, "technique transform is left: work-groups of 128 items, at most 64"},
+      {"transform", {}, 64, "technique compiled: technique transform does not do this operator here"},
+  };
+  const core::Operator what = wide_code();
+  for (const Case &each : cases) {
+    FakeCudaScript script;
+    script.devices[0].most_threads = each.most_threads;
+    FakeCuda driver(script);
+    {
+      Heard heard;
+      const Values source(each.values);
+      gpu::Options options = fake_options(driver, each.technique);
+      options.tuning = &source;
+      const auto backend = gpu::make_backend(options, heard.log());
+      Work work(what.dense(), 40'009);
+      const auto prepared = backend->prepare(what);
+      backend->make_ready(*prepared, Mode::assign, core::MemoryKind::host, true);
+      for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
+        for (const Way way : {Way::staged, Way::on_device, Way::many_on_device}) {
+          work.reset();
+          run_way(driver, way, *backend, *prepared, work, mode);
+          EXPECT_TRUE(work.is_right(mode)) << each.says;
+        }
+      }
+      EXPECT_TRUE(heard.has(each.says)) << each.says << "\n" << heard.text;
+    }
+    expect_clean(driver, each.says);
+  }
+}
+
+// Tables first, and the transform when it is compiled. Values that ask for it in vain are refused.
+TEST(CudaTransform, IsCompiledInTheBackground) {
+  const core::Operator what = wide_code();
+  FakeCuda driver;
+  {
+    Heard heard;
+    struct Soon final : core::TuningSource {
+      core::TuningChoice find(const core::TuningQuery &) const override {
+        return {{{"compile_after_bytes", 1'000'000}}, "test"};
+      }
+    } soon;
+    gpu::Options options = fake_options(driver);
+    options.tuning = &soon;
+    const auto backend = gpu::make_backend(options, heard.log());
+    Work work(what.dense(), 20'000);  // 320,000 bytes a run
+    const auto prepared = backend->prepare(what);
+    wait_until(
+        [&] {
+          work.reset();
+          work.run(*backend, *prepared, Mode::assign);
+          EXPECT_TRUE(work.is_right(Mode::assign));
+          return heard.has("technique transform:");
+        },
+        "the transform is compiled");
+    EXPECT_TRUE(heard.has("technique tables: 320000 bytes through this matrix do not pay")) << heard.text;
+
+    const auto parameters = backend->tuning_parameters(16, 16, Mode::assign);
+    EXPECT_EQ(parameters.front().name, "transform");
+    EXPECT_EQ(backend->tuning_parameters(4, 10, Mode::assign).front().name, "local_x");
+    for (const std::uint64_t transform : {0, 1}) {
+      const auto forced = backend->prepare_tuned(what, {{"transform", transform}});
+      work.reset();
+      work.run(*backend, *forced, Mode::assign);
+      EXPECT_TRUE(work.is_right(Mode::assign));
+    }
+  }
+  expect_clean(driver, "a transform in the background");
+}
+
+// Nine groups of outputs, and a device with too small work-groups.
+TEST(CudaTransform, CannotBeForcedWhereItDoesNotRun) {
+  const core::Operator what = wide_code();
+  core::CauchyTransform wider;
+  for (unsigned i = 0; i < 96; ++i)
+    (i < 16 ? wider.input_points : wider.output_points).push_back(static_cast<core::Element>(i));
+  FakeCudaScript script;
+  script.devices[0].most_threads = 64;
+  for (const bool is_too_wide : {true, false}) {
+    FakeCuda other(is_too_wide ? FakeCudaScript() : script);
+    const auto backend = gpu::make_backend(fake_options(other), base::Log());
+    const core::Operator of = is_too_wide ? core::Operator(wider) : what;
+    Work work(of.dense(), 3000);
+    const auto forced = backend->prepare_tuned(of, {{"transform", 1}});
+    EXPECT_THROW(work.run(*backend, *forced, Mode::assign), base::Error);
+    const auto free = backend->prepare(of);
+    work.reset();
+    work.run(*backend, *free, Mode::assign);
+    EXPECT_TRUE(work.is_right(Mode::assign));
   }
 }
 
@@ -1740,6 +1859,27 @@ TEST(CudaMemory, ARangeIsPinnedAsAWhole) {
     core::unregister_memory(block.data());
   }
   expect_clean(driver, "a range");
+}
+
+// The program has pinned its memory by CUDA, and registers it so that hybrids do not copy it.
+TEST(CudaMemory, MemoryThatCudaHasPinnedMayBeRegistered) {
+  FakeCuda driver;
+  {
+    Heard heard;
+    Work work(1, 1, 10'000);
+    work.reset();
+    const auto backend = gpu::make_backend(fake_options(driver), heard.log());
+    const auto prepared = backend->prepare(work.matrix);
+    const core::Task task = {prepared.get(), work.in.data(), work.out.data(), 0, work.bytes, Mode::assign};
+    const Registered by_cuda(driver, {&task, 1});
+    const RegisteredShards registered(work);
+    core::Control control;
+    backend->run({&task, 1}, control);
+    EXPECT_TRUE(work.is_right(Mode::assign));
+    EXPECT_EQ(driver.calls_of("cuMemHostAlloc"), 0u) << "not staged";
+    EXPECT_FALSE(heard.has("cannot be pinned")) << heard.text;
+  }
+  expect_clean(driver, "memory that the program has pinned");
 }
 
 // A driver that does not pin is asked once, and the log says so.

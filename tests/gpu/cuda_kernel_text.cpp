@@ -7,12 +7,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "core/presets.hpp"
 #include "device/built_in.hpp"
 #include "device/kernel_text.hpp"
+#include "device/transform_text.hpp"
 
 namespace {
 
@@ -41,7 +44,7 @@ int main(int argc, char **argv) {
     spec.tuning.rows_per_pass = number(argv[4]);
     if (spec.tuning.element_bytes == 0 && spec.tuning.rows_per_pass == 0)
       spec.tuning = device::built_in_tuning(device::Vendor::nvidia, number(argv[2]), number(argv[1]));
-    spec.technique = one_of<device::Technique>(argv[5], "compiled", "tables");
+    spec.technique = one_of<device::Technique>(argv[5], "compiled", "tables", "transform");
     if (argv[6] == std::string("batch")) {  // assign, by a table of stripes
       spec.binding = device::Binding::table;
     } else {
@@ -50,9 +53,16 @@ int main(int argc, char **argv) {
     spec.access = one_of<device::Access>(argv[7], "aligned", "shifted");
     spec.tuning.loads = one_of<device::Loads>(argv[8], "plain", "streaming", "async");
     spec.architecture = number(argv[9]);
+    const unsigned k = number(argv[1]), m = number(argv[2]);
+    if (spec.technique == device::Technique::transform) {
+      CauchyTransform form;  // of this preset
+      for (unsigned i = 0; i < k + m; ++i)
+        (i < k ? form.input_points : form.output_points).push_back(static_cast<Element>(i));
+      spec.tuning = device::transform_tuning();
+      spec.points = std::make_shared<const device::CauchyPoints>(std::move(form));
+    }
     std::printf("// %u %u\n", spec.tuning.element_bytes, spec.tuning.rows_per_pass);
-    std::fputs(device::generate_kernel(find_preset(0)->make(number(argv[1]), number(argv[2])), spec).text.c_str(),
-               stdout);
+    std::fputs(device::generate_kernel(find_preset(0)->make(k, m), spec).text.c_str(), stdout);
   } catch (const std::exception &error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

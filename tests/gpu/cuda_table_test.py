@@ -39,10 +39,14 @@ CASES += [((10, 4), case) for case in (
     ("compiled", "assign", "aligned", "streaming"), ("compiled", "accumulate", "aligned", "streaming"),
     ("compiled", "assign", "aligned", "async"), ("compiled", "compare", "aligned", "async"),
     ("tables", "assign", "aligned", "plain"), ("tables", "compare", "shifted", "plain"))]  # fmt: skip
+TRANSFORM = ("transform", "assign", "aligned", "plain")
 CASES += [((32, 8), ("compiled", "compare", "aligned", "plain")), ((32, 8), ("compiled", "assign", "aligned", "async"))]
-ALWAYS = [((4, 2), COMPILED), ((10, 4), COMPILED), ((16, 4), COMPILED)]
+ALWAYS = [((4, 2), COMPILED), ((10, 4), COMPILED), ((16, 4), COMPILED), ((64, 16), TRANSFORM)]
 # (128, 32) takes a compiler seconds: one architecture, with TANDEM_TEST_ALL.
-ONLY_ON_SM_90 = [((128, 32), COMPILED)]
+ONLY_ON_SM_90 = [((128, 32), COMPILED), ((16, 16), TRANSFORM), ((32, 16), TRANSFORM), ((50, 20), TRANSFORM), ((64, 16), TRANSFORM),
+                 ((128, 32), TRANSFORM)]  # fmt: skip
+ONLY_ON_SM_90 += [((32, 16), ("transform", *case, "plain")) for case in (
+    ("accumulate", ALIGNED), ("compare", ALIGNED), ("assign", "shifted"), ("compare", "shifted"), ("batch", ALIGNED))]  # fmt: skip
 # Shapes for the built-in tuning, on sm_90: no spill.
 SHAPES = [(k, m) for k in (1, 2, 5, 10, 16, 17, 21, 32, 48, 64, 100, 128, 200) for m in range(1, 9)]
 # The kernels of many stripes. Their pointers come from a table.
@@ -51,27 +55,48 @@ BATCHES = [(code, ("compiled", "batch", access, "plain")) for code, access in (
 BATCHES += [((10, 4), ("tables", "batch", ALIGNED, "plain"))]
 MOST_REGISTERS = 128  # more, and fewer than 16 warps fit a multiprocessor
 # ALU operations per data byte, at most: what the kernels took when a 32-bit index came in.
-LIMITS = {(4, 2): 3.08, (10, 4): 3.34, (16, 4): 2.52, (20, 10): 5.01, (32, 8): 3.78, (64, 16): 6.13}
+LIMITS = {((4, 2), COMPILED): 3.08, ((10, 4), COMPILED): 3.34, ((16, 4), COMPILED): 2.52, ((20, 10), COMPILED): 5.01,
+          ((32, 8), COMPILED): 3.78, ((64, 16), COMPILED): 6.13}  # fmt: skip
+# Of technique transform. An H100 (14.8e12 operations and 3.0e12 bytes a second) is bound by its memory up to 6.18 of a code
+# with k = 4 m.
+LIMITS |= {((64, 16), TRANSFORM): 3.9, ((128, 32), TRANSFORM): 4.7}
 TOLERANCE = 0.02
+TRANSFORM_ROWS = 4  # of a work-group of technique transform: up to 8 groups of outputs
 
 BRANCHES = {0x141, 0x145, 0x147, 0x148, 0x149, 0x14D}  # BSYNC, BSSY, BRA, WARPSYNC, BRX, EXIT
 ALU = ("LOP3", "PRMT", "SHF", "IADD3", "LEA", "ISETP", "SEL", "MOV")  # one pipe; IMAD has another
 NAMES = {0x002: "MOV", 0x007: "SEL", 0x00C: "ISETP", 0x011: "LEA", 0x012: "LOP3", 0x016: "PRMT", 0x019: "SHF", 0x024: "IMAD", 0x025: "IMAD", 0x010: "IADD3", 0x035: "IADD3",
-         0x181: "LDG", 0x186: "STG", 0x184: "LDS", 0x1AE: "LDGSTS"}  # fmt: skip
+         0x181: "LDG", 0x186: "STG", 0x184: "LDS", 0x188: "STS", 0x1AE: "LDGSTS"}  # fmt: skip
 
 
-def straight(kernel, count):
-    """Opcodes of the longest stretches without a branch: the passes, which all other code stands around."""
-    stretches, current = [], []
+def stretches(kernel):
+    """Opcodes between branches."""
+    found, current = [], []
     for opcode in kernel.opcodes():
         if opcode in BRANCHES:
-            stretches.append(current)
+            found.append(current)
             current = []
         else:
             current.append(opcode)
-    stretches.append(current)
-    stretches.sort(key=len, reverse=True)
-    return [opcode for stretch in stretches[:count] for opcode in stretch]
+    return found + [current]
+
+
+def straight(kernel, count):
+    """Names of the longest stretches without a branch: the passes, which all other code stands around."""
+    longest = sorted(stretches(kernel), key=len, reverse=True)[:count]
+    return collections.Counter(NAMES.get(opcode, "other") for stretch in longest for opcode in stretch)
+
+
+def transform_tile(kernel, rows):
+    """Names of what all rows of a work-group run for a tile, at most. One row alone transforms a group of inputs, which is a
+    long stretch without memory, or a group of outputs, which ends with stores. All other code counts for each row."""
+    total = collections.Counter()
+    for stretch in stretches(kernel):
+        names = collections.Counter(NAMES.get(opcode, "other") for opcode in stretch)
+        is_group = names["STG"] or (len(stretch) > 100 and not names["LDG"] and not names["LDS"] and not names["STS"])
+        for name, count in names.items():
+            total[name] += count * (1 if is_group else rows)
+    return total
 
 
 def measure(library, program, code, case, architecture):
@@ -86,11 +111,14 @@ def measure(library, program, code, case, architecture):
              "shared_bytes": kernel.shared_bytes, "instructions": kernel.instruction_count()}  # fmt: skip
     if technique == "compiled":
         entry["rows_per_pass"] = rows
-    if mode in ("assign", "batch") and access == ALIGNED:
+    if technique == "transform" and mode == "assign" and access == ALIGNED:
+        entry["per_data_byte"] = {name: round(number / (32 * k), 3)
+                                  for name, number in sorted(transform_tile(kernel, TRANSFORM_ROWS).items())}
+    elif technique != "transform" and mode in ("assign", "batch") and access == ALIGNED:
         # Tables: one column a turn of the loop. Compiled: all columns.
         passes = 1 if technique == "tables" else -(-m // rows)
         data_bytes = element * (1 if technique == "tables" else k)
-        found = collections.Counter(NAMES.get(opcode, "other") for opcode in straight(kernel, passes))
+        found = straight(kernel, passes)
         entry["per_data_byte"] = {name: round(number / data_bytes, 3) for name, number in sorted(found.items())}
     return entry
 
@@ -150,10 +178,10 @@ def differs(expected, entry):
 
 
 def above_limits(entries):
-    bad = [(code, round(alu(entry), 3)) for code in LIMITS
-           if (entry := entries.get(name_of(code, COMPILED, 90))) and alu(entry) > LIMITS[code] * (1 + TOLERANCE)]  # fmt: skip
-    for (k, m), operations in bad:
-        print(f"{k}+{m}: {operations} ALU operations per data byte, {LIMITS[k, m]} is the limit")
+    bad = [(each, round(alu(entry), 3)) for each in LIMITS
+           if (entry := entries.get(name_of(*each, 90))) and alu(entry) > LIMITS[each] * (1 + TOLERANCE)]  # fmt: skip
+    for each, operations in bad:
+        print(f"{name_of(*each, 90)}: {operations} ALU operations per data byte, {LIMITS[each]} is the limit")
     return len(bad)
 
 
@@ -190,7 +218,7 @@ def print_table(entries):
         shown = " | ".join(f"{per_byte.get(name, 0):.2f}" for name in ("LOP3", "PRMT", "IADD3", "ALU", "IMAD", "LDS"))
         del per_byte["ALU"]
         what = " ".join(word for word in case if word not in ("compiled", "assign", "aligned", "plain"))
-        print(f"| {code[0]}+{code[1]} {what} | {entry['element_bytes']} | {entry.get('rows_per_pass', 4)} | "
+        print(f"| {code[0]}+{code[1]} {what} | {entry['element_bytes']} | {entry.get('rows_per_pass', '-' if case == TRANSFORM else 4)} | "
               f"{entry['registers']} | {entry['instructions']} | {shown} | {sum(per_byte.values()):.2f} | "
               f"{share:.2f} | {binding if share < 1 else 'memory'} |")  # fmt: skip
 

@@ -61,6 +61,13 @@ class CudaText(unittest.TestCase):
                     for architecture in architectures():
                         self.assert_compiles(text, architecture)
 
+    def test_every_operation_and_access_of_transforms(self):
+        for operation in ("encode", "verify"):
+            for access in ("aligned", "any"):
+                text = text_of(20, 10, "--technique", "transform", "--operation", operation, "--access", access)
+                for architecture in architectures():
+                    self.assert_compiles(text, architecture)
+
     def test_doubling_spreads_signs(self):
         """__byte_perm would drop the selectors' top bits, and the permutation would do nothing."""
         ptx = NVRTC.compile(text_of(4, 2), "compute_90")[0].decode()

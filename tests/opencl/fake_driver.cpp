@@ -590,6 +590,8 @@ cl_int CL_API_CALL run_kernel(cl_command_queue queue, cl_kernel kernel, cl_uint,
     call->parsed.matrix = core::Matrix(rows, columns);
     if (next().size() != std::size_t{columns} * 128) state->violate("local space has another size than columns * 128");
   }
+  if (spec.technique == Technique::transform && next().size() < std::size_t{local[0]} * local[1] * 8 * 8 * 4)
+    state->violate("local space has no room for the planes of a group for each row of work-items");
   if (at != arguments.size()) state->violate(fmt::format("{} arguments, {} belong", arguments.size(), at));
   call->range.tile_bytes = std::uint64_t{spec.tuning.element_bytes} * spec.tuning.elements_per_item * local[0] *
                            (spec.technique == Technique::tables ? local[1] : 1);
@@ -773,7 +775,7 @@ device::KernelText fake_generate(const core::Matrix &matrix, const device::Kerne
                   spec.tuning.elements_per_item, any_shape ? 0 : matrix.rows(), any_shape ? 0 : matrix.columns());
   for (unsigned r = 0; r < matrix.rows() && !any_shape; ++r)
     for (unsigned c = 0; c < matrix.columns(); ++c)
-      text += fmt::format(" {}", spec.technique == Technique::compiled ? matrix.at(r, c) : 0);
+      text += fmt::format(" {}", spec.technique != Technique::tables ? matrix.at(r, c) : 0);
   device::KernelText made;
   made.text = text;
   return made;

@@ -862,6 +862,32 @@ TEST(OpenclPrograms, AForcedTechniqueIsPartOfTheIdentity) {
   EXPECT_EQ(opencl::make_backend(options, heard.log())->tuning_identity().driver, free->tuning_identity().driver);
 }
 
+// Technique transform is left where its work-groups of 128 items do not run.
+TEST(OpenclPrograms, TransformsOfWideCodes) {
+  core::CauchyTransform form;
+  for (unsigned i = 0; i < 20; ++i)
+    (i < 13 ? form.input_points : form.output_points).push_back(static_cast<core::Element>(i));
+  const core::Operator what(form);
+  for (const std::size_t most_items : {256, 64}) {
+    FakeDriverScript script;
+    script.devices[0].kernel_group_items = most_items;
+    FakeDriver driver(script);
+    Heard heard;
+    opencl::Options options = fake_options(driver);
+    options.technique = "transform";
+    const auto backend = opencl::make_backend(options, heard.log());
+    const auto prepared = backend->prepare(what);
+    Work work(what.dense(), 3001);
+    for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
+      work.reset();
+      work.run(*backend, *prepared, mode);
+      EXPECT_TRUE(work.is_right(mode));
+    }
+    EXPECT_EQ(heard.has("technique transform: as asked"), most_items == 256) << heard.text;
+    EXPECT_EQ(heard.has("technique transform is left: work-groups of 128 items, at most 64"), most_items == 64);
+  }
+}
+
 // Runs until it is so: a program is built in the background.
 void run_until(core::Backend &backend, const core::Prepared &prepared, Work &work, const std::function<bool()> &is_so) {
   for (unsigned i = 0; i < 6000 && !is_so(); ++i) {

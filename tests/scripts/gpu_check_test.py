@@ -118,10 +118,10 @@ class Check(unittest.TestCase):
         self.assertEqual(list(report["parts"]), [part.__name__ for part, _ in gpu_check.PARTS])
         self.assertEqual([each for each in calls if each.startswith("cmake")], [])
         first = [next(i for i, call in enumerate(calls) if call.startswith(start)) for start in (
-            "conformance_cuda_test", "cuda_bench micro", "cuda_bench code 4 2", "cuda_bench tables", "cuda_bench first", "cuda_bench host",
+            "conformance_cuda_test", "cuda_bench micro", "cuda_bench code 4 2", "cuda_bench transform 64 16", "cuda_bench tables", "cuda_bench first", "cuda_bench host",
             "tandem bench --backend", "tandem bench batch", "tandem bench hybrid", "tandem autotune", "ncu", "compute-sanitizer", "cuda_bench code 128 32")]  # fmt: skip
         self.assertEqual(first, sorted(first))
-        self.assertTrue(calls[-1].startswith("cuda_bench code 128 32"))
+        self.assertTrue(calls[-2].startswith("cuda_bench code 128 32") and calls[-1].startswith("cuda_bench transform 128 32"))
         self.assertEqual(report["parts"]["codes_on_the_device"][0]["encode"]["met"], False)
         self.assertEqual(report["parts"]["hybrid"][2]["results"][0]["best_alone"], "cpu")
         for what in ("seen by tandem autotune", "seen by ncu --clock-control"):
@@ -132,7 +132,7 @@ class Check(unittest.TestCase):
     def test_the_limits_leave_each_part_its_time(self):
         self.assertLessEqual(sum(seconds for _, seconds in gpu_check.PARTS), gpu_check.ALL_SECONDS)
         self.assertLess(gpu_check.ALL_SECONDS, 600)
-        self.assertIs(gpu_check.PARTS[-1][0], gpu_check.widest_code)
+        self.assertEqual([part for part, _ in gpu_check.PARTS[-2:]], [gpu_check.widest_code, gpu_check.widest_code_by_transform])
 
     def test_what_fails_is_wrong_and_the_rest_goes_on(self):
         for name in ("conformance_cuda_test", "tandem"):
