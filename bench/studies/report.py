@@ -3,6 +3,7 @@ import json
 import pathlib
 
 import charts
+import study as st
 
 TEXT = pathlib.Path(__file__).resolve().parent / "text"
 LETTERS = "ABCDEF"
@@ -22,8 +23,8 @@ def measured_text(result):
     machine = result["machine"]
     scale = {"quick": "sizes of --quick", "full": "full sizes", "tiny": "sizes of --tiny, which mean nothing"}[result["scale"]]
     text = (f"Measured on {result['date'][:10]}: {machine['cpu']}, {machine['cores']} cores, {machine['system']}; {scale}. "
-            f"Load average: {result['load_average_before']:.1f} before, {result['load_average_after']:.1f} after.")
-    if max(result["load_average_before"], result["load_average_after"]) > 1.5 * machine["cores"]:
+            f"Other programs took {100 * result['others_share']:.1f} % of these cores.")
+    if result["others_share"] > st.MOST_OTHERS_SHARE:
         text += (" **The machine was busy with other programs.** Counts are exact; times are an indication, those of several "
                  "threads least of all.")
     if result["bytes_checks"]:

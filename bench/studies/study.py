@@ -9,10 +9,12 @@ import shutil
 import statistics
 import subprocess
 import sys
+import time
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 REPRODUCED, NOT_REPRODUCED, NOT_MEASURED = "reproduced", "not reproduced", "NOT MEASURED"
 JERASURE = "libJerasure.so.2"
+MOST_OTHERS_SHARE = 0.1
 
 
 class Unavailable(Exception):
@@ -65,6 +67,19 @@ def mb(size_bytes):
     return f"{size_bytes / 1e6:g} MB"
 
 
+def processor_seconds():
+    """Seconds that have passed, that this program's cores were busy, and that this program and the programs it ran took."""
+    mine = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+    ticks = 0
+    for line in pathlib.Path("/proc/stat").read_text().splitlines():
+        name, *times = line.split()
+        if name in mine:
+            user, nice, system, _, _, irq, softirq, steal = map(int, times[:8])
+            ticks += user + nice + system + irq + softirq + steal
+    own = os.times()
+    return time.monotonic(), ticks / os.sysconf("SC_CLK_TCK"), own.user + own.system + own.children_user + own.children_system
+
+
 class Study:
     """One run of one study. The script fills it; write() stores it."""
 
@@ -73,10 +88,10 @@ class Study:
         self.arguments = arguments
         self.work = arguments.output / ".work"
         self.bytes_checks = 0
+        self.begin = processor_seconds()
         self.result = {"schema_version": 1, "study": letter, "title": title, "scale": self.scale,
                        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-                       "machine": machine(), "load_average_before": os.getloadavg()[0],
-                       "figures": [], "tables": [], "claims": [], "not_measured": []}
+                       "machine": machine(), "figures": [], "tables": [], "claims": [], "not_measured": []}
 
     def pick(self, tiny, quick, full):
         return {"tiny": tiny, "quick": quick, "full": full}[self.scale]
@@ -147,16 +162,22 @@ class Study:
                                       "rows": [[str(cell) for cell in row] for row in rows], "note": note})
 
     @property
+    def others_share(self):
+        """The part of all cores' time that other programs have taken since the study began."""
+        elapsed, busy, own = (now - then for now, then in zip(processor_seconds(), self.begin))
+        return max(0.0, busy - own) / max(elapsed * core_count(), 1e-9)
+
+    @property
     def is_busy(self):
         """Whether other programs use the cores that threads would need."""
-        return self.result["load_average_before"] > 1.5 * core_count() + 1
+        return self.others_share > MOST_OTHERS_SHARE
 
     def claim(self, claim, measured, holds, why, timed=False):
         """holds: True, False, or None for NOT MEASURED. timed: the claim depends on elapsed time, which means nothing on a busy
         machine."""
         if timed and self.is_busy:
             holds = None
-            why = f"Not judged: load average {self.result['load_average_before']:.0f} on {core_count()} cores. {why}"
+            why = f"Not judged: other programs took {100 * self.others_share:.0f} % of the cores. {why}"
         verdict = NOT_MEASURED if holds is None else REPRODUCED if holds else NOT_REPRODUCED
         self.result["claims"].append({"claim": claim, "measured": measured, "verdict": verdict, "why": why})
 
@@ -174,7 +195,7 @@ class Study:
 
     def write(self):
         self.result["bytes_checks"] = self.bytes_checks
-        self.result["load_average_after"] = os.getloadavg()[0]
+        self.result["others_share"] = self.others_share
         path = self.output / f"{self.result['study']}.json"
         # One point on each line, without more digits than a clock has.
         result = json.loads(json.dumps(self.result), parse_float=lambda text: float(f"{float(text):.6g}"))

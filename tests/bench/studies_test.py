@@ -3,6 +3,7 @@
 give its message and status 0. Tests no speed.
 
     studies_test.py FOLDER_OF_STUDIES BUILD_FOLDER"""
+import argparse
 import json
 import os
 import pathlib
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 import xml.etree.ElementTree
 
 STUDIES, BUILD = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
@@ -89,6 +91,18 @@ class Studies(unittest.TestCase):
         text = (self.docs / "studies.md").read_text()
         for letter in "ABCDEFG":
             self.assertIn(f"\n## {letter}. ", text)
+
+    def test_a_busy_machine_judges_no_time(self):
+        """10 s of two cores: the study takes 12 s of processor time, and other programs take `others`."""
+        arguments = argparse.Namespace(scale="tiny", build=BUILD, output=self.results)
+        for others, verdict in ((1, "reproduced"), (3, "NOT MEASURED")):
+            readings = iter([(100, 1000, 5), (110, 1012 + others, 17)] + 3 * [(110, 1012 + others, 17)])
+            with (unittest.mock.patch.object(study, "processor_seconds", lambda: next(readings)),
+                  unittest.mock.patch.object(study, "core_count", lambda: 2)):
+                one = study.Study("A", "title", arguments)
+                one.claim("timed", "1x", True, "why", timed=True)
+                one.claim("counted", "1x", True, "why")
+                self.assertEqual([claim["verdict"] for claim in one.result["claims"]], [verdict, "reproduced"])
 
     def without(self, letter, *flags, path=None):
         with tempfile.TemporaryDirectory() as folder:
