@@ -40,13 +40,17 @@ endif()
 # so that includes read "core/gf.hpp". scripts/check-layers checks each folder against its row of the table.
 #
 # Another project compiles the C++ library's headers once. A build of Tandem alone does not: ccache keeps no objects that are
-# made so, and every file must include what it uses. Kernel files include no such headers.
+# made so, and every file must include what it uses. Kernel files include no such headers. It also compiles the files of api/ and
+# base/ ten at a time, so their hidden names must differ (scripts/check-embedding).
 function(tandem_folder name)
   add_library(${name} OBJECT ${ARGN})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(${name} PRIVATE Threads::Threads)
   if(PROJECT_IS_TOP_LEVEL OR name MATCHES "kernels|isal")
     return()
+  endif()
+  if(name MATCHES "^tandem_(api|base)$")
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
   endif()
   if(name STREQUAL tandem_base)
     target_precompile_headers(${name} PRIVATE <algorithm> <array> <atomic> <bitset> <charconv> <chrono> <cmath> <condition_variable>
