@@ -149,7 +149,7 @@ std::unique_ptr<core::Backend> make_device(const BackendKind &kind, tandem_conte
   auto backend = open_device<Options, kFactory>(kind, context, settings, name, technique, false);
   context.resource_names = base::format("cpu,gpu,{}", kind.memory_resource);
   context.kernel_name = "auto";
-  for (const char *forced : {"compiled", "tables", "transform"})
+  for (const char *forced : device::kTechniqueNames)
     if (technique == forced) context.kernel_name = forced;
   context.executor_name = "device";
   context.caller_count = cpu::allowed_core_count() + backend->traits().lanes;

@@ -124,7 +124,6 @@ extern "C" tandem_status tandem_kernel_text(const tandem_codec *codec, const tan
     info.rows_per_pass = spec.tuning.rows_per_pass;
     info.group_items = spec.tuning.local[0] * spec.tuning.local[1] * spec.tuning.local[2];
     const bool transforms = spec.dialect == device::Dialect::cuda_c && points != nullptr &&
-                            points->output_group_count <= device::kMostTransformGroups &&
                             device::built_in_transforms(matrix.rows(), matrix.columns());
     info.built_in_technique = transforms ? TANDEM_TECHNIQUE_TRANSFORM : TANDEM_TECHNIQUE_COMPILED;
     if (capacity_bytes != 0) std::memcpy(text_out, kernel.text.c_str(), info.text_bytes);

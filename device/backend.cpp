@@ -36,11 +36,11 @@ void check_options(const Options &options, bool is_name, const char *label, cons
                base::format("backend \"{}\" does not exist; {} devices are {}", options.device, label, names));
   }
   const std::string &technique = options.technique;
-  for (const std::string_view known : {"", "auto", "compiled", "tables", "transform"})
-    if (technique == known) return;
-  base::fail(TANDEM_ERROR_UNAVAILABLE,
-             base::format("kernel \"{}\" is unknown to backend \"{}\"; known: auto, compiled, tables, transform",
-                          technique, options.device));
+  if (technique.empty() || technique == "auto" ||
+      std::find(kTechniqueNames.begin(), kTechniqueNames.end(), technique) != kTechniqueNames.end())
+    return;
+  base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("kernel \"{}\" is unknown to backend \"{}\"; known: auto, {}",
+                                                    technique, options.device, base::join(kTechniqueNames, ", ")));
 }
 
 DeviceBackend::DeviceBackend(const Options &options, const DeviceModule &module, MemoryKind memory, const char *mib,

@@ -11,7 +11,10 @@ enum class Vendor { nvidia, amd, intel, other, cpu };  // cpu: an OpenCL device 
 KernelTuning built_in_tuning(Vendor vendor, unsigned rows, unsigned columns) noexcept;
 
 // Whether technique transform should be faster on CUDA than a compiled matrix of this shape. From these sizes on the
-// matrix has at least 1.4 times as many operations. That is counted, and timed nowhere.
-constexpr bool built_in_transforms(unsigned rows, unsigned columns) noexcept { return rows >= 16 && columns >= 16; }
+// matrix has at least 1.4 times as many operations. That is counted, and timed nowhere. At most 57 outputs lie in eight
+// groups wherever they begin, which is what a kernel takes (kMostTransformGroups).
+constexpr bool built_in_transforms(unsigned rows, unsigned columns) noexcept {
+  return rows >= 16 && rows <= 57 && columns >= 16;
+}
 
 }  // namespace tandem::device

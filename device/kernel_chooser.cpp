@@ -28,17 +28,11 @@ bool is_small(const DevicePrepared &prepared) noexcept {
   return std::uint64_t{prepared.rows()} * prepared.columns() <= kMostCompiledCoefficients;
 }
 
-const char *name_of(Technique technique) {
-  switch (technique) {
-    case Technique::compiled:
-      return "compiled";
-    case Technique::tables:
-      return "tables";
-    case Technique::transform:
-      break;
-  }
-  return "transform";
+bool can_compile(const DevicePrepared &prepared, const KernelSpec &wanted) noexcept {
+  return is_small(prepared) || wanted.technique == Technique::transform;
 }
+
+const char *name_of(Technique technique) { return kTechniqueNames[static_cast<std::size_t>(technique)]; }
 
 std::string text_of(const DeviceSettings &settings) {
   const KernelTuning &kernel = settings.kernel;
@@ -140,7 +134,8 @@ std::vector<core::TuningParameter> KernelChooser::parameters(unsigned rows, unsi
     list.push_back({name, value, powers_of_two(least, most, value)});
   };
   // First: with 1 the values of compiled kernels have no effect.
-  if (!is_forced() && core::is_wide(columns, rows)) list.push_back({kTransform, settings.transforms, {0, 1}});
+  if (!is_forced() && core::is_wide(columns, rows) && rows <= kMostTransformGroups * 8)
+    list.push_back({kTransform, settings.transforms, {0, 1}});
   constexpr const char *kLocal[] = {"local_x", "local_y", "local_z"};
   for (unsigned d = 0; d < 3; ++d) {
     const auto &[least, most] = device_.tried_items[d];
@@ -205,9 +200,9 @@ const std::string &KernelChooser::kernel_hash() const {
         spec.architecture = device_.architecture;
         spec.tuning = device_.settings(matrix.rows(), matrix.columns()).kernel;
         texts += generate_(matrix, spec).text;
-        if (each == Technique::compiled) texts += transform_text(generate_, spec);
       }
     }
+    texts += transform_text(generate_, spec_of(core::Mode::assign, Access::aligned, Binding::offsets, {}));
     kernel_hash_ = hex(key_of({texts}));
   });
   return kernel_hash_;
@@ -230,11 +225,11 @@ const std::string &KernelChooser::generator_hash() const {
             KernelSpec spec = spec_of(mode, access, binding, device_.settings(matrix.rows(), matrix.columns()));
             spec.technique = technique;
             texts += generate_(matrix, spec).text;
-            if (technique == Technique::compiled) texts += transform_text(generate_, spec);
           }
         }
       }
     }
+    texts += transform_text(generate_, spec_of(core::Mode::assign, Access::aligned, Binding::offsets, {}));
     generator_hash_ = hex(key_of({texts}));
   });
   return generator_hash_;
@@ -343,10 +338,6 @@ bool KernelChooser::transforms(const DevicePrepared &prepared, const DeviceSetti
   return is_possible;
 }
 
-bool KernelChooser::can_compile(const DevicePrepared &prepared, const DeviceSettings &settings) const {
-  return is_small(prepared) || transforms(prepared, settings);
-}
-
 KernelSpec KernelChooser::program_spec(const DevicePrepared &prepared, KernelSpec spec,
                                        const DeviceSettings &settings) const {
   spec.technique = Technique::compiled;
@@ -386,7 +377,7 @@ bool KernelChooser::is_worth_arguments(const DevicePrepared &prepared, DevicePro
     const std::lock_guard lock(prepared.mutex);
     if (prepared.bytes_run + length_bytes * prepared.columns() < settings.compile_after_bytes) return false;
   }
-  if (technique_ == "tables" || !can_compile(prepared, settings)) return true;
+  if (technique_ == "tables" || !can_compile(prepared, variant.spec)) return true;
   if (programs.no_compiler().empty()) build(prepared, programs, variant, Wait::no);
   return false;
 }
@@ -408,12 +399,11 @@ KernelChooser::Choice KernelChooser::technique(const DevicePrepared &prepared, c
   };
   const KernelSpec wanted = program_spec(prepared, spec, settings);
   const auto compiled = [&](std::string reason) { return Choice{wanted, std::move(reason)}; };
-  const bool can_compile = this->can_compile(prepared, settings);
   if (technique_ == "tables") return tables("as asked");
   const std::string large = base::format(
       "{} coefficients, more than {}", std::uint64_t{prepared.rows()} * prepared.columns(), kMostCompiledCoefficients);
   if (!tables_fit(prepared)) {
-    if (!can_compile) {
+    if (!can_compile(prepared, wanted)) {
       base::fail(
           TANDEM_ERROR_UNAVAILABLE,
           base::format("{}: {} has {} bytes of local memory, tables of {} columns need {}; and {} can be compiled",
@@ -423,7 +413,7 @@ KernelChooser::Choice KernelChooser::technique(const DevicePrepared &prepared, c
     return compiled(base::format("tables of {} columns do not fit {} bytes of local memory", prepared.columns(),
                                  device_.local_bytes));
   }
-  if (!can_compile) return tables(large);
+  if (!can_compile(prepared, wanted)) return tables(large);
   if (technique_ == "compiled") return compiled("as asked");
   if (technique_ == "transform") {
     return compiled(wanted.technique == Technique::transform ? "as asked"
@@ -509,7 +499,8 @@ Variant KernelChooser::choose(const DevicePrepared &prepared, DevicePrograms &pr
   // These values are for compiled kernels. The compiled-in kernels of technique tables have one element an item.
   if (device_.dialect == Dialect::cuda_c) variant.spec.tuning.elements_per_item = 1;
   build(prepared, programs, variant, Wait::now);
-  variant.is_for_now = !is_forced() && can_compile(prepared, settings) && programs.no_compiler().empty();
+  variant.is_for_now =
+      !is_forced() && (is_small(prepared) || transforms(prepared, settings)) && programs.no_compiler().empty();
   tell(prepared, mode, choice);
   return variant;
 }

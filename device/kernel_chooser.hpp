@@ -126,7 +126,6 @@ class KernelChooser {
   // Whether technique transform takes the place of compiled. Throws Error (UNAVAILABLE) if forced values ask for it in
   // vain.
   bool transforms(const DevicePrepared &prepared, const DeviceSettings &settings) const;
-  bool can_compile(const DevicePrepared &prepared, const DeviceSettings &settings) const;
   // The same with the points of the code, or its matrix, in the text.
   KernelSpec program_spec(const DevicePrepared &prepared, KernelSpec spec, const DeviceSettings &settings) const;
   bool is_known(const DevicePrepared &prepared, const DevicePrograms &programs, const KernelSpec &spec) const;

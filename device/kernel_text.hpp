@@ -33,6 +33,9 @@ enum class Technique {
   transform  // a Cauchy code's points are in the text: groups of points share work through local memory
 };
 
+// In the order of the techniques; the caller of a context may force one by its name.
+inline constexpr std::array<const char *, 3> kTechniqueNames = {"compiled", "tables", "transform"};
+
 // Properties of addresses, relative to element_bytes.
 enum class Access {
   aligned,  // every shard is aligned to element_bytes, and begin is 0

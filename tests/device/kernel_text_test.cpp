@@ -21,6 +21,7 @@
 #include "base/error.hpp"
 #include "core/presets.hpp"
 #include "device/built_in.hpp"
+#include "device/transform_text.hpp"
 #include "tests/support/expected.hpp"
 #include "tests/support/guarded.hpp"
 #include "tests/support/random.hpp"
@@ -583,6 +584,11 @@ TEST(KernelText, TransformsTakeFewerOperations) {
     }
   }
   EXPECT_FALSE(built_in_transforms(8, 32));
+  // 57 outputs have a point in at most eight groups. 58 that begin at the end of a group have one in nine.
+  EXPECT_TRUE(built_in_transforms(57, 39));
+  EXPECT_EQ(CauchyPoints(plain_form(39, 57)).output_group_count, kMostTransformGroups);
+  EXPECT_FALSE(built_in_transforms(58, 39));
+  EXPECT_EQ(CauchyPoints(plain_form(39, 58)).output_group_count, kMostTransformGroups + 1);
 }
 
 TEST(KernelText, RefusesTransformsThatNoKernelHas) {

@@ -907,6 +907,14 @@ TEST(CudaTransform, CannotBeForcedWhereItDoesNotRun) {
     Work work(of.dense(), 3000);
     const auto forced = backend->prepare_tuned(of, {{"transform", 1}});
     EXPECT_THROW(work.run(*backend, *forced, Mode::assign), base::Error);
+    if (is_too_wide) {  // other values, as autotune tries them
+      const auto tuned = backend->prepare_tuned(of, {{"rows_per_pass", 4}});
+      work.reset();
+      work.run(*backend, *tuned, Mode::assign);
+      EXPECT_TRUE(work.is_right(Mode::assign));
+      EXPECT_NE(backend->tuning_parameters(of.output_count(), of.input_count(), Mode::assign).front().name,
+                "transform");
+    }
     const auto free = backend->prepare(of);
     work.reset();
     work.run(*backend, *free, Mode::assign);
