@@ -50,6 +50,7 @@ struct HybridRequest {
   std::vector<std::string> operations = {"encode", "decode"};
   std::string kernel, resources;  // empty: those of a context without options
   std::uint32_t thread_count = 0;
+  std::uint64_t warm_up_bytes = 0;
   unsigned repeats = 15;
   double slice_seconds = 0.05, saturation_seconds = 1;
 };

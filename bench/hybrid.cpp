@@ -6,7 +6,9 @@
 #include <atomic>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
+#include <random>
 #include <stdexcept>
 
 #include "bench/library.hpp"
@@ -178,25 +180,28 @@ Cost measure(const HybridRequest &request, const Runner &runner, const CodedStri
   return cost;
 }
 
-// Each repeat runs every contestant once, in an order that rotates. Returns one list for each of them.
+// Each repeat runs every contestant once, in another order: one that always follows the same other one would be
+// measured with what that leaves behind. Returns one list for each of them.
 std::vector<std::vector<Cost>> measure_in_turns(const HybridRequest &request, const std::vector<Runner> &runners,
                                                 const CodedStripe &stripe) {
   std::vector<std::vector<Cost>> costs(runners.size());
+  std::vector<std::size_t> order(runners.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::mt19937_64 random(1);
   for (unsigned repeat = 0; repeat < request.repeats; ++repeat) {
-    for (std::size_t turn = 0; turn < runners.size(); ++turn) {
-      const std::size_t i = (turn + repeat) % runners.size();
-      costs[i].push_back(measure(request, runners[i], stripe));
-    }
+    std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t i : order) costs[i].push_back(measure(request, runners[i], stripe));
   }
   return costs;
 }
 
-// Warms up: loads drivers, compiles kernels, learns speeds. All must write the same bytes.
-void warm_up(const HybridRequest &request, const std::vector<Runner> &runners, const CodedStripe &stripe) {
-  constexpr int kCalls = 4;
+// Warms up: loads drivers, compiles kernels, learns speeds. The first calls of all must write the same bytes.
+void warm_up(const HybridRequest &request, const std::vector<Runner> &runners, const CodedStripe &stripe,
+             std::uint64_t data_bytes) {
+  constexpr unsigned kCalls = 4;
   std::optional<std::vector<std::uint8_t>> expected;
   for (const Runner &each : runners) {
-    for (int i = 0; i < kCalls; ++i) {
+    for (unsigned i = 0; i < kCalls; ++i) {
       stripe.forget_written();
       if (each.kind == "auto-first") {
         stripe.call(context_of(request, each));
@@ -208,6 +213,8 @@ void warm_up(const HybridRequest &request, const std::vector<Runner> &runners, c
         throw std::runtime_error(
             fmt::format("{} ({}) and {} wrote different bytes", each.name, each.kind, runners.front().name));
     }
+    if (each.kind == "auto-first") continue;
+    for (std::uint64_t i = kCalls; i * data_bytes < request.warm_up_bytes; ++i) stripe.call(each.context);
   }
 }
 
@@ -269,7 +276,7 @@ Json measure(const HybridRequest &request, const std::vector<Runner> &runners, c
   const double data_bytes = static_cast<double>(shard_bytes) * request.k;
   const CodedStripe stripe(request, operation, codec, shard_bytes);
   stripe.encode(runners.front().context);
-  warm_up(request, runners, stripe);
+  warm_up(request, runners, stripe, std::uint64_t{shard_bytes} * request.k);
   const std::vector<std::vector<Cost>> costs = measure_in_turns(request, runners, stripe);
   const std::vector<double> saturated = saturate(request, runners, operation, codec, shard_bytes);
   double saturation = 0;
@@ -363,6 +370,7 @@ Json measure_hybrid(const HybridRequest &request, bool show) {
                  {"k", request.k},
                  {"m", request.m},
                  {"resources", request.resources},
+                 {"warm_up_bytes", request.warm_up_bytes},
                  {"repeats", request.repeats},
                  {"results", Json::array()}};
   for (const Runner &each : runners)

@@ -141,6 +141,12 @@ CLI::App *add_hybrid(CLI::App &bench, Invocation &invocation) {
       ->transform(size_value())
       ->default_str("");
   command->add_option("--threads", flags->hybrid.thread_count, "CPU threads; default: every core");
+  command
+      ->add_option("--warm-up", flags->hybrid.warm_up_bytes,
+                   "Data that each codes before it is measured; default: four jobs. Devices compile after some GiB")
+      ->type_name("SIZE")
+      ->transform(size_value())
+      ->default_str("");
   command->add_option("--repeats", flags->hybrid.repeats, "Samples of each figure")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
