@@ -123,6 +123,11 @@ DevicePrepared::DevicePrepared(const core::Operator &what, std::optional<DeviceS
         return next.fetch_add(1, std::memory_order_relaxed);
       }()) {}
 
+void DevicePrepared::add_bytes_elsewhere(std::uint64_t input_bytes) const {
+  const std::lock_guard lock(mutex);
+  bytes_run += input_bytes;
+}
+
 KernelChooser::KernelChooser(const Options &options, const Device &device, const base::Log &log)
     : device_(device), technique_(options.technique), tuning_(options.tuning), generate_(options.generate), log_(log) {}
 

@@ -33,6 +33,8 @@ class DevicePrepared : public core::Prepared {
  public:
   DevicePrepared(const core::Operator &what, std::optional<DeviceSettings> forced);
 
+  void add_bytes_elsewhere(std::uint64_t input_bytes) const override;
+
   const core::Matrix matrix;
   const std::shared_ptr<const CauchyPoints> points;  // null: technique transform is not possible
   const std::optional<DeviceSettings> forced;        // by prepare_tuned

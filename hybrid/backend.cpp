@@ -230,6 +230,7 @@ class HybridBackend final : public core::Backend {
     const double start = base::Timeline::now();
     if (all.member(member).is_in_place) {
       run_small(tasks, control);
+      for (const Task &each : tasks) hybrid_of(each).ran_alone(member, each.length_bytes * each.prepared->columns());
       return all.ran_alone(member, kind_of(tasks.front()), work.bytes(), base::Timeline::now() - start);
     }
     core::Backend &backend = *all.member(member).backend;

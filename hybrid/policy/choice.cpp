@@ -8,8 +8,9 @@
 namespace tandem::hybrid {
 namespace {
 
-constexpr double kLeastGain = 0.05;  // of the time: a smaller gain is within the error of the prediction
-constexpr double kTrialPart = 0.01;  // of the time of all runs, for trials of one member
+constexpr double kLeastGain = 0.05;          // of the time: a smaller gain is within the error of the prediction
+constexpr double kTrialTime = 0.01;          // of the time of all runs, for trials of one member
+constexpr double kMostTrialSeconds = 10e-3;  // of a run that takes longer: so trials are frequent
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
 
 double alone_seconds(const Way &way, double bytes) {
@@ -46,8 +47,9 @@ std::size_t choose(std::span<const Way> ways, double bytes) {
 }
 
 double trial_bytes(const Speed &alone, double bytes, double best_seconds, double since_seconds) {
-  const double part = std::min(bytes, alone.bytes_per_second() * std::max(alone.latency_seconds(), best_seconds));
-  return alone.seconds_for(part) <= kTrialPart * since_seconds ? part : 0;
+  const double seconds = std::max(alone.latency_seconds(), std::min(best_seconds, kMostTrialSeconds));
+  const double part = std::min(bytes, alone.bytes_per_second() * seconds);
+  return alone.seconds_for(part) <= kTrialTime * since_seconds ? part : 0;
 }
 
 std::uint64_t worth_from(std::span<const Way> ways) {

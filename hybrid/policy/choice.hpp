@@ -27,7 +27,8 @@ std::size_t choose(std::span<const Way> ways, double bytes);
 
 // How much of a run a member that was not chosen does by itself, to measure whether it became faster. 0 until the runs
 // since its last trial have taken so long that this trial slows them down by 1 % at most. The trial's computation takes
-// no longer than the latency, or than the run by the best member, `best_seconds`.
+// no longer than the latency, or than the run by the best member, `best_seconds`, and 10 ms. A part much smaller than
+// the run would tell the latency, not the speed.
 double trial_bytes(const Speed &alone, double bytes, double best_seconds, double since_seconds);
 
 // The least number of bytes for which `ways` are faster than the first of them alone; UINT64_MAX: there is none.

@@ -18,4 +18,11 @@ std::shared_ptr<const core::Prepared> HybridPrepared::of(std::size_t member, cor
   return forms.of[member];
 }
 
+void HybridPrepared::ran_alone(std::size_t member, std::uint64_t input_bytes) const {
+  Forms &forms = forms_.get();
+  const std::lock_guard lock(forms.mutex);
+  for (std::size_t i = 0; i < forms.of.size(); ++i)
+    if (i != member && forms.of[i] != nullptr) forms.of[i]->add_bytes_elsewhere(input_bytes);
+}
+
 }  // namespace tandem::hybrid

@@ -22,6 +22,9 @@ class HybridPrepared final : public core::Prepared, public std::enable_shared_fr
   // Any thread. Holds no lock meanwhile, because a device may take long. Throws the exceptions of its prepare.
   std::shared_ptr<const core::Prepared> of(std::size_t member, core::Backend &backend) const;
 
+  // This member alone applied the operator to so many bytes of inputs: the forms of the others count them too.
+  void ran_alone(std::size_t member, std::uint64_t input_bytes) const;
+
  private:
   struct Forms {
     std::mutex mutex;
