@@ -383,7 +383,11 @@ bool KernelChooser::is_worth_arguments(const DevicePrepared &prepared, DevicePro
     if (prepared.bytes_run + length_bytes * prepared.columns() < settings.compile_after_bytes) return false;
   }
   if (technique_ == "tables" || !can_compile(prepared, variant.spec)) return true;
-  if (programs.no_compiler().empty()) build(prepared, programs, variant, Wait::no);
+  try {
+    if (programs.no_compiler().empty()) build(prepared, programs, variant, Wait::no);
+  } catch (const base::Error &error) {
+    leave_transform(prepared, error.what());
+  }
   return false;
 }
 
@@ -476,9 +480,10 @@ Variant KernelChooser::choose(const DevicePrepared &prepared, DevicePrograms &pr
   Choice choice = technique(prepared, programs, variant.spec, settings, length_bytes);
   if (choice.spec.technique != Technique::tables) {
     variant.spec = choice.spec;
+    bool is_awaited = true;
     try {
       // Programs on disk are loaded at once.
-      const bool is_awaited = waits(prepared) || is_known(prepared, programs, variant.spec);
+      is_awaited = waits(prepared) || is_known(prepared, programs, variant.spec);
       if (build(prepared, programs, variant, is_awaited ? Wait::now : Wait::no)) {
         if (does_not_fit(prepared, variant)) return choose(prepared, programs, mode, access, binding, 0);
         tell(prepared, mode, choice);
@@ -486,7 +491,8 @@ Variant KernelChooser::choose(const DevicePrepared &prepared, DevicePrograms &pr
       }
       choice.reason = "until the compile is done: " + choice.reason;
     } catch (const base::Error &error) {
-      if (is_forced() || error.status() != TANDEM_ERROR_UNAVAILABLE || prepared.forced.has_value()) throw;
+      if (is_forced() || prepared.forced.has_value()) throw;
+      if (is_awaited && error.status() != TANDEM_ERROR_UNAVAILABLE) throw;
       if (variant.spec.technique == Technique::transform) {  // the compiler may take the matrix
         leave_transform(prepared, error.what());
         return choose(prepared, programs, mode, access, binding, 0);

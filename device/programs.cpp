@@ -48,9 +48,13 @@ std::shared_ptr<const DeviceProgram> DevicePrograms::get(const Key &key, const K
   std::unique_lock lock(entries_mutex_);
   if (const auto made = by_key_.find(key); made != by_key_.end()) return made->second->second;  // made a moment ago
   std::shared_ptr<Making> making;
-  if (const auto found = being_made_.find({key.low, key.high}); found != being_made_.end()) {
-    making = found->second;
-  } else {
+  if (const auto found = being_made_.find({key.low, key.high}); found != being_made_.end()) making = found->second;
+  if (making != nullptr && making->is_over && !making->is_awaited) {  // it failed in the background
+    being_made_.erase({key.low, key.high});
+    if (wait == Wait::no) fail(*making->failure);
+    making = nullptr;  // a call that waits tries again
+  }
+  if (making == nullptr) {
     making = std::make_shared<Making>(key, spec, std::move(text));
     queue_.push_back(making);
     try {
@@ -68,7 +72,10 @@ std::shared_ptr<const DeviceProgram> DevicePrograms::get(const Key &key, const K
   // Logged; the next call tries again.
   if (const auto found = being_made_.find({key.low, key.high}); found != being_made_.end() && found->second == making)
     being_made_.erase(found);
-  const Failure failure = *making->failure;
+  fail(*making->failure);
+}
+
+void DevicePrograms::fail(const Failure &failure) {
   if (failure.driver_number) throw DriverError(failure.status, failure.message, *failure.driver_number);
   base::fail(failure.status, failure.message);
 }
@@ -128,8 +135,9 @@ void DevicePrograms::finish(Making &making) noexcept {
   Entries gone;  // unloaded without the lock; runs keep the programs that they use
   {
     const std::lock_guard lock(entries_mutex_);
-    if (!failure || !making.is_awaited) being_made_.erase({making.key.low, making.key.high});
-    if (making.is_awaited) {
+    const bool is_heard = making.is_awaited || making.spec.technique == Technique::transform;
+    if (!failure || !is_heard) being_made_.erase({making.key.low, making.key.high});
+    if (is_heard) {
       making.failure = std::move(failure);
       failure.reset();
     }

@@ -55,7 +55,8 @@ class DevicePrograms {
   enum class Wait { no, later, now };
   // From memory, else from make(), which runs on a thread of this object; `text` is called there too. A call that waits
   // throws make()'s exception, also UNAVAILABLE if the program needs a compile that is impossible. A failure that no
-  // call waits for ends in stop_compiling().
+  // call waits for ends in stop_compiling(). But if it is technique transform that fails, the matrix may compile: then
+  // the next call that does not wait throws.
   std::shared_ptr<const DeviceProgram> get(const Key &key, const KernelSpec &spec, MakeText text, Wait wait);
 
   // Why nothing can be compiled here; "" if it can.
@@ -102,6 +103,7 @@ class DevicePrograms {
   void start_thread(bool is_needed, std::unique_lock<std::mutex> &lock);
   void work() noexcept;
   void finish(Making &making) noexcept;
+  [[noreturn]] static void fail(const Failure &failure);
   void keep(const Key &key, const std::shared_ptr<const DeviceProgram> &program) noexcept;
 
   mutable std::mutex entries_mutex_;  // of what follows

@@ -892,6 +892,41 @@ TEST(CudaTransform, IsCompiledInTheBackground) {
   expect_clean(driver, "a transform in the background");
 }
 
+// A failure in the background. Other kernels are still compiled.
+TEST(CudaTransform, TheMatrixIsCompiledIfTheTransformCannotBe) {
+  struct Soon final : core::TuningSource {
+    core::TuningChoice find(const core::TuningQuery &) const override {
+      return {{{"compile_after_bytes", 1'000'000}}, "test"};
+    }
+  } soon;
+  const core::Operator what = wide_code();
+  FakeCuda driver;
+  {
+    Heard heard;
+    gpu::Options options = fake_options(driver);
+    options.tuning = &soon;
+    options.generate = [](const core::Matrix &matrix, const device::KernelSpec &spec) {
+      if (matrix.columns() == 16 && spec.technique == device::Technique::transform)
+        throw std::runtime_error("too large a kernel");
+      return fake_cuda_generate(matrix, spec);
+    };
+    const auto backend = gpu::make_backend(options, heard.log());
+    Work work(what.dense(), 20'000);
+    const auto prepared = backend->prepare(what);
+    wait_until(
+        [&] {
+          work.reset();
+          work.run(*backend, *prepared, Mode::assign);
+          EXPECT_TRUE(work.is_right(Mode::assign));
+          return heard.has("technique compiled:");
+        },
+        "the matrix is compiled");
+    EXPECT_TRUE(heard.has("technique transform is left: too large a kernel")) << heard.text;
+    EXPECT_FALSE(heard.has("no more kernels are compiled")) << heard.text;
+  }
+  expect_clean(driver, "a transform that does not compile");
+}
+
 // Nine groups of outputs, and a device with too small work-groups.
 TEST(CudaTransform, CannotBeForcedWhereItDoesNotRun) {
   const core::Operator what = wide_code();
