@@ -180,8 +180,8 @@ Cost measure(const HybridRequest &request, const Runner &runner, const CodedStri
   return cost;
 }
 
-// Each repeat runs every contestant once, in another order: one that always follows the same other one would be
-// measured with what that leaves behind. Returns one list for each of them.
+// Each repeat runs every contestant once. The order is random, because each contestant is affected by the one before
+// it. Returns one list for each of them.
 std::vector<std::vector<Cost>> measure_in_turns(const HybridRequest &request, const std::vector<Runner> &runners,
                                                 const CodedStripe &stripe) {
   std::vector<std::vector<Cost>> costs(runners.size());
@@ -195,26 +195,28 @@ std::vector<std::vector<Cost>> measure_in_turns(const HybridRequest &request, co
   return costs;
 }
 
-// Warms up: loads drivers, compiles kernels, learns speeds. The first calls of all must write the same bytes.
+// Warms up: loads drivers, compiles kernels, learns speeds. All must write the same bytes, at first and at the end.
 void warm_up(const HybridRequest &request, const std::vector<Runner> &runners, const CodedStripe &stripe,
              std::uint64_t data_bytes) {
-  constexpr unsigned kCalls = 4;
+  constexpr std::uint64_t kCalls = 4;
   std::optional<std::vector<std::uint8_t>> expected;
   for (const Runner &each : runners) {
-    for (unsigned i = 0; i < kCalls; ++i) {
-      stripe.forget_written();
-      if (each.kind == "auto-first") {
+    const bool is_first = each.kind == "auto-first";
+    const std::uint64_t calls = is_first ? kCalls : std::max(kCalls, request.warm_up_bytes / data_bytes);
+    for (std::uint64_t i = 0; i < calls; ++i) {
+      const bool is_checked = i < kCalls || i + 1 == calls;
+      if (is_checked) stripe.forget_written();
+      if (is_first) {
         stripe.call(context_of(request, each));
       } else {
         stripe.call(each.context);
       }
+      if (!is_checked) continue;
       if (!expected) expected = stripe.written();
       if (stripe.written() != *expected)
         throw std::runtime_error(
             fmt::format("{} ({}) and {} wrote different bytes", each.name, each.kind, runners.front().name));
     }
-    if (each.kind == "auto-first") continue;
-    for (std::uint64_t i = kCalls; i * data_bytes < request.warm_up_bytes; ++i) stripe.call(each.context);
   }
 }
 

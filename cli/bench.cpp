@@ -143,7 +143,7 @@ CLI::App *add_hybrid(CLI::App &bench, Invocation &invocation) {
   command->add_option("--threads", flags->hybrid.thread_count, "CPU threads; default: every core");
   command
       ->add_option("--warm-up", flags->hybrid.warm_up_bytes,
-                   "Data that each codes before it is measured; default: four jobs. Devices compile after some GiB")
+                   "Least data coded with each device and policy before it is measured; default: four jobs")
       ->type_name("SIZE")
       ->transform(size_value())
       ->default_str("");

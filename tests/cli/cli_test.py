@@ -1179,8 +1179,8 @@ class Command(unittest.TestCase):
         names = [device["name"] for device in json.loads(self.ok("devices", "--json").stdout)["devices"]]
         if devices[1] not in names:
             print("NOT RUN: bench hybrid with", devices.pop())
-        run = self.bench_hybrid("--devices", "+".join(devices), "--size", "64KiB,1MiB", "--kernel", "scalar", "-o", file)
-        self.assertEqual((run["devices"], run["kernel"], run["threads"], run["k"], run["m"]), (devices, "scalar", 2, 10, 4))
+        run = self.bench_hybrid("--devices", "+".join(devices), "--size", "64KiB,1MiB", "--kernel", "scalar", "--warm-up", "6MiB", "-o", file)
+        self.assertEqual((run["warm_up_bytes"], run["devices"], run["kernel"], run["threads"], run["k"], run["m"]), (6 << 20, devices, "scalar", 2, 10, 4))
         self.assertEqual([(r["operation"], r["size_bytes"]) for r in run["results"]],
                          [(operation, size) for operation in ("encode", "decode") for size in (1 << 16, 1 << 20)])
         kinds = ["alone"] * len(devices) + ["free", "budget", "budget", "auto-first", "auto"]
