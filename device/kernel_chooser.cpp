@@ -323,9 +323,10 @@ KernelSpec KernelChooser::spec_of(core::Mode mode, Access access, Binding bindin
   return spec;
 }
 
-bool KernelChooser::transforms(const DevicePrepared &prepared, const DeviceSettings &settings) const {
+bool KernelChooser::transforms(const DevicePrepared &prepared, const DevicePrograms &programs,
+                               const DeviceSettings &settings) const {
   const bool is_wanted = technique_ == "transform" || (technique_ != "compiled" && settings.transforms);
-  if (!is_wanted || prepared.points == nullptr) return false;
+  if (!is_wanted || prepared.points == nullptr || (!programs.can_transform() && !waits(prepared))) return false;
   KernelSpec spec;
   take_points(spec, prepared.points);
   const std::array<unsigned, 3> &local = spec.tuning.local;
@@ -343,10 +344,10 @@ bool KernelChooser::transforms(const DevicePrepared &prepared, const DeviceSetti
   return is_possible;
 }
 
-KernelSpec KernelChooser::program_spec(const DevicePrepared &prepared, KernelSpec spec,
+KernelSpec KernelChooser::program_spec(const DevicePrepared &prepared, const DevicePrograms &programs, KernelSpec spec,
                                        const DeviceSettings &settings) const {
   spec.technique = Technique::compiled;
-  if (transforms(prepared, settings)) take_points(spec, prepared.points);
+  if (transforms(prepared, programs, settings)) take_points(spec, prepared.points);
   return spec;
 }
 
@@ -375,7 +376,7 @@ bool KernelChooser::is_worth_arguments(const DevicePrepared &prepared, DevicePro
   variant.spec.technique = Technique::tables;
   if (is_known(prepared, programs, variant.spec)) return true;
   if (technique_ != "tables") {
-    variant.spec = program_spec(prepared, variant.spec, settings);
+    variant.spec = program_spec(prepared, programs, variant.spec, settings);
     if (is_known(prepared, programs, variant.spec)) return true;
   }
   {
@@ -383,11 +384,7 @@ bool KernelChooser::is_worth_arguments(const DevicePrepared &prepared, DevicePro
     if (prepared.bytes_run + length_bytes * prepared.columns() < settings.compile_after_bytes) return false;
   }
   if (technique_ == "tables" || !can_compile(prepared, variant.spec)) return true;
-  try {
-    if (programs.no_compiler().empty()) build(prepared, programs, variant, Wait::no);
-  } catch (const base::Error &error) {
-    leave_transform(prepared, error.what());
-  }
+  if (programs.no_compiler().empty()) build(prepared, programs, variant, Wait::no);
   return false;
 }
 
@@ -406,7 +403,7 @@ KernelChooser::Choice KernelChooser::technique(const DevicePrepared &prepared, c
     choice.spec.technique = Technique::tables;
     return choice;
   };
-  const KernelSpec wanted = program_spec(prepared, spec, settings);
+  const KernelSpec wanted = program_spec(prepared, programs, spec, settings);
   const auto compiled = [&](std::string reason) { return Choice{wanted, std::move(reason)}; };
   if (technique_ == "tables") return tables("as asked");
   const std::string large = base::format(
@@ -480,10 +477,9 @@ Variant KernelChooser::choose(const DevicePrepared &prepared, DevicePrograms &pr
   Choice choice = technique(prepared, programs, variant.spec, settings, length_bytes);
   if (choice.spec.technique != Technique::tables) {
     variant.spec = choice.spec;
-    bool is_awaited = true;
     try {
       // Programs on disk are loaded at once.
-      is_awaited = waits(prepared) || is_known(prepared, programs, variant.spec);
+      const bool is_awaited = waits(prepared) || is_known(prepared, programs, variant.spec);
       if (build(prepared, programs, variant, is_awaited ? Wait::now : Wait::no)) {
         if (does_not_fit(prepared, variant)) return choose(prepared, programs, mode, access, binding, 0);
         tell(prepared, mode, choice);
@@ -491,8 +487,7 @@ Variant KernelChooser::choose(const DevicePrepared &prepared, DevicePrograms &pr
       }
       choice.reason = "until the compile is done: " + choice.reason;
     } catch (const base::Error &error) {
-      if (is_forced() || prepared.forced.has_value()) throw;
-      if (is_awaited && error.status() != TANDEM_ERROR_UNAVAILABLE) throw;
+      if (is_forced() || error.status() != TANDEM_ERROR_UNAVAILABLE || prepared.forced.has_value()) throw;
       if (variant.spec.technique == Technique::transform) {  // the compiler may take the matrix
         leave_transform(prepared, error.what());
         return choose(prepared, programs, mode, access, binding, 0);
@@ -510,8 +505,8 @@ Variant KernelChooser::choose(const DevicePrepared &prepared, DevicePrograms &pr
   // These values are for compiled kernels. The compiled-in kernels of technique tables have one element an item.
   if (device_.dialect == Dialect::cuda_c) variant.spec.tuning.elements_per_item = 1;
   build(prepared, programs, variant, Wait::now);
-  variant.is_for_now =
-      !is_forced() && (is_small(prepared) || transforms(prepared, settings)) && programs.no_compiler().empty();
+  variant.is_for_now = !is_forced() && (is_small(prepared) || transforms(prepared, programs, settings)) &&
+                       programs.no_compiler().empty();
   tell(prepared, mode, choice);
   return variant;
 }

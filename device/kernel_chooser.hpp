@@ -84,8 +84,8 @@ class KernelChooser {
 
   // For a run of `length_bytes`, which are counted; without the tables. Compiles in the background and returns tables
   // meanwhile, unless the technique or the values are forced, or the plan waits. If the compiler fails, nothing more is
-  // compiled, and technique tables is used. Throws Error (UNAVAILABLE) for a matrix that this device has no technique
-  // for, and for forced values that it cannot run.
+  // compiled, and technique tables is used; if it fails with technique transform, technique compiled is used. Throws
+  // Error (UNAVAILABLE) for a matrix that this device has no technique for, and for forced values that it cannot run.
   Variant choose(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode, Access access,
                  Binding binding, std::uint64_t length_bytes) const;
 
@@ -127,9 +127,10 @@ class KernelChooser {
   KernelSpec spec_of(core::Mode mode, Access access, Binding binding, const DeviceSettings &settings) const;
   // Whether technique transform takes the place of compiled. Throws Error (UNAVAILABLE) if forced values ask for it in
   // vain.
-  bool transforms(const DevicePrepared &prepared, const DeviceSettings &settings) const;
+  bool transforms(const DevicePrepared &prepared, const DevicePrograms &programs, const DeviceSettings &settings) const;
   // The same with the points of the code, or its matrix, in the text.
-  KernelSpec program_spec(const DevicePrepared &prepared, KernelSpec spec, const DeviceSettings &settings) const;
+  KernelSpec program_spec(const DevicePrepared &prepared, const DevicePrograms &programs, KernelSpec spec,
+                          const DeviceSettings &settings) const;
   bool is_known(const DevicePrepared &prepared, const DevicePrograms &programs, const KernelSpec &spec) const;
   const std::string &generator_hash() const;
   Key text_key(const DevicePrepared &prepared, const DevicePrograms &programs, const KernelSpec &spec) const;

@@ -48,13 +48,9 @@ std::shared_ptr<const DeviceProgram> DevicePrograms::get(const Key &key, const K
   std::unique_lock lock(entries_mutex_);
   if (const auto made = by_key_.find(key); made != by_key_.end()) return made->second->second;  // made a moment ago
   std::shared_ptr<Making> making;
-  if (const auto found = being_made_.find({key.low, key.high}); found != being_made_.end()) making = found->second;
-  if (making != nullptr && making->is_over && !making->is_awaited) {  // it failed in the background
-    being_made_.erase({key.low, key.high});
-    if (wait == Wait::no) fail(*making->failure);
-    making = nullptr;  // a call that waits tries again
-  }
-  if (making == nullptr) {
+  if (const auto found = being_made_.find({key.low, key.high}); found != being_made_.end()) {
+    making = found->second;
+  } else {
     making = std::make_shared<Making>(key, spec, std::move(text));
     queue_.push_back(making);
     try {
@@ -72,10 +68,7 @@ std::shared_ptr<const DeviceProgram> DevicePrograms::get(const Key &key, const K
   // Logged; the next call tries again.
   if (const auto found = being_made_.find({key.low, key.high}); found != being_made_.end() && found->second == making)
     being_made_.erase(found);
-  fail(*making->failure);
-}
-
-void DevicePrograms::fail(const Failure &failure) {
+  const Failure failure = *making->failure;
   if (failure.driver_number) throw DriverError(failure.status, failure.message, *failure.driver_number);
   base::fail(failure.status, failure.message);
 }
@@ -135,9 +128,8 @@ void DevicePrograms::finish(Making &making) noexcept {
   Entries gone;  // unloaded without the lock; runs keep the programs that they use
   {
     const std::lock_guard lock(entries_mutex_);
-    const bool is_heard = making.is_awaited || making.spec.technique == Technique::transform;
-    if (!failure || !is_heard) being_made_.erase({making.key.low, making.key.high});
-    if (is_heard) {
+    if (!failure || !making.is_awaited) being_made_.erase({making.key.low, making.key.high});
+    if (making.is_awaited) {
       making.failure = std::move(failure);
       failure.reset();
     }
@@ -150,7 +142,21 @@ void DevicePrograms::finish(Making &making) noexcept {
       gone.splice(gone.begin(), entries_, std::prev(entries_.end()));
     }
   }
-  if (failure) stop_compiling(failure->message);
+  if (!failure) return;
+  if (making.spec.technique == Technique::transform) {
+    leave_transform(failure->message);
+  } else {
+    stop_compiling(failure->message);
+  }
+}
+
+void DevicePrograms::leave_transform(std::string_view why) noexcept {
+  if (!can_transform_.exchange(false)) return;
+  try {
+    log_.say(TANDEM_LOG_WARNING, base::format("{}: {}: {}; technique compiled in place of transform from now on",
+                                              device_.identity.backend, device_.name, why));
+  } catch (const std::bad_alloc &) {
+  }
 }
 
 // If there is no memory to keep it, a later call makes it again.

@@ -2,6 +2,7 @@
 // used is dropped.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -55,14 +56,15 @@ class DevicePrograms {
   enum class Wait { no, later, now };
   // From memory, else from make(), which runs on a thread of this object; `text` is called there too. A call that waits
   // throws make()'s exception, also UNAVAILABLE if the program needs a compile that is impossible. A failure that no
-  // call waits for ends in stop_compiling(). But if it is technique transform that fails, the matrix may compile: then
-  // the next call that does not wait throws.
+  // call waits for ends in stop_compiling(), or for technique transform in can_transform() == false.
   std::shared_ptr<const DeviceProgram> get(const Key &key, const KernelSpec &spec, MakeText text, Wait wait);
 
   // Why nothing can be compiled here; "" if it can.
   std::string no_compiler() const;
   // From now on no_compiler() returns the reason. The reason is logged.
   void stop_compiling(std::string_view why) noexcept;
+  // False from the first failure of technique transform that no call waited for. The matrices of its codes may compile.
+  bool can_transform() const noexcept { return can_transform_.load(std::memory_order_relaxed); }
 
  protected:
   ~DevicePrograms() = default;
@@ -103,7 +105,7 @@ class DevicePrograms {
   void start_thread(bool is_needed, std::unique_lock<std::mutex> &lock);
   void work() noexcept;
   void finish(Making &making) noexcept;
-  [[noreturn]] static void fail(const Failure &failure);
+  void leave_transform(std::string_view why) noexcept;
   void keep(const Key &key, const std::shared_ptr<const DeviceProgram> &program) noexcept;
 
   mutable std::mutex entries_mutex_;  // of what follows
@@ -111,6 +113,7 @@ class DevicePrograms {
   Entries entries_;
   std::unordered_map<Key, Entries::iterator, KeyHash> by_key_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::shared_ptr<Making>> being_made_;
+  std::atomic<bool> can_transform_{true};
   std::deque<std::shared_ptr<Making>> queue_;  // those of them that no thread has begun
   unsigned thread_count_ = 0;
 };
