@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <exception>
+#include <utility>
 
 namespace tandem::volume {
 
@@ -29,7 +30,7 @@ struct Pool::Batch {
       failed = std::current_exception();
     }
     const std::lock_guard lock(mutex);
-    if (failed && !error) error = failed;
+    if (failed && !error) error = std::move(failed);
     if (++done == count) all_done.notify_all();
     return true;
   }
@@ -85,7 +86,8 @@ void Pool::run(std::size_t count, const std::function<void(std::size_t)> &task, 
   }
   std::unique_lock lock(batch->mutex);
   batch->all_done.wait(lock, [&] { return batch->done == count; });
-  if (batch->error) std::rethrow_exception(batch->error);
+  // The caller is the only owner of the exception: threads may still hold the batch.
+  if (batch->error) std::rethrow_exception(std::exchange(batch->error, nullptr));
 }
 
 void Pool::work() {
