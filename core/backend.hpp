@@ -78,8 +78,8 @@ class Prepared {
   // Runs that move more bytes than this are out of cache.
   virtual std::uint64_t out_of_cache_bytes(Mode mode) const;
 
-  // Other backends applied the operator to so many bytes of inputs. They count when this backend decides whether a
-  // compiled kernel pays. Does nothing by default. Any thread.
+  // Other backends applied the operator to `input_bytes` bytes of inputs. They count when this backend decides whether
+  // a compiled kernel pays. Does nothing by default. Any thread.
   virtual void add_bytes_elsewhere(std::uint64_t input_bytes) const;
 
  private:

@@ -230,8 +230,9 @@ class HybridBackend final : public core::Backend {
     const double start = base::Timeline::now();
     if (all.member(member).is_in_place) {
       run_small(tasks, control);
-      for (const Task &each : tasks) hybrid_of(each).ran_alone(member, each.length_bytes * each.prepared->columns());
-      return all.ran_alone(member, kind_of(tasks.front()), work.bytes(), base::Timeline::now() - start);
+      all.ran_alone(member, kind_of(tasks.front()), work.bytes(), base::Timeline::now() - start);
+      for (const Task &each : tasks) hybrid_of(each).add_bytes_of_cpu(each.length_bytes * each.prepared->columns());
+      return;
     }
     core::Backend &backend = *all.member(member).backend;
     const bool has_others = all.member_count() > 1;
@@ -280,16 +281,22 @@ class HybridBackend final : public core::Backend {
       }
       if (!tasks.empty()) first = choice(all, tasks);
     }
-    if (first.trial_bytes > 0) do_part(all, first.trial, first.trial_bytes, &tasks, control);
+    if (first.trial_bytes > 0) do_part(all, first.trial, first.trial_bytes, &tasks, control, first.is_trial_shared);
     if (!tasks.empty()) run_by(all, first.member, tasks, control);
   }
 
   // One member does the first bytes of the tasks. The rest stays in the tasks.
-  void do_part(Runtime &all, std::size_t member, std::uint64_t bytes, std::vector<Task> *tasks, Control &control) {
+  void do_part(Runtime &all, std::size_t member, std::uint64_t bytes, std::vector<Task> *tasks, Control &control,
+               bool is_shared = false) {
     if (tasks->empty()) return;
     const Work work(*tasks);
     const std::uint64_t end = work.cut(std::max<std::uint64_t>(bytes, 1));
-    run_by(all, member, work.tasks({0, end}), control);
+    const std::vector<Task> part = work.tasks({0, end});
+    if (is_shared) {
+      all.run(part, control, member);
+    } else {
+      run_by(all, member, part, control);
+    }
     *tasks = work.tasks({end, work.bytes()});
   }
 

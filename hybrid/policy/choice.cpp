@@ -9,16 +9,16 @@ namespace tandem::hybrid {
 namespace {
 
 constexpr double kLeastGain = 0.05;          // of the time: a smaller gain is within the error of the prediction
-constexpr double kTrialTime = 0.01;          // of the time of all runs, for trials of one member
-constexpr double kMostTrialSeconds = 10e-3;  // of a run that takes longer: so trials are frequent
+constexpr double kTrialShare = 0.01;         // of the time of all runs, for trials of one member
+constexpr double kMostTrialSeconds = 10e-3;  // a longer trial in a long run would be rare
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
+
+}  // namespace
 
 double alone_seconds(const Way &way, double bytes) {
   if (way.alone.is_seen()) return way.alone.seconds_for(bytes);
   return way.together.latency_seconds() + bytes / (way.together.bytes_per_second() * way.lanes);
 }
-
-}  // namespace
 
 std::size_t choose(std::span<const Way> ways, double bytes) {
   std::size_t best = kTogether;
@@ -46,10 +46,11 @@ std::size_t choose(std::span<const Way> ways, double bytes) {
   return together < (1 - kLeastGain) * best_seconds ? kTogether : best;
 }
 
-double trial_bytes(const Speed &alone, double bytes, double best_seconds, double since_seconds) {
-  const double seconds = std::max(alone.latency_seconds(), std::min(best_seconds, kMostTrialSeconds));
-  const double part = std::min(bytes, alone.bytes_per_second() * seconds);
-  return alone.seconds_for(part) <= kTrialTime * since_seconds ? part : 0;
+double trial_bytes(const Way &way, double bytes, double best_seconds, double since_seconds) {
+  const double latency = alone_seconds(way, 0), seconds_per_byte = (alone_seconds(way, bytes) - latency) / bytes;
+  const double seconds = std::max(latency, std::min(best_seconds, kMostTrialSeconds));
+  const double part = std::min(bytes, seconds / seconds_per_byte);
+  return alone_seconds(way, part) <= kTrialShare * since_seconds ? part : 0;
 }
 
 std::uint64_t worth_from(std::span<const Way> ways) {

@@ -25,11 +25,14 @@ inline constexpr std::size_t kTogether = SIZE_MAX;
 // others. Members that may not share must be tried before this.
 std::size_t choose(std::span<const Way> ways, double bytes);
 
-// How much of a run a member that was not chosen does by itself, to measure whether it became faster. 0 until the runs
-// since its last trial have taken so long that this trial slows them down by 1 % at most. The trial's computation takes
-// no longer than the latency, or than the run by the best member, `best_seconds`, and 10 ms. A part much smaller than
-// the run would tell the latency, not the speed.
-double trial_bytes(const Speed &alone, double bytes, double best_seconds, double since_seconds);
+// The expected time of a run that one member of known speed does by itself.
+double alone_seconds(const Way &way, double bytes);
+
+// How much of a run a member that takes no part in it does by itself, to measure whether it became faster. 0 until the
+// runs since its last trial have taken so long that this trial slows them down by 1 % at most. A trial computes for as
+// long as the best member needs for the run, `best_seconds`, but for 10 ms at most; or for its own latency, if that is
+// longer. A shorter trial would measure only the latency.
+double trial_bytes(const Way &way, double bytes, double best_seconds, double since_seconds);
 
 // The least number of bytes for which `ways` are faster than the first of them alone; UINT64_MAX: there is none.
 std::uint64_t worth_from(std::span<const Way> ways);

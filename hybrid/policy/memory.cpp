@@ -44,12 +44,12 @@ void Memory::ran_alone(std::size_t member, const WorkKind &kind, double bytes, d
 
 void Memory::forget_alone(std::size_t member, const WorkKind &kind) { speeds_[{member, kind}].alone = {}; }
 
-double Memory::seconds_since_trial(std::size_t member, const WorkKind &kind) {
-  return run_seconds_[kind] - speeds_[{member, kind}].tried_at_seconds;
+double Memory::idle_seconds(std::size_t member, const WorkKind &kind) {
+  return run_seconds_[kind] - speeds_[{member, kind}].last_at_seconds;
 }
 
-void Memory::tried(std::size_t member, const WorkKind &kind) {
-  speeds_[{member, kind}].tried_at_seconds = run_seconds_[kind];
+void Memory::took_part(std::size_t member, const WorkKind &kind) {
+  speeds_[{member, kind}].last_at_seconds = run_seconds_[kind];
 }
 
 void Memory::recall(std::size_t member, const core::SpeedEntry &entry) {

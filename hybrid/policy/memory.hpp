@@ -33,10 +33,10 @@ class Memory {
   void ran_alone(std::size_t member, const WorkKind &kind, double bytes, double seconds);
   void forget_alone(std::size_t member, const WorkKind &kind);
 
-  // The time of all runs of a kind, and of those since a member's last trial.
+  // The time of all runs of a kind, and of those since a member last did a part of one.
   void add_run(const WorkKind &kind, double seconds) { run_seconds_[kind] += seconds; }
-  double seconds_since_trial(std::size_t member, const WorkKind &kind);
-  void tried(std::size_t member, const WorkKind &kind);
+  double idle_seconds(std::size_t member, const WorkKind &kind);
+  void took_part(std::size_t member, const WorkKind &kind);
 
   // Speeds from and for the tuning file. `worker` is the member's name. learned(): entries that are new, or differ by
   // more than a tenth. Those of a device only if latency and speed could be told apart.
@@ -47,8 +47,8 @@ class Memory {
  private:
   struct Speeds {
     Speed together, alone;
-    bool was_slow = false;        // its latest run alone, which does not count yet
-    double tried_at_seconds = 0;  // value of run_seconds_ at its last trial
+    bool was_slow = false;       // its latest run alone, which does not count yet
+    double last_at_seconds = 0;  // value of run_seconds_ when it last did a part
   };
   std::map<std::tuple<std::size_t, WorkKind>, Speeds> speeds_;
   std::map<WorkKind, double> run_seconds_;

@@ -15,7 +15,7 @@ constexpr std::uint64_t kGrainBytes = 1 << 10, kMostGrains = std::uint64_t{1} <<
 
 // The first chunk of a CPU lane of unknown speed: this part of the work. Even a lane that is a thousand times slower
 // than the rest finishes it in time.
-constexpr std::uint64_t kFirstPart = 4096, kMostFirstBytes = 64 << 10;
+constexpr std::uint64_t kFirstPart = 4096;
 constexpr double kNewest = 0.3;  // weight of the latest chunk in the speed of a CPU lane
 constexpr double kSurprise = 2;  // times faster or slower than before: the latest chunk replaces the average
 constexpr double kPartOfPast = 0.125, kLeastLatencySeconds = 20e-6;  // no device answers sooner
@@ -136,16 +136,10 @@ std::uint64_t Share::position(std::uint64_t grain) const {
   return options_.cut && at != 0 ? options_.cut(at) : at;
 }
 
-bool Share::is_cpu_unknown() const noexcept {
-  return std::any_of(groups_.begin(), groups_.end(), [](const State &each) {
-    return each.group.is_in_place && each.here.load() > 0 && each.known.load() == 0;
-  });
-}
-
 double Share::chunk_bytes(unsigned index, double now) const noexcept {
   if (options_.policy != Policy::automatic) return static_cast<double>(options_.chunk_bytes);
   const double speed = lanes_[index].bytes_per_second.load(std::memory_order_relaxed);
-  if (!(speed > 0)) return static_cast<double>(std::min(options_.work_bytes / kFirstPart, kMostFirstBytes));
+  if (!(speed > 0)) return static_cast<double>(options_.work_bytes / kFirstPart);
   const double finish =
       finish_seconds([&](auto body) { each_candidate(now, kNone, body); }, static_cast<double>(left_bytes()));
   // If a device may end the run at any moment, no lane should wait for a chunk much longer than it took until then.
@@ -216,7 +210,6 @@ std::optional<Piece> Share::take_back(unsigned index, double now) {
     });
     want = back_piece({speed.bytes_per_second(), speed.latency_seconds(), speed.uncertainty()}, finish, others, left);
     want = std::min(want, kGrowth * speed.most_bytes());
-    if (others == 0 && is_cpu_unknown()) want = std::min(want, left / 2);  // the device may be the faster one
   }
   want = std::min(want, state.group.most_bytes);
   if (!(want > 0)) return std::nullopt;

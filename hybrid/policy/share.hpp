@@ -149,7 +149,6 @@ class Share {
   void each_candidate(double now, std::size_t without, Body body) const;
   double rest_bytes(double now) const noexcept;
   std::uint64_t position(std::uint64_t grain) const;
-  bool is_cpu_unknown() const noexcept;
   double chunk_bytes(unsigned lane, double now) const noexcept;
   void set_speed(State &group);
   void count(Lane &lane, int change) noexcept;

@@ -13,8 +13,6 @@
 namespace tandem::hybrid {
 namespace {
 
-constexpr double kLongestWaitSeconds = 0.02;
-
 double now() noexcept { return base::Timeline::now(); }
 
 }  // namespace
@@ -115,7 +113,7 @@ bool Runtime::work_on_cpu(Lane &lane, Chunk &chunk, Lock &lock) {
     error = std::current_exception();
   }
   if (error && !job->error) {
-    job->error = error;
+    job->error = std::move(error);
     job->changed.notify_all();
   }
   return true;
@@ -201,9 +199,7 @@ bool Runtime::work_on_device(Lane &lane, Chunk &chunk, double *look_again, Lock 
     *look_again = std::min(*look_again, job->share.next_look(now()));
   }
   // While the lock was free, another run may have begun, or work of an earlier one may have come back.
-  if (jobs_version_.load() != version) return true;
-  if (!jobs.empty()) *look_again = std::min(*look_again, now() + kLongestWaitSeconds);
-  return false;
+  return jobs_version_.load() != version;
 }
 
 // Prepares the operators for this device before it gets any work, because that may take long.
@@ -276,7 +272,7 @@ void Runtime::do_piece(Lane &lane, Job &job, const Piece &piece, Chunk &chunk, L
   const double start = now();
   lane.on_device_since = start;
   bool ran = false;
-  const std::exception_ptr error = run_on_device(lane, job, piece.range, chunk, &ran, lock);
+  std::exception_ptr error = run_on_device(lane, job, piece.range, chunk, &ran, lock);
   lane.on_device_since.reset();
   if (std::exchange(lane.is_given_up, false)) {
     --state.lanes_given_up;
@@ -285,7 +281,7 @@ void Runtime::do_piece(Lane &lane, Job &job, const Piece &piece, Chunk &chunk, L
   std::uint64_t committed = 0;
   if (error) {
     job.share.fail(piece.id);
-    if (job.is_open()) device_failed(lane, job, error);
+    if (job.is_open()) device_failed(lane, job, std::move(error));
   } else if (!ran) {
     job.share.drop(piece.id);
   } else {
@@ -317,9 +313,9 @@ void Runtime::do_piece(Lane &lane, Job &job, const Piece &piece, Chunk &chunk, L
 
 void Runtime::device_failed(Lane &lane, Job &job, std::exception_ptr error) {
   MemberState &state = *members_[lane.member];
-  job.device_error = error;
   job.has_failed[lane.member] = true;
   count_failure(state, error);
+  job.device_error = std::move(error);
   retire(job, lane.member);
   if (state.is_out)
     for (const auto &each : jobs_) retire(*each, lane.member);

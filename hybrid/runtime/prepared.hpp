@@ -1,6 +1,7 @@
 // An operator in the forms of a hybrid's members. Each form is made at its first use.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -22,16 +23,21 @@ class HybridPrepared final : public core::Prepared, public std::enable_shared_fr
   // Any thread. Holds no lock meanwhile, because a device may take long. Throws the exceptions of its prepare.
   std::shared_ptr<const core::Prepared> of(std::size_t member, core::Backend &backend) const;
 
-  // This member alone applied the operator to so many bytes of inputs: the forms of the others count them too.
-  void ran_alone(std::size_t member, std::uint64_t input_bytes) const;
+  // The CPU alone applied the operator to `input_bytes` bytes of inputs. A device counts them at its next use.
+  void add_bytes_of_cpu(std::uint64_t input_bytes) const noexcept { bytes_of_cpu_ += input_bytes; }
 
  private:
+  struct Form {
+    std::shared_ptr<const core::Prepared> prepared;
+    std::uint64_t bytes_of_cpu = 0;  // that it has counted
+  };
   struct Forms {
     std::mutex mutex;
-    std::vector<std::shared_ptr<const core::Prepared>> of;
+    std::vector<Form> of;
   };
 
   const core::Operator what_;
+  mutable std::atomic<std::uint64_t> bytes_of_cpu_{0};
   mutable base::ForkLocal<Forms> forms_;
 };
 

@@ -121,27 +121,24 @@ Choice Runtime::choose(const WorkKind &kind, std::uint64_t bytes) {
 }
 
 void Runtime::plan_trials(const WorkKind &kind, std::uint64_t bytes, const std::vector<Way> &list, Choice &choice) {
-  const bool has_cpu = members_.front()->member.is_in_place;
   const double all = static_cast<double>(bytes);
+  const auto is_on_cores = [&](std::size_t i) { return !list[i].may_share && can_work(*members_[i]); };
+  bool has_exclusive = false;
+  for (std::size_t i = 0; i < list.size(); ++i) has_exclusive = has_exclusive || is_on_cores(i);
   double best_seconds = std::numeric_limits<double>::infinity();
-  std::vector<std::size_t> members;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    if (list[i].may_share || !can_work(*members_[i])) continue;
-    if (members.empty() && has_cpu) members.push_back(0);
-    members.push_back(i);
-  }
-  for (const std::size_t i : members) {
-    if (!list[i].alone.is_seen()) choice.untried.push_back(i);
-    best_seconds = std::min(best_seconds, list[i].alone.seconds_for(all));
+    const bool is_exclusive = is_on_cores(i) || (has_exclusive && members_[i]->member.is_in_place);
+    if (is_exclusive && !list[i].alone.is_seen()) choice.untried.push_back(i);
+    if (list[i].is_seen()) best_seconds = std::min(best_seconds, alone_seconds(list[i], all));
   }
   if (!choice.untried.empty()) return;
-  for (const std::size_t i : members) {
-    const Speed &alone = list[i].alone;
-    if (i == choice.member || choice.trial_bytes > 0) continue;
+  for (std::size_t i = 0; i < list.size() && choice.trial_bytes == 0; ++i) {
+    if (i == choice.member || !list[i].is_seen() || !can_work(*members_[i])) continue;
     choice.trial = i;
     choice.trial_bytes =
-        static_cast<std::uint64_t>(trial_bytes(alone, all, best_seconds, memory_.seconds_since_trial(i, kind)));
-    if (choice.trial_bytes > 0) memory_.tried(i, kind);
+        static_cast<std::uint64_t>(trial_bytes(list[i], all, best_seconds, memory_.idle_seconds(i, kind)));
+    choice.is_trial_shared = list[i].may_share && !members_[i]->member.is_in_place;
+    if (choice.trial_bytes > 0) memory_.took_part(i, kind);
   }
 }
 
@@ -149,6 +146,7 @@ void Runtime::ran_alone(std::size_t member, const WorkKind &kind, std::uint64_t 
   const Lock lock(mutex_);
   memory_.ran_alone(member, kind, static_cast<double>(bytes), took);
   memory_.add_run(kind, took);
+  memory_.took_part(member, kind);
 }
 
 void Runtime::forget_alone(std::size_t member, const WorkKind &kind) {
@@ -285,8 +283,9 @@ bool Runtime::run(std::span<const core::Task> tasks, core::Control &control, std
   close_job(*job, lock);
   if (job->share.is_done()) return only == kTogether || job->is_for_one;
   if (control.cancelled()) base::fail(TANDEM_ERROR_CANCELLED, kCancelled);
-  if (job->error) std::rethrow_exception(job->error);
-  if (job->device_error) std::rethrow_exception(job->device_error);
+  // The caller is the only owner of the exception: lanes may still hold the job.
+  if (job->error) std::rethrow_exception(std::exchange(job->error, nullptr));
+  if (job->device_error) std::rethrow_exception(std::exchange(job->device_error, nullptr));
   base::fail(TANDEM_ERROR_DEVICE, "hybrid: no device is left that could do the rest of the run");
 }
 
@@ -355,6 +354,8 @@ void Runtime::close_job(Job &job, Lock &lock) {
     for (std::size_t i = 0; i < job.is_ready.size(); ++i)
       if (const Speed speed = job.share.speed(i); speed.is_seen()) memory_.keep(i, job.kind, speed);
     memory_.add_run(job.kind, now() - job.start_seconds);
+    for (std::size_t i = 0; i < job.is_ready.size(); ++i)
+      if (job.share.done_by(i) > 0) memory_.took_part(i, job.kind);
     tell(job);
     if (const double ideal = job.share.ideal_seconds(); std::isfinite(ideal)) {
       ideal_seconds_ += ideal;

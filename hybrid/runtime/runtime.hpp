@@ -50,11 +50,13 @@ struct Job {
 // The decision about a run.
 struct Choice {
   std::size_t member;  // does the run alone, or kTogether
-  // If the CPU and devices on its cores exclude each other: the members with unknown speed alone; and the member that
-  // is due for a trial, and its number of bytes (0: none is).
+  // If the CPU and devices on its cores exclude each other: the members with unknown speed alone.
   std::vector<std::size_t> untried = {};
+  // A member that did nothing for so long that a trial is due; its number of bytes (0: none is due); and whether it
+  // works as in shared runs: then it has a deadline, and its speed in these is learned.
   std::size_t trial = 0;
   std::uint64_t trial_bytes = 0;
+  bool is_trial_shared = false;
 };
 
 class Runtime : public std::enable_shared_from_this<Runtime> {

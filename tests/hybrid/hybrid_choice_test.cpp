@@ -107,20 +107,21 @@ TEST(HybridChoice, WhatMayNotShareIsNeverTogether) {
 // other one is slow, so it does a part. All trials together cost 1 % of the time of the runs, and none comes too late.
 TEST(HybridChoice, TrialsCostOnePercentOfTheTime) {
   struct Case {
-    Speed alone;
+    Way way;
     double bytes, run_seconds;
   };
-  for (const Case &each : {Case{Speed(0.5e-3, 20e9), 1.5e6, 20e-6}, Case{Speed(0, 0.5e9), 23e6, 1e-3},
-                           Case{Speed(1e-3, 1e9), 23e6, 1e-3}, Case{Speed(0, 1e9), 375e6, 0.25}}) {
+  for (const Case &each : {Case{either_or(0.5e-3, 20e9), 1.5e6, 20e-6}, Case{either_or(0, 0.5e9), 23e6, 1e-3},
+                           Case{either_or(1e-3, 1e9), 23e6, 1e-3}, Case{either_or(0, 1e9), 375e6, 0.25},
+                           Case{device(1e-3, 1e9), 23e6, 1e-3}}) {
     double total = 0, trials = 0, since = 0;
     for (int run = 0; run < 100'000; ++run) {
-      const double part = hybrid::trial_bytes(each.alone, each.bytes, each.run_seconds, since);
+      const double part = hybrid::trial_bytes(each.way, each.bytes, each.run_seconds, since);
       if (part > 0) {
         EXPECT_LE(part, each.bytes);
-        EXPECT_LE(each.alone.seconds_for(part),
-                  2.1 * std::max(std::min(each.run_seconds, 10e-3), each.alone.latency_seconds()))
+        EXPECT_LE(alone_seconds(each.way, part),
+                  2.1 * std::max(std::min(each.run_seconds, 10e-3), alone_seconds(each.way, 0)))
             << "one call does not wait long";
-        trials += each.alone.seconds_for(part);
+        trials += alone_seconds(each.way, part);
         since = 0;
       }
       total += each.run_seconds;
@@ -227,16 +228,16 @@ TEST(HybridChoiceMemory, OneSlowRunDoesNotCount) {
   EXPECT_LT(expected(), 2e-3) << "a fast run counts at once";
 }
 
-TEST(HybridChoiceMemory, CountsTheTimeSinceATrial) {
+TEST(HybridChoiceMemory, CountsTheTimeWithoutAPart) {
   Memory memory;
-  EXPECT_EQ(memory.seconds_since_trial(0, kKind), 0);
+  EXPECT_EQ(memory.idle_seconds(0, kKind), 0);
   memory.add_run(kKind, 2);
   memory.add_run(kOther, 100);
-  EXPECT_EQ(memory.seconds_since_trial(0, kKind), 2);
-  memory.tried(0, kKind);
+  EXPECT_EQ(memory.idle_seconds(0, kKind), 2);
+  memory.took_part(0, kKind);
   memory.add_run(kKind, 3);
-  EXPECT_EQ(memory.seconds_since_trial(0, kKind), 3);
-  EXPECT_EQ(memory.seconds_since_trial(1, kKind), 5);
+  EXPECT_EQ(memory.idle_seconds(0, kKind), 3);
+  EXPECT_EQ(memory.idle_seconds(1, kKind), 5);
   EXPECT_FALSE(memory.way(0, kKind).is_seen());
 }
 

@@ -215,7 +215,7 @@ TEST(HybridMachines, LaterCalls) {
     efficiency.add(seed, own.efficiency);
     time.add(seed, own.seconds / alone);
   }
-  // The targets are 0.985, 0.95 and 1.05; 0.979, 0.875 and 1.39 are reached. What misses them is short: a device has
+  // The targets are 0.985, 0.95 and 1.05; 0.980, 0.887 and 1.39 are reached. What misses them is short: a device has
   // time for one piece, and the piece ends early or late by its jitter. No second piece is worth its latency, so the
   // CPU does what is left. Beside slow cores an error of 2% of a fast device's piece is as much as all their work. The
   // worst two (4604, 159) take 5 to 10 microseconds on 44 and 29 cores: a chunk of the CPU takes 5.

@@ -449,6 +449,25 @@ TEST(HybridShare, ChunksUnderWayCount) {
   EXPECT_NEAR(piece(true) / piece(false), 1, 1e-3);
 }
 
+// The first chunk of a CPU lane of unknown speed is the same part of small and large works.
+TEST(HybridShare, TheFirstChunkIsASmallPart) {
+  for (const std::uint64_t work : {std::uint64_t{64} << 20, std::uint64_t{64} << 30}) {
+    Share share({Policy::automatic, work}, {{2, true}});
+    share.enter(0);
+    EXPECT_EQ(share.take_front(0, 0).bytes(), work / 4096);
+  }
+}
+
+// However soon the end is, a lane of a device that gets nothing waits for 20 microseconds before it asks again.
+TEST(HybridShare, LooksAreNotTooFrequent) {
+  for (const double cpu_speed : {30e9, 1e9, 1e6}) {
+    Share share({Policy::automatic, 64 << 10}, {{1, true, Speed(0, cpu_speed)}, {1, false, Speed(10, 30e9)}});
+    for (unsigned lane = 0; lane < 2; ++lane) share.enter(lane);
+    ASSERT_FALSE(share.take_back(1, 0));
+    EXPECT_NEAR(share.next_look(0), std::max(20e-6, 65536 / cpu_speed), 2e-6) << cpu_speed;
+  }
+}
+
 // ---- random orders of events of larger runs, with all mishaps
 
 class RandomOrder : public Order {

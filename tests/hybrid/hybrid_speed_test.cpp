@@ -190,6 +190,20 @@ TEST(HybridSpeed, ASurpriseOfNothingButLatencyDoesNotScaleTheSpeed) {
   EXPECT_LT(error_of(speed.bytes_per_second(), 1e9 / 20), 0.1);
 }
 
+// The same where the latency is short: less than a quarter of the mean size does not tell that all is slow.
+TEST(HybridSpeed, ASurpriseOfATaskFarSmallerThanTheOthersDoesNotScaleTheSpeed) {
+  constexpr double kMean = 9.4e6;  // a task weighs 1 / seconds^2
+  for (const double part : {0.05, 0.2, 0.3, 0.8}) {
+    Speed speed;
+    const Worker worker{1e-6, 1e9};
+    for (int i = 0; i < 100; ++i) worker.does(speed, i % 2 == 0 ? 8e6 : 32e6);
+    const double mean_seconds = kMean / 1e9;
+    speed.observe(part * kMean, 3 * part * mean_seconds);
+    const bool is_scaled = error_of(speed.bytes_per_second(), 1e9 / 3) < 0.01;
+    EXPECT_EQ(is_scaled, part > 0.25) << part << ": " << speed.bytes_per_second();
+  }
+}
+
 TEST(HybridSpeed, AMemoryIsWhatWasRemembered) {
   for (const double latency : {0.0, 1e-7, 1e-4, 1.0}) {
     for (const double bytes_per_second : {1.0, 1e6, 4e10}) {

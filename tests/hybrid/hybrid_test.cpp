@@ -508,6 +508,38 @@ TEST(HybridAlone, DoesWhatADeviceWouldNotMakeFaster) {
   EXPECT_EQ(tasks_of(machine.lanes), 0u);
 }
 
+// What was remembered or measured of a device may be wrong, or it has changed. A trial finds it, with the CPU as it is.
+TEST(HybridAlone, TriesADeviceThatDoesNothing) {
+  FakeScript cpu_script;
+  cpu_script.chunk_bytes = 300'000;
+  cpu_script.before_chunk = [](std::uint64_t, std::uint64_t) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
+    WithAlone machine({known("cpu", 1e7, 1e9), known("gpu", 1e6)}, slow_lane());
+    for (core::SpeedEntry &each : machine.given.known)
+      each.operation = mode == Mode::assign       ? core::TunedOperation::encode
+                       : mode == Mode::accumulate ? core::TunedOperation::update
+                                                  : core::TunedOperation::verify;
+    machine.given.alone = std::make_shared<FakeBackend>(cpu_script);
+    const auto backend = hybrid::make_backend(machine.given, {});
+    Stripe stripe(300'000);
+    const auto prepared = backend->prepare(stripe.matrix);
+    unsigned in_a_row = 0;
+    std::uint64_t before = 0;
+    for (unsigned i = 0; i < 5'000 && in_a_row < 5; ++i) {
+      stripe.reset();
+      stripe.run(*backend, *prepared, mode);
+      EXPECT_TRUE(stripe.is_right(mode));
+      const std::uint64_t now = tasks_of(machine.gpu);
+      EXPECT_TRUE(i > 0 || now == 0) << "no trial is due";
+      in_a_row = now > before ? in_a_row + 1 : 0;
+      before = now;
+    }
+    EXPECT_EQ(in_a_row, 5u) << "it still does nothing";
+  }
+}
+
 TEST(HybridAlone, LeavesLongCallsToEverybodyWhereTheDeviceIsFast) {
   WithAlone machine({known("cpu", 1e7, 1e7), known("gpu", 1e9)}, slow_lane());
   auto backend = hybrid::make_backend(machine.given, {});
@@ -902,7 +934,7 @@ TEST(HybridCopies, TheSlowerOneIsTriedAgain) {
   EXPECT_EQ(in_a_row, 5u) << "it does not do the runs";
 }
 
-// Slow until so many bytes, by whichever member, pay for its compile. The run that finds this still is slow, and the
+// Slow until the bytes of all members together pay for its compile. The run that finds this still is slow, and the
 // first one with the new kernel slower, because it loads it.
 class CompilesLate : public OnTheCores {
  public:

@@ -1,0 +1,86 @@
+// The tasks of a run on one axis: where they are cut, and which parts of them a range has.
+#include "hybrid/policy/work.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "base/error.hpp"
+#include "core/operator.hpp"
+#include "tests/support/random.hpp"
+
+namespace tandem::test {
+namespace {
+
+using hybrid::TaskPart;
+using hybrid::Work;
+
+core::Prepared prepared(unsigned rows, unsigned columns, std::uint64_t granularity_bytes) {
+  return core::Prepared(core::Operator(core::Matrix(rows, columns), granularity_bytes));
+}
+
+core::Task task(const core::Prepared &of, std::uint64_t length_bytes) {
+  return {&of, nullptr, nullptr, 0, length_bytes, core::Mode::assign};
+}
+
+// Two workers never write to one line of a cache or device (256 bytes), or to one unit of an operator.
+TEST(HybridWork, CutsAreAtWholeLinesAndUnits) {
+  const core::Prepared bytes = prepared(4, 10, 1), units = prepared(3, 5, 96);
+  const std::vector<core::Task> tasks = {task(bytes, 10'001), task(units, 96 * 107), task(bytes, 255)};
+  const std::vector<std::uint64_t> lines = {256, 768, 256};  // 768 is the least common multiple of 256 and 96
+  const Work work(tasks);
+  std::vector<std::uint64_t> cuts;
+  std::uint64_t start = 0;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    const std::uint64_t moved = tasks[i].prepared->rows() + tasks[i].prepared->columns();
+    for (std::uint64_t at = 0; at < tasks[i].length_bytes; at += lines[i]) cuts.push_back(start + moved * at);
+    start += moved * tasks[i].length_bytes;
+  }
+  cuts.push_back(start);
+  EXPECT_EQ(work.bytes(), start);
+  for (std::uint64_t at = 0; at <= start; ++at)
+    ASSERT_EQ(work.cut(at), *std::lower_bound(cuts.begin(), cuts.end(), at)) << at;
+  EXPECT_EQ(work.cut(UINT64_MAX), start);
+}
+
+TEST(HybridWork, RangesHaveEveryByteOnce) {
+  const core::Prepared bytes = prepared(4, 10, 1), units = prepared(3, 5, 96);
+  const std::vector<core::Task> tasks = {task(bytes, 10'001), task(bytes, 0), task(units, 96 * 107), task(bytes, 255)};
+  const Work work(tasks);
+  Random random(5);
+  for (int round = 0; round < 100; ++round) {
+    std::vector<std::uint64_t> done(tasks.size());
+    for (std::uint64_t at = 0; at < work.bytes();) {
+      const std::uint64_t end = work.cut(at + 1 + random.below(60'000));
+      std::vector<TaskPart> parts;
+      work.parts({at, end}, &parts);
+      for (const TaskPart &part : parts) {
+        ASSERT_EQ(part.offset_bytes, done[part.task]);
+        ASSERT_GT(part.length_bytes, 0U);
+        done[part.task] += part.length_bytes;
+      }
+      at = end;
+    }
+    for (std::size_t i = 0; i < tasks.size(); ++i) EXPECT_EQ(done[i], tasks[i].length_bytes);
+  }
+}
+
+TEST(HybridWork, MoreThanCanBeCountedIsRefused) {
+  const core::Prepared wide = prepared(16, 16, 1);
+  const std::vector<core::Task> one = {task(wide, UINT64_MAX / 32), task(wide, 0)};
+  EXPECT_EQ(Work(one).bytes(), UINT64_MAX / 32 * 32);
+  for (const std::vector<core::Task> &each :
+       {std::vector{task(wide, UINT64_MAX / 32 + 1)}, std::vector{one[0], task(wide, 1)}}) {
+    try {
+      const Work work(each);
+      ADD_FAILURE() << "not refused";
+    } catch (const base::Error &error) {
+      EXPECT_EQ(error.status(), TANDEM_ERROR_TOO_LARGE);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem::test
