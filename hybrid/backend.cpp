@@ -20,9 +20,9 @@ using core::Control;
 using core::MemoryKind;
 using core::Task;
 
-// A run may try out members one after the other. Each does 1/16 twice and then 1/4, but not more than this. A line
-// through smaller parts predicts a whole run badly.
-constexpr std::uint64_t kMostTryBytes = 1 << 20, kMostLargeTryBytes = 4 << 20;
+// A run may try out members one after the other. Each does 1/16 twice, but not more than this, and then four times as
+// much. A line through smaller parts predicts a whole run badly.
+constexpr std::uint64_t kMostTryBytes = 1 << 20;
 
 class HybridBackend final : public core::Backend {
  public:
@@ -272,12 +272,12 @@ class HybridBackend final : public core::Backend {
     if (!first.untried.empty()) {
       const WorkKind kind = kind_of(tasks.front());
       const std::uint64_t bytes = Work(tasks).bytes();
-      const std::uint64_t small = std::min(bytes / 16, kMostTryBytes), large = std::min(bytes / 4, kMostLargeTryBytes);
+      const std::uint64_t small = std::min(bytes / 16, kMostTryBytes);
       for (const std::size_t member : first.untried) {
         do_part(all, member, small, &tasks, control);
         all.forget_alone(member, kind);
         do_part(all, member, small, &tasks, control);
-        do_part(all, member, large, &tasks, control);
+        do_part(all, member, 4 * small, &tasks, control);
       }
       if (!tasks.empty()) first = choice(all, tasks);
     }

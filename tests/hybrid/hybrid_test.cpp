@@ -118,9 +118,11 @@ std::vector<BackendMaker> makers() {
 INSTANTIATE_TEST_SUITE_P(Hybrid, BackendConformance, testing::ValuesIn(makers()), maker_name);
 INSTANTIATE_TEST_SUITE_P(Hybrid, FormConformance, testing::ValuesIn(makers()), maker_name);
 
-// Blocks threads while it is shut.
+// Blocks threads while it is shut, but for 20 seconds at most: no test waits so long.
 class Gate {
  public:
+  static constexpr std::chrono::seconds kForEver{20};
+
   void shut() {
     const std::lock_guard lock(mutex_);
     is_shut_ = true;
@@ -134,7 +136,7 @@ class Gate {
     std::unique_lock lock(mutex_);
     if (is_shut_) ++waiting_;
     came_.notify_all();
-    opened_.wait(lock, [this] { return !is_shut_; });
+    opened_.wait_for(lock, kForEver, [this] { return !is_shut_; });
     ++passed_;
   }
   bool somebody_waits() {
@@ -158,6 +160,20 @@ struct Stripe : Work {
   explicit Stripe(std::size_t shard_bytes = kShardBytes) : Work(3, 5, shard_bytes) { reset(); }
 };
 
+core::SpeedEntry known(const std::string &worker, double bytes_per_second, double alone = 0) {
+  core::SpeedEntry entry;
+  entry.machine = "here";
+  entry.worker = worker;
+  entry.k = 5;  // as Stripe
+  entry.m = 3;
+  entry.bytes_per_second = bytes_per_second;
+  entry.alone_bytes_per_second = alone;
+  entry.lanes = worker == "cpu" ? 2 : 1;
+  entry.latency_seconds = worker == "cpu" ? 0 : 1e-4;
+  entry.date = "2025-11-21T16:55:20Z";
+  return entry;
+}
+
 TEST(HybridFault, AnOutputHalfDoneByAFailedDeviceIsDoneOnceByTheOthers) {
   for (const Policy policy : {Policy::free, Policy::budget, Policy::automatic}) {
     for (const Mode mode : {Mode::assign, Mode::accumulate}) {
@@ -175,7 +191,7 @@ TEST(HybridFault, AnOutputHalfDoneByAFailedDeviceIsDoneOnceByTheOthers) {
         stripe.run(*backend, *prepared, mode);
         EXPECT_TRUE(stripe.is_right(mode));
       }
-      EXPECT_GT(static_cast<FakeBackend &>(*broken.backend).counts().tasks_failed, 0u);
+      EXPECT_EQ(static_cast<FakeBackend &>(*broken.backend).counts().tasks_failed, 3u);
       EXPECT_TRUE(heard.has("broken failed")) << heard.text;
       EXPECT_TRUE(heard.has("it gets no more")) << heard.text;
     }
@@ -235,6 +251,44 @@ TEST(HybridFault, ADeviceThatHangsForEverDoesNotHoldUpTheEnd) {
   log.mute();  // as the end of a context does
   gate->open();
   std::this_thread::sleep_for(std::chrono::milliseconds(100));  // its thread ends: no leak is left
+}
+
+// Late is not hanging: a device is given up after twenty times the time that its piece was expected to take.
+TEST(HybridFault, ALateDeviceIsNotGivenUp) {
+  Heard heard;
+  FakeScript late;
+  late.bytes_per_second = 0.75e6;
+  hybrid::Options given = options({device("a", late), device("b", late)}, Policy::automatic);
+  given.least_deadline_seconds = 0.25;
+  given.known = {known("a", 6e6), known("b", 6e6)};  // 0.1 seconds for the first pieces, and not 0.8
+  given.machine = "here";
+  const auto backend = hybrid::make_backend(given, heard.log());
+  Stripe stripe(300'000);
+  stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
+  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  EXPECT_FALSE(heard.has("has not answered")) << heard.text;
+}
+
+TEST(HybridFault, TheEndWaitsForADeviceThatIsLate) {
+  const auto gate = std::make_shared<Gate>();
+  FakeScript script;
+  script.before_chunk = [gate](std::uint64_t, std::uint64_t) { gate->pass(); };
+  Heard heard;
+  hybrid::Options given = options({device("whole"), device("late", script)}, Policy::free);
+  given.least_deadline_seconds = 0.1;
+  auto backend = hybrid::make_backend(given, heard.log());
+  Stripe stripe;
+  gate->shut();
+  for (int round = 0; round < 20 && gate->waited() == 0; ++round)
+    stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
+  ASSERT_GT(gate->waited(), 0u);
+  std::thread answer([gate] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    gate->open();
+  });
+  backend.reset();
+  answer.join();
+  EXPECT_FALSE(heard.has("are not freed")) << heard.text;
 }
 
 // Memory that a driver does not release, as the driver of a hanging device may do.
@@ -336,6 +390,29 @@ TEST(HybridCancel, AtEveryStep) {
       EXPECT_TRUE(next.is_right(Mode::assign));
     }
   }
+}
+
+// The devices look at the control of the run, which the waiting caller cancels soon after its own.
+TEST(HybridCancel, IsSeenInTheMiddleOfAPiece) {
+  constexpr std::uint64_t kChunks = 2000;
+  std::atomic<std::uint64_t> chunks{0};
+  core::Control control;
+  FakeScript script;
+  script.chunk_bytes = 100;
+  script.before_chunk = [&](std::uint64_t, std::uint64_t) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (++chunks == 10) control.cancel();
+  };
+  Member whole = device("whole", script), other = device("other", script);
+  whole.staging_bytes = other.staging_bytes = 8 << 20;
+  hybrid::Options given = options({whole, other}, Policy::free);
+  given.chunk_bytes = 8 << 20;
+  const auto backend = hybrid::make_backend(given, {});
+  Stripe stripe(kChunks * script.chunk_bytes);
+  const auto prepared = backend->prepare(stripe.matrix);
+  const core::Task task = {prepared.get(), stripe.in.data(), stripe.out.data(), 0, stripe.bytes, Mode::assign};
+  EXPECT_EQ(status_of([&] { backend->run({&task, 1}, control); }).first, TANDEM_ERROR_CANCELLED);
+  EXPECT_LT(chunks.load(), kChunks / 2);
 }
 
 TEST(HybridResources, TheBudgetIsNeverExceededAndMayChange) {
@@ -457,20 +534,6 @@ std::uint64_t tasks_of(const Member &member) {
   return static_cast<FakeBackend &>(*member.backend).counts().tasks_started;
 }
 
-core::SpeedEntry known(const std::string &worker, double bytes_per_second, double alone = 0) {
-  core::SpeedEntry entry;
-  entry.machine = "here";
-  entry.worker = worker;
-  entry.k = 5;  // as Stripe
-  entry.m = 3;
-  entry.bytes_per_second = bytes_per_second;
-  entry.alone_bytes_per_second = alone;
-  entry.lanes = worker == "cpu" ? 2 : 1;
-  entry.latency_seconds = worker == "cpu" ? 0 : 1e-4;
-  entry.date = "2025-11-21T16:55:20Z";
-  return entry;
-}
-
 // A hybrid of a CPU and a device, with a backend for work that is too small to share.
 struct WithAlone {
   explicit WithAlone(std::vector<core::SpeedEntry> remembered, const FakeScript &of_lanes = {})
@@ -506,6 +569,24 @@ TEST(HybridAlone, DoesWhatADeviceWouldNotMakeFaster) {
   EXPECT_EQ(machine.tasks_alone(), 1u);
   EXPECT_EQ(tasks_of(machine.gpu), 0u);
   EXPECT_EQ(tasks_of(machine.lanes), 0u);
+}
+
+TEST(HybridAlone, DoesWhatIsTooSmallToMeasureADevice) {
+  WithAlone machine({});
+  const auto backend = hybrid::make_backend(machine.given, {});
+  Stripe small(100'000), large(200'000);  // 0.8 and 1.6 million bytes moved
+  for (unsigned runs = 1; runs <= 5; ++runs) {
+    small.reset();
+    small.run(*backend, *backend->prepare(small.matrix), Mode::assign);
+    EXPECT_TRUE(small.is_right(Mode::assign));
+    EXPECT_EQ(machine.tasks_alone(), runs);
+  }
+  EXPECT_EQ(tasks_of(machine.gpu), 0u);
+  for (int round = 0; round < 50 && tasks_of(machine.gpu) == 0; ++round) {
+    large.reset();
+    large.run(*backend, *backend->prepare(large.matrix), Mode::assign);
+  }
+  EXPECT_GT(tasks_of(machine.gpu), 0u);
 }
 
 // What was remembered or measured of a device may be wrong, or it has changed. A trial finds it, with the CPU as it is.
@@ -623,11 +704,13 @@ TEST(HybridResources, WhoRunsAloneCountsToo) {
   budget.release(kUnit);  // the other lane may be waiting for it
 }
 
-// Says how much staging memory is there.
+// Says how much staging memory is there, and the most bytes that were asked for at once.
 class CountingBackend : public FakeBackend {
  public:
   using FakeBackend::FakeBackend;
   std::shared_ptr<std::byte> staging_memory(std::uint64_t bytes) override {
+    for (std::uint64_t seen = most_bytes; bytes > seen && !most_bytes.compare_exchange_weak(seen, bytes);) {
+    }
     const unsigned now = ++*live;
     for (unsigned seen = most->load(); now > seen && !most->compare_exchange_weak(seen, now);) {
     }
@@ -636,6 +719,7 @@ class CountingBackend : public FakeBackend {
   }
   std::shared_ptr<std::atomic<unsigned>> live = std::make_shared<std::atomic<unsigned>>(0),
                                          most = std::make_shared<std::atomic<unsigned>>(0);
+  std::atomic<std::uint64_t> most_bytes{0};
 };
 
 TEST(HybridResources, StagingIsHeldByNoMoreLanesThanItsAmountAllows) {
@@ -664,6 +748,27 @@ TEST(HybridResources, StagingIsHeldByNoMoreLanesThanItsAmountAllows) {
 }
 
 // Others hold and want all that "cpu" allows, all of the time: the lanes have their turn.
+// A lane's staging memory is nearly filled, and never exceeded: pinned_mib counts it.
+TEST(HybridResources, PiecesFitIntoStagingMemory) {
+  for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
+    const auto counting = std::make_shared<CountingBackend>();
+    Member gpu = device("gpu"), other = device("other");
+    gpu.backend = counting;
+    hybrid::Options given = options({gpu, other}, Policy::free);
+    given.chunk_bytes = 1 << 20;
+    const auto backend = hybrid::make_backend(given, {});
+    Stripe stripe(300'000);
+    const auto prepared = backend->prepare(stripe.matrix);
+    for (int round = 0; round < 50 && counting->most_bytes == 0; ++round) {
+      stripe.reset();
+      stripe.run(*backend, *prepared, mode);
+      EXPECT_TRUE(stripe.is_right(mode));
+    }
+    EXPECT_LE(counting->most_bytes, gpu.staging_bytes);
+    EXPECT_GT(counting->most_bytes, gpu.staging_bytes * 3 / 4);
+  }
+}
+
 TEST(HybridResources, ASharedRunIsNotStarvedByWhoRunsAlone) {
   core::Budget budget;
   budget.set("cpu", 1);
@@ -889,6 +994,32 @@ TEST(HybridCopies, ADeviceOnTheCoresOfTheCpuIsNeverBesideIt) {
     EXPECT_EQ(of_device.direct_inputs - device_before, device_is_faster ? 1u : 0u);
     EXPECT_EQ(of_cpu() - cpu_before, device_is_faster ? 0u : 1u);
     EXPECT_EQ(tasks_of(machine.lanes), 0u);
+  }
+}
+
+TEST(HybridCopies, TheFirstPartsAreSmall) {
+  class Listing : public OnTheCores {
+   public:
+    using OnTheCores::OnTheCores;
+    void run(std::span<const core::Task> tasks, core::Control &control) override {
+      for (const core::Task &each : tasks) lengths.push_back(each.length_bytes);
+      OnTheCores::run(tasks, control);
+    }
+    std::vector<std::uint64_t> lengths;
+  };
+  for (const std::uint64_t shard_bytes : {std::uint64_t{320'000}, std::uint64_t{4} << 20}) {
+    const double small = std::min(8 * shard_bytes / 16, std::uint64_t{1} << 20) / 8.0;  // 8 shards, bytes of one
+    Stripe stripe(shard_bytes);
+    WithAlone machine({});
+    const auto listing = std::make_shared<Listing>(stripe, 0);
+    machine.given.members[1].backend = listing;
+    const auto backend = hybrid::make_backend(machine.given, {});
+    stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
+    EXPECT_TRUE(stripe.is_right(Mode::assign));
+    ASSERT_GE(listing->lengths.size(), 3U);
+    EXPECT_NEAR(listing->lengths[0], small, 256);
+    EXPECT_NEAR(listing->lengths[1], small, 256);
+    EXPECT_NEAR(listing->lengths[2], 4 * small, 256);
   }
 }
 
