@@ -259,6 +259,7 @@ TEST(HybridFault, ALateDeviceIsNotGivenUp) {
   FakeScript late;
   late.bytes_per_second = 0.75e6;
   hybrid::Options given = options({device("a", late), device("b", late)}, Policy::automatic);
+  for (Member &each : given.members) each.staging_bytes = 8 << 20;  // for a large piece
   given.least_deadline_seconds = 0.25;
   given.known = {known("a", 6e6), known("b", 6e6)};  // 0.1 seconds for the first pieces, and not 0.8
   given.machine = "here";
