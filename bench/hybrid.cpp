@@ -202,7 +202,9 @@ void warm_up(const HybridRequest &request, const std::vector<Runner> &runners, c
   std::optional<std::vector<std::uint8_t>> expected;
   for (const Runner &each : runners) {
     const bool is_first = each.kind == "auto-first";
-    const std::uint64_t calls = is_first ? kCalls : std::max(kCalls, request.warm_up_bytes / data_bytes);
+    const std::uint64_t calls =
+        is_first ? kCalls
+                 : std::max(kCalls, request.warm_up_bytes / data_bytes + (request.warm_up_bytes % data_bytes != 0));
     for (std::uint64_t i = 0; i < calls; ++i) {
       const bool is_checked = i < kCalls || i + 1 == calls;
       if (is_checked) stripe.forget_written();

@@ -126,9 +126,12 @@ void DevicePrograms::finish(Making &making) noexcept {
   std::optional<Failure> failure;
   const std::shared_ptr<const DeviceProgram> program = make(making, &failure);
   Entries gone;  // unloaded without the lock; runs keep the programs that they use
+  bool leaves_transform = false, is_first = false;
   {
     const std::lock_guard lock(entries_mutex_);
     if (!failure || !making.is_awaited) being_made_.erase({making.key.low, making.key.high});
+    leaves_transform = failure && !making.is_awaited && making.spec.technique == Technique::transform;
+    if (leaves_transform) is_first = can_transform_.exchange(false);  // before another call asks for the same
     if (making.is_awaited) {
       making.failure = std::move(failure);
       failure.reset();
@@ -143,15 +146,11 @@ void DevicePrograms::finish(Making &making) noexcept {
     }
   }
   if (!failure) return;
-  if (making.spec.technique == Technique::transform) {
-    leave_transform(failure->message);
-  } else {
-    stop_compiling(failure->message);
-  }
+  if (is_first) tell_transform_left(failure->message);
+  if (!leaves_transform) stop_compiling(failure->message);
 }
 
-void DevicePrograms::leave_transform(std::string_view why) noexcept {
-  if (!can_transform_.exchange(false)) return;
+void DevicePrograms::tell_transform_left(std::string_view why) const noexcept {
   try {
     log_.say(TANDEM_LOG_WARNING, base::format("{}: {}: {}; technique compiled in place of transform from now on",
                                               device_.identity.backend, device_.name, why));

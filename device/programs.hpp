@@ -63,7 +63,8 @@ class DevicePrograms {
   std::string no_compiler() const;
   // From now on no_compiler() returns the reason. The reason is logged.
   void stop_compiling(std::string_view why) noexcept;
-  // False from the first failure of technique transform that no call waited for. The matrices of its codes may compile.
+  // False from the first failure of technique transform that no call waited for. The matrices of its codes can still be
+  // compiled.
   bool can_transform() const noexcept { return can_transform_.load(std::memory_order_relaxed); }
 
  protected:
@@ -105,7 +106,7 @@ class DevicePrograms {
   void start_thread(bool is_needed, std::unique_lock<std::mutex> &lock);
   void work() noexcept;
   void finish(Making &making) noexcept;
-  void leave_transform(std::string_view why) noexcept;
+  void tell_transform_left(std::string_view why) const noexcept;
   void keep(const Key &key, const std::shared_ptr<const DeviceProgram> &program) noexcept;
 
   mutable std::mutex entries_mutex_;  // of what follows

@@ -265,8 +265,8 @@ class HybridBackend final : public core::Backend {
   }
 
   // A device on the cores of the CPU is never used beside it. Until it is known which of the two is faster, each does
-  // some parts of a run by itself: two sizes, after one that is not timed. Later the slower one does a part when its
-  // trial is due, because the first measurements may have been chance.
+  // some parts of a run by itself: two sizes, after one that is not timed. Later, any member that did nothing for long
+  // does a part by itself. It may have become faster, or its first measurement was wrong.
   void run_shared(Runtime &all, std::vector<Task> tasks, Control &control) {
     Choice first = choice(all, tasks);
     if (!first.untried.empty()) {
@@ -293,7 +293,7 @@ class HybridBackend final : public core::Backend {
     const std::uint64_t end = work.cut(std::max<std::uint64_t>(bytes, 1));
     const std::vector<Task> part = work.tasks({0, end});
     if (is_shared) {
-      all.run(part, control, member);
+      all.run(part, control, member, true);
     } else {
       run_by(all, member, part, control);
     }

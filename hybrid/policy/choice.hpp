@@ -28,10 +28,10 @@ std::size_t choose(std::span<const Way> ways, double bytes);
 // The expected time of a run that one member of known speed does by itself.
 double alone_seconds(const Way &way, double bytes);
 
-// How much of a run a member that takes no part in it does by itself, to measure whether it became faster. 0 until the
-// runs since its last trial have taken so long that this trial slows them down by 1 % at most. A trial computes for as
-// long as the best member needs for the run, `best_seconds`, but for 10 ms at most; or for its own latency, if that is
-// longer. A shorter trial would measure only the latency.
+// The bytes of a trial: the part of a run that an idle member does alone, to measure whether it became faster. 0 if the
+// trial would take more than 1 % of `since_seconds`, the time of the runs since this member last did any work. A trial
+// computes for as long as the best member needs for the run, `best_seconds`, but for 10 ms at most; or for its own
+// latency, if that is longer. A shorter trial would measure only the latency.
 double trial_bytes(const Way &way, double bytes, double best_seconds, double since_seconds);
 
 // The least number of bytes for which `ways` are faster than the first of them alone; UINT64_MAX: there is none.

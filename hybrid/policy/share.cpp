@@ -14,8 +14,8 @@ constexpr std::size_t kNone = SIZE_MAX;
 constexpr std::uint64_t kGrainBytes = 1 << 10, kMostGrains = std::uint64_t{1} << 31;
 
 // The first chunk of a CPU lane of unknown speed: this part of the work. Even a lane that is a thousand times slower
-// than the rest finishes it in time.
-constexpr std::uint64_t kFirstPart = 4096;
+// than the rest finishes it in time. It is never long, because a lowered budget waits for its end.
+constexpr std::uint64_t kFirstPart = 4096, kMostFirstBytes = 64 << 10;
 constexpr double kNewest = 0.3;  // weight of the latest chunk in the speed of a CPU lane
 constexpr double kSurprise = 2;  // times faster or slower than before: the latest chunk replaces the average
 constexpr double kPartOfPast = 0.125, kLeastLatencySeconds = 20e-6;  // no device answers sooner
@@ -139,7 +139,7 @@ std::uint64_t Share::position(std::uint64_t grain) const {
 double Share::chunk_bytes(unsigned index, double now) const noexcept {
   if (options_.policy != Policy::automatic) return static_cast<double>(options_.chunk_bytes);
   const double speed = lanes_[index].bytes_per_second.load(std::memory_order_relaxed);
-  if (!(speed > 0)) return static_cast<double>(options_.work_bytes / kFirstPart);
+  if (!(speed > 0)) return static_cast<double>(std::min(options_.work_bytes / kFirstPart, kMostFirstBytes));
   const double finish =
       finish_seconds([&](auto body) { each_candidate(now, kNone, body); }, static_cast<double>(left_bytes()));
   // If a device may end the run at any moment, no lane should wait for a chunk much longer than it took until then.

@@ -20,7 +20,8 @@ class HybridPrepared final : public core::Prepared, public std::enable_shared_fr
 
   const std::shared_ptr<const core::Prepared> small;  // by the backend for small runs
 
-  // Any thread. Holds no lock meanwhile, because a device may take long. Throws the exceptions of its prepare.
+  // Any thread. Holds no lock while the member prepares, because a device may take long. Throws the exceptions of its
+  // prepare.
   std::shared_ptr<const core::Prepared> of(std::size_t member, core::Backend &backend) const;
 
   // The CPU alone applied the operator to `input_bytes` bytes of inputs. A device counts them at its next use.

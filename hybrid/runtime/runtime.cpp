@@ -17,6 +17,7 @@ namespace {
 
 constexpr double kDeadlineFactor = 20;   // of the predicted time, before a device is given up
 constexpr double kCancelSeconds = 0.02;  // how often a caller checks for a cancel
+constexpr double kTrialSeconds = 0.02;   // after it, others help with a trial; it takes 10 ms, or a latency
 constexpr const char *kCancelled = "hybrid: the run was cancelled";
 constexpr std::chrono::seconds kLastPatience{2};  // for a device that does not answer, when the runtime ends
 
@@ -129,15 +130,16 @@ void Runtime::plan_trials(const WorkKind &kind, std::uint64_t bytes, const std::
   for (std::size_t i = 0; i < list.size(); ++i) {
     const bool is_exclusive = is_on_cores(i) || (has_exclusive && members_[i]->member.is_in_place);
     if (is_exclusive && !list[i].alone.is_seen()) choice.untried.push_back(i);
-    if (list[i].is_seen()) best_seconds = std::min(best_seconds, alone_seconds(list[i], all));
+    if (list[i].is_seen() && can_work(*members_[i])) best_seconds = std::min(best_seconds, alone_seconds(list[i], all));
   }
   if (!choice.untried.empty()) return;
   for (std::size_t i = 0; i < list.size() && choice.trial_bytes == 0; ++i) {
-    if (i == choice.member || !list[i].is_seen() || !can_work(*members_[i])) continue;
+    Way way = list[i];
+    choice.is_trial_shared = way.may_share && !members_[i]->member.is_in_place;
+    if (choice.is_trial_shared) way.alone = {};
+    if (i == choice.member || !way.is_seen() || !can_work(*members_[i])) continue;
     choice.trial = i;
-    choice.trial_bytes =
-        static_cast<std::uint64_t>(trial_bytes(list[i], all, best_seconds, memory_.idle_seconds(i, kind)));
-    choice.is_trial_shared = list[i].may_share && !members_[i]->member.is_in_place;
+    choice.trial_bytes = static_cast<std::uint64_t>(trial_bytes(way, all, best_seconds, memory_.idle_seconds(i, kind)));
     if (choice.trial_bytes > 0) memory_.took_part(i, kind);
   }
 }
@@ -201,7 +203,8 @@ bool Runtime::start_threads() {
   return any;
 }
 
-std::shared_ptr<Job> Runtime::open_job(std::span<const core::Task> tasks, core::Control &control, std::size_t only) {
+std::shared_ptr<Job> Runtime::open_job(std::span<const core::Task> tasks, core::Control &control, std::size_t only,
+                                       bool is_trial) {
   Work work(tasks);
   const core::Task &first = tasks.front();
   const WorkKind kind{first.mode, first.prepared->columns(), first.prepared->rows()};
@@ -213,8 +216,8 @@ std::shared_ptr<Job> Runtime::open_job(std::span<const core::Task> tasks, core::
     const Member &member = members_[i]->member;
     const bool may_share = options_.policy != Policy::automatic || all_ways[i].may_share;
     const bool is_wanted = only == kTogether ? may_share : i == only;
-    can_join.push_back(can_work(*members_[i]) &&
-                       (budget() == nullptr || !(is_wanted || member.is_optional) || has_room(member, control)));
+    can_join.push_back(can_work(*members_[i]) && (budget() == nullptr || !(is_wanted || member.is_optional) ||
+                                                  has_room(member, control, !is_trial && !member.is_optional)));
     takes_part.push_back(is_wanted && can_join.back());
     Group group{member.lanes, member.is_in_place, all_ways[i].together};
     if (!member.is_in_place) {
@@ -237,6 +240,7 @@ std::shared_ptr<Job> Runtime::open_job(std::span<const core::Task> tasks, core::
   job->has_failed = can_join;
   job->has_failed.flip();
   job->is_for_one = only != kTogether;
+  job->is_trial = is_trial;
   if (Member &cpu = members_.front()->member; cpu.is_in_place) {
     for (const core::Task &each : tasks) job->cpu_forms.push_back(hybrid_of(each).of(0, *cpu.backend).get());
   }
@@ -263,22 +267,21 @@ std::vector<core::Need> Runtime::needs_of(const Member &member, const core::Cont
   return needs;
 }
 
-// Throws Error (INVALID_ARGUMENT) with the numbers if a member that was asked for can never hold its resources.
-bool Runtime::has_room(const Member &member, const core::Control &control) const {
+// Whether a member can hold its resources. If it is needed, throws Error (INVALID_ARGUMENT) with the numbers.
+bool Runtime::has_room(const Member &member, const core::Control &control, bool is_needed) const {
   const std::vector<core::Need> needs = needs_of(member, control);
-  if (!member.is_optional) budget()->check(needs);
+  if (is_needed) budget()->check(needs);
   return std::all_of(needs.begin(), needs.end(),
                      [&](const core::Need &need) { return need.amount <= budget()->amount(need.resource); });
 }
 
-bool Runtime::run(std::span<const core::Task> tasks, core::Control &control, std::size_t only) {
+bool Runtime::run(std::span<const core::Task> tasks, core::Control &control, std::size_t only, bool is_trial) {
   if (control.cancelled()) base::fail(TANDEM_ERROR_CANCELLED, kCancelled);
   Lock lock(mutex_);
   if (!start_threads()) base::fail(TANDEM_ERROR_OUT_OF_MEMORY, "hybrid: no thread could be started");
-  const std::shared_ptr<Job> job = open_job(tasks, control, only);
+  const std::shared_ptr<Job> job = open_job(tasks, control, only, is_trial);
   jobs_.push_back(job);
-  jobs_version_.fetch_add(1);
-  work_there_.notify_all();
+  wake_lanes();
   wait_until_over(*job, lock);
   close_job(*job, lock);
   if (job->share.is_done()) return only == kTogether || job->is_for_one;
@@ -304,7 +307,8 @@ void Runtime::wait_until_over(Job &job, Lock &lock) {
       give_up_late_lanes(at);
       job.share.look(at);
       wake_for_returns(job);
-      if (is_stranded(job) && job.is_for_one) let_all_in(job);
+      const bool is_long_trial = job.is_trial && at - job.start_seconds > kTrialSeconds;
+      if (job.is_for_one && (is_long_trial || is_stranded(job))) let_all_in(job);
       if (is_stranded(job) && (!start_threads() || is_stranded(job))) return;
     } catch (...) {
       job.error = std::current_exception();
@@ -316,7 +320,7 @@ void Runtime::wait_until_over(Job &job, Lock &lock) {
   }
 }
 
-// The one member for this run is lost: the others do the rest.
+// The one member for this run is lost, or too slow for a trial: the others do the rest.
 void Runtime::let_all_in(Job &job) {
   job.is_for_one = false;
   for (const auto &lane : lanes_) {
@@ -324,7 +328,7 @@ void Runtime::let_all_in(Job &job) {
     job.share.allow(lane->index);  // a lane that is busy elsewhere joins later
     if (lane->job == nullptr && lane->thread.joinable()) job.share.enter(lane->index);
   }
-  work_there_.notify_all();
+  wake_lanes();
 }
 
 // From here on the library does not use the caller's memory.
@@ -353,7 +357,7 @@ void Runtime::close_job(Job &job, Lock &lock) {
   try {
     for (std::size_t i = 0; i < job.is_ready.size(); ++i)
       if (const Speed speed = job.share.speed(i); speed.is_seen()) memory_.keep(i, job.kind, speed);
-    memory_.add_run(job.kind, now() - job.start_seconds);
+    if (!job.is_for_one || job.is_trial) memory_.add_run(job.kind, now() - job.start_seconds);  // else ran_alone() does
     for (std::size_t i = 0; i < job.is_ready.size(); ++i)
       if (job.share.done_by(i) > 0) memory_.took_part(i, job.kind);
     tell(job);
@@ -383,14 +387,19 @@ void Runtime::give_up_late_lanes(double at) {
              base::format("hybrid: {} has not answered for {:.1f} s: its work goes to the others, its memory is kept "
                           "until it does",
                           state.member.name, at - *lane->on_device_since));
-    work_there_.notify_all();
+    wake_lanes();
   }
 }
 
-// Lanes that found nothing look again.
+// Lanes that found nothing look again, also one that is on its way to sleep.
+void Runtime::wake_lanes() {
+  jobs_version_.fetch_add(1);
+  work_there_.notify_all();
+}
+
 void Runtime::wake_for_returns(Job &job) {
   const std::uint64_t seen = std::exchange(job.returns_seen, job.share.returns());
-  if (seen != job.returns_seen) work_there_.notify_all();
+  if (seen != job.returns_seen) wake_lanes();
 }
 
 void Runtime::retire(Job &job, std::size_t member) {

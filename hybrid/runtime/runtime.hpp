@@ -36,6 +36,7 @@ struct Job {
   std::vector<bool> is_ready;                     // by member: its forms are made
   std::vector<bool> has_failed;                   // the same: failed in this run, or cannot join
   bool is_for_one = false;                        // the others join when that member is lost
+  bool is_trial = false;                          // for one, and the others join soon
   std::string what;                               // "assign 4x10", for people
   double start_seconds = 0;
   std::uint64_t returns_seen = 0;
@@ -52,8 +53,8 @@ struct Choice {
   std::size_t member;  // does the run alone, or kTogether
   // If the CPU and devices on its cores exclude each other: the members with unknown speed alone.
   std::vector<std::size_t> untried = {};
-  // A member that did nothing for so long that a trial is due; its number of bytes (0: none is due); and whether it
-  // works as in shared runs: then it has a deadline, and its speed in these is learned.
+  // The member that gets a trial, because it was idle for long. trial_bytes: its size; 0: no trial. is_trial_shared: it
+  // runs as in shared runs, and its speed in these is learned.
   std::size_t trial = 0;
   std::uint64_t trial_bytes = 0;
   bool is_trial_shared = false;
@@ -81,7 +82,8 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
 
   // Runs tasks of host memory, all with rows, columns and bytes, on all members or on this one. If that member is lost,
   // the others do the rest, and it returns false. Throws Error.
-  bool run(std::span<const core::Task> tasks, core::Control &control, std::size_t only = kTogether);
+  bool run(std::span<const core::Task> tasks, core::Control &control, std::size_t only = kTogether,
+           bool is_trial = false);
 
   // Ends the threads. The thread of a device that does not answer is left behind, with all memory that it may still
   // write to.
@@ -144,7 +146,8 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   bool can_work(const MemberState &state) const noexcept;
   std::vector<Way> ways(const WorkKind &kind) const;
   void plan_trials(const WorkKind &kind, std::uint64_t bytes, const std::vector<Way> &ways, Choice &choice);
-  std::shared_ptr<Job> open_job(std::span<const core::Task> tasks, core::Control &control, std::size_t only);
+  std::shared_ptr<Job> open_job(std::span<const core::Task> tasks, core::Control &control, std::size_t only,
+                                bool is_trial);
   bool start_threads();
   bool is_stranded(const Job &job) const;
   void let_all_in(Job &job);
@@ -152,8 +155,9 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   void close_job(Job &job, Lock &lock);
   void give_up_late_lanes(double at);
   void set_room(Job &job) const;
+  void wake_lanes();
   void wake_for_returns(Job &job);
-  bool has_room(const Member &member, const core::Control &control) const;
+  bool has_room(const Member &member, const core::Control &control, bool is_needed) const;
   std::vector<core::Need> needs_of(const Member &member, const core::Control &control) const;
   core::Budget *budget() const noexcept { return options_.policy != Policy::free ? options_.resources : nullptr; }
 
@@ -184,7 +188,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   std::vector<std::unique_ptr<MemberState>> members_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::list<std::shared_ptr<Job>> jobs_;
-  std::atomic<std::uint64_t> jobs_version_{0};  // changes with jobs_
+  std::atomic<std::uint64_t> jobs_version_{0};  // changes with jobs_, and when work of one comes back
   Memory memory_;
   std::map<WorkKind, std::size_t> told_;           // the last decision in the log
   double ideal_seconds_ = 0, shared_seconds_ = 0;  // of all shared runs

@@ -147,6 +147,10 @@ class Gate {
     const std::lock_guard lock(mutex_);
     return waiting_;
   }
+  unsigned passed() {
+    const std::lock_guard lock(mutex_);
+    return passed_;
+  }
 
  private:
   std::mutex mutex_;
@@ -191,8 +195,9 @@ TEST(HybridFault, AnOutputHalfDoneByAFailedDeviceIsDoneOnceByTheOthers) {
         stripe.run(*backend, *prepared, mode);
         EXPECT_TRUE(stripe.is_right(mode));
       }
-      EXPECT_EQ(static_cast<FakeBackend &>(*broken.backend).counts().tasks_failed, 3u);
-      EXPECT_TRUE(heard.has("broken failed")) << heard.text;
+      unsigned failures = 0;
+      for (std::size_t at = 0; (at = heard.text.find("broken failed", at)) != std::string::npos; ++at) ++failures;
+      EXPECT_EQ(failures, 3u) << heard.text;
       EXPECT_TRUE(heard.has("it gets no more")) << heard.text;
     }
   }
@@ -276,11 +281,11 @@ TEST(HybridFault, TheEndWaitsForADeviceThatIsLate) {
   script.before_chunk = [gate](std::uint64_t, std::uint64_t) { gate->pass(); };
   Heard heard;
   hybrid::Options given = options({device("whole"), device("late", script)}, Policy::free);
-  given.least_deadline_seconds = 0.1;
+  given.least_deadline_seconds = 0.5;
   auto backend = hybrid::make_backend(given, heard.log());
   Stripe stripe;
   gate->shut();
-  for (int round = 0; round < 20 && gate->waited() == 0; ++round)
+  for (int round = 0; round < 200 && gate->waited() == 0; ++round)
     stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
   ASSERT_GT(gate->waited(), 0u);
   std::thread answer([gate] {
@@ -408,12 +413,13 @@ TEST(HybridCancel, IsSeenInTheMiddleOfAPiece) {
   whole.staging_bytes = other.staging_bytes = 8 << 20;
   hybrid::Options given = options({whole, other}, Policy::free);
   given.chunk_bytes = 8 << 20;
-  const auto backend = hybrid::make_backend(given, {});
+  auto backend = hybrid::make_backend(given, {});
   Stripe stripe(kChunks * script.chunk_bytes);
   const auto prepared = backend->prepare(stripe.matrix);
   const core::Task task = {prepared.get(), stripe.in.data(), stripe.out.data(), 0, stripe.bytes, Mode::assign};
   EXPECT_EQ(status_of([&] { backend->run({&task, 1}, control); }).first, TANDEM_ERROR_CANCELLED);
-  EXPECT_LT(chunks.load(), kChunks / 2);
+  backend.reset();  // waits for the devices, for a while
+  EXPECT_LT(chunks.load(), kChunks / 4);
 }
 
 TEST(HybridResources, TheBudgetIsNeverExceededAndMayChange) {
@@ -590,12 +596,56 @@ TEST(HybridAlone, DoesWhatIsTooSmallToMeasureADevice) {
   EXPECT_GT(tasks_of(machine.gpu), 0u);
 }
 
+// After 20 ms the CPU does the trial of a device that hangs.
+TEST(HybridAlone, ATrialOfAHangingDeviceIsDoneByTheCpu) {
+  const auto gate = std::make_shared<Gate>();
+  gate->shut();
+  FakeScript cpu_script, hanging;
+  cpu_script.latency_seconds = 4e-3;
+  hanging.before_chunk = [gate](std::uint64_t, std::uint64_t) { gate->pass(); };
+  WithAlone machine({known("cpu", 1e7, 1e9), known("gpu", 1e6)}, slow_lane());
+  machine.given.alone = std::make_shared<FakeBackend>(cpu_script);
+  machine.given.members[1].backend = std::make_shared<FakeBackend>(hanging);
+  const auto backend = hybrid::make_backend(machine.given, {});
+  Stripe stripe(140'000);
+  const auto prepared = backend->prepare(stripe.matrix);
+  for (unsigned i = 0; i < 5'000 && gate->waited() == 0; ++i) {
+    stripe.reset();
+    stripe.run(*backend, *prepared, Mode::assign);
+    EXPECT_TRUE(stripe.is_right(Mode::assign));
+  }
+  EXPECT_GT(gate->waited(), 0u) << "no trial";
+  EXPECT_EQ(gate->passed(), 0u) << "the call waited for the device";
+  gate->open();
+}
+
+// A named device whose amount was lowered gets no trial, and the CPU's run is right.
+TEST(HybridAlone, ATrialThatHasNoRoomIsDoneByTheCpu) {
+  core::Budget budget;
+  FakeScript cpu_script;
+  cpu_script.latency_seconds = 4e-3;
+  WithAlone machine({known("cpu", 1e7, 1e9), known("gpu", 1e6)}, slow_lane());
+  machine.given.alone = std::make_shared<FakeBackend>(cpu_script);
+  machine.given.members[1].staging_bytes = 8 << 20;
+  machine.given.resources = &budget;
+  budget.set("pinned_mib", 1);
+  const auto backend = hybrid::make_backend(machine.given, {});
+  Stripe stripe(140'000);
+  const auto prepared = backend->prepare(stripe.matrix);
+  for (unsigned i = 0; i < 600; ++i) {
+    stripe.reset();
+    stripe.run(*backend, *prepared, Mode::assign);
+    ASSERT_TRUE(stripe.is_right(Mode::assign));
+  }
+  EXPECT_EQ(tasks_of(machine.gpu), 0u);
+}
+
 // What was remembered or measured of a device may be wrong, or it has changed. A trial finds it, with the CPU as it is.
 TEST(HybridAlone, TriesADeviceThatDoesNothing) {
   FakeScript cpu_script;
   cpu_script.chunk_bytes = 300'000;
   cpu_script.before_chunk = [](std::uint64_t, std::uint64_t) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(4));
   };
   for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
     WithAlone machine({known("cpu", 1e7, 1e9), known("gpu", 1e6)}, slow_lane());
@@ -605,7 +655,7 @@ TEST(HybridAlone, TriesADeviceThatDoesNothing) {
                                                   : core::TunedOperation::verify;
     machine.given.alone = std::make_shared<FakeBackend>(cpu_script);
     const auto backend = hybrid::make_backend(machine.given, {});
-    Stripe stripe(300'000);
+    Stripe stripe(140'000);
     const auto prepared = backend->prepare(stripe.matrix);
     unsigned in_a_row = 0;
     std::uint64_t before = 0;
@@ -748,7 +798,6 @@ TEST(HybridResources, StagingIsHeldByNoMoreLanesThanItsAmountAllows) {
   }
 }
 
-// Others hold and want all that "cpu" allows, all of the time: the lanes have their turn.
 // A lane's staging memory is nearly filled, and never exceeded: pinned_mib counts it.
 TEST(HybridResources, PiecesFitIntoStagingMemory) {
   for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
@@ -760,7 +809,7 @@ TEST(HybridResources, PiecesFitIntoStagingMemory) {
     const auto backend = hybrid::make_backend(given, {});
     Stripe stripe(300'000);
     const auto prepared = backend->prepare(stripe.matrix);
-    for (int round = 0; round < 50 && counting->most_bytes == 0; ++round) {
+    for (int round = 0; round < 50 && counting->most_bytes <= gpu.staging_bytes * 3 / 4; ++round) {
       stripe.reset();
       stripe.run(*backend, *prepared, mode);
       EXPECT_TRUE(stripe.is_right(mode));
@@ -770,6 +819,7 @@ TEST(HybridResources, PiecesFitIntoStagingMemory) {
   }
 }
 
+// Others hold and want all that "cpu" allows, all of the time: the lanes have their turn.
 TEST(HybridResources, ASharedRunIsNotStarvedByWhoRunsAlone) {
   core::Budget budget;
   budget.set("cpu", 1);
