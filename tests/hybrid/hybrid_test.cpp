@@ -619,7 +619,7 @@ TEST(HybridAlone, ATrialOfAHangingDeviceIsDoneByTheCpu) {
   gate->open();
 }
 
-// A named device whose amount was lowered gets no trial, and the CPU's run is right.
+// If the amount of a named device was lowered, the CPU does its trial.
 TEST(HybridAlone, ATrialThatHasNoRoomIsDoneByTheCpu) {
   core::Budget budget;
   FakeScript cpu_script;
