@@ -355,7 +355,9 @@ TEST(HybridFault, AnErrorOfTheCpuEndsTheRun) {
   FakeScript script;
   script.failing_task = 2;
   script.failure = TANDEM_ERROR_OUT_OF_MEMORY;
-  const auto backend = make({cpu(2, script), device("gpu")}, Policy::free);
+  FakeScript slow;
+  slow.latency_seconds = 20e-3;  // it cannot do all before the CPU fails
+  const auto backend = make({cpu(2, script), device("gpu", slow)}, Policy::free);
   Stripe stripe(200'000);
   const auto prepared = backend->prepare(stripe.matrix);
   try {
@@ -1076,7 +1078,7 @@ TEST(HybridCopies, TheFirstPartsAreSmall) {
 
 // If the slower one has become the faster one, a trial finds it, and it does the next runs.
 TEST(HybridCopies, TheSlowerOneIsTriedAgain) {
-  constexpr double kSeconds = 4e-3;
+  constexpr double kSeconds = 12e-3;  // more than a run waits for a core of a busy machine
   Stripe stripe(140'000);
   std::atomic<bool> is_cpu_slow{false};
   FakeScript cpu_script;
