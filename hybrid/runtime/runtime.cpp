@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kDeadlineFactor = 20;   // of the predicted time, before a device is given up
 constexpr double kCancelSeconds = 0.02;  // how often a caller checks for a cancel
-constexpr double kTrialSeconds = 0.02;   // after it, others help with a trial; it takes 10 ms, or a latency
+constexpr double kTrialSeconds = 0.02;   // a trial should take 10 ms; after this time the others help
 constexpr const char *kCancelled = "hybrid: the run was cancelled";
 constexpr std::chrono::seconds kLastPatience{2};  // for a device that does not answer, when the runtime ends
 
@@ -355,11 +355,11 @@ void Runtime::close_job(Job &job, Lock &lock) {
     }
   }
   try {
-    for (std::size_t i = 0; i < job.is_ready.size(); ++i)
-      if (const Speed speed = job.share.speed(i); speed.is_seen()) memory_.keep(i, job.kind, speed);
     if (!job.is_for_one || job.is_trial) memory_.add_run(job.kind, now() - job.start_seconds);  // else ran_alone() does
-    for (std::size_t i = 0; i < job.is_ready.size(); ++i)
+    for (std::size_t i = 0; i < job.is_ready.size(); ++i) {
+      if (const Speed speed = job.share.speed(i); speed.is_seen()) memory_.keep(i, job.kind, speed);
       if (job.share.done_by(i) > 0) memory_.took_part(i, job.kind);
+    }
     tell(job);
     if (const double ideal = job.share.ideal_seconds(); std::isfinite(ideal)) {
       ideal_seconds_ += ideal;

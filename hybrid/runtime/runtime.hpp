@@ -81,7 +81,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   void failed_alone(std::size_t member, std::exception_ptr error);  // others do its work
 
   // Runs tasks of host memory, all with rows, columns and bytes, on all members or on this one. If that member is lost,
-  // the others do the rest, and it returns false. Throws Error.
+  // the others do the rest, and it returns false. The others of a trial wait 20 ms for that member. Throws Error.
   bool run(std::span<const core::Task> tasks, core::Control &control, std::size_t only = kTogether,
            bool is_trial = false);
 

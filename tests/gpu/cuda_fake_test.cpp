@@ -853,30 +853,38 @@ TEST(CudaTransform, IsUsedForWideCodes) {
   }
 }
 
+struct CompilesSoon final : core::TuningSource {
+  core::TuningChoice find(const core::TuningQuery &) const override {
+    return {{{"compile_after_bytes", 1'000'000}}, "test"};
+  }
+};
+
+// Runs the same work again and again, until the log has a text.
+void run_until_heard(Work &work, core::Backend &backend, const core::Prepared &prepared, Heard &heard,
+                     const char *text) {
+  wait_until(
+      [&] {
+        work.reset();
+        work.run(backend, prepared, Mode::assign);
+        EXPECT_TRUE(work.is_right(Mode::assign));
+        return heard.has(text);
+      },
+      text);
+}
+
 // Tables first, and the transform when it is compiled. Values that ask for it in vain are refused.
 TEST(CudaTransform, IsCompiledInTheBackground) {
   const core::Operator what = wide_code();
   FakeCuda driver;
   {
     Heard heard;
-    struct Soon final : core::TuningSource {
-      core::TuningChoice find(const core::TuningQuery &) const override {
-        return {{{"compile_after_bytes", 1'000'000}}, "test"};
-      }
-    } soon;
+    const CompilesSoon soon;
     gpu::Options options = fake_options(driver);
     options.tuning = &soon;
     const auto backend = gpu::make_backend(options, heard.log());
     Work work(what.dense(), 20'000);  // 320,000 bytes a run
     const auto prepared = backend->prepare(what);
-    wait_until(
-        [&] {
-          work.reset();
-          work.run(*backend, *prepared, Mode::assign);
-          EXPECT_TRUE(work.is_right(Mode::assign));
-          return heard.has("technique transform:");
-        },
-        "the transform is compiled");
+    run_until_heard(work, *backend, *prepared, heard, "technique transform:");
     EXPECT_TRUE(heard.has("technique tables: 320000 bytes through this matrix do not pay")) << heard.text;
 
     const auto parameters = backend->tuning_parameters(16, 16, Mode::assign);
@@ -894,11 +902,7 @@ TEST(CudaTransform, IsCompiledInTheBackground) {
 
 // A failure in the background. Other kernels are still compiled.
 TEST(CudaTransform, TheMatrixIsCompiledIfTheTransformCannotBe) {
-  struct Soon final : core::TuningSource {
-    core::TuningChoice find(const core::TuningQuery &) const override {
-      return {{{"compile_after_bytes", 1'000'000}}, "test"};
-    }
-  } soon;
+  const CompilesSoon soon;
   const core::Operator what = wide_code();
   FakeCuda driver;
   {
@@ -913,14 +917,7 @@ TEST(CudaTransform, TheMatrixIsCompiledIfTheTransformCannotBe) {
     const auto backend = gpu::make_backend(options, heard.log());
     Work work(what.dense(), 20'000);
     const auto prepared = backend->prepare(what);
-    wait_until(
-        [&] {
-          work.reset();
-          work.run(*backend, *prepared, Mode::assign);
-          EXPECT_TRUE(work.is_right(Mode::assign));
-          return heard.has("technique compiled:");
-        },
-        "the matrix is compiled");
+    run_until_heard(work, *backend, *prepared, heard, "technique compiled:");
     EXPECT_TRUE(heard.has("too large a kernel; technique compiled in place of transform from now on")) << heard.text;
     EXPECT_FALSE(heard.has("no more kernels are compiled")) << heard.text;
   }
