@@ -1,21 +1,17 @@
 #include "core/operator.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <map>
-#include <numeric>
 #include <span>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/format.hpp"
 #include "core/gf.hpp"
-#include "core/subspaces.hpp"
 
 namespace tandem::core {
 namespace {
 
-using Slots = std::vector<std::uint32_t>;
+using Places = std::vector<std::uint32_t>;
 constexpr unsigned kFieldSize = 256;
 
 unsigned count_of(const std::vector<Element> &list) { return static_cast<unsigned>(list.size()); }
@@ -29,9 +25,6 @@ std::uint8_t scale_of(const std::vector<Element> &scales, std::size_t i) {
 }
 
 void check(const CauchyTransform &form) {
-  if (!std::has_single_bit(form.group_size) || form.group_size > CauchyTransform::kMostGroupSize)
-    refuse(base::format("groups of {} points, not a power of two up to {}", form.group_size,
-                        CauchyTransform::kMostGroupSize));
   for (const auto &[points, scales, name] : {std::tuple{&form.input_points, &form.input_scales, "input"},
                                              std::tuple{&form.output_points, &form.output_scales, "output"}}) {
     if (std::ranges::adjacent_find(*points, std::ranges::greater_equal{}) != points->end())
@@ -60,134 +53,9 @@ void check(const SyndromeDecode &form) {
       refuse(base::format("the syndrome of point {} is not used", point));
 }
 
-// Makes the steps of transforms. The slots from `free_slot` on are not used yet.
-class StepWriter {
- public:
-  explicit StepWriter(std::uint32_t free_slot) : free_slot_(free_slot) {}
-
-  Slots new_slots(std::size_t count) {
-    Slots slots(count);
-    std::iota(slots.begin(), slots.end(), free_slot_);
-    free_slot_ += static_cast<std::uint32_t>(count);
-    return slots;
-  }
-
-  void add(Matrix coefficients, Slots from, Slots to) {
-    steps.push_back({std::move(coefficients), std::move(from), std::move(to)});
-  }
-
-  // target += source
-  void add_to(std::uint32_t target, std::uint32_t source) {
-    Matrix sum(1, 2);
-    sum.at(0, 0) = sum.at(0, 1) = 1;
-    add(std::move(sum), {target, source}, {target});
-  }
-
-  // Inverse transforms of the groups of inputs, one small matrix for each lane, transforms of the groups of outputs. If
-  // a group has inputs and outputs, its own part of the map is a direct matrix.
-  void transform(const CauchyTransform &form, const Slots &inputs, const Slots &outputs) {
-    const auto from = groups_of(form.input_points, form.group_size);
-    const auto to = groups_of(form.output_points, form.group_size);
-    std::map<unsigned, Slots> in_lanes, out_lanes;
-
-    for (const auto &[first, members] : from) {
-      const Slots &lanes = in_lanes[first] = new_slots(form.group_size);
-      Matrix place(form.group_size, count_of(members));
-      for (unsigned c = 0; c < place.columns(); ++c)
-        place.at(form.input_points[members[c]] - first, c) = scale_of(form.input_scales, members[c]);
-      add(std::move(place), pick(inputs, members), lanes);
-      for (unsigned half = 1; half < form.group_size; half *= 2)
-        butterflies(first, half, lanes, [](std::uint8_t t) { return std::array{std::uint8_t(1 ^ t), t, one, one}; });
-    }
-
-    for (const auto &[first, members] : to) out_lanes[first] = new_slots(form.group_size);
-    Matrix small(static_cast<unsigned>(to.size()), static_cast<unsigned>(from.size()));
-    unsigned r = 0;
-    for (const auto &[target, lanes] : out_lanes) {
-      unsigned c = 0;
-      for (const auto &[source, other] : in_lanes) {
-        if (source != target)
-          small.at(r, c) = gf::kSubspaces.between_groups(level_of(form.group_size), std::uint8_t(source ^ target));
-        ++c;
-      }
-      ++r;
-    }
-    for (unsigned lane = 0; lane < form.group_size; ++lane)
-      add(small, lane_of(in_lanes, lane), lane_of(out_lanes, lane));
-
-    for (const auto &[first, members] : to) {
-      const Slots &lanes = out_lanes[first];
-      for (unsigned half = form.group_size / 2; half != 0; half /= 2)
-        butterflies(first, half, lanes, [](std::uint8_t t) { return std::array{one, t, one, std::uint8_t(1 ^ t)}; });
-      const auto beside = from.find(first);
-      const Indices corner = beside == from.end() ? Indices() : beside->second;
-      Matrix leave(count_of(members), form.group_size + count_of(corner));
-      for (unsigned o = 0; o < leave.rows(); ++o) {
-        const Element point = form.output_points[members[o]];
-        const std::uint8_t scale = scale_of(form.output_scales, members[o]);
-        leave.at(o, point - first) = scale;
-        for (unsigned c = 0; c < corner.size(); ++c)
-          leave.at(o, form.group_size + c) =
-              gf::divide(gf::multiply(scale, scale_of(form.input_scales, corner[c])),
-                         static_cast<std::uint8_t>(point ^ form.input_points[corner[c]]));
-      }
-      Slots sources = lanes;
-      for (const Element c : corner) sources.push_back(inputs[c]);
-      add(std::move(leave), std::move(sources), pick(outputs, members));
-    }
-  }
-
-  std::vector<Step> steps;
-
- private:
-  using Indices = std::vector<Element>;
-  static constexpr std::uint8_t one = 1;
-
-  static unsigned level_of(unsigned group_size) { return static_cast<unsigned>(std::countr_zero(group_size)); }
-
-  // The first point of each group that has points, and which they are.
-  static std::map<unsigned, Indices> groups_of(const std::vector<Element> &points, unsigned group_size) {
-    std::map<unsigned, Indices> groups;
-    for (std::size_t i = 0; i < points.size(); ++i)
-      groups[points[i] / group_size * group_size].push_back(static_cast<Element>(i));
-    return groups;
-  }
-
-  static Slots pick(const Slots &slots, const Indices &which) {
-    Slots picked;
-    for (const Element i : which) picked.push_back(slots[i]);
-    return picked;
-  }
-
-  static Slots lane_of(const std::map<unsigned, Slots> &groups, unsigned lane) {
-    Slots slots;
-    for (const auto &[first, lanes] : groups) slots.push_back(lanes[lane]);
-    return slots;
-  }
-
-  // In place, on all pairs of lanes that are `half` apart: (u, v) becomes cells(twiddle) * (u, v).
-  template <class Cells>
-  void butterflies(unsigned first, unsigned half, const Slots &lanes, const Cells &cells) {
-    for (unsigned o = 0; o < lanes.size(); o += 2 * half) {
-      const std::uint8_t t = gf::kSubspaces.twiddle(level_of(half), static_cast<std::uint8_t>(first ^ o));
-      Matrix pair(2, 2);
-      std::ranges::copy(cells(t), pair.row(0).data());
-      for (unsigned j = o; j < o + half; ++j) add(pair, {lanes[j], lanes[j + half]}, {lanes[j], lanes[j + half]});
-    }
-  }
-
-  std::uint32_t free_slot_;
-};
-
-Slots slots_from(std::uint32_t first, unsigned count) {
-  Slots slots(count);
-  std::iota(slots.begin(), slots.end(), first);
-  return slots;
-}
-
 // Where each of some points is in the list that has them.
-Slots positions_of(const std::vector<Element> &points, const std::vector<Element> &in) {
-  Slots positions;
+Places positions_of(const std::vector<Element> &points, const std::vector<Element> &in) {
+  Places positions;
   for (const Element point : points)
     positions.push_back(static_cast<std::uint32_t>(std::ranges::lower_bound(in, point) - in.begin()));
   return positions;
@@ -252,47 +120,12 @@ std::uint64_t granularity_of(const BitMatrix &form) {
 
 // A caller that wants bytes looks at field() first.
 [[noreturn]] void fail_gf16() {
-  base::fail(TANDEM_ERROR_UNSUPPORTED, "an operator over GF(2^16) has no steps and no matrix over GF(2^8)");
+  base::fail(TANDEM_ERROR_UNSUPPORTED, "an operator over GF(2^16) has no matrix over GF(2^8)");
 }
 
 [[noreturn]] void fail_packets() {
   base::fail(TANDEM_ERROR_UNSUPPORTED, "an operator on packets has no matrix over GF(2^8)");
 }
-
-std::vector<Step> expand_form(const Dense &form) {
-  const unsigned inputs = input_count_of(form);
-  return {{form.coefficients, slots_from(0, inputs), slots_from(inputs, output_count_of(form))}};
-}
-
-std::vector<Step> expand_form(const CauchyTransform &form) {
-  const unsigned inputs = input_count_of(form), outputs = output_count_of(form);
-  StepWriter writer(inputs + outputs);
-  writer.transform(form, slots_from(0, inputs), slots_from(inputs, outputs));
-  return std::move(writer.steps);
-}
-
-std::vector<Step> expand_form(const SyndromeDecode &form) {
-  const unsigned inputs = input_count_of(form), outputs = output_count_of(form);
-  const unsigned data_count = input_count_of(form.syndromes);
-  StepWriter writer(inputs + outputs);
-  const Slots syndromes = writer.new_slots(form.syndromes.output_points.size());
-  writer.transform(form.syndromes, slots_from(0, data_count), syndromes);
-  Slots chosen = positions_of(form.solve.input_points, form.syndromes.output_points);
-  for (std::uint32_t i = 0; i < chosen.size(); ++i) {
-    chosen[i] = syndromes[chosen[i]];
-    writer.add_to(chosen[i], data_count + i);
-  }
-  writer.transform(form.solve, chosen, slots_from(inputs, outputs));
-  for (const auto &[output, syndrome] : lost_parity_of(form)) writer.add_to(inputs + output, syndromes[syndrome]);
-  return std::move(writer.steps);
-}
-
-std::vector<Step> expand_form(const BitMatrix &form) {
-  return {{*form.bits, slots_from(0, form.bits->columns()), slots_from(form.bits->columns(), form.bits->rows())}};
-}
-
-std::vector<Step> expand_form(const Dense16 &) { fail_gf16(); }
-std::vector<Step> expand_form(const Leopard16 &) { fail_gf16(); }
 
 Matrix dense_of(const Dense &form) { return form.coefficients; }
 Matrix dense_of(const Dense16 &) { fail_gf16(); }
@@ -310,7 +143,7 @@ Matrix dense_of(const CauchyTransform &form) {
 
 Matrix dense_of(const SyndromeDecode &form) {
   const Matrix syndromes = dense_of(form.syndromes), solve = dense_of(form.solve);
-  const Slots chosen = positions_of(form.solve.input_points, form.syndromes.output_points);
+  const Places chosen = positions_of(form.solve.input_points, form.syndromes.output_points);
   Matrix matrix(output_count_of(form), input_count_of(form));
   for (unsigned r = 0; r < matrix.rows(); ++r) {
     const auto data = matrix.row(r).first(syndromes.columns());
@@ -352,10 +185,6 @@ std::size_t Operator::memory_bytes() const noexcept {
   if (const BitMatrix *packets = std::get_if<BitMatrix>(&form_))
     return std::size_t{packets->bits->rows()} * packets->bits->columns();
   return std::size_t{input_count_} * output_count_ * element_bytes(field());
-}
-
-std::vector<Step> Operator::expand() const {
-  return std::visit([](const auto &each) { return expand_form(each); }, form_);
 }
 
 // Without a lock, so that a fork at any time leaves none held. If several threads compute it at once, the first result

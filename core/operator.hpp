@@ -35,9 +35,6 @@ struct Dense {
 struct CauchyTransform {
   std::vector<Element> input_points, output_points;  // each list ascending; no point occurs twice
   std::vector<Element> input_scales, output_scales;  // one for each point, not 0; empty: all are 1
-  unsigned group_size = 8;  // of the steps: a power of two up to kMostGroupSize. The map does not depend on it.
-
-  static constexpr unsigned kMostGroupSize = 128;
 };
 
 // Decode by syndromes. The inputs are the present data shards, then the chosen parity shards. As many parity shards are
@@ -92,13 +89,6 @@ struct BitMatrix {
 
 using Form = std::variant<Dense, CauchyTransform, SyndromeDecode, Dense16, Leopard16, BitMatrix>;
 
-// slots[to[r]] = sum over c of coefficients[r][c] * slots[from[c]]. Slots are vectors as long as a shard. A slot may be
-// in `from` and in `to`: all sums use the content before the step.
-struct Step {
-  Matrix coefficients;
-  std::vector<std::uint32_t> from, to;
-};
-
 class Operator {
  public:
   // Code that splits ranges computes with granularities up to this without overflow. Real codes have 1, 64 or a few
@@ -133,13 +123,8 @@ class Operator {
   // Approximate memory of the operator: coefficients, also those that dense() makes, and points.
   std::size_t memory_bytes() const noexcept;
 
-  // The meaning of every form over GF(2^8): steps over slots, to be run in order. Slots 0 to input_count - 1 hold the
-  // inputs, the next output_count slots the outputs; further slots are scratch. A BitMatrix has word_bits slots for
-  // each shard in place of one: slot i has packet i of every group.
-  std::vector<Step> expand() const;
-
-  // The same map as one output_count x input_count matrix; over GF(2^8) only. For a form that is not Dense the first
-  // call computes it. Copies of the operator share it, and any number of threads may call.
+  // The meaning of every form over GF(2^8): the same map as one output_count x input_count matrix. For a form that is
+  // not Dense the first call computes it. Copies of the operator share it, and any number of threads may call.
   const Matrix &dense() const {
     if (const Dense *dense = std::get_if<Dense>(&form_)) return dense->coefficients;
     return made_dense();

@@ -121,7 +121,7 @@ TEST(CpuBackend, WideCodesAreRunByTransforms) {
       return names;
     };
     const auto encode = [](unsigned k, unsigned m) {
-      return core::Operator(transform_of(points_from(0, k), points_from(k, m), 8));
+      return core::Operator(transform_of(points_from(0, k), points_from(k, m)));
     };
     for (const auto &[k, m] : {std::pair{32u, 32u}, {64u, 16u}, {128u, 32u}, {128u, 128u}, {200u, 56u}})
       EXPECT_EQ(used(encode(k, m)), "transform; transform; ") << kernel.name << " " << k << "+" << m;
@@ -137,7 +137,7 @@ TEST(CpuBackend, WideCodesAreRunByTransforms) {
 
 // What runs is what was asked for, and what has no transform is refused.
 TEST(CpuBackend, TechniquesAreForced) {
-  const core::Operator wide(transform_of(points_from(0, 32), points_from(32, 8), 8));
+  const core::Operator wide(transform_of(points_from(0, 32), points_from(32, 8)));
   Random random(9);
   const core::Operator decode(random_decode(random, 24, 8, 8, 0));
   cpu::Options options;

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "tests/conformance/steps.hpp"
+#include "tests/conformance/layouts.hpp"
 
 namespace tandem::test {
 namespace {
@@ -22,16 +22,17 @@ class FakePrepared final : public core::Prepared {
  public:
   FakePrepared(const core::Operator &what, const FakeScript &script)
       : Prepared({what.form(), std::lcm(what.granularity_bytes(), script.granularity_bytes)}),
-        steps(what.expand()),
         reverses_groups(script.reverses_groups) {
-    if (const auto *form = std::get_if<core::BitMatrix>(&what.form())) {
+    const auto *form = std::get_if<core::BitMatrix>(&what.form());
+    matrix = form != nullptr ? *form->bits : what.dense();
+    if (form != nullptr) {
       word_bits = form->word_bits;
       packet_bytes = form->packet_bytes;
       if (script.granularity_bytes != 1 || script.reverses_groups)
         base::fail(TANDEM_ERROR_UNSUPPORTED, script.name + ": packets have groups of their own");
     }
   }
-  const std::vector<core::Step> steps;
+  core::Matrix matrix;  // of bytes, or of packets
   const bool reverses_groups;
   unsigned word_bits = 0;  // of packets; else 0
   std::uint64_t packet_bytes = 0;
@@ -43,6 +44,12 @@ class FakePrepared final : public core::Prepared {
 
 const FakePrepared &prepared_of(const Task &task) { return static_cast<const FakePrepared &>(*task.prepared); }
 
+Shards product_of(const core::Matrix &matrix, const Shards &inputs, std::size_t bytes) {
+  std::vector<const std::uint8_t *> from;
+  for (const Bytes &input : inputs) from.push_back(input.data());
+  return expected(matrix.data(), matrix.rows(), matrix.columns(), from.data(), bytes);
+}
+
 void compute(const Task &task, std::uint64_t offset, std::uint64_t length) {
   const FakePrepared &prepared = prepared_of(task);
   Shards inputs;
@@ -53,14 +60,13 @@ void compute(const Task &task, std::uint64_t offset, std::uint64_t length) {
   }
   Shards product;
   if (prepared.word_bits == 0) {
-    product = outputs_of(prepared.steps, std::move(inputs), prepared.rows(), length);
+    product = product_of(prepared.matrix, inputs, length);
   } else {
     Shards packets;
     for (const Bytes &input : inputs)
       for (Bytes &each : packets_of(input, prepared.word_bits, prepared.packet_bytes))
         packets.push_back(std::move(each));
-    const unsigned count = prepared.word_bits * prepared.rows();
-    packets = outputs_of(prepared.steps, std::move(packets), count, length / prepared.word_bits);
+    packets = product_of(prepared.matrix, packets, length / prepared.word_bits);
     for (unsigned r = 0; r < prepared.rows(); ++r)
       product.push_back(shard_of(packets.data() + r * prepared.word_bits, prepared.word_bits, prepared.packet_bytes));
   }

@@ -19,8 +19,8 @@ inline Points points_from(unsigned first, unsigned count) {
   return points;
 }
 
-inline core::CauchyTransform transform_of(Points inputs, Points outputs, unsigned group_size) {
-  return {std::move(inputs), std::move(outputs), {}, {}, group_size};
+inline core::CauchyTransform transform_of(Points inputs, Points outputs) {
+  return {std::move(inputs), std::move(outputs), {}, {}};
 }
 
 inline Points random_scales(Random &random, std::size_t count) {
@@ -48,9 +48,9 @@ inline Points merged(const Points &a, const Points &b) {
   return both;
 }
 
-inline core::CauchyTransform random_transform(Random &random, unsigned inputs, unsigned outputs, unsigned group_size) {
+inline core::CauchyTransform random_transform(Random &random, unsigned inputs, unsigned outputs) {
   const std::vector<Points> points = random_points(random, {inputs, outputs});
-  return {points[0], points[1], random_scales(random, inputs), random_scales(random, outputs), group_size};
+  return {points[0], points[1], random_scales(random, inputs), random_scales(random, outputs)};
 }
 
 // Present data, chosen parity, lost data, lost parity; with random scales, so it decodes no code.
@@ -60,7 +60,7 @@ inline core::SyndromeDecode random_decode(Random &random, unsigned data, unsigne
   const auto scaled = [&](Points inputs, Points outputs) -> core::CauchyTransform {
     const Points input_scales = random_scales(random, inputs.size());
     const Points output_scales = random_scales(random, outputs.size());
-    return {std::move(inputs), std::move(outputs), input_scales, output_scales, 8};
+    return {std::move(inputs), std::move(outputs), input_scales, output_scales};
   };
   return {scaled(points[0], merged(points[1], points[3])), scaled(points[1], merged(points[2], points[3]))};
 }

@@ -3,7 +3,7 @@
 // reverse, so that a wrong cut gives wrong bytes.
 #include "api/objects.hpp"
 #include "tests/conformance/fake_backend.hpp"
-#include "tests/conformance/steps.hpp"
+#include "tests/conformance/layouts.hpp"
 #include "tests/support/api.hpp"
 
 namespace tandem::test {

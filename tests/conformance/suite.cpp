@@ -14,7 +14,7 @@
 #include "core/codec.hpp"
 #include "core/plan.hpp"
 #include "tests/conformance/forms.hpp"
-#include "tests/conformance/steps.hpp"
+#include "tests/conformance/layouts.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/reference16.hpp"
 #include "tests/support/slice.hpp"
@@ -528,13 +528,13 @@ std::uint64_t salt() { return std::hash<std::string>()(BackendConformance::GetPa
 TEST_P(FormConformance, TransformsAndDecodes) {
   Random random(kSeed + 19);
   const core::Form forms[] = {
-      transform_of(points_from(0, 16), points_from(16, 8), 8),
-      transform_of(points_from(0, 21), points_from(21, 13), 8),
-      transform_of(points_from(5, 40), points_from(45, 19), 8),
-      transform_of(points_from(40, 12), points_from(3, 30), 16),
-      random_transform(random, 33, 20, 8),
-      random_transform(random, 1, 9, 4),
-      random_transform(random, 40, 50, 32),
+      transform_of(points_from(0, 16), points_from(16, 8)),
+      transform_of(points_from(0, 21), points_from(21, 13)),
+      transform_of(points_from(5, 40), points_from(45, 19)),
+      transform_of(points_from(40, 12), points_from(3, 30)),
+      random_transform(random, 33, 20),
+      random_transform(random, 1, 9),
+      random_transform(random, 40, 50),
       random_decode(random, 24, 8, 8, 0),
       random_decode(random, 30, 5, 3, 4),
       random_decode(random, 12, 17, 17, 3),

@@ -42,10 +42,10 @@ struct Call {
 TEST(Transforms, WithoutScratchMemoryTheBytesAreTheSame) {
   Random random(21);
   std::vector<std::pair<std::string, core::Form>> forms;
-  forms.emplace_back("square", transform_of(points_from(0, 128), points_from(128, 128), 8));
-  forms.emplace_back("every group has both", random_transform(random, 128, 128, 8));
+  forms.emplace_back("square", transform_of(points_from(0, 128), points_from(128, 128)));
+  forms.emplace_back("every group has both", random_transform(random, 128, 128));
   forms.emplace_back("most syndromes", random_decode(random, 60, 128, 30, 30));
-  forms.emplace_back("narrow", transform_of(points_from(0, 12), points_from(12, 4), 8));
+  forms.emplace_back("narrow", transform_of(points_from(0, 12), points_from(12, 4)));
   const cpu::CpuFeatures features = cpu::cpu_features();
   const cpu::KernelTable table = cpu::kernel_table();
   for (std::uint32_t i = 0; i < table.count; ++i) {

@@ -1,11 +1,9 @@
-// Computes an operator from its steps. Every backend must give the same result.
+// Layouts of shards: bytes of groups in reverse, and packets.
 #pragma once
 
 #include <algorithm>
-#include <utility>
-#include <vector>
+#include <cstdint>
 
-#include "core/operator.hpp"
 #include "tests/support/expected.hpp"
 
 namespace tandem::test {
@@ -37,25 +35,6 @@ inline Bytes shard_of(const Bytes *packets, unsigned word_bits, std::uint64_t pa
       shard.insert(shard.end(), begin, begin + static_cast<std::ptrdiff_t>(packet_bytes));
     }
   return shard;
-}
-
-inline Shards outputs_of(const std::vector<core::Step> &steps, Shards inputs, unsigned output_count,
-                         std::size_t bytes) {
-  const std::size_t first_output = inputs.size();
-  Shards slots = std::move(inputs);
-  slots.resize(first_output + output_count);
-  for (const core::Step &step : steps) {
-    std::vector<const std::uint8_t *> from;
-    for (const std::uint32_t slot : step.from) from.push_back(slots.at(slot).data());
-    Shards sums = expected(step.coefficients.data(), step.to.size(), step.from.size(), from.data(), bytes);
-    for (std::size_t r = 0; r < step.to.size(); ++r) {
-      if (step.to[r] >= slots.size()) slots.resize(step.to[r] + 1);
-      slots[step.to[r]] = std::move(sums[r]);
-    }
-  }
-  slots.resize(first_output + output_count);
-  slots.erase(slots.begin(), slots.begin() + static_cast<std::ptrdiff_t>(first_output));
-  return slots;
 }
 
 }  // namespace tandem::test
