@@ -9,6 +9,7 @@
 #include "base/gate.hpp"
 #include "base/options.hpp"
 #include "base/overlap.hpp"
+#include "tandem/diagnose.h"
 
 namespace tandem::api {
 namespace {

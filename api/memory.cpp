@@ -6,6 +6,7 @@
 #include "base/format.hpp"
 #include "base/gate.hpp"
 #include "core/registered_memory.hpp"
+#include "tandem/device.h"
 #include "tandem/tandem.h"
 
 namespace tandem::api {

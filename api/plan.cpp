@@ -13,6 +13,8 @@
 #include "base/lists.hpp"
 #include "base/options.hpp"
 #include "core/mismatch_ranges.hpp"
+#include "tandem/device.h"
+#include "tandem/diagnose.h"
 
 namespace tandem::api {
 namespace {
@@ -69,37 +71,28 @@ Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_
 // Out of line, like check_verify_arguments, so that the rest is inlined into a small call.
 [[noreturn, gnu::noinline]] void fail_memory_arguments(core::MemoryKind memory) {
   base::fail(TANDEM_ERROR_INVALID_ARGUMENT, memory == core::MemoryKind::host
-                                                ? "queue or offsets are set, but the plan is for host memory"
-                                                : "queue is NULL: a plan for OpenCL memory needs it");
+                                                ? "device is set, but the plan is for host memory"
+                                                : "device is NULL: a plan for device memory needs it");
 }
 [[noreturn, gnu::noinline]] void fail_no_shards() { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL"); }
-
-// The fields for the memory kind.
-void check_memory_arguments(core::MemoryKind memory, const tandem_plan_arguments &arguments) {
-  const bool is_right =
-      memory == core::MemoryKind::host
-          ? arguments.queue == nullptr && arguments.offsets == nullptr && arguments.new_data_offset == 0
-          : arguments.queue != nullptr || memory != core::MemoryKind::opencl;
-  if (!is_right) [[unlikely]]
-    fail_memory_arguments(memory);
-}
 
 // A verify's result, and the array of its ranges.
 [[gnu::noinline]] void check_verify_arguments(const tandem_plan_arguments &arguments) {
   if (arguments.verify_result == nullptr)
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "verify_result is NULL: a verify needs it");
   base::check_result_size(arguments.verify_result, "tandem_verify_result");
-  if (arguments.verify_ranges == nullptr && arguments.verify_range_capacity != 0) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::format("verify_ranges is NULL, but verify_range_capacity is {}", arguments.verify_range_capacity));
-  }
-  if (arguments.verify_ranges != nullptr && arguments.verify_range_count_out == nullptr)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "verify_range_count_out is NULL, but verify_ranges is set");
+  if (arguments.verify_ranges == nullptr) return;
+  constexpr const char *kName = "tandem_verify_ranges";
+  base::check_result_size(arguments.verify_ranges, kName, sizeof *arguments.verify_ranges);  // `count` is written
+  const auto given = base::read_options(arguments.verify_ranges, kName);
+  if (given.ranges == nullptr && given.capacity != 0)
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("ranges is NULL, but capacity is {}", given.capacity));
 }
 
 // All but the pointers to shards.
 void check_arguments(const Plan &plan, core::MemoryKind memory, const tandem_plan_arguments &arguments) {
-  check_memory_arguments(memory, arguments);
+  if ((arguments.device == nullptr) != (memory == core::MemoryKind::host)) [[unlikely]]
+    fail_memory_arguments(memory);
   if (arguments.shards == nullptr) fail_no_shards();
   check_shard_bytes(arguments.shard_bytes, plan.codec().shard_count());
   if (plan.shape().operation == Operation::verify) check_verify_arguments(arguments);
@@ -125,16 +118,17 @@ class Run final : public SubmittedRun {
         needs_(plan.needs),
         pointers_(*plan_),
         result_(arguments.verify_result),
-        ranges_out_(arguments.verify_ranges),
-        range_count_out_(arguments.verify_range_count_out) {
+        ranges_out_(arguments.verify_ranges) {
     read_arguments(*plan_, plan.memory, arguments, &pointers_);
     task_ = plan_->task(pointers_.inputs.data(), pointers_.outputs.data(), arguments.shard_bytes);
-    if (plan.memory != core::MemoryKind::host) take_device_memory(plan.memory, arguments);
+    if (plan.memory != core::MemoryKind::host) take_device_memory(plan.memory, *arguments.device);
     if (plan_->mode() == core::Mode::compare) {
       mismatches_.resize(plan_->outputs().size());
       task_.mismatches = mismatches_.data();
-      ranges_.capacity = arguments.verify_range_capacity;
-      if (range_count_out_ != nullptr) task_.ranges = &ranges_;
+      if (ranges_out_ != nullptr) {
+        ranges_.capacity = ranges_out_->capacity;
+        task_.ranges = &ranges_;
+      }
     }
     hold_ = core::MemoryHold({&task_, 1});
   }
@@ -150,29 +144,30 @@ class Run final : public SubmittedRun {
     if (plan_->mode() != core::Mode::compare) return;
     core::Control control(needs_);
     const core::VerifyReport report = core::explain(*plan_, task_, control);
-    if (range_count_out_ != nullptr) {
+    if (ranges_out_ != nullptr) {
       core::find_ranges(*plan_, task_, control);
       core::find_suspects(*plan_, task_, report, control);
       for (std::size_t i = 0; i < ranges_.list.size(); ++i) {
         const core::MismatchRange &range = ranges_.list[i];
-        ranges_out_[i] = {plan_->outputs()[range.output], range.suspect_shard, range.begin_bytes, range.end_bytes,
-                          range.byte_count};
+        ranges_out_->ranges[i] = {plan_->outputs()[range.output], range.suspect_shard, range.begin_bytes,
+                                  range.end_bytes, range.byte_count};
       }
-      *range_count_out_ = ranges_.count;
+      ranges_out_->count = ranges_.count;
     }
     write_report(report, result_);
   }
 
  private:
-  void take_device_memory(core::MemoryKind memory, const tandem_plan_arguments &arguments) {
+  void take_device_memory(core::MemoryKind memory, const tandem_device_arguments &device) {
+    const auto given = base::read_options(&device, "tandem_device_arguments");
+    if (given.queue == nullptr && memory == core::MemoryKind::opencl)
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "queue is NULL: a plan for OpenCL memory needs it");
     task_.memory = memory;
-    task_.queue = arguments.queue;
-    const auto offset_of = [&](std::uint16_t index) {
-      return arguments.offsets != nullptr ? arguments.offsets[index] : 0;
-    };
+    task_.queue = given.queue;
+    const auto offset_of = [&](std::uint16_t index) { return given.offsets != nullptr ? given.offsets[index] : 0; };
     for (const std::uint16_t index : plan_->inputs()) input_offsets_.push_back(offset_of(index));
     for (const std::uint16_t index : plan_->outputs()) output_offsets_.push_back(offset_of(index));
-    if (plan_->shape().operation == Operation::update) input_offsets_[1] = arguments.new_data_offset;
+    if (plan_->shape().operation == Operation::update) input_offsets_[1] = given.new_data_offset;
     task_.input_offsets = input_offsets_.data();
     task_.output_offsets = output_offsets_.data();
   }
@@ -185,8 +180,7 @@ class Run final : public SubmittedRun {
   std::vector<core::Mismatch> mismatches_;
   core::MismatchRanges ranges_;
   tandem_verify_result *result_;
-  tandem_verify_range *ranges_out_;
-  std::uint64_t *range_count_out_;  // null: no ranges wanted
+  tandem_verify_ranges *ranges_out_;  // null: no ranges wanted
   core::Control control_{needs_};
   core::MemoryHold hold_;
 };

@@ -1,5 +1,6 @@
 // Status names, the last error message, the version.
 #include "base/gate.hpp"
+#include "tandem/tools.h"
 
 using namespace tandem;
 

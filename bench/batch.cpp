@@ -183,9 +183,9 @@ class Batch {
     tandem_plan_arguments arguments = {};
     arguments.struct_bytes = sizeof arguments;
     arguments.shards = handles_.data();
-    arguments.offsets = offsets;
     arguments.shard_bytes = shard_bytes;
-    arguments.queue = info_.queue;
+    const tandem_device_arguments device = {sizeof device, info_.queue, offsets, 0};
+    arguments.device = &device;
     tandem_job *job = nullptr;
     check(tandem_plan_submit(plan_.get(), &arguments, &job));
     return job;

@@ -12,6 +12,8 @@
 
 #include "bench/operation.hpp"
 #include "bench/roof.hpp"
+#include "tandem/diagnose.h"
+#include "tandem/tools.h"
 
 namespace tandem::bench {
 namespace {

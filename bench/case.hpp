@@ -13,6 +13,7 @@
 #include "bench/measure.hpp"
 #include "bench/peer.hpp"
 #include "bench/stripes.hpp"
+#include "tandem/diagnose.h"
 
 namespace tandem::bench {
 

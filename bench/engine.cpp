@@ -8,6 +8,7 @@
 
 #include "bench/case.hpp"
 #include "bench/report.hpp"
+#include "tandem/tools.h"
 
 namespace tandem::bench {
 namespace {

@@ -15,6 +15,7 @@
 #include "bench/machine.hpp"
 #include "bench/measure.hpp"
 #include "bench/stripes.hpp"
+#include "tandem/tools.h"
 
 namespace tandem::bench {
 namespace {

@@ -1,4 +1,5 @@
 #include "bench/library.hpp"
+#include "tandem/tools.h"
 
 namespace tandem::bench {
 

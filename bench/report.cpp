@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/roof.hpp"
+#include "tandem/tools.h"
 
 namespace tandem::bench {
 namespace {

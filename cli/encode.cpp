@@ -11,6 +11,7 @@
 #include "cli/commands.hpp"
 #include "cli/file_report.hpp"
 #include "cli/option_table.hpp"
+#include "tandem/tools.h"
 
 namespace tandem::cli {
 namespace {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
+#include "tandem/tools.h"
 
 namespace tandem::cli {
 

@@ -14,6 +14,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/option_table.hpp"
+#include "tandem/diagnose.h"
+#include "tandem/tools.h"
 
 namespace tandem::cli {
 namespace {

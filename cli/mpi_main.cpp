@@ -7,6 +7,7 @@
 
 #include "cli/program.hpp"
 #include "tandem/mpi.h"
+#include "tandem/tools.h"
 
 namespace tandem::cli {
 namespace {

@@ -9,6 +9,7 @@
 #include "cli/commands.hpp"
 #include "cli/suggestion.hpp"
 #include "tandem/tandem.h"
+#include "tandem/tools.h"
 
 namespace tandem::cli {
 namespace {

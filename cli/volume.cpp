@@ -10,6 +10,7 @@
 
 #include "cli/file_report.hpp"
 #include "cli/option_table.hpp"
+#include "tandem/tools.h"
 #include "tandem/volume.h"
 #include "volume/control.hpp"
 

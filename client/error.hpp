@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tandem/tandem.h"
+#include "tandem/tools.h"
 
 namespace tandem::client {
 

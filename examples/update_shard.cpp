@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <tandem/tandem.hpp>
 #include <vector>
+#include "tandem/diagnose.h"
 
 int main() try {
   const tandem::Codec codec(10, 4);

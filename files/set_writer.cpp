@@ -18,6 +18,7 @@
 #include "files/io.hpp"
 #include "files/recovery.hpp"
 #include "files/workers.hpp"
+#include "tandem/tools.h"
 
 namespace tandem::files {
 namespace {

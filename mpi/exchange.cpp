@@ -9,6 +9,7 @@
 
 #include "mpi/error.hpp"
 #include "mpi/structs.hpp"
+#include "tandem/tools.h"
 
 namespace tandem::mpi {
 namespace {

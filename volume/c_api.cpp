@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "client/structs.hpp"
+#include "tandem/tools.h"
 #include "volume/create.hpp"
 #include "volume/engine.hpp"
 

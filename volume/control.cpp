@@ -1,4 +1,5 @@
 #include "volume/control.hpp"
+#include "tandem/tools.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

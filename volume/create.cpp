@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "tandem/tools.h"
 #include "volume/log_record.hpp"
 
 namespace tandem::volume {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "tandem/tools.h"
 #include "tandem/volume.h"
 
 namespace {

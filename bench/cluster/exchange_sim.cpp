@@ -14,6 +14,7 @@
 #include <string>
 
 #include "mpi/groups.hpp"
+#include "tandem/tools.h"
 
 namespace {
 

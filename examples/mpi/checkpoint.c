@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <tandem/mpi.h>
 #include <unistd.h>
+#include "tandem/tools.h"
 
 enum { kNumbers = 1 << 16, kStepsBetween = 10 };
 

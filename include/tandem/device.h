@@ -1,4 +1,4 @@
-/* device.h - many stripes in the memory of a device, coded by one launch.
+/* device.h - shards in the memory of a device, many stripes in one launch, and host memory that devices read in place.
  *
  * A launch of a kernel takes some microseconds, however small its work is. So a program with thousands of small
  * stripes in the memory of a GPU hands them over together:
@@ -9,9 +9,9 @@
  *     tandem_job_wait(job);            // or synchronise the stream
  *     tandem_job_destroy(job);
  *
- * A single stripe, a verify and an update need a plan (tandem.h). A program that uses no driver itself gets device
- * memory from tandem_device_memory_create. The rules of tandem.h about errors, threads and forks hold here too.
- * docs/CUDA.md explains how batches work, and has a whole example.
+ * A single stripe, a verify and an update need a plan (tandem.h) with tandem_device_arguments. A program that uses no
+ * driver itself gets device memory from tandem_device_memory_create. The rules of tandem.h about errors, threads and
+ * forks hold here too. docs/CUDA.md explains how batches work, and has a whole example.
  */
 #ifndef TANDEM_DEVICE_H
 #define TANDEM_DEVICE_H
@@ -22,8 +22,46 @@
 extern "C" {
 #endif
 
+/* ---- plans -------------------------------------------------------------------------------------------- */
+
+/* The arguments of a plan for device memory: `device` of tandem_plan_arguments. docs/CUDA.md has the details.
+ *
+ * TANDEM_MEMORY_CUDA: shards and new_data are device pointers (CUdeviceptr, managed memory too) of the context's GPU.
+ * queue is a stream of its primary context (a cudaStream_t), and the work runs in its order. NULL is the legacy default
+ * stream, as everywhere in CUDA. Offsets are added to the pointers. Shards that all begin at multiples of 16 are
+ * fastest.
+ *
+ * A submit starts the kernel, and neither compiles, allocates nor waits. There are three exceptions. The first submit
+ * with more jobs in flight than before allocates; a plan keeps what eight jobs need. A verify of longer shards than
+ * before allocates too. A verify goes piece by piece if its records find no room on the device: a few bytes for some
+ * thousand of a shard. Its submit then waits for all pieces but the last.
+ *
+ * A submit can be captured into a CUDA graph, even the first one. Its job is over at once, and the graph must not
+ * outlive plan and context. The graph keeps the kernel that it was captured with. If the plan's kernel is still being
+ * compiled, that is the slower one of technique tables; wait_for_kernel avoids this. A verify cannot be captured
+ * (UNSUPPORTED). If a verify is waited for while its queue is captured, it names no suspect.
+ *
+ * TANDEM_MEMORY_OPENCL: shards and new_data are cl_mem handles cast to pointers: buffers of the queue's context. One
+ * buffer may hold several shards at different offsets. Fastest: one buffer holds all shards that are read, one (the
+ * same or another) all that are written, and all offsets are multiples of 64.
+ *
+ * Status of a run or submit, besides those of tandem_plan_run: INVALID_ARGUMENT (`device` is NULL; no queue, or one of
+ *   another device; a buffer of another context or device, or too small for its shard). Overlap is found at every size.
+ *   After DEVICE the outputs are undefined. */
+typedef struct tandem_device_arguments {
+  size_t struct_bytes;      /* sizeof(tandem_device_arguments) */
+  void *queue;              /* CUDA: see above. OpenCL: a cl_command_queue of the context's device. The work runs after
+                               earlier commands in it. Put a barrier before and after the work if the queue is out of
+                               order. The queue's cl_context is retained until the tandem_context is destroyed, because
+                               programs were compiled for it. At most four are retained */
+  const uint64_t *offsets;  /* k+m byte offsets of the shards in their buffers; NULL = all 0 */
+  uint64_t new_data_offset; /* update: offset of new_data */
+} tandem_device_arguments;
+
+/* ---- many stripes ------------------------------------------------------------------------------------- */
+
 typedef struct tandem_device_stripe {
-  void *const *shards;     /* k+m shards, data first, as in tandem_plan_arguments: device pointers of CUDA, or cl_mem
+  void *const *shards;     /* k+m shards, data first, as in tandem_device_arguments: device pointers of CUDA, or cl_mem
                               handles cast to pointers. NULL as in tandem_encode and tandem_decode: a parity shard that
                               is not wanted, a missing shard that is not rebuilt */
   const uint64_t *offsets; /* k+m byte offsets of the shards in their buffers; NULL = all 0 */
@@ -85,7 +123,7 @@ typedef struct tandem_device_memory tandem_device_memory;
 typedef struct tandem_device_memory_info {
   size_t struct_bytes; /* set by the caller: sizeof(tandem_device_memory_info) */
   void *shards;        /* CUDA: the device pointer of its first byte. OpenCL: its cl_mem. A shard in it is this pointer
-                          and an offset (`offsets` of a stripe or of tandem_plan_arguments) */
+                          and an offset (`offsets` of a stripe or of tandem_device_arguments) */
   void *queue;         /* a stream or queue that belongs to this memory */
   uint64_t bytes;
   int32_t memory; /* TANDEM_MEMORY_CUDA or TANDEM_MEMORY_OPENCL */
@@ -126,6 +164,45 @@ TANDEM_API tandem_status tandem_device_memory_write(tandem_device_memory *memory
                                                     const void *from, uint64_t bytes);
 TANDEM_API tandem_status tandem_device_memory_read(tandem_device_memory *memory, uint64_t offset_bytes, void *to,
                                                    uint64_t bytes);
+
+/* ---- host memory that devices use in place ------------------------------------------------------------ */
+
+enum tandem_shards_flag_value {
+  TANDEM_SHARDS_PINNED = 1 /* registers the whole allocation (tandem_memory_register) until it is freed */
+};
+
+/* As tandem_shards_allocate, with `flags`: 0, or enum tandem_shards_flag_value. tandem_shards_free frees the shards. It
+ * unregisters memory that begins at its argument first. While a run uses that memory, nothing is freed, and
+ * tandem_last_error_message() says so.
+ * Status: as tandem_shards_allocate; UNSUPPORTED (an unknown flag, with its value). */
+TANDEM_API tandem_status tandem_shards_allocate_flags(size_t count, size_t shard_bytes, uint32_t flags,
+                                                      void **shards_out);
+
+/* Registers host memory for devices. Devices use registered shards without a copy on the host. The first run that uses
+ * the memory on a CUDA device pins it, for all CUDA devices at once. That run is slower. Registration changes no speed
+ * on the CPU and on OpenCL devices, so a program may register its memory on every machine. Some memory cannot be pinned
+ * (mapped read-only, a page that others have registered). It is copied as before, and log_callback receives the reason.
+ *   memory       its first byte, at any alignment. It should share no page with other registered memory
+ *   bytes        its length, >= 1. A shard profits if it lies entirely inside
+ * Ownership: the caller's. Unregister it before it is freed or unmapped. The registration belongs to the process, so
+ *   contexts made before and after use it. A child after fork has no registrations. While any memory is registered, a
+ *   call on host memory takes a lock for a moment.
+ * Status: INVALID_ARGUMENT (NULL, 0 bytes, exactly this memory is registered already), TOO_LARGE (the end does not fit
+ *   the address space), OVERLAP (a part of it is registered: the message has both ranges), OUT_OF_MEMORY.
+ * On failure nothing is registered.
+ * Threads: any. A run that began earlier may not use the registration.
+ *     tandem_memory_register(shards, bytes);  // once, for buffers that many calls use
+ *     tandem_encode(context, codec, data, parity, shard_bytes);
+ *     tandem_memory_unregister(shards); */
+TANDEM_API tandem_status tandem_memory_register(void *memory, size_t bytes);
+
+/* Ends a registration. Memory that drivers pinned is released before this returns.
+ *   memory       its first byte, as given to tandem_memory_register
+ * Status: INVALID_ARGUMENT (NULL; no registered memory begins there; runs or jobs still use it, and the message has
+ *   their number; a child process of the one that registered it).
+ * On failure the registration stays.
+ * Threads: any. */
+TANDEM_API tandem_status tandem_memory_unregister(void *memory);
 
 #ifdef __cplusplus
 }

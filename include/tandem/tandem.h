@@ -13,7 +13,8 @@
  *
  * The header goes from simple to advanced. Codec, context and the plain functions come first, then many stripes
  * and scattered memory. Plans and jobs come last: a plan is prepared once for many runs, and a job runs beside
- * the calling thread.
+ * the calling thread. device.h has shards in the memory of devices, diagnose.h tells which shards are damaged, tools.h
+ * lists matrices, devices and kernels.
  *
  * These rules hold for every function, unless its comment says otherwise:
  *
@@ -88,11 +89,6 @@ TANDEM_API const char *tandem_status_name(tandem_status status);
  * shards present". Empty before the first failure. The thread owns the storage, and its next failure overwrites it.
  * Success leaves it unchanged. At most 511 bytes, zero-terminated. */
 TANDEM_API const char *tandem_last_error_message(void);
-
-/* Sets the calling thread's message and returns `status`. Libraries on top of this one (volume.h, mpi.h) use it, so
- * that their users find every message in one place. The message is copied, and shortened in the middle if it is too
- * long. NULL: the name of the status. */
-TANDEM_API tandem_status tandem_set_last_error(tandem_status status, const char *message);
 
 /* The version of the library that runs: (major << 16) | (minor << 8) | patch, and "0.1.0". */
 TANDEM_API uint32_t tandem_version(void);
@@ -200,21 +196,6 @@ TANDEM_API void tandem_codec_destroy(tandem_codec *codec);
  * Threads: any. */
 TANDEM_API tandem_status tandem_codec_coefficients(const tandem_codec *codec, void *coefficients_out,
                                                    size_t capacity_bytes);
-
-/* Names of matrices as the command spells them ("isal-cauchy"). tandem_matrix_name returns NULL for an unknown value,
- * tandem_matrix_from_name INVALID_ARGUMENT for an unknown name. */
-TANDEM_API const char *tandem_matrix_name(int32_t matrix);
-TANDEM_API tandem_status tandem_matrix_from_name(const char *name, int32_t *matrix_out);
-
-/* The field of a preset. `field` of the options must have this value.
- *   matrix     enum tandem_matrix_value, except TANDEM_MATRIX_CUSTOM: custom matrices may have either field
- *   field_out  enum tandem_field_value; untouched on failure
- * Status: INVALID_ARGUMENT (NULL, no such preset).
- * Threads: any. */
-TANDEM_API tandem_status tandem_matrix_field(int32_t matrix, int32_t *field_out);
-
-/* 1 for a preset with local groups, which needs `local_groups` of the options; else 0. Threads: any. */
-TANDEM_API int32_t tandem_matrix_has_local_groups(int32_t matrix);
 
 /* ---- context: where to run ----------------------------------------------------------------------- */
 
@@ -400,68 +381,6 @@ typedef struct tandem_verify_result {
 TANDEM_API tandem_status tandem_verify(tandem_context *context, const tandem_codec *codec, const void *const *shards,
                                        size_t shard_bytes, tandem_verify_result *result_out);
 
-/* A damaged part of one shard. If `shard` is TANDEM_SHARD_NONE: a part of the stripe with columns that tandem_locate
- * cannot explain. */
-typedef struct tandem_damage_range {
-  uint32_t shard;
-  uint32_t reserved;    /* 0 */
-  uint64_t begin_bytes; /* offset in the shard of its first damaged byte */
-  uint64_t end_bytes;   /* offset behind its last damaged byte */
-  uint64_t byte_count;  /* its damaged bytes; up to 4096 intact bytes may lie between two of them */
-} tandem_damage_range;
-
-typedef struct tandem_locate_options {
-  size_t struct_bytes;
-  const uint8_t *present;      /* k+m bytes, 0 = the shard is lost: it is not read, and its pointer may be NULL. NULL:
-                                  all shards are present */
-  int32_t repair;              /* 1: restore the named bytes in place, but only if every column is explained */
-  int32_t reserved;            /* 0 */
-  uint64_t *damaged_bytes_out; /* NULL, or k+m numbers: damaged bytes of each shard */
-  tandem_damage_range *ranges; /* receives the first ranges, sorted by shard and begin_bytes, TANDEM_SHARD_NONE last;
-                                  NULL with capacity 0 */
-  uint64_t range_capacity;
-} tandem_locate_options;
-
-typedef struct tandem_locate_result {
-  size_t struct_bytes;          /* set by the caller: sizeof(tandem_locate_result) */
-  int32_t consistent;           /* 1: every parity byte matches the data; all fields but this and the next are then 0 */
-  uint32_t most_damaged_shards; /* the guarantee: up to so many damaged shards of a column are named */
-  uint32_t damaged_shard_count; /* shards with at least one damaged byte */
-  int32_t repaired;             /* 1: all damage is repaired, and the stripe was verified again */
-  uint64_t damaged_byte_count;  /* all shards together */
-  uint64_t beyond_byte_count;   /* columns beyond the guarantee: damaged, but no shard is named for them */
-  uint64_t range_count;         /* how many ranges there are; may be more than the capacity */
-} tandem_locate_result;
-
-/* Names the damaged shards of a stripe without checksums. A column is one byte of each shard. If at most
- * most_damaged_shards of a column's present shards are damaged, exactly these are named. That number is
- * (m - lost shards) / 2, with local groups (m - local_groups + 1 - lost shards) / 2, rounded down.
- *   shards       k+m pointers, data first; read, and written by a repair
- *   options      NULL = all zero
- *   result_out   struct_bytes set by the caller; the rest is written on TANDEM_OK
- *
- * A column with more damage counts in beyond_byte_count, and no shard is named for it. If the number before the
- * division is even, a column with one damaged shard too many may look like other damage. That happens about once in
- * 256^most_damaged_shards / C(k+m, most_damaged_shards) columns. So if some columns are beyond the guarantee, a shard
- * is named only for far more columns than chance would explain. Its other columns count as beyond the guarantee.
- *
- * A clean stripe costs one verify. A damaged stripe is read once more, from the first mismatch to the end. A repair
- * reads it twice more. Columns are solved one by one if their damaged shards change all the time, or if they are beyond
- * the guarantee. One column takes some microseconds with Reed-Solomon codes. With local groups it takes 0.1
- * milliseconds for k = 20 and 6 global parity shards, but 20 milliseconds for k = 200.
- *
- * Memory: up to 4 MiB; about 2 KiB for each set of shards that are damaged together, and 32 bytes for each range.
- * Ownership: the caller's.
- * Status: INVALID_ARGUMENT (NULL, shard_bytes = 0, an unknown value of repair), TOO_LARGE, OVERLAP (repair; at every
- *   size), NOT_RECOVERABLE (nothing is left to compare with), UNSUPPORTED (a code that is not MDS and has no local
- *   groups, in GF(2^16), in packets, or with more than a million sets of shards to try), DAMAGED (the shards changed
- *   during a repair), OUT_OF_MEMORY, DEVICE.
- * On failure: a repair may have restored some bytes; it writes no wrong ones.
- * Threads: any; no other call may write to the shards meanwhile. */
-TANDEM_API tandem_status tandem_locate(tandem_context *context, const tandem_codec *codec, void *const *shards,
-                                       size_t shard_bytes, const tandem_locate_options *options,
-                                       tandem_locate_result *result_out);
-
 /* Brings parity up to date after data shard `index` changed, without reading the other shards:
  * parity[r] ^= coefficient[r][index] * (old_data ^ new_data).
  *   old_data, new_data   shard_bytes each, read; may be the same address
@@ -484,44 +403,8 @@ TANDEM_API tandem_status tandem_accumulate(tandem_context *context, const tandem
  * Free with tandem_shards_free(shards_out[0]). Status: INVALID_ARGUMENT, TOO_LARGE, OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_shards_allocate(size_t count, size_t shard_bytes, void **shards_out);
 
-enum tandem_shards_flag_value {
-  TANDEM_SHARDS_PINNED = 1 /* registers the whole allocation (tandem_memory_register) until it is freed */
-};
-
-/* As tandem_shards_allocate, with `flags`: 0, or enum tandem_shards_flag_value.
- * Status: as tandem_shards_allocate; UNSUPPORTED (an unknown flag, with its value). */
-TANDEM_API tandem_status tandem_shards_allocate_flags(size_t count, size_t shard_bytes, uint32_t flags,
-                                                      void **shards_out);
-
-/* Frees shards of the two functions above. NULL is allowed. Registered memory that begins at first_shard is
- * unregistered first. While a run uses it, nothing is freed and tandem_last_error_message() says so. */
+/* Frees shards of tandem_shards_allocate and of tandem_shards_allocate_flags (device.h). NULL is allowed. */
 TANDEM_API void tandem_shards_free(void *first_shard);
-
-/* Registers host memory for devices. Devices use registered shards without a copy on the host. The first run that uses
- * the memory on a CUDA device pins it, for all CUDA devices at once. That run is slower. Registration changes no speed
- * on the CPU and on OpenCL devices, so a program may register its memory on every machine. Some memory cannot be pinned
- * (mapped read-only, a page that others have registered). It is copied as before, and log_callback receives the reason.
- *   memory       its first byte, at any alignment. It should share no page with other registered memory
- *   bytes        its length, >= 1. A shard profits if it lies entirely inside
- * Ownership: the caller's. Unregister it before it is freed or unmapped. The registration belongs to the process, so
- *   contexts made before and after use it. A child after fork has no registrations. While any memory is registered, a
- *   call on host memory takes a lock for a moment.
- * Status: INVALID_ARGUMENT (NULL, 0 bytes, exactly this memory is registered already), TOO_LARGE (the end does not fit
- *   the address space), OVERLAP (a part of it is registered: the message has both ranges), OUT_OF_MEMORY.
- * On failure nothing is registered.
- * Threads: any. A run that began earlier may not use the registration.
- *     tandem_memory_register(shards, bytes);  // once, for buffers that many calls use
- *     tandem_encode(context, codec, data, parity, shard_bytes);
- *     tandem_memory_unregister(shards); */
-TANDEM_API tandem_status tandem_memory_register(void *memory, size_t bytes);
-
-/* Ends a registration. Memory that drivers pinned is released before this returns.
- *   memory       its first byte, as given to tandem_memory_register
- * Status: INVALID_ARGUMENT (NULL; no registered memory begins there; runs or jobs still use it, and the message has
- *   their number; a child process of the one that registered it).
- * On failure the registration stays.
- * Threads: any. */
-TANDEM_API tandem_status tandem_memory_unregister(void *memory);
 
 /* ---- many stripes ---------------------------------------------------------------------------------- */
 
@@ -590,7 +473,7 @@ typedef struct tandem_plan_options {
   size_t struct_bytes;
   int32_t operation;        /* enum tandem_operation_value */
   int32_t memory;           /* enum tandem_memory_value: where the shards of every run lie. OPENCL, CUDA: for contexts
-                               of such a device; see tandem_plan_arguments */
+                               of such a device; see device.h */
   const uint8_t *present;   /* decode: k+m bytes, as for tandem_decode */
   const uint8_t *wanted;    /* k+m bytes, non-zero = write this shard; it must not be present. NULL = every parity shard
                                (encode, update, accumulate) or every missing shard (decode) */
@@ -626,26 +509,6 @@ TANDEM_API tandem_status tandem_plan_create(tandem_context *context, const tande
 /* Destroys a plan. NULL is allowed. Its jobs continue. */
 TANDEM_API void tandem_plan_destroy(tandem_plan *plan);
 
-typedef struct tandem_plan_info {
-  size_t struct_bytes;                /* set by the caller: sizeof(tandem_plan_info) */
-  const char *technique;              /* for shards in the cache: "matrix". Wide codes on the CPU: also "transform", for
-                                         a decode "syndromes, matrix" or "syndromes, transform". Packets: also "shared
-                                         sums". The string is valid for ever */
-  const char *technique_out_of_cache; /* the same, for runs that move more than out_of_cache_bytes */
-  uint32_t products, matrix_products; /* with the shards in the cache: products of one vector by a coefficient, for one
-                                         vector of each shard; and the same by the matrix. Packets: additions, for one
-                                         vector of each packet. 0: only one technique was possible */
-  uint64_t out_of_cache_bytes; /* bytes of all shards read and written; UINT64_MAX: every run counts as in the cache */
-} tandem_plan_info;
-
-/* Tells how a plan runs, and why.
- *   plan       any plan; for a hybrid, the answer is about the backend that runs its small calls
- *   info_out   struct_bytes set by the caller; the rest is written on TANDEM_OK
- * Status: INVALID_ARGUMENT (NULL), OUT_OF_MEMORY.
- * On failure nothing is written.
- * Threads: any. */
-TANDEM_API tandem_status tandem_plan_query(const tandem_plan *plan, tandem_plan_info *info_out);
-
 /* One way to run a plan, and what it costs for one vector of each shard. */
 typedef struct tandem_plan_technique {
   const char *name;                       /* as `technique` above */
@@ -676,74 +539,26 @@ TANDEM_API tandem_status tandem_plan_techniques(const tandem_plan *plan, tandem_
  * Status: INVALID_ARGUMENT. */
 TANDEM_API tandem_status tandem_plan_shards_to_read(const tandem_plan *plan, uint8_t *read_out);
 
-/* A part of one parity shard that does not match the data. */
-typedef struct tandem_verify_range {
-  uint32_t shard;               /* index, k..k+m-1 */
-  uint32_t suspect_shard;       /* as in tandem_verify_result, for the columns of this range and of ranges that overlap
-                                   it, widened to whole elements or groups of packets */
-  uint64_t begin_bytes;         /* offset in the shard of its first byte, which does not match */
-  uint64_t end_bytes;           /* offset behind its last byte */
-  uint64_t mismatch_byte_count; /* how many of its bytes do not match, 1 or more */
-} tandem_verify_range;
-
 typedef struct tandem_plan_arguments {
   size_t struct_bytes;
   void *const *shards;  /* k+m pointers, data first. The plan needs the shards that it reads and those that it writes;
                            the others are ignored and may be NULL. update: shards[index] is the old data */
   const void *new_data; /* update: the new bytes of shard `index` */
   size_t shard_bytes;
-  tandem_verify_result *verify_result; /* verify: written when the run is done; struct_bytes set by the caller */
-
-  /* Device memory. Plans for host memory have NULL and 0 in these three fields. docs/CUDA.md has the details.
-
-     TANDEM_MEMORY_CUDA: shards and new_data are device pointers (CUdeviceptr, managed memory too) of the context's GPU.
-     queue is a stream of its primary context (a cudaStream_t), and the work runs in its order. NULL is the legacy
-     default stream, as everywhere in CUDA. Offsets are added to the pointers. Shards that all begin at multiples of 16
-     are fastest.
-
-     A submit starts the kernel, and neither compiles, allocates nor waits. There are three exceptions. The first submit
-     with more jobs in flight than before allocates; a plan keeps what eight jobs need. A verify of longer shards than
-     before allocates too. A verify goes piece by piece if its records find no room on the device: a few bytes for some
-     thousand of a shard. Its submit then waits for all pieces but the last.
-
-     A submit can be captured into a CUDA graph, even the first one. Its job is over at once, and the graph must not
-     outlive plan and context. The graph keeps the kernel that it was captured with. If the plan's kernel is still being
-     compiled, that is the slower one of technique tables; wait_for_kernel avoids this. A verify cannot be captured
-     (UNSUPPORTED). If a verify is waited for while its queue is captured, it names no suspect.
-
-     TANDEM_MEMORY_OPENCL: shards and new_data are cl_mem handles cast to pointers: buffers of the queue's context. One
-     buffer may hold several shards at different offsets. Fastest: one buffer holds all shards that are read, one (the
-     same or another) all that are written, and all offsets are multiples of 64. */
-  void *queue;              /* CUDA: see above. OpenCL: a cl_command_queue of the context's device. The work runs after
-                               earlier commands in it. Put a barrier before and after the work if the queue is out of
-                               order. The queue's cl_context is retained until the tandem_context is destroyed, because
-                               programs were compiled for it. At most four are retained */
-  const uint64_t *offsets;  /* k+m byte offsets of the shards in their buffers; NULL = all 0 */
-  uint64_t new_data_offset; /* update: offset of new_data */
-
-  /* verify: where the mismatches lie, sorted by shard and begin_bytes. The ranges are disjoint, and together they hold
-     every parity byte that does not match. A range may contain up to a few thousand matching bytes between mismatches;
-     with packets up to two groups of them, if that is more. CUDA device memory: the same pass finds the ranges.
-     Elsewhere, a mismatch costs one or two more passes, from the first mismatch to the last. If one shard explains all
-     mismatches, it is the suspect of each range. Otherwise each listed range costs two more passes over its columns.
-     The run, or the wait for the job, makes these passes; a cancel does not stop them. */
-  tandem_verify_range *verify_ranges; /* receives the first ranges when the run is done; NULL with capacity 0 */
-  uint64_t verify_range_capacity;
-  uint64_t *verify_range_count_out; /* how many ranges there are; may be more than the capacity. NULL (then
-                                       verify_ranges is NULL too): ranges are not searched */
+  tandem_verify_result *verify_result;        /* verify: written when the run is done; struct_bytes set by the caller */
+  struct tandem_verify_ranges *verify_ranges; /* verify: where the mismatches lie (diagnose.h); NULL = no search */
+  const struct tandem_device_arguments *device; /* plans for device memory need it (device.h); for others NULL */
 } tandem_plan_arguments;
 
 /* Runs a plan and returns when it is done.
- * Status: as the plain function of the same operation (OVERLAP: checked from 64 KiB on). Device memory: also
- *   INVALID_ARGUMENT (no queue, or one of another device; a buffer of another context or device, or too small for its
- *   shard); overlap is found at every size. After DEVICE the outputs are undefined. */
+ * Status: as the plain function of the same operation (OVERLAP: checked from 64 KiB on). Device memory: device.h. */
 TANDEM_API tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_arguments *arguments);
 
 /* Starts a run and returns. Arguments are checked before it returns. The outputs are complete after tandem_job_wait has
  * returned TANDEM_OK. On device memory, the call returns when the commands are in the queue, and a later cancel has no
  * effect.
- * Ownership: the pointer array and the offsets are copied. The shards, new_data, queue, verify_result, verify_ranges
- *   and verify_range_count_out must stay until the job is over.
+ * Ownership: the pointer array and the offsets are copied. The shards, new_data, queue, verify_result and verify_ranges
+ *   must stay until the job is over.
  * Status: as tandem_plan_run. *job_out is untouched on failure. */
 TANDEM_API tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_arguments *arguments,
                                             tandem_job **job_out);

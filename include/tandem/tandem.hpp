@@ -26,7 +26,9 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/device.h"
 #include "tandem/tandem.h"
+#include "tandem/tools.h"
 
 namespace tandem {
 

@@ -63,6 +63,30 @@ typedef struct tandem_kernel {
 TANDEM_API tandem_status tandem_kernels(tandem_kernel *kernels_out, size_t capacity, size_t stride_bytes,
                                         size_t *count_out);
 
+/* ---- matrices ------------------------------------------------------------------------------------------ */
+
+/* Names of matrices as the command spells them ("isal-cauchy"). tandem_matrix_name returns NULL for an unknown value,
+ * tandem_matrix_from_name INVALID_ARGUMENT for an unknown name. */
+TANDEM_API const char *tandem_matrix_name(int32_t matrix);
+TANDEM_API tandem_status tandem_matrix_from_name(const char *name, int32_t *matrix_out);
+
+/* The field of a preset. `field` of the options must have this value.
+ *   matrix     enum tandem_matrix_value, except TANDEM_MATRIX_CUSTOM: custom matrices may have either field
+ *   field_out  enum tandem_field_value; untouched on failure
+ * Status: INVALID_ARGUMENT (NULL, no such preset).
+ * Threads: any. */
+TANDEM_API tandem_status tandem_matrix_field(int32_t matrix, int32_t *field_out);
+
+/* 1 for a preset with local groups, which needs `local_groups` of the options; else 0. Threads: any. */
+TANDEM_API int32_t tandem_matrix_has_local_groups(int32_t matrix);
+
+/* ---- libraries on top of this one ----------------------------------------------------------------------- */
+
+/* Sets the calling thread's message and returns `status`. Libraries on top of this one (volume.h, mpi.h) use it, so
+ * that their users find every message in one place. The message is copied, and shortened in the middle if it is too
+ * long. NULL: the name of the status. */
+TANDEM_API tandem_status tandem_set_last_error(tandem_status status, const char *message);
+
 /* ---- kernel text ----------------------------------------------------------------------------------- */
 
 enum tandem_dialect_value { TANDEM_DIALECT_OPENCL_C = 0, TANDEM_DIALECT_CUDA_C = 1, TANDEM_DIALECT_HOST_C = 2 };

@@ -11,6 +11,8 @@
 
 #include "calls.hpp"
 #include "raise.hpp"
+#include "tandem/device.h"
+#include "tandem/tools.h"
 
 namespace nb = nanobind;
 
@@ -223,7 +225,8 @@ void Codec::run(Call &call, tandem_verify_result *result) const {
   arguments.new_data = call.new_data;
   arguments.shard_bytes = call.shard_bytes;
   arguments.verify_result = result;
-  arguments.queue = call.memory.place().stream;
+  const tandem_device_arguments device = {sizeof device, call.memory.place().stream, nullptr, 0};
+  arguments.device = &device;
   tandem_status status;
   {
     WithoutGil other_threads_run;
@@ -238,7 +241,8 @@ std::unique_ptr<Job> Codec::submit(Call &call) const {
   arguments.struct_bytes = sizeof arguments;
   arguments.shards = call.shards.data();
   arguments.shard_bytes = call.shard_bytes;
-  arguments.queue = call.memory.place().stream;
+  const tandem_device_arguments device = {sizeof device, call.memory.place().stream, nullptr, 0};
+  if (call.memory.place().memory != TANDEM_MEMORY_HOST) arguments.device = &device;
   tandem_job *job = nullptr;
   tandem_status status;
   {

@@ -16,6 +16,7 @@
 #include "memory.hpp"
 #include "raise.hpp"
 #include "tandem/files.h"
+#include "tandem/tools.h"
 
 namespace nb = nanobind;
 

@@ -2,6 +2,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tandem/device.h"
+#include "tandem/diagnose.h"
 #include "tandem/tools.h"
 #include "tests/support/api.hpp"
 
@@ -676,16 +678,17 @@ TEST_F(BadCall, PlanArguments) {
   both(plan.get(), &bad, TANDEM_ERROR_INVALID_ARGUMENT);
   tandem_verify_result result = {};
   result.struct_bytes = sizeof result;
-  tandem_verify_range range = {};
-  std::uint64_t count = 0;
+  tandem_verify_ranges ranges = {sizeof ranges, nullptr, 1, 0};
   bad = arguments;
   bad.verify_result = &result;
-  bad.verify_range_capacity = 1;
-  bad.verify_range_count_out = &count;
+  bad.verify_ranges = &ranges;
   both(verify.get(), &bad, TANDEM_ERROR_INVALID_ARGUMENT);  // room for one, but no array
-  bad.verify_ranges = &range;
-  bad.verify_range_count_out = nullptr;
-  both(verify.get(), &bad, TANDEM_ERROR_INVALID_ARGUMENT);  // nowhere to say how many
+  ranges = {1, nullptr, 0, 0};
+  both(verify.get(), &bad, TANDEM_ERROR_INVALID_ARGUMENT);  // a wrong size
+  const tandem_device_arguments device = {sizeof device, nullptr, nullptr, 0};
+  bad = arguments;
+  bad.device = &device;
+  both(plan.get(), &bad, TANDEM_ERROR_INVALID_ARGUMENT);  // the plan is for host memory
   stripe_.pointers[kK] = stripe_.pointers[0];
   both(plan.get(), &arguments, TANDEM_ERROR_OVERLAP);
   stripe_.pointers[kK] = nullptr;

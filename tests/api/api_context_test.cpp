@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "tandem/tools.h"
 #include "tests/support/api.hpp"
 
 namespace tandem::test {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tandem/diagnose.h"
+#include "tandem/tools.h"
 #include "tests/support/api.hpp"
 #include "tests/support/slice.hpp"
 

@@ -9,6 +9,7 @@
 #include <thread>
 #include <tuple>
 
+#include "tandem/device.h"
 #include "tests/support/api.hpp"
 #include "tests/support/failing_memory.hpp"
 #include "tests/support/slice.hpp"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "tandem/diagnose.h"
 #include "tandem/tools.h"
 #include "tests/support/api.hpp"
 #include "tests/support/guarded.hpp"

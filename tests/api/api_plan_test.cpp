@@ -2,6 +2,7 @@
 #include <memory>
 #include <thread>
 
+#include "tandem/diagnose.h"
 #include "tests/support/api.hpp"
 
 namespace tandem::test {

@@ -2,6 +2,7 @@
 #include "tandem/tandem.h"
 
 #include "tandem/device.h"
+#include "tandem/diagnose.h"
 #include "tandem/files.h"
 #include "tandem/mpi.h"
 #include "tandem/storage.h"
@@ -29,6 +30,8 @@ ASSERT_STATIC(offsetof(tandem_codec_options, struct_bytes) == 0, "options start 
 ASSERT_STATIC(offsetof(tandem_context_options, struct_bytes) == 0, "options start with their size");
 ASSERT_STATIC(offsetof(tandem_plan_options, struct_bytes) == 0, "options start with their size");
 ASSERT_STATIC(offsetof(tandem_plan_arguments, struct_bytes) == 0, "options start with their size");
+ASSERT_STATIC(offsetof(tandem_device_arguments, struct_bytes) == 0, "options start with their size");
+ASSERT_STATIC(offsetof(tandem_verify_ranges, struct_bytes) == 0, "options start with their size");
 ASSERT_STATIC(offsetof(tandem_verify_result, struct_bytes) == 0, "results start with their size");
 ASSERT_STATIC(offsetof(tandem_context_info, struct_bytes) == 0, "results start with their size");
 ASSERT_STATIC(offsetof(tandem_autotune_options, struct_bytes) == 0, "options start with their size");

@@ -14,6 +14,8 @@
 #include "tests/support/mismatch_ranges.hpp"
 #ifdef TANDEM_TEST_WITH_CUDA
 #include "gpu/factory.hpp"
+#include "tandem/device.h"
+#include "tandem/diagnose.h"
 #include "tests/gpu/fake_driver.hpp"
 #endif
 
@@ -135,7 +137,8 @@ class VerifyRanges : public testing::TestWithParam<Maker> {
     arguments.struct_bytes = sizeof arguments;
     arguments.shards = pointers_.data();
     arguments.shard_bytes = kBytes;
-    arguments.queue = place_.queue;
+    device_.queue = place_.queue;
+    if (place_.memory != TANDEM_MEMORY_HOST) arguments.device = &device_;
     arguments.verify_result = &result_;
     return arguments;
   }
@@ -145,9 +148,8 @@ class VerifyRanges : public testing::TestWithParam<Maker> {
     std::vector<tandem_verify_range> ranges(capacity + 1, tandem_verify_range{77, 77, 77, 77, 77});
     Found found;
     tandem_plan_arguments given = arguments();
-    given.verify_ranges = capacity != 0 ? ranges.data() : nullptr;
-    given.verify_range_capacity = capacity;
-    given.verify_range_count_out = &found.count;
+    tandem_verify_ranges out = {sizeof out, capacity != 0 ? ranges.data() : nullptr, capacity, 0};
+    given.verify_ranges = &out;
     if (submits) {
       tandem_job *job = nullptr;
       EXPECT_EQ(tandem_plan_submit(plan_.get(), &given, &job), TANDEM_OK) << tandem_last_error_message();
@@ -156,6 +158,7 @@ class VerifyRanges : public testing::TestWithParam<Maker> {
     } else {
       EXPECT_EQ(tandem_plan_run(plan_.get(), &given), TANDEM_OK) << tandem_last_error_message();
     }
+    found.count = out.count;
     const std::uint64_t written = std::min(capacity, found.count);
     EXPECT_EQ(ranges[written].shard, 77u) << "one more than there are, or than there is room for";
     for (std::uint64_t i = 0; i < written; ++i) {
@@ -232,6 +235,7 @@ class VerifyRanges : public testing::TestWithParam<Maker> {
   Stripe stripe_;
   Plan plan_;
   std::vector<void *> pointers_;
+  tandem_device_arguments device_ = {sizeof device_, nullptr, nullptr, 0};
   tandem_verify_result result_ = {};
 };
 
@@ -309,13 +313,15 @@ TEST_P(VerifyRanges, OfSeveralShardsHaveASuspectEach) {
 // A caller that was compiled before there were ranges gets none.
 TEST_P(VerifyRanges, AreNotLookedForUnasked) {
   damage(kK, 1000, 5000);
+  if (place_.memory != TANDEM_MEMORY_HOST) GTEST_SKIP() << "the caller's struct has no device either";
   tandem_verify_range range = {77, 77, 77, 77, 77};
+  tandem_verify_ranges out = {sizeof out, &range, 1, 77};
   tandem_plan_arguments given = arguments();
   given.struct_bytes = offsetof(tandem_plan_arguments, verify_ranges);
-  given.verify_ranges = &range;
-  given.verify_range_capacity = 1;
+  given.verify_ranges = &out;
   ASSERT_EQ(tandem_plan_run(plan_.get(), &given), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(result_.mismatch_byte_count, 5000u);
+  EXPECT_EQ(out.count, 77u);
   EXPECT_EQ(range.shard, 77u);
 }
 
@@ -329,7 +335,7 @@ TEST(VerifyRangesCost, IsBounded) {
   const Context context = context_of(std::move(owned));
   const Plan plan = make_plan(context.get(), make_codec(kK, kM).get(), TANDEM_OPERATION_VERIFY);
   tandem_verify_range ranges[10];
-  std::uint64_t count = 0;
+  tandem_verify_ranges found = {sizeof found, ranges, 10, 0};
   const auto bytes_read = [&] {
     tandem_verify_result result = {};
     result.struct_bytes = sizeof result;
@@ -338,9 +344,7 @@ TEST(VerifyRangesCost, IsBounded) {
     arguments.shards = stripe.all();
     arguments.shard_bytes = kBytes;
     arguments.verify_result = &result;
-    arguments.verify_ranges = ranges;
-    arguments.verify_range_capacity = 10;
-    arguments.verify_range_count_out = &count;
+    arguments.verify_ranges = &found;
     const std::uint64_t before = backend.counts().bytes;
     EXPECT_EQ(tandem_plan_run(plan.get(), &arguments), TANDEM_OK);
     return backend.counts().bytes - before;
@@ -350,17 +354,17 @@ TEST(VerifyRangesCost, IsBounded) {
   EXPECT_EQ(bytes_read(), kBytes) << "one byte is where the first one is";
   stripe.shards[kK][77'780] ^= 1;
   EXPECT_LE(bytes_read(), kBytes + 4 * (256 << 10) + 4 * (4 << 10));
-  EXPECT_EQ(count, 1u);
+  EXPECT_EQ(found.count, 1u);
   for (std::size_t i = 0; i < kBytes; i += 2) stripe.shards[kK][i] ^= 1;
   EXPECT_LE(bytes_read(), 3 * kBytes);
-  EXPECT_EQ(count, 1u);
+  EXPECT_EQ(found.count, 1u);
 
   stripe.restore();
   stripe.shards[kK][77'777] ^= 1;
   const std::uint64_t of_one_shard = bytes_read();
   stripe.shards[1][1'000'000] ^= 1;  // so no shard explains all
   const std::uint64_t of_ranges = bytes_read();
-  EXPECT_EQ(count, 1 + kM);
+  EXPECT_EQ(found.count, 1 + kM);
   stripe.shards[kK][77'777] ^= 1;
   const std::uint64_t of_another = bytes_read();
   EXPECT_LE(of_ranges, of_one_shard + of_another + 3 * (256 << 10)) << "the suspects of two bytes cost some bytes more";
@@ -378,7 +382,7 @@ TEST(VerifyRangesCancelled, NothingIsSaid) {
   const Context context = context_of(std::make_unique<FakeBackend>(script));
   const Plan plan = make_plan(context.get(), make_codec(kK, kM).get(), TANDEM_OPERATION_VERIFY);
   tandem_verify_range range = {77, 77, 77, 77, 77};
-  std::uint64_t count = 77;
+  tandem_verify_ranges found = {sizeof found, &range, 1, 77};
   tandem_verify_result result = {};
   result.struct_bytes = sizeof result;
   result.consistent = 77;
@@ -387,16 +391,14 @@ TEST(VerifyRangesCancelled, NothingIsSaid) {
   arguments.shards = stripe.all();
   arguments.shard_bytes = kBytes;
   arguments.verify_result = &result;
-  arguments.verify_ranges = &range;
-  arguments.verify_range_capacity = 1;
-  arguments.verify_range_count_out = &count;
+  arguments.verify_ranges = &found;
   tandem_job *raw = nullptr;
   ASSERT_EQ(tandem_plan_submit(plan.get(), &arguments, &raw), TANDEM_OK);
   const Job job(raw);
   EXPECT_EQ(tandem_job_cancel(job.get()), TANDEM_OK);
   cancelled.set_value();
   EXPECT_TRUE(refused(tandem_job_wait(job.get()), TANDEM_ERROR_CANCELLED));
-  EXPECT_EQ(count, 77u);
+  EXPECT_EQ(found.count, 77u);
   EXPECT_EQ(range.shard, 77u);
   EXPECT_EQ(result.consistent, 77);
 }
@@ -428,7 +430,7 @@ class VerifyOnDevice : public testing::Test {
     arguments_.struct_bytes = sizeof arguments_;
     arguments_.shards = pointers_.data();
     arguments_.shard_bytes = kShardBytes;
-    arguments_.queue = stream_;
+    arguments_.device = &device_;
     arguments_.verify_result = &result_;
   }
 
@@ -442,6 +444,7 @@ class VerifyOnDevice : public testing::Test {
   std::vector<CUdeviceptr> memory_;
   std::vector<void *> pointers_;
   tandem_verify_result result_ = {};
+  const tandem_device_arguments device_ = {sizeof device_, stream_, nullptr, 0};
   tandem_plan_arguments arguments_ = {};
 };
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "api/objects.hpp"
+#include "tandem/device.h"
 #include "tests/support/api.hpp"
 
 namespace tandem::test {

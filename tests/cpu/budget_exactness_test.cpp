@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/diagnose.h"
 #include "tests/cpu/counted_kernel.hpp"
 #include "tests/files/kit.hpp"
 #include "tests/support/api.hpp"
@@ -63,18 +64,16 @@ bool verify(tandem_context *context, const tandem_codec *codec, Stripe &stripe) 
   tandem_verify_result result = {};
   result.struct_bytes = sizeof result;
   tandem_verify_range ranges[4];
-  std::uint64_t range_count = 0;
+  tandem_verify_ranges found = {sizeof found, ranges, 4, 0};
   tandem_plan_arguments arguments = {};
   arguments.struct_bytes = sizeof arguments;
   arguments.shards = stripe.all();
   arguments.shard_bytes = stripe.shard_bytes();
   arguments.verify_result = &result;
-  arguments.verify_ranges = ranges;
-  arguments.verify_range_capacity = 4;
-  arguments.verify_range_count_out = &range_count;
+  arguments.verify_ranges = &found;
   const bool is_done = is_ok(tandem_plan_run(plan.get(), &arguments));
   stripe.restore();
-  return is_done && result.consistent == 0 && result.suspect_shard == 1 && range_count == kM;
+  return is_done && result.consistent == 0 && result.suspect_shard == 1 && found.count == kM;
 }
 
 bool update(tandem_context *context, const tandem_codec *codec, Stripe &stripe) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "files/hole_map.hpp"
+#include "tandem/tools.h"
 #include "tests/files/kit.hpp"
 
 namespace {

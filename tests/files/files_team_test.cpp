@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "tandem/tools.h"
 #include "tests/files/kit.hpp"
 
 namespace {

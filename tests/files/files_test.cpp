@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "files/format.hpp"
+#include "tandem/tools.h"
 #include "tests/files/kit.hpp"
 
 using namespace tandem::files;

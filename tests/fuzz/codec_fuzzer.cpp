@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/diagnose.h"
 #include "tandem/tandem.h"
 #include "tandem/tools.h"
 #include "tests/reference.hpp"

@@ -23,6 +23,7 @@
 #include <xxhash.h>
 
 #include "tandem/mpi.h"
+#include "tandem/tools.h"
 
 static int rank;
 static char line[8192];

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "tandem/device.h"
+#include "tandem/diagnose.h"
 #include "tests/support/api.hpp"
 
 namespace tandem::test {
@@ -116,8 +117,8 @@ class OpenclMemory : public testing::TestWithParam<Layout> {
     made.struct_bytes = sizeof made;
     made.shards = reinterpret_cast<void *const *>(handles_.data());
     made.shard_bytes = kBytes;
-    made.queue = own_.queue;
-    made.offsets = offsets_.data();
+    device_ = {sizeof device_, own_.queue, offsets_.data(), 0};
+    made.device = &device_;
     return made;
   }
 
@@ -126,6 +127,7 @@ class OpenclMemory : public testing::TestWithParam<Layout> {
   Codec codec_;
   std::vector<cl_mem> handles_;
   std::vector<std::uint64_t> offsets_;
+  tandem_device_arguments device_ = {};
 };
 
 TEST_P(OpenclMemory, EncodeDecodeVerifyUpdate) {
@@ -170,12 +172,10 @@ TEST_P(OpenclMemory, EncodeDecodeVerifyUpdate) {
   damaged_twice[100] ^= 1;
   put(2, damaged_twice);
   tandem_verify_range ranges[2 * kM] = {};
-  std::uint64_t range_count = 0;
-  given.verify_ranges = ranges;
-  given.verify_range_capacity = 2 * kM;
-  given.verify_range_count_out = &range_count;
+  tandem_verify_ranges found = {sizeof found, ranges, 2 * kM, 0};
+  given.verify_ranges = &found;
   ASSERT_EQ(tandem_plan_run(verify.get(), &given), TANDEM_OK) << tandem_last_error_message();
-  ASSERT_EQ(range_count, 2 * kM);
+  ASSERT_EQ(found.count, 2 * kM);
   for (unsigned i = 0; i < 2 * kM; ++i) {
     EXPECT_EQ(ranges[i].shard, kK + i / 2) << i;
     EXPECT_EQ(ranges[i].begin_bytes, i % 2 == 0 ? 100 : kBytes - 2) << i;
@@ -188,13 +188,13 @@ TEST_P(OpenclMemory, EncodeDecodeVerifyUpdate) {
   put(kCount, damaged);
   const Plan update = plan(TANDEM_OPERATION_UPDATE, nullptr, 2);
   given.new_data = handles_[kCount];
-  given.new_data_offset = offsets_[kCount];
+  device_.new_data_offset = offsets_[kCount];
   ASSERT_EQ(tandem_plan_run(update.get(), &given), TANDEM_OK) << tandem_last_error_message();
   Shards parity;
   for (unsigned i = kK; i < kCount; ++i) parity.push_back(get(i));
   put(2, damaged);
   given.new_data = nullptr;
-  given.new_data_offset = 0;
+  device_.new_data_offset = 0;
   ASSERT_EQ(tandem_plan_run(encode.get(), &given), TANDEM_OK) << tandem_last_error_message();
   for (unsigned i = kK; i < kCount; ++i) EXPECT_EQ(get(i), parity[i - kK]) << i;
   EXPECT_GT(kernel_calls(context_.get()), 4u);
@@ -203,7 +203,7 @@ TEST_P(OpenclMemory, EncodeDecodeVerifyUpdate) {
 TEST_P(OpenclMemory, WrongArgumentsAreRefused) {
   const Plan encode = plan(TANDEM_OPERATION_ENCODE);
   tandem_plan_arguments given = arguments();
-  given.queue = nullptr;
+  device_.queue = nullptr;
   EXPECT_TRUE(refused(tandem_plan_run(encode.get(), &given), TANDEM_ERROR_INVALID_ARGUMENT, {"queue"}));
   given = arguments();
   given.shard_bytes = 1 << 26;
@@ -214,7 +214,7 @@ TEST_P(OpenclMemory, WrongArgumentsAreRefused) {
   same[kK] = same[0];
   offsets[kK] = offsets[0];
   given.shards = reinterpret_cast<void *const *>(same.data());
-  given.offsets = offsets.data();
+  device_.offsets = offsets.data();
   EXPECT_TRUE(refused(tandem_plan_run(encode.get(), &given), TANDEM_ERROR_OVERLAP, {"output 0", "input 0"}));
   same[1] = nullptr;
   EXPECT_TRUE(refused(tandem_plan_run(encode.get(), &given), TANDEM_ERROR_INVALID_ARGUMENT, {"data shard 1"}));

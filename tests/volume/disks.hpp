@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/tools.h"
 #include "volume/engine.hpp"
 
 namespace tandem::volume::test {
