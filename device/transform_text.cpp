@@ -224,10 +224,10 @@ class TransformWriter {
     std::string defines = base::format(
         "CONSTANT short input_at[] = {{{}}};\n#define SUM_COUNT {}u\n#define GROUP_WIDTH {}u\n", inputs, sums, width_);
     for (unsigned first = 0; first < from_.size(); first += at_once_) {
+      if (first != 0) writer_.line("BARRIER;");
       load(first);
       writer_.line("BARRIER;");
-      add_to_sums(first);
-      writer_.line("BARRIER;");
+      add_to_sums(first);  // a work-item reads its own column's lanes, and store_sums() writes the same ones
     }
     for (unsigned first = 0; first < to_.size(); first += at_once_) {
       if (first != 0) writer_.line("BARRIER;");
