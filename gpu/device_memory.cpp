@@ -201,7 +201,7 @@ class CudaRun final : public device::DeviceRun {
   }
 
   ~CudaRun() override {
-    if (is_over_) return;
+    if (is_over_ || kModule.in_child()) return;
     const QuietContextScope driver(session_->driver(), session_->context());
     CUresult error = CUDA_ERROR_INVALID_CONTEXT;
     // By our own event, if it exists: the stream is the caller's, and may have later work or be captured.

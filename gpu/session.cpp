@@ -33,6 +33,7 @@ class HostPin {
     fail_call(driver_, error, "cuMemHostRegister");
   }
   ~HostPin() {
+    if (kModule.in_child()) return;
     if (const QuietContextScope driver(driver_, context_); driver) driver->cuMemHostUnregister(memory_);
     const OutsideCaptures outside(&driver_);
     driver_.cuDevicePrimaryCtxRelease(device_);

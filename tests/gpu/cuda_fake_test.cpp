@@ -2647,12 +2647,17 @@ TEST(CudaFork, AChildUsesNothingOfItsParents) {
   run_way(driver, Way::on_device, *backend, *prepared, work, Mode::assign);
   work.run(*backend, *prepared, Mode::assign);
   std::shared_ptr<std::byte> staging = backend->staging_memory(100);
+  OnDevice stripe(driver, work, 0);
+  const core::Task task = stripe.task(*prepared, Mode::assign);
+  core::Control control;
+  auto unfinished = backend->submit({&task, 1}, control);
   const std::uint64_t calls = driver.call_count();
   const pid_t child = fork();
   if (child == 0) {
     bool good = status_of([&] { work.run(*backend, *prepared, Mode::assign); }).first == TANDEM_ERROR_DEVICE;
     good = good && gpu::describe_devices(std::chrono::seconds(1), driver.table()).devices.empty();
     staging.reset();
+    unfinished.reset();
     prepared.reset();
     backend.reset();
     _exit(good && driver.call_count() == calls && driver.calls_of("cuMemFreeHost") == 0 &&
@@ -2664,6 +2669,7 @@ TEST(CudaFork, AChildUsesNothingOfItsParents) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
+  unfinished->wait();
   work.reset();
   work.run(*backend, *prepared, Mode::assign);
   EXPECT_TRUE(work.is_right(Mode::assign));
