@@ -45,8 +45,7 @@ void take_driver(tandem_cuda_module &module) {
 #define TANDEM_TAKE(name) take(library, TANDEM_EXPANDED_TEXT(name), module.name, missing);
   TANDEM_CUDA_FUNCTIONS(TANDEM_TAKE)
   if (!missing.empty())
-    module.problem =
-        kept("the NVIDIA driver is too old: libcuda.so.1 has no " + missing + "; that of CUDA 11.4 or later is needed");
+    module.problem = kept("the NVIDIA driver is too old: libcuda.so.1 has no " + missing);
 }
 
 // NVRTC of the driver's own major version first: the driver may refuse programs of another one.

@@ -8,8 +8,11 @@
 #include <nvrtc.h>
 #include <stdint.h>
 
-// By these names in cuda.h. Its macros give the names of the symbols (cuMemFreeAsync, but cuMemGetInfo_v2). All of them
-// are in every driver since CUDA 11.4.
+// The oldest CUDA of toolkit, driver and NVRTC, as cuda.h writes a version: the first with __grid_constant__.
+enum { TANDEM_CUDA_OLDEST = 11070 };
+static_assert(CUDA_VERSION >= TANDEM_CUDA_OLDEST);
+
+// By these names in cuda.h. Its macros give the names of the symbols (cuMemFreeAsync, but cuMemGetInfo_v2).
 #define TANDEM_CUDA_FUNCTIONS(X)       \
   X(cuInit)                            \
   X(cuDriverGetVersion)                \
@@ -57,7 +60,6 @@
   X(cuFuncGetAttribute)                \
   X(cuLaunchKernel)
 
-// NVRTC 11.2 and later.
 #define TANDEM_NVRTC_FUNCTIONS(X) \
   X(nvrtcVersion)                 \
   X(nvrtcGetErrorString)          \

@@ -17,11 +17,8 @@ namespace {
 // Device nodes of the driver: of PCs and servers, of Jetson boards, of Windows Subsystem for Linux.
 constexpr const char *kNodes[] = {"/dev/nvidiactl", "/dev/nvhost-gpu", "/dev/nvgpu", "/dev/dxg"};
 
-constexpr int kOldestDriver = 11040;
 constexpr unsigned kOldestArchitecture = 75;
 constexpr int kMostDevices = 1024;  // more are nonsense
-
-std::string version_text(int version) { return base::format("{}.{}", version / 1000, version % 1000 / 10); }
 
 int attribute(const CudaDevice &device, CUdevice_attribute what) {
   int value = 0;
@@ -81,6 +78,8 @@ device::DeviceSettings CudaDevice::settings(unsigned rows, unsigned columns) con
   return settings;
 }
 
+std::string version_text(int version) { return base::format("{}.{}", version / 1000, version % 1000 / 10); }
+
 std::string capability_text(const CudaDevice &device) {
   return base::format("{}.{}", device.architecture / 10, device.architecture % 10);
 }
@@ -93,9 +92,9 @@ std::vector<CudaDevice> find_devices(const Driver &driver, const base::Log &log,
     if (error != CUDA_SUCCESS) fail_without(base::format("{} failed with {}", call, error_name(driver, error)));
   };
   ask(driver.cuDriverGetVersion(&version), "cuDriverGetVersion");
-  if (version < kOldestDriver) {
+  if (version < TANDEM_CUDA_OLDEST) {
     fail_without(base::format("the NVIDIA driver is too old: it is of CUDA {}, {} or later is needed",
-                              version_text(version), version_text(kOldestDriver)));
+                              version_text(version), version_text(TANDEM_CUDA_OLDEST)));
   }
   const CUresult started = driver.cuInit(0);
   if (started == CUDA_ERROR_NO_DEVICE) fail_without("the NVIDIA driver finds no GPU");

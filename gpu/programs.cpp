@@ -22,8 +22,9 @@ class Compilation {
   Compilation &operator=(const Compilation &) = delete;
 
   void compile(const std::string &architecture) {
-    const char *const options[] = {architecture.c_str()};
-    const nvrtcResult result = driver_.nvrtcCompileProgram(program_, 1, options);
+    // NVRTC 11 is set to an older C++ than 12.
+    const char *const options[] = {architecture.c_str(), "--std=c++17"};
+    const nvrtcResult result = driver_.nvrtcCompileProgram(program_, 2, options);
     if (result == NVRTC_SUCCESS) return;
     base::fail(TANDEM_ERROR_UNAVAILABLE,
                base::format("CUDA: NVRTC does not compile a generated kernel for {} ({}): {}", architecture,
@@ -117,6 +118,11 @@ void CudaPrograms::look_at_compiler() {
   }
   compiler_ = base::format("NVRTC {}.{}", major, minor);
   compiler_version_ = 1000 * major + 10 * minor;
+  if (compiler_version_ < TANDEM_CUDA_OLDEST) {
+    no_compiler_ = base::format("nothing is compiled: {} is too old, {} or later is needed", compiler_,
+                                version_text(TANDEM_CUDA_OLDEST));
+    return;
+  }
   std::vector<int> known(static_cast<std::size_t>(count));
   if (driver_.nvrtcGetSupportedArchs(known.data()) != NVRTC_SUCCESS) known.clear();
   const int architecture = static_cast<int>(device_.architecture);
@@ -138,9 +144,9 @@ std::string CudaPrograms::remedy(int made_by) const {
   int driver = 0;
   if (driver_.cuDriverGetVersion(&driver) != CUDA_SUCCESS || driver / 1000 >= made_by / 1000) return "";
   return base::format(
-      "; it was made by CUDA {}.{}, which needs a driver of CUDA {}.0 or later: update the driver, or use "
+      "; it was made by CUDA {}, which needs a driver of CUDA {}.0 or later: update the driver, or use "
       "NVRTC and a library built with CUDA {}",
-      made_by / 1000, made_by % 1000 / 10, made_by / 1000, driver / 1000);
+      version_text(made_by), made_by / 1000, driver / 1000);
 }
 
 device::Key CudaPrograms::key(const std::string &made_of) const {

@@ -111,14 +111,16 @@ FUNCTION uint logic3(uint a, uint b, uint c) {
 }
 #endif
 // p ^= a ^ b for four words at once: NVRTC's time grows with the square of the number of asm statements (64+8, a word
-// each: 1.6 s one by one, 0.4 s by fours).
+// each: 1.6 s one by one, 0.4 s by fours). The results wait in registers of the statement, so that no input is
+// overwritten: "+&r" would say so too, but NVRTC before 12.1 refuses it. ptxas removes the moves.
 #ifndef XOR3_WORDS
 #define XOR3_WORDS xor3_words
 FUNCTION void xor3_words(uint &p, uint pa, uint pb, uint &q, uint qa, uint qb, uint &r, uint ra, uint rb, uint &s,
                          uint sa, uint sb) {
-  asm("lop3.b32 %0, %0, %4, %5, 0x96;\n\tlop3.b32 %1, %1, %6, %7, 0x96;\n\tlop3.b32 %2, %2, %8, %9, 0x96;\n\t"
-      "lop3.b32 %3, %3, %10, %11, 0x96;"
-      : "+&r"(p), "+&r"(q), "+&r"(r), "+&r"(s)
+  asm("{\n\t.reg .b32 p, q, r;\n\tlop3.b32 p, %0, %4, %5, 0x96;\n\tlop3.b32 q, %1, %6, %7, 0x96;\n\t"
+      "lop3.b32 r, %2, %8, %9, 0x96;\n\tlop3.b32 %3, %3, %10, %11, 0x96;\n\t"
+      "mov.b32 %0, p;\n\tmov.b32 %1, q;\n\tmov.b32 %2, r;\n\t}"
+      : "+r"(p), "+r"(q), "+r"(r), "+r"(s)
       : "r"(pa), "r"(pb), "r"(qa), "r"(qb), "r"(ra), "r"(rb), "r"(sa), "r"(sb));
 }
 #endif

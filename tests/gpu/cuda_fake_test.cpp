@@ -2087,7 +2087,7 @@ TEST(CudaDevices, WhyThereIsNone) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
   has(reason_of([](FakeCudaScript &script) { script.problem = "libcuda is not here"; }), "libcuda is not here");
-  has(reason_of([](FakeCudaScript &script) { script.driver_version = 11030; }), "of CUDA 11.3, 11.4 or later");
+  has(reason_of([](FakeCudaScript &script) { script.driver_version = 11060; }), "of CUDA 11.6, 11.7 or later");
   has(reason_of([](FakeCudaScript &script) { script.init_error = CUDA_ERROR_NO_DEVICE; }), "finds no GPU");
   has(reason_of([](FakeCudaScript &script) { script.init_error = CUDA_ERROR_SYSTEM_NOT_READY; }), "cuInit failed with");
   has(reason_of([](FakeCudaScript &script) { script.devices.clear(); }), "finds no GPU");
@@ -2445,11 +2445,12 @@ TEST(CudaPrograms, TablesWorkWithoutACompiler) {
     return heard.text;
   };
   told([](FakeCudaScript &script) { script.nvrtc_problem = "NVRTC is not installed"; }, "NVRTC is not installed");
+  told([](FakeCudaScript &script) { script.nvrtc_version = 11060; }, "NVRTC 11.6 is too old, 11.7 or later is needed");
   told([](FakeCudaScript &script) { script.architectures = {100, 120}; }, "does not know compute capability 9.0");
   told([](FakeCudaScript &script) { script.refuses_cubins = true; }, "refuses what NVRTC 12.4 compiled");
   const auto old_driver = [](FakeCudaScript &script) {
     script.refuses_cubins = true;
-    script.driver_version = 11040;
+    script.driver_version = 11080;
   };
   told(old_driver, "made by CUDA 12.4, which needs a driver of CUDA 12.0 or later");
   const std::string refused = told([](FakeCudaScript &script) { script.refuses_text = true; }, kStoppedCompiling);

@@ -894,8 +894,8 @@ nvrtcResult rtc(const char *function) {
 
 nvrtcResult rtc_version(int *major, int *minor) {
   BEGIN_RTC(nvrtcVersion);
-  *major = 12;
-  *minor = 4;
+  *major = state->script.nvrtc_version / 1000;
+  *minor = state->script.nvrtc_version % 1000 / 10;
   return NVRTC_SUCCESS;
 }
 const char *rtc_error(nvrtcResult result) { return result == NVRTC_ERROR_COMPILATION ? "compilation" : "by script"; }

@@ -1,9 +1,18 @@
-"""NVRTC through ctypes: CUDA C to machine code, without a GPU. With ctypes, other threads run meanwhile."""
+#!/usr/bin/env python3
+"""NVRTC through ctypes: CUDA C to machine code, without a GPU. With ctypes, other threads run meanwhile.
+
+    nvrtc.py FOLDER     takes the oldest and the newest supported NVRTC from PyPI, for wheels_in(FOLDER). Without a
+                        network it says so, and its status is 0.
+"""
 
 import ctypes
 import ctypes.util
 import glob
 import os
+import subprocess
+import sys
+
+WHEELS = {"oldest": "nvidia-cuda-nvrtc-cu11==11.7.99", "newest": "nvidia-cuda-nvrtc>=13,<14"}
 
 
 class CompileError(Exception):
@@ -25,6 +34,12 @@ def find():
         except OSError:
             continue
     return None
+
+
+def wheels_in(folder):
+    """What lies there of WHEELS: {"oldest": library, "newest": library}."""
+    found = {name: glob.glob(f"{folder}/{name}/nvidia/*/lib/libnvrtc.so.*") for name in WHEELS}
+    return {name: Nvrtc(ctypes.CDLL(place)) for name, places in found.items() for place in places}
 
 
 class Nvrtc:
@@ -69,3 +84,12 @@ class Nvrtc:
         data = ctypes.create_string_buffer(size.value)
         self._call(name, program, data)
         return data.raw
+
+
+if __name__ == "__main__":
+    for name, wheel in WHEELS.items():
+        folder = os.path.join(sys.argv[1], name)
+        command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q", "--retries", "2", "--no-deps",
+                   "--target", folder, wheel]  # fmt: skip
+        if not os.path.isdir(folder) and subprocess.run(command).returncode != 0:
+            print(f"Continuing without {wheel}: PyPI did not give it")
