@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "core/elimination.hpp"
 #include "core/local_groups.hpp"
 #include "core/operator.hpp"
 #include "core/shard_set.hpp"
@@ -23,8 +26,6 @@ struct Application {
   std::vector<std::uint16_t> outputs;
 };
 
-class Codec16;  // core/codec16.hpp
-
 // Shards in packets: see BitMatrix.
 struct PacketLayout {
   unsigned word_bits;
@@ -36,31 +37,34 @@ class Codec {
   static constexpr unsigned kCachedPatterns = 64;
   static constexpr std::size_t kCachedBytes = std::size_t{64} << 20;  // of all patterns, or of a single larger one
 
-  // Checks the options as tandem_codec_create promises; throws Error. Reads options.struct_bytes bytes.
-  explicit Codec(const tandem_codec_options &options);
-  ~Codec();
+  virtual ~Codec();
   Codec(const Codec &) = delete;
   Codec &operator=(const Codec &) = delete;
 
   unsigned k() const noexcept { return k_; }
   unsigned m() const noexcept { return m_; }
   unsigned shard_count() const noexcept { return k_ + m_; }
-  Field field() const noexcept { return codec16_ == nullptr ? Field::gf8 : Field::gf16; }
-  const Codec16 *codec16() const noexcept { return codec16_.get(); }  // null unless the field is GF(2^16)
+  Field field() const noexcept { return field_; }
+  virtual Layout layout() const noexcept { return Layout::words; }  // of elements of GF(2^16)
   // nothing: the layout is that of the field
   const std::optional<PacketLayout> &packets() const noexcept { return packets_; }
   std::uint64_t id() const noexcept { return id_; }  // unique in the process, never reused: a cache key
-  // m x k; empty in GF(2^16). Packets of GF(2^4): as elements of GF(2^8), see gf::Subfield4.
-  const Matrix &parity() const noexcept { return parity_; }
   // Whether every loss of m shards is known to be recoverable.
   bool is_mds() const noexcept { return is_mds_; }
+  // Whether decoding needs no elimination. Found from the coefficients, so it works for custom matrices too.
+  virtual bool is_cauchy() const noexcept = 0;
+
+  // Arithmetic of the field. Packets of GF(2^4): with elements of GF(2^8), see gf::Subfield4.
+  virtual Element coefficient(unsigned row, unsigned column) const = 0;  // of parity shard k + row
+  virtual Element multiply(Element a, Element b) const = 0;
+  virtual Element inverse(Element a) const = 0;
+
+  // These are empty in GF(2^16).
+  const Matrix &parity() const noexcept { return parity_; }  // m x k
   const std::optional<LocalGroups> &local_groups() const noexcept { return groups_; }
   const std::optional<CauchyForm> &cauchy_form() const noexcept { return cauchy_; }
-  // Whether decoding needs no elimination. Found from the coefficients, so it works for custom matrices too.
-  bool is_cauchy() const noexcept;
 
-  // The wanted parity rows from all k data shards: a CauchyTransform if is_wide says so and the points lie in runs,
-  // else Dense. A wanted data shard is INVALID_ARGUMENT.
+  // The wanted parity rows from all k data shards. A wanted data shard is INVALID_ARGUMENT.
   Application encode(const ShardSet &wanted) const;
 
   // The wanted missing shards, data and parity together. Reads the fewest present shards that suffice: k for an MDS
@@ -78,41 +82,53 @@ class Codec {
   // that is found is read. Empty: all are 1. Throws Error, also UNSUPPORTED for costs in GF(2^16).
   std::shared_ptr<const Application> solve(const ShardSet &present, const ShardSet &wanted,
                                            std::span<const std::uint32_t> costs = {}) const;
-  // Those of these shards, in this order, that do not depend on earlier ones. In GF(2^8).
-  std::vector<std::uint16_t> independent(std::span<const std::uint16_t> shards) const;
 
   // parity[r] ^= coefficients[r][0] * in, for the wanted parity rows and one data shard.
   Application column(unsigned index, const ShardSet &wanted) const;
 
-  // The operator of rows made from parity(), in the layout of the codec's shards.
-  Operator operator_of(Matrix coefficients) const;
+  // The one shard that explains a non-zero syndrome by its damage: for some parity rows, stored parity minus recomputed
+  // parity at one place. Returns its index, or TANDEM_SHARD_NONE if no shard or several could (always with m = 1 and no
+  // zero coefficient).
+  std::uint32_t locate(std::span<const std::uint16_t> rows, std::span<const Element> syndromes) const;
 
-  // The one shard that explains a non-zero syndrome by its damage. The syndrome has m elements: stored parity minus
-  // recomputed parity at one place, in GF(2^8). Returns its index, or TANDEM_SHARD_NONE if no shard or several could
-  // (always with m = 1 and no zero coefficient).
-  std::uint32_t locate(std::span<const Element> syndrome) const;
+ protected:
+  // Checks the shape and the layout.
+  explicit Codec(const tandem_codec_options &options);
 
- private:
-  class DecodeCache;
-  void check_wanted_parity(const ShardSet &wanted) const;
-  void interpolate(std::vector<std::uint16_t> lost, std::vector<std::uint16_t> parity, Application &application) const;
-  void eliminate(const std::vector<std::uint16_t> &lost_data, std::vector<std::uint16_t> present_parity,
-                 Application &application) const;
-  void solve_cheapest(const ShardSet &present, std::span<const std::uint32_t> costs, Application &application) const;
-  bool express(std::span<const std::uint16_t> shards, Application &application) const;
-  [[noreturn]] void fail_groups(const ShardSet &present) const;
+  // The number that stands for a coefficient times 2^i, of (row, column, i).
+  using Products = std::function<unsigned(unsigned, unsigned, unsigned)>;
+  Operator packet_operator(unsigned rows, unsigned columns, const Products &products) const;
+  [[noreturn]] void fail_too_few(std::size_t lost_count, std::size_t parity_count) const;
+  // rank: of the present parity rows.
+  [[noreturn]] void fail_undetermined(const ShardSet &present, const Indices &undetermined, unsigned rank) const;
 
-  unsigned k_, m_;
-  std::uint64_t id_;
-  bool is_mds_;
+  const unsigned k_, m_;
+  bool is_mds_ = true;
   std::optional<PacketLayout> packets_;
   Matrix parity_;
   std::optional<CauchyForm> cauchy_;
   std::optional<LocalGroups> groups_;
-  const char *name_ = "custom";  // of the matrix
-  bool has_runs_ = false;        // the points of cauchy_ are the preset's own
-  std::unique_ptr<const Codec16> codec16_;
+
+ private:
+  class DecodeCache;
+  void check_wanted_parity(const ShardSet &wanted) const;
+  virtual Operator encode_of(std::span<const std::uint16_t> outputs) const = 0;
+  virtual Operator column_of(unsigned index, std::span<const std::uint16_t> outputs) const = 0;
+  // Fills inputs and what. There are outputs, all missing.
+  virtual void solve_for(const ShardSet &present, std::span<const std::uint32_t> costs,
+                         Application &application) const = 0;
+
+  const Field field_;
+  std::uint64_t id_;
   std::unique_ptr<DecodeCache> cache_;
 };
+
+// Checks the options as tandem_codec_create promises; throws Error. Reads options.struct_bytes bytes.
+std::shared_ptr<const Codec> make_codec(const tandem_codec_options &options);
+
+// For codecs: the shards from begin to end that are in the set (or are not), and texts for messages.
+Indices indices_of(const ShardSet &set, unsigned begin, unsigned end, bool in = true);
+std::string count_of(std::size_t count, const char *what);
+std::string list_of(std::span<const std::uint16_t> indices);
 
 }  // namespace tandem::core

@@ -12,8 +12,6 @@
 namespace tandem::core {
 namespace {
 
-using Indices = std::vector<std::uint16_t>;
-
 constexpr Preset16 kPresets[] = {
     {TANDEM_MATRIX_LEOPARD16, "leopard16"},
     {TANDEM_MATRIX_REED_SOLOMON_SIMD, "reed-solomon-simd"},
@@ -26,26 +24,17 @@ constexpr unsigned kMostPar2Data = 32768, kMostLiberasurecodeShards = 32;
 
 [[noreturn]] void refuse(const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, why); }
 
-Indices indices_of(const ShardSet &set, unsigned begin, unsigned end, bool in) {
-  Indices indices;
-  for (unsigned i = begin; i < end; ++i)
-    if (set[i] == in) indices.push_back(static_cast<std::uint16_t>(i));
-  return indices;
-}
-
 }  // namespace
 
 std::span<const Preset16> presets16() { return kPresets; }
 
-// packet_bytes of the options were checked: with the layout of bytes they are 0.
-Codec16::Codec16(const tandem_codec_options &options)
-    : k_(options.k), m_(options.m), packet_bytes_(options.packet_bytes) {
+Codec16::Codec16(const tandem_codec_options &options) : Codec(options) {
   if (options.matrix == TANDEM_MATRIX_CUSTOM) {
     make_custom(options);
     return;
   }
   const Preset16 *preset = std::ranges::find(kPresets, options.matrix, &Preset16::value);
-  if (packet_bytes_ != 0 && has_packets(options.matrix)) {
+  if (packets_ && has_packets(options.matrix)) {
     if (options.coefficients != nullptr)
       refuse(base::format("codec options: coefficients are for a custom matrix, with {} they must be NULL",
                           find_preset(options.matrix)->name));
@@ -88,7 +77,7 @@ void Codec16::make_leopard(const char *name, bool may_be_low_rate) {
                      "up to a power of two), it has {}",
                      name, k_, m_, group, others, gf16::kFieldSize));
   kind_ = Kind::leopard;
-  field_ = &gf16::Field::cantor();
+  gf_ = &gf16::Field::cantor();
   layout_ = Layout::leopard;
   group_log2_ = static_cast<unsigned>(std::countr_zero(group));
 }
@@ -101,11 +90,11 @@ void Codec16::make_liberasurecode() {
   kind_ = Kind::cauchy;
   for (unsigned c = 0; c < k_; ++c)
     logs_of_scales_.push_back(
-        static_cast<std::uint16_t>((gf16::kOrder - field_->log(static_cast<std::uint16_t>(k_ ^ c))) % gf16::kOrder));
+        static_cast<std::uint16_t>((gf16::kOrder - gf_->log(static_cast<std::uint16_t>(k_ ^ c))) % gf16::kOrder));
   std::uint64_t first = 0;
   for (unsigned r = 0; r < m_; ++r) {
     std::uint64_t log = 0;
-    for (unsigned c = 0; c < k_; ++c) log += field_->log(static_cast<std::uint16_t>((k_ + r) ^ c));
+    for (unsigned c = 0; c < k_; ++c) log += gf_->log(static_cast<std::uint16_t>((k_ + r) ^ c));
     if (r == 0) first = log % gf16::kOrder;
     logs_of_scales_.push_back(static_cast<std::uint16_t>((log + gf16::kOrder - first) % gf16::kOrder));
   }
@@ -120,11 +109,11 @@ void Codec16::make_jerasure(bool is_good) {
   if (!is_good || m_ == 0) return;
   for (unsigned c = 0; c < k_; ++c)
     logs_of_scales_[c] =
-        static_cast<std::uint16_t>((gf16::kOrder - field_->log(static_cast<std::uint16_t>(m_ + c))) % gf16::kOrder);
+        static_cast<std::uint16_t>((gf16::kOrder - gf_->log(static_cast<std::uint16_t>(m_ + c))) % gf16::kOrder);
   std::vector<std::uint8_t> ones_of_log(gf16::kOrder);
   for (unsigned log = 0; log < gf16::kOrder; ++log) {
     unsigned ones = 0;
-    for (unsigned i = 0; i < 16; ++i) ones += static_cast<unsigned>(std::popcount(field_->exp(log + i)));
+    for (unsigned i = 0; i < 16; ++i) ones += static_cast<unsigned>(std::popcount(gf_->exp(log + i)));
     ones_of_log[log] = static_cast<std::uint8_t>(ones);
   }
   std::vector<unsigned> logs(k_);
@@ -134,7 +123,7 @@ void Codec16::make_jerasure(bool is_good) {
     return ones;
   };
   for (unsigned r = 1; r < m_; ++r) {
-    for (unsigned c = 0; c < k_; ++c) logs[c] = field_->log(coefficient(r, c));
+    for (unsigned c = 0; c < k_; ++c) logs[c] = gf_->log(coefficient(r, c));
     std::uint64_t fewest = ones_divided_by(0);
     unsigned best = 0;
     for (const unsigned divisor : logs) {
@@ -163,10 +152,10 @@ void Codec16::make_par2(bool allow_non_mds) {
   for (unsigned c = 0; c < k_; ++c) {
     do ++exponent;
     while (std::gcd(exponent, gf16::kOrder) != 1);
-    constants_.push_back(field_->exp(exponent));
-    for (unsigned r = 0; r < m_; ++r) powers.at(r, c) = field_->exp(std::uint64_t{exponent} * r);
+    constants_.push_back(gf_->exp(exponent));
+    for (unsigned r = 0; r < m_; ++r) powers.at(r, c) = gf_->exp(std::uint64_t{exponent} * r);
   }
-  parity_ = std::make_shared<const Matrix16>(std::move(powers));
+  cells_ = std::make_shared<const Matrix16>(std::move(powers));
 }
 
 void Codec16::make_custom(const tandem_codec_options &options) {
@@ -175,13 +164,13 @@ void Codec16::make_custom(const tandem_codec_options &options) {
     refuse(base::format("codec options: a custom matrix needs coefficients ({} x {} of 2 bytes), got NULL", m_, k_));
   Matrix16 given(m_, k_);
   if (m_ != 0) std::memcpy(given.row(0).data(), options.coefficients, std::size_t{m_} * k_ * sizeof(std::uint16_t));
-  parity_ = std::make_shared<const Matrix16>(std::move(given));
+  cells_ = std::make_shared<const Matrix16>(std::move(given));
   if (m_ == 0) return;
   if (options.allow_non_mds != 0) {
     is_mds_ = false;
     return;
   }
-  const MdsProof proof = prove_mds(*field_, *parity_);
+  const MdsProof proof = prove_mds(*gf_, *cells_);
   if (proof == MdsProof::proven) return;
   base::fail(
       TANDEM_ERROR_NOT_MDS,
@@ -211,18 +200,17 @@ std::uint16_t Codec16::point(unsigned shard) const {
 unsigned Codec16::log_scale(unsigned shard) const {
   if (kind_ == Kind::cauchy) return logs_of_scales_[shard];
   if ((shard < k_) == is_low_rate_) return 0;
-  const unsigned log = field_->log(static_cast<std::uint16_t>(point(shard) >> group_log2_));
+  const unsigned log = gf_->log(static_cast<std::uint16_t>(point(shard) >> group_log2_));
   return is_low_rate_ ? log : (gf16::kOrder - log) % gf16::kOrder;
 }
 
-std::uint16_t Codec16::coefficient(unsigned row, unsigned column) const {
-  if (kind_ == Kind::matrix) return parity_->at(row, column);
+Element Codec16::coefficient(unsigned row, unsigned column) const {
+  if (kind_ == Kind::matrix) return cells_->at(row, column);
   const std::uint16_t difference = point(k_ + row) ^ point(column);
-  return field_->exp(std::uint64_t{log_scale(k_ + row)} + 2 * gf16::kOrder - log_scale(column) -
-                     field_->log(difference));
+  return gf_->exp(std::uint64_t{log_scale(k_ + row)} + 2 * gf16::kOrder - log_scale(column) - gf_->log(difference));
 }
 
-Operator Codec16::encode(std::span<const std::uint16_t> outputs) const {
+Operator Codec16::encode_of(std::span<const std::uint16_t> outputs) const {
   if (kind_ == Kind::leopard && outputs.size() > 1) {
     Leopard16 form;
     form.group_log2 = group_log2_;
@@ -230,8 +218,7 @@ Operator Codec16::encode(std::span<const std::uint16_t> outputs) const {
     for (const std::uint16_t shard : outputs) form.parity_points.push_back(point(shard));
     return Operator(std::move(form));
   }
-  if (kind_ == Kind::matrix && outputs.size() == m_ && packet_bytes_ == 0)
-    return Operator(Dense16{field_, layout_, parity_});
+  if (kind_ == Kind::matrix && outputs.size() == m_ && !packets_) return Operator(Dense16{gf_, layout_, cells_});
   check_cells(outputs.size(), k_, "an encode");
   Matrix16 rows(static_cast<unsigned>(outputs.size()), k_);
   for (unsigned r = 0; r < rows.rows(); ++r)
@@ -239,21 +226,20 @@ Operator Codec16::encode(std::span<const std::uint16_t> outputs) const {
   return dense(std::move(rows));
 }
 
-Operator Codec16::column(unsigned index, std::span<const std::uint16_t> outputs) const {
+Operator Codec16::column_of(unsigned index, std::span<const std::uint16_t> outputs) const {
   Matrix16 cells(static_cast<unsigned>(outputs.size()), 1);
   for (unsigned r = 0; r < cells.rows(); ++r) cells.at(r, 0) = coefficient(outputs[r] - k_, index);
   return dense(std::move(cells));
 }
 
-void Codec16::decode(const ShardSet &present, Application &application) const {
+void Codec16::solve_for(const ShardSet &present, std::span<const std::uint32_t> costs, Application &application) const {
+  if (!costs.empty())
+    base::fail(TANDEM_ERROR_UNSUPPORTED, "read_costs: a code over GF(2^16) always reads the present data shards");
   const Indices lost = indices_of(present, 0, k_, false);
-  Indices parity = indices_of(present, k_, k_ + m_, true);
-  application.inputs = indices_of(present, 0, k_, true);
+  Indices parity = indices_of(present, k_, shard_count());
+  application.inputs = indices_of(present, 0, k_);
   if (is_mds_) {
-    if (parity.size() < lost.size())
-      base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
-                 base::format("{} of {} data shards missing, only {} parity shard{} present", lost.size(), k_,
-                              parity.size(), parity.size() == 1 ? "" : "s"));
+    if (parity.size() < lost.size()) fail_too_few(lost.size(), parity.size());
     parity.resize(lost.size());
   }
   if (kind_ == Kind::matrix) {
@@ -263,8 +249,7 @@ void Codec16::decode(const ShardSet &present, Application &application) const {
       application.what = solve_powers(lost, std::span(parity).subspan(first, lost.size()), application);
       return;
     }
-    application.what = eliminate(lost, parity, application);
-    return;
+    return eliminate(present, parity, application);
   }
   application.inputs.insert(application.inputs.end(), parity.begin(), parity.end());
   // A row of a matrix is one product for each input, the transforms are about one for each input and level.
@@ -273,7 +258,7 @@ void Codec16::decode(const ShardSet &present, Application &application) const {
                                                         : transform(lost, parity, application);
 }
 
-// As Codec::interpolate: exchanging the lost data for the chosen parity multiplies each scale by a ratio of products.
+// As Codec8::interpolate: exchanging the lost data for the chosen parity multiplies each scale by a ratio of products.
 Operator Codec16::interpolate(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> chosen,
                               const Application &application) const {
   const auto points_of = [&](std::span<const std::uint16_t> shards) {
@@ -284,13 +269,13 @@ Operator Codec16::interpolate(std::span<const std::uint16_t> lost, std::span<con
   check_cells(application.outputs.size(), application.inputs.size(), "a decode");
   const Indices lost_points = points_of(lost), chosen_points = points_of(chosen);
   const Indices in = points_of(application.inputs), out = points_of(application.outputs);
-  const Indices in_ratios = gf16::log_ratios(*field_, in, chosen_points, lost_points);
-  const Indices out_ratios = gf16::log_ratios(*field_, out, chosen_points, lost_points);
+  const Indices in_ratios = gf16::log_ratios(*gf_, in, chosen_points, lost_points);
+  const Indices out_ratios = gf16::log_ratios(*gf_, out, chosen_points, lost_points);
   Matrix16 cells(static_cast<unsigned>(out.size()), static_cast<unsigned>(in.size()));
   for (unsigned r = 0; r < cells.rows(); ++r) {
     const std::uint64_t log = std::uint64_t{log_scale(application.outputs[r])} + out_ratios[r] + 3 * gf16::kOrder;
     for (unsigned c = 0; c < cells.columns(); ++c)
-      cells.at(r, c) = field_->exp(log - log_scale(application.inputs[c]) - in_ratios[c] - field_->log(out[r] ^ in[c]));
+      cells.at(r, c) = gf_->exp(log - log_scale(application.inputs[c]) - in_ratios[c] - gf_->log(out[r] ^ in[c]));
   }
   return dense(std::move(cells));
 }
@@ -314,10 +299,10 @@ Operator Codec16::transform(std::span<const std::uint16_t> lost, std::span<const
   }
   for (const std::uint16_t shard : application.outputs)
     if (shard >= k_) form.parity_points.push_back(point(shard));
-  const Indices a = gf16::log_ratios(*field_, form.chosen_points, form.lost_points, form.chosen_points);
-  const Indices b = gf16::log_ratios(*field_, form.lost_points, form.chosen_points, form.lost_points);
+  const Indices a = gf16::log_ratios(*gf_, form.chosen_points, form.lost_points, form.chosen_points);
+  const Indices b = gf16::log_ratios(*gf_, form.lost_points, form.chosen_points, form.lost_points);
   const auto scale = [&](std::uint64_t log, std::uint16_t at) {
-    return field_->exp(log + 3 * gf16::kOrder - field_->log(static_cast<std::uint16_t>(at >> group_log2_)));
+    return gf_->exp(log + 3 * gf16::kOrder - gf_->log(static_cast<std::uint16_t>(at >> group_log2_)));
   };
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     const std::uint64_t log = std::uint64_t{a[i]} + gf16::kOrder - log_scale(chosen[i]);
@@ -331,19 +316,11 @@ Operator Codec16::transform(std::span<const std::uint16_t> lost, std::span<const
 }
 
 Operator Codec16::dense(Matrix16 cells) const {
-  if (packet_bytes_ != 0) {  // bit l of element * 2^i is the bit of row l and column i
-    constexpr unsigned kBits = 16;
-    Matrix bits(kBits * cells.rows(), kBits * cells.columns());
-    for (unsigned r = 0; r < bits.rows(); r += kBits) {
-      for (unsigned c = 0; c < bits.columns(); ++c) {
-        const unsigned column =
-            field_->multiply(cells.at(r / kBits, c / kBits), static_cast<std::uint16_t>(1u << c % kBits));
-        for (unsigned l = 0; l < kBits; ++l) bits.at(r + l, c) = column >> l & 1;
-      }
-    }
-    return Operator(BitMatrix{kBits, packet_bytes_, std::make_shared<const Matrix>(std::move(bits))});
-  }
-  return Operator(Dense16{field_, layout_, std::make_shared<const Matrix16>(std::move(cells))});
+  if (packets_)
+    return packet_operator(cells.rows(), cells.columns(), [&](unsigned r, unsigned c, unsigned i) {
+      return gf_->multiply(cells.at(r, c), static_cast<std::uint16_t>(1u << i));
+    });
+  return Operator(Dense16{gf_, layout_, std::make_shared<const Matrix16>(std::move(cells))});
 }
 
 // With the constants a_j of lost data and parity rows s, s + 1, ..: syndrome i is the sum over j of a_j^(s+i) * lost_j,
@@ -356,19 +333,19 @@ Operator Codec16::solve_powers(std::span<const std::uint16_t> lost, std::span<co
   application.inputs.insert(application.inputs.end(), run.begin(), run.end());
   check_cells(application.outputs.size(), application.inputs.size(), "a decode");
   const auto power = [&](std::uint16_t point, unsigned exponent) {
-    return field_->exp(std::uint64_t{field_->log(point)} * exponent);
+    return gf_->exp(std::uint64_t{gf_->log(point)} * exponent);
   };
   Indices lost_points, data_points;
   for (const std::uint16_t shard : lost) lost_points.push_back(constants_[shard]);
   for (std::size_t c = 0; c < data_count; ++c) data_points.push_back(constants_[application.inputs[c]]);
-  const Indices at_lost = gf16::log_ratios(*field_, lost_points, lost_points, {});
-  const Indices at_data = gf16::log_ratios(*field_, data_points, lost_points, {});
+  const Indices at_lost = gf16::log_ratios(*gf_, lost_points, lost_points, {});
+  const Indices at_data = gf16::log_ratios(*gf_, data_points, lost_points, {});
   const std::uint64_t first_row = run.front() - k_;
 
   std::vector<std::uint16_t> polynomial = {1};  // P, the highest power last
   for (const std::uint16_t point : lost_points) {
     polynomial.insert(polynomial.begin(), 0);
-    for (std::size_t i = 0; i + 1 < polynomial.size(); ++i) polynomial[i] ^= field_->multiply(point, polynomial[i + 1]);
+    for (std::size_t i = 0; i + 1 < polynomial.size(); ++i) polynomial[i] ^= gf_->multiply(point, polynomial[i + 1]);
   }
 
   Matrix16 cells(static_cast<unsigned>(application.outputs.size()), static_cast<unsigned>(application.inputs.size()));
@@ -383,118 +360,37 @@ Operator Codec16::solve_powers(std::span<const std::uint16_t> lost, std::span<co
     const bool is_wanted = next_output < first_parity && application.outputs[next_output] == lost[j];
     if (!is_wanted && first_parity == cells.rows()) continue;
     const std::uint16_t point = lost_points[j];
-    const std::uint64_t log = at_lost[j] + first_row * field_->log(point);
+    const std::uint64_t log = at_lost[j] + first_row * gf_->log(point);
     const std::uint64_t inverse_log = gf16::kOrder - log % gf16::kOrder;
     for (std::size_t c = 0; c < data_count; ++c)
-      row[c] = field_->exp(inverse_log + first_row * field_->log(data_points[c]) + at_data[c] + gf16::kOrder -
-                           field_->log(data_points[c] ^ point));
-    const std::uint16_t scale = field_->exp(inverse_log);
+      row[c] = gf_->exp(inverse_log + first_row * gf_->log(data_points[c]) + at_data[c] + gf16::kOrder -
+                        gf_->log(data_points[c] ^ point));
+    const std::uint16_t scale = gf_->exp(inverse_log);
     std::uint16_t coefficient = 1;
     for (std::size_t i = lost_count; i-- != 0;) {
-      row[data_count + i] = field_->multiply(scale, coefficient);
-      coefficient = polynomial[i] ^ field_->multiply(point, coefficient);
+      row[data_count + i] = gf_->multiply(scale, coefficient);
+      coefficient = polynomial[i] ^ gf_->multiply(point, coefficient);
     }
     if (is_wanted) std::ranges::copy(row, cells.row(next_output++).begin());
     for (unsigned r = first_parity; r < cells.rows(); ++r)
-      gf16::multiply_add(*field_, cells.row(r), power(point, application.outputs[r] - k_), row);
+      gf16::multiply_add(*gf_, cells.row(r), power(point, application.outputs[r] - k_), row);
   }
   return dense(std::move(cells));
 }
 
-// As Codec::eliminate.
-Operator Codec16::eliminate(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> present_parity,
-                            Application &application) const {
-  const auto lost_count = static_cast<unsigned>(lost.size());
-  const Indices data(application.inputs);
-  const std::span<const std::uint16_t> outputs = application.outputs;
+// Present data first, then parity in the order of the shards.
+void Codec16::eliminate(const ShardSet &present, const Indices &parity, Application &application) const {
+  const std::size_t lost_count = k_ - application.inputs.size();
   check_cells(2 * std::uint64_t{lost_count}, lost_count, "a decode");
-  check_cells(outputs.size(), k_, "a decode");
-
-  // Row i: [reduced equation i | its combination of the chosen parity shards].
-  Matrix16 reduced(lost_count, 2 * lost_count);
-  Indices chosen, pivots;
-  for (const std::uint16_t shard : present_parity) {
-    const auto rank = static_cast<unsigned>(chosen.size());
-    if (rank == lost_count) break;
-    const auto row = reduced.row(rank);
-    std::ranges::fill(row, std::uint16_t{0});
-    for (unsigned c = 0; c < lost_count; ++c) row[c] = coefficient(shard - k_, lost[c]);
-    row[lost_count + rank] = 1;
-    for (unsigned i = 0; i < rank; ++i) gf16::multiply_add(*field_, row, row[pivots[i]], reduced.row(i));
-    const auto pivot = std::ranges::find_if(row.first(lost_count), [](std::uint16_t cell) { return cell != 0; });
-    const auto column = static_cast<std::uint16_t>(pivot - row.begin());
-    if (column == lost_count) continue;  // depends on those before it
-    const std::uint16_t inverse = field_->inverse(row[column]);
-    for (std::uint16_t &cell : row) cell = field_->multiply(cell, inverse);
-    for (unsigned i = 0; i < rank; ++i) gf16::multiply_add(*field_, reduced.row(i), reduced.at(i, column), row);
-    pivots.push_back(column);
-    chosen.push_back(shard);
-  }
-  const auto rank = static_cast<unsigned>(chosen.size());
-
-  // Each output is a combination of the reduced equations and of present data. Known data cancels out of the equations.
-  Matrix16 cells(static_cast<unsigned>(outputs.size()), static_cast<unsigned>(data.size()) + rank);
-  std::vector<std::uint16_t> target(2 * std::size_t{lost_count}), equation(data.size());
-  unsigned undetermined = 0;
-  for (unsigned r = 0; r < cells.rows(); ++r) {
-    const unsigned shard = outputs[r];
-    const auto data_part = cells.row(r).first(data.size());
-    std::ranges::fill(target, std::uint16_t{0});
-    for (unsigned c = 0; c < lost_count; ++c)
-      target[c] = shard < k_ ? lost[c] == shard : coefficient(shard - k_, lost[c]);
-    for (unsigned i = 0; i < rank; ++i) gf16::multiply_add(*field_, target, target[pivots[i]], reduced.row(i));
-    undetermined += std::any_of(target.begin(), target.begin() + lost_count, [](std::uint16_t t) { return t != 0; });
-    if (shard >= k_)
-      for (std::size_t c = 0; c < data.size(); ++c) data_part[c] = coefficient(shard - k_, data[c]);
-    for (unsigned i = 0; i < rank; ++i) cells.at(r, static_cast<unsigned>(data.size()) + i) = target[lost_count + i];
-  }
-  if (undetermined != 0)
-    base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
-               base::format("{} of {} wanted shards are not determined: {} of {} data shards missing, the {} parity "
-                            "shards present have rank {}",
-                            undetermined, outputs.size(), lost_count, k_, present_parity.size(), rank));
-  for (unsigned i = 0; i < rank; ++i) {
-    for (std::size_t c = 0; c < data.size(); ++c) equation[c] = coefficient(chosen[i] - k_, data[c]);
-    for (unsigned r = 0; r < cells.rows(); ++r)
-      gf16::multiply_add(*field_, cells.row(r).first(data.size()), cells.at(r, static_cast<unsigned>(data.size()) + i),
-                         equation);
-  }
-
-  // Parity is chosen in the order of the shards. Leave out the inputs that no output needs.
-  application.inputs.insert(application.inputs.end(), chosen.begin(), chosen.end());
-  if (is_mds_) return dense(std::move(cells));
-  Indices used;
-  for (unsigned c = 0; c < cells.columns(); ++c) {
-    bool is_used = false;
-    for (unsigned r = 0; r < cells.rows() && !is_used; ++r) is_used = cells.at(r, c) != 0;
-    if (is_used) used.push_back(static_cast<std::uint16_t>(c));
-  }
-  Matrix16 kept(cells.rows(), static_cast<unsigned>(used.size()));
-  for (unsigned r = 0; r < kept.rows(); ++r)
-    for (unsigned c = 0; c < kept.columns(); ++c) kept.at(r, c) = cells.at(r, used[c]);
-  for (std::uint16_t &c : used) c = application.inputs[c];
-  application.inputs = std::move(used);
-  return dense(std::move(kept));
-}
-
-std::uint32_t Codec16::locate(std::span<const std::uint16_t> rows, std::span<const Element> syndromes) const {
-  const auto count =
-      static_cast<std::size_t>(syndromes.size() - static_cast<std::size_t>(std::ranges::count(syndromes, 0)));
-  if (count == 0) return TANDEM_SHARD_NONE;
-  const auto first = static_cast<std::size_t>(std::ranges::find_if(syndromes, [](Element each) { return each != 0; }) -
-                                              syndromes.begin());
-  std::uint32_t found = count == 1 ? k_ + rows[first] : TANDEM_SHARD_NONE;
-  for (unsigned c = 0; c < k_; ++c) {
-    const std::uint16_t cell = coefficient(rows[first], c);
-    if (cell == 0) continue;
-    const std::uint16_t damage = field_->divide(syndromes[first], cell);
-    std::size_t i = 0;
-    while (i < rows.size() && field_->multiply(damage, coefficient(rows[i], c)) == syndromes[i]) ++i;
-    if (i < rows.size()) continue;
-    if (found != TANDEM_SHARD_NONE) return TANDEM_SHARD_NONE;
-    found = c;
-  }
-  return found;
+  check_cells(application.outputs.size(), k_, "a decode");
+  Indices order = std::move(application.inputs);
+  order.insert(order.end(), parity.begin(), parity.end());
+  const auto coefficient = [this](unsigned row, unsigned column) { return cells_->at(row, column); };
+  const Elimination elimination(*gf_, coefficient, k_, order);
+  Sums<std::uint16_t> sums = elimination.express(application.outputs, !is_mds_);
+  if (!sums.undetermined.empty()) fail_undetermined(present, sums.undetermined, elimination.rank());
+  application.inputs = std::move(sums.inputs);
+  application.what = dense(std::move(sums.cells));
 }
 
 }  // namespace tandem::core

@@ -1,4 +1,4 @@
-// Codes over GF(2^16): presets and custom matrices. Codec passes everything to it that the two fields do not share.
+// Codes over GF(2^16): presets and custom matrices; in words, in the layout of Leopard and in packets.
 #pragma once
 
 #include <cstdint>
@@ -24,24 +24,15 @@ struct Preset16 {
 };
 std::span<const Preset16> presets16();
 
-class Codec16 {
+class Codec16 final : public Codec {
  public:
-  // k and m are at least 1 and 0, together at most kMaxShards16. Throws Error as tandem_codec_create promises.
   explicit Codec16(const tandem_codec_options &options);
 
-  bool is_mds() const noexcept { return is_mds_; }
-  bool is_cauchy() const noexcept { return kind_ != Kind::matrix; }
-  Layout layout() const noexcept { return layout_; }
-  const gf16::Field &field() const noexcept { return *field_; }
-  std::uint16_t coefficient(unsigned row, unsigned column) const;
-
-  Operator encode(std::span<const std::uint16_t> outputs) const;
-  Operator column(unsigned index, std::span<const std::uint16_t> outputs) const;
-  // outputs: the wanted missing shards. Fills application.inputs and .what.
-  void decode(const ShardSet &present, Application &application) const;
-
-  // The shard that explains these syndromes of some parity rows by its damage alone, if there is exactly one.
-  std::uint32_t locate(std::span<const std::uint16_t> rows, std::span<const Element> syndromes) const;
+  Layout layout() const noexcept override { return layout_; }
+  bool is_cauchy() const noexcept override { return kind_ != Kind::matrix; }
+  Element coefficient(unsigned row, unsigned column) const override;
+  Element multiply(Element a, Element b) const override { return gf_->multiply(a, b); }
+  Element inverse(Element a) const override { return gf_->inverse(a); }
 
  private:
   enum class Kind {
@@ -57,28 +48,28 @@ class Codec16 {
   void check_cells(std::uint64_t rows, std::uint64_t columns, const char *what) const;
   std::uint16_t point(unsigned shard) const;
   unsigned log_scale(unsigned shard) const;
+  Operator encode_of(std::span<const std::uint16_t> outputs) const override;
+  Operator column_of(unsigned index, std::span<const std::uint16_t> outputs) const override;
+  void solve_for(const ShardSet &present, std::span<const std::uint32_t> costs,
+                 Application &application) const override;
   Operator interpolate(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> chosen,
                        const Application &application) const;
   Operator transform(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> chosen,
                      const Application &application) const;
   Operator solve_powers(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> run,
                         Application &application) const;
-  Operator eliminate(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> present_parity,
-                     Application &application) const;
+  void eliminate(const ShardSet &present, const Indices &parity, Application &application) const;
   Operator dense(Matrix16 cells) const;
 
-  unsigned k_, m_;
   Kind kind_ = Kind::matrix;
-  const gf16::Field *field_ = &gf16::Field::words();
+  const gf16::Field *gf_ = &gf16::Field::words();
   Layout layout_ = Layout::words;
-  bool is_mds_ = true;
   // leopard
   unsigned group_log2_ = 0;
   bool is_low_rate_ = false;
   bool parity_has_first_points_ = false;
-  std::uint64_t packet_bytes_ = 0;             // 0: not in packets
   std::vector<std::uint16_t> logs_of_scales_;  // cauchy: of each shard, data first
-  std::shared_ptr<const Matrix16> parity_;     // matrix: m x k
+  std::shared_ptr<const Matrix16> cells_;      // matrix: m x k
   std::vector<std::uint16_t> constants_;       // par2: row r of the matrix is their r-th powers
 };
 

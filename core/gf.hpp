@@ -37,6 +37,14 @@ constexpr std::uint8_t inverse(std::uint8_t a) { return a == 0 ? 0 : kTables.exp
 
 constexpr std::uint8_t divide(std::uint8_t a, std::uint8_t b) { return multiply(a, inverse(b)); }
 
+// The field for templates; see gf16::Field.
+struct Field {
+  using Cell = std::uint8_t;
+  static constexpr Cell multiply(Cell a, Cell b) { return gf::multiply(a, b); }
+  static constexpr Cell inverse(Cell a) { return gf::inverse(a); }
+};
+inline constexpr Field kField{};
+
 // base^exponent, with 0^0 = 1.
 constexpr std::uint8_t power(std::uint8_t base, unsigned exponent) {
   if (exponent == 0) return 1;

@@ -16,6 +16,8 @@ inline constexpr unsigned kFieldSize = 65536, kOrder = kFieldSize - 1;
 
 class Field {
  public:
+  using Cell = std::uint16_t;
+
   // Both are built by their first use, without a lock: a process that is forked meanwhile builds its own.
   // Polynomial x^16 + x^12 + x^3 + x + 1 (0x1100b), standard basis: PAR2, liberasurecode.
   static const Field &words();

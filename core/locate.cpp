@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -17,7 +18,6 @@
 namespace tandem::core {
 namespace {
 
-using Indices = std::vector<std::uint16_t>;
 using Column = std::vector<std::uint8_t>;  // one byte of each check
 
 // The most sets of shards that the search of a code without polynomials tries for one column.
@@ -75,32 +75,20 @@ struct Explanation {
 
   // The set's effects must be independent: then there are as many pivots as shards.
   Explanation(const Checks &checks, const Places &places) {
+    const auto effect = [&](unsigned check, unsigned place) { return checks.effects[places[place]][check]; };
     const unsigned size = static_cast<unsigned>(places.size());
-    Matrix effects(checks.count, size);  // choose rows of it that can be inverted
-    Matrix reduced(size, checks.count);
-    for (unsigned i = 0; i < size; ++i) {
-      std::ranges::copy(checks.effects[places[i]], reduced.row(i).begin());
-      for (unsigned r = 0; r < checks.count; ++r) effects.at(r, i) = checks.effects[places[i]][r];
-    }
-    for (unsigned i = 0; i < size; ++i) {
-      const auto row = reduced.row(i);
-      const auto pivot = std::ranges::find_if(row, [](std::uint8_t cell) { return cell != 0; });
-      if (pivot == row.end()) return;  // is_possible reports it
-      const auto at = static_cast<unsigned>(pivot - row.begin());
-      pivots.push_back(static_cast<std::uint16_t>(at));
-      scale(row, gf::inverse(*pivot));
-      for (unsigned j = i + 1; j < size; ++j) multiply_add(reduced.row(j), reduced.at(j, at), row);
-    }
-    std::ranges::sort(pivots);
-    Matrix square(size, size);
-    for (unsigned i = 0; i < size; ++i) std::ranges::copy(effects.row(pivots[i]), square.row(i).begin());
-    damage = invert(std::move(square)).value();
-    for (unsigned r = 0; r < checks.count; ++r)
-      if (!std::ranges::binary_search(pivots, r)) others.push_back(static_cast<std::uint16_t>(r));
-    Matrix other_effects(static_cast<unsigned>(others.size()), size);
-    for (unsigned i = 0; i < others.size(); ++i)
-      std::ranges::copy(effects.row(others[i]), other_effects.row(i).begin());
-    rest = multiply(other_effects, damage);
+    Indices all(size + checks.count);  // the damage of each shard, then the checks that are sums of it
+    std::iota(all.begin(), all.end(), std::uint16_t{0});
+    const Elimination elimination(gf::kField, effect, size, std::span(all).subspan(size));
+    if (elimination.rank() < size) return;  // is_possible reports it
+    const auto express = [&](const Indices &outputs) { return elimination.express(outputs, false); };
+    auto [inputs, cells, none] = express(Indices(all.begin(), all.begin() + size));
+    damage = std::move(cells);
+    std::ranges::set_difference(std::span(all).subspan(size), inputs, std::back_inserter(others));
+    rest = express(others).cells;
+    pivots = std::move(inputs);
+    for (Indices *each : {&pivots, &others})
+      for (std::uint16_t &check : *each) check = static_cast<std::uint16_t>(check - size);
   }
 
   bool is_possible() const noexcept { return damage.rows() != 0; }
@@ -183,29 +171,20 @@ class PolynomialSolver final : public Solver {
   }
 
  private:
+  // From the first column of the runs that depends on those before it.
   Column orthogonal_to_runs(const Column &powers) const {
-    const unsigned columns = most_ + 1, rows = checks_.count - most_;
-    Matrix runs(rows, columns);
-    for (unsigned r = 0; r < rows; ++r)
-      for (unsigned c = 0; c < columns; ++c) runs.at(r, c) = powers[r + c];
-    std::vector<unsigned> pivots;  // columns; the first rows have one each, in which the other rows are 0
-    for (unsigned c = 0; c < columns; ++c) {
-      const unsigned rank = static_cast<unsigned>(pivots.size());
-      unsigned r = rank;
-      while (r < rows && runs.at(r, c) == 0) ++r;
-      if (r == rows) {  // free: 1 here, the pivots cancel it
-        Column orthogonal(columns);
-        orthogonal[c] = 1;
-        for (unsigned i = 0; i < rank; ++i) orthogonal[pivots[i]] = runs.at(i, c);
-        return orthogonal;
-      }
-      if (r != rank) std::ranges::swap_ranges(runs.row(rank), runs.row(r));
-      scale(runs.row(rank), gf::inverse(runs.at(rank, c)));
-      for (unsigned i = 0; i < rows; ++i)
-        if (i != rank) multiply_add(runs.row(i), runs.at(i, c), runs.row(rank));
-      pivots.push_back(c);
-    }
-    return {};
+    const auto run = [&](unsigned column, unsigned row) { return powers[row + column]; };
+    const unsigned rows = checks_.count - most_;
+    Indices columns(most_ + 1);
+    std::iota(columns.begin(), columns.end(), static_cast<std::uint16_t>(rows));
+    const Elimination elimination(gf::kField, run, rows, columns);
+    const auto free = std::ranges::mismatch(columns, elimination.chosen()).in1;
+    if (free == columns.end()) return {};
+    const Sums<std::uint8_t> sums = elimination.express({free, free + 1}, true);
+    Column orthogonal(columns.size());
+    orthogonal[*free - rows] = 1;
+    for (unsigned i = 0; i < sums.inputs.size(); ++i) orthogonal[sums.inputs[i] - rows] = sums.cells.at(0, i);
+    return orthogonal;
   }
 
   static std::uint8_t value_at(const Column &polynomial, std::uint16_t point) {
@@ -608,7 +587,7 @@ class Search {
 }  // namespace
 
 unsigned most_damaged_shards(const Codec &codec, unsigned absent_count) {
-  if (codec.codec16() != nullptr)
+  if (codec.field() != Field::gf8)
     base::fail(TANDEM_ERROR_UNSUPPORTED, "locate: codes over GF(2^16) are not supported, only codes over GF(2^8)");
   if (absent_count >= codec.m()) {
     base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
@@ -638,12 +617,11 @@ unsigned most_damaged_shards(const Codec &codec, unsigned absent_count) {
 }
 
 Application checks_of(const Codec &codec, const ShardSet &present) {
-  Indices shards;
-  for (unsigned i = 0; i < codec.shard_count(); ++i)
-    if (present[i]) shards.push_back(static_cast<std::uint16_t>(i));
+  const Indices shards = indices_of(present, 0, codec.shard_count());
+  const auto coefficient = [&](unsigned row, unsigned column) { return codec.parity().at(row, column); };
   const Indices inputs = codec.is_mds() && shards.size() >= codec.k()
                              ? Indices(shards.begin(), shards.begin() + codec.k())
-                             : codec.independent(shards);
+                             : Elimination(gf::kField, coefficient, codec.k(), shards).chosen();
   if (inputs.size() < codec.k()) {
     base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
                base::format("{} of {} shards absent: those that are left have rank {}, {} needed",

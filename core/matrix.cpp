@@ -44,46 +44,6 @@ void multiply_add(std::span<std::uint8_t> target, std::uint8_t factor, std::span
   for (std::size_t i = 0; i < target.size(); ++i) target[i] ^= products[source[i]];
 }
 
-void scale(std::span<std::uint8_t> row, std::uint8_t factor) noexcept {
-  multiply_add_count() += row.size();
-  const ProductRow &products = kProducts[factor];
-  for (std::uint8_t &cell : row) cell = products[cell];
-}
-
-Matrix multiply(const Matrix &a, const Matrix &b) {
-  Matrix product(a.rows(), b.columns());
-  for (unsigned r = 0; r < a.rows(); ++r) {
-    for (unsigned i = 0; i < a.columns(); ++i) multiply_add(product.row(r), a.at(r, i), b.row(i));
-  }
-  return product;
-}
-
-std::optional<Matrix> invert(Matrix matrix) {
-  const unsigned size = matrix.rows();
-  Matrix inverse(size, size);
-  for (unsigned i = 0; i < size; ++i) inverse.at(i, i) = 1;
-
-  for (unsigned column = 0; column < size; ++column) {
-    unsigned pivot = column;
-    while (pivot < size && matrix.at(pivot, column) == 0) ++pivot;
-    if (pivot == size) return std::nullopt;
-    if (pivot != column) {
-      std::ranges::swap_ranges(matrix.row(pivot), matrix.row(column));
-      std::ranges::swap_ranges(inverse.row(pivot), inverse.row(column));
-    }
-    const std::uint8_t factor = gf::inverse(matrix.at(column, column));
-    scale(matrix.row(column), factor);
-    scale(inverse.row(column), factor);
-    for (unsigned r = 0; r < size; ++r) {
-      const std::uint8_t cell = matrix.at(r, column);
-      if (r == column || cell == 0) continue;
-      multiply_add(matrix.row(r), cell, matrix.row(column));
-      multiply_add(inverse.row(r), cell, inverse.row(column));
-    }
-  }
-  return inverse;
-}
-
 // The scale of data shard 0 is free; 1 is chosen. Then column 0 gives the scales of the parity, row 0 those of the
 // data.
 CauchyForm cauchy_form_at(const Matrix &parity_rows, std::vector<std::uint16_t> points) {

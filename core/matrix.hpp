@@ -1,4 +1,4 @@
-// Dense matrices, row-major. Those over GF(2^8) can be multiplied, inverted, and recognised as Cauchy matrices.
+// Dense matrices, row-major. Those over GF(2^8) can be recognised as Cauchy matrices.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,8 @@
 #include <optional>
 #include <span>
 #include <vector>
+
+#include "core/gf.hpp"
 
 namespace tandem::core {
 
@@ -32,20 +34,16 @@ class MatrixOf {
 using Matrix = MatrixOf<std::uint8_t>;     // over GF(2^8)
 using Matrix16 = MatrixOf<std::uint16_t>;  // over GF(2^16)
 
-// Multiply-adds in GF(2^8) by the functions of this file and of codec.cpp on the calling thread. Tests compare the cost
+// Multiply-adds in GF(2^8) by multiply_add, eliminations and closed forms on the calling thread. Tests compare the cost
 // of a decode set-up with its bound. Costs one addition per row operation.
 std::uint64_t &multiply_add_count() noexcept;
 
 // target ^= factor * source; the spans have one length.
 void multiply_add(std::span<std::uint8_t> target, std::uint8_t factor, std::span<const std::uint8_t> source) noexcept;
-
-// row = factor * row.
-void scale(std::span<std::uint8_t> row, std::uint8_t factor) noexcept;
-
-Matrix multiply(const Matrix &a, const Matrix &b);
-
-// The inverse of a square matrix by Gauss-Jordan elimination; nothing if it is singular.
-std::optional<Matrix> invert(Matrix matrix);
+inline void multiply_add(const gf::Field &, std::span<std::uint8_t> target, std::uint8_t factor,
+                         std::span<const std::uint8_t> source) noexcept {
+  multiply_add(target, factor, source);
+}
 
 // Parity rows written as a generalised Cauchy matrix: every shard of the stripe (data first) has a point of the
 // projective line and a scale, and

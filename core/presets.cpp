@@ -170,7 +170,7 @@ Matrix jerasure_cauchy_good(const JerasureField &field, unsigned k, unsigned m) 
         best_divisor = divisor;
       }
     }
-    scale(matrix.row(r), gf::inverse(best_divisor));
+    for (std::uint8_t &cell : matrix.row(r)) cell = gf::divide(cell, best_divisor);
   }
   return matrix;
 }
@@ -326,8 +326,8 @@ MatrixOf<Cell> transpose(const MatrixOf<Cell> &matrix) {
 // colexicographic order (by largest element, then the next). So the subsets of `order` rows with last row r are one
 // run, in the order of their first order - 1 rows. The expansion is a sum of scaled runs. 10^6 minors take about 10
 // ms.
-template <class Cell, class MultiplyAdd>
-MdsProof prove(const MatrixOf<Cell> &parity_rows, std::uint64_t max_minors, const MultiplyAdd &add) {
+template <class Field, class Cell>
+MdsProof prove(const Field &field, const MatrixOf<Cell> &parity_rows, std::uint64_t max_minors) {
   const unsigned m = parity_rows.rows(), k = parity_rows.columns();
   if (m == 0 || k == 0) return MdsProof::proven;
   const unsigned max_order = std::min(m, k);
@@ -359,8 +359,8 @@ MdsProof prove(const MatrixOf<Cell> &parity_rows, std::uint64_t max_minors, cons
         const Cell *source = smaller.data() + smaller_rank * smaller_row_subsets;
         for (unsigned r = order - 1; r < rows; ++r) {
           const std::size_t run = binomials.choose(r, order - 1);
-          add({minors.data() + rank * row_subsets + binomials.choose(r, order), run}, matrix.at(r, subset[left_out]),
-              {source, run});
+          multiply_add(field, std::span(minors).subspan(rank * row_subsets + binomials.choose(r, order), run),
+                       matrix.at(r, subset[left_out]), std::span(source, run));
         }
       }
       unsigned next = 0;  // the next subset: raise the first element that can be, reset those below
@@ -398,17 +398,11 @@ const Preset *find_preset(const std::string &name) noexcept {
 }
 
 MdsProof prove_mds(const Matrix &parity_rows, std::uint64_t max_minors) {
-  return prove(parity_rows, max_minors,
-               [](std::span<std::uint8_t> target, std::uint8_t factor, std::span<const std::uint8_t> source) {
-                 multiply_add(target, factor, source);
-               });
+  return prove(gf::kField, parity_rows, max_minors);
 }
 
 MdsProof prove_mds(const gf16::Field &field, const Matrix16 &parity_rows, std::uint64_t max_minors) {
-  return prove(parity_rows, max_minors,
-               [&](std::span<std::uint16_t> target, std::uint16_t factor, std::span<const std::uint16_t> source) {
-                 gf16::multiply_add(field, target, factor, source);
-               });
+  return prove(field, parity_rows, max_minors);
 }
 
 }  // namespace tandem::core

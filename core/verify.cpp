@@ -1,135 +1,100 @@
 #include "core/verify.hpp"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 
 #include "base/error.hpp"
-#include "core/codec16.hpp"
 #include "core/gf.hpp"
 #include "core/mismatch_ranges.hpp"
 
 namespace tandem::core {
 namespace {
 
-// Stored parity xor recomputed parity, for the elements that hold the byte `at`.
-std::vector<Element> syndrome(const Plan &plan, const Task &task, std::uint64_t at) {
-  const Matrix &parity = plan.codec().parity();
-  const unsigned size = element_bytes(task.prepared->field());
-  std::vector<std::uint8_t> column(std::size_t{parity.columns()} * size), stored(std::size_t{parity.rows()} * size);
-  plan.backend().read_column(task, at - at % size, column.data(), stored.data());
-  const auto element = [size](const std::vector<std::uint8_t> &of, std::size_t index) {
-    unsigned value = 0;
-    for (unsigned i = size; i-- != 0;) value = value << 8 | of[index * size + i];  // the lowest byte is first
-    return value;
-  };
-  std::vector<Element> result(parity.rows());
-  for (unsigned r = 0; r < parity.rows(); ++r) {
-    unsigned sum = element(stored, r);
-    for (unsigned c = 0; c < parity.columns(); ++c)
-      sum ^= gf::multiply(parity.at(r, c), static_cast<std::uint8_t>(element(column, c)));
-    result[r] = static_cast<Element>(sum);
-  }
-  return result;
-}
-
-// For shards in packets: the elements that have bit `bit` of the byte `at` among their bits.
-struct PacketElements {
-  PacketElements(const PacketLayout &packets, const Task &task, std::uint64_t at)
-      : word_bits(packets.word_bits), packet_bytes(packets.packet_bytes) {
-    const std::uint64_t group_bytes = word_bits * packet_bytes, begin = task.offset_bytes;
-    first = at - (at - begin) % group_bytes + (at - begin) % packet_bytes;
-  }
-  unsigned operator()(const std::byte *shard) const {
-    unsigned element = 0;
-    for (unsigned i = 0; i < word_bits; ++i)
-      element |= (std::to_integer<unsigned>(shard[first + i * packet_bytes]) >> bit & 1) << i;
-    return element;
-  }
-
-  unsigned word_bits;
-  std::uint64_t packet_bytes, first;
-  unsigned bit = 0;
+// The bytes that have the bits of one element, and for packets which bit of each.
+struct ElementPlace {
+  std::vector<std::uint64_t> bytes;
+  unsigned first_bit = 0, bit_count = 8;  // of each byte
 };
 
-// Stored parity xor recomputed parity, of elements in packets, for all rows.
-std::vector<Element> packet_syndrome(const Plan &plan, const Task &task, std::uint64_t at) {
-  const Codec &codec = plan.codec();
-  PacketElements element(*codec.packets(), task, at);
-  const auto number = [&](unsigned value) {
-    return static_cast<Element>(element.word_bits == 4 ? gf::kSubfield4.element[value] : value);
-  };
-  const auto product = [&](unsigned r, unsigned c) {
-    const Element value = number(element(task.inputs[c]));
-    return codec.codec16() != nullptr
-               ? codec.codec16()->field().multiply(codec.codec16()->coefficient(r, c), value)
-               : Element{gf::multiply(codec.parity().at(r, c), static_cast<std::uint8_t>(value))};
-  };
-  std::vector<Element> result(codec.m());
-  for (element.bit = 0; element.bit < 8; ++element.bit) {
-    for (unsigned r = 0; r < codec.m(); ++r) {
-      result[r] = number(element(task.outputs[r]));
-      for (unsigned c = 0; c < codec.k(); ++c) result[r] ^= product(r, c);
+// The place of the element that has the byte `at`, or for packets its bit `bit`.
+ElementPlace place_of(const Codec &codec, const Task &task, std::uint64_t at, unsigned bit) {
+  const std::uint64_t from_begin = at - task.offset_bytes;
+  if (const auto &packets = codec.packets()) {
+    ElementPlace place{{}, bit, 1};
+    const std::uint64_t first =
+        at - from_begin % (packets->word_bits * packets->packet_bytes) + from_begin % packets->packet_bytes;
+    for (unsigned i = 0; i < packets->word_bits; ++i) place.bytes.push_back(first + i * packets->packet_bytes);
+    return place;
+  }
+  if (codec.field() == Field::gf8) return {{at}};
+  if (codec.layout() == Layout::words) return {{at - at % 2, at - at % 2 + 1}};
+  const std::uint64_t end = task.offset_bytes + task.length_bytes, unit = granularity_of(codec.layout());
+  const std::uint64_t begin = at - from_begin % unit, half = std::min(unit, end - begin) / 2;
+  const std::uint64_t low = begin + from_begin % unit % half;
+  return {{low, low + half}};
+}
+
+// One element of each shard, data first.
+std::vector<Element> read_elements(const Plan &plan, const Task &task, const ElementPlace &place) {
+  const unsigned k = plan.codec().k(), size = element_bytes(task.prepared->field());
+  std::vector<std::uint8_t> column(std::size_t{plan.codec().shard_count()} * size);
+  std::vector<Element> elements(plan.codec().shard_count());
+  const unsigned mask = (1u << place.bit_count) - 1;
+  for (std::size_t i = 0; i < place.bytes.size(); ++i) {
+    // A column begins at a whole element of the operator's field.
+    const std::uint64_t at = place.bytes[i] - place.bytes[i] % size;
+    plan.backend().read_column(task, at, column.data(), column.data() + std::size_t{k} * size);
+    for (std::size_t shard = 0; shard < elements.size(); ++shard) {
+      const unsigned bits = column[shard * size + place.bytes[i] % size] >> place.first_bit & mask;
+      elements[shard] = static_cast<Element>(elements[shard] | bits << i * place.bit_count);
     }
-    if (std::ranges::any_of(result, [](Element each) { return each != 0; })) break;
   }
-  return result;
+  const auto &packets = plan.codec().packets();
+  if (packets && packets->word_bits == 4)
+    for (Element &each : elements) each = gf::kSubfield4.element[each];
+  return elements;
 }
 
-// Stored parity xor recomputed parity of some rows, in GF(2^16): rows that a damaged data shard affects.
-struct Syndromes16 {
-  std::vector<std::uint16_t> rows;
-  std::vector<Element> values;
-};
-
-// The places of the bytes of the element that has the byte `at`.
-std::array<std::uint64_t, 2> element_at(Layout layout, const Task &task, std::uint64_t at) {
-  if (layout == Layout::words) return {at - at % 2, at - at % 2 + 1};
-  const std::uint64_t end = task.offset_bytes + task.length_bytes, unit = granularity_of(layout);
-  const std::uint64_t begin = at - (at - task.offset_bytes) % unit, half = std::min(unit, end - begin) / 2;
-  const std::uint64_t low = begin + (at - begin) % half;
-  return {low, low + half};
-}
-
-// `bad_row`: a row that differs. A few more rows distinguish a damaged data shard from damaged parity and from most
-// others.
-Syndromes16 syndromes16(const Plan &plan, const Task &task, std::uint64_t at, unsigned bad_row) {
-  constexpr unsigned kMostRows = 16;
-  const Codec16 &codec = *plan.codec().codec16();
-  const auto places = element_at(codec.layout(), task, at);
-  const auto element = [&](const std::byte *shard) {
-    return std::to_integer<unsigned>(shard[places[0]]) | std::to_integer<unsigned>(shard[places[1]]) << 8;
-  };
-  Syndromes16 result;
-  for (unsigned r = 0; r < plan.codec().m() && result.rows.size() < kMostRows; ++r)
-    if (r != bad_row) result.rows.push_back(static_cast<std::uint16_t>(r));
-  result.rows.push_back(static_cast<std::uint16_t>(bad_row));
-  for (const std::uint16_t r : result.rows) {
-    unsigned sum = element(task.outputs[r]);
-    for (unsigned c = 0; c < plan.codec().k(); ++c)
-      sum ^= codec.field().multiply(codec.coefficient(r, c), static_cast<std::uint16_t>(element(task.inputs[c])));
-    result.values.push_back(static_cast<Element>(sum));
+// Stored parity xor recomputed parity of some rows, for the element at one place.
+std::vector<Element> syndromes_of(const Codec &codec, std::span<const std::uint16_t> rows,
+                                  std::span<const Element> elements) {
+  std::vector<Element> syndromes;
+  for (const std::uint16_t r : rows) {
+    Element sum = elements[codec.k() + r];
+    for (unsigned c = 0; c < codec.k(); ++c) sum ^= codec.multiply(codec.coefficient(r, c), elements[c]);
+    syndromes.push_back(sum);
   }
-  return result;
+  return syndromes;
 }
 
-// Whether the outputs of `task` are those of `what`.
-bool is_consistent(const Plan &plan, const Operator &what, Task task, Control &control) {
-  const auto prepared = plan.backend().prepare(what);
-  std::vector<Mismatch> found(what.output_count());
-  task.prepared = prepared.get();
-  task.mismatches = found.data();
-  task.ranges = nullptr;
-  plan.backend().run({&task, 1}, control);
-  return std::all_of(found.begin(), found.end(), [](const Mismatch &each) { return each.byte_count == 0; });
+// The shard that explains the differences at the byte `at`. `bad_row`: a row that differs there. In GF(2^16) a few more
+// rows distinguish a damaged data shard from damaged parity and from most others: its codes may have thousands.
+std::uint32_t candidate_at(const Plan &plan, const Task &task, std::uint64_t at, std::uint16_t bad_row) {
+  constexpr std::size_t kMostRows16 = 16;
+  const Codec &codec = plan.codec();
+  Indices rows(codec.m());
+  std::iota(rows.begin(), rows.end(), std::uint16_t{0});
+  if (codec.field() == Field::gf16 && !codec.packets()) {
+    std::erase(rows, bad_row);
+    rows.resize(std::min(rows.size(), kMostRows16));
+    rows.push_back(bad_row);
+  }
+  std::vector<Element> syndromes;
+  const unsigned bit_count = codec.packets() ? 8 : 1;
+  for (unsigned bit = 0; bit < bit_count; ++bit) {
+    syndromes = syndromes_of(codec, rows, read_elements(plan, task, place_of(codec, task, at, bit)));
+    if (std::ranges::any_of(syndromes, [](Element each) { return each != 0; })) break;
+  }
+  return codec.locate(rows, syndromes);
 }
 
-// As consistent_without: rebuild the other parity from one parity shard and the data without `suspect`, and compare.
-bool consistent_without16(const Plan &plan, unsigned suspect, const Task &task, Control &control) {
+// Whether everything is consistent once data shard `suspect` is ignored: rebuild the other parity from one parity shard
+// that depends on it and from the other data, and compare.
+bool is_consistent_without(const Plan &plan, unsigned suspect, const Task &task, Control &control) {
   const Codec &codec = plan.codec();
   const unsigned k = codec.k();
   unsigned pivot = 0;
-  while (pivot < codec.m() && codec.codec16()->coefficient(pivot, suspect) == 0) ++pivot;
+  while (pivot < codec.m() && codec.coefficient(pivot, suspect) == 0) ++pivot;
   if (pivot == codec.m()) return false;
   ShardSet present, wanted;
   for (unsigned i = 0; i < codec.shard_count(); ++i) {
@@ -137,57 +102,30 @@ bool consistent_without16(const Plan &plan, unsigned suspect, const Task &task, 
     if (i >= k && i != k + pivot) wanted.set(i);
   }
   const auto rest = codec.solve(present, wanted);
+  const auto prepared = plan.backend().prepare(rest->what);
   std::vector<const std::byte *> inputs;
   std::vector<std::byte *> outputs;
-  for (const std::uint16_t shard : rest->inputs) inputs.push_back(shard < k ? task.inputs[shard] : task.outputs[pivot]);
-  for (const std::uint16_t shard : rest->outputs) outputs.push_back(task.outputs[shard - k]);
-  Task rest_of = task;
-  rest_of.inputs = inputs.data();
-  rest_of.outputs = outputs.data();
-  return is_consistent(plan, rest->what, rest_of, control);
-}
-
-// In bytes: with the granularity of the backend, which may be more than the codec's.
-Operator codec_operator(const Plan &plan, Matrix rows) {
-  if (plan.codec().packets()) return plan.codec().operator_of(std::move(rows));
-  return {std::move(rows), plan.prepared().granularity_bytes()};
-}
-
-// Whether everything is consistent once data shard `suspect` is ignored: solve one parity equation for it and put that
-// into the others. parity[r] = sum over c != suspect of (M[r][c] + q * M[pivot][c]) * data[c] + q * parity[pivot], q =
-// M[r][suspect] / M[pivot][suspect].
-bool consistent_without(const Plan &plan, unsigned suspect, const Task &task, Control &control) {
-  const Matrix &parity = plan.codec().parity();
-  unsigned pivot = 0;
-  while (pivot < parity.rows() && parity.at(pivot, suspect) == 0) ++pivot;
-  if (pivot == parity.rows()) return false;
-
-  Matrix rest(parity.rows() - 1, parity.columns());  // the suspect's column becomes the pivot parity's
-  std::vector<const std::byte *> inputs(task.inputs, task.inputs + parity.columns());
-  inputs[suspect] = task.outputs[pivot];
-  std::vector<std::byte *> outputs;
   std::vector<std::uint64_t> input_offsets, output_offsets;
-  if (task.input_offsets != nullptr) {
-    input_offsets.assign(task.input_offsets, task.input_offsets + parity.columns());
-    input_offsets[suspect] = task.output_offsets[pivot];
+  for (const std::uint16_t shard : rest->inputs) {
+    inputs.push_back(shard < k ? task.inputs[shard] : task.outputs[shard - k]);
+    if (task.input_offsets != nullptr)
+      input_offsets.push_back(shard < k ? task.input_offsets[shard] : task.output_offsets[shard - k]);
   }
-  for (unsigned r = 0; r < parity.rows(); ++r) {
-    if (r == pivot) continue;
-    const std::uint8_t q = gf::divide(parity.at(r, suspect), parity.at(pivot, suspect));
-    const unsigned row = static_cast<unsigned>(outputs.size());
-    for (unsigned c = 0; c < parity.columns(); ++c)
-      rest.at(row, c) = c == suspect ? q : parity.at(r, c) ^ gf::multiply(q, parity.at(pivot, c));
-    outputs.push_back(task.outputs[r]);
-    if (task.output_offsets != nullptr) output_offsets.push_back(task.output_offsets[r]);
+  for (const std::uint16_t shard : rest->outputs) {
+    outputs.push_back(task.outputs[shard - k]);
+    if (task.output_offsets != nullptr) output_offsets.push_back(task.output_offsets[shard - k]);
   }
+  std::vector<Mismatch> found(outputs.size());
   Task rest_of = task;
+  rest_of.prepared = prepared.get();
   rest_of.inputs = inputs.data();
   rest_of.outputs = outputs.data();
-  if (task.input_offsets != nullptr) {
-    rest_of.input_offsets = input_offsets.data();
-    rest_of.output_offsets = output_offsets.data();
-  }
-  return is_consistent(plan, codec_operator(plan, std::move(rest)), rest_of, control);
+  if (task.input_offsets != nullptr) rest_of.input_offsets = input_offsets.data();
+  if (task.output_offsets != nullptr) rest_of.output_offsets = output_offsets.data();
+  rest_of.mismatches = found.data();
+  rest_of.ranges = nullptr;
+  plan.backend().run({&rest_of, 1}, control);
+  return std::ranges::all_of(found, [](const Mismatch &each) { return each.byte_count == 0; });
 }
 
 // Tiles of the second look: large ones first, to find the parts that need small ones.
@@ -323,25 +261,13 @@ VerifyReport explain(const Plan &plan, const Task &task, Control &control) {
 
   const Codec &codec = plan.codec();
   if (codec.m() < 2) return report;
-  const auto locate = [&] {
-    if (codec.packets()) {
-      const std::vector<Element> found = packet_syndrome(plan, task, first);
-      if (codec.codec16() == nullptr) return codec.locate(found);
-      std::vector<std::uint16_t> rows(codec.m());
-      std::iota(rows.begin(), rows.end(), std::uint16_t{0});
-      return codec.codec16()->locate(rows, found);
-    }
-    if (codec.codec16() == nullptr) return codec.locate(syndrome(plan, task, first));
-    const Syndromes16 found = syndromes16(plan, task, first, report.first_bad_shard - codec.k());
-    return codec.codec16()->locate(found.rows, found.values);
-  };
-  const std::uint32_t candidate = locate();
+  const std::uint32_t candidate =
+      candidate_at(plan, task, first, static_cast<std::uint16_t>(report.first_bad_shard - codec.k()));
   if (candidate == TANDEM_SHARD_NONE) return report;
   const auto is_confirmed = [&] {
     if (candidate >= codec.k()) return report.bad_parity_count == 1 && plan.outputs()[last_bad_row] == candidate;
     try {
-      return codec.codec16() == nullptr ? consistent_without(plan, candidate, task, control)
-                                        : consistent_without16(plan, candidate, task, control);
+      return is_consistent_without(plan, candidate, task, control);
     } catch (const base::Error &error) {
       // The findings so far are valid all the same. A GPU's queue may be captured by now, and then no compare can run.
       if (error.status() != TANDEM_ERROR_UNSUPPORTED) throw;

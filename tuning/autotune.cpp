@@ -99,14 +99,14 @@ core::Operator operator_of(const Case &at) {
   options.struct_bytes = sizeof options;
   options.k = at.operation == core::TunedOperation::update ? 2 : at.k;
   options.m = at.m;
-  const core::Codec codec(options);
+  const std::shared_ptr<const core::Codec> codec = core::make_codec(options);
   core::ShardSet parity;
-  for (unsigned r = 0; r < codec.m(); ++r) parity.set(codec.k() + r);
-  if (at.operation == core::TunedOperation::update) return update_of(codec.column(1, parity).what);
-  if (at.operation != core::TunedOperation::decode) return codec.encode(parity).what;
+  for (unsigned r = 0; r < codec->m(); ++r) parity.set(codec->k() + r);
+  if (at.operation == core::TunedOperation::update) return update_of(codec->column(1, parity).what);
+  if (at.operation != core::TunedOperation::decode) return codec->encode(parity).what;
   core::ShardSet lost, present;  // the first m shards
-  for (unsigned i = 0; i < codec.shard_count(); ++i) (i < codec.m() ? lost : present).set(i);
-  return codec.decode(present, lost)->what;
+  for (unsigned i = 0; i < codec->shard_count(); ++i) (i < codec->m() ? lost : present).set(i);
+  return codec->decode(present, lost)->what;
 }
 
 // One cell of the product, computed without a kernel, only by core/gf.hpp.

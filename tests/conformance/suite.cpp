@@ -584,7 +584,7 @@ std::vector<Case16> make_cases16() {
     options.m = code.m;
     options.matrix = code.matrix;
     options.field = TANDEM_FIELD_GF16;
-    const core::Codec codec(options);
+    const auto codec = core::make_codec(options);
     const reference16::Rows16 rows = reference16::parity_rows(code.name, code.k, code.m);
     for (const std::size_t bytes : {std::size_t{2}, std::size_t{30}, std::size_t{62}, std::size_t{64}, std::size_t{66},
                                     std::size_t{128}, std::size_t{1022}, std::size_t{1090}, spread(n)}) {
@@ -599,16 +599,16 @@ std::vector<Case16> make_cases16() {
       };
       core::ShardSet parity;
       for (unsigned i = code.k; i < n; ++i) parity.set(i);
-      add("encode", codec.encode(parity));
+      add("encode", codec->encode(parity));
       for (const unsigned lost_count : {1u, code.m}) {
         core::ShardSet present, lost;
         const std::vector<unsigned> order = random.pick(n, n);
         for (unsigned i = 0; i < n; ++i) (i < lost_count ? lost : present).set(order[i]);
-        add(lost_count == 1 ? "decode of one" : "decode", *codec.decode(present, lost));
+        add(lost_count == 1 ? "decode of one" : "decode", *codec->decode(present, lost));
       }
       // Of one data shard alone, the others being zero.
       const auto index = static_cast<unsigned>(random.below(code.k));
-      Case16 update{std::string(code.name) + " update", codec.column(index, parity).what, {all[index]}, {}};
+      Case16 update{std::string(code.name) + " update", codec->column(index, parity).what, {all[index]}, {}};
       reference16::Rows16 column;
       for (const auto &row : rows) column.push_back({row[index]});
       update.outputs = reference16::apply(code.name, column, update.inputs);
@@ -713,13 +713,13 @@ std::vector<Case16> make_packet_cases() {
   options.matrix = TANDEM_MATRIX_JERASURE_CAUCHY_GOOD;
   options.layout = TANDEM_LAYOUT_PACKETS;
   options.packet_bytes = 512;
-  const core::Codec codec(options);
+  const auto codec = core::make_codec(options);
   core::ShardSet parity, present, lost;
   for (unsigned i = 6; i < 9; ++i) parity.set(i);
   for (unsigned i = 0; i < 9; ++i) (i % 4 == 1 ? lost : present).set(i);
-  add("encode", codec.encode(parity).what, 30 / kThinning + 1);
-  add("decode", codec.decode(present, lost)->what, 5);
-  add("update", core::update_of(codec.column(2, parity).what), 5);
+  add("encode", codec->encode(parity).what, 30 / kThinning + 1);
+  add("decode", codec->decode(present, lost)->what, 5);
+  add("update", core::update_of(codec->column(2, parity).what), 5);
   return cases;
 }
 

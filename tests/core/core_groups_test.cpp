@@ -26,14 +26,14 @@ using reference::Bytes;
 using reference::Rows;
 using Shards = std::vector<std::uint16_t>;
 
-std::unique_ptr<Codec> make_codec(std::int32_t matrix, unsigned k, unsigned groups, unsigned globals) {
+std::shared_ptr<const Codec> make_codec(std::int32_t matrix, unsigned k, unsigned groups, unsigned globals) {
   tandem_codec_options options{};
   options.struct_bytes = sizeof options;
   options.k = k;
   options.m = groups + globals;
   options.matrix = matrix;
   options.local_groups = groups;
-  return std::make_unique<Codec>(options);
+  return core::make_codec(options);
 }
 
 Rows parity_of(const Codec &codec) {
@@ -227,7 +227,7 @@ TEST(LocalGroups, RefuseOptionsWithTheirNumbers) {
     options.matrix = matrix;
     options.local_groups = groups;
     try {
-      const Codec codec(options);
+      core::make_codec(options);
       ADD_FAILURE() << "made: " << text;
     } catch (const base::Error &error) {
       EXPECT_EQ(error.status(), TANDEM_ERROR_INVALID_ARGUMENT);
@@ -457,8 +457,8 @@ TEST(ReadCosts, NoSetIsCheaper) {
   mds.struct_bytes = sizeof mds;
   mds.k = 5;
   mds.m = 4;
-  std::vector<std::unique_ptr<Codec>> codecs;
-  codecs.push_back(std::make_unique<Codec>(mds));
+  std::vector<std::shared_ptr<const Codec>> codecs;
+  codecs.push_back(core::make_codec(mds));
   codecs.push_back(make_codec(kAzure, 6, 2, 2));
   codecs.push_back(make_codec(kAzure, 5, 2, 1));
   for (const auto &codec : codecs) {

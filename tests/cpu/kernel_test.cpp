@@ -527,13 +527,13 @@ TEST_P(KernelTest, DecodeMatrices) {
       options.k = static_cast<std::uint32_t>(trial < 100 ? 1 + trial % 20 : random.between(1, 100));
       options.m = static_cast<std::uint32_t>(preset == TANDEM_MATRIX_RAID6 ? 1 + trial % 2 : random.between(1, 12));
       options.matrix = preset;
-      const core::Codec codec(options);
+      const auto codec = core::make_codec(options);
       core::ShardSet present, wanted;
-      for (const unsigned lost : random.pick(static_cast<unsigned>(random.between(1, options.m)), codec.shard_count()))
+      for (const unsigned lost : random.pick(static_cast<unsigned>(random.between(1, options.m)), codec->shard_count()))
         wanted.set(lost);
-      for (unsigned i = 0; i < codec.shard_count(); ++i)
+      for (unsigned i = 0; i < codec->shard_count(); ++i)
         if (!wanted[i]) present.set(i);
-      const auto application = codec.decode(present, wanted);
+      const auto application = codec->decode(present, wanted);
       const core::Matrix &matrix = application->what.dense();
       const Bytes cells(matrix.data(), matrix.data() + std::size_t{matrix.rows()} * matrix.columns());
       check_lengths(cells, matrix.rows(), matrix.columns(), {random.between(1, 64), 129, 200}, random);
