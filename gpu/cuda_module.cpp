@@ -44,8 +44,7 @@ void take_driver(tandem_cuda_module &module) {
   std::string missing;
 #define TANDEM_TAKE(name) take(library, TANDEM_EXPANDED_TEXT(name), module.name, missing);
   TANDEM_CUDA_FUNCTIONS(TANDEM_TAKE)
-  if (!missing.empty())
-    module.problem = kept("the NVIDIA driver is too old: libcuda.so.1 has no " + missing);
+  if (!missing.empty()) module.problem = kept("the NVIDIA driver is too old: libcuda.so.1 has no " + missing);
 }
 
 // NVRTC of the driver's own major version first: the driver may refuse programs of another one.

@@ -19,7 +19,7 @@ struct CudaDevice final : device::Device {
   int ordinal = 0;
 };
 
-std::string version_text(int version);                      // "11.7"
+std::string version_text(int version);                  // "11.7"
 std::string capability_text(const CudaDevice &device);  // "7.5"
 
 // The GPUs that can be used, in the driver's order. Others are left out with a warning that has the reason; `left_out`

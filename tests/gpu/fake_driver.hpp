@@ -50,7 +50,7 @@ struct FakeCudaScript {
   std::uint64_t pinned_limit_bytes = UINT64_MAX;
   bool has_image = true;
   bool refuses_image = false, refuses_cubins = false;
-  bool refuses_text = false;                                        // NVRTC: the log says "fake: no"
+  bool refuses_text = false;  // NVRTC: the log says "fake: no"
   int nvrtc_version = 12040;
   std::vector<int> architectures = {75, 80, 86, 89, 90, 100, 120};  // NVRTC's
   bool real_nvrtc = false;                                          // that of this machine; has_real_nvrtc()
