@@ -278,7 +278,7 @@ nlohmann::ordered_json measure_batch(const BatchRequest &request, bool show) {
   const ContextOwner context = make_context(options);
   const CodecOwner codec = make_codec(request.k, request.m, TANDEM_MATRIX_ISAL_CAUCHY);
   const MachineFacts machine = this_machine();
-  Json json = {{"command", "bench batch"},
+  Json json = {{"command", "batch"},
                {"format", 1},
                {"date", utc_now()},
                {"machine", {{"cpu", machine.cpu}, {"cores", machine.core_count}, {"load", machine.load}}},

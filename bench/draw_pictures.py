@@ -3,7 +3,7 @@
 hybrid.svg, from simulations. Also writes the tables of speed in README.md and docs/performance.md. The same command gives the same
 bytes on every machine; a test compares them.
 
-    bench/draw_pictures.py TANDEM [-o FOLDER]      TANDEM: the command, build/bin/tandem; FOLDER: in place of the repository"""
+    bench/draw_pictures.py TANDEM [-o FOLDER]      TANDEM: the command, build/bin/tandem, with tandem-bench beside it; FOLDER: in place of the repository"""
 import argparse
 import json
 import os
@@ -220,7 +220,7 @@ def main():
     pictures.mkdir(parents=True, exist_ok=True)
     throughput(pictures)
     survives(parsed.tandem.resolve(), pictures)
-    hybrid(parsed.tandem.resolve(), pictures)
+    hybrid(parsed.tandem.resolve().with_name("tandem-bench"), pictures)
 
 
 main()

@@ -1,4 +1,4 @@
-// The benchmark engine as `tandem bench` calls it: a request goes in, tables are printed while it runs, JSON comes out.
+// The engine behind the commands that measure: a request goes in, tables are printed while it runs, JSON comes out.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct EngineFailure : std::runtime_error {
   tandem_status status;
 };
 
-// Every combination of the lists is measured, beside a peer and the memory roof. The texts are those of `tandem bench`.
+// Every combination of the lists is measured, beside a peer and the memory roof. The texts are those of the flags.
 struct CodesRequest {
   std::vector<tandem_context_options> contexts = {{}};  // their strings live until the call returns
   std::vector<std::string> operations = {"encode"};

@@ -366,7 +366,7 @@ Json measure_hybrid(const HybridRequest &request, bool show) {
   const CodecOwner codec = make_codec(request.k, request.m, matrix);
   const std::vector<Runner> runners = runners_of(request);
   const MachineFacts machine = this_machine();
-  Json object = {{"command", "bench"},
+  Json object = {{"command", "hybrid"},
                  {"benchmark", "hybrid"},
                  {"date", utc_now()},
                  {"machine", {{"cpu", machine.cpu}, {"cores", machine.core_count}, {"load", machine.load}}},

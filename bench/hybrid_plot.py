@@ -1,4 +1,4 @@
-"""Draws results of `tandem bench hybrid`: throughput over the budget of CPU tasks, as in Figure 2 of Mont-Blanc's report
+"""Draws results of `tandem-bench hybrid`: throughput over the budget of CPU tasks, as in Figure 2 of Mont-Blanc's report
 D4.6, and over the size of a job. Call: `bench/plot.py hybrid RESULTS.json`."""
 import argparse
 import json
@@ -153,7 +153,7 @@ def draw_png(plt, lines, ticks, x_name, title, run, path):
 
 def main(arguments, plt):
     parser = argparse.ArgumentParser(prog="plot.py hybrid", description=__doc__.split("\n")[0])
-    parser.add_argument("results", nargs="+", type=pathlib.Path, help="JSON files of tandem bench hybrid")
+    parser.add_argument("results", nargs="+", type=pathlib.Path, help="JSON files of tandem-bench hybrid")
     parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("."),
                         help="folder for the figures (PNG with matplotlib, else SVG)")
     parser.add_argument("--svg", action="store_true", help="SVG also with matplotlib")
@@ -172,7 +172,7 @@ def main(arguments, plt):
         except (OSError, ValueError) as error:
             sys.exit(f"plot.py: {path}: {error}")
         if not isinstance(run, dict) or run.get("benchmark") != "hybrid":
-            sys.exit(f"plot.py: {path} is no result of tandem bench hybrid")
+            sys.exit(f"plot.py: {path} is no result of tandem-bench hybrid")
         code = f"{run['k']}+{run['m']}"
         for operation in dict.fromkeys(result["operation"] for result in run["results"]):
             results = [result for result in run["results"] if result["operation"] == operation]

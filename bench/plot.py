@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Draws results: of `tandem bench -o FILE.json` (throughput per code, and over the working set's size), of
-`tandem autotune`, `tandem bench hybrid`, `tandem simulate storage` and `bench/cluster.py`; and timelines.
+"""Draws results: of `tandem-bench run -o FILE.json` (throughput per code, and over the working set's size), of
+`tandem autotune`, `tandem-bench hybrid`, `tandem-bench simulate storage` and `bench/cluster.py`; and timelines.
 
     bench/plot.py RESULTS.json... -o FOLDER
     bench/plot.py autotune TUNING_FILE -o FOLDER
@@ -203,7 +203,7 @@ def main():
     if plt is None:
         sys.exit("plot.py needs matplotlib: apt install python3-matplotlib")
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("results", nargs="+", type=pathlib.Path, help="JSON files of tandem bench")
+    parser.add_argument("results", nargs="+", type=pathlib.Path, help="JSON files of tandem-bench run")
     parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("."), help="folder for the PNG files")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)

@@ -232,7 +232,7 @@ void BenchTable::add(const BenchResult &result) {
 
 nlohmann::ordered_json bench_json(const MachineFacts &machine, const BenchSettings &settings,
                                   const tandem_context_info &context, const std::vector<BenchResult> &results) {
-  Json json = {{"command", "bench"}, {"format", 1}, {"date", utc_now()}};
+  Json json = {{"command", "run"}, {"format", 1}, {"date", utc_now()}};
   json["machine"] = {{"cpu", machine.cpu},
                      {"cores", machine.core_count},
                      {"l1d_bytes", machine.l1d_bytes},

@@ -1,4 +1,4 @@
-"""Draws results of `tandem simulate storage`: the write rate relative to STD-RAID, as in Figure 13 of Mont-Blanc's report
+"""Draws results of `tandem-bench simulate storage`: the write rate relative to STD-RAID, as in Figure 13 of Mont-Blanc's report
 D4.6. a and b are weak scaling, c and d strong scaling; RAID-5 is on the left, RAID-6 on the right. Call:
 `bench/plot.py storage RESULTS.json...`. SVG, without matplotlib, one picture for each placement."""
 import argparse
@@ -124,7 +124,7 @@ def read(path):
     except (OSError, ValueError) as error:
         sys.exit(f"plot.py: {path}: {error}")
     if not isinstance(found, dict) or found.get("command") != "simulate storage":
-        sys.exit(f"plot.py: {path} is no output of tandem simulate storage --json")
+        sys.exit(f"plot.py: {path} is no output of tandem-bench simulate storage --json")
     if found["schema_version"] != SCHEMA_VERSION:
         sys.exit(f"plot.py: {path} has the schema version {found['schema_version']}, known is {SCHEMA_VERSION}")
     if any(run["over_standard"] is None for run in found["runs"]):
@@ -134,7 +134,7 @@ def read(path):
 
 def main(arguments):
     parser = argparse.ArgumentParser(prog="plot.py storage", description=__doc__.split("\n")[0])
-    parser.add_argument("results", nargs="+", type=pathlib.Path, help="output of tandem simulate storage --json")
+    parser.add_argument("results", nargs="+", type=pathlib.Path, help="output of tandem-bench simulate storage --json")
     parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("."), help="folder for the SVG files")
     parsed = parser.parse_args(arguments)
     parsed.output.mkdir(parents=True, exist_ok=True)

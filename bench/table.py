@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs `tandem bench` over the project's speed targets and prints each target beside the measurement.
+"""Runs `tandem-bench run` over the project's speed targets and prints each target beside the measurement.
 
-    bench/table.py --tandem build/bin/tandem [--peer libisal.so] [--clock cpu] -o FOLDER
+    bench/table.py --bench build/bin/tandem-bench [--peer libisal.so] [--clock cpu] -o FOLDER
     bench/table.py --read FOLDER         the table again, from stored results
 
 Stores one JSON file per run and the two tables, table.md, in FOLDER. A missed target is a line of the table, not an
@@ -59,7 +59,7 @@ def run_all(arguments):
         # Threads are measured by the wall clock: the time of one thread says nothing about the others.
         clock = "wall" if name == "threads" else arguments.clock
         path = arguments.output / f"{name}.json"
-        command = [str(arguments.tandem), "bench", *flags, "--clock", clock, "--repeats", str(arguments.repeats),
+        command = [str(arguments.bench), "run", *flags, "--clock", clock, "--repeats", str(arguments.repeats),
                    "--seconds", str(arguments.seconds), "-o", str(path)]
         if arguments.peer:
             command += ["--peer", arguments.peer]
@@ -243,8 +243,8 @@ def heading(runs):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--tandem", type=pathlib.Path, default=pathlib.Path("build/bin/tandem"))
-    parser.add_argument("--peer", help="as for tandem bench")
+    parser.add_argument("--bench", type=pathlib.Path, default=pathlib.Path("build/bin/tandem-bench"))
+    parser.add_argument("--peer", help="as for tandem-bench run")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     parser.add_argument("--repeats", type=int, default=51)
     parser.add_argument("--seconds", type=float, default=0.25)

@@ -65,10 +65,7 @@ void add_verify_command(CLI::App &app, Invocation &invocation);
 void add_repair_command(CLI::App &app, Invocation &invocation);
 void add_info_command(CLI::App &app, Invocation &invocation);
 void add_devices_command(CLI::App &app, Invocation &invocation);
-void add_bench_command(CLI::App &app, Invocation &invocation);
 void add_autotune_command(CLI::App &app, Invocation &invocation);
-void add_simulate_command(CLI::App &app, Invocation &invocation);
-void add_simulate_storage_command(CLI::App &simulate, Invocation &invocation);  // a command of simulate
 void add_volume_command(CLI::App &app, Invocation &invocation);
 void add_isal_env_command(CLI::App &app, Invocation &invocation);
 void add_durability_command(CLI::App &app, Invocation &invocation);
@@ -107,7 +104,7 @@ void add_write_flags(CLI::App &command, WriteFlags &flags, const std::string &fo
                      const std::string &dry_run_help);
 
 // --backend, --kernel, --technique, --threads, --executor, --partition, --schedule, --pin, --resource, --policy,
-// --timeline (not in bench), --log.
+// --timeline (not in tandem-bench run), --log.
 struct ContextFlags {
   std::string backend, kernel, technique, executor, policy, timeline;
   std::uint32_t thread_count = 0;

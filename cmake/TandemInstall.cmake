@@ -4,13 +4,14 @@
 #   component runtime      the libraries and their modules
 #   component development  headers, CMake's and pkg-config's files
 #   component tools        the commands, nbdkit's plugin, the drop-in for ISA-L
+#   component bench        tandem-bench
 
 include(CMakePackageConfigHelpers)
 
 set(libdir ${CMAKE_INSTALL_LIBDIR})
 set(module_dir ${libdir}/tandem)
 set(tool_targets)
-foreach(tool tandem_cli tandem_mpi_cli)
+foreach(tool tandem_cli tandem_mpi_cli tandem_bench)
   if(TARGET ${tool})
     list(APPEND tool_targets ${tool})
   endif()
@@ -52,7 +53,11 @@ endif()
 
 foreach(tool IN LISTS tool_targets)
   set_target_properties(${tool} PROPERTIES INSTALL_RPATH "$ORIGIN/${library_from_command}")
-  install(TARGETS ${tool} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+  set(component tools)
+  if(tool STREQUAL tandem_bench)
+    set(component bench)
+  endif()
+  install(TARGETS ${tool} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ${component})
 endforeach()
 if(TARGET tandem_cli)
   set_property(SOURCE cli/isal_env.cpp cli/volume_serve.cpp TARGET_DIRECTORY tandem_cli APPEND PROPERTY

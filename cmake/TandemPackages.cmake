@@ -1,4 +1,4 @@
-# Debian packages by `cpack -G DEB`: libtandem0, libtandem-dev, tandem-tools. For a build with the prefix /usr and
+# Debian packages by `cpack -G DEB`: libtandem0, libtandem-dev, tandem-tools, tandem-bench. For a build with the prefix /usr and
 # TANDEM_COMMAND_NAME=tandem-ec: Debian's package tandem-mass owns /usr/bin/tandem. scripts/check-packages makes and tests them.
 
 set(CPACK_PACKAGE_NAME tandem)
@@ -10,7 +10,7 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_GENERATOR DEB)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_COMPONENTS_GROUPING IGNORE)
-set(CPACK_COMPONENTS_ALL runtime development tools)
+set(CPACK_COMPONENTS_ALL runtime development tools bench)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
@@ -31,4 +31,9 @@ set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS "${same_library}")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SUGGESTS "nbdkit")
 set(CPACK_COMPONENT_TOOLS_DESCRIPTION
   "Reed-Solomon erasure coding on every processor of a machine: the command, nbdkit's plugin, the drop-in for ISA-L")
+set(CPACK_DEBIAN_BENCH_PACKAGE_NAME tandem-bench)
+set(CPACK_DEBIAN_BENCH_PACKAGE_SECTION utils)
+set(CPACK_DEBIAN_BENCH_PACKAGE_DEPENDS "${same_library}")
+set(CPACK_COMPONENT_BENCH_DESCRIPTION
+  "Reed-Solomon erasure coding on every processor of a machine: measurements, simulators, kernel texts")
 include(CPack)

@@ -1,4 +1,4 @@
-# Manual pages and completions, made by the command itself from its table of options (cli/pages.hpp), and libtandem(3).
+# Manual pages and completions, made by the commands themselves from their tables of options (cli/pages.hpp), and libtandem(3).
 # A cross build runs the command by CMAKE_CROSSCOMPILING_EMULATOR; without one there are no pages of the command.
 
 set(TANDEM_ZSH_DIR ${CMAKE_INSTALL_DATADIR}/zsh/site-functions CACHE STRING "Where zsh finds completions; Debian: share/zsh/vendor-completions")
@@ -25,19 +25,26 @@ endif()
 if(why)
   tandem_left_out("manual pages and completions of the command" "${why}")
 else()
-  set(made ${PROJECT_BINARY_DIR}/pages)
-  set(stamp ${made}/made)
-  # The number of pages is the command's to know. Pages of another TANDEM_COMMAND_NAME would be installed too.
-  add_custom_command(OUTPUT ${stamp} VERBATIM DEPENDS tandem_cli
-    COMMAND ${CMAKE_COMMAND} -E rm -rf ${made}/man1 ${made}/bash ${made}/zsh
-    COMMAND ${CMAKE_COMMAND} -E make_directory ${made}/man1 ${made}/bash ${made}/zsh
-    COMMAND tandem_cli generate man ${made}/man1
-    COMMAND tandem_cli generate bash ${made}/bash
-    COMMAND tandem_cli generate zsh ${made}/zsh
-    COMMAND ${CMAKE_COMMAND} -E touch ${stamp})
-  list(APPEND pages ${stamp})
-  install(DIRECTORY ${made}/man1/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tools)
-  install(DIRECTORY ${made}/bash/ DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT tools)
-  install(DIRECTORY ${made}/zsh/ DESTINATION ${TANDEM_ZSH_DIR} COMPONENT tools)
+  foreach(program tandem_cli tandem_bench)
+    set(made ${PROJECT_BINARY_DIR}/pages)
+    set(component tools)
+    if(program STREQUAL tandem_bench)
+      set(made ${made}/bench)
+      set(component bench)
+    endif()
+    set(stamp ${made}/made)
+    # The number of pages is the program's to know. Pages of another TANDEM_COMMAND_NAME would be installed too.
+    add_custom_command(OUTPUT ${stamp} VERBATIM DEPENDS ${program}
+      COMMAND ${CMAKE_COMMAND} -E rm -rf ${made}/man1 ${made}/bash ${made}/zsh
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${made}/man1 ${made}/bash ${made}/zsh
+      COMMAND ${program} generate man ${made}/man1
+      COMMAND ${program} generate bash ${made}/bash
+      COMMAND ${program} generate zsh ${made}/zsh
+      COMMAND ${CMAKE_COMMAND} -E touch ${stamp})
+    list(APPEND pages ${stamp})
+    install(DIRECTORY ${made}/man1/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT ${component})
+    install(DIRECTORY ${made}/bash/ DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT ${component})
+    install(DIRECTORY ${made}/zsh/ DESTINATION ${TANDEM_ZSH_DIR} COMPONENT ${component})
+  endforeach()
 endif()
 add_custom_target(tandem_pages ALL DEPENDS ${pages})

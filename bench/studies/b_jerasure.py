@@ -125,13 +125,13 @@ def one_thread(study):
             settings = {"k": k, "m": m, "operation": operation, "file_bytes": study.pick(1, 64, 256) * MIB}
             theirs, ours = (run(study, way=way, **settings)["cpu_seconds"] for way in ("jerasure", "tandem-column"))
             lines.setdefault(f"{operation}, buffer of 5 MB", []).append((f"{k} + {m}", theirs / ours))
-    if study.arguments.jerasure == st.JERASURE:  # the engine of `tandem bench`: in turns, on the same memory
-        found = study.bench("--peer", "jerasure", "--matrix", "jerasure-vandermonde", "--operation", "encode,decode", "--code",
+    if study.arguments.jerasure == st.JERASURE:  # the engine of `tandem-bench run`: in turns, on the same memory
+        found = study.bench("run", "--peer", "jerasure", "--matrix", "jerasure-vandermonde", "--operation", "encode,decode", "--code",
                             ",".join(f"{k}+{m}" for m, k in codes), "--size", study.pick("64KiB", "512KiB,4MiB", "512KiB,4MiB"),
                             "--clock", "cpu", "--threads", 1, "--repeats", study.pick(1, 11, 21), "--seconds",
                             study.pick(0.01, 0.2, 0.5))
         for each in found["results"]:
-            where = "tandem bench, in cache" if each["in_cache"] else "tandem bench, out of cache"
+            where = "tandem-bench run, in cache" if each["in_cache"] else "tandem-bench run, out of cache"
             lines.setdefault(f"{each['operation']}, {where}", []).append((f"{each['k']} + {each['m']}", each["over_peer"]))
     study.figure("over-jerasure", "Tandem over Jerasure, one thread each, processor time", "code", "times as fast",
                  list(lines.items()), kind="bars", marks=[("expected", 5)])

@@ -80,9 +80,9 @@ def waiting(study, known):
 
 
 def energy(study, known):
-    """Joules for 1 GB by runtime, from `tandem bench --energy`: at least 30 samples; the energy of a pause is subtracted."""
+    """Joules for 1 GB by runtime, from `tandem-bench run --energy`: at least 30 samples; the energy of a pause is subtracted."""
     ways = {label: choice[0] for label, choice in known.items() if choice[0] != "tbb"}  # no executor of Tandem
-    report = study.bench("--code", "10+4", "--shard-bytes", study.pick(65536, 1 << 20, 1 << 20), "--threads", st.core_count(),
+    report = study.bench("run", "--code", "10+4", "--shard-bytes", study.pick(65536, 1 << 20, 1 << 20), "--threads", st.core_count(),
                          "--executor", ",".join(ways.values()), "--peer", "none", "--repeats", study.pick(1, 5, 50), "--seconds",
                          study.pick(0.01, 0.2, 1), "--energy", "--sysfs", study.arguments.sysfs)
     rows, correlations = [], []

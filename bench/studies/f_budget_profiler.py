@@ -16,7 +16,7 @@ def model(study):
     """Figures 2 and 3."""
     def run(workers, *flags, tasks=684):
         words = [word for worker in workers for word in ("--worker", worker)]
-        return json.loads(study.command(study.program("tandem"), "simulate", *words, "--work", tasks * TASK_BYTES, "--chunk",
+        return json.loads(study.command(study.program("tandem-bench"), "simulate", *words, "--work", tasks * TASK_BYTES, "--chunk",
                                         TASK_BYTES, *flags, "--json"))
 
     def tasks_of(found):
@@ -69,7 +69,7 @@ def real_run(study, device):
     about = " (an OpenCL driver on the same cores)" if device.get("kind", "").endswith("cpu") else ""
     study.figure("figure-2-real", f"Figure 2 here: encode 10 + 4, {result['size_bytes'] / (1 << 20):g} MiB, cpu + {name}{about}",
                  "configuration", "GB/s of data", [("median", entries)], kind="bars",
-                 note="`tandem bench hybrid`: each alone, left free, every budget of CPU tasks, automatic.")
+                 note="`tandem-bench hybrid`: each alone, left free, every budget of CPU tasks, automatic.")
     rates = dict(entries)
     budget = max((rate for label, rate in entries if label.startswith("cpu=")), default=None)
     if budget is not None:

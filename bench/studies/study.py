@@ -140,8 +140,8 @@ class Study:
         return answer
 
     def bench(self, *words):
-        """JSON of `tandem bench`."""
-        return json.loads(self.command(self.program("tandem"), "bench", *words, "--json"))
+        """JSON of `tandem-bench`."""
+        return json.loads(self.command(self.program("tandem-bench"), *words, "--json"))
 
     # -- results ---------------------------------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ typedef struct tandem_volume_write_plan {
 } tandem_volume_write_plan;
 
 /* Chooses how to write to one stripe with the fewest reads. This function reads no volume. The volume uses it, and so
- * does the simulator of storage systems (tandem simulate storage).
+ * does the simulator of storage systems (tandem-bench simulate storage).
  *   k, m      data and parity columns, each >= 1, at most 65,536 together
  *   columns   the k data columns
  *   delayed   non-zero: the stripe is inside a window of delayed parity

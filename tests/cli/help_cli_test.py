@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""--help, messages, sizes, manual pages and completions. Usage: help_cli_test.py PATH_OF_TANDEM LIBRARY_PAGE [unittest arguments]"""
+"""--help, messages, manual pages and completions. Usage: help_cli_test.py PROGRAM LIBRARY_PAGE Help (of tandem) | Bench (of tandem-bench)"""
 import json
 import os
 import re
@@ -56,10 +56,87 @@ def options(command):
     return names
 
 
-class Help(unittest.TestCase):
+class Structure(unittest.TestCase):
+    """Of every program."""
     def setUp(self):
         self.root = tempfile.mkdtemp(prefix="tandem-help-")
         self.addCleanup(shutil.rmtree, self.root, True)
+
+    def test_help_fits_a_terminal(self):
+        for command in COMMANDS:
+            # Footers have lines that stand as they are.
+            for part in help_of(*command).split("\n\n"):
+                if part.startswith("Usage:") or re.match(r"(Arguments|Options|Expert|Raw shards|Commands):\n", part):
+                    for line in part.splitlines():
+                        if len(line) > 80:
+                            self.assertEqual(len(line.split()), 1, (command, line))  # one long word
+
+    def pages(self):
+        folder = os.path.join(self.root, "man")
+        os.makedirs(folder, exist_ok=True)
+        self.assertEqual(tandem("generate", "man", folder).returncode, 0)
+        return {name: os.path.join(folder, name) for name in sorted(os.listdir(folder))}
+
+    def read(self, path):
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+
+    def test_pages_have_every_command_and_option(self):
+        pages = self.pages()
+        expected = {f"{PROGRAM}.1"} | {f"{PROGRAM}-{command[0]}.1" for command in COMMANDS if command}
+        self.assertEqual(set(pages), expected)
+        for command in COMMANDS:
+            page = self.read(pages[f"{PROGRAM}-{command[0]}.1" if command else f"{PROGRAM}.1"]).replace("\\-", "-")
+            self.assertTrue(page.startswith('.\\" '), command)  # '\\" would name preprocessors to man
+            names = options(command)
+            self.assertGreater(len(names), 0, command)
+            if len(command) > 1:  # its part of the page
+                page = page.split(f".SS {' '.join((PROGRAM, *command))}\n", 1)[1].split("\n.SS ")[0]
+            for name in names:
+                self.assertIn(f"\\fB{name}\\fR", page, command)
+
+    def test_the_build_keeps_no_pages_of_another_name(self):
+        folder = os.path.join(os.path.dirname(LIBRARY_PAGE), "man1")
+        pages = os.listdir(folder) if os.path.isdir(folder) else []
+        if f"{PROGRAM}.1" not in pages:
+            self.skipTest(f"the build made no pages of {PROGRAM}")
+        self.assertEqual(set(pages) - set(self.pages()), set())
+
+    def test_pages_have_no_warnings(self):
+        if not shutil.which("groff"):
+            self.skipTest("groff is not installed (apt-get install groff-base)")
+        for path in (*self.pages().values(), LIBRARY_PAGE):
+            done = subprocess.run(["groff", "-ww", "-man", "-Tutf8", path], capture_output=True, timeout=120)
+            self.assertEqual((done.returncode, done.stderr), (0, b""), path)
+            self.assertGreater(len(done.stdout), 500, path)
+            if shutil.which("man"):  # as lintian does
+                done = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", path], capture_output=True, timeout=120,
+                                      env={**os.environ, "LC_ALL": "C.UTF-8", "MANROFFSEQ": "", "MANWIDTH": "80"})
+                self.assertEqual((done.returncode, done.stderr), (0, b""), path)
+
+    def bash(self, *words):
+        """What bash offers for the last word."""
+        path = os.path.join(self.root, "completion")
+        if not os.path.exists(path):
+            self.assertEqual(tandem("generate", "bash", self.root).returncode, 0)
+            os.rename(os.path.join(self.root, PROGRAM), path)
+        function = "_" + PROGRAM.replace("-", "_")
+        script = (f"set -eu; source {shlex.quote(path)}; COMP_WORDS=({' '.join(map(shlex.quote, (PROGRAM, *words)))}); "
+                  f"COMP_CWORD={len(words)}; {function}; printf '%s\\n' \"${{COMPREPLY[@]-}}\"; complete -p {PROGRAM}")
+        done = subprocess.run(["bash", "--norc", "-c", script], capture_output=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, b""), words)
+        *offers, registered = done.stdout.decode().splitlines()
+        self.assertIn(f"-F {function} {PROGRAM}", registered)
+        return [offer for offer in offers if offer]
+
+    def test_bash_offers_every_command_and_option(self):
+        self.assertEqual(set(self.bash("")), {command[0] for command in COMMANDS if len(command) == 1} | {"help"})
+        for command in COMMANDS:
+            self.assertEqual(set(self.bash(*command, "-")), set(options(command)), command)
+
+
+class Help(Structure):
+    """Of the command tandem."""
 
     def refused(self, expected, *arguments):
         self.refused_as(2, expected, *arguments)
@@ -83,15 +160,6 @@ class Help(unittest.TestCase):
             self.assertTrue(done.stdout.startswith(f"Usage: {' '.join((PROGRAM, *command))}".encode()), done.stdout)
         self.refused('no command "encod"; did you mean encode?', "help", "encod")
         self.refused('has no command "creat"; did you mean create?', "help", "volume", "creat")
-
-    def test_help_fits_a_terminal(self):
-        for command in COMMANDS:
-            # Footers have lines that stand as they are.
-            for part in help_of(*command).split("\n\n"):
-                if part.startswith("Usage:") or re.match(r"(Arguments|Options|Expert|Raw shards|Commands):\n", part):
-                    for line in part.splitlines():
-                        if len(line) > 80:
-                            self.assertEqual(len(line.split()), 1, (command, line))  # one long word
 
     def test_version(self):
         short, long = tandem("-V"), tandem("--version")
@@ -169,7 +237,7 @@ class Help(unittest.TestCase):
         known = re.search(rb"known: (.*)", tandem("encode", "f", "-k", 2, "-m", 1, "-o", "x", "--matrix", "xyzzyxyzzy").stderr)
         names = known[1].decode().split(", ")
         self.assertGreaterEqual(len(names), 20)
-        for command, with_groups in ((("encode",), False), (("verify",), True), (("bench",), False), (("volume", "create"), False)):
+        for command, with_groups in ((("encode",), False), (("verify",), True), (("volume", "create"), False)):
             row = next(row for title in ("Options", "Raw shards") for row in section(help_of(*command), title) if row.split()[0] == "--matrix")
             listed = re.search(r"one of: ([^;)]*)|\(of: ([^;)]*)", row)
             found = (listed[1] or listed[2]).split(", ")
@@ -181,69 +249,12 @@ class Help(unittest.TestCase):
             text = help_of(*command)
             expert, usual = " ".join(section(text, "Expert")), " ".join(section(text, "Options"))
             for name in ("--executor", "--technique", "--policy", "--no-sync", "--lock-wait", "--allow-non-mds", "--log "):
-                if command[:1] != ("simulate",):  # policies are its subject
-                    self.assertNotIn(name, usual, command)
+                self.assertNotIn(name, usual, command)
                 if name in text and command and command[0] in ("encode", "decode", "repair"):
                     self.assertIn(name, expert, command)
         self.assertIn("--backend", " ".join(section(help_of("encode"), "Options")))
 
-    # ---- sizes ----
-
-    def test_sizes_mean_the_same_in_and_out(self):
-        def chunk(text, status=0):
-            done = tandem("simulate", "--worker", "cpu:4x1", "--json", "--chunk", text)
-            self.assertEqual(done.returncode, status, (text, done.stderr))
-            return json.loads(done.stdout)["chunk_bytes"] if status == 0 else done.stderr.decode()
-
-        for text, size in (("4096", 4096), ("64k", 65536), ("64K", 65536), ("64KiB", 65536), ("64kB", 64000), ("1.5M", 3 << 19),
-                           ("1.5MB", 1500000), ("1.5 MiB", 3 << 19), ("0.5G", 1 << 29), ("1.07 GB", 1070000000), ("2TiB", 2 << 40),
-                           ("1E", 1 << 60), ("010m", 10 << 20), ("7B", 7), ("1.000000001GiB", (1 << 30) + 1)):
-            self.assertEqual(chunk(text), size, text)
-        for text in ("", "MiB", "-1", "0x10", "1e3", "1.5Q", "1..5M", "1.M", ".5M", "1,5M", "k", "1 0", "1MiBs"):
-            self.assertIn("is no size", chunk(text, status=2) if text else chunk(" ", status=2))
-        for text in ("16E", "99999999999999999999", "20EB", "18446744073709551616"):
-            self.assertIn("is too large a number", chunk(text, status=2))
-        self.assertIn("is no whole number of bytes", chunk("1.5", status=2))
-
-        for size, shown in (("128k", "128KiB"), ("1.5M", "1536KiB"), ("2097.152kB", "2MiB")):
-            done = tandem("simulate", "storage", "--servers", 8, "--clients", 8, "--application", 8, "--seconds", 1, "--size", size,
-                          "--unit", size, "--strategy", "raid0")
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertIn(shown, done.stdout.decode())
-            self.assertEqual(chunk(shown), chunk(size))
-
     # ---- manual pages ----
-
-    def pages(self):
-        folder = os.path.join(self.root, "man")
-        os.makedirs(folder, exist_ok=True)
-        self.assertEqual(tandem("generate", "man", folder).returncode, 0)
-        return {name: os.path.join(folder, name) for name in sorted(os.listdir(folder))}
-
-    def read(self, path):
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-
-    def test_pages_have_every_command_and_option(self):
-        pages = self.pages()
-        expected = {f"{PROGRAM}.1"} | {f"{PROGRAM}-{command[0]}.1" for command in COMMANDS if command}
-        self.assertEqual(set(pages), expected)
-        for command in COMMANDS:
-            page = self.read(pages[f"{PROGRAM}-{command[0]}.1" if command else f"{PROGRAM}.1"]).replace("\\-", "-")
-            self.assertTrue(page.startswith('.\\" '), command)  # '\\" would name preprocessors to man
-            names = options(command)
-            self.assertGreater(len(names), 0, command)
-            if len(command) > 1:  # its part of the page
-                page = page.split(f".SS {' '.join((PROGRAM, *command))}\n", 1)[1].split("\n.SS ")[0]
-            for name in names:
-                self.assertIn(f"\\fB{name}\\fR", page, command)
-
-    def test_the_build_keeps_no_pages_of_another_name(self):
-        folder = os.path.join(os.path.dirname(LIBRARY_PAGE), "man1")
-        pages = os.listdir(folder) if os.path.isdir(folder) else []
-        if f"{PROGRAM}.1" not in pages:
-            self.skipTest(f"the build made no pages of {PROGRAM}")
-        self.assertEqual(set(pages) - set(self.pages()), set())
 
     def test_variables_are_those_of_the_document(self):
         table = self.read(os.path.join(SOURCES, "docs", "ENVIRONMENT.md")).split("Read by contexts of")[0]
@@ -264,41 +275,11 @@ class Help(unittest.TestCase):
         self.assertGreater(len(names), 80)
         self.assertEqual(set(re.findall(r"\\fB(tandem_\w+)\\fR\(\),?$", page.split(".SH FUNCTIONS")[1], re.MULTILINE)), names)
 
-    def test_pages_have_no_warnings(self):
-        if not shutil.which("groff"):
-            self.skipTest("groff is not installed (apt-get install groff-base)")
-        for path in (*self.pages().values(), LIBRARY_PAGE):
-            done = subprocess.run(["groff", "-ww", "-man", "-Tutf8", path], capture_output=True, timeout=120)
-            self.assertEqual((done.returncode, done.stderr), (0, b""), path)
-            self.assertGreater(len(done.stdout), 500, path)
-            if shutil.which("man"):  # as lintian does
-                done = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", path], capture_output=True, timeout=120,
-                                      env={**os.environ, "LC_ALL": "C.UTF-8", "MANROFFSEQ": "", "MANWIDTH": "80"})
-                self.assertEqual((done.returncode, done.stderr), (0, b""), path)
-
     # ---- completions ----
-
-    def bash(self, *words):
-        """What bash offers for the last word."""
-        path = os.path.join(self.root, "completion")
-        if not os.path.exists(path):
-            self.assertEqual(tandem("generate", "bash", self.root).returncode, 0)
-            os.rename(os.path.join(self.root, PROGRAM), path)
-        function = "_" + PROGRAM.replace("-", "_")
-        script = (f"set -eu; source {shlex.quote(path)}; COMP_WORDS=({' '.join(map(shlex.quote, (PROGRAM, *words)))}); "
-                  f"COMP_CWORD={len(words)}; {function}; printf '%s\\n' \"${{COMPREPLY[@]-}}\"; complete -p {PROGRAM}")
-        done = subprocess.run(["bash", "--norc", "-c", script], capture_output=True, timeout=60)
-        self.assertEqual((done.returncode, done.stderr), (0, b""), words)
-        *offers, registered = done.stdout.decode().splitlines()
-        self.assertIn(f"-F {function} {PROGRAM}", registered)
-        return [offer for offer in offers if offer]
 
     def test_bash_completes(self):
         self.assertEqual(self.bash("enc"), ["encode"])
-        self.assertEqual(set(self.bash("")), {command[0] for command in COMMANDS if len(command) == 1} | {"help"})
         self.assertEqual(set(self.bash("volume", "delay", "")), {"begin", "end", "list"})
-        for command in COMMANDS:
-            self.assertEqual(set(self.bash(*command, "-")), set(options(command)), command)
         self.assertEqual(self.bash("encode", "--exec"), ["--executor"])
         self.assertEqual(self.bash("encode", "file", "--executor", "p"), ["pthread"])
         self.assertEqual(self.bash("encode", "file", "--executor", "=", "p"), ["pthread"])  # bash splits at =
@@ -309,11 +290,8 @@ class Help(unittest.TestCase):
         self.assertEqual(self.bash("encode", "--executor", "openmp:g"), ["openmp:gnu"])  # without : in COMP_WORDBREAKS
         self.assertEqual(self.bash("encode", "--executor", "openmp", ":", "gnu", "--forc"), ["--force"])
         self.assertIn("isal-cauchy", self.bash("encode", "--matrix", "isal"))
-        self.assertEqual(self.bash("bench", "--operation", "encode,dec"), ["encode,decode", "encode,decode-setup"])
         self.assertEqual(self.bash("encode", "-o", "vol"), [])  # names of files are bash's own to complete
         self.assertEqual(self.bash("encode", "file", "-o", "volume", "--forc"), ["--force"])
-        self.assertEqual(self.bash("bench", "--operation", "hybrid", "--devi"), [])  # the value is no command
-        self.assertEqual(self.bash("bench", "hybrid", "--devi"), ["--devices"])
         self.assertEqual(self.bash("help", "vol"), ["volume"])
         self.assertEqual(self.bash("help", "volume", "cr"), ["create"])
 
@@ -353,6 +331,15 @@ class Help(unittest.TestCase):
         if done.returncode == 77:
             self.skipTest("zsh has no module zsh/zpty")
         self.assertIn(b"given encode --executor openmp:gnu", done.stdout, done.stderr)
+
+
+class Bench(Structure):
+    """Of tandem-bench."""
+
+    def test_bash_completes_words_of_a_list(self):
+        self.assertEqual(self.bash("run", "--operation", "encode,dec"), ["encode,decode", "encode,decode-setup"])
+        self.assertEqual(self.bash("simulate", "--policy", "storage", "--ser"), [])  # the value is no command
+        self.assertEqual(self.bash("simulate", "storage", "--serv"), ["--servers", "--service"])
 
 
 if __name__ == "__main__":

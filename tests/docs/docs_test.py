@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The pages of docs/ against the command. Usage: docs_test.py PATH_OF_TANDEM [unittest arguments]
+"""The pages of docs/ against the command. Usage: docs_test.py PATH_OF_TANDEM PATH_OF_TANDEM_BENCH [unittest arguments]
 
 Every block ```sh of the pages in RUN is run, all blocks of a page as one script in an empty folder. It must print the blocks ```text
 of the page. docs/json.md must have every key that --json prints, docs/troubleshooting.md only messages that the sources have, and docs/pictures what bench/draw_pictures.py draws."""
@@ -13,7 +13,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-TANDEM = pathlib.Path(sys.argv.pop(1)).resolve()
+TANDEM, BENCH = (pathlib.Path(sys.argv.pop(1)).resolve() for _ in range(2))
 # Page: exit statuses that it shows with `|| echo "exit status $?"`.
 RUN = {"README.md": [], "docs/tutorial.md": [1, 1, 4, 4, 1], "docs/which-k-and-m.md": []}
 
@@ -34,6 +34,7 @@ class InEmptyFolder(unittest.TestCase):
         self.folder.mkdir()
         programs.mkdir()
         (programs / "tandem").symlink_to(TANDEM)
+        (programs / "tandem-bench").symlink_to(BENCH)
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("TANDEM_")}
         self.environment |= {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(root), "TANDEM_TUNING": ""}
 
@@ -41,8 +42,8 @@ class InEmptyFolder(unittest.TestCase):
         return subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=self.folder, env=self.environment, timeout=300,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
-    def tandem(self, *arguments, statuses=(0,)):
-        done = subprocess.run(["tandem", *map(str, arguments)], cwd=self.folder, env=self.environment, timeout=300,
+    def tandem(self, *arguments, statuses=(0,), program="tandem"):
+        done = subprocess.run([program, *map(str, arguments)], cwd=self.folder, env=self.environment, timeout=300,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True)
         self.assertIn(done.returncode, statuses, f"{arguments}: {done.stderr}")
         return done.stdout
@@ -95,8 +96,11 @@ class Json(InEmptyFolder):
         shard = self.folder / "set/file.002.tandem"
         printed = []
 
-        def run(*arguments, statuses=(0,)):
-            printed.append((arguments, self.tandem(*arguments, "--json", statuses=statuses)))
+        def run(*arguments, statuses=(0,), program="tandem"):
+            printed.append(((program, *arguments), self.tandem(*arguments, "--json", statuses=statuses, program=program)))
+
+        def bench(*arguments):
+            run(*arguments, program="tandem-bench")
 
         run("encode", "file", "-k", 4, "-m", 2, "-o", "set", "--block-bytes", 4096)
         run("info", "set")
@@ -123,10 +127,10 @@ class Json(InEmptyFolder):
         run("durability", "-k", 10, "-m", 4, "--afr", "1.5%", "--rebuild", "24h")
         run("durability", "-k", 200, "-m", 255, "--afr", "0.1%", "--rebuild", "1h")
         run("devices")
-        run("devices", "--kernel", "-k", 10, "-m", 4)
-        run("devices", "--kernel", "scalar", "-k", 64, "-m", 16)
-        run("simulate", "--worker", "cpu:2x1", "--worker", "gpu:1x4:latency=1ms", "--work", "64MiB")
-        run("simulate", "storage", "--servers", 8, "--clients", 147, "--device", "hdd,ssd", "--parity", 1, "--seconds", 1)
+        bench("kernels", "-k", 10, "-m", 4)
+        bench("techniques", "scalar", "-k", 64, "-m", 16)
+        bench("simulate", "--worker", "cpu:2x1", "--worker", "gpu:1x4:latency=1ms", "--work", "64MiB")
+        bench("simulate", "storage", "--servers", 8, "--clients", 147, "--device", "hdd,ssd", "--parity", 1, "--seconds", 1)
         raw = [self.folder / f"raw.{i}" for i in range(6)]
         for i, path in enumerate(raw):
             path.write_bytes(bytes([i if i == 3 else 0]) * 1000)  # parity of zeros is zeros: shard 3 is damaged
@@ -143,7 +147,7 @@ class Json(InEmptyFolder):
         page = (ROOT / "docs/json.md").read_text()
         described = set(re.findall(r"`([a-z_0-9]+)`", page))
         for arguments, text in printed:
-            call = f"tandem {' '.join(map(str, arguments))} --json"
+            call = f"{' '.join(map(str, arguments))} --json"
             value = json.loads(text)  # there is one object, on failure too
             self.assertEqual(value.get("schema"), 1, call)
             self.assertIn("command", value, call)

@@ -2,7 +2,7 @@
 """The kernels of technique tables that are compiled with the library. Their text must equal the generator's, and the machine
 code of every architecture must have each of them.
 
-    cuda_image_test.py TANDEM TABLES_CU KEPT_FOLDER ARCHITECTURE...
+    cuda_image_test.py TANDEM_BENCH TABLES_CU KEPT_FOLDER ARCHITECTURE...
 """
 
 import pathlib
@@ -12,7 +12,7 @@ import unittest
 
 import cubin
 
-TANDEM, TABLES, KEPT, ARCHITECTURES = None, None, None, None
+BENCH, TABLES, KEPT, ARCHITECTURES = None, None, None, None
 OPERATIONS = {"assign": "encode", "accumulate": "update", "compare": "verify"}
 ACCESSES = {"aligned": "aligned", "shifted": "any"}
 ELEMENTS = (4, 8, 16)
@@ -35,7 +35,7 @@ class CudaImage(unittest.TestCase):
         tables = pathlib.Path(TABLES).read_text()
         for mode, access, element, name in names():
             text = subprocess.run(
-                [TANDEM, "devices", "--kernel", "--text", "cuda", "--technique", "tables", "--operation", OPERATIONS[mode],
+                [BENCH, "kernels", "--text", "cuda", "--technique", "tables", "--operation", OPERATIONS[mode],
                  "--access", ACCESSES[access], "--element-bytes", str(element)],
                 check=True, capture_output=True, text=True).stdout  # fmt: skip
             self.assertIn("KERNEL(tandem_apply)", text)
@@ -58,5 +58,5 @@ class CudaImage(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    TANDEM, TABLES, KEPT, *ARCHITECTURES = sys.argv[1:]
+    BENCH, TABLES, KEPT, *ARCHITECTURES = sys.argv[1:]
     unittest.main(argv=sys.argv[:1])

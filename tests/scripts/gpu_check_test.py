@@ -32,12 +32,12 @@ first) test -e "$TANDEM_CACHE_DIR/$2" && s=0.1 || s=0.4; mkdir -p "$TANDEM_CACHE
 *) echo '{{"encode": {SHARE}, "decode": {SHARE}, "verify": {SHARE}}}' ;;
 esac"""
 TANDEM = """test -z "${TANDEM_TUNING-unset}" || exit 9  # what was tuned on this machine is not measured
-case "$1 $2" in
-"bench hybrid") echo '{"results": [{"operation": "encode", "best_alone": "cpu", "entries":
+case "$1" in
+hybrid) echo '{"results": [{"operation": "encode", "best_alone": "cpu", "entries":
   [{"gb_per_second": {"median": 9}, "over_best_alone": 0.5}]}]}' ;;
-"bench batch") test "$4" = cuda && echo '{"results": [{"operation": "encode", "over_one_stripe": 1.2}, {"operation": "decode", "over_one_stripe": 1.4}]}' ;;
-"bench "*) echo '{"results": [{"tandem": {"gb_per_second": {"median": 20}}}]}' ;;
-autotune*) echo '{"entries": [{"operation": "encode", "k": 10, "m": 4, "values": "", "bytes_per_second": 2,
+batch) test "$3" = cuda && echo '{"results": [{"operation": "encode", "over_one_stripe": 1.2}, {"operation": "decode", "over_one_stripe": 1.4}]}' ;;
+run) echo '{"results": [{"tandem": {"gb_per_second": {"median": 20}}}]}' ;;
+autotune) echo '{"entries": [{"operation": "encode", "k": 10, "m": 4, "values": "", "bytes_per_second": 2,
   "default_bytes_per_second": 1}]}' ;;
 esac"""
 # The table's head and the two kinds of rows, among lines that are none of it.
@@ -66,7 +66,8 @@ class Check(unittest.TestCase):
         self.program("conformance_cuda_test", "echo '[  PASSED  ] 3 tests.'")
         self.program("compute-sanitizer", "echo '========= ERROR SUMMARY: 0 errors'")
         self.program("cuda_bench", CUDA_BENCH)
-        self.program("tandem", TANDEM)
+        for name in ("tandem", "tandem-bench"):
+            self.program(name, TANDEM)
         self.program("ncu", NCU)
         self.program("cmake", 'case "$1" in -S) mkdir -p "$4"; touch "$4/CMakeCache.txt" ;;\n'
                      '*) mkdir -p "$2/bin"; cp "$FOLDER"/bin/[clt]* "$2/bin" ;; esac')  # fmt: skip
@@ -119,7 +120,7 @@ class Check(unittest.TestCase):
         self.assertEqual([each for each in calls if each.startswith("cmake")], [])
         first = [next(i for i, call in enumerate(calls) if call.startswith(start)) for start in (
             "conformance_cuda_test", "cuda_bench micro", "cuda_bench code 4 2", "cuda_bench transform 64 16", "cuda_bench tables", "cuda_bench first", "cuda_bench host",
-            "tandem bench --backend", "tandem bench batch", "tandem bench hybrid", "tandem autotune", "ncu", "compute-sanitizer", "cuda_bench code 128 32")]  # fmt: skip
+            "tandem-bench run --backend", "tandem-bench batch", "tandem-bench hybrid", "tandem autotune", "ncu", "compute-sanitizer", "cuda_bench code 128 32")]  # fmt: skip
         self.assertEqual(first, sorted(first))
         self.assertTrue(calls[-2].startswith("cuda_bench code 128 32") and calls[-1].startswith("cuda_bench transform 128 32"))
         self.assertEqual(report["parts"]["codes_on_the_device"][0]["encode"]["met"], False)
@@ -135,7 +136,7 @@ class Check(unittest.TestCase):
         self.assertEqual([part for part, _ in gpu_check.PARTS[-2:]], [gpu_check.widest_code, gpu_check.widest_code_by_transform])
 
     def test_what_fails_is_wrong_and_the_rest_goes_on(self):
-        for name in ("conformance_cuda_test", "tandem"):
+        for name in ("conformance_cuda_test", "tandem", "tandem-bench"):
             self.program(name, "test \"$1\" = --version || { echo broken >&2; exit 1; }; exit 0")
         self.program("conformance_cuda_test", "exit 1")
         status, said, calls = self.main("--deps", self.deps(), "-o", self.output)

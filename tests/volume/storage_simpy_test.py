@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares `tandem simulate storage` with the same system on SimPy: storage_simpy_test.py TANDEM PACKAGES. storage_simpy.json
+"""Compares `tandem-bench simulate storage` with the same system on SimPy: storage_simpy_test.py TANDEM_BENCH PACKAGES. storage_simpy.json
 is the output of storage_simpy.py. The test installs SimPy once, into the folder PACKAGES, to make that output again. If SimPy
 cannot be installed, this part is NOT RUN."""
 import json
@@ -15,7 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import storage_simpy  # noqa: E402
 
-TANDEM, PACKAGES = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2])
+BENCH, PACKAGES = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2])
 COMMITTED = json.loads((HERE / "storage_simpy.json").read_text())
 TOLERANCE = 0.02
 
@@ -27,7 +27,7 @@ def simulate(case):
                  "client-link": case["client_link"] / 1e9, "latency": f"{case['latency']}s",
                  "strategy": case["strategy"], "parity": case["parity"], "seconds": 400, "confidence": 0}
     words = [word for name, value in arguments.items() for word in (f"--{name}", str(value))]
-    done = subprocess.run([TANDEM, "simulate", "storage", *words, "--json"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([BENCH, "simulate", "storage", *words, "--json"], capture_output=True, text=True, timeout=120)
     if done.returncode != 0:
         raise AssertionError(f"{words}: {done.stderr}")
     run = json.loads(done.stdout)["runs"][0]

@@ -1,4 +1,4 @@
-// tandem simulate storage
+// tandem-bench simulate storage
 #include <fmt/format.h>
 #include <time.h>
 #include <CLI/CLI.hpp>
@@ -12,11 +12,14 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "cli/commands.hpp"
+#include "bench/commands.hpp"
 #include "cli/option_table.hpp"
 #include "tandem/storage.h"
 
-namespace tandem::cli {
+namespace tandem::bench {
+
+using namespace cli;
+
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -38,8 +41,8 @@ constexpr const char *kFooter =
     "Weak scaling: --clients with several counts. Strong scaling: --total with several --size, and as many clients\n"
     "as that takes. docs/STORAGE.md describes the model.\n"
     "\n"
-    "  tandem simulate storage --clients 1000,10000,100000 --device hdd,ssd --parity 1,2\n"
-    "  tandem simulate storage --total 4096000000 --size 8KiB,64KiB,1MiB --seeds 3 --json";
+    "  tandem-bench simulate storage --clients 1000,10000,100000 --device hdd,ssd --parity 1,2\n"
+    "  tandem-bench simulate storage --total 4096000000 --size 8KiB,64KiB,1MiB --seeds 3 --json";
 
 struct Named {
   const char *name;
@@ -560,4 +563,4 @@ void add_simulate_storage_command(CLI::App &simulate, Invocation &invocation) {
   command->callback([flags, &invocation] { invocation.run = [flags] { return report(*flags); }; });
 }
 
-}  // namespace tandem::cli
+}  // namespace tandem::bench

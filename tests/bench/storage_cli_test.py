@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`tandem simulate storage` as a user calls it. Usage: storage_cli_test.py PATH_OF_TANDEM [unittest arguments]"""
+"""`tandem-bench simulate storage` as a user calls it. Usage: storage_cli_test.py PATH_OF_TANDEM_BENCH [unittest arguments]"""
 import copy
 import json
 import os
@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-TANDEM = os.path.abspath(sys.argv.pop(1))
+BENCH = os.path.abspath(sys.argv.pop(1))
 SMALL = ("--servers", 8, "--clients", 40, "--application", 20, "--seconds", 5)
 
 
@@ -38,7 +38,7 @@ class Storage(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.root, True)
 
     def run_command(self, *arguments, status=0):
-        done = subprocess.run([TANDEM, "simulate", "storage", *map(str, arguments)], capture_output=True, timeout=120)
+        done = subprocess.run([BENCH, "simulate", "storage", *map(str, arguments)], capture_output=True, timeout=120)
         self.assertEqual(done.returncode, status, (arguments, done.stderr.decode()))
         if status != 0:
             self.assertEqual(done.stdout, b"")
@@ -159,14 +159,14 @@ class Storage(unittest.TestCase):
         self.refused("--seeds", *SMALL, "--seeds", 0)
 
     def test_both_simulators(self):
-        done = subprocess.run([TANDEM, "simulate"], capture_output=True, timeout=60)
+        done = subprocess.run([BENCH, "simulate"], capture_output=True, timeout=60)
         self.assertEqual(done.returncode, 2)
-        self.assertEqual(done.stderr, b"tandem: --worker is required; see tandem simulate --help\n")
-        help_text = subprocess.run([TANDEM, "simulate", "storage", "--help"], capture_output=True, timeout=60).stdout
+        self.assertEqual(done.stderr, b"tandem-bench: --worker is required; see tandem-bench simulate --help\n")
+        help_text = subprocess.run([BENCH, "simulate", "storage", "--help"], capture_output=True, timeout=60).stdout
         self.assertIn(b"delayed-move", help_text)
 
     def test_interrupted(self):
-        process = subprocess.Popen([TANDEM, "simulate", "storage", "--clients", "100000", "--seconds", "1e8", "--confidence",
+        process = subprocess.Popen([BENCH, "simulate", "storage", "--clients", "100000", "--seconds", "1e8", "--confidence",
                                     "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
         self.addCleanup(process.kill)
@@ -177,14 +177,14 @@ class Storage(unittest.TestCase):
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=60)
-        self.assertEqual((process.returncode, output, errors), (130, b"", b"tandem: interrupted\n"))
+        self.assertEqual((process.returncode, output, errors), (130, b"", b"tandem-bench: interrupted\n"))
 
     @staticmethod
     def catches_interrupt(pid):
         with open(f"/proc/{pid}/status") as file:
             caught = next(line for line in file if line.startswith("SigCgt"))
         name = os.readlink(f"/proc/{pid}/exe")
-        return os.path.samefile(name, TANDEM) and bool(int(caught.split()[1], 16) >> (signal.SIGINT - 1) & 1)
+        return os.path.samefile(name, BENCH) and bool(int(caught.split()[1], 16) >> (signal.SIGINT - 1) & 1)
 
 
 if __name__ == "__main__":

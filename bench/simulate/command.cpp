@@ -1,21 +1,24 @@
-// tandem simulate
+// tandem-bench simulate
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cli/commands.hpp"
+#include "bench/commands.hpp"
 #include "cli/option_table.hpp"
 #include "tandem/tools.h"
 
-namespace tandem::cli {
+namespace tandem::bench {
+
+using namespace cli;
+
 namespace {
 
 constexpr std::size_t kMostRows = 16;  // with more workers, those of one description share a row
 
 constexpr const char *kFooter =
-    "`tandem simulate storage` is another simulator, of the cost of parity in a storage system.\n"
+    "`tandem-bench simulate storage` is another simulator, of the cost of parity in a storage system.\n"
     "\n"
     "A worker is NAME:COUNTxGBPS, COUNT workers of GBPS each, or NAME:GROUPSxMEMBERSxGBPS, groups that split each\n"
     "task over their members. GBPS are 1e9 bytes of data per second. Then any of these (times in s, ms, us):\n"
@@ -37,7 +40,7 @@ constexpr const char *kFooter =
     "tasks\n"
     "is better (docs/FIGURE3.md):\n"
     "  for policy in free budget auto; do\n"
-    "    tandem simulate --worker cpu:1x4x0.253216:inner=2:spawn=0.0358s:latency=0.4s --worker gpu:1x1 \\\n"
+    "    tandem-bench simulate --worker cpu:1x4x0.253216:inner=2:spawn=0.0358s:latency=0.4s --worker gpu:1x1 \\\n"
     "      --work 684000000000 --chunk 1000000000 --policy $policy --resource cpu=5\n"
     "  done";
 
@@ -219,7 +222,7 @@ void add_simulate_command(CLI::App &app, Invocation &invocation) {
       ->add_option("--timeline", flags->timeline, "Write a timeline of all workers to this file (Chrome trace format)")
       ->type_name("FILE.json");
   add_output_flags(*command, flags->output);
-#ifdef TANDEM_CLI_HAS_VOLUME  // the model asks libtandem_volume which I/Os a write costs
+#ifdef TANDEM_BENCH_HAS_VOLUME  // the model asks libtandem_volume which I/Os a write costs
   add_simulate_storage_command(*command, invocation);
 #endif
   command->callback([command, flags, &invocation] {
@@ -229,4 +232,4 @@ void add_simulate_command(CLI::App &app, Invocation &invocation) {
   });
 }
 
-}  // namespace tandem::cli
+}  // namespace tandem::bench

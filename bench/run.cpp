@@ -1,23 +1,26 @@
-// tandem bench
+// tandem-bench run, hybrid, batch
 #include <CLI/CLI.hpp>
 
 #include <deque>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "bench/commands.hpp"
 #include "bench/engine.hpp"
-#include "cli/commands.hpp"
 #include "cli/option_table.hpp"
 
-namespace tandem::cli {
+namespace tandem::bench {
+
+using namespace cli;
+
 namespace {
 
 struct BenchFlags {
   ContextFlags context;
   OutputFlags output;
-  bench::CodesRequest codes;
-  bench::HybridRequest hybrid;
-  bench::BatchRequest batch;
+  CodesRequest codes;
+  HybridRequest hybrid;
+  BatchRequest batch;
   std::vector<std::string> executors = {""}, partitions = {"column"}, schedules = {"static"}, pins = {"off"};
   std::vector<std::uint32_t> thread_counts;  // none: one thread
   std::string output_path;
@@ -28,7 +31,7 @@ int run(const BenchFlags &flags, nlohmann::ordered_json (*measure)(const Request
   nlohmann::ordered_json object;
   try {
     object = measure(request, !flags.output.json && !flags.output.quiet);
-  } catch (const bench::EngineFailure &failure) {
+  } catch (const EngineFailure &failure) {
     throw Failure{exit_status_of(failure.status), failure.what()};
   }
   if (flags.output.json) print_json(object);
@@ -86,29 +89,31 @@ std::vector<ContextFlags> contexts_of(const BenchFlags &flags) {
   return list;
 }
 
-int bench_codes(const BenchFlags &flags) {
+int run_codes(const BenchFlags &flags) {
   if (!flags.context.resources.empty()) make_context(flags.context);  // refuses resources that no task holds
   const std::vector<ContextFlags> contexts = contexts_of(flags);
   std::deque<ContextOptions> options;  // they point into themselves
-  bench::CodesRequest request = flags.codes;
+  CodesRequest request = flags.codes;
   request.contexts.clear();
   for (const ContextFlags &each : contexts) request.contexts.push_back(*options.emplace_back(each).get());
-  return run(flags, bench::measure_codes, request);
+  return run(flags, measure_codes, request);
 }
 
-int bench_hybrid(const BenchFlags &flags) {
+int run_hybrid(const BenchFlags &flags) {
   ContextFlags context = flags.context;
   context.backend = "hybrid:" + flags.hybrid.devices;
   context.kernel = flags.hybrid.kernel;
   make_context(context);  // refuses unknown devices, kernels and resources
-  bench::HybridRequest request = flags.hybrid;
+  HybridRequest request = flags.hybrid;
   for (const std::string &each : context.resources) request.resources += (request.resources.empty() ? "" : ",") + each;
-  return run(flags, bench::measure_hybrid, request);
+  return run(flags, measure_hybrid, request);
 }
 
-CLI::App *add_hybrid(CLI::App &bench, Invocation &invocation) {
+}  // namespace
+
+void add_hybrid_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<BenchFlags>();
-  CLI::App *command = bench.add_subcommand(
+  CLI::App *command = app.add_subcommand(
       "hybrid", "Measure several devices: each alone, then together with the policies free, budget and auto");
   command->footer(
       "auto-first is the first call of a context that knows nothing; auto are its later calls.\n"
@@ -158,13 +163,12 @@ CLI::App *add_hybrid(CLI::App &bench, Invocation &invocation) {
       ->capture_default_str();
   command->add_option("-o,--output", flags->output_path, "Also write the JSON object to this file")->type_name("FILE");
   add_output_flags(*command, flags->output);
-  command->callback([flags, &invocation] { invocation.run = [flags] { return bench_hybrid(*flags); }; });
-  return command;
+  command->callback([flags, &invocation] { invocation.run = [flags] { return run_hybrid(*flags); }; });
 }
 
-CLI::App *add_batch(CLI::App &bench, Invocation &invocation) {
+void add_batch_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<BenchFlags>();
-  CLI::App *command = bench.add_subcommand(
+  CLI::App *command = app.add_subcommand(
       "batch", "Measure many stripes in device memory: by one call, as one large stripe, one by one");
   command->footer(
       "together: tandem_encode_batch or tandem_decode_batch, and the wait. one stripe: a stripe of the same bytes.\n"
@@ -199,16 +203,12 @@ CLI::App *add_batch(CLI::App &bench, Invocation &invocation) {
   command->add_option("-o,--output", flags->output_path, "Also write the JSON object to this file")->type_name("FILE");
   add_output_flags(*command, flags->output);
   command->callback(
-      [flags, &invocation] { invocation.run = [flags] { return run(*flags, bench::measure_batch, flags->batch); }; });
-  return command;
+      [flags, &invocation] { invocation.run = [flags] { return run(*flags, measure_batch, flags->batch); }; });
 }
 
-}  // namespace
-
-void add_bench_command(CLI::App &app, Invocation &invocation) {
+void add_run_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<BenchFlags>();
-  CLI::App &command =
-      *app.add_subcommand("bench", "Measure coding speed and compare it with the memory roof and ISA-L");
+  CLI::App &command = *app.add_subcommand("run", "Measure coding speed and compare it with the memory roof and ISA-L");
   command.footer(
       "Lists (--operation, --code, --matrix, --size, --shard-bytes, --placement, --threads, --executor, --schedule,\n"
       "--partition, --pin) are axes: every combination is measured. Combinations without effect are left out.\n"
@@ -313,10 +313,7 @@ void add_bench_command(CLI::App &app, Invocation &invocation) {
       ->group(kExpert);
   command.add_option("-o,--output", flags->output_path, "Also write the JSON object to this file")->type_name("FILE");
   add_output_flags(command, flags->output);
-  const CLI::App *hybrid = add_hybrid(command, invocation), *batch = add_batch(command, invocation);
-  command.callback([flags, hybrid, batch, &invocation] {
-    if (!hybrid->parsed() && !batch->parsed()) invocation.run = [flags] { return bench_codes(*flags); };
-  });
+  command.callback([flags, &invocation] { invocation.run = [flags] { return run_codes(*flags); }; });
 }
 
-}  // namespace tandem::cli
+}  // namespace tandem::bench
