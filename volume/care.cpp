@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "tandem/diagnose.h"
 #include "volume/create.hpp"
 #include "volume/engine.hpp"
 
@@ -31,6 +32,8 @@ void Volume::survey(View &view, tandem_volume_care_result *result) {
   pool_->run(parts.size(), [&](std::size_t i) { fetch_part(view, parts[i]); });
   ++result->stripe_count;
   result->unprotected_stripe_count += delayed;
+  for (std::uint32_t column = 0; delayed && column < geometry().k; ++column)
+    if (!members_->is_usable(member_of(view, column))) result->lost_block_count += view.count;
   for (std::size_t i = 0; i < view.have.size(); ++i) {
     if (view.have[i] == Have::none) continue;
     result->block_count += view.entries[i].generation != 0;
@@ -38,9 +41,9 @@ void Volume::survey(View &view, tandem_volume_care_result *result) {
   }
 }
 
-std::vector<Volume::Stored> Volume::wrong_parity(View &view, Buffer *right_out) {
+std::vector<Part> Volume::wrong_blocks(View &view, tandem_volume_care_result *result) {
   const std::uint32_t k = geometry().k, m = geometry().m;
-  std::vector<Stored> wrong;
+  std::vector<Part> wrong;
   if (is_delayed(view.stripe)) return wrong;
   const auto is_whole = [&](std::uint32_t row) {
     for (std::uint32_t column = 0; column < k; ++column)
@@ -52,20 +55,62 @@ std::vector<Volume::Stored> Volume::wrong_parity(View &view, Buffer *right_out) 
     if (!is_whole(begin)) continue;
     while (end < view.count && is_whole(end)) ++end;
     std::vector<const void *> data;
-    std::vector<void *> right;
+    std::vector<void *> computed;
+    Buffer right(std::size_t{m} * (end - begin) * kBlockBytes);
     for (std::uint32_t column = 0; column < k; ++column) data.push_back(view.block(column, begin));
     for (std::uint32_t i = 0; i < m; ++i)
-      right.push_back(right_out->data() + (std::size_t{i} * view.count + begin) * kBlockBytes);
-    check(tandem_encode(settings_.context, codec_.get(), data.data(), right.data(), (end - begin) * kBlockBytes));
-    for (std::uint32_t i = 0; i < m; ++i)
-      for (std::uint32_t row = begin; row < end; ++row) {
-        const std::byte *const block = right_out->data() + (std::size_t{i} * view.count + row) * kBlockBytes;
-        if (view.have[view.at(k + i, row)] == Have::good &&
-            std::memcmp(block, view.block(k + i, row), kBlockBytes) != 0)
-          wrong.push_back({{k + i, row, row + 1}, block});
+      computed.push_back(right.data() + std::size_t{i} * (end - begin) * kBlockBytes);
+    check(tandem_encode(settings_.context, codec_.get(), data.data(), computed.data(), (end - begin) * kBlockBytes));
+    for (std::uint32_t row = begin; row < end; ++row) {
+      std::uint64_t mismatches = 0;
+      for (std::uint32_t i = 0; i < m; ++i)
+        mismatches += view.have[view.at(k + i, row)] == Have::good &&
+                      std::memcmp(static_cast<std::byte *>(computed[i]) + std::size_t{row - begin} * kBlockBytes,
+                                  view.block(k + i, row), kBlockBytes) != 0;
+      if (mismatches == 0) continue;
+      const bool is_first = result->bad_parity_count == 0;
+      result->bad_parity_count += mismatches;
+      const std::vector<std::uint32_t> columns = locate(view, row);
+      if (columns.empty()) result->lost_block_count += mismatches;
+      for (const std::uint32_t column : columns) {
+        members_->count_bad_block(member_of(view, column));
+        wrong.push_back({column, row, row + 1});
       }
+      if (is_first)
+        settings_.note(fmt::format(
+            "blocks of stripe {} have right checksums, but do not fit together, as with an old copy of a member: {}",
+            view.stripe,
+            columns.empty() ? "too little parity is left to tell which member it is"
+                            : fmt::format("it is member {}", member_of(view, columns[0]))));
+    }
   }
   return wrong;
+}
+
+// The columns with wrong blocks in a row, and their right blocks in the view. None: the row does not tell.
+std::vector<std::uint32_t> Volume::locate(View &view, std::uint32_t row) {
+  const std::uint32_t n = members_->count();
+  std::vector<void *> shards;
+  std::vector<std::uint8_t> present;
+  std::vector<std::uint64_t> damaged(n);
+  for (std::uint32_t column = 0; column < n; ++column) {
+    shards.push_back(view.block(column, row));
+    present.push_back(view.have[view.at(column, row)] == Have::good);
+  }
+  tandem_locate_options options{};
+  options.struct_bytes = sizeof options;
+  options.present = present.data();
+  options.repair = 1;
+  options.damaged_bytes_out = damaged.data();
+  tandem_locate_result found{};
+  found.struct_bytes = sizeof found;
+  const tandem_status status =
+      tandem_locate(settings_.context, codec_.get(), shards.data(), kBlockBytes, &options, &found);
+  if (status == TANDEM_ERROR_OUT_OF_MEMORY) check(status);
+  std::vector<std::uint32_t> columns;
+  for (std::uint32_t column = 0; status == TANDEM_OK && found.repaired && column < n; ++column)
+    if (damaged[column] != 0) columns.push_back(column);
+  return columns;
 }
 
 void Volume::check_stripe(std::uint64_t stripe, tandem_volume_care_result *result) {
@@ -73,8 +118,7 @@ void Volume::check_stripe(std::uint64_t stripe, tandem_volume_care_result *resul
   View view(*spares_, geometry(), stripe, 0, geometry().rows());
   load_entries(view);
   survey(view, result);
-  Buffer right(std::size_t{geometry().m} * geometry().unit_bytes);
-  result->bad_parity_count += wrong_parity(view, &right).size();
+  wrong_blocks(view, result);
   recover(view, false);
   result->lost_block_count += static_cast<std::uint64_t>(std::count(view.have.begin(), view.have.end(), Have::lost));
 }
@@ -88,9 +132,27 @@ void Volume::repair_stripe(std::uint64_t stripe, bool check_parity, tandem_volum
   survey(view, result);
   const std::vector<Have> before = view.have;
   recover(view, true);
+  const std::vector<Part> wrong = check_parity ? wrong_blocks(view, result) : std::vector<Part>();
 
   whole([&] {
     std::vector<Stored> stored;
+    // Zeros count as never written.
+    const auto write_again = [&](std::uint32_t column, std::uint32_t row) {
+      bool empty = is_zero(view.block(column, row));
+      for (std::uint32_t other = 0; column >= k && other < k; ++other)
+        empty = empty && view.entries[view.at(other, row)].generation == 0;
+      const Part part{column, row, row + 1};
+      if (empty) {
+        clear(view, part);
+        return false;
+      }
+      ++mended_;
+      if (!stored.empty() && stored.back().part.column == column && stored.back().part.end == row)
+        ++stored.back().part.end;
+      else
+        stored.push_back({part, view.block(column, row)});
+      return true;
+    };
     for (std::uint32_t column = 0; column < n; ++column)
       for (std::uint32_t row = 0; row < view.count; ++row) {
         const std::size_t at = view.at(column, row);
@@ -103,31 +165,11 @@ void Volume::repair_stripe(std::uint64_t stripe, bool check_parity, tandem_volum
           ++result->mended_block_count;
           continue;
         }
-        // For a block without known content, zeros count as never written. Parity is compared only if all data is
-        // there.
-        bool empty = is_zero(view.block(column, row));
-        for (std::uint32_t other = 0; column >= k && other < k; ++other)
-          empty = empty && view.entries[view.at(other, row)].generation == 0;
-        const Part part{column, row, row + 1};
-        if (empty) {
-          clear(view, part);
-          continue;
-        }
-        ++result->mended_block_count;
-        ++mended_;
-        if (!stored.empty() && stored.back().part.column == column && stored.back().part.end == row)
-          ++stored.back().part.end;
-        else
-          stored.push_back({part, view.block(column, row)});
+        result->mended_block_count += write_again(column, row);
       }
-    Buffer right;
-    if (check_parity) {
-      right = Buffer(std::size_t{geometry().m} * geometry().unit_bytes);
-      const auto wrong = wrong_parity(view, &right);
-      result->bad_parity_count += wrong.size();
-      result->mended_block_count += wrong.size();
-      mended_ += wrong.size();
-      stored.insert(stored.end(), wrong.begin(), wrong.end());
+    for (const Part &each : wrong) {
+      write_again(each.column, each.begin);
+      ++result->mended_block_count;
     }
     store(view, stored);
   });
@@ -188,21 +230,24 @@ tandem_status Volume::scrub(const CareSettings &settings, tandem_volume_care_res
   if (settings.repair) check_writable();
   const auto lock = alone(care_mutex_);
   if (settings.repair) end_left_over_windows();
+  // A repair makes a missing member stale, but that may be the only one with data of a window that is open.
+  const bool repairs = settings.repair && (session_is_durable_ || !lacks_members_ || window_list().empty());
+  if (repairs) begin_session();
   constexpr std::uint64_t kBytesPerNote = 1 << 30;
   const std::uint64_t stripes_per_note = std::max<std::uint64_t>(1, kBytesPerNote / geometry().stripe_bytes());
   const std::uint64_t first = settings.restart ? 0 : scrub_stripe_.load();
   std::uint64_t next = first;
   const tandem_status status = walk(settings, first, [&](std::uint64_t stripe) {
     check_enough_members();
-    if (settings.repair)
+    if (repairs)
       repair_stripe(stripe, true, result);
     else
       check_stripe(stripe, result);
     next = stripe + 1;
-    if ((next - first) % stripes_per_note == 0) keep_scrub_position(next, settings.repair);
+    if ((next - first) % stripes_per_note == 0) keep_scrub_position(next, repairs);
   });
-  keep_scrub_position(next == geometry().stripe_count ? 0 : next, settings.repair);
-  if (settings.repair) flush();
+  keep_scrub_position(next == geometry().stripe_count ? 0 : next, repairs);
+  if (repairs) flush();
   return status;
 }
 
@@ -228,9 +273,11 @@ tandem_status Volume::rebuild(const CareSettings &settings, tandem_volume_care_r
     if (member.state == TANDEM_VOLUME_MEMBER_LOST)
       fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("member {} is lost ({}): it has to be replaced first", i, member.why));
   }
+  for (std::uint32_t i = 0; i < members_->count(); ++i)
+    if (members_->state(i) == TANDEM_VOLUME_MEMBER_STALE) check_dispensable(i);
+  begin_session();
   for (std::uint32_t i = 0; i < members_->count(); ++i) {
     if (members_->state(i) != TANDEM_VOLUME_MEMBER_STALE) continue;
-    check_dispensable(i);
     tandem_volume_member member{};
     members_->query(i, &member);
     const auto handle = members_->member(i);
@@ -258,11 +305,13 @@ tandem_status Volume::rebuild(const CareSettings &settings, tandem_volume_care_r
   return status;
 }
 
-// Forgets everything about it: its blocks count as lost until they are rebuilt.
+// Forgets its content: its blocks count as lost until they are rebuilt. A stale member keeps its superblock, so that it
+// is still a stale member after a crash.
 void Volume::prepare_member(Member &member, std::uint32_t index) {
   try {
     const SuperblockBytes nothing{};
-    for (const std::uint64_t copy : {0u, 1u}) member.write(copy * kBlockBytes, nothing.data(), kBlockBytes);
+    for (const std::uint64_t copy : {0u, 1u})
+      if (&member != members_->member(index).get()) member.write(copy * kBlockBytes, nothing.data(), kBlockBytes);
     write_tables(member, geometry(), *seed_, index, kLostEntry, sequence_);
     member.sync();
   } catch (const MemberError &error) {
@@ -274,17 +323,17 @@ void Volume::join(std::uint32_t index, const std::string &name, std::shared_ptr<
   const Gate::Exclusive exclusive(*gate_);
   commit_exclusively();
   check_dispensable(index);  // the state may have changed while the new member was prepared
-  std::uint32_t tag;
-  random_bytes(&tag, sizeof tag);
   // The record names pages by the number of the member. Pages of the old member must not be written to the new one.
   sync_members();
   for (std::uint32_t i = 0; i < members_->count(); ++i)
     members_->write(i, IoKind::log, kLogOffset, zeros_.data(), kBlockBytes);
   sync_members();
   check_dispensable(index);
-  superblock_.member_tags[index] = tag;
   ++superblock_.epoch;
-  good_copies_[index] = 0;
+  if (member != members_->member(index)) {
+    random_bytes(&superblock_.member_tags[index], sizeof superblock_.member_tags[index]);
+    good_copies_[index] = 0;
+  }
   // In this order: the drop then invalidates a page of the old member that a thread has just read.
   members_->put(index, name, std::move(member), TANDEM_VOLUME_MEMBER_REBUILDING, "");
   table_->drop(index);

@@ -9,11 +9,13 @@ namespace tandem::volume {
 Volume::Change::Change(Volume &volume, std::uint64_t items) : volume_(volume), items_(items) {
   volume.check_enough_members();
   volume.check_not_broken();
-  if (!volume.session_is_durable_) {  // a member must know of a session before it gets anything of it
-    const Gate::Exclusive exclusive(*volume.gate_);
-    if (!volume.session_is_durable_) volume.write_superblocks();
-  }
   while (!volume.gate_->try_enter(items)) volume.commit();
+}
+
+// A member must know of a session before it gets anything of it.
+void Volume::begin_session() {
+  const Gate::Exclusive exclusive(*gate_);
+  if (!session_is_durable_) write_superblocks();
 }
 
 Volume::Change::~Change() { volume_.gate_->leave(items_); }
@@ -50,7 +52,7 @@ void Volume::commit_transaction() {
   // 1. Sync blocks written in place since the last commit, blocks that commit wrote to their places, and mended blocks.
   sync_members();
   // 2. A lost member must be recorded as lost before the flush promises anything that it lacks.
-  if (!session_is_durable_ || members_->standings() != superblock_.standings) write_superblocks();
+  if (members_->standings() != superblock_.standings) write_superblocks();
 
   // 3. The record.
   std::vector<LogItem> items;
@@ -97,8 +99,10 @@ void Volume::sync_members() {
   pool_->run(unsynced.size(), [&](std::size_t i) { members_->sync(unsynced[i]); });
 }
 
+// The first time in a session twice: the second writing says that the first one reached all members. An older copy of a
+// member is then known to be one.
 void Volume::write_superblocks() {
-  for (;;) {
+  for (bool is_known = session_is_durable_;; is_known = true) {
     check_enough_members();
     const std::vector<Standing> standings = members_->standings();
     if (standings != superblock_.standings) ++superblock_.epoch;
@@ -119,7 +123,8 @@ void Volume::write_superblocks() {
           members_->sync(own.index))
         good_copies_[own.index] = copy;
     });
-    if (members_->standings() == standings) break;
+    superblock_.settled = superblock_.counter;
+    if (is_known && members_->standings() == standings) break;
   }
   epoch_ = superblock_.epoch;
   session_is_durable_ = true;

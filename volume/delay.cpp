@@ -103,6 +103,8 @@ void Volume::delay_end(const tandem_volume_window &given, bool accept_loss) {
     next = found->done_before;
   }
   try {
+    if (!accept_loss && lacks_members_ && !session_is_durable_) check_windows();
+    begin_session();
     // Several stripes at once: their parity lies on different members.
     const std::uint64_t row_bytes = geometry().stripe_bytes() / geometry().k * members_->count();
     const std::uint64_t at_once = std::clamp<std::uint64_t>(kMostBytesAtOnce / row_bytes, 1, members_->count());
@@ -128,6 +130,21 @@ void Volume::delay_end(const tandem_volume_window &given, bool accept_loss) {
     if (const auto found = find(); found != windows_.end()) found->ending = false;
     throw;
   }
+}
+
+// Fails if data of a window cannot be read. A session without its member would make that member stale, and its data
+// would be lost for ever.
+void Volume::check_windows() {
+  std::vector<Part> data;
+  for (std::uint32_t column = 0; column < geometry().k; ++column) data.push_back({column, 0, geometry().rows()});
+  for (const Window &each : window_list())
+    for (std::uint64_t stripe = each.first_stripe; stripe < each.end(); ++stripe) {
+      const std::shared_lock lock(lock_of(stripe));
+      View view(*spares_, geometry(), stripe, 0, geometry().rows());
+      load_entries(view);
+      fetch(view, data, true);
+      require(view, data);
+    }
 }
 
 // No reader uses parity in the window until the window is closed, so it is written in place.

@@ -152,7 +152,8 @@ class Volume {
   };
   void change(std::uint64_t offset, std::uint64_t bytes, const std::byte *from, bool clear);
   void change_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint64_t end, const std::byte *from, bool clear);
-  void change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_t count, std::span<const Span> spans,
+  // False: nothing was changed, and the session must begin first.
+  bool change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_t count, std::span<const Span> spans,
                    bool clear);
   // Gives blocks their new content and entries, in place or pending. False: a member was lost meanwhile, or before.
   bool store(const View &view, std::span<const Stored> parts);
@@ -173,6 +174,7 @@ class Volume {
     }
   }
   void check_not_broken() const;
+  void begin_session();
   void commit();
   void commit_exclusively();
   void commit_transaction();
@@ -196,15 +198,17 @@ class Volume {
   };
   bool is_delayed(std::uint64_t stripe) const;
   std::vector<Window> window_list() const;
+  void check_windows();
   void end_stripe(std::uint64_t stripe, bool accept_loss);
 
   // care.cpp
   // Reads the blocks that usable members should have of a stripe, and counts the errors.
   void survey(View &view, tandem_volume_care_result *result);
-  // Parity blocks that do not match the data, in rows with all data present.
-  std::vector<Stored> wrong_parity(View &view, Buffer *right_out);
+  // Blocks that do not fit to the others, in rows with all data present. The view gets their right content.
+  std::vector<Part> wrong_blocks(View &view, tandem_volume_care_result *result);
+  std::vector<std::uint32_t> locate(View &view, std::uint32_t row);
   void check_stripe(std::uint64_t stripe, tandem_volume_care_result *result);
-  // Mends all blocks that can be mended. `check_parity`: also parity that does not match.
+  // Mends all blocks that can be mended, in a session that has begun. `check_parity`: also blocks that do not fit.
   void repair_stripe(std::uint64_t stripe, bool check_parity, tandem_volume_care_result *result);
   tandem_status walk(const CareSettings &settings, std::uint64_t first_stripe,
                      const std::function<void(std::uint64_t)> &visit);
@@ -228,6 +232,7 @@ class Volume {
   std::unique_ptr<Gate> gate_;
   std::atomic<std::uint64_t> sequence_{0};  // of the current transaction; changed under the exclusive gate
   std::atomic<bool> session_is_durable_{false};
+  bool lacks_members_ = false;             // a session that begins makes members stale that were current
   std::atomic<bool> broken_{false};        // see whole()
   std::vector<std::uint8_t> good_copies_;  // which copy of each member's superblock is the last good one
   std::atomic<std::uint64_t> epoch_{0}, scrub_stripe_{0};  // as in the superblock, for queries

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "volume/create.hpp"
 #include "volume/log_record.hpp"
@@ -46,7 +47,7 @@ std::optional<Found> read_superblock(Given &given) {
 }
 
 bool is_newer(const Superblock &a, const Superblock &b) {
-  return a.epoch != b.epoch ? a.epoch > b.epoch : a.counter > b.counter;
+  return std::tie(a.settled, a.epoch, a.counter) > std::tie(b.settled, b.epoch, b.counter);
 }
 
 }  // namespace
@@ -73,6 +74,7 @@ Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std:
   spares_ = std::make_unique<Spares>(std::uint64_t{geometry().member_count()} * geometry().unit_bytes);
   gate_ = std::make_unique<Gate>(most_log_items(geometry().log_bytes),
                                  [this] { return pending_.size() + table_->dirty_count(); });
+  lacks_members_ = members_->standings() != superblock_.standings;
   epoch_ = superblock_.epoch;
   scrub_stripe_ = superblock_.scrub_stripe;
   for (const Window &window : superblock_.windows) {
@@ -121,7 +123,7 @@ void Volume::choose_superblock(std::vector<Given> &given) {
     if (!(own.geometry == geometry()))
       fail(TANDEM_ERROR_DAMAGED,
            fmt::format("{} and {} have the id of one volume, but not its shape", newest_given->name, name));
-    if (own.epoch == superblock_.epoch && own.counter == superblock_.counter) {
+    if (own.is_of_a_begun_session() && own.epoch == superblock_.epoch && own.counter == superblock_.counter) {
       Superblock same = own;
       same.index = superblock_.index;
       if (!(same == superblock_))
@@ -130,7 +132,8 @@ void Volume::choose_superblock(std::vector<Given> &given) {
     }
     const std::uint64_t own_tag = own.session_tags[own.session % kSessionsKept];
     const bool is_remembered = own.session <= superblock_.session && superblock_.session - own.session < kSessionsKept;
-    if (is_remembered && superblock_.session_tags[own.session % kSessionsKept] != own_tag)
+    if (is_remembered && own.is_of_a_begun_session() &&
+        superblock_.session_tags[own.session % kSessionsKept] != own_tag)
       fail(TANDEM_ERROR_DAMAGED,
            fmt::format(
                "{} and {} were written apart from each other in session {}: leave out the members with unwanted writes",
@@ -144,17 +147,24 @@ void Volume::choose_superblock(std::vector<Given> &given) {
            fmt::format("member {} is there twice, the second time as {}", own.index, name));
     seen[own.index] = true;
     good_copies_[own.index] = found[i]->copy;
-    if (given[i].member->size_bytes() < geometry().member_bytes())
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}: has {} bytes, its superblock says at least {}", name,
-                                                      given[i].member->size_bytes(), geometry().member_bytes()));
+    if (given[i].member->size_bytes() < geometry().member_bytes()) {
+      members_->put(own.index, name, nullptr, TANDEM_VOLUME_MEMBER_LOST,
+                    fmt::format("{}: has {} bytes, its superblock says at least {}", name,
+                                given[i].member->size_bytes(), geometry().member_bytes()));
+      continue;
+    }
     const Standing standing = superblock_.standings[own.index];
+    std::string why;
+    if (standing == Standing::lost)
+      why = fmt::format("{} missed writes: its epoch is {}, the volume's is {}", name, own.epoch, superblock_.epoch);
+    else if (own.counter < superblock_.settled)
+      why = fmt::format("{} is an old copy: its superblock is number {}, all current members had number {}", name,
+                        own.counter, superblock_.settled);
     members_->put(own.index, name, std::move(given[i].member),
-                  standing == Standing::current      ? TANDEM_VOLUME_MEMBER_CURRENT
+                  !why.empty()                       ? TANDEM_VOLUME_MEMBER_STALE
                   : standing == Standing::rebuilding ? TANDEM_VOLUME_MEMBER_REBUILDING
-                                                     : TANDEM_VOLUME_MEMBER_STALE,
-                  standing == Standing::lost ? fmt::format("{} missed writes: its epoch is {}, the volume's is {}",
-                                                           name, own.epoch, superblock_.epoch)
-                                             : "");
+                                                     : TANDEM_VOLUME_MEMBER_CURRENT,
+                  why);
   }
   for (std::uint32_t i = 0; i < n; ++i) {
     tandem_volume_member member{};
@@ -176,7 +186,7 @@ Volume::Record Volume::newest_record() {
   std::vector<std::pair<LogHead, std::uint32_t>> heads;
   Buffer block(kBlockBytes);
   const std::span<const std::byte, kBlockBytes> bytes(block.data(), kBlockBytes);
-  std::uint32_t unseen = 0;  // copies may be on members that cannot be read
+  std::uint32_t unseen = 0;  // copies may be on members that cannot be read, or be damaged
   for (std::uint32_t i = 0; i < members_->count(); ++i) {
     if (!members_->read(i, IoKind::log, kLogOffset, block.data(), kBlockBytes)) {
       ++unseen;
@@ -184,11 +194,13 @@ Volume::Record Volume::newest_record() {
     }
     // Blocks of a session are in their places before the next session writes anything.
     const auto head = parse_log_head(superblock_.id, geometry(), bytes);
+    unseen += !head && std::memcmp(block.data(), zeros_.data(), kBlockBytes) != 0;
     if (head && head->sequence >> kSessionShift >= superblock_.session) heads.emplace_back(*head, i);
   }
   std::sort(heads.begin(), heads.end(),
             [](const auto &a, const auto &b) { return a.first.sequence > b.first.sequence; });
   std::vector<std::byte> bytes_of_one;
+  std::vector<std::uint64_t> torn;
   for (const auto &[head, member] : heads) {
     if (newest.sequence != 0 && head.sequence != newest.sequence) break;
     bytes_of_one.resize(head.bytes);
@@ -196,13 +208,19 @@ Volume::Record Volume::newest_record() {
       ++unseen;
       continue;
     }
-    if (!parse_log_record(superblock_.id, geometry(), bytes_of_one)) continue;
+    if (!parse_log_record(superblock_.id, geometry(), bytes_of_one)) {
+      torn.push_back(head.sequence);
+      continue;
+    }
     newest.holders[member] = true;
     if (newest.sequence != 0) continue;
     newest.sequence = head.sequence;
     newest.bytes.swap(bytes_of_one);
   }
-  newest.may_be_old = newest.copies() + unseen < geometry().m + 1;
+  // A torn record that is two ahead was begun after a record that is not here.
+  unseen += static_cast<std::uint32_t>(std::count(torn.begin(), torn.end(), newest.sequence));
+  newest.may_be_old = newest.copies() + unseen < geometry().m + 1 ||
+                      std::any_of(torn.begin(), torn.end(), [&](auto each) { return each > newest.sequence + 1; });
   return newest;
 }
 

@@ -88,9 +88,9 @@ void Volume::recover(View &view, bool mend) {
       for (std::uint32_t column = 0; column < n; ++column) {
         Have &have = view.have[view.at(column, row)];
         if (have != Have::bad) continue;
-        const bool unknown = view.entries[view.at(column, row)].generation == kUnknown;
-        if (unknown) std::memset(view.block(column, row), 0, kBlockBytes);
-        have = unknown ? Have::good : Have::lost;
+        if (view.entries[view.at(column, row)].generation != kUnknown) continue;  // it is decoded, and checked
+        std::memset(view.block(column, row), 0, kBlockBytes);
+        have = Have::good;
       }
     }
     const auto pattern_is_same = [&](std::uint32_t a, std::uint32_t b) {
@@ -203,8 +203,9 @@ void Volume::read_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint64_
         met_unknown = met_unknown || (view.entries[view.at(part.column, row)].generation == kUnknown &&
                                       members_->is_usable(member_of(view, part.column)));
   }
-  if (!met_unknown || settings_.read_only) return;
+  if (!met_unknown || settings_.read_only || (lacks_members_ && !session_is_durable_)) return;
   try {
+    begin_session();
     tandem_volume_care_result ignored{};
     repair_stripe(stripe, false, &ignored);
   } catch (const Error &) {  // the bytes were read; the next write reports the error

@@ -34,6 +34,7 @@ void write_superblock(const Superblock &from, SuperblockBytes &bytes) {
   store(at + 80, from.counter);
   store(at + 88, from.session);
   store(at + 96, from.scrub_stripe);
+  store(at + 104, from.settled);
   for (std::size_t i = 0; i < kSessionsKept; ++i) store(at + kTagsAt + 8 * i, from.session_tags[i]);
   for (std::size_t i = 0; i < from.standings.size(); ++i) at[kStandingsAt + i] = std::byte(from.standings[i]);
   for (std::size_t i = 0; i < from.member_tags.size(); ++i) store(at + kMemberTagsAt + 4 * i, from.member_tags[i]);
@@ -67,8 +68,10 @@ SuperblockResult parse_superblock(std::span<const std::byte, kBlockBytes> bytes,
   found.counter = load<std::uint64_t>(at + 80);
   found.session = load<std::uint64_t>(at + 88);
   found.scrub_stripe = load<std::uint64_t>(at + 96);
+  found.settled = load<std::uint64_t>(at + 104);
   if (found.session >= kMostSessions || found.scrub_stripe > geometry.stripe_count) return SuperblockResult::damaged;
-  if (found.epoch >= kMostWritings || found.counter >= kMostWritings) return SuperblockResult::damaged;
+  if (found.epoch >= kMostWritings || found.counter >= kMostWritings || found.settled > found.counter)
+    return SuperblockResult::damaged;
   for (std::size_t i = 0; i < kSessionsKept; ++i) found.session_tags[i] = load<std::uint64_t>(at + kTagsAt + 8 * i);
   for (std::size_t i = 0; i < geometry.member_count(); ++i) {
     const auto standing = static_cast<Standing>(at[kStandingsAt + i]);

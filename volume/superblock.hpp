@@ -30,6 +30,7 @@ struct Superblock {
   std::uint32_t index = 0;    // of the member that it lies on
   std::uint64_t epoch = 0;    // grows when a member is lost, replaced or rebuilt
   std::uint64_t counter = 0;  // grows with every writing of superblocks
+  std::uint64_t settled = 0;  // the counter of the last writing that reached all current members
   std::uint64_t session = 0;  // grows with every opening that commits: the upper 24 bits of its sequence numbers
   std::uint64_t scrub_stripe = 0;
   std::array<std::uint64_t, kSessionsKept> session_tags{};  // random; of session s at s mod 32
@@ -37,6 +38,9 @@ struct Superblock {
   std::vector<std::uint32_t> member_tags;                   // random; changes with a replace
   std::vector<Window> windows;                              // of delayed parity; sorted, disjoint
 
+  // A session begins with two writings, and nothing else is written between them. So after a first one that did not
+  // reach all members, nothing was written in its session.
+  bool is_of_a_begun_session() const { return settled + 1 == counter; }
   bool operator==(const Superblock &) const = default;
 };
 

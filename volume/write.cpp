@@ -52,17 +52,22 @@ void Volume::change_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint6
   }
   const auto first_row = [](const Span &span) { return static_cast<std::uint32_t>(span.begin / kBlockBytes); };
   const auto end_row = [](const Span &span) { return static_cast<std::uint32_t>((span.end - 1) / kBlockBytes + 1); };
+  // What fails is found before the session begins, so a call that fails makes no member stale.
+  const auto change_in_session = [&](std::uint32_t first, std::uint32_t count, std::span<const Span> some) {
+    if (change_rows(stripe, first, count, some, clear)) return;
+    begin_session();
+    change_rows(stripe, first, count, some, clear);
+  };
   if (spans.size() == 2 && end_row(spans[1]) <= first_row(spans[0])) {
-    for (const Span &span : spans)
-      change_rows(stripe, first_row(span), end_row(span) - first_row(span), {&span, 1}, clear);
+    for (const Span &span : spans) change_in_session(first_row(span), end_row(span) - first_row(span), {&span, 1});
   } else if (spans.size() == 1) {
-    change_rows(stripe, first_row(spans[0]), end_row(spans[0]) - first_row(spans[0]), spans, clear);
+    change_in_session(first_row(spans[0]), end_row(spans[0]) - first_row(spans[0]), spans);
   } else {
-    change_rows(stripe, 0, geometry().rows(), spans, clear);
+    change_in_session(0, geometry().rows(), spans);
   }
 }
 
-void Volume::change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_t count, std::span<const Span> spans,
+bool Volume::change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_t count, std::span<const Span> spans,
                          bool clears) {
   const std::uint32_t k = geometry().k, m = geometry().m;
   const Change changing(*this, geometry().most_items(spans.size() + m, count));
@@ -112,7 +117,7 @@ void Volume::change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_
     columns[column].remaining_old = holds_data(column, 0, begin) || holds_data(column, end, count);
     changes = changes || columns[column].written_old;
   }
-  if (!changes) return;  // a trim of blocks that were never written
+  if (!changes) return true;  // a trim of blocks that were never written
   for (const tandem_volume_column &column : columns) leaves = leaves || column.remaining_old;
 
   if (delayed)
@@ -129,7 +134,7 @@ void Volume::change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_
   if (!clears || (leaves && !delayed)) {
     tandem_volume_write_plan plan{};
     check(tandem_volume_plan_write(k, m, columns.data(), delayed, nullptr, &plan));
-    ++ways_[plan.way];
+    if (session_is_durable_) ++ways_[plan.way];
     if (plan.way == TANDEM_VOLUME_FULL_STRIPE || plan.way == TANDEM_VOLUME_RECONSTRUCT) {
       std::vector<Part> rest;
       std::vector<const void *> data(k);
@@ -178,6 +183,7 @@ void Volume::change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_
     }
   }
 
+  if (!session_is_durable_) return false;
   bool all_stored = true;
   whole([&] {
     std::vector<Stored> stored;
@@ -214,6 +220,7 @@ void Volume::change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_
     fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("a member was lost while stripe {} was written, which lies in a "
                                                    "window of delayed parity: its bytes are lost",
                                                    stripe));
+  return true;
 }
 
 // If a crash must bring back the old content of a block, the new content goes to its place after the commit. Other

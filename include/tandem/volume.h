@@ -182,8 +182,8 @@ TANDEM_API tandem_status tandem_volume_query(const tandem_volume *volume, tandem
 enum tandem_volume_member_state {
   TANDEM_VOLUME_MEMBER_CURRENT = 0,
   TANDEM_VOLUME_MEMBER_REBUILDING = 1, /* takes writes; blocks not rebuilt yet are computed from the others */
-  TANDEM_VOLUME_MEMBER_LOST = 2,       /* missing, or failed while open */
-  TANDEM_VOLUME_MEMBER_STALE = 3       /* present, but it missed writes */
+  TANDEM_VOLUME_MEMBER_LOST = 2,       /* missing, too small, or failed while open */
+  TANDEM_VOLUME_MEMBER_STALE = 3       /* present, but it missed writes, or is an old copy */
 };
 
 typedef struct tandem_volume_member {
@@ -312,7 +312,8 @@ typedef struct tandem_volume_care_result {
   uint64_t bad_block_count;          /* unreadable, with a wrong checksum, or without a table entry */
   uint64_t bad_parity_count;         /* parity blocks with a right checksum that do not match the data */
   uint64_t mended_block_count;       /* blocks that were written again */
-  uint64_t lost_block_count;         /* blocks that cannot be rebuilt */
+  uint64_t lost_block_count;         /* blocks that cannot be rebuilt: too many of their row are bad; it is not clear
+                                        which block of a row does not match; or data of a window is on a missing member */
   uint64_t unprotected_stripe_count; /* stripes inside windows: their parity is not checked */
 } tandem_volume_care_result;
 

@@ -307,21 +307,6 @@ struct Damage : ::testing::Test {
   }
 };
 
-TEST_F(Damage, RottenBlocksAreComputedAndMended) {
-  const Geometry geometry = volume->geometry();
-  for (std::uint64_t stripe = 0; stripe < 6; ++stripe) {  // two blocks of one row, data or parity as it comes
-    rot(stripe % 6, geometry.block_offset(2 * stripe));
-    rot((stripe + 2) % 6, geometry.block_offset(2 * stripe) + 4095);
-  }
-  EXPECT_EQ(read_all(*volume), model);
-  EXPECT_GE(statistics_of(*volume).mended_block_count, 6u);
-  tandem_volume_care_result result{};
-  ASSERT_EQ(volume->scrub({.repair = true, .restart = true}, &result), TANDEM_OK);
-  ASSERT_EQ(volume->scrub({.restart = true}, &(result = {})), TANDEM_OK);
-  EXPECT_EQ(result.bad_block_count, 0u);
-  EXPECT_GT(result.block_count, 0u);
-}
-
 TEST_F(Damage, NothingIsWrittenToAVolumeForReading) {
   const Geometry geometry = volume->geometry();
   reopen({}, true);
@@ -355,30 +340,6 @@ TEST_F(Damage, MoreThanMIsReportedWithItsRangeAndTheRestIsRead) {
   EXPECT_EQ(result.lost_block_count, 3u);
   // What is written anew is whole again.
   volume->write(begin, model.data() + begin, geometry.stripe_bytes());
-  EXPECT_EQ(read_all(*volume), model);
-}
-
-TEST_F(Damage, ARottenPageCostsNothing) {
-  const Geometry geometry = volume->geometry();
-  ASSERT_EQ(geometry.page_count(), 1u);  // so: all that two members have
-  reopen();
-  rot(1, geometry.page_offset(0) + 100);
-  rot(4, geometry.page_offset(0) + 100);
-  reopen();
-  EXPECT_EQ(read_all(*volume), model);
-  reopen({0, 2});  // and it has been mended on the way
-  EXPECT_EQ(read_all(*volume), model);
-}
-
-TEST_F(Damage, AWrittenBlockInARottenPageIsNotLostByACrash) {
-  const Geometry geometry = volume->geometry();
-  reopen();
-  for (const std::size_t disk : {1, 4}) rot(disk, geometry.page_offset(0) + 100);
-  reopen();
-  volume->write(12345, model.data(), 100000);
-  std::copy_n(model.begin(), 100000, model.begin() + 12345);
-  volume->flush();
-  reopen();
   EXPECT_EQ(read_all(*volume), model);
 }
 
@@ -433,18 +394,6 @@ TEST_F(Damage, TooManyMembersAreMissing) {
   EXPECT_NE(std::string(tandem_last_error_message()).find("3 of 6 members are current, 4 are needed"),
             std::string::npos)
       << tandem_last_error_message();
-}
-
-TEST_F(Damage, OneCopyOfASuperblockIsEnough) {
-  volume.reset();
-  for (const auto &disk : array.disks) disk->bytes[4096 + 72] ^= std::byte{1};
-  volume = array.open();
-  EXPECT_EQ(read_all(*volume), model);
-  volume.reset();
-  array.disks[1]->bytes[72] ^= std::byte{1};  // now both of it
-  volume = array.open();
-  EXPECT_EQ(member_of(*volume, 1).state, TANDEM_VOLUME_MEMBER_LOST);
-  EXPECT_EQ(read_all(*volume), model);
 }
 
 TEST_F(Damage, HalvesThatWereWrittenApartAreRefused) {
@@ -532,35 +481,6 @@ TEST_F(Damage, AfterARowThatIsHalfNewNothingIsWritten) {
   tandem_volume_care_result result{};
   EXPECT_EQ(volume->scrub({.restart = true}, &result), TANDEM_OK);
   EXPECT_EQ(result.bad_block_count + result.bad_parity_count, 0u);
-}
-
-TEST_F(Damage, NothingIsWrittenBeforeItsSessionIsKnown) {
-  reopen({1});
-  volume->write(0, model.data() + 5000, 4096);  // not flushed
-  volume.reset();
-  volume = array.open({}, true);
-  EXPECT_EQ(member_of(*volume, 1).state, TANDEM_VOLUME_MEMBER_STALE);
-}
-
-TEST_F(Damage, AScrubWithoutRepairDoesNotMakeAMissingMemberStale) {
-  reopen({1});
-  tandem_volume_care_result result{};
-  EXPECT_EQ(volume->scrub({.restart = true}, &result), TANDEM_OK);
-  reopen();
-  EXPECT_EQ(info_of(*volume).lost_count, 0u);
-}
-
-TEST_F(Damage, AMemberThatMissedWritesIsNotWipedWhileAWindowIsOpen) {
-  const std::uint64_t stripe = volume->geometry().stripe_bytes();
-  volume->delay_begin(0, stripe);
-  reopen({1});
-  volume->write(2 * stripe, model.data() + 2 * stripe, 4096);
-  reopen();
-  EXPECT_EQ(member_of(*volume, 1).state, TANDEM_VOLUME_MEMBER_STALE);
-  const Bytes before = array.disks[1]->bytes;
-  tandem_volume_care_result result{};
-  EXPECT_EQ(status_of([&] { volume->rebuild({}, &result); }), TANDEM_ERROR_UNAVAILABLE);
-  EXPECT_TRUE(array.disks[1]->bytes == before);
 }
 
 // ---- windows ----------------------------------------------------------------------------------------
@@ -698,23 +618,6 @@ TEST_F(Damage, ReplaceAndRebuildWhileWritesGoOn) {
   EXPECT_EQ(volume->extents(0, model.size(), 10).size(), 1u);
 }
 
-TEST_F(Damage, TheOldMemberIsNotTakenForTheNewOne) {
-  const auto old = array.disks[2];
-  volume->replace(2, array.fresh_member("spare"), false);
-  array.disks.push_back(old);
-  array.disks[2] = array.spare;
-  tandem_volume_care_result result{};
-  EXPECT_EQ(volume->rebuild({}, &result), TANDEM_OK);
-  reopen();
-  EXPECT_EQ(info_of(*volume).lost_count, 0u);
-  EXPECT_EQ(read_all(*volume), model);
-  array.disks[6] = std::make_shared<Disk>(0);
-  array.disks[6]->bytes = array.disks[2]->bytes;
-  volume.reset();
-  EXPECT_EQ(status_of([&] { array.open(); }), TANDEM_ERROR_INVALID_ARGUMENT) << "a copy of a member";
-  EXPECT_NE(std::string(tandem_last_error_message()).find("twice"), std::string::npos) << tandem_last_error_message();
-}
-
 TEST_F(Damage, AMemberThatIsBeingRebuiltHoldsNothingYet) {
   for (const std::uint32_t index : {0u, 1u}) {
     volume->replace(index, array.fresh_member("spare"), false);
@@ -753,21 +656,6 @@ TEST_F(Damage, WhatHappensDuringAReplaceMayForbidIt) {
   };
   EXPECT_EQ(status_of([&] { volume->replace(2, std::move(given), false); }), TANDEM_ERROR_NOT_RECOVERABLE);
   EXPECT_EQ(member_of(*volume, 2).state, TANDEM_VOLUME_MEMBER_CURRENT);
-  EXPECT_EQ(read_all(*volume), model);
-}
-
-TEST_F(Damage, TheLogOfTheOldMemberDoesNotReachTheNewOne) {
-  const Bytes data = paint(100000, 12);
-  volume->write(7000, data.data(), data.size());
-  std::copy(data.begin(), data.end(), model.begin() + 7000);
-  volume->replace(2, array.fresh_member("spare"), false);  // commits
-  array.disks[2] = array.spare;
-  volume.reset();  // without another commit
-  volume = array.open();
-  EXPECT_EQ(info_of(*volume).rebuilding_count, 1u);
-  tandem_volume_care_result result{};
-  EXPECT_EQ(volume->rebuild({}, &result), TANDEM_OK);
-  reopen({0, 1});
   EXPECT_EQ(read_all(*volume), model);
 }
 
@@ -812,32 +700,6 @@ TEST_F(Damage, AWriteToTheOldMemberThatFailsDoesNotLoseTheNewOne) {
   array.spare->fails_writes = true;
   EXPECT_FALSE(members.sync(0));
   EXPECT_EQ(members.state(0), TANDEM_VOLUME_MEMBER_LOST);
-}
-
-TEST_F(Damage, TheOnlyGoodCopyOfASuperblockIsNotWrittenOver) {
-  const auto copies = [&] {
-    std::vector<Bytes> found;
-    for (const auto &disk : array.disks) found.emplace_back(disk->bytes.begin(), disk->bytes.begin() + 8192);
-    return found;
-  };
-  // The power goes while superblocks are written, again and again: they reach the first member, and are torn on the
-  // others.
-  for (int crash = 0; crash < 4; ++crash) {
-    const auto before = copies();
-    volume->write(0, model.data(), 4096);
-    volume->flush();
-    volume.reset();
-    for (std::size_t disk = 0; disk < 6; ++disk)
-      for (const std::size_t copy : {0, 4096}) {
-        auto &bytes = array.disks[disk]->bytes;
-        if (disk == 0 || std::memcmp(bytes.data() + copy, before[disk].data() + copy, 4096) == 0) continue;
-        std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(copy) + 512, 3584, std::byte{0x55});
-      }
-    ASSERT_EQ(status_of([&] { volume = array.open({0}, true); }), TANDEM_OK) << tandem_last_error_message();
-    EXPECT_EQ(info_of(*volume).lost_count, 1u) << crash;
-    volume = array.open();
-    EXPECT_EQ(info_of(*volume).lost_count, 0u) << crash;
-  }
 }
 
 TEST_F(Damage, ScrubGoesOnWhereItWasEnded) {
