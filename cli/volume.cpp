@@ -356,7 +356,7 @@ void add_create(CLI::App &volume, Invocation &invocation) {
       .add_flag("--allow-non-mds", flags->allow_non_mds,
                 "Accept a matrix that cannot recover from every loss of m members")
       ->group(kExpert);
-  command.add_flag("--force", flags->force, "Overwrite members that hold a volume already");
+  command.add_flag("--force", flags->force, "Overwrite members that are not empty: a file system, a volume, a file");
   add_output_flags(command, flags->output);
   set_run(command, invocation, flags, create);
 }
@@ -450,7 +450,7 @@ void add_replace(CLI::App &volume, Invocation &invocation) {
   command.add_option("--new", flags->member, "The new member; a file that does not exist is made")
       ->type_name("MEMBER")
       ->required();
-  command.add_flag("--force", flags->force, "Overwrite a new member that holds a volume already");
+  command.add_flag("--force", flags->force, "Overwrite a new member that is not empty");
   add_target_flags(command, *flags);
   set_run(command, invocation, flags, replace);
 }

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <string_view>
+#include <vector>
 
 #include "tandem/tools.h"
 #include "volume/log_record.hpp"
@@ -33,17 +35,47 @@ std::uint64_t most_stripes(Geometry geometry, std::uint64_t member_bytes) {
   return least;
 }
 
-// Whether it begins with a superblock, even a damaged one.
-bool holds_volume(Member &member) {
-  if (member.size_bytes() < 2 * kBlockBytes) return false;
-  Buffer buffer(2 * kBlockBytes);
-  member.read(0, buffer.data(), 2 * kBlockBytes);
-  Superblock superblock;
-  for (std::size_t copy = 0; copy < 2; ++copy)
-    if (parse_superblock(std::span<const std::byte, kBlockBytes>(buffer.data() + copy * kBlockBytes, kBlockBytes),
-                         &superblock) != SuperblockResult::none)
-      return true;
-  return false;
+struct Magic {
+  std::size_t offset;
+  std::string_view bytes, name;
+};
+using namespace std::string_view_literals;
+constexpr Magic kMagics[] = {
+    {0, "TNDMVOL\x1a"sv, "a volume"},
+    {kBlockBytes, "TNDMVOL\x1a"sv, "a volume"},
+    {0, "\x89TNDM\r\n\x1a"sv, "a shard of Tandem"},
+    {1080, "\x53\xef"sv, "an ext2, ext3 or ext4 file system"},
+    {0, "XFSB"sv, "an XFS file system"},
+    {65600, "_BHRfS_M"sv, "a Btrfs file system"},
+    {3, "NTFS    "sv, "an NTFS file system"},
+    {4086, "SWAPSPACE2"sv, "swap space"},
+    {0, "LUKS\xba\xbe"sv, "a LUKS volume"},
+    {536, "LVM2 001"sv, "an LVM physical volume"},
+    {4096, "\xfc\x4e\x2b\xa9"sv, "a member of an MD array"},
+    {512, "EFI PART"sv, "a GPT partition table"},
+    {510, "\x55\xaa"sv, "a partition table or a FAT file system"},
+    {0, "%PDF"sv, "a PDF document"},
+    {0, "PK\x03\x04"sv, "a ZIP archive"},
+    {0,
+     "\x7f"
+     "ELF"sv,
+     "a program or library"},
+};
+
+// What the member holds; "" if its first MiB and its last 64 KiB are zeros.
+std::string content_of(Member &member) {
+  constexpr std::uint64_t kHeadBytes = 1 << 20, kTailBytes = 64 << 10;
+  const std::uint64_t size = member.size_bytes(), head = std::min(size, kHeadBytes),
+                      tail = std::min(size - head, kTailBytes);
+  std::vector<char> bytes(head + tail);
+  auto *const at = reinterpret_cast<std::byte *>(bytes.data());
+  if (head != 0) member.read(0, at, head);
+  if (tail != 0) member.read(size - tail, at + head, tail);
+  const std::string_view all(bytes.data(), bytes.size());
+  if (all.find_first_not_of('\0') == all.npos) return {};
+  for (const Magic &each : kMagics)
+    if (each.offset < head && all.substr(each.offset).starts_with(each.bytes)) return std::string(each.name);
+  return "data of an unknown kind";
 }
 
 }  // namespace
@@ -72,9 +104,10 @@ std::unique_ptr<tandem_codec, void (*)(tandem_codec *)> make_codec(const Geometr
 }
 
 void check_overwritable(const Given &given, bool force) {
-  if (!force && holds_volume(*given.member))
+  if (force) return;
+  if (const std::string content = content_of(*given.member); !content.empty())
     fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("{}: holds a volume already; use --force to overwrite it", given.name));
+         fmt::format("{}: holds {} already; use --force to overwrite it", given.name, content));
 }
 
 void write_tables(Member &member, const Geometry &geometry, const Seed &seed, std::uint32_t index, const Entry &entry,

@@ -9,7 +9,7 @@ namespace tandem::volume {
 
 void random_bytes(void *to, std::size_t bytes);
 std::unique_ptr<tandem_codec, void (*)(tandem_codec *)> make_codec(const Geometry &geometry);
-// Throws if it holds a volume that must not be lost.
+// Throws if it holds something that must not be lost.
 void check_overwritable(const Given &given, bool force);
 // A table of equal entries, and a log without a record.
 void write_tables(Member &member, const Geometry &geometry, const Seed &seed, std::uint32_t index, const Entry &entry,

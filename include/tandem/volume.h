@@ -107,7 +107,7 @@ typedef struct tandem_volume_create_options {
   int32_t matrix;           /* enum tandem_matrix_value, not TANDEM_MATRIX_CUSTOM */
   int32_t allow_non_mds;    /* as tandem_codec_options */
   uint32_t unit_bytes;      /* of one member in one stripe: a multiple of 4096, at most 16 MiB; 0 = 64 KiB */
-  int32_t force;            /* non-zero: members that hold a volume already are overwritten */
+  int32_t force;            /* non-zero: members that are not empty are overwritten */
   uint64_t member_bytes;    /* regular files are made, or extended, to this size; 0 = they exist and keep their size. If
                                the sizes of members differ, the smallest counts */
   uint64_t log_bytes;       /* of the log on each member; 0 = as much as fits well, 32 MiB at most unless a stripe needs
@@ -119,7 +119,7 @@ typedef struct tandem_volume_create_options {
 /* Makes a volume that holds zeros. Writes the superblocks and the tables of checksums (0.4 % of each member).
  *   options   see above
  * Status: INVALID_ARGUMENT (k, m, unit_bytes, log_bytes or member_count out of range; a member listed twice, too small,
- *   or, without force, with a volume on it), UNSUPPORTED (custom matrix; a URI without libnbd), NOT_MDS, TOO_LARGE,
+ *   or, without force, not empty), UNSUPPORTED (custom matrix; a URI without libnbd), NOT_MDS, TOO_LARGE,
  *   OUT_OF_MEMORY, UNAVAILABLE (another process has locked a member), IO.
  * On failure new and extended files stay. The content of a member changes only if the status is IO.
  * Threads: any. */
@@ -344,14 +344,14 @@ TANDEM_API tandem_status tandem_volume_rebuild(tandem_volume *volume, const tand
 typedef struct tandem_volume_replace_options {
   size_t struct_bytes; /* sizeof(tandem_volume_replace_options) */
   uint32_t index;      /* the member to replace; it need not be lost */
-  int32_t force;       /* non-zero: a new member that already holds a volume is overwritten */
+  int32_t force;       /* non-zero: a new member that is not empty is overwritten */
   const char *member;  /* path or URI of the new member. A regular file is made if it does not exist, and extended if it
                           is too small */
 } tandem_volume_replace_options;
 
 /* Replaces a member by a new one. The old member's content is not used any more. tandem_volume_rebuild fills the new
  * member. Until then the volume is protected as if the member were lost.
- * Status: INVALID_ARGUMENT (NULL; index; the new member is too small, is a member already, or holds a volume),
+ * Status: INVALID_ARGUMENT (NULL; index; the new member is too small, is a member already, or is not empty),
  *   UNAVAILABLE (read-only; locked; a window is open; another scrub, rebuild or replace runs), NOT_RECOVERABLE (fewer
  *   than k complete members would be left), UNSUPPORTED, IO, OUT_OF_MEMORY.
  * Threads: any. */

@@ -258,6 +258,44 @@ TEST_F(VolumeFiles, AVolumeIsNotOverwrittenUnasked) {
   EXPECT_EQ(found, Bytes(data.size()));
 }
 
+TEST_F(VolumeFiles, NothingIsOverwrittenUnasked) {
+  const struct {
+    std::size_t offset;
+    std::string bytes, name;
+  } contents[] = {{0, "\x89TNDM\r\n\x1a", "a shard of Tandem"},
+                  {1080, "\x53\xef", "ext4"},
+                  {65600, "_BHRfS_M", "Btrfs"},
+                  {0, "%PDF-1.7", "a PDF document"},
+                  {5, "x", "data of an unknown kind"},
+                  {(4 << 20) - 9, "x", "data of an unknown kind"}};
+  for (const auto &each : contents) {
+    Bytes bytes(4 << 20);
+    std::memcpy(bytes.data() + each.offset, each.bytes.data(), each.bytes.size());
+    const auto write = [&](const std::string &name) {
+      std::ofstream(name, std::ios::binary).write(reinterpret_cast<const char *>(bytes.data()), 4 << 20);
+    };
+    for (const std::string &name : names) fs::remove(name);
+    write(names[2]);
+    EXPECT_EQ(create(names), TANDEM_ERROR_INVALID_ARGUMENT);
+    expect_message("holds");
+    expect_message(each.name);
+    std::ifstream file(names[2], std::ios::binary);
+    EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), std::istreambuf_iterator<char>(file), {},
+                           [](auto a, char b) { return a == static_cast<unsigned char>(b); }));
+    fs::remove(names[2]);
+    ASSERT_EQ(create(names), TANDEM_OK) << tandem_last_error_message();
+    ASSERT_EQ(open(names), TANDEM_OK);
+    write(names[0] + "new");
+    tandem_volume_replace_options replace{};
+    replace.struct_bytes = sizeof replace;
+    const std::string fresh = names[0] + "new";
+    replace.member = fresh.c_str();
+    EXPECT_EQ(tandem_volume_replace(volume, &replace), TANDEM_ERROR_INVALID_ARGUMENT);
+    expect_message(each.name);
+    close();
+  }
+}
+
 TEST_F(VolumeFiles, TwoServersOnOneVolume) {
   ASSERT_EQ(create(names), TANDEM_OK);
   ASSERT_EQ(open(names), TANDEM_OK);
