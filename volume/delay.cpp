@@ -183,19 +183,10 @@ void Volume::end_stripe(std::uint64_t stripe, bool accept_loss) {
         if (view.entries[view.at(column, row)].generation != 0) return true;
       return false;
     };
+    for (std::uint32_t row = 0; row < rows; ++row)
+      for (std::uint32_t i = 0; i < m && holds_something(row); ++i) view.entries[view.at(k + i, row)] = kLostEntry;
     std::vector<Stored> stored;
-    for (std::uint32_t begin = 0, end; begin < rows; begin = end) {
-      const bool holds = holds_something(begin);
-      for (end = begin + 1; end < rows && holds_something(end) == holds;) ++end;
-      for (std::uint32_t i = 0; i < m; ++i) {
-        if (!holds) {
-          clear(view, {k + i, begin, end});
-          continue;
-        }
-        for (std::uint32_t row = begin; row < end; ++row) view.entries[view.at(k + i, row)] = kLostEntry;
-        stored.push_back({{k + i, begin, end}, view.block(k + i, begin)});
-      }
-    }
+    store_or_clear_parity(view, holds_something, stored);
     store(view, stored);
   });
   check_enough_members();

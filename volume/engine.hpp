@@ -155,6 +155,14 @@ class Volume {
   // False: nothing was changed, and the session must begin first.
   bool change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_t count, std::span<const Span> spans,
                    bool clear);
+  struct Edit;
+  void take_spans(Edit &edit, std::span<const Span> spans);
+  bool plan_parity(Edit &edit);
+  void encode_parity(Edit &edit);
+  void update_parity(Edit &edit);
+  void apply_edit(const Edit &edit);
+  void store_or_clear_parity(const View &view, const std::function<bool(std::uint32_t)> &holds_something,
+                             std::vector<Stored> &stored);
   // Gives blocks their new content and entries, in place or pending. False: a member was lost meanwhile, or before.
   bool store(const View &view, std::span<const Stored> parts);
   void clear(const View &view, const Part &part);

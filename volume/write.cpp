@@ -67,24 +67,52 @@ void Volume::change_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint6
   }
 }
 
+// A change of some rows of a stripe.
+struct Volume::Edit {
+  View view;
+  bool clears, delayed;
+  std::vector<Stored> fresh{};   // the new content of whole blocks; nullptr: it is cleared
+  std::vector<Buffer> copies{};  // blocks of `fresh` whose old content stays in part
+  std::vector<tandem_volume_column> columns{};
+  std::vector<void *> parity{};  // of usable members, else nullptr
+  bool leaves = false;           // data that the change does not touch stays in these rows
+
+  bool holds(std::uint32_t column, std::uint32_t begin, std::uint32_t end) const {
+    for (std::uint32_t row = begin; row < end; ++row)
+      if (view.entries[view.at(column, row)].generation != 0) return true;
+    return false;
+  }
+  bool has_parity() const {
+    return std::any_of(parity.begin(), parity.end(), [](const void *each) { return each != nullptr; });
+  }
+};
+
 bool Volume::change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_t count, std::span<const Span> spans,
                          bool clears) {
-  const std::uint32_t k = geometry().k, m = geometry().m;
-  const Change changing(*this, geometry().most_items(spans.size() + m, count));
+  const Change changing(*this, geometry().most_items(spans.size() + geometry().m, count));
   const std::unique_lock lock(lock_of(stripe));
-  View view(*spares_, geometry(), stripe, first, count);
-  load_entries(view);
-  const bool delayed = is_delayed(stripe);
+  Edit edit{.view = {*spares_, geometry(), stripe, first, count}, .clears = clears, .delayed = is_delayed(stripe)};
+  load_entries(edit.view);
+  take_spans(edit, spans);
+  if (!plan_parity(edit)) return true;
+  if (!session_is_durable_) return false;
+  apply_edit(edit);
+  return true;
+}
 
-  // The new content of whole blocks: the caller's memory, or a copy if a span begins or ends inside a block.
-  std::vector<Stored> fresh;
-  std::vector<Buffer> copies;
+// The new content is the caller's memory, or a copy if a span begins or ends inside a block.
+void Volume::take_spans(Edit &edit, std::span<const Span> spans) {
+  View &view = edit.view;
   for (const Span &span : spans) {
-    const auto begin = static_cast<std::uint32_t>(span.begin / kBlockBytes) - first,
-               end = static_cast<std::uint32_t>((span.end - 1) / kBlockBytes) + 1 - first;
+    const auto begin = static_cast<std::uint32_t>(span.begin / kBlockBytes) - view.first,
+               end = static_cast<std::uint32_t>((span.end - 1) / kBlockBytes) + 1 - view.first;
     const Part part{span.column, begin, end};
-    if (clears || (span.begin % kBlockBytes == 0 && span.end % kBlockBytes == 0)) {
-      fresh.push_back({part, span.from});
+    if (edit.delayed && !members_->is_usable(member_of(view, span.column)))
+      fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("stripe {} lies in a window of delayed parity: bytes written "
+                                                     "for member {}, which is lost, would be unprotected and lost",
+                                                     view.stripe, member_of(view, span.column)));
+    if (edit.clears || (span.begin % kBlockBytes == 0 && span.end % kBlockBytes == 0)) {
+      edit.fresh.push_back({part, span.from});
       continue;
     }
     std::vector<Part> edges;
@@ -93,134 +121,135 @@ bool Volume::change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_
       edges.push_back({span.column, end - 1, end});
     fetch(view, edges, true);
     require(view, edges);
-    const std::byte *const copy = copies.emplace_back((end - begin) * kBlockBytes).data();
+    std::byte *const copy = edit.copies.emplace_back((end - begin) * kBlockBytes).data();
     for (const Part &edge : edges)
-      std::memcpy(copies.back().data() + (edge.begin - begin) * kBlockBytes, view.block(span.column, edge.begin),
-                  kBlockBytes);
-    std::memcpy(copies.back().data() + span.begin % kBlockBytes, span.from, span.end - span.begin);
-    fresh.push_back({part, copy});
+      std::memcpy(copy + (edge.begin - begin) * kBlockBytes, view.block(span.column, edge.begin), kBlockBytes);
+    std::memcpy(copy + span.begin % kBlockBytes, span.from, span.end - span.begin);
+    edit.fresh.push_back({part, copy});
   }
+}
 
-  const auto holds_data = [&](std::uint32_t column, std::uint32_t begin, std::uint32_t end) {
-    for (std::uint32_t row = begin; row < end; ++row)
-      if (view.entries[view.at(column, row)].generation != 0) return true;
+// Computes the new parity in the cheapest way. False: a trim of blocks that were never written changes nothing.
+bool Volume::plan_parity(Edit &edit) {
+  const std::uint32_t k = geometry().k, m = geometry().m, count = edit.view.count;
+  edit.columns.assign(k, {0, 0, 1, 0});
+  for (std::uint32_t column = 0; column < k; ++column)
+    edit.columns[column].remaining_old = edit.holds(column, 0, count);
+  bool changes = !edit.clears;
+  for (const Stored &each : edit.fresh) {
+    const auto [column, begin, end] = each.part;
+    const bool old = edit.holds(column, begin, end);
+    edit.columns[column] = {1, old, begin > 0 || end < count,
+                            edit.holds(column, 0, begin) || edit.holds(column, end, count)};
+    changes = changes || old;
+  }
+  if (!changes) return false;
+  for (const tandem_volume_column &column : edit.columns) edit.leaves = edit.leaves || column.remaining_old;
+  for (std::uint32_t i = 0; i < m; ++i)
+    edit.parity.push_back(members_->is_usable(member_of(edit.view, k + i)) ? edit.view.columns[k + i] : nullptr);
+  if (edit.clears && (!edit.leaves || edit.delayed)) return true;
+  tandem_volume_write_plan plan{};
+  check(tandem_volume_plan_write(k, m, edit.columns.data(), edit.delayed, nullptr, &plan));
+  if (session_is_durable_) ++ways_[plan.way];
+  if (plan.way == TANDEM_VOLUME_FULL_STRIPE || plan.way == TANDEM_VOLUME_RECONSTRUCT)
+    encode_parity(edit);
+  else if (plan.way != TANDEM_VOLUME_DELAY)
+    update_parity(edit);
+  return true;
+}
+
+// From all data of the rows.
+void Volume::encode_parity(Edit &edit) {
+  View &view = edit.view;
+  std::vector<Part> rest;
+  std::vector<const void *> data(view.columns.begin(), view.columns.begin() + geometry().k);
+  for (std::uint32_t column = 0; column < geometry().k; ++column) {
+    const auto mine = std::find_if(edit.fresh.begin(), edit.fresh.end(),
+                                   [&](const Stored &each) { return each.part.column == column; });
+    const auto [_, begin, end] = mine == edit.fresh.end() ? Part{column, view.count, view.count} : mine->part;
+    if (begin > 0) rest.push_back({column, 0, begin});
+    if (end < view.count) rest.push_back({column, end, view.count});
+    if (begin == 0 && end == view.count) data[column] = edit.clears ? zeros_.data() : mine->from;
+  }
+  fetch(view, rest, true);
+  require(view, rest);
+  for (const Stored &each : edit.fresh) {
+    const auto [column, begin, end] = each.part;
+    if (data[column] != view.columns[column]) continue;
+    std::memcpy(view.block(column, begin), edit.clears ? zeros_.data() : each.from, (end - begin) * kBlockBytes);
+  }
+  if (edit.has_parity())
+    check(tandem_encode(settings_.context, codec_.get(), data.data(), edit.parity.data(), view.count * kBlockBytes));
+}
+
+// From the old data and the old parity.
+void Volume::update_parity(Edit &edit) {
+  View &view = edit.view;
+  const std::uint32_t k = geometry().k, m = geometry().m;
+  std::vector<Part> old;
+  for (const Stored &each : edit.fresh)
+    if (edit.columns[each.part.column].written_old) old.push_back(each.part);
+  for (std::uint32_t i = 0; i < m; ++i)
+    if (edit.parity[i]) old.push_back({k + i, 0, view.count});
+  fetch(view, old, true);
+  require(view, old);
+  if (!edit.has_parity()) return;
+  for (const Stored &each : edit.fresh) {
+    const auto [column, begin, end] = each.part;
+    std::vector<void *> changed(m);
+    for (std::uint32_t i = 0; i < m; ++i) changed[i] = edit.parity[i] ? view.block(k + i, begin) : nullptr;
+    const std::byte *const new_data = edit.clears ? zeros_.data() : each.from;
+    const std::size_t bytes = (end - begin) * kBlockBytes;
+    check(edit.columns[column].written_old
+              ? tandem_update(settings_.context, codec_.get(), column, view.block(column, begin), new_data,
+                              changed.data(), bytes)
+              : tandem_accumulate(settings_.context, codec_.get(), column, new_data, changed.data(), bytes, 0));
+  }
+}
+
+void Volume::apply_edit(const Edit &edit) {
+  const std::uint32_t k = geometry().k;
+  const View &view = edit.view;
+  // Parity is written for rows that hold data afterwards. Parity of the other rows is not needed any more.
+  const auto holds_something = [&](std::uint32_t row) {
+    if (!edit.clears) return true;
+    for (std::uint32_t column = 0; column < k; ++column) {
+      const bool cleared = std::any_of(edit.fresh.begin(), edit.fresh.end(), [&](const Stored &each) {
+        return each.part.column == column && row >= each.part.begin && row < each.part.end;
+      });
+      if (!cleared && edit.holds(column, row, row + 1)) return true;
+    }
     return false;
   };
-  std::vector<tandem_volume_column> columns(k, {0, 0, 1, 0});
-  for (std::uint32_t column = 0; column < k; ++column) columns[column].remaining_old = holds_data(column, 0, count);
-  bool changes = !clears, leaves = false;
-  for (const Stored &each : fresh) {
-    const auto [column, begin, end] = each.part;
-    columns[column].written = 1;
-    columns[column].written_old = holds_data(column, begin, end);
-    columns[column].remaining = begin > 0 || end < count;
-    columns[column].remaining_old = holds_data(column, 0, begin) || holds_data(column, end, count);
-    changes = changes || columns[column].written_old;
-  }
-  if (!changes) return true;  // a trim of blocks that were never written
-  for (const tandem_volume_column &column : columns) leaves = leaves || column.remaining_old;
-
-  if (delayed)
-    for (const Stored &each : fresh)
-      if (!members_->is_usable(member_of(view, each.part.column)))
-        fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("stripe {} lies in a window of delayed parity: bytes written "
-                                                       "for member {}, which is lost, would be unprotected and lost",
-                                                       stripe, member_of(view, each.part.column)));
-
-  std::vector<void *> parity(m);
-  for (std::uint32_t i = 0; i < m; ++i)
-    parity[i] = members_->is_usable(member_of(view, k + i)) ? view.columns[k + i] : nullptr;
-  const bool has_parity = std::any_of(parity.begin(), parity.end(), [](const void *each) { return each != nullptr; });
-  if (!clears || (leaves && !delayed)) {
-    tandem_volume_write_plan plan{};
-    check(tandem_volume_plan_write(k, m, columns.data(), delayed, nullptr, &plan));
-    if (session_is_durable_) ++ways_[plan.way];
-    if (plan.way == TANDEM_VOLUME_FULL_STRIPE || plan.way == TANDEM_VOLUME_RECONSTRUCT) {
-      std::vector<Part> rest;
-      std::vector<const void *> data(k);
-      for (std::uint32_t column = 0; column < k; ++column) {
-        const auto mine =
-            std::find_if(fresh.begin(), fresh.end(), [&](const Stored &each) { return each.part.column == column; });
-        data[column] = view.columns[column];
-        if (mine == fresh.end()) {
-          rest.push_back({column, 0, count});
-          continue;
-        }
-        const auto [_, begin, end] = mine->part;
-        if (begin > 0) rest.push_back({column, 0, begin});
-        if (end < count) rest.push_back({column, end, count});
-        if (begin == 0 && end == count) data[column] = clears ? zeros_.data() : mine->from;
-      }
-      fetch(view, rest, true);
-      require(view, rest);
-      for (const Stored &each : fresh) {
-        const auto [column, begin, end] = each.part;
-        if (data[column] != view.columns[column]) continue;
-        std::memcpy(view.block(column, begin), clears ? zeros_.data() : each.from, (end - begin) * kBlockBytes);
-      }
-      if (has_parity)
-        check(tandem_encode(settings_.context, codec_.get(), data.data(), parity.data(), count * kBlockBytes));
-    } else if (plan.way != TANDEM_VOLUME_DELAY) {
-      std::vector<Part> old;
-      for (const Stored &each : fresh)
-        if (columns[each.part.column].written_old) old.push_back(each.part);
-      for (std::uint32_t i = 0; i < m; ++i)
-        if (parity[i]) old.push_back({k + i, 0, count});
-      fetch(view, old, true);
-      require(view, old);
-      for (const Stored &each : fresh) {
-        if (!has_parity) break;
-        const auto [column, begin, end] = each.part;
-        std::vector<void *> changed(m);
-        for (std::uint32_t i = 0; i < m; ++i) changed[i] = parity[i] ? view.block(k + i, begin) : nullptr;
-        const std::byte *const new_data = clears ? zeros_.data() : each.from;
-        const std::size_t bytes = (end - begin) * kBlockBytes;
-        check(columns[column].written_old
-                  ? tandem_update(settings_.context, codec_.get(), column, view.block(column, begin), new_data,
-                                  changed.data(), bytes)
-                  : tandem_accumulate(settings_.context, codec_.get(), column, new_data, changed.data(), bytes, 0));
-      }
-    }
-  }
-
-  if (!session_is_durable_) return false;
   bool all_stored = true;
   whole([&] {
     std::vector<Stored> stored;
-    if (!clears) stored = fresh;
-    if (!delayed) {
-      // Parity is written for rows that hold data afterwards. Parity of the other rows is not needed any more.
-      const auto holds_something = [&](std::uint32_t row) {
-        if (!clears) return true;
-        for (std::uint32_t column = 0; column < k; ++column) {
-          const bool cleared = std::any_of(fresh.begin(), fresh.end(), [&](const Stored &each) {
-            return each.part.column == column && row >= each.part.begin && row < each.part.end;
-          });
-          if (!cleared && view.entries[view.at(column, row)].generation != 0) return true;
-        }
-        return false;
-      };
-      for (std::uint32_t begin = 0, end; begin < count; begin = end) {
-        const bool holds = holds_something(begin);
-        for (end = begin + 1; end < count && holds_something(end) == holds;) ++end;
-        for (std::uint32_t i = 0; i < m; ++i) {
-          if (holds)
-            stored.push_back({{k + i, begin, end}, view.block(k + i, begin)});
-          else
-            clear(view, {k + i, begin, end});
-        }
-      }
-    }
+    if (!edit.clears) stored = edit.fresh;
+    if (!edit.delayed) store_or_clear_parity(view, holds_something, stored);
     all_stored = store(view, stored);
-    if (clears)
-      for (const Stored &each : fresh) clear(view, each.part);
+    if (edit.clears)
+      for (const Stored &each : edit.fresh) clear(view, each.part);
   });
   check_enough_members();
-  if (delayed && !all_stored)
+  if (edit.delayed && !all_stored)
     fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("a member was lost while stripe {} was written, which lies in a "
                                                    "window of delayed parity: its bytes are lost",
-                                                   stripe));
-  return true;
+                                                   view.stripe));
+}
+
+// Adds the parity of rows that hold data to `stored`, and clears that of the others.
+void Volume::store_or_clear_parity(const View &view, const std::function<bool(std::uint32_t)> &holds_something,
+                                   std::vector<Stored> &stored) {
+  for (std::uint32_t begin = 0, end; begin < view.count; begin = end) {
+    const bool holds = holds_something(begin);
+    for (end = begin + 1; end < view.count && holds_something(end) == holds;) ++end;
+    for (std::uint32_t column = geometry().k; column < members_->count(); ++column) {
+      if (holds)
+        stored.push_back({{column, begin, end}, view.block(column, begin)});
+      else
+        clear(view, {column, begin, end});
+    }
+  }
 }
 
 // If a crash must bring back the old content of a block, the new content goes to its place after the commit. Other
