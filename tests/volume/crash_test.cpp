@@ -204,5 +204,80 @@ TEST_P(Crash, AtEveryWriteAndSync) {
 INSTANTIATE_TEST_SUITE_P(Manners, Crash, ::testing::Values(false, true),
                          [](const auto &test) { return std::string(test.param ? "PowerCut" : "Kill"); });
 
+// A second crash, in the middle of what the first one left to do.
+TEST(CrashTwice, WhileTheLogIsReplayed) {
+  for (std::int64_t first = 40; first < 400; first += 7) {
+    Array array(kK, kM, kUnit, size_of_disks());
+    for (const auto &disk : array.disks) disk->keeps_unsynced = true;
+    Promise promise(array.open({}, true)->geometry().volume_bytes());
+    array.machine->dies_at = first;
+    run_script(array, promise, 2);
+    if (!array.machine->is_dead) break;
+    std::mt19937_64 random(static_cast<std::uint64_t>(first));
+    for (std::int64_t second = 0; second < 12; ++second) {
+      array.machine = std::make_shared<Machine>();
+      array.machine->dies_at = second;
+      for (const auto &disk : array.disks) disk->settle_after_power_cut(random);
+      static_cast<void>(status_of([&] { array.open(); }));
+    }
+    array.machine = std::make_shared<Machine>();
+    for (const auto &disk : array.disks) disk->settle_after_power_cut(random);
+    const auto volume = array.open();
+    check_promise(*volume, promise, false, "twice, first at " + std::to_string(first));
+    if (HasFatalFailure()) return;
+  }
+}
+
+// A crash with members lost before it, and one lost on the way.
+TEST(CrashDegraded, AtEveryWriteAndSync) {
+  std::int64_t calls = 200;
+  for (std::int64_t dies_at = 0; dies_at < calls; ++dies_at) {
+    Array array(kK, kM, kUnit, size_of_disks());
+    std::uint64_t size = 0;
+    {
+      const auto volume = array.open();
+      size = volume->geometry().volume_bytes();
+      const Bytes data = paint(3 * kStripe, 8);
+      volume->write(0, data.data(), data.size());
+      volume->flush();
+    }
+    for (const auto &disk : array.disks) {
+      disk->settle();
+      disk->keeps_unsynced = true;
+    }
+    Promise promise(size);
+    const Bytes data = paint(3 * kStripe, 8);
+    std::copy(data.begin(), data.end(), promise.now.begin());
+    promise.note(0, data.size());
+    promise.flushed();
+    array.machine->dies_at = dies_at;
+    std::mt19937_64 random(3);
+    const auto run = [&] {
+      const auto volume = array.open({1});
+      for (int step = 0; step < 12; ++step) {
+        if (step == 6) array.disks[4]->fails_writes = true;
+        const std::uint64_t offset = random() % (4 * kStripe), bytes = random() % kStripe;
+        const Bytes some = paint(bytes, random());
+        std::copy(some.begin(), some.end(), promise.now.begin() + static_cast<std::ptrdiff_t>(offset));
+        promise.note(offset, bytes);
+        volume->write(offset, some.data(), bytes);
+        if (step % 2 == 0) continue;
+        volume->flush();
+        promise.flushed();
+      }
+    };
+    static_cast<void>(status_of(run));
+    calls = array.machine->calls + 1;
+    array.machine = std::make_shared<Machine>();
+    array.disks[4]->fails_writes = false;
+    for (const auto &disk : array.disks) disk->settle_after_power_cut(random);
+    for (const bool all : {true, false}) {  // with all, or without those two
+      const auto volume = all ? array.open({}, true) : array.open({1, 4}, true);
+      check_promise(*volume, promise, false, "degraded, dead at " + std::to_string(dies_at));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tandem::volume::test
