@@ -388,7 +388,7 @@ class History {
 };
 
 TEST(History, NothingFlushedIsLostToDamageOfMMembers) {
-  const std::uint64_t count = tandem::test::runs_every_case() ? 20000 : 900;
+  const std::uint64_t count = tandem::test::runs_every_case() ? 20000 : 700;
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::uint64_t seed = tandem::test::slice_seed() + i;
     History history(seed);
