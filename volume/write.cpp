@@ -72,7 +72,7 @@ struct Volume::Edit {
   View view;
   bool clears, delayed;
   std::vector<Stored> fresh{};   // the new content of whole blocks; nullptr: it is cleared
-  std::vector<Buffer> copies{};  // blocks of `fresh` whose old content stays in part
+  std::vector<Buffer> copies{};  // blocks of `fresh` that keep a part of their old content
   std::vector<tandem_volume_column> columns{};
   std::vector<void *> parity{};  // of usable members, else nullptr
   bool leaves = false;           // data that the change does not touch stays in these rows
