@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Two commands to start with: make demo, make test. Everything else is CMake: see CMakeLists.txt and CMakePresets.json.
 
 BUILD ?= build

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one table of backends: their names, their devices on this machine, how each is made, and its cost.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Many stripes in device memory: tasks of one submit. The device's backend puts them together.
 
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An array for one call: a short one on the stack, a longer one in memory that the thread keeps for later calls. So no
 // number of shards is built in, and repeated calls allocate nothing.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checks that every call makes on its buffers before it writes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Contexts, and what a hybrid is made of.
 
 #include <algorithm>

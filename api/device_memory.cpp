@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of a device, for programs that use no driver themselves.
 
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Submitted runs: what tandem_job is.
 #pragma once
 

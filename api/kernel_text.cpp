@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools.h: the generator of device kernels, for people and tools.
 #include "device/kernel_text.hpp"
 

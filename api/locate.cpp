@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which shards of a stripe are damaged.
 #include "core/locate.hpp"
 #include "base/format.hpp"

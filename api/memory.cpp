@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host memory: allocation of shards, and registration for devices.
 
 #include <new>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The objects behind the opaque handles of tandem.h.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plans behind the plain functions. Each thread keeps the plans of its recent shapes. So a small call solves
 // nothing, builds no table, takes no lock and allocates nothing.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps that every operation shares: bring a stripe's pointers into plan order, check them, run.
 #pragma once
 

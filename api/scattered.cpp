@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shards that lie in pieces. The byte range is cut at each end of a piece of any shard, and each part is a task. A
 // piece that ends between two multiples of the operator's granularity is refused.
 

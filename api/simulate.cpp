@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools.h: simulation of machines that need not exist.
 #include "hybrid/simulate/simulate.hpp"
 #include "base/format.hpp"

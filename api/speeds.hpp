@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The speeds that hybrids learned on this machine, passed from one process to the next.
 #pragma once
 

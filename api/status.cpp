@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Status names, the last error message, the version.
 #include "base/gate.hpp"
 #include "tandem/tools.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays of stripes in a caller's layout.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Many stripes in one call.
 
 #include <algorithm>

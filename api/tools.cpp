@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools.h: devices and kernels of this machine.
 #include "tandem/tools.h"
 

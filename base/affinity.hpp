@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cores that a thread may run on.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors inside the library: one exception type with a status and a sentence with the numbers. base/gate.hpp is the one
 // gate that turns it into a tandem_status.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // State that survives fork(). A child has one thread. Locks that other threads of the parent held stay locked for ever,
 // pools have no workers, caches may be half-written. So everything guarded by a lock lives in a ForkLocal. Its first
 // use in a child finds that the value belongs to another process, and makes a fresh one. The parent's value leaks in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text with values in it: format("{} of {} bytes", done, all). std::format does the same, but GCC 12 has none. fmt does
 // it, too, but a project that embeds libtandem must not need a third-party package.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one gate between exceptions inside and status codes outside.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads JSON (RFC 8259) as hostile input: only valid UTF-8, no deeper than a limit.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pieces of JSON text, for writers that assemble the rest themselves.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The last error message of each thread.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lists of structs for the caller, and texts of fixed size in them.
 #pragma once
 

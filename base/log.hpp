@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sends decisions to the user's callback, if there is one.
 #pragma once
 

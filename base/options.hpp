@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Structs and lists of a caller. The caller may have been compiled against another version; these functions convert
 // them to this version's form.
 #pragma once

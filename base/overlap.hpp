@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Does any output overlap another buffer?
 #pragma once
 

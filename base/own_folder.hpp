@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The folder of this library. Its modules (libtandem_openmp.so, libtandem_cuda.so) lie beside it, or in its folder
 // tandem/ after installation. They are opened by absolute path, never through a search path.
 #pragma once

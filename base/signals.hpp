@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keeps a program's signal handlers off the library's own threads.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A pthread key made by its first use, for data that must outlive a thread's thread_local objects.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Records which worker did which piece of work when, as a trace that Perfetto opens (docs/TIMELINE.md).
 #pragma once
 

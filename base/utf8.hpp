@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UTF-8, as table 3-7 of the Unicode Standard 15.0 defines it.
 #pragma once
 

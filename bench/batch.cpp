@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Many stripes in the memory of a device: by one call, as one long stripe of the same bytes, and one by one.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One point of the benchmark's axes, and the measurement at it.
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Measures what encode and protect cost across ranks.
 
     bench/cluster.py simulate -o RESULT.json [--nodes 1 2 4 ...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draws how protect scales over nodes, with the ideal line, from results of `bench/cluster.py simulate`. Draws the measured
 encode of `bench/cluster.py measure` beside it. Call: `bench/plot.py cluster RESULTS.json...`. SVG, without matplotlib."""
 import argparse

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The commands of tandem-bench. What they share with the command `tandem` is that command's: cli/commands.hpp.
 #pragma once
 

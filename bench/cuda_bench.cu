@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measures what a GPU can do, and what Tandem does on it. scripts/gpu-check runs it. JSON on standard output.
 //     cuda_bench device            its name
 //     cuda_bench micro             rates of operations; memory and PCIe bandwidth; roofs of k reads and m writes

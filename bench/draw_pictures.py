@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Draws the pictures of docs/pictures: throughput.svg, from bench/results; survives.svg, from a set that it makes and damages;
 hybrid.svg, from simulations. Also writes the tables of speed in README.md and docs/performance.md. The same command gives the same
 bytes on every machine; a test compares them.

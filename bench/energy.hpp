@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run costs in joules: the energy counters of Linux and of NVIDIA's driver.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The engine behind the commands that measure: a request goes in, tables are printed while it runs, JSON comes out.
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares encode, decode and verify of shard sets with copying or reading the same bytes in the same number of files. All
 run in turn, on a memory-backed folder.
 

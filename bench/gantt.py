@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draws timelines: which worker did what when, as in Figure 3 of Mont-Blanc's report D4.6. Several files are drawn below
 each other on one time axis, with one colour for each kind of worker. Call: `bench/plot.py timeline TRACE.json...`."""
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draws heat maps of measurements by `tandem autotune`: throughput over local sizes, X against Y, as in Figure 5 of
 Mont-Blanc's report on OmpSs' OpenCL profiler. Call: `bench/plot.py autotune FILE`."""
 import argparse

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measures hybrids: several devices as one.
 #include <fmt/format.h>
 #include <sys/resource.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draws results of `tandem-bench hybrid`: throughput over the budget of CPU tasks, as in Figure 2 of Mont-Blanc's report
 D4.6, and over the size of a job. Call: `bench/plot.py hybrid RESULTS.json`."""
 import argparse

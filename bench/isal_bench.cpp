@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compares libraries with ISA-L's interface: every function, in one process, on the same buffers, in turn.
 //
 //     isal_bench OURS PEER... [-o results.json]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tandem as the engine calls it: contexts and codecs with an owner, and failures as exceptions.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The properties of the machine that a figure depends on.
 #pragma once
 

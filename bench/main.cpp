@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program tandem-bench: measurements, simulators and kernel texts. It is no part of the product.
 // machine.
 #include "base/error.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fair timing on a machine with noise: contestants take turns, many times; medians count.
 #pragma once
 

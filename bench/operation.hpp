@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operations of the benchmark: which shards of a stripe each uses, and how it calls Tandem and a peer.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Another library to compare with, opened at run time: a library with ISA-L's erasure-code functions, or Jerasure.
 #pragma once
 

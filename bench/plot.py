@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Draws results: of `tandem-bench run -o FILE.json` (throughput per code, and over the working set's size), of
 `tandem autotune`, `tandem-bench hybrid`, `tandem-bench simulate storage` and `bench/cluster.py`; and timelines.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares tandem_ec, the C API, pyeclib (isa_l_rs_cauchy) and zfec: encode and decode of k+m in one thread, by shard size.
 
   bench/python.py [-k 10] [-m 4] [--sizes 64,4096,...] [--json FILE] [--plot FILE.svg]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory roof: loops that read the same inputs and write the same outputs as an operation. They do one XOR for each
 // load and nothing else. No kernel that computes more can be faster than the best of them.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 32-byte vectors of AVX2.
 #include <immintrin.h>
 #include <stddef.h>

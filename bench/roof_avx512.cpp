@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 64-byte vectors of AVX-512F.
 #include <immintrin.h>
 #include <stddef.h>

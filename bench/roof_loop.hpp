@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loops of roof.hpp, once for every vector width. Included inside a file that is compiled for one instruction set,
 // after that file's vocabulary `Isa`; everything is in unnamed namespaces so that no copy leaves it. Isa has
 //   Vector, kVectorBytes, kName, zero, load, store, stream (a store past the caches), exclusive_or, fence, opaque (the

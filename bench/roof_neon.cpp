@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 32 bytes in two registers of Advanced SIMD, which LDP, STP and STNP move together.
 #include <arm_neon.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 16-byte vectors, which every compiler target has in some form. There are no streaming stores: "stream" is a plain
 // store.
 #include <stddef.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem-bench run, hybrid, batch
 #include <CLI/CLI.hpp>
 

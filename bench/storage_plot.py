@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draws results of `tandem-bench simulate storage`: the write rate relative to STD-RAID, as in Figure 13 of Mont-Blanc's report
 D4.6. a and b are weak scaling, c and d strong scaling; RAID-5 is on the left, RAID-6 on the right. Call:
 `bench/plot.py storage RESULTS.json...`. SVG, without matplotlib, one picture for each placement."""

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory of a benchmark: stripes of equal shards, placed as requested.
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs `tandem-bench run` over the project's speed targets and prints each target beside the measurement.
 
     bench/table.py --bench build/bin/tandem-bench [--peer libisal.so] [--clock cpu] -o FOLDER

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Measures what parity costs small writes on members with a fixed service time, beside plain striping over the same members.
 
 Each member is a separate nbdkit. It serves one request at a time and takes --milliseconds for each read and each write

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams full stripes to a new volume, and the same bytes to plain striping over as many files. Alternates both; each
 // round has new files. Writes JSON to standard output. A volume can reach k/(k+m) of plain striping: the rest is
 // parity.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The commands of `tandem`, and what they share. Each command has its own file and an entry in the list of main.cpp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Completions for bash and zsh. Both know the commands, the options and the words that an option takes; the shell
 // completes file names itself.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem decode PATH... -o FILE
 #include <fmt/format.h>
 #include <unistd.h>

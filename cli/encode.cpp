@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem encode FILE -k K -m M -o DIR
 #include <fmt/format.h>
 #include <unistd.h>

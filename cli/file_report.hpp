@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How encode and decode tell what they did.
 #pragma once
 

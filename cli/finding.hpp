@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What verify and repair found out about the files of a set, kept until it is printed.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem generate: the manual pages and completions, for the build. Not in --help.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>

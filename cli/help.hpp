@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --help, `help`, and the messages about wrong arguments.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem isal-env
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem verify --locate: raw shard files, which have no checksums.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How likely a set of k + m disks loses data: a Markov chain, solved exactly.
 //
 // State i: i disks have failed and are being rebuilt. Each of the n - i others fails at the rate f. Each of the i

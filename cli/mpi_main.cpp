@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command `tandem-mpi`: commands of `tandem`, run by all ranks of an MPI job.
 #include <fmt/format.h>
 #include <mpi.h>

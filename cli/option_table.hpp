@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The commands and options of a program as data: the source of --help, the manual pages and the completions of shells.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `-o` of decode names.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Manual pages, and completions for bash and zsh, made from the table of options.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the programs `tandem` and `tandem-mpi` have in common: from arguments to an exit status.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sets that a command works on: where it searches, which sets it takes, and the result of several sets together.
 #pragma once
 

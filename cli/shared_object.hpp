@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a shared object tells the loader: its name and the libraries that it needs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the commands print: names, numbers, lines on standard error, JSON.
 #include <fmt/format.h>
 #include <poll.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes, times and percentages as the command reads and prints them. KiB, MiB, GiB are powers of 1024; kB, MB, GB of
 // 1000.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What --version prints: version, build, kernel, backends.
 #pragma once
 

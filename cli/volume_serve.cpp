@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tandem volume serve`: runs nbdkit with the plugin of volume/nbdkit_plugin.cpp.
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `tandem volume ... --socket`: asks the server of a volume.
 #include <fmt/format.h>
 #include <poll.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The exception inside libraries on top of the public headers, and its conversion to a status.
 #pragma once
 

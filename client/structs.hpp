@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Structs that a caller passes to a library on top of the public headers. They begin with their size (see the start of
 // tandem.h). base/options.hpp does the same for libtandem, with its own errors.
 #pragma once

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The folder gpu/ needs only the headers of the CUDA toolkit. libtandem opens libtandem_cuda.so from its own folder at the
 # first call of the backend "cuda". That module links neither the driver nor NVRTC; it opens each at its first use. With
 # nvcc, the device code of gpu/device_code is compiled; without nvcc, NVRTC compiles every kernel.

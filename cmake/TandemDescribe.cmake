@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake -D SOURCE=... -D OUTPUT=... -P TandemDescribe.cmake: the name that git gives this state of the sources, for --version. "" outside
 # a clone. OUTPUT is written only if the name has changed, so that nothing is compiled again otherwise.
 cmake_minimum_required(VERSION 3.22)

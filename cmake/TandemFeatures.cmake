@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Chooses what is built. TANDEM_<FEATURE> is AUTO (built if this machine can), ON (an error with the reason if it cannot) or
 # OFF. tandem_left_out() collects what is missing; one message at the end lists it.
 

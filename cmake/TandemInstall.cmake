@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The files that `cmake --install` copies, with the files for find_package(tandem) and pkg-config.
 # No installed file contains an absolute path, so a prefix may be moved.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake -D HEADERS=... -D TEMPLATE=... -D OUTPUT=... -D VERSION=... -P TandemLibraryPage.cmake: libtandem(3), with the names of all
 # functions of the public headers.
 cmake_minimum_required(VERSION 3.22)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # MPI's C functions, only for libtandem_mpi and tandem-mpi. Programs that link that library or include its header need no
 # MPI headers for it.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The control interface of an open volume, in JSON (volume/control*.cpp), for the command and the plugin; and the plugin, a
 # module that nbdkit opens: lib/tandem/nbdkit-tandem-plugin.so.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Packages of other projects. libtandem needs xxHash's header for its functions on files (files.h), and nothing else. The command
 # needs more. All are searched before an error, so that one command installs all that are missing.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The folder opencl/ needs only OpenCL's headers. libtandem opens libtandem_opencl.so from its own folder at the first call
 # of the backend "opencl". That module links libOpenCL.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # libtandem_openmp.so: the one file compiled with -fopenmp, in a module that libtandem opens from its own folder when the
 # executor "openmp" is asked for. A second module has the runtime of the other compiler, for "openmp:gnu" or "openmp:llvm".
 

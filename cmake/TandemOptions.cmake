@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Language level, warnings and sanitizers, the same for every target. tandem_folder() makes the target of a folder.
 
 set(CMAKE_CXX_STANDARD 20)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Debian packages by `cpack -G DEB`: libtandem0, libtandem-dev, tandem-tools, tandem-bench. For a build with the prefix /usr and
 # TANDEM_COMMAND_NAME=tandem-ec: Debian's package tandem-mass owns /usr/bin/tandem. scripts/check-packages makes and tests them.
 

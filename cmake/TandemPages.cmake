@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Manual pages and completions, made by the commands themselves from their tables of options (cli/pages.hpp), and libtandem(3).
 # A cross build runs the command by CMAKE_CROSSCOMPILING_EMULATOR; without one there are no pages of the command.
 

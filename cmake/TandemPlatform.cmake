@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Refuses processors that Tandem does not support. Also a script: cmake -DCMAKE_SIZEOF_VOID_P=4 -P cmake/TandemPlatform.cmake.
 
 if(NOT CMAKE_SIZEOF_VOID_P EQUAL 8)

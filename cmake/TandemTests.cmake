@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Functions that build tests: tandem_test_kit(), tandem_test(), tandem_command_test(), and functions for fuzzers. This file
 # finds optional packages and decides which tests need them. tests/CMakeLists.txt is only a list.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tandem_embed_text(TARGET HEADER NAMESPACE files...): makes a header with text files as constants: device/text/opencl.h
 # becomes NAMESPACE::opencl_h. The next build uses changed files.
 function(tandem_embed_text target header namespace)

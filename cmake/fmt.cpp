@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions of fmt 9, compiled once. Debian has libfmt only as headers and as a shared library, but libtandem may
 // need only libc and libstdc++. With headers alone, each source file would take 2.4 seconds longer to compile.
 #include <fmt/format-inl.h>

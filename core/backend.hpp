@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one interface of everything that can code: the CPU, each device, the hybrid of several, and in tests a fake. A
 // backend applies a prepared operator to byte ranges of shards. It knows nothing of k, m, erasures or files.
 #pragma once

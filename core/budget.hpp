@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The resources budget: how much of each named, purely logical resource the tasks of a context may hold at once. A task
 // takes all its needs before it starts, and gives them back when it is done. Amounts may change while tasks run.
 #pragma once

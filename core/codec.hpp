@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Computes operators: a codec turns (which shards are present, which are wanted) into the operator to apply.
 #pragma once
 

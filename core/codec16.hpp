@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Codes over GF(2^16): presets and custom matrices; in words, in the layout of Leopard and in packets.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Codes over GF(2^8): presets, codes with local groups, custom matrices; in bytes and in packets.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gaussian elimination on the rows of a generator matrix: which shards are independent, and shards as sums of others.
 #pragma once
 

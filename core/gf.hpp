@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic of GF(2^8) with polynomial 0x11d, where 2 generates the multiplicative group. For matrices and
 // tests; bulk data goes through the kernels of cpu/ and the devices.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic of GF(2^16) for matrices and set-up; bulk data goes through the kernels of cpu/. An element is a number of
 // 16 bits. The basis decides which field element a number stands for, so there are two objects. words() is for formats
 // that store polynomials modulo 0x1100b. cantor() is for Leopard, which stores coordinates.

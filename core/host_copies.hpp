@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies between shards of a caller and staging memory of a device.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds damaged shards of a stripe from the parity alone: no shard has a checksum.
 #pragma once
 

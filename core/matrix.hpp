@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dense matrices, row-major. Those over GF(2^8) can be recognised as Cauchy matrices.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/mismatch_ranges.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The places where a compare found differences, for callers that want more than the first one and their number.
 #pragma once
 

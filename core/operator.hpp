@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one operation: a linear map from input shards to output shards. A codec produces operators, a backend prepares
 // and runs them. Encode, decode, repair, update and verify differ only in the operator and in the use of its outputs.
 #pragma once

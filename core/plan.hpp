@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A prepared operation: a codec's operator in the form of one backend, and the order of a stripe's shards in its tasks.
 #pragma once
 

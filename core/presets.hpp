@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generator matrices of other programs (docs/MATRICES.md), and the limits within which each is proven.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Records the tasks that backends run in a timeline.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host memory that the program has registered (tandem_memory_register), so that devices access it directly. The
 // registrations belong to the process: a driver pins memory for all of its contexts. A child after fork has none.
 #pragma once

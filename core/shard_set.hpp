@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A set of shards of one stripe, data first. It grows with the largest index, and allocates nothing up to 256 shards.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The subspaces {0, .., 2^i - 1} of GF(2^8) as sets of points: their polynomials and what a transform of a group of 2^i
 // points multiplies by (docs/internals/TRANSFORM.md).
 #pragma once

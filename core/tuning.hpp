@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tuning values: parameters of a backend for a matrix (local sizes, bytes per work-item, a tile of the CPU), their
 // source, and the values in use.
 #pragma once

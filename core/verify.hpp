@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From mismatches of each output to the answer that people want: which shard is bad.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Wide Cauchy codes: the forms of an operator that share work between points (docs/internals/TRANSFORM.md).
 #pragma once
 

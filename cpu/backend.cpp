@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CPU behind the Backend interface: chooses kernel and executor, cuts a run into chunks and spreads them.
 #include <algorithm>
 #include <array>

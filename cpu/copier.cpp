@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Staging copies on the threads of an executor. Shards of a device's pieces are far larger than a core's caches and are
 // not read here again, so they are written past the caches. Ordinary stores would read the old bytes first, and move
 // three bytes instead of two.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // This machine's cores, as the operating system describes them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cost of an operator by each technique: steps counted from its points, and the times that each kernel takes for
 // them. Products are counted only here.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators over GF(2^16) on the CPU: matrices by a kernel, Leopard's code by transforms through scratch memory.
 #pragma once
 

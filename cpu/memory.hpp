@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of the CPU backend: whole cache lines, pointers before an array, and places where two ranges differ.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators on packets on the CPU: a kernel sums tiles of packets. If packets are short or are added often, tiles are
 // first copied side by side into scratch memory, and summed there.
 #pragma once

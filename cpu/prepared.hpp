@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An operator in the form of a CPU kernel: tables for bands of its rows, and how each band runs.
 #pragma once
 

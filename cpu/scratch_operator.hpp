@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An operator that runs through scratch memory of the calling thread, in place of bands of kernel tables.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decides which sums of packets are made in which order. Parts that several outputs share are summed once.
 #pragma once
 

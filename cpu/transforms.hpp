@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Wide Cauchy codes on the CPU: an operator run by the transforms of a kernel, through scratch memory.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of a device backend that does not depend on the driver. gpu/ and opencl/ derive from it.
 #pragma once
 

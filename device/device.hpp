@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A backend's description of its device, and the error of a failed call of its driver.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the backends of devices: the choice of the generated kernel for a matrix, of its values, and of the time
 // from which on a compile pays.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The generator of device kernels: from a matrix and tuning values to the text of a program, in any of three dialects,
 // and how to launch it. A pure function. The same body is printed for all dialects; what differs between them stands
 // in the preludes of device/text/. How the kernels work: docs/internals/GENERATED.md.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Waits for a device: polls shortly before the sleep, because a sleep and a wake-up take some 50 microseconds.
 #pragma once
 

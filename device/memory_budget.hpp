@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bytes that all buffers on a device may have together, over all sessions of a backend. Not counted: host memory,
 // and buffers of the caller.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The modules of devices' backends. A module is a shared object in the library's own folder, opened on first need. Its
 // one symbol gives a table of a driver's functions, which begins with version and size. A driver's threads and open
 // devices are lost in a child after fork, so it belongs to the process that used it first.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams host shards through a device: one piece is uploaded while another is computed and a third is downloaded.
 #pragma once
 

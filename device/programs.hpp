@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs for one device: compiled once, on threads of their own. Kept on disk, and in memory until the least recently
 // used is dropped.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keeps memory that a device may still write to.
 #pragma once
 

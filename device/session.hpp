@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Everything that lives on one device in one context of its driver, and the vocabulary for streaming host shards. gpu/
 // and opencl/ derive from both classes.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The phases of technique `transform`: the text inside device/text/transform.h, from the points of a Cauchy code.
 // docs/internals/GENERATED.md explains them.
 #pragma once

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Encodes a file into 4 + 2 shard files in six folders, loses two folders, reads a range and decodes the file.
  *   cc files.c $(pkg-config --cflags --libs tandem) -o files && ./files      in a folder where it may write */
 #include <stdio.h>

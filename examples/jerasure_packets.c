@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The parity bytes of Jerasure's cauchy_good with w = 8 and packets of 2048 bytes, as Ceph writes them by default.
  *   cc jerasure_packets.c $(pkg-config --cflags --libs tandem) -o jerasure_packets && ./jerasure_packets */
 #include <stdio.h>

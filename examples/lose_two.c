@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Encodes 4 data shards into 2 parity shards, loses two of the six, and gets them back.
  *   cc lose_two.c $(pkg-config --cflags --libs tandem) -o lose_two && ./lose_two */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lose_two.c with the C++ header: owners free what they made, and failures are exceptions.
 //   c++ -std=c++20 lose_two.cpp $(pkg-config --cflags --libs tandem) -o lose_two && ./lose_two
 #include <algorithm>

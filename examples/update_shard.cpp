@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Changes one data shard and its parity without reading the other shards. Then finds a damaged shard without checksums
 // and puts it right.
 //   c++ -std=c++20 update_shard.cpp $(pkg-config --cflags --libs tandem) -o update_shard && ./update_shard

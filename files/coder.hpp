@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Codes the stripes in a worker's buffers: several in one call; one alone in pieces (divide() in workers.hpp).
 #pragma once
 

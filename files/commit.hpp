@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes all files of a set valid at once, in one folder or several (docs/FORMAT.md, section 8). Each folder holds
 // temporaries and a record. The record's name tells whether the set counts. Renaming the first folder's record is the
 // commit.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors of files/: of the operating system, and of the C API below.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A folder for shard files, held open. Everything in it is reached through the descriptor. So the files stay in this
 // folder even if it is renamed, or a link replaces it.
 #pragma once

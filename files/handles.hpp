@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Objects of tandem.h with owners, and the buffers of one stripe.
 #pragma once
 

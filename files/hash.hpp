@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // XXH3 (64 and 128 bits) from xxHash. It runs at memory speed (AVX2: 48 GB/s in cache on one core, SSE2: 20), so
 // checking every byte costs a few percent of reading it. It is well maintained, and its XXH3 output has been frozen
 // since 0.8.0. It is not a cryptographic hash: it finds accidents, not attackers. BLAKE3 would find attackers too, but

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiled with -mavx2; only called where the CPU has it.
 #include "files/hash_template.hpp"
 

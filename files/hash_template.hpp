@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One copy of xxHash for the instruction set that the including .cpp file is compiled for. XXH_INLINE_ALL makes every
 // function static: the copies cannot be merged by the linker, and libtandem needs no libxxhash.so.
 #define XXH_INLINE_ALL

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lost bytes of a content: a list of ranges, at most as many as the owner allows.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // System calls with their details: EINTR, short counts, close on every path.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the file of a missing shard belongs, according to the other files of its set.
 #pragma once
 

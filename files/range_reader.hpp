@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads any bytes of a set's content, and computes damaged or missing bytes.
 #pragma once
 

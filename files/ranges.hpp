@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A set of block numbers as ranges, of bounded size.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether a stripe can be recovered from some of its blocks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Handles the remains of dead runs in folders: shows folders as if they were cleaned up, and cleans them up.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds shard files and sorts them into sets.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads blocks of a set, and checks each. Opens a shard file when its first block is read. If the process may not have
 // so many files open, it closes all of them and continues.
 #pragma once

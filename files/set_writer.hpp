@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes a set: codes stripes, puts checksums behind their blocks, and commits. Encode and the writer of files.h are
 // built on it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "files/stripe_source.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Brings blocks of stripes into memory: reads intact ones and computes the others from them.
 #pragma once
 

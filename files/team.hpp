@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The processes that make one call together (tandem_files_team), or this process alone.
 #pragma once
 

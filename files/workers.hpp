@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads of one call. Each takes one stripe after the other through read, check, code and write. So steps of different
 // stripes overlap without queues. The calling thread reports progress meanwhile.
 #pragma once

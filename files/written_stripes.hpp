@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The written stripes of a set, and the digest of their data payloads' hashes. Ranges come in any order. The hashes of
 // a range are kept until those of all earlier stripes are known.
 #pragma once

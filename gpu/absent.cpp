@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A build without the CUDA toolkit's headers.
 #include "base/error.hpp"
 #include "gpu/factory.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libtandem_cuda.so: the only file that opens the CUDA driver and NVRTC. It links neither, because a machine may have
 // one and not the other.
 #include "gpu/cuda_module.hpp"

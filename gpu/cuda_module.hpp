@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interface between libtandem and libtandem_cuda.so: a table of the functions of the CUDA driver and of NVRTC that
 // we use, and the device code that was compiled with the library. The module opens libcuda and libnvrtc when it is
 // asked for the table, and does nothing else. All logic is in libtandem and works on the table. So libtandem loads

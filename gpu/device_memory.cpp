@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shards that lie in device memory.
 
 #include <algorithm>

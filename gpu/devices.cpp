@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "gpu/devices.hpp"
 
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver's C functions, made safe to use. Errors become exceptions with names, a scope makes a context current, and
 // a device that died is remembered.
 #pragma once

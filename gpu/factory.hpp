@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NVIDIA GPUs as Backends. No CUDA type here: the rest of the library does not know its headers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels for one GPU: from the image that was compiled with the library, or compiled by NVRTC.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs with shards in the caller's device memory, in CUDA's own ways. The session's context is current.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUDA's part of device/session.hpp: one device's primary context, a pool of memory, streams, events, pinned memory. A
 // process has one primary context, which others use too. After a fatal error it stays unusable.
 #pragma once

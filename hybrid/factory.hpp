@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several Backends as one: they share each run (docs/HYBRID.md).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions that this library exports: the names, types and meaning of ISA-L's public headers (erasure_code.h,
 // gf_vect_mul.h, raid.h, isal_api.h of versions 2.30 to 2.32), as far as they are the same on every architecture.
 // exports.map lists them again for the linker; scripts/check-exports compares the two.

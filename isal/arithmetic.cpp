@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables, elements and matrices: none of this depends on the machine.
 #include <algorithm>
 #include <cstring>

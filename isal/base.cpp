@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The _base functions: byte by byte, from the coefficient alone. As in ISA-L, the other bytes of a table are not read.
 #include <cstddef>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Large calls on all processors: off unless the environment asks for it (docs/ISAL.md).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products in GF(2^8), computed by the compiler: plain look-ups, ready before any constructor runs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // extern "C" of mpi.h.
 #include "mpi/encode.hpp"
 #include "mpi/error.hpp"

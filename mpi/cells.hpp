@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cells of one member of a group: its parity, and segments of its files. The files count as one sequence of bytes,
 // followed by zeros.
 #pragma once

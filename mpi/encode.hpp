@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Encode and decode of shard sets by all ranks.
 #pragma once
 

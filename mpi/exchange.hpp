@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Computes cells of stripes from others on any ranks. Pieces are sent to the rank that computes a stripe. It codes one
 // piece while the next one is sent, and sends the results to their ranks.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The groups of ranks that protect each other, and the exchanges in a group.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of one rank: opening, writing in full, renaming.
 #pragma once
 

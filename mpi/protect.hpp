@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes parity of the ranks' files, and recovers from it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parity file that protect writes beside the data of each rank: docs/MPI.md has the layout of a group and the bytes
 // of the file.
 #pragma once

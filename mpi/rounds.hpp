@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The division of a set's stripes into rounds, and of each round into parts, one for each rank. So rank 0 learns the
 // hashes of stripes in order, and a round's parts are contiguous in the source.
 #pragma once

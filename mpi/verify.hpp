@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem_mpi_verify and tandem_mpi_repair: the calls of files.h with all ranks as their team.
 #pragma once
 

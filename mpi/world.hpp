@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ranks of one call: a duplicate of the caller's communicator, agreement, and messages. Only this file and
 // encode.cpp, which reads by MPI-IO, know mpi.h.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A build without OpenCL's headers.
 #include "base/error.hpp"
 #include "opencl/factory.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An OpenCL device behind the Backend interface.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The devices that the drivers of this machine offer, and which of them can be used.
 #pragma once
 

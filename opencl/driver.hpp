@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver's C functions, made safe to use. Errors become exceptions with names, handles release themselves.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // OpenCL devices as Backends. No OpenCL type here: the rest of the library does not know its headers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libtandem_opencl.so: the only file that is linked with libOpenCL.
 #include "opencl/opencl_module.hpp"
 

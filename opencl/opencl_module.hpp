@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interface between libtandem and libtandem_opencl.so: a table of the OpenCL functions that we use. The module
 // links libOpenCL, and does nothing else. All logic is in libtandem and works on the table. So libtandem loads without
 // an installed OpenCL, and tests pass a table of their own: a driver that fails by script.

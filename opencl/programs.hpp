@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs built for one device in one OpenCL context.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // OpenCL's own ways to run a task: with host shards used directly, and with shards in the caller's device memory. Tasks
 // here have rows, columns and bytes.
 #pragma once

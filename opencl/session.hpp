@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // OpenCL's part of device/session.hpp: all objects of one OpenCL context. After an error of the driver the backend
 // drops its session and makes another, so that no object of a failed context is used again.
 #pragma once

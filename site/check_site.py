@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every relative link, picture and script in the pages of a built site leads to a file there: check_site.py SITE. The pages of
 Doxygen are the targets of links; their own are not looked at."""
 import html.parser

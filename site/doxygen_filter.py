@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Turns the comments of a public header into comments of Doxygen, for site/Doxyfile: doxygen_filter.py HEADER, result to standard
 output. The headers themselves stay free of markup. A comment before a declaration documents it, one behind a field the field.
 Indented lines "name  text" become a list, and the slots of CONTRIBUTING.md paragraphs. Lines keep their numbers as far as possible."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What mkdocs lacks: pages from beside docs/ (PAGES), and links that lead out of it. A header leads to its page in Doxygen's
 reference, any other file to a copy in files/ of the site."""
 import os

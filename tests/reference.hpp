@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The independent slow reference: GF(2^8) by shift and XOR, matrices written as their definitions. It shares no code
 // with core/, so equal results are evidence. Keep it slow and simple.
 #pragma once

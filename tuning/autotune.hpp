@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The search for tuning values on one backend (docs/TUNING.md). Knows no device: a parameter is a name with candidates.
 //
 // For each case every candidate is prepared, compared with an independent product, and timed round-robin over the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The measurements of autotune, one line each, appended as they happen. An interrupted run continues from here, and
 // bench/plot.py draws it (docs/TUNING.md).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranges of tuning values as people write them:
 //
 //     32,64,96                      a list, of numbers and of the next two forms

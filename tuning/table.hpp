@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measurements of autotune and of hybrids, by device, in a file (docs/TUNING.md). The file is read as hostile input,
 // and written whole or not at all. Backends look values up in it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Little-endian numbers on members, and memory for blocks.
 #pragma once
 

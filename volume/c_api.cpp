@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem/volume.h over the engine: arguments in, statuses out.
 #include <fmt/format.h>
 

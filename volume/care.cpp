@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scrub, rebuild, replace.
 #include <fmt/format.h>
 

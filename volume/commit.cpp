@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The end of a transaction. Durability depends on the order of its steps: see docs/internals/VOLUME.md.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The requests to an open volume, from the command and, through its control socket, from others: one JSON object there,
 // one back. docs/VOLUME.md lists the requests.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The control socket of a volume that is being served. A connection carries one request, a line of JSON. If the request
 // asks for progress, lines {"done_bytes": ..., "total_bytes": ...} follow. The answer is a line of JSON.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes a new volume on empty members, and the parts of it that a new member of an old volume needs.
 #include "volume/create.hpp"
 

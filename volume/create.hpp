@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by creating a volume and putting a new member into one.
 #pragma once
 

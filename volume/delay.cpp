@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Windows of delayed parity.
 #include <fmt/format.h>
 

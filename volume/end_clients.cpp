@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "volume/end_clients.hpp"
 
 #include <dirent.h>

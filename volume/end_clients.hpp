@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When nbdkit is asked to end, it waits until its clients have gone. An idle client may stay for ever, so this
 // disconnects all clients.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An open volume. docs/internals/VOLUME.md says how it works, and why nothing is lost.
 //
 //   open.cpp      superblocks, which members are current, replay of the log

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Controls access to the transaction: either any number of calls that change stripes, or one that commits.
 #pragma once
 

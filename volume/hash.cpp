@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "volume/hash.hpp"
 
 #define XXH_INLINE_ALL

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checksums: XXH3, 64 bits.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where everything lies on the members: pure arithmetic.
 //
 //   0        two copies of the superblock

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "volume/log_record.hpp"
 
 #include "volume/hash.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The record of a transaction in the log: whole blocks and their places. docs/internals/VOLUME.md has its bytes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One member: a range of bytes that can be read, written and synced.
 #pragma once
 

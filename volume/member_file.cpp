@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Members that are regular files or block devices.
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Members that an NBD server serves, through libnbd.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The k+m members of an open volume: which of them can be used or have failed, and what was read and written.
 #pragma once
 

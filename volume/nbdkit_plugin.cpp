@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // nbdkit-tandem-plugin.so: a volume as an NBD export. `tandem volume serve` starts nbdkit with it; docs/VOLUME.md.
 #define NBDKIT_API_VERSION 2
 #include <nbdkit-plugin.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Opening: finds the members that belong together and are current, and replays the log.
 #include <fmt/format.h>
 

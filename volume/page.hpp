@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A page of the table of checksums: 255 entries, one for each block of the data area. docs/internals/VOLUME.md.
 #pragma once
 

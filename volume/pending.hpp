@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Blocks of the current transaction that replace others. They are written to their places after the commit.
 #pragma once
 

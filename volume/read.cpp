@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading: blocks from members, checked with the table, or computed from the others of their row.
 #include <fmt/format.h>
 

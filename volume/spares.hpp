@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory for views, used again. Fresh memory costs a page fault for each 4 KiB, which takes longer than encoding into
 // it.
 #pragma once

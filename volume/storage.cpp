@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // extern "C" of storage.h.
 #include "tandem/storage.h"
 

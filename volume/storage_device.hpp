@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Service times of the storage simulator's devices.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The event list of the storage simulator: a heap in one array, no allocation per event.
 #pragma once
 

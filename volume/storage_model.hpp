@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The storage simulator: clients, applications, links, servers, and the requests between them. docs/STORAGE.md
 // describes the model.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The superblock: the description of the whole volume on every member. docs/internals/VOLUME.md has its bytes.
 #pragma once
 

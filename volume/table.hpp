@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of checksums of all members. Pages are cached in memory; pages that a transaction changed stay until its
 // end.
 #pragma once

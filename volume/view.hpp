@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Some rows of one stripe during a call: their entries, and the state of their blocks.
 #pragma once
 

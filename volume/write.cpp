@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writing: chooses the cheapest way for the rows of a stripe, and the places of the new blocks.
 #include <fmt/format.h>
 

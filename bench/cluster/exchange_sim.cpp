@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The exchange of `protect` (mpi/) on a simulated cluster. SimGrid's smpicxx compiles this file together with
 // mpi/exchange.cpp, mpi/groups.cpp and mpi/world.cpp; smpirun runs it (bench/cluster.py simulate). Messages are those
 // of the library. Nothing is read, coded or written: the given rates determine the times of these steps. So this file

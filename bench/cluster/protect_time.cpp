@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times tandem_mpi_protect: protect_time K M FOLDER. Each rank protects FOLDER/RANK/data, with one thread.
 #include <mpi.h>
 #include <cstdio>

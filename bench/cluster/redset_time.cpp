@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times redset_apply (github.com/ECP-VeloC/redset) of the scheme RS: redset_time SET_SIZE M FOLDER. Each rank protects
 // FOLDER/RANK/data.
 #include <mpi.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem-bench simulate
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>

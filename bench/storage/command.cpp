@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem-bench simulate storage
 #include <fmt/format.h>
 #include <time.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Study A: parallel Reed-Solomon with pthreads and OpenMP (student report, 2015).
 
 The contenders multiply one element at a time (product.cpp). "naive, whole matrix" multiplies the identity rows too, like the

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Study B: Jerasure 2.0 with OpenMP and pthreads (Arslan, Le, Landman, Goker)."""
 import study as st
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Study C: source-aware placement (Zou, Sun, Ma, Duan: SAIs), in memory."""
 import study as st
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of the studies as SVG, without matplotlib: lines, bars, and timelines of recorded spans."""
 import collections
 import math

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Common code of the studies' contenders: arguments, clocks, Tandem's objects with an owner, and one JSON object as the
 // answer. If this machine lacks what a contender needs, it prints {"not_measured": REASON} and returns 0.
 #pragma once

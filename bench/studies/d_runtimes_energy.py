@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Study D: OpenMP runtimes and energy (Lima, Rais, Lefevre, Gautier, 2019)."""
 import study as st
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Study E: task dependencies against work stealing: a tiled LU over GF(2^8), and read-hash-code-write of a file."""
 import json
 import os

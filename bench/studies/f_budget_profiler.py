@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Study F: the resources budget of OmpSs and its OpenCL profiler (Mont-Blanc D4.6, sections 1.1 and 1.2)."""
 import collections
 import json

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Study B: Jerasure 2.0, opened at run time, with the document's threads and with columns; and Tandem with the same
 // coefficients.
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Study E: tiled LU without pivoting over GF(2^8). The task kinds are those of the document: lu0, fwd, bdiv, bmod. All
 // contenders except Tandem share these four functions.
 #include <algorithm>

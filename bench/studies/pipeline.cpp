@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Study E: read, hash, code, write, as tasks of OpenMP and as a pipeline of oneTBB. The payloads are those of a shard
 // set: `tandem encode` writes the same bytes into its blocks.
 #include <fcntl.h>

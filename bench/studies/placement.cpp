@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Study C: strips of a request arrive on some core and are coded on the core that asked. Every policy has one handler
 // thread pinned to each core. A policy only chooses the core that handles a strip.
 #include <errno.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Study A: encodes by the product of a matrix and the data, one element at a time, with the loop orders and threads of
 // the student report; and by Tandem with the same coefficients.
 #include <fcntl.h>

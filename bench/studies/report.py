@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes docs/internals/studies.md and its pictures from the JSON of the studies and the texts of bench/studies/text."""
 import json
 import pathlib

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs the studies and writes docs/internals/studies.md: `make studies`.
 
     bench/studies/run.py [--quick | --tiny] [A B ...]     # default: all of them, about 30 minutes on 4 cores

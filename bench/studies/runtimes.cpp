@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Study D: one encode by the executors of Tandem and by oneTBB, back to back and with pauses. The program links no
 // OpenMP runtime, so the only one in the process is that of Tandem's module. Its file is part of the answer.
 #include <fstream>

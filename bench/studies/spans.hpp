@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Records which thread did what when. The tasks record themselves.
 #pragma once
 

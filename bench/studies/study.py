@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Common code of the studies: scales, contenders, results as JSON. bench/studies/README.md describes a result."""
 import argparse
 import datetime

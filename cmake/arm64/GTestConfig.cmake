@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Compiled from the sources of Debian's package googletest. libgtest-dev depends on it.
 get_filename_component(include ${CMAKE_CURRENT_LIST_DIR}/../../../include ABSOLUTE)
 set(source /usr/src/googletest/googletest)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 get_filename_component(include ${CMAKE_CURRENT_LIST_DIR}/../../../include ABSOLUTE)
 if(NOT EXISTS ${include}/nlohmann/json.hpp)
   set(nlohmann_json_FOUND FALSE)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Cross-compiles for 64-bit Arm with Debian's g++-aarch64-linux-gnu; qemu-user-static runs the programs. `cmake --preset
 # arm64` uses this file.
 #

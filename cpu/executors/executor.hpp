@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the CPU backend spreads a run over threads. An executor runs items 0..count-1 of a batch, each once, on up to
 // `thread_count` threads, and returns when the last is done.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The steps of every executor around one item. One Run per call, one ItemLoop per thread of it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of the OpenMP loader that tests look at.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The OpenMP modules: the only file compiled with -fopenmp.
 #include "cpu/executors/openmp_module.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interface between libtandem and its OpenMP modules: libtandem_openmp.so, built by the library's compiler, and one
 // with another compiler's runtime (libtandem_openmp_llvm.so, libtandem_openmp_gnu.so). Plain C, because each is built
 // by its own compiler. Do not include our headers here.

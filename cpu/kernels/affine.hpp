@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A constant of our field as the 8x8 bit matrix of GF2P8AFFINEQB. Plain data and static functions: for kernel files.
 #pragma once
 

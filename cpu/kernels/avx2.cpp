@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vocabulary of AVX2: products from two 16-entry tables by VPSHUFB, 32 bytes at a time.
 #include <immintrin.h>
 

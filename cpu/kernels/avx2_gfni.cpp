@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vocabulary of AVX2 with GFNI: one instruction multiplies 32 bytes by a constant, as an 8x8 bit matrix.
 #include <immintrin.h>
 

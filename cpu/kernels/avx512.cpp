@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vocabulary of AVX-512 without GFNI: products from two 16-entry tables by VPSHUFB, 64 bytes at a time.
 #include <immintrin.h>
 

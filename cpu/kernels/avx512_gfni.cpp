@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vocabulary of AVX-512 with GFNI: one instruction multiplies 64 bytes by a constant, as an 8x8 bit matrix
 // (Intel SDM, GF2P8AFFINEQB). Its own field is not ours, so the affine form is used, not GF2P8MULB.
 #include <immintrin.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cpu/kernels/kernel.hpp"
 
 #if defined(__aarch64__)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GF(2^8) modulo x^8 + x^4 + x^3 + x^2 + 1, for code that prepares tables. Plain data and static functions: for kernel
 // files.
 #pragma once

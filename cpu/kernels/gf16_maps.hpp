@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A linear map of 16 bits, given as its values at the 16 single bits, in the forms of instruction sets. For kernel
 // files.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of CPU kernels: one entry per instruction-set variant. A kernel applies a coefficient matrix to a byte
 // range of shards on the calling thread: no allocation, no lock.
 //

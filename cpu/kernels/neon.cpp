@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Advanced SIMD, which every 64-bit Arm processor for applications has.
 #include <arm_neon.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Advanced SIMD with the SHA3 extension: its EOR3 adds three registers at once. Apple M1, Neoverse V1, V2, N2 and
 // later.
 #include <arm_neon.h>

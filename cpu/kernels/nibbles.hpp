@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A constant of our field as two tables of sixteen products, for PSHUFB: x * c = low[x & 15] ^ high[x >> 4] (Plank,
 // Greenan, Miller: Screaming Fast Galois Field Arithmetic Using Intel SIMD Instructions, FAST 2013). For kernel files.
 #pragma once

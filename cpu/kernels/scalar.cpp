@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any CPU with 64-bit words: eight products in one word (SWAR). A product by the constant c is
 // XOR over bits b of x of (c * 2^b): isolate bit b of every byte, and multiply that word of zeros and ones by the byte
 // c * 2^b, which cannot carry from one byte into the next.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vocabulary of SSSE3: products from two 16-entry tables by PSHUFB, 16 bytes at a time.
 #include <immintrin.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The constants of the additive Fourier transform over subspaces {0 .. 2^i - 1} of our field in its standard basis
 // (Cantor; Lin, Chung, Han: Novel polynomial basis and its application to Reed-Solomon erasure codes, FOCS 2014). Plain
 // data and static functions: for kernel files.

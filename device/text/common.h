@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Common part of all dialects: access to elements, doubling in GF(2^8), the treatment of a finished element.
 
 union element_words {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Frame of technique `compiled`, around the passes that are generated from the matrix.
 {
   TAKE_ARGUMENTS

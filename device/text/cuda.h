@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prelude of generated kernels, dialect CUDA C (NVRTC: no headers).
 #define GLOBAL
 #define LOCAL

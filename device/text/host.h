@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prelude of generated kernels, dialect host C: one call runs one work-group, its items in loops.
 #include <stddef.h>
 #include <stdint.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prelude of generated kernels, dialect OpenCL C 1.2.
 #define GLOBAL __global
 #define LOCAL __local

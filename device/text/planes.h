@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Technique transform: eight words of a shard as eight planes. Plane i has bit i of each byte, so a product by a
 // constant is a sum of planes.
 

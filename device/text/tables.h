@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Body of technique `tables`: each of a pass' four outputs takes one byte of a word; the work-group fills its tables of
 // products by low and by high nibbles, then looks up two words for each data byte. No matrix in the text.
 {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Frame of technique `transform`, around the phases that are generated from the points.
 {
   TAKE_ARGUMENTS

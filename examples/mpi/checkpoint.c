@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A computation that survives the loss of ranks. Each rank keeps its state in a mapped file, for instance in /dev/shm,
  * and protects a checkpoint of it at intervals. A restarted job continues from the last checkpoint, even if a node came
  * back empty.

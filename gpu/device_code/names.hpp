@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names of the kernels that are compiled ahead of time. The build of the image writes them, the backend looks them up.
 #pragma once
 

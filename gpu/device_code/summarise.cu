@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem_cuda_summarise: verify's records, reduced on the device. The CUDA runtime is linked statically, and uses the
 // current primary context.
 #include <thrust/system/cuda/execution_policy.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reduces the records of a compare kernel to the differences and their places. It uses Thrust and runs wherever Thrust
 // computes: on the module's GPU, and in tests on the host.
 //

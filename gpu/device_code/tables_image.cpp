@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Holds nvcc's compiled kernels of technique tables inside the module: gpu/cuda_module.hpp.
 
 // Hidden: the module exports one function and no data.

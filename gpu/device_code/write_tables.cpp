@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs while Tandem is built: writes the kernels of technique tables, which have the same text for all matrices, as one
 // .cu file.
 //   tandem_write_tables FILE

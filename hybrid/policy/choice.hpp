@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decides before a run: the CPU alone, a device alone, or all members together.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The speeds that a hybrid has learned of its members, kept between runs.
 #pragma once
 

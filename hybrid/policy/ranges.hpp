@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sets of bytes of a job, as ranges.
 #pragma once
 

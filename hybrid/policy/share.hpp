@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One run shared between workers: which worker has which range, and which range is next. It knows neither threads nor
 // clocks. Its owner tells it the time, so the simulator and the real threads use the same code.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The time of a worker's tasks: latency + bytes / speed. Both are learned from finished tasks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tasks of one run laid end to end, so that a run consists of ranges on one long axis. A position counts the bytes
 // that are moved, inputs and outputs, up to there. This class knows where tasks may be cut, and which parts of them a
 // range has.

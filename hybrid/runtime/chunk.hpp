@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A range of a run, as tasks that one backend can run: on the caller's shards, or on staging memory.
 #pragma once
 

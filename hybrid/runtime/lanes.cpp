@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The work of the threads of a runtime.
 
 #include <algorithm>

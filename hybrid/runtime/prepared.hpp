@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An operator in the forms of a hybrid's members. Each form is made at its first use.
 #pragma once
 

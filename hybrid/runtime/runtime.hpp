@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The threads of a hybrid and their shared state: one thread per lane of each member, and the runs under way. One lock
 // protects all of it. The CPU needs no lock during a run, from chunk to chunk.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The random numbers of simulations. They are the same everywhere; the distributions of <random> do not promise that.
 #pragma once
 

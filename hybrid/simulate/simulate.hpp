@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run on a machine that need not exist: the decisions of hybrid/policy/share.hpp in virtual time.
 #pragma once
 

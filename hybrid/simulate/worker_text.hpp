@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Descriptions of machines as text, for hybrid/simulate/simulate.hpp: "cpu:4x0.3", "cpu:1x4x0.3:claim=inf",
 // "gpu:1x6:latency=2ms".
 #pragma once

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* device.h - shards in the memory of a device, many stripes in one launch, and host memory that devices read in place.
  *
  * A launch of a kernel takes some microseconds, however small its work is. So a program with thousands of small

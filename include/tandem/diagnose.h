@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* diagnose.h - what a plan does, where parity does not match, and which shards are damaged.
  *
  *     tandem_verify_range ranges[100];

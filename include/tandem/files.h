@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* files.h - shard sets on disk: one file in, k+m self-describing shard files out, any k of them back.
  *
  *     tandem_files_encode_options options = {.struct_bytes = sizeof options, .k = 10, .m = 4};

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mpi.h - shard sets and checkpoints across the ranks of an MPI program.
  *
  *     MPI_Init(&argc, &argv);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* storage.h - a simulator of a storage system: clients write through links to servers with disks.
  *
  * It shows what parity costs there. Part of libtandem_volume. docs/STORAGE.md describes the model.

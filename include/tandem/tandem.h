@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tandem.h - Reed-Solomon erasure coding on every processor of a machine.
  *
  * Split data into k shards of equal length and compute m parity shards. If up to m of the k+m shards are lost,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Tandem for C++20: tandem.h with owning classes, spans and exceptions.
  *
  * Header only: a program links libtandem and nothing else. A call that fails throws tandem::Error. If the wrapper

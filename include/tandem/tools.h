@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tools.h - lists devices and CPU kernels, writes kernel text, tunes a machine, and simulates jobs.
  *
  *     tandem_device devices[64];

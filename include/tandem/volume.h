@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* volume.h - a striped volume over k+m members: files, block devices or NBD servers.
  *
  *     const char *members[] = {"a", "b", "c", "d", "e", "f"};            // 4 + 2

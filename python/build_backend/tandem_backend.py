@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """scikit-build-core, and an sdist that carries the C++ tree.
 
 The sources of libtandem lie outside this folder, where an sdist cannot reach. While one is made, they are copied to tandem_source/,

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Protects a directory of NumPy checkpoints: loses two files, and gets them back.
 
 The parity of k files lies in m files beside them, so that the checkpoints stay readable as they are. Files of different lengths are

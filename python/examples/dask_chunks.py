@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Encodes a collection of chunks in parallel with Dask, for data that outgrows one machine. An RS is pickled to the workers, which
 share no memory. Replace LocalCluster by the cluster that you have."""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """An fsspec file system that reads shard sets. The file NAME is the set with the shard files NAME.000.tandem and so on, in any
 of the folders. It reads degraded sets too, and computes missing blocks when they are read."""
 

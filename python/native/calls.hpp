@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls into libtandem that let other Python threads run.
 #ifndef TANDEM_PYTHON_CALLS_HPP
 #define TANDEM_PYTHON_CALLS_HPP

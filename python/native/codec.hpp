@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RS in native code: a codec, and the context that it runs in.
 #ifndef TANDEM_PYTHON_CODEC_HPP
 #define TANDEM_PYTHON_CODEC_HPP

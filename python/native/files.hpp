@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem_ec.files in native code: shard sets on disk.
 #ifndef TANDEM_PYTHON_FILES_HPP
 #define TANDEM_PYTHON_FILES_HPP

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shards in the memory of Python objects: NumPy arrays, bytes, bytearray, memoryview, mmap, and all others with the
 // buffer protocol or DLPack. Nothing is copied.
 #ifndef TANDEM_PYTHON_MEMORY_HPP

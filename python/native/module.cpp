@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The extension module tandem_ec._native.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem_ec.simulate in native code.
 #ifndef TANDEM_PYTHON_SIMULATE_HPP
 #define TANDEM_PYTHON_SIMULATE_HPP

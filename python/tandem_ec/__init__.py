@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reed-Solomon erasure coding on every processor of a machine.
 
     import numpy, tandem_ec

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 from collections.abc import Iterable, Sequence
 from typing import Any, Callable, Optional, Union
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RS: a Reed-Solomon code."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Simulates how a job would be shared on a machine, which need not exist (docs/HYBRID.md)."""
 
 import dataclasses

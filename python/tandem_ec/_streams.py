@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The CUDA stream that a tensor's library works on now."""
 
 import sys

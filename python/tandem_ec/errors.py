@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Exceptions. Each has the status of the C API, and a message with the numbers."""
 
 

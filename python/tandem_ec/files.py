@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shard sets on disk: one file in, k+m shard files out, any k of them back. The command `tandem` reads and writes them too."""
 
 import dataclasses

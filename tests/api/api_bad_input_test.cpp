@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Wrong arguments of every call: each must give its status and a message with the numbers, and write nothing.
 #include <cstddef>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Contexts: what they decide, the environment, resources, the log; and the small functions: version, names, messages.
 #include <chrono>
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // With every executor: a process is forked while its other threads code, and the child uses the parent's context.
 #include <signal.h>
 #include <sys/wait.h>

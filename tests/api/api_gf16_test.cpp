@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Codes over GF(2^16) through the C API: bytes of other programs, the slow reference, every kernel, bad input.
 #include <algorithm>
 #include <string>

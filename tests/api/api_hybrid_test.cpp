@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hybrids through the C API: all operations under each policy, learned speeds, the timeline, bad names. With OpenCL's
 // first device, if there is one; else with the CPU alone.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem_locate must name the damaged shards of each column exactly, up to its guarantee. Beyond the guarantee it must
 // say so and name none. The test makes the damage, so it knows the right answer.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every allocation of the library fails once. The call must return OUT_OF_MEMORY and write nothing, and the next call
 // must work.
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plain functions against the slow reference: encode, decode, verify, update, accumulate, allocate.
 #include <algorithm>
 #include <bit>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Codes in Jerasure's packets through the C API: every operation against the slow reference, every kernel, and wrong
 // lengths and options.
 #include <algorithm>

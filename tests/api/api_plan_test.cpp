@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans and jobs.
 #include <memory>
 #include <thread>

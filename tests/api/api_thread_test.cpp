@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Eight threads do anything at random on one context and shared codecs.
 #include <atomic>
 #include <memory>

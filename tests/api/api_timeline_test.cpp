@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Timelines of each kind of backend through the C API: every byte of data is in one span, on the row of its worker.
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tuning through the C API, with real measurements on the CPU. Results are stored, read, merged, used by the next
 // context and written to its log. Shards are small and candidates few: this does not test which candidate is fastest.
 #include <fcntl.h>

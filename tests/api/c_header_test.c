@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Each header compiles alone, as C11 and as C++17, and a C program uses them. Compiled as both. */
 #include "tandem/tandem.h"
 

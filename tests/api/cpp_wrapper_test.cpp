@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem.hpp as a user's program sees it: owners, spans, exceptions.
 #include "tandem/tandem.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a thousand cycles of dlopen, encode with threads, dlclose. Afterwards there must be no more threads, open files
 // or memory than a bound allows. Does not link libtandem.
 #include <dirent.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compares bytes with other programs: Debian's libJerasure, in both directions, and fragments of liberasurecode's
 // jerasure_rs_cauchy.
 #include <jerasure.h>

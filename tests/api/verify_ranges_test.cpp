@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests the ranges of a verify through the C API, with every kind of backend: the CPU; a backend that cuts operators at
 // multiples; the hybrid; CUDA on the fake driver, with shards of the host and of the device.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs one call of a kernel for each case, between two marks that scripts/arm-instructions finds in qemu's log.
 // Compiled with COUNT_ISAL it calls ISA-L's NEON functions instead.
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base::format against fmt, and the mistakes that the compiler must find.
 #include "base/format.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // nlohmann-json as the oracle of base::parse_json: for tests and for the fuzzer of the tuning file.
 #pragma once
 

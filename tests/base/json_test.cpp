@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parser of JSON against nlohmann-json: what it accepts, and as which value. The text of strings and numbers
 // likewise.
 #include "base/json.hpp"

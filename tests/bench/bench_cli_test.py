@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Drives `tandem-bench` as a user does. Usage: bench_cli_test.py PATH_OF_TANDEM_BENCH PATH_OF_TANDEM [unittest arguments]"""
 import collections
 import ctypes

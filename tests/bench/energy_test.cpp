@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Energy meters on a sysfs folder that the test writes, and on a library in the place of NVML (fake_nvml.c).
 #include "bench/energy.hpp"
 

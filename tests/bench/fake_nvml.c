@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A library in the place of libnvidia-ml.so.1: two GPUs, and the first one counts energy. */
 #pragma GCC visibility push(default)
 

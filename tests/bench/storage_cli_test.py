@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`tandem-bench simulate storage` as a user calls it. Usage: storage_cli_test.py PATH_OF_TANDEM_BENCH [unittest arguments]"""
 import copy
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs all studies with --tiny. Contenders' bytes must equal Tandem's, pictures must have their series, and a missing tool must
 give its message and status 0. Tests no speed.
 

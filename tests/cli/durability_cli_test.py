@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`tandem durability` against closed forms, exact arithmetic and a simulation. Usage: durability_cli_test.py PATH_OF_TANDEM"""
 import decimal
 import heapq

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """--help, messages, manual pages and completions. Usage: help_cli_test.py PROGRAM LIBRARY_PAGE Help (of tandem) | Bench (of tandem-bench)"""
 import json
 import os

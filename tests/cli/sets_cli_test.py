@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Several sets at once, salvage, JSON on failure, and what a terminal shows. Usage: sets_cli_test.py PATH_OF_TANDEM"""
 import fcntl
 import json

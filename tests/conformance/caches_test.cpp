@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Caches of codecs and threads: solved patterns and plans, up to a number of bytes.
 #include <algorithm>
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the conformance suite on the CPU backend: every kernel x executor x partition. If this CPU lacks a kernel, or
 // the module of an executor is missing, prints NOT RUN.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests the CUDA backend on a GPU of this machine: both techniques, with staged and with pinned shards, and with shards
 // in the GPU's memory. Without a GPU it prints NOT RUN, or fails if TANDEM_TEST_REQUIRE_CUDA is set.
 #include <gtest/gtest.h>

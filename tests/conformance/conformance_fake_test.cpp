@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fake keeps the contract of a backend, and its scripts do what they say.
 #include "tests/conformance/fake_backend.hpp"
 

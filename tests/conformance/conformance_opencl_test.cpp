@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests OpenCL backends on the drivers of this machine: both techniques, each with staged and with shared memory.
 // Without a device it prints NOT RUN, or fails if TANDEM_TEST_REQUIRE_OPENCL is set.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The suite for shards in a GPU's memory: tests that the CUDA backend keeps the promises of core/backend.hpp and
 // tandem.h. The same tests run on a GPU and on the fake driver:
 //

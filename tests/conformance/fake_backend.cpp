@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/conformance/fake_backend.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A backend for tests: it computes with the slow reference. A script makes it fail, wait, or run out of memory.
 #pragma once
 

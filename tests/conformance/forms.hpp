@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators of all forms except Dense, for tests.
 #pragma once
 

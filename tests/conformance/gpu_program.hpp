@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program's own use of CUDA, on the GPU that the backend uses.
 #pragma once
 

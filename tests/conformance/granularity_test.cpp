@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests a code that can be cut only at multiples of 96 bytes, through the C API. Shards of other lengths, and pieces
 // that end elsewhere, are refused with the numbers before anything is written. The fake reads each group of 96 bytes in
 // reverse, so that a wrong cut gives wrong bytes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layouts of shards: bytes of groups in reverse, and packets.
 #pragma once
 

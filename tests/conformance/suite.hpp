@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The conformance suite: tests that every backend keeps the promises of core/backend.hpp. A new backend needs a maker
 // and
 //

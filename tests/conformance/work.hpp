@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For tests of devices' backends: a stripe with its task, the messages of the log, the exception of a call.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The codec: options, erasure patterns, costs, the cache of solved patterns, locating damage. The generator matrix G
 // alone gives the right decode: its coefficients times the rows of G that it reads are the rows of G that it rebuilds.
 // A shard is recoverable if and only if its row of G lies in the span of the present rows.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Codes with local groups: their bytes, the losses that they survive, the shards that they read. The generator matrix
 // alone gives the right decode. This test computes the table in docs/MATRICES.md.
 #include "core/local_groups.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Field arithmetic, matrices and the recognition of Cauchy matrices, against the slow reference.
 #include "core/matrix.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every preset must reproduce the bytes of the program in its name, on its whole range. It must be MDS exactly where it
 // says so.
 #include "core/presets.hpp"

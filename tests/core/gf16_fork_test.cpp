@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A process is forked while another thread builds the tables of GF(2^16). The child must have the tables too. The test
 // stops the thread in the constructor: its first allocation waits.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The dense matrix of an operator is what the comment of its form says.
 #include "core/operator.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Registered memory: refused ranges, the ranges that a run holds, and registrations in a child after fork.
 #include "core/registered_memory.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every use of the CPU must keep the budget: calls of the C API and of files.h, large and small. A kernel counts how
 // many of its calls are in flight.
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/cpu/counted_kernel.hpp"
 
 #include <algorithm>

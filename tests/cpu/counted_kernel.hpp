@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A table of CPU kernels with one entry, which counts its calls in flight. Linked into a test (INSIDE), it replaces
 // cpu/kernels/table.cpp.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Common code of the tests of executors, budget and fork.
 #pragma once
 

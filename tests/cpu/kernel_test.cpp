@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every CPU kernel on every shape against the slow reference. Parameterised over the kernel table, so a new kernel in
 // it is tested. If this CPU lacks a kernel, the test prints NOT RUN and counts it.
 #include "cpu/kernels/kernel.hpp"

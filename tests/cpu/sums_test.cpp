@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A schedule of sums must make each output from the packets in its row, and share sums that save loads.
 #include "cpu/sums.hpp"
 

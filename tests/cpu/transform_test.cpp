@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The transform of every CPU kernel against the formula of a Cauchy matrix, 1 / (x xor y), from the slow reference.
 // Parameterised over the kernel table, as kernel_test.cpp.
 #include <gtest/gtest.h>

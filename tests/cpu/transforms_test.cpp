@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The transforms of wide codes need scratch memory. A thread that gets none must compute the same bytes.
 #include "cpu/transforms.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether a machine may have a GPU, by the files in its /dev and /sys. The test makes machines from empty files.
 #include <gtest/gtest.h>
 #include <stdlib.h>

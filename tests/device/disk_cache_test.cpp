@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The hash of the cache on disk, and entries that it must not take. opencl_fake_test tests the cache with a driver.
 #include "device/disk_cache.hpp"
 

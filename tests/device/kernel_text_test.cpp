@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The generator of device kernels, through its host dialect: every technique, mode, access, element size and preset is
 // compiled by this machine's C compiler, run between guard pages, and compared with the slow reference.
 #include "device/kernel_text.hpp"

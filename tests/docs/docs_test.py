@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The pages of docs/ against the command. Usage: docs_test.py PATH_OF_TANDEM PATH_OF_TANDEM_BENCH [unittest arguments]
 
 Every block ```sh of the pages in RUN is run, all blocks of a page as one script in an empty folder. It must print the blocks ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem_files_repair and the reports of verify, through the C API.
 #include <fcntl.h>
 #include <sys/file.h>

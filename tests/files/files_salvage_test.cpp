@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decode with salvage: of a set that has lost too much, everything that can be had, and a map of the rest.
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several processes verify and repair one set together (tandem_files_team). The test uses threads as processes: the
 // calls share only the functions of the team.
 #include <barrier>

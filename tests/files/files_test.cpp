@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shard files through the C API and, for the parts of the format, from inside.
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sets of more than 256 shards, over GF(2^16), through the C API.
 #include <gtest/gtest.h>
 #include <sys/resource.h>

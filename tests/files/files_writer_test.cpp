@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The set writer and the range reader of files.h. Counts inside the library how often content is hashed.
 #include <gtest/gtest.h>
 #include <signal.h>

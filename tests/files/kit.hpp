@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A folder of shard files, and the calls of files.h on it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzzer of the codec through the C API. The oracle is an independent computation: do the remaining shards determine
 // the wanted ones? A decode must succeed if and only if they do, and then every byte must be right. Narrow codes over
 // GF(2^8), wide codes by both techniques, codes over GF(2^16), codes in packets. Damage within the guarantee must be

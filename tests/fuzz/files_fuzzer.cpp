@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzzer of a folder with damaged and forged shard files, through the C API: recover, search, verify, decode, repair,
 // verify, decode. The input is a list of edits of the files of a small set, beside the files of an older set of the
 // same shape; checksums are corrected where an edit says so. The oracle: decoded content has the digest that the set

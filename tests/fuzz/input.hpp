@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A fuzzer's input, read piece by piece; zeros after its end.
 #pragma once
 

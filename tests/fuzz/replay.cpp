@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a fuzzer's function once over each file of a folder: the committed corpus, as an ordinary test.
 #include <cstdint>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzzer of the tuning file and of ranges of tuning values. Oracle: accepted files keep the limits of docs/TUNING.md,
 // are the same after writing and reading, and answer a question from their own entries. nlohmann-json reads a text as
 // the same value, or refuses it, too.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzzer of the parsers of bytes from a member of a volume: superblock, record of the log, page of the table. In memory
 // only. Checksums are corrected first, unless the input says no, so that the code behind their check runs. The oracle
 // is a second, independent statement of the limits of docs/internals/VOLUME.md.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads properties of the kernels from a CUDA program's machine code (a 64-bit ELF file), without NVIDIA's tools."""
 
 import struct

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batches of stripes in CUDA memory through the C API, on the fake driver.
 #include <gtest/gtest.h>
 

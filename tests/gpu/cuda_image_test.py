@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The kernels of technique tables that are compiled with the library. Their text must equal the generator's, and the machine
 code of every architecture must have each of them.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes a kernel's CUDA C, with any tuning value, for tests that compile it. Can write more kernels than `tandem
 // devices
 // --kernel` prints.

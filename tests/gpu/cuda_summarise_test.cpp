@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The reduction of verify's records, in Thrust. Runs on the host the same text that nvcc compiles for the GPU, and
 // compares it with a loop over the tiles of all bytes.
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares the machine code that NVRTC makes from the generated kernels for sm_90 with a committed table,
 bench/results/compile.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The CUDA dialect of generated kernels, compiled to machine code by NVRTC, which needs no GPU.
 
     cuda_text_test.py CUDA_KERNEL_TEXT WHEELS SOURCE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A fake CUDA driver: a table of functions over memory of the host. A command in a stream runs only when the program
 // waits for it, or for a command that depends on it. So a missing wait shows as old bytes every time. Calls and
 // commands fail by script; memory, streams and modules are counted; a stream may be captured. Kernels are not run: the

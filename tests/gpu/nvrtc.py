@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """NVRTC through ctypes: CUDA C to machine code, without a GPU. With ctypes, other threads run meanwhile.
 
     nvrtc.py FOLDER     takes the oldest and the newest supported NVRTC from PyPI, for wheels_in(FOLDER). Without a

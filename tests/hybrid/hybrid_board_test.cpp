@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Figure 3 of Mont-Blanc's report D4.6 (docs/FIGURE3.md), and the model behind it.
 #include "hybrid/simulate/board.hpp"
 

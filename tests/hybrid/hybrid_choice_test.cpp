@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The choice before a run: the CPU alone, a device alone, or all together; and what is remembered for the next run.
 #include "hybrid/policy/choice.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The targets for sharing work, on random machines that need not exist. Each is drawn from the seed that a failure
 // names. docs/internals/HYBRID.md has the figures.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A hybrid without memory: one allocation of a run fails, and all later ones, on every thread. The run must end, and
 // the next run must work as usual.
 #include <gtest/gtest.h>

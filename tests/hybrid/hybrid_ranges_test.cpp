@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sets of ranges against a bitmap.
 #include "hybrid/policy/ranges.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rule that shares a run: its closed forms, its promises on random machines, and the purpose of each constant.
 #include "hybrid/policy/rule.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One run shared between lanes. In every order of events, each byte is committed once, and no run gets stuck.
 #include "hybrid/policy/share.hpp"
 

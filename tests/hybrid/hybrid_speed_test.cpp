@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Learns the time of a worker's tasks from its finished tasks.
 #include "hybrid/policy/speed.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The hybrid as a backend: the conformance suite over its policies and members. Members fail, hang, are cancelled, or
 // wait for resources.
 #include <gtest/gtest.h>

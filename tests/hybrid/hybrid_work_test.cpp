@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tasks of a run on one axis: where they are cut, and which parts of them a range has.
 #include "hybrid/policy/work.hpp"
 

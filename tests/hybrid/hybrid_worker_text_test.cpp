@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texts that describe machines: their meaning, and refusals of all other texts.
 #include "hybrid/simulate/worker_text.hpp"
 

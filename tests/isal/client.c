@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program as ISA-L's users write them: compiled with its headers, linked with -lisal. Its standard output
  * must be the same with every libisal; standard error names the library.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Real users of ISA-L on Tandem's libisal: clients_test.py TANDEM CLIENTS CLASS, where TANDEM is the command and CLIENTS the
 folder of the programs built here. A client that this machine lacks is NOT RUN; with CI=true that is a failure."""
 

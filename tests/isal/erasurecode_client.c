@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A user of liberasurecode, which opens libisal.so.2 by itself.
  *   erasurecode_client write FOLDER    encodes every case and writes each fragment into a file
  *   erasurecode_client read FOLDER     drops fragments of each case, decodes and rebuilds

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Threads make their first large calls while the main thread forks; each child makes large calls of its own. Run with
  * TANDEM_ISAL_THREADS=2: a child may be forked while a thread, which it does not have, is at any point of opening
  * libtandem and starting threads. At every such point the child neither crashes nor hangs, and its bytes are right. A

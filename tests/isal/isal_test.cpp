@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compares the drop-in with the machine's own libisal: every function on the same random input, byte for byte. Without
 // a libisal, and for behaviour that ISA-L does not define, compares with the slow reference.
 //

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Needs functions of ISA-L besides erasure code. Lazy linking finds that only at the call. */
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Like Ceph's plugin, this has its own copy of ISA-L's functions and exports them. The copy is wrong on purpose. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

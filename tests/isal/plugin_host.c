@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program without ISA-L that opens a plugin with ISA-L. */
 #include <dlfcn.h>
 #include <stdio.h>

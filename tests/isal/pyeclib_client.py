@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A user of pyeclib. Its wheel opens libisal-pyeclib.so.2: write FOLDER | read FOLDER, [fork]; see erasurecode_client.c."""
 
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs the simulation of bench/cluster.py for two small clusters, and draws it. The library's exchange on SimGrid's MPI must
 send the bytes that docs/MPI.md says, and groups must spread over the nodes.
 

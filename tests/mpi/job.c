@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // A program as users of mpi.h write one, for mpi_test.py: mpirun -n N job COMMAND ... Each rank prints one line:
 // "RANK STATUS NUMBERS... | MESSAGE". It initialises MPI without threads.
 //

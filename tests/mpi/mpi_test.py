@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs `tandem-mpi`, and a program that uses mpi.h, under mpirun. Checks the files they write, the files that a failing or
 dying rank leaves, and the messages of all ranks. Several ranks share the cores, so nothing here measures time.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/opencl/fake_driver.hpp"
 
 #include <fmt/format.h>

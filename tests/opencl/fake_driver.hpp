@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A fake OpenCL driver: a table of functions over memory of the host. A device runs a command only when the program
 // waits for it, or for a command that depends on it. So a missing wait shows as old bytes every time. Calls and
 // commands fail by script, objects are counted. Its kernels are not C: fake_generate() writes down what a kernel is to

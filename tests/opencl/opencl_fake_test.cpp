@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The OpenCL backend on a fake driver that fails, returns wrong answers, and runs a command only when the program
 // waits.
 #include <gtest/gtest.h>

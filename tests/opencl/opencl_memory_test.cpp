@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cl_mem shards through the C API, from a program that uses OpenCL itself: its own context and queue; one buffer for
 // all shards, one for each, and sub-buffers. Without a device it prints NOT RUN, or fails if TANDEM_TEST_REQUIRE_OPENCL
 // is set.

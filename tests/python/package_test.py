@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The package tandem_ec as it is installed: package_test.py GOLDEN [unittest's arguments], where GOLDEN is tests/data/golden.json.
 If the variable TANDEM_COMMAND is set, it names the command `tandem`; its files and bytes are compared too."""
 

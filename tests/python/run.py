@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Installs the package tandem_ec into a new environment, and runs its tests and examples there.
 
   run.py library FOLDER LIBRARIES TANDEM   the package with the libtandem that lies in LIBRARIES; the environment FOLDER stays

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Tests scripts/gpu-check with the test's own programs instead of Tandem's, and without a GPU.
 
     gpu_check_test.py GPU_CHECK

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Common code of tests of the C API: owners of its objects, and stripes with known contents. Uses only tandem.h.
 #pragma once
 

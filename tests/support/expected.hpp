@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The right result of a kernel or backend: products of the slow reference, in tables that are made once, so that suites
 // with hundreds of thousands of cases stay short.
 #pragma once

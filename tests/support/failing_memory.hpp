@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Replaces operators new and delete of the program and the library by operators that fail on request. One source file
 // of a program includes this.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory with an inaccessible page on both sides: an access one byte too far ends the test at that instruction.
 #pragma once
 

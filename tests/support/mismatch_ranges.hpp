@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rules for the ranges of a verify, for every backend.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Repeatable random numbers and paint for tests. Each test prints or fixes the seed that it uses.
 #pragma once
 

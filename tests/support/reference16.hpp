@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The independent slow reference of GF(2^16): products by shift and XOR, matrices written as their definitions. It
 // shares no code with core/. Keep it slow and simple.
 #pragma once

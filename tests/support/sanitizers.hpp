@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Limits of the sanitizers of GCC 12, in one place.
 #pragma once
 

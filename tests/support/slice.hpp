@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A random slice of many cases. If a test repeats one property over thousands of cases, each run tests another slice of
 // them. `make test-all` (TANDEM_TEST_ALL=1) runs all cases. The seed is printed; TANDEM_TEST_SEED=N repeats a run.
 #pragma once

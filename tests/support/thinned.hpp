@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sanitizers make code 5 to 20 times as slow, and find kinds of mistakes. So they test every n-th case of tests that
 // test every case in other builds.
 #pragma once

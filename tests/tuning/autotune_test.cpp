@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The search for tuning values, in virtual time on the fake backend.
 #include "tuning/autotune.hpp"
 

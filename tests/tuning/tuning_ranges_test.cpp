@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texts of ranges: their meaning, and refusals of all other texts.
 #include "tuning/ranges.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tuning file: entries that are read back, files that are refused, and which entry answers which question.
 #include "tuning/table.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The control socket of a volume and the end of idle clients, inside one process. Unlike nbdkit, it runs under
 // sanitizers.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Simulates a crash of the machine at every write and sync of a scripted run, and then the loss of any m members. Every
 // flushed byte must be right, and every other block must be old or new as a whole.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Members in memory that are lost, fail, or change bytes by script.
 #pragma once
 

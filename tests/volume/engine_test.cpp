@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The volume over members in memory: the bytes read, the I/Os, and the losses that it survives.
 #include <gtest/gtest.h>
 

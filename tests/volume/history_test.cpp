@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A volume against a model, over random histories of calls, crashes and damage. A read must return the flushed content
 // or a later one as long as at most m members are damaged. Only data of a window may be unreadable without its member.
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`tandem volume` with real processes: nbdkit serves, libnbd reads and writes, processes are killed.
 Usage: serve_test.py PATH_OF_TANDEM [unittest arguments]. Ends with status 77 if a package is missing."""
 

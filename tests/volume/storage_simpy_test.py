@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares `tandem-bench simulate storage` with the same system on SimPy: storage_simpy_test.py TANDEM_BENCH PACKAGES. storage_simpy.json
 is the output of storage_simpy.py. The test installs SimPy once, into the folder PACKAGES, to make that output again. If SimPy
 cannot be installed, this part is NOT RUN."""

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The storage simulator through its API: counts, exact times, laws of all systems, and bad input.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The volume through its C API, on files: arguments, locks, members that do not match, and a use of every call.
 #include "tandem/volume.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which I/Os a write to one stripe costs.
 #include <gtest/gtest.h>
 

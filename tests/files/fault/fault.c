@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // Preloaded under the command `tandem`: counts and logs its calls that read and change files. At chosen calls it kills
 // the process, makes the call fail, or cuts it short. Environment variables control it:
 //

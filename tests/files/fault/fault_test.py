@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes calls to the operating system fail under `tandem`: full disks, unreadable blocks, refused renames, interrupted
 and short transfers. Checks exit status, message, and the files that are left.
 

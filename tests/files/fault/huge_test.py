@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Encodes, verifies, repairs and decodes shard files of more than 5 GiB with the real command, without 5 GiB of disk. The
 content is a sparse file with a few written parts, and sparse.c turns written zeros into holes. Every byte is read, hashed
 and coded; offsets go beyond 4 GiB; memory is measured.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Kills `tandem` at every call that changes files, or simulates a power loss there. The next commands must leave the old set
 or the new set, complete, and no other files.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Common code of the tests in this folder: runs of `tandem` with faults (fault.c), trees of files as values, and the trees
 that a power loss may leave."""
 import copy

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Kills `encode --force` at every call that changes files, or simulates a power loss there. Then it removes one of its folders
 and asks the next commands for the content. They must decode all that can be decoded, after every sequence of runs.
 

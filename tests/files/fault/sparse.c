@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // Preloaded under the command `tandem`: written pages of zeros become holes. So shard files of many gigabytes take
 // almost no disk space, while the program runs unchanged.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens libisal.so.2 by its name, as liberasurecode does. Checks which library that is, what it computes, and whether
  * it reaches libtandem for a large call. Usage: isal LIBRARY, the file that must be the one opened. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A user's program in C11: encodes, loses as many shards as there is parity, rebuilds them, compares.
  * Argument: "with" if the OpenMP module was installed beside the library, "without" if not. */
 #include <stdio.h>
