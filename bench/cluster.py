@@ -29,6 +29,8 @@ import sys
 import tempfile
 import time
 
+import rows
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CLUSTER = ROOT / "bench" / "cluster"
 MPI_ENVIRONMENT = {**os.environ, "TANDEM_TUNING": "", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -48,7 +50,7 @@ def run(words, **more):
 
 def write(path, result):
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    path.write_text(rows.dumps(result))
 
 
 # ---- simulated ----

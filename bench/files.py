@@ -11,7 +11,6 @@ A ratio above 1: Tandem is faster than the copy. Processor seconds are printed t
 elapsed time. All outputs replace those of the previous round."""
 
 import argparse
-import json
 import os
 import pathlib
 import resource
@@ -21,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import rows
 
 
 def processor_seconds():
@@ -110,7 +111,7 @@ def main():
         result = {"command": "files", "k": arguments.k, "m": arguments.m, "content_bytes": arguments.mib << 20,
                   "threads": arguments.threads, "rounds": arguments.rounds, "load": load, "median_seconds": medians,
                   "median_processor_seconds": busy, "ratio": ratios, "processor_ratio": busy_ratios}
-        pathlib.Path(arguments.output).write_text(json.dumps(result, indent=1) + "\n")
+        pathlib.Path(arguments.output).write_text(rows.dumps(result))
 
 
 main()

@@ -16,12 +16,12 @@ GB/s are of data: k * shard bytes a call."""
 
 import argparse
 import ctypes
-import json
 import pathlib
 import platform
 import time
 
 import numpy
+import rows
 import tandem_ec
 
 
@@ -165,7 +165,7 @@ def main():
     print(", ".join(f"{name} {value}" for name, value in about.items()), "\n")
     print(table(results, arguments.k))
     if arguments.json:
-        arguments.json.write_text(json.dumps({**about, "seconds": results}, indent=1) + "\n")
+        arguments.json.write_text(rows.dumps({**about, "seconds": results}))
     if arguments.plot:
         plot(results, arguments.k, arguments.m, arguments.plot)
 

@@ -12,6 +12,9 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import rows  # noqa: E402
+
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 REPRODUCED, NOT_REPRODUCED, NOT_MEASURED = "reproduced", "not reproduced", "NOT MEASURED"
 JERASURE = "libJerasure.so.2"
@@ -198,10 +201,9 @@ class Study:
         self.result["bytes_checks"] = self.bytes_checks
         self.result["others_share"] = self.others_share
         path = self.output / f"{self.result['study']}.json"
-        # One point on each line, without more digits than a clock has.
+        # Without more digits than a clock has.
         result = json.loads(json.dumps(self.result), parse_float=lambda text: float(f"{float(text):.6g}"))
-        path.write_text(re.sub(r"\[\s+([^][{}]*?)\s+\]", lambda m: f"[{re.sub(chr(10) + ' *', ' ', m[1])}]",
-                               json.dumps(result, indent=1)) + "\n")
+        path.write_text(rows.dumps(result))
         print(f"  {path}: {len(self.result['figures'])} figures, {len(self.result['tables'])} tables, "
               f"{self.bytes_checks} contenders with Tandem's bytes")
 

@@ -29,6 +29,9 @@ import sys
 import cubin
 import nvrtc
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+import rows  # noqa: E402
+
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
 COMPILED, ALIGNED = ("compiled", "assign", "aligned", "plain"), "aligned"
 # (k, m), technique, mode, access, loads; (64,16) and (128,32) take a compiler seconds.
@@ -236,9 +239,8 @@ def main(program, folder, *options):
         print_table(entries)
         return 0
     if "--write" in options:
-        lines = ",\n".join(f'  {json.dumps(name)}: {json.dumps(entry)}' for name, entry in entries.items())
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("{\n" + lines + "\n}\n")
+        path.write_text(rows.dumps(entries))
         print(f"{path}: {len(entries)} kernels")
         return 0
 
