@@ -56,7 +56,7 @@ def main(path):
     def change(found):
         nonlocal is_first
         comment = found.group()
-        if comment[0] == '"' or comment.startswith("//") or re.match(r"/\* ----", comment):
+        if comment[0] == '"' or comment.startswith("//") or re.match(r"/\* (----|SPDX)", comment):
             return comment
         if is_first:
             is_first = False
