@@ -25,43 +25,10 @@ ASSERT_STATIC(TANDEM_OK == 0 && TANDEM_ERROR_NOT_RECOVERABLE == 8 && TANDEM_ERRO
 ASSERT_STATIC(TANDEM_SHARDS_PINNED == 1, "flags of shards");
 ASSERT_STATIC(TANDEM_MATRIX_HDFS_RS_LEGACY == 13 && TANDEM_MATRIX_CUSTOM == 1000, "matrix values");
 ASSERT_STATIC(TANDEM_MATRIX_LRC_AZURE == 18 && TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC == 19, "matrix values");
-ASSERT_STATIC(offsetof(tandem_locate_options, struct_bytes) == 0, "options start with their size");
-ASSERT_STATIC(offsetof(tandem_locate_result, struct_bytes) == 0, "results start with their size");
-ASSERT_STATIC(offsetof(tandem_codec_options, struct_bytes) == 0, "options start with their size");
-ASSERT_STATIC(offsetof(tandem_context_options, struct_bytes) == 0, "options start with their size");
-ASSERT_STATIC(offsetof(tandem_plan_options, struct_bytes) == 0, "options start with their size");
-ASSERT_STATIC(offsetof(tandem_plan_arguments, struct_bytes) == 0, "options start with their size");
-ASSERT_STATIC(offsetof(tandem_device_arguments, struct_bytes) == 0, "options start with their size");
-ASSERT_STATIC(offsetof(tandem_verify_ranges, struct_bytes) == 0, "options start with their size");
-ASSERT_STATIC(offsetof(tandem_verify_result, struct_bytes) == 0, "results start with their size");
-ASSERT_STATIC(offsetof(tandem_context_info, struct_bytes) == 0, "results start with their size");
-ASSERT_STATIC(offsetof(tandem_autotune_options, struct_bytes) == 0, "options start with their size");
-ASSERT_STATIC(offsetof(tandem_autotune_result, struct_bytes) == 0, "results start with their size");
-ASSERT_STATIC(offsetof(tandem_storage_device, struct_bytes) == 0, "options start with their size");
-ASSERT_STATIC(offsetof(tandem_storage_options, struct_bytes) == 0, "options start with their size");
-ASSERT_STATIC(offsetof(tandem_storage_result, struct_bytes) == 0, "results start with their size");
 ASSERT_STATIC(TANDEM_STORAGE_RAID0 == 0 && TANDEM_STORAGE_STANDARD == 1 && TANDEM_STORAGE_AVOID == 2 &&
                   TANDEM_STORAGE_DELAYED == 3 && TANDEM_STORAGE_DELAYED_MOVE == 4,
               "strategies are pinned");
-ASSERT_STATIC(offsetof(tandem_simulate_options, struct_bytes) == 0, "options start with their size");
-ASSERT_STATIC(offsetof(tandem_simulate_result, struct_bytes) == 0, "results start with their size");
-ASSERT_STATIC(offsetof(tandem_files_team, struct_bytes) == 0, "structs start with their size");
-ASSERT_STATIC(offsetof(tandem_mpi_protect_options, struct_bytes) == 0, "options start with their size");
-ASSERT_STATIC(offsetof(tandem_mpi_protect_result, struct_bytes) == 0, "results start with their size");
-ASSERT_STATIC(offsetof(tandem_mpi_recover_options, struct_bytes) == 0, "options start with their size");
-ASSERT_STATIC(offsetof(tandem_mpi_recover_result, struct_bytes) == 0, "results start with their size");
-ASSERT_STATIC(offsetof(tandem_mpi_work, struct_bytes) == 0, "results start with their size");
-ASSERT_STATIC(offsetof(tandem_autotune_progress, struct_bytes) == 0, "what callbacks get starts with its size");
 
-ASSERT_STATIC(offsetof(tandem_device_memory_info, struct_bytes) == 0, "results start with their size");
-ASSERT_STATIC(offsetof(tandem_volume_create_options, struct_bytes) == 0, "options start with their size");
-ASSERT_STATIC(offsetof(tandem_volume_open_options, struct_bytes) == 0, "options start with their size");
-ASSERT_STATIC(offsetof(tandem_volume_replace_options, struct_bytes) == 0, "options start with their size");
-ASSERT_STATIC(offsetof(tandem_volume_care_options, struct_bytes) == 0, "options start with their size");
-ASSERT_STATIC(offsetof(tandem_volume_care_result, struct_bytes) == 0, "results start with their size");
-ASSERT_STATIC(offsetof(tandem_volume_info, struct_bytes) == 0, "results start with their size");
-ASSERT_STATIC(offsetof(tandem_volume_member, struct_bytes) == 0, "results start with their size");
-ASSERT_STATIC(offsetof(tandem_volume_statistics, struct_bytes) == 0, "results start with their size");
 ASSERT_STATIC(TANDEM_VOLUME_DELAY == 4 && TANDEM_VOLUME_MEMBER_STALE == 3, "values of volumes");
 ASSERT_STATIC(sizeof(tandem_volume_extent) == 24 && sizeof(tandem_volume_window) == 16 &&
                   sizeof(tandem_volume_column) == 4,

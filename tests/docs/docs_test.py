@@ -3,7 +3,7 @@
 """The pages of docs/ against the command. Usage: docs_test.py PATH_OF_TANDEM PATH_OF_TANDEM_BENCH [unittest arguments]
 
 Every block ```sh of the pages in RUN is run, all blocks of a page as one script in an empty folder. It must print the blocks ```text
-of the page. docs/json.md must have every key that --json prints, docs/troubleshooting.md only messages that the sources have, and docs/pictures what bench/draw_pictures.py draws."""
+of the page. docs/json.md must have every key that --json prints, docs/troubleshooting.md only messages that the sources have, and docs/pictures what bench/draw_pictures.py draws. Lists of names that stand in several places must be whole in each."""
 import json
 import os
 import pathlib
@@ -174,6 +174,42 @@ class Messages(unittest.TestCase):
             self.assertTrue(parts, row)
             for part in parts:
                 self.assertTrue(part in sources, f"no message of the sources has \"{part}\" of: {row}")
+
+
+def names_in(sources, pattern):
+    """What the pattern's group finds in these sources, in their order, without repetitions."""
+    found = [name for glob in sources.split() for path in sorted(ROOT.glob(glob)) for name in re.findall(pattern, path.read_text())]
+    return list(dict.fromkeys(found))
+
+
+class Lists(unittest.TestCase):
+    """A list of names that stands in several places is whole in each. The key says what, and from where the names come."""
+    LISTS = {
+        "statuses": (("include/tandem/tandem.h", r"^  (TANDEM_ERROR_\w+) = \d+"),
+                     ["api/status.cpp"]),
+        "numbers of statuses": (("include/tandem/tandem.h", r"^  TANDEM_ERROR_\w+ = (\d+)"), ["python/tandem_ec/errors.py"]),
+        "classes of errors in Python": (("python/tandem_ec/errors.py", r"^class (\w+)\((?!Exception)"), ["docs/python.md"]),
+        "matrices": (("core/*.cpp", r"\{TANDEM_MATRIX_\w+, \"([\w-]+)\""), ["docs/MATRICES.md"]),
+        "CPU kernels": (("cpu/kernels/*.cpp cpu/kernels/*.inc", r"^constinit const Kernel kKernel\w+ =\s+entry\(\"([\w-]+)\""), ["tests/CMakeLists.txt", "cpu/costs.cpp", "tests/isal/clients_test.py"]),
+        "environment variables": (("api/*.cpp base/*.cpp cpu/*.cpp device/*.cpp files/*.cpp isal/*.cpp tuning/*.cpp cli/*.cpp",
+                                   r"(?:getenv|_option)\([^;]*?\"(TANDEM_\w+)\""), ["docs/ENVIRONMENT.md"]),
+    }
+
+    def test_each_list_is_whole(self):
+        for what, ((sources, pattern), pages) in self.LISTS.items():
+            names = names_in(sources, re.compile(pattern, re.MULTILINE))
+            self.assertGreater(len(names), 3, what)
+            for page in pages:
+                text = (ROOT / page).read_text()
+                self.assertEqual([name for name in names if not re.search(rf"(?<![\w-]){name}(?![\w-])", text)], [], f"{what} not in {page}")
+
+
+    def test_each_struct_with_a_size_starts_with_it(self):
+        bodies = names_in("include/tandem/*.h", re.compile(r"^typedef (struct tandem_\w+ \{.*?^\})", re.MULTILINE | re.DOTALL))
+        self.assertGreater(len(bodies), 30)
+        for body in bodies:
+            if re.search(r"\bsize_t struct_bytes\b", body):
+                self.assertRegex(body, r"\A[^{]*\{\s*(/\*.*?\*/\s*)?size_t struct_bytes;")
 
 
 class Pictures(unittest.TestCase):
