@@ -11,7 +11,6 @@
 #include "api/run.hpp"
 #include "base/format.hpp"
 #include "base/gate.hpp"
-#include "base/lists.hpp"
 #include "base/options.hpp"
 #include "core/mismatch_ranges.hpp"
 #include "tandem/device.h"
@@ -229,17 +228,6 @@ tandem_status tandem_plan_query(const tandem_plan *plan, tandem_plan_info *info_
     }
     info.out_of_cache_bytes = plan->plan->prepared().out_of_cache_bytes(plan->plan->mode());
     base::write_result(info, info_out, "tandem_plan_info");
-  });
-}
-
-tandem_status tandem_plan_techniques(const tandem_plan *plan, tandem_plan_technique *techniques_out, size_t capacity,
-                                     size_t stride_bytes, size_t *count_out) {
-  return base::guarded({{"plan", plan}}, [&] {
-    std::vector<tandem_plan_technique> list;
-    for (const core::Technique &each : plan->plan->prepared().techniques())
-      list.push_back(
-          {each.name, each.products, each.is_used, each.is_used_out_of_cache, 0, each.cost, each.cost_out_of_cache});
-    base::write_list(list, techniques_out, capacity, stride_bytes, count_out);
   });
 }
 

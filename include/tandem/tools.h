@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tools.h - lists devices and CPU kernels, writes kernel text, tunes a machine, and simulates jobs.
+/* tools.h - lists devices and CPU kernels, tunes a machine, and simulates jobs.
  *
  *     tandem_device devices[64];
  *     size_t device_count;
@@ -87,74 +87,6 @@ TANDEM_API int32_t tandem_matrix_has_local_groups(int32_t matrix);
  * that their users find every message in one place. The message is copied, and shortened in the middle if it is too
  * long. NULL: the name of the status. */
 TANDEM_API tandem_status tandem_set_last_error(tandem_status status, const char *message);
-
-/* ---- kernel text ----------------------------------------------------------------------------------- */
-
-enum tandem_dialect_value { TANDEM_DIALECT_OPENCL_C = 0, TANDEM_DIALECT_CUDA_C = 1, TANDEM_DIALECT_HOST_C = 2 };
-
-enum tandem_technique_value {
-  TANDEM_TECHNIQUE_COMPILED = 0, /* straight-line code of the matrix */
-  TANDEM_TECHNIQUE_TABLES = 1,   /* look-ups in local memory; the matrix is data */
-  TANDEM_TECHNIQUE_TRANSFORM = 2 /* of a wide Cauchy code (docs/internals/TRANSFORM.md): encode and verify */
-};
-
-enum tandem_access_value {
-  TANDEM_ACCESS_ALIGNED = 0, /* every shard is aligned to element_bytes */
-  TANDEM_ACCESS_ANY = 1      /* shards may have any alignment */
-};
-
-/* Selects the built-in values of a kernel. They apply if no tuning file has others. */
-enum tandem_kernel_device_value {
-  TANDEM_KERNEL_DEVICE_DEFAULT = 0, /* CUDA C: NVIDIA; OpenCL C: OTHER_GPU; host C: CPU */
-  TANDEM_KERNEL_DEVICE_NVIDIA = 1,
-  TANDEM_KERNEL_DEVICE_AMD = 2,
-  TANDEM_KERNEL_DEVICE_INTEL = 3,
-  TANDEM_KERNEL_DEVICE_OTHER_GPU = 4,
-  TANDEM_KERNEL_DEVICE_CPU = 5 /* an OpenCL device of that type */
-};
-
-typedef struct tandem_kernel_text_options {
-  size_t struct_bytes; /* sizeof(tandem_kernel_text_options) */
-  int32_t dialect;     /* enum tandem_dialect_value */
-  int32_t technique;   /* enum tandem_technique_value */
-  int32_t operation;   /* enum tandem_operation_value: ENCODE, VERIFY or UPDATE (one data shard's old and new
-                          bytes into all parity) */
-  uint32_t
-      element_bytes; /* loaded by a work-item at once: 4, 8, 16, 32, 64 (CUDA C: to 16); 0 = the device's own value */
-  uint32_t elements_per_item; /* 1 to 64; 0 = the device's own value. Technique transform: 32 / element_bytes */
-  uint32_t rows_per_pass;     /* outputs computed together; 0 = the device's own value, and for technique transform */
-  int32_t access;             /* enum tandem_access_value */
-  int32_t device;             /* enum tandem_kernel_device_value */
-} tandem_kernel_text_options;
-
-/* The cost of the text for 4 bytes of every input, of technique transform for 32. Divide by data_bytes for operations
- * per data byte. */
-typedef struct tandem_kernel_text_info {
-  size_t struct_bytes;             /* set by the caller: sizeof(tandem_kernel_text_info) */
-  uint64_t text_bytes;             /* with the final zero */
-  uint64_t data_bytes;             /* inputs x 4, or x 32 */
-  uint64_t two_input_operations;   /* on 32-bit words, if an instruction has two inputs */
-  uint64_t three_input_operations; /* the same, if one instruction can XOR three words (LOP3, vpternlog) */
-  uint64_t loads, stores;
-  uint64_t table_lookups;                                   /* technique tables */
-  uint32_t element_bytes, elements_per_item, rows_per_pass; /* of this text */
-  uint32_t group_items;       /* work-items of a work-group, built in; of technique transform the only number */
-  int32_t built_in_technique; /* enum tandem_technique_value: COMPILED or TRANSFORM, which a device compiles for this
-                                 operation if no tuning file says otherwise */
-  uint32_t reserved;
-} tandem_kernel_text_info;
-
-/* Writes the text of the kernel that a device would run for this codec, for people and tools.
- *   options      NULL = all defaults
- *   text_out     gets the zero-terminated text; NULL with capacity_bytes 0 only counts
- *   info_out     struct_bytes set by the caller; the rest is written on TANDEM_OK
- * Status: INVALID_ARGUMENT (NULL codec or info_out, values that no kernel can have, a codec without parity,
- *   capacity_bytes not 0 and smaller than the text), UNSUPPORTED (a code of 16 bits or in packets; technique transform,
- *   and the code is not wide or has no points in runs, or UPDATE), OUT_OF_MEMORY.
- * On failure nothing is written.
- * Threads: any. */
-TANDEM_API tandem_status tandem_kernel_text(const tandem_codec *codec, const tandem_kernel_text_options *options,
-                                            char *text_out, size_t capacity_bytes, tandem_kernel_text_info *info_out);
 
 /* ---- tuning ----------------------------------------------------------------------------------------
  *
