@@ -9,6 +9,7 @@ set(CPACK_PACKAGE_NAME tandem)
 set(CPACK_PACKAGE_VENDOR "Tandem")
 set(CPACK_PACKAGE_CONTACT "${TANDEM_MAINTAINER}")
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # each package has its own
 set(CPACK_STRIP_FILES ON)
 set(CPACK_GENERATOR DEB)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
@@ -18,7 +19,7 @@ set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/packaging/debian.cmake)  # add
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY} ${PROJECT_BINARY_DIR}/isal)  # libisal-real.so.2
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 
 # tandem_package(COMPONENT NAME SECTION WHAT): WHAT is in it.
@@ -27,8 +28,10 @@ macro(tandem_package component name section what)
   set(CPACK_DEBIAN_${key}_PACKAGE_NAME ${name})
   set(CPACK_DEBIAN_${key}_PACKAGE_SECTION ${section})
   set(CPACK_COMPONENT_${key}_DESCRIPTION "Reed-Solomon erasure coding on CPUs and GPUs: ${what}\n\
-Tandem splits data into k shards and computes m parity shards. Any m of them may be lost: the others give them back.\n\
-It codes with SIMD kernels, CUDA, OpenCL, and all of them together. This package has: ${what}.")
+Tandem splits data into k shards and computes m parity shards. Any m of them\n\
+may be lost: the others give them back. It codes with SIMD kernels, CUDA,\n\
+OpenCL, and all of them together.\n\n\
+This package has ${what}.")
 endmacro()
 set(so ${PROJECT_VERSION_MAJOR})
 tandem_package(runtime libtandem${so} libs "the library")
