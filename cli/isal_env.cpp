@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <link.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,16 +14,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <stdexcept>
+#include <string_view>
 
 #include "cli/commands.hpp"
-#include "cli/shared_object.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -32,14 +30,12 @@ namespace fs = std::filesystem;
 
 constexpr const char *kLibraryName = "libisal.so.2";
 constexpr const char *kPyeclibName = "libisal-pyeclib.so.2";  // what PyPI's pyeclib opens
-constexpr const char *kTemplateName = "libisal-chained.so";
-// The template names a library for the loader. This is the start of that name (isal/CMakeLists.txt).
-constexpr std::string_view kPlaceholder = "/tandem-isal-real-library/";
-// First functions that every libisal has and ours leaves to it, then functions that ours has too.
-constexpr std::array<const char *, 4> kRealFunctions = {"crc32_ieee", "isal_deflate", "ec_encode_data",
-                                                        "gf_invert_matrix"};
+constexpr const char *kRealName = "libisal-real.so.2";  // what the chained library needs, and looks for beside itself
+constexpr const char *kChainedName = "libisal-chained.so";
 
-constexpr unsigned kProbeSeconds = 20;
+// Every libisal has this function, and ours leaves it to the real one.
+constexpr const char *kRealFunction = "isal_deflate";
+constexpr unsigned kLoadSeconds = 20;
 
 // As env(1) and shells have it.
 constexpr int kExitCannotExecute = 126;
@@ -54,11 +50,15 @@ const auto inherited_sigpipe = [] {
 
 [[noreturn]] void fail(int exit_status, std::string message) { throw Failure{exit_status, std::move(message)}; }
 
+[[noreturn]] void fail_at(std::string_view action, const fs::path &path) {
+  fail(kExitInputOutput, fmt::format("cannot {} {}: {}", action, path.string(), std::strerror(errno)));
+}
+
 struct Flags {
   bool standalone = false, chained = false, preload = false;
   bool print = false, install = false, uninstall = false, status = false;
   bool force = false, json = false;
-  std::string real, to, probe;
+  std::string real, to;
 };
 
 // ---- where things are
@@ -77,18 +77,9 @@ fs::path isal_folder() {
                    (candidates[0].lexically_normal() / "tandem/isal/standalone" / kLibraryName).string()));
 }
 
-struct Places {
-  fs::path isal, chained_folder;
-
-  explicit Places(const Flags &flags)
-      : isal(isal_folder()),
-        chained_folder(flags.to.empty() ? isal / "chained" : fs::absolute(flags.to).lexically_normal()) {}
-  fs::path standalone() const { return isal / "standalone" / kLibraryName; }
-  fs::path chained() const { return chained_folder / kLibraryName; }
-  fs::path pyeclib() const { return chained_folder / kPyeclibName; }
-};
-
 std::string shown(const fs::path &path) { return printable(path.string()); }
+
+std::string install_command() { return fmt::format("{} isal-env --install", program_name()); }
 
 // Whether the name exists. A link to nowhere counts.
 bool occupied(const fs::path &path) {
@@ -105,215 +96,120 @@ bool there(const fs::path &path) {
   return fs::exists(path, error);
 }
 
-std::string read_file(const fs::path &path) {
-  const fs::file_status status = fs::status(path);
-  if (!fs::exists(status)) fail(kExitInputOutput, fmt::format("{} does not exist", path.string()));
-  if (!fs::is_regular_file(status)) fail(kExitWrongUsage, fmt::format("{} is no regular file", path.string()));
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream content;
-  content << file.rdbuf();
-  if (!file || !content) {
-    fail(kExitInputOutput, fmt::format("cannot read {}: {}", path.string(), std::strerror(errno)));
-  }
-  return std::move(content).str();
+// Where a symbolic link leads. Empty: the path is none.
+fs::path target_of(const fs::path &link) {
+  std::error_code error;
+  return fs::read_symlink(link, error);
 }
 
-// The real library that a chained one, or its template, names. Null: this is not our chained library.
-const NeededName *real_library_of(const SharedObject &object) {
-  const NeededName *found = nullptr;
-  for (const NeededName &needed : object.needed) {
-    if (needed.name.empty() || needed.name[0] != '/') continue;
-    if (found != nullptr) return nullptr;
-    found = &needed;
-  }
-  return object.soname == kLibraryName ? found : nullptr;
-}
+// The chained build is a folder of three links: to our library, under two names, and to the real one.
+struct Places {
+  fs::path isal, chained_folder;
 
-// The path that the chained library at `path` names. Empty: this command did not make that file.
-std::string chained_to(const fs::path &path) {
-  try {
-    const SharedObject object = read_shared_object(read_file(path));
-    const NeededName *real = real_library_of(object);
-    return real == nullptr ? "" : real->name;
-  } catch (const std::invalid_argument &) {
-    return "";
-  } catch (const Failure &) {
-    return "";
-  }
-}
-
-// ---- loading a library in a child process, which may crash
-
-struct Probe {
-  std::string error;                   // empty: it loads
-  std::string path;                    // as the loader names it
-  std::vector<std::string> providers;  // the file that each of kRealFunctions comes from; empty: none has it
+  explicit Places(const Flags &flags)
+      : isal(isal_folder()),
+        chained_folder(flags.to.empty() ? isal / "chained" : fs::absolute(flags.to).lexically_normal()) {}
+  fs::path standalone() const { return isal / "standalone" / kLibraryName; }
+  fs::path chained() const { return chained_folder / kLibraryName; }
+  fs::path pyeclib() const { return chained_folder / kPyeclibName; }
+  fs::path real() const { return chained_folder / kRealName; }
+  bool chained_is_ours() const { return target_of(chained()).filename() == kChainedName; }
 };
-
-// Runs in the child: writes lines on standard output.
-int run_probe(const std::string &name) {
-  alarm(kProbeSeconds);  // a damaged hash table can keep the loader busy for ever
-  void *library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  struct link_map *map = nullptr;
-  if (library == nullptr || dlinfo(library, RTLD_DI_LINKMAP, &map) != 0) {
-    fmt::print("error\n{}\n", dlerror());
-    return kExitDone;
-  }
-  fmt::print("loaded\n{}\n", map->l_name);
-  for (const char *function : kRealFunctions) {
-    Dl_info info = {};
-    void *address = dlsym(library, function);
-    const bool known = address != nullptr && dladdr(address, &info) != 0 && info.dli_fname != nullptr;
-    fmt::print("{}\n", known ? info.dli_fname : "");
-  }
-  return kExitDone;
-}
-
-// Loads a name that the loader searches, or a path. The loader's variables are removed, as they would change the
-// search.
-Probe probe(const std::string &name) {
-  std::vector<char *> environment;
-  for (char **entry = environ; *entry != nullptr; ++entry) {
-    if (std::strncmp(*entry, "LD_", 3) != 0) environment.push_back(*entry);
-  }
-  environment.push_back(nullptr);
-  std::string words[] = {"tandem", "isal-env", "--probe", name};
-  char *arguments[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(), nullptr};
-
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) fail(kExitInputOutput, fmt::format("cannot open a pipe: {}", std::strerror(errno)));
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  pid_t child = 0;
-  const int error = posix_spawn(&child, "/proc/self/exe", &actions, nullptr, arguments, environment.data());
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  std::string output;
-  char buffer[4096];
-  for (ssize_t got; error == 0 && (got = read(ends[0], buffer, sizeof buffer)) != 0;) {
-    if (got > 0) output.append(buffer, static_cast<std::size_t>(got));
-    if (got < 0 && errno != EINTR) break;
-  }
-  close(ends[0]);
-  if (error != 0) fail(kExitInputOutput, fmt::format("cannot start a process: {}", std::strerror(error)));
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-
-  Probe result;
-  std::istringstream lines(output);
-  std::string verdict;
-  std::getline(lines, verdict);
-  if (WIFSIGNALED(status)) {
-    result.error = fmt::format("loading it ends a process with signal {}", WTERMSIG(status));
-  } else if (verdict == "error") {
-    std::getline(lines, result.error);
-  } else if (verdict != "loaded") {
-    result.error = fmt::format("loading it ends a process with status {}", WEXITSTATUS(status));
-  }
-  if (!result.error.empty()) return result;
-  std::getline(lines, result.path);
-  for (std::size_t i = 0; i < kRealFunctions.size(); ++i) std::getline(lines, result.providers.emplace_back());
-  return result;
-}
 
 // ---- the real library
 
-// A name that stays valid when the package is upgraded: the SONAME beside `path`, if it is the same file. Else `path`.
-std::string lasting_name(const std::string &path, const std::string &soname) {
-  const fs::path lasting = fs::path(path).parent_path() / soname;
-  std::error_code error;
-  return !soname.empty() && soname.find('/') == std::string::npos && fs::equivalent(lasting, path, error)
-             ? lasting.string()
-             : path;
+struct Loaded {
+  std::string path;     // as the loader names it
+  std::string trouble;  // empty: it can serve
+};
+
+Loaded load(const std::string &name) {
+  void *library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  struct link_map *map = nullptr;
+  if (library == nullptr || dlinfo(library, RTLD_DI_LINKMAP, &map) != 0) return {"", dlerror()};
+  Dl_info info = {};
+  void *function = dlsym(library, kRealFunction);
+  if (function == nullptr || dladdr(function, &info) == 0) {
+    return {map->l_name, fmt::format("it has no {}, which a libisal has", kRealFunction)};
+  }
+  if (std::strcmp(info.dli_fname, map->l_name) != 0) {
+    return {map->l_name, fmt::format("its {} is not its own, but that of {}", kRealFunction, info.dli_fname)};
+  }
+  return {map->l_name, ""};
+}
+
+// Loads a path, or a name that the loader searches, in a child process: a damaged library may crash it or hang.
+Loaded load_in_child(const std::string &name) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) fail(kExitInputOutput, fmt::format("cannot open a pipe: {}", std::strerror(errno)));
+  const pid_t child = fork();
+  if (child < 0) fail(kExitInputOutput, fmt::format("cannot start a process: {}", std::strerror(errno)));
+  if (child == 0) {
+    alarm(kLoadSeconds);
+    const Loaded loaded = load(name);
+    const std::string answer = loaded.path + '\0' + loaded.trouble;
+    _exit(write(ends[1], answer.data(), answer.size()) == static_cast<ssize_t>(answer.size()) ? 0 : 1);
+  }
+  close(ends[1]);
+  std::string answer;
+  char buffer[4096];
+  for (ssize_t got; (got = read(ends[0], buffer, sizeof buffer)) > 0;)
+    answer.append(buffer, static_cast<std::size_t>(got));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFSIGNALED(status)) return {"", fmt::format("loading it ends a process with signal {}", WTERMSIG(status))};
+  const std::size_t end = answer.find('\0');
+  if (end == std::string::npos)
+    return {"", fmt::format("loading it ends a process with status {}", WEXITSTATUS(status))};
+  return {answer.substr(0, end), answer.substr(end + 1)};
 }
 
 // The path of the real library, for the chained one. Refuses a library that cannot serve.
-std::string real_library(const Flags &flags, const Places &places, std::size_t most_bytes) {
-  std::string path = flags.real;
-  if (path.empty()) {
-    const Probe found = probe(kLibraryName);
-    if (!found.error.empty()) {
-      fail(kExitInputOutput,
-           fmt::format("this machine's loader finds no {} ({}); install it (Debian, Ubuntu: apt-get install libisal2) "
-                       "or name it with --real",
-                       kLibraryName, found.error));
-    }
-    path = found.path;
+fs::path real_library(const Flags &flags, const Places &places) {
+  fs::path path = flags.real;
+  if (path.empty() && there(places.real())) path = target_of(places.real());  // a chained build keeps its library
+  if (!path.empty()) {
+    path = fs::absolute(path).lexically_normal();
+    if (!there(path)) fail(kExitInputOutput, fmt::format("{} does not exist", path.string()));
   }
-  if (path[0] != '/') fail(kExitWrongUsage, fmt::format("--real {}: an absolute path is needed", path));
-  if (path.find_first_of("$\n") != std::string::npos) {
-    fail(kExitWrongUsage, fmt::format("{}: the loader cannot open a path that has $ or a line end", path));
+  const Loaded loaded = load_in_child(path.empty() ? kLibraryName : path.string());
+  if (path.empty() && loaded.path.empty()) {
+    fail(kExitInputOutput,
+         fmt::format("this machine's loader finds no {} ({}); install it (Debian, Ubuntu: apt-get install libisal2) or "
+                     "name it with --real",
+                     kLibraryName, loaded.trouble));
   }
-  const auto refuse = [&](std::string_view why) {
-    fail(kExitWrongUsage, fmt::format("{} cannot be used by the chained library: {}", path, why));
-  };
-  SharedObject object;
-  try {
-    object = read_shared_object(read_file(path));
-  } catch (const std::invalid_argument &reason) {
-    refuse(reason.what());
-  }
+  if (path.empty()) path = loaded.path;
   std::error_code error;
-  if (real_library_of(object) != nullptr || fs::equivalent(path, places.standalone(), error)) {
-    refuse("it is one of Tandem's own");
-  }
-  const Probe loaded = probe(path);
-  if (!loaded.error.empty()) refuse(loaded.error);
-  for (std::size_t i = 0; i < kRealFunctions.size(); ++i) {
-    if (loaded.providers[i].empty()) refuse(fmt::format("it has no {}, which a libisal has", kRealFunctions[i]));
-    if (loaded.providers[i] != loaded.path) {
-      refuse(fmt::format("its {} is not its own, but that of {}", kRealFunctions[i], loaded.providers[i]));
-    }
-  }
-  path = lasting_name(path, object.soname);
-  if (path.size() > most_bytes) {
-    fail(kExitWrongUsage, fmt::format("{}... is too long a path: {} bytes, {} are possible", path.substr(0, 64),
-                                      path.size(), most_bytes));
-  }
-  return path;
+  std::string trouble = loaded.trouble;
+  for (const fs::path &own : {places.standalone(), places.isal / kChainedName})
+    if (fs::equivalent(path, own, error)) trouble = "it is one of Tandem's own";
+  if (!trouble.empty())
+    fail(kExitWrongUsage, fmt::format("{} cannot be used by the chained library: {}", path.string(), trouble));
+  // The name that stays when the package is upgraded, if it is there and means the same file.
+  const fs::path lasting = path.parent_path() / kLibraryName;
+  return fs::equivalent(lasting, path, error) ? lasting : path;
 }
 
 // ---- --install, --uninstall
 
-[[noreturn]] void fail_at(std::string_view action, const fs::path &path) {
-  fail(kExitInputOutput, fmt::format("cannot {} {}: {}", action, path.string(), std::strerror(errno)));
-}
-
-// Writes a file beside `path` and renames it. An open of `path` finds the old file or the new one.
-void replace_file(const fs::path &path, std::string_view content, mode_t mode) {
-  std::string beside = path.string() + ".XXXXXX";
-  const int file = mkostemp(beside.data(), O_CLOEXEC);
-  if (file < 0) fail_at("write", path);
-  const auto give_up = [&] {
-    const int error = errno;
-    unlink(beside.c_str());
-    errno = error;
-    fail_at("write", path);
+// Runs before any change. What this command did not make is replaced or removed only with --force.
+void refuse_strangers(const Places &places, const Flags &flags, std::string_view action) {
+  if (flags.force) return;
+  const auto refuse_unless = [&](bool ours, const fs::path &path) {
+    if (ours || !occupied(path)) return;
+    fail(kExitWrongUsage, fmt::format("{} was not made by this command; --force {} it", path.string(), action));
   };
-  bool written = true;
-  for (std::size_t done = 0; written && done < content.size();) {
-    const ssize_t now = write(file, content.data() + done, content.size() - done);
-    if (now > 0) done += static_cast<std::size_t>(now);
-    written = now >= 0 || errno == EINTR;
-  }
-  written = written && fchmod(file, mode) == 0 && fsync(file) == 0;
-  if (const int error = errno; close(file) != 0 || !written) {
-    if (!written) errno = error;
-    give_up();
-  }
-  const Probe loaded = probe(beside);
-  if (!loaded.error.empty()) {
-    unlink(beside.c_str());
-    fail(kExitInputOutput, fmt::format("the new {} does not load: {}", path.string(), loaded.error));
-  }
-  if (rename(beside.c_str(), path.c_str()) != 0) give_up();
+  refuse_unless(places.chained_is_ours(), places.chained());
+  refuse_unless(target_of(places.pyeclib()) == kLibraryName, places.pyeclib());
+  refuse_unless(!target_of(places.real()).empty(), places.real());
 }
 
-void replace_link(const fs::path &path, const char *target) {
+// An open of `path` finds the old file or the new one.
+void replace_link(const fs::path &path, const fs::path &target) {
   const std::string beside = fmt::format("{}.{}", path.string(), getpid());
-  if (symlink(target, beside.c_str()) != 0 || rename(beside.c_str(), path.c_str()) != 0) {
+  if (symlink(target.c_str(), beside.c_str()) != 0 || rename(beside.c_str(), path.c_str()) != 0) {
     const int error = errno;
     unlink(beside.c_str());
     errno = error;
@@ -321,129 +217,41 @@ void replace_link(const fs::path &path, const char *target) {
   }
 }
 
-// Runs before any change. A file that this command did not make is replaced or removed only with --force.
-void refuse_strangers(const Places &places, const Flags &flags, std::string_view action) {
-  if (flags.force) return;
-  const auto refuse = [&](const fs::path &path) {
-    fail(kExitWrongUsage, fmt::format("{} was not made by this command; --force {} it", path.string(), action));
-  };
-  std::error_code error;
-  if (occupied(places.chained()) && chained_to(places.chained()).empty()) refuse(places.chained());
-  if (occupied(places.pyeclib()) && fs::read_symlink(places.pyeclib(), error) != kLibraryName) refuse(places.pyeclib());
-}
-
-// What the chained library is made from.
-struct Template {
-  std::string content;
-  std::size_t offset_bytes = 0, room_bytes = 0;  // of the path of the real library
-
-  explicit Template(const Places &places) {
-    const fs::path from = places.isal / kTemplateName;
-    content = read_file(from);
-    try {
-      const SharedObject object = read_shared_object(content);
-      const NeededName *placeholder = real_library_of(object);
-      if (placeholder == nullptr || placeholder->name.compare(0, kPlaceholder.size(), kPlaceholder) != 0) {
-        throw std::invalid_argument("it names no library to be replaced");
-      }
-      offset_bytes = placeholder->offset_bytes;
-      room_bytes = placeholder->name.size();
-    } catch (const std::invalid_argument &reason) {
-      fail(kExitInputOutput, fmt::format("{} is not as it was installed: {}", from.string(), reason.what()));
-    }
-  }
-
-  std::string chained_to(const std::string &real) const {
-    std::string made = content;
-    return made.replace(offset_bytes, room_bytes, real + std::string(room_bytes - real.size(), '\0'));
-  }
-};
-
-// Whether --install would make the same chained build, with `real` behind it. After an upgrade of Tandem it would not.
-bool is_current(const Places &places, const std::string &real) {
-  if (!there(places.isal / kTemplateName)) return true;  // nothing to compare with
-  const Template from(places);
-  return real.size() <= from.room_bytes && read_file(places.chained()) == from.chained_to(real);
-}
-
-std::string refresh() {
-  return fmt::format("made by another version of Tandem: {} isal-env --install makes it anew", program_name());
-}
-
-// Folders that --install makes. They get the mode of our own folder, independent of the umask. A failure removes them.
-class NewFolders {
- public:
-  NewFolders() = default;
-  ~NewFolders() {
-    for (auto path = made_.rbegin(); path != made_.rend(); ++path) rmdir(path->c_str());
-  }
-  NewFolders(const NewFolders &) = delete;
-  NewFolders &operator=(const NewFolders &) = delete;
-
-  void make(const fs::path &folder, mode_t mode) {
-    if (occupied(folder)) return;
-    make(folder.parent_path(), mode);
-    if (mkdir(folder.c_str(), mode) != 0) fail_at("make the folder", folder);
-    made_.push_back(folder);
-    if (chmod(folder.c_str(), mode) != 0) fail_at("open to others the folder", folder);
-  }
-  void keep() { made_.clear(); }
-
- private:
-  std::vector<fs::path> made_;  // outermost first
-};
-
-int install(Flags flags) {
+int install(const Flags &flags) {
   const Places places(flags);
-  const Template from(places);
-  // A chained build keeps the library that it leads to.
-  if (flags.real.empty() && occupied(places.chained())) {
-    const std::string before = chained_to(places.chained());
-    if (!before.empty() && there(before)) flags.real = before;
-  }
-  const std::string real = real_library(flags, places, from.room_bytes);
-  const std::string content = from.chained_to(real);
-
   refuse_strangers(places, flags, "replaces");
-  std::error_code error;
-  const bool same = fs::is_regular_file(places.chained(), error) && read_file(places.chained()) == content;
-  const bool same_link = fs::read_symlink(places.pyeclib(), error) == kLibraryName;
-  if (same && same_link) {
-    fmt::print("{} is there already, in front of {}\n", shown(places.chained()), printable(real));
+  const fs::path real = real_library(flags, places);
+  // Relative in our own folder: a prefix may be moved.
+  const fs::path chained = (flags.to.empty() ? fs::path("..") : places.isal) / kChainedName;
+  const std::pair<fs::path, fs::path> links[] = {
+      {places.real(), real}, {places.pyeclib(), kLibraryName}, {places.chained(), chained}};
+  if (std::ranges::all_of(links, [](const auto &link) { return target_of(link.first) == link.second; })) {
+    fmt::print("{} is there already, in front of {}\n", shown(places.chained()), shown(real));
     return kExitDone;
   }
-  NewFolders folders;
-  folders.make(places.chained_folder, static_cast<mode_t>(fs::status(places.isal).permissions()));
-  if (!same) replace_file(places.chained(), content, 0755);
-  if (!same_link) replace_link(places.pyeclib(), kLibraryName);
-  folders.keep();
+  // New folders are as open to other users as our own, with any umask.
+  umask(~static_cast<mode_t>(fs::status(places.isal).permissions()) & 0777);
+  fs::create_directories(places.chained_folder);
+  for (const auto &[path, target] : links) replace_link(path, target);
   fmt::print("made {}\n  in front of {}, which keeps everything but erasure code and RAID\n", shown(places.chained()),
-             printable(real));
-  const fs::path tandem = places.chained_folder / "../../.." / fmt::format("libtandem.so.{}", TANDEM_VERSION_MAJOR);
-  if (!fs::exists(tandem, error)) {
-    fmt::print("  note: without libtandem three folders above it, TANDEM_ISAL_BACKEND and _THREADS have no effect\n");
-  }
+             shown(real));
   return kExitDone;
 }
 
 int uninstall(const Flags &flags) {
   const Places places(flags);
-  if (!occupied(places.chained()) && !occupied(places.pyeclib())) {
-    fmt::print("{} is not there; nothing to remove\n", shown(places.chained()));
-    return kExitDone;
-  }
   refuse_strangers(places, flags, "removes");
-  std::vector<std::string> removed;
-  for (const fs::path &path : {places.pyeclib(), places.chained()}) {
+  bool removed = false;
+  for (const fs::path &path : {places.chained(), places.pyeclib(), places.real()}) {
     if (unlink(path.c_str()) == 0) {
-      removed.push_back(path.string());
+      removed = true;
     } else if (errno != ENOENT) {
       fail_at("remove", path);
     }
   }
   rmdir(places.chained_folder.c_str());  // if nothing else is in it
-  // Name the library, or if it was gone already, the link. The link of a library needs no mention.
-  if (!removed.empty()) fmt::print("removed {}\n", printable(removed.back()));
+  fmt::print("{} {}\n", removed ? "removed the chained build in" : "nothing to remove in",
+             shown(places.chained_folder));
   return kExitDone;
 }
 
@@ -457,20 +265,30 @@ std::string interface_version(const fs::path &standalone) {
   return version();
 }
 
+// The first link of the chained build that leads nowhere. Empty: none.
+fs::path broken_link(const Places &places) {
+  for (const fs::path &link : {places.chained(), places.real()})
+    if (!there(link)) return link;
+  return {};
+}
+
+std::string broken_text(const fs::path &link) {
+  const fs::path target = target_of(link);
+  return fmt::format("{} is gone; `{}` makes the chained build again", (target.empty() ? link : target).string(),
+                     install_command());
+}
+
 int status(const Flags &flags) {
   const Places places(flags);
   const std::string version = interface_version(places.standalone());
-  const bool installed = occupied(places.chained());
-  const std::string real = installed ? chained_to(places.chained()) : "";
-  const bool real_exists = !real.empty() && there(real);
-  const bool current = !real.empty() && is_current(places, real);
+  const bool installed = occupied(places.chained()), ours = places.chained_is_ours();
+  const std::string real = ours ? target_of(places.real()).string() : "";
   const std::string by_default = installed ? "chained" : "standalone";
   if (flags.json) {
     nlohmann::ordered_json chained = {
         {"name", "chained"}, {"library", places.chained().string()}, {"installed", installed}};
     chained["real_library"] = real.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(real);
-    chained["real_library_exists"] = real_exists;
-    chained["current"] = current;
+    chained["real_library_exists"] = !real.empty() && there(places.real());
     const nlohmann::ordered_json standalone = {
         {"name", "standalone"}, {"library", places.standalone().string()}, {"installed", true}};
     const nlohmann::ordered_json object = {{"command", "isal-env"},
@@ -480,15 +298,14 @@ int status(const Flags &flags) {
     print_json(object);
     return kExitDone;
   }
-  const std::string install = fmt::format("{} isal-env --install", program_name());
-  const std::string state = !installed     ? "not there: " + install
-                            : real.empty() ? "not made by this command"
-                            : real_exists  ? "in front of " + real
-                                           : "in front of " + real + ", WHICH IS GONE: " + install;
+  const fs::path broken = broken_link(places);
+  const std::string state = !installed       ? "not there: " + install_command()
+                            : !ours          ? "not made by this command"
+                            : broken.empty() ? "in front of " + real
+                                             : broken_text(broken);
   fmt::print("interface   ISA-L {}, erasure code and RAID\n", version);
   fmt::print("standalone  {}\n", shown(places.standalone()));
   fmt::print("chained     {}\n            {}\n", shown(places.chained()), printable(state));
-  if (!real.empty() && !current) fmt::print("            {}\n", refresh());
   fmt::print("default     {}\n", by_default);
   return kExitDone;
 }
@@ -503,23 +320,15 @@ struct Assignment {
 fs::path chosen_library(const Flags &flags, const Places &places) {
   const bool installed = occupied(places.chained());
   if (flags.standalone || (!flags.chained && !installed)) return places.standalone();
-  if (!installed) {
-    fail(kExitInputOutput,
-         fmt::format("{} is not there; `{} isal-env --install` makes it", places.chained().string(), program_name()));
-  }
-  const std::string real = chained_to(places.chained());
-  if (real.empty()) fail(kExitInputOutput, fmt::format("{} is not Tandem's", places.chained().string()));
-  if (!there(real)) {
-    fail(kExitInputOutput, fmt::format("{} leads to {}, which is gone; `{} isal-env --install` leads it elsewhere",
-                                       places.chained().string(), real, program_name()));
-  }
-  if (!is_current(places, real)) complain(fmt::format("note: {} is {}", places.chained().string(), refresh()));
+  if (!installed)
+    fail(kExitInputOutput, fmt::format("{} is not there; `{}` makes it", places.chained().string(), install_command()));
+  if (!places.chained_is_ours()) fail(kExitInputOutput, fmt::format("{} is not Tandem's", places.chained().string()));
+  const fs::path broken = broken_link(places);
+  if (!broken.empty()) fail(kExitInputOutput, broken_text(broken));
   return places.chained();
 }
 
-std::vector<Assignment> assignments(const Flags &flags) {
-  const Places places(flags);
-  const fs::path library = chosen_library(flags, places);
+std::vector<Assignment> assignments(const Flags &flags, const Places &places, const fs::path &library) {
   Assignment way = flags.preload ? Assignment{"LD_PRELOAD", library.string()}
                                  : Assignment{"LD_LIBRARY_PATH", library.parent_path().string()};
   if (way.value.find_first_of(flags.preload ? ":$ " : ":;$") != std::string::npos) {
@@ -549,61 +358,49 @@ std::string quoted(const std::string &text) {
 }
 
 int print(const Flags &flags) {
-  for (const Assignment &wanted : assignments(flags)) {
+  const Places places(flags);
+  for (const Assignment &wanted : assignments(flags, places, chosen_library(flags, places))) {
     fmt::print("export {}={}\n", wanted.variable, quoted(wanted.value));
   }
   return kExitDone;
 }
 
-// The file that execvp would run for a command. Empty: there is none.
-fs::path program_of(const std::string &command) {
-  if (command.find('/') != std::string::npos) return command;
-  const char *path = std::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "/bin:/usr/bin");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const fs::path candidate = fs::path(folder.empty() ? "." : folder) / command;
-    std::error_code error;
-    if (fs::is_regular_file(candidate, error) && access(candidate.c_str(), X_OK) == 0) return candidate;
-  }
-  return {};
-}
-
-// The libisal that a program has by its own DT_RPATH, where the loader looks before LD_LIBRARY_PATH; empty: none.
-std::string libisal_by_rpath(const fs::path &program) {
-  try {
-    const SharedObject object = read_shared_object(read_file(program), ObjectKind::program_too);
-    const std::string origin = fs::canonical(program).parent_path().string();
-    std::istringstream folders(object.rpath);
-    for (std::string folder; std::getline(folders, folder, ':');) {
-      for (const std::string_view word : {"$ORIGIN", "${ORIGIN}"}) {
-        std::size_t at = 0;
-        for (; (at = folder.find(word, at)) != std::string::npos; at += origin.size())
-          folder.replace(at, word.size(), origin);
-      }
-      for (const char *name : {kLibraryName, kPyeclibName}) {
-        const fs::path library = fs::path(folder.empty() ? "." : folder) / name;
-        if (there(library)) return library.string();
-      }
+// The libisal that a program gets although Tandem's folder is in LD_LIBRARY_PATH, by a DT_RPATH of it or of a library
+// that it needs. Empty: none. The loader itself says so, without starting the program.
+std::string libisal_by_rpath(const std::string &program, const fs::path &folder) {
+  Dl_info loader = {};
+  if (dladdr(reinterpret_cast<const void *>(getauxval(AT_BASE)), &loader) == 0) return "";
+  const std::string question =
+      fmt::format("{} --list \"$(command -v -- {})\" 2>/dev/null", loader.dli_fname, quoted(program));
+  FILE *const lines = popen(question.c_str(), "r");
+  if (lines == nullptr) return "";
+  std::string found;
+  char line[8192];
+  while (std::fgets(line, sizeof line, lines) != nullptr) {
+    for (const char *name : {kLibraryName, kPyeclibName}) {
+      const std::string before = fmt::format("\t{} => ", name);
+      const std::string_view text = line;
+      if (!text.starts_with(before)) continue;
+      const std::string_view path = text.substr(before.size(), text.rfind(" (") - before.size());
+      if (fs::path(path).parent_path() != folder) found = path;
     }
-  } catch (const std::exception &) {  // a script or another file: execvp reports what is wrong
-  } catch (const Failure &) {
   }
-  return "";
+  pclose(lines);
+  return found;
 }
 
 int run_command(const Flags &flags, std::vector<std::string> words) {
-  if (!flags.preload) {
-    const fs::path program = program_of(words[0]);
-    const std::string library = program.empty() ? "" : libisal_by_rpath(program);
-    if (!library.empty()) {
-      complain(
-          fmt::format("note: {} has a DT_RPATH, which the loader heeds before LD_LIBRARY_PATH: it gets {}; --preload "
-                      "goes before that",
-                      program.string(), library));
-    }
-  }
-  for (const Assignment &wanted : assignments(flags)) {
+  const Places places(flags);
+  const fs::path library = chosen_library(flags, places);
+  for (const Assignment &wanted : assignments(flags, places, library)) {
     if (setenv(wanted.variable, wanted.value.c_str(), 1) != 0) fail(kExitInputOutput, std::strerror(errno));
+  }
+  if (const std::string other = flags.preload ? "" : libisal_by_rpath(words[0], library.parent_path());
+      !other.empty()) {
+    complain(
+        fmt::format("note: {} gets {} by a DT_RPATH, which the loader heeds before LD_LIBRARY_PATH; --preload goes "
+                    "before that",
+                    words[0], other));
   }
   std::vector<char *> arguments;
   for (std::string &word : words) arguments.push_back(word.data());
@@ -617,7 +414,6 @@ int run_command(const Flags &flags, std::vector<std::string> words) {
 // `words`: COMMAND and what follows it; `after_dashes`: what stood after the first `--`.
 int isal_env(const Flags &flags, std::vector<std::string> words,
              const std::optional<std::vector<std::string>> &after_dashes) {
-  if (!flags.probe.empty()) return run_probe(flags.probe);
   if (!words.empty() && words[0].substr(0, 1) == "-") {
     fail(kExitWrongUsage, fmt::format("unknown option {}; see {} isal-env --help", words[0], program_name()));
   }
@@ -669,7 +465,6 @@ void add_isal_env_command(CLI::App &app, Invocation &invocation) {
   command->add_flag("--uninstall", flags->uninstall, "Remove the chained build");
   command->add_flag("--status", flags->status, "Show both builds and what the chained one leads to");
   command->add_flag("--json", flags->json, "With --status: print one JSON object");
-  command->add_option("--probe", flags->probe)->group("");  // this command in a child process
   command->footer(
       "The exit status is COMMAND's; 127 if it is not found, 126 if it cannot be executed, 2 wrong usage, 3 input or\n"
       "output failed. docs/ISAL.md lists the functions that are covered.");

@@ -9,7 +9,7 @@
 namespace tandem::cli {
 namespace {
 
-constexpr std::pair<const char *, const char *> kExamples[] = {
+constexpr std::pair<const char *, std::string_view> kExamples[] = {
     {"Split a file into 10 data and 4 parity shards", "encode film.mkv -k 10 -m 4 -o shards"},
     {"Look for damage", "verify shards"},
     {"Mend damaged shards, and rebuild lost ones", "repair shards"},
@@ -140,21 +140,30 @@ std::string nested(const CommandText &command, const CommandText &parent) {
   return page;
 }
 
+// Those of commands that the program has.
+std::string examples(const CommandText &program) {
+  std::string page;
+  for (const auto &[what, arguments] : kExamples) {
+    const std::string_view command = arguments.substr(0, arguments.find(' '));
+    if (std::ranges::find(program.commands, command, &CommandText::last_word) != program.commands.end())
+      page += fmt::format(".TP\n{}.nf\n{}.fi\n", line(what), line(fmt::format("{} {}", program.name, arguments)));
+  }
+  return page.empty() ? "" : heading("Examples") + page;
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> manual_pages(const CommandText &program, const std::string &version) {
   std::vector<std::pair<std::string, std::string>> pages;
-  std::string all = title(program.name, version, "erasure coding of files and volumes");
+  std::string all = title(program.name, version, program.summary.substr(0, program.summary.find('.')));
   all += heading("Synopsis") + synopsis(program) + heading("Description") + line(program.summary);
   all += heading("Commands");
   for (const CommandText &each : program.commands)
     all += fmt::format(".TP\n\\fB{}\\fR\n{}", text(each.last_word()), line(each.summary));
-  all += fmt::format(".PP\nEach but \\fBhelp\\fR has a page of its own, such as \\fB{}\\-encode\\fR(1).\n",
-                     text(program.name));
+  all += fmt::format(".PP\nEach but \\fBhelp\\fR has a page of its own, such as \\fB{}\\fR(1).\n",
+                     text(page_name(program.commands.front())));
   all += body(program, heading);
-  all += heading("Environment") + line(kVariables) + heading("Examples");
-  for (const auto &[what, arguments] : kExamples)
-    all += fmt::format(".TP\n{}.nf\n{}.fi\n", line(what), line(program.name + " " + arguments));
+  all += heading("Environment") + line(kVariables) + examples(program);
   all += heading("See also") + "\\fBlibtandem\\fR(3)";
   for (const CommandText &each : program.commands) {
     if (each.last_word() == "help") continue;

@@ -2,10 +2,13 @@
 # The files that `cmake --install` copies, with the files for find_package(tandem) and pkg-config.
 # No installed file contains an absolute path, so a prefix may be moved.
 #
-#   component runtime      the libraries and their modules
-#   component development  headers, CMake's and pkg-config's files
-#   component tools        the commands, nbdkit's plugin, the drop-in for ISA-L
-#   component bench        tandem-bench
+# Components:
+#   runtime                libtandem
+#   openmp, opencl, cuda   its modules
+#   volume, mpi            the other libraries
+#   development            headers, CMake's and pkg-config's files
+#   tools                  the commands, nbdkit's plugin, the drop-in for ISA-L
+#   bench                  tandem-bench
 
 include(CMakePackageConfigHelpers)
 
@@ -19,11 +22,22 @@ foreach(tool tandem_cli tandem_mpi_cli tandem_bench)
 endforeach()
 file(RELATIVE_PATH library_from_command ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
 
-# Each library, the link to it and its headers.
-foreach(library tandem tandem_volume tandem_mpi)
-  if(TARGET ${library})
+# Each library that is built, the link to it and its headers; and each module. tandem_parts: their components.
+set(tandem_parts)
+foreach(part runtime:tandem volume:tandem_volume mpi:tandem_mpi openmp:tandem_openmp opencl:tandem_opencl_module cuda:tandem_cuda_module)
+  string(REGEX MATCH "(.*):(.*)" part ${part})
+  set(component ${CMAKE_MATCH_1})
+  set(library ${CMAKE_MATCH_2})
+  if(NOT TARGET ${library})
+    continue()
+  endif()
+  list(APPEND tandem_parts ${component})
+  get_target_property(type ${library} TYPE)
+  if(type STREQUAL MODULE_LIBRARY)
+    install(TARGETS ${library} LIBRARY DESTINATION ${module_dir} COMPONENT ${component})
+  else()
     install(TARGETS ${library} EXPORT tandem-targets
-      LIBRARY DESTINATION ${libdir} COMPONENT runtime NAMELINK_COMPONENT development
+      LIBRARY DESTINATION ${libdir} COMPONENT ${component} NAMELINK_COMPONENT development
       ARCHIVE DESTINATION ${libdir} COMPONENT development
       INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   endif()
@@ -41,12 +55,7 @@ if(NOT TARGET tandem_mpi)
 endif()
 install(DIRECTORY include/tandem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development
   FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" ${absent_headers})
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
-foreach(module tandem_openmp tandem_opencl_module tandem_cuda_module)
-  if(TARGET ${module})
-    install(TARGETS ${module} LIBRARY DESTINATION ${module_dir} COMPONENT runtime)
-  endif()
-endforeach()
+install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
 
 if(TARGET tandem_openmp_other)  # in no package: it would bring a second runtime to all users
   install(FILES $<TARGET_PROPERTY:tandem_openmp_other,TANDEM_FILE> DESTINATION ${module_dir} COMPONENT second-openmp)

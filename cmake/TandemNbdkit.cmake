@@ -12,7 +12,7 @@ set_source_files_properties(volume/control.cpp volume/control_server.cpp PROPERT
 find_path(TANDEM_NBDKIT_INCLUDE_DIR nbdkit-plugin.h)
 if(TANDEM_NBDKIT_INCLUDE_DIR AND NOT TANDEM_SANITIZE)
   set(plugin_dir ${PROJECT_BINARY_DIR}/lib/tandem)
-  # The path from there to libtandem_volume is the same as after installation; isal/ does likewise for libtandem.
+  # The path from there to libtandem_volume is the same as after installation.
   file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
   file(RELATIVE_PATH bin_from_lib ${PROJECT_BINARY_DIR}/lib ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
   foreach(name libtandem.so.${PROJECT_VERSION_MAJOR} libtandem_volume.so.${PROJECT_VERSION_MAJOR})

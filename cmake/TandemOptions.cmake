@@ -41,8 +41,8 @@ endif()
 # so that includes read "core/gf.hpp". scripts/check-layers checks each folder against its row of the table.
 #
 # Another project compiles the C++ library's headers once. A build of Tandem alone does not: ccache keeps no objects that are
-# made so, and every file must include what it uses. Kernel files include no such headers. It also compiles the files of api/ and
-# base/ ten at a time, so their hidden names must differ (scripts/check-embedding).
+# made so, and every file must include what it uses. Kernel files include no such headers. It also compiles the files of a
+# folder ten at a time, so their hidden names must differ (scripts/check-embedding).
 function(tandem_folder name)
   add_library(${name} OBJECT ${ARGN})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
@@ -50,9 +50,7 @@ function(tandem_folder name)
   if(PROJECT_IS_TOP_LEVEL OR name MATCHES "kernels|isal")
     return()
   endif()
-  if(name MATCHES "^tandem_(api|base)$")
-    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
-  endif()
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
   if(name STREQUAL tandem_base)
     target_precompile_headers(${name} PRIVATE <algorithm> <array> <atomic> <bitset> <charconv> <chrono> <cmath> <condition_variable>
       <deque> <functional> <limits> <list> <map> <memory> <mutex> <numeric> <optional> <set> <shared_mutex> <span> <string> <thread>

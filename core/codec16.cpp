@@ -13,7 +13,7 @@
 namespace tandem::core {
 namespace {
 
-constexpr Preset16 kPresets[] = {
+constexpr Preset16 kPresets16[] = {
     {TANDEM_MATRIX_LEOPARD16, "leopard16"},
     {TANDEM_MATRIX_REED_SOLOMON_SIMD, "reed-solomon-simd"},
     {TANDEM_MATRIX_PAR2, "par2"},
@@ -27,14 +27,14 @@ constexpr unsigned kMostPar2Data = 32768, kMostLiberasurecodeShards = 32;
 
 }  // namespace
 
-std::span<const Preset16> presets16() { return kPresets; }
+std::span<const Preset16> presets16() { return kPresets16; }
 
 Codec16::Codec16(const tandem_codec_options &options) : Codec(options) {
   if (options.matrix == TANDEM_MATRIX_CUSTOM) {
     make_custom(options);
     return;
   }
-  const Preset16 *preset = std::ranges::find(kPresets, options.matrix, &Preset16::value);
+  const Preset16 *preset = std::ranges::find(kPresets16, options.matrix, &Preset16::value);
   if (packets_ && has_packets(options.matrix)) {
     if (options.coefficients != nullptr)
       refuse(base::format("codec options: coefficients are for a custom matrix, with {} they must be NULL",
@@ -42,7 +42,7 @@ Codec16::Codec16(const tandem_codec_options &options) : Codec(options) {
     make_jerasure(options.matrix == TANDEM_MATRIX_JERASURE_CAUCHY_GOOD);
     return;
   }
-  if (preset == std::end(kPresets)) {
+  if (preset == std::end(kPresets16)) {
     const Preset *other = find_preset(options.matrix);
     if (other == nullptr) refuse(base::format("codec options: unknown matrix {}", options.matrix));
     refuse(base::format("codec options: matrix {} is over GF(2^8), but field is {} (GF(2^16))", other->name,

@@ -8,7 +8,7 @@
 
 namespace tandem::core::gf {
 
-inline constexpr unsigned kPolynomial = 0x11d;
+inline constexpr unsigned kFieldSize = 256, kPolynomial = 0x11d;
 
 struct Tables {
   std::array<std::uint8_t, 510> exp;  // exp[i] = 2^i; all powers twice, so that a sum of two logarithms needs no modulo
@@ -28,6 +28,8 @@ constexpr Tables make_tables() {
 }
 
 inline constexpr Tables kTables = make_tables();
+
+constexpr std::uint8_t power_of_two(unsigned exponent) { return kTables.exp[exponent % 255]; }
 
 constexpr std::uint8_t multiply(std::uint8_t a, std::uint8_t b) {
   return a == 0 || b == 0 ? 0 : kTables.exp[kTables.log[a] + kTables.log[b]];

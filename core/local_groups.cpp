@@ -13,9 +13,7 @@
 namespace tandem::core {
 namespace {
 
-constexpr unsigned kFieldSize = 256, kOrder = 255;  // of the field, of its multiplicative group
-
-std::uint8_t power_of_two(unsigned exponent) { return gf::kTables.exp[exponent % kOrder]; }
+constexpr unsigned kOrder = gf::kFieldSize - 1;  // of the multiplicative group
 
 [[noreturn]] void refuse(const char *name, const std::string &why) {
   base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("matrix {}: {}", name, why));
@@ -24,9 +22,9 @@ std::uint8_t power_of_two(unsigned exponent) { return gf::kTables.exp[exponent %
 // The rows that a code with local groups is cut out of: global_count + 1 rows of an MDS code, the last one for the
 // groups. They are those of the systematic Vandermonde matrix of the points 2^1, 2^2, ...
 Matrix uncut_rows(const char *name, const LocalGroups &groups) {
-  if (groups.k + groups.global_count + 1 >= kFieldSize) {  // 2^256 = 2^1
+  if (groups.k + groups.global_count + 1 >= gf::kFieldSize) {  // 2^256 = 2^1
     refuse(name, base::format("k = {} and {} global parity shards, together at most {} are possible", groups.k,
-                              groups.global_count, kFieldSize - 2));
+                              groups.global_count, gf::kFieldSize - 2));
   }
   return find_preset(TANDEM_MATRIX_LIBERASURECODE_ISAL_VAND_INV)->make(groups.k, groups.global_count + 1);
 }
@@ -55,7 +53,7 @@ Matrix lrc_azure(const LocalGroups &groups) {
   for (unsigned c = 0; c < k; ++c) {
     const unsigned group = groups.group_of(c);
     matrix.at(groups.local_parity(group) - k, c) = 1;
-    const std::uint8_t p = power_of_two(group + step * (c - groups.begin(group)));
+    const std::uint8_t p = gf::power_of_two(group + step * (c - groups.begin(group)));
     for (unsigned r = 0; r < groups.global_count; ++r) {
       const std::uint8_t few = r == 0 ? p : gf::inverse(p);
       matrix.at(groups.global_parity(r) - k, c) =
@@ -81,18 +79,18 @@ Matrix liberasurecode_isal_lrc(const LocalGroups &groups) {
   return matrix;
 }
 
-constexpr LocalPreset kPresets[] = {
+constexpr LocalPreset kLocalPresets[] = {
     {TANDEM_MATRIX_LRC_AZURE, "lrc-azure", false, lrc_azure},
     {TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC, "liberasurecode-isal-lrc", true, liberasurecode_isal_lrc},
 };
 
 }  // namespace
 
-std::span<const LocalPreset> local_presets() { return kPresets; }
+std::span<const LocalPreset> local_presets() { return kLocalPresets; }
 
 const LocalPreset *find_local_preset(std::int32_t value) noexcept {
-  const LocalPreset *found = std::ranges::find(kPresets, value, &LocalPreset::value);
-  return found == std::end(kPresets) ? nullptr : found;
+  const LocalPreset *found = std::ranges::find(kLocalPresets, value, &LocalPreset::value);
+  return found == std::end(kLocalPresets) ? nullptr : found;
 }
 
 }  // namespace tandem::core

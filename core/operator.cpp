@@ -12,8 +12,7 @@
 namespace tandem::core {
 namespace {
 
-using Places = std::vector<std::uint32_t>;
-constexpr unsigned kFieldSize = 256;
+using Positions = std::vector<std::uint32_t>;
 
 unsigned count_of(const std::vector<Element> &list) { return static_cast<unsigned>(list.size()); }
 
@@ -21,7 +20,7 @@ std::uint8_t scale_of(const std::vector<Element> &scales, std::size_t i) {
   return scales.empty() ? std::uint8_t{1} : static_cast<std::uint8_t>(scales[i]);
 }
 
-[[noreturn]] void refuse(const std::string &why) {
+[[noreturn]] void refuse_form(const std::string &why) {
   base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a Cauchy transform: " + why);
 }
 
@@ -29,17 +28,18 @@ void check(const CauchyTransform &form) {
   for (const auto &[points, scales, name] : {std::tuple{&form.input_points, &form.input_scales, "input"},
                                              std::tuple{&form.output_points, &form.output_scales, "output"}}) {
     if (std::ranges::adjacent_find(*points, std::ranges::greater_equal{}) != points->end())
-      refuse(base::format("the {} {} points do not ascend", points->size(), name));
-    if (!points->empty() && points->back() >= kFieldSize)
-      refuse(base::format("{} point {} is not in GF(2^8)", name, points->back()));
+      refuse_form(base::format("the {} {} points do not ascend", points->size(), name));
+    if (!points->empty() && points->back() >= gf::kFieldSize)
+      refuse_form(base::format("{} point {} is not in GF(2^8)", name, points->back()));
     if (!scales->empty() && scales->size() != points->size())
-      refuse(base::format("{} {} scales for {} points", scales->size(), name, points->size()));
+      refuse_form(base::format("{} {} scales for {} points", scales->size(), name, points->size()));
     for (const Element scale : *scales)
-      if (scale == 0 || scale >= kFieldSize) refuse(base::format("{} scale {} is not from 1 to 255", name, scale));
+      if (scale == 0 || scale >= gf::kFieldSize)
+        refuse_form(base::format("{} scale {} is not from 1 to 255", name, scale));
   }
   for (const Element point : form.output_points)
     if (std::ranges::binary_search(form.input_points, point))
-      refuse(base::format("point {} is of an input and of an output", point));
+      refuse_form(base::format("point {} is of an input and of an output", point));
 }
 
 void check(const SyndromeDecode &form) {
@@ -47,16 +47,16 @@ void check(const SyndromeDecode &form) {
   check(form.solve);
   for (const Element point : form.solve.input_points)
     if (!std::ranges::binary_search(form.syndromes.output_points, point))
-      refuse(base::format("the chosen parity point {} has no syndrome", point));
+      refuse_form(base::format("the chosen parity point {} has no syndrome", point));
   for (const Element point : form.syndromes.output_points)
     if (!std::ranges::binary_search(form.solve.input_points, point) &&
         !std::ranges::binary_search(form.solve.output_points, point))
-      refuse(base::format("the syndrome of point {} is not used", point));
+      refuse_form(base::format("the syndrome of point {} is not used", point));
 }
 
 // Where each of some points is in the list that has them.
-Places positions_of(const std::vector<Element> &points, const std::vector<Element> &in) {
-  Places positions;
+Positions positions_of(const std::vector<Element> &points, const std::vector<Element> &in) {
+  Positions positions;
   for (const Element point : points)
     positions.push_back(static_cast<std::uint32_t>(std::ranges::lower_bound(in, point) - in.begin()));
   return positions;
@@ -144,7 +144,7 @@ Matrix dense_of(const CauchyTransform &form) {
 
 Matrix dense_of(const SyndromeDecode &form) {
   const Matrix syndromes = dense_of(form.syndromes), solve = dense_of(form.solve);
-  const Places chosen = positions_of(form.solve.input_points, form.syndromes.output_points);
+  const Positions chosen = positions_of(form.solve.input_points, form.syndromes.output_points);
   Matrix matrix(output_count_of(form), input_count_of(form));
   for (unsigned r = 0; r < matrix.rows(); ++r) {
     const auto data = matrix.row(r).first(syndromes.columns());

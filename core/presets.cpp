@@ -15,8 +15,6 @@
 namespace tandem::core {
 namespace {
 
-constexpr unsigned kFieldSize = 256;
-
 void check_shard_count(const char *name, unsigned k, unsigned m, unsigned limit) {
   if (k == 0)
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("matrix {}: k = 0, at least 1 data shard is needed", name));
@@ -42,8 +40,6 @@ Matrix fill(unsigned k, unsigned m, Cell cell) {
   }
   return matrix;
 }
-
-std::uint8_t power_of_two(unsigned exponent) { return gf::kTables.exp[exponent % 255]; }
 
 // The parity rows of the Vandermonde matrix of `points` made systematic, V * inverse(V_top): the value at the point of
 // a parity of the polynomial through the data, in Lagrange's form. O(k * (k + m)) instead of an inversion.
@@ -72,35 +68,35 @@ Matrix systematic_vandermonde(unsigned k, unsigned m, Point point) {
 }
 
 Matrix isal_cauchy(unsigned k, unsigned m) {
-  check_shard_count("isal-cauchy", k, m, kFieldSize);
+  check_shard_count("isal-cauchy", k, m, gf::kFieldSize);
   return fill(k, m, [k](unsigned r, unsigned c) { return gf::inverse(static_cast<std::uint8_t>((k + r) ^ c)); });
 }
 
 Matrix isal_vandermonde(unsigned k, unsigned m) {
-  check_shard_count("isal-vandermonde", k, m, kFieldSize);
-  return fill(k, m, [](unsigned r, unsigned c) { return power_of_two(r * c); });
+  check_shard_count("isal-vandermonde", k, m, gf::kFieldSize);
+  return fill(k, m, [](unsigned r, unsigned c) { return gf::power_of_two(r * c); });
 }
 
 Matrix backblaze(unsigned k, unsigned m) {
-  check_shard_count("backblaze", k, m, kFieldSize);
+  check_shard_count("backblaze", k, m, gf::kFieldSize);
   return systematic_vandermonde(k, m, [](unsigned i) { return static_cast<std::uint8_t>(i); });
 }
 
 Matrix zfec(unsigned k, unsigned m) {
-  check_shard_count("zfec", k, m, kFieldSize);
-  return systematic_vandermonde(k, m, [](unsigned i) { return i == 0 ? std::uint8_t{0} : power_of_two(i - 1); });
+  check_shard_count("zfec", k, m, gf::kFieldSize);
+  return systematic_vandermonde(k, m, [](unsigned i) { return i == 0 ? std::uint8_t{0} : gf::power_of_two(i - 1); });
 }
 
 Matrix liberasurecode_isal_vand_inv(unsigned k, unsigned m) {
-  check_shard_count("liberasurecode-isal-vand-inv", k, m, kFieldSize - 1);  // 2^256 = 2^1
-  return systematic_vandermonde(k, m, [](unsigned i) { return power_of_two(i + 1); });
+  check_shard_count("liberasurecode-isal-vand-inv", k, m, gf::kFieldSize - 1);  // 2^256 = 2^1
+  return systematic_vandermonde(k, m, [](unsigned i) { return gf::power_of_two(i + 1); });
 }
 
 // Jerasure reduces the extended Vandermonde matrix (points 0, 1, 2, ... and for the last shard infinity) by column
 // operations. The result is a Cauchy matrix of these points, scaled; Jerasure scales it so that row 0 and column 0 are
 // ones, which fixes all scales. Differences with infinity cancel: they count as 1.
 Matrix jerasure_vandermonde(unsigned k, unsigned m) {
-  check_shard_count("jerasure-vandermonde", k, m, kFieldSize);
+  check_shard_count("jerasure-vandermonde", k, m, gf::kFieldSize);
   const auto difference = [&](unsigned r, unsigned c) {
     return r + 1 == m ? std::uint8_t{1} : static_cast<std::uint8_t>((k + r) ^ c);
   };
@@ -128,7 +124,7 @@ struct JerasureField {
   }
 
   unsigned size;
-  std::array<std::uint8_t, kFieldSize> ones{};  // in the bit matrix of an element: its column i is element * 2^i
+  std::array<std::uint8_t, gf::kFieldSize> ones{};  // in the bit matrix of an element: its column i is element * 2^i
 };
 constexpr JerasureField kJerasure4(4), kJerasure8(8);
 
@@ -180,52 +176,52 @@ Matrix jerasure_cauchy_orig(unsigned k, unsigned m) { return jerasure_cauchy_ori
 Matrix jerasure_cauchy_good(unsigned k, unsigned m) { return jerasure_cauchy_good(kJerasure8, k, m); }
 
 Matrix raid6(unsigned k, unsigned m) {
-  check_shard_count("raid6", k, m, kFieldSize);
+  check_shard_count("raid6", k, m, gf::kFieldSize);
   check_parity_count("raid6", m, 2);
-  return fill(k, m, [](unsigned r, unsigned c) { return power_of_two(r * c); });
+  return fill(k, m, [](unsigned r, unsigned c) { return gf::power_of_two(r * c); });
 }
 
 Matrix zfs_raidz(unsigned k, unsigned m) {
-  check_shard_count("zfs-raidz", k, m, kFieldSize);
+  check_shard_count("zfs-raidz", k, m, gf::kFieldSize);
   check_parity_count("zfs-raidz", m, 3);
-  return fill(k, m, [k](unsigned r, unsigned c) { return power_of_two(r * (k - 1 - c)); });
+  return fill(k, m, [k](unsigned r, unsigned c) { return gf::power_of_two(r * (k - 1 - c)); });
 }
 
 Matrix snapraid_cauchy(unsigned k, unsigned m) {
-  check_shard_count("snapraid-cauchy", k, m, kFieldSize);
+  check_shard_count("snapraid-cauchy", k, m, gf::kFieldSize);
   check_parity_count("snapraid-cauchy", m, 6);
   if (k > 251) {  // at c = 251 the points of the data meet that of parity 5: 2^-251 = 2^4
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                base::format("matrix snapraid-cauchy: k = {}, it has at most 251 data shards", k));
   }
   return fill(k, m, [](unsigned r, unsigned c) -> std::uint8_t {
-    if (r < 2) return power_of_two(r * c);
-    const std::uint8_t point = power_of_two(r - 1);
-    const std::uint8_t data_point = power_of_two(255 - c);
+    if (r < 2) return gf::power_of_two(r * c);
+    const std::uint8_t point = gf::power_of_two(r - 1);
+    const std::uint8_t data_point = gf::power_of_two(255 - c);
     return gf::divide(point ^ 1, point ^ data_point);
   });
 }
 
 Matrix snapraid_vandermonde(unsigned k, unsigned m) {
-  check_shard_count("snapraid-vandermonde", k, m, kFieldSize);
+  check_shard_count("snapraid-vandermonde", k, m, gf::kFieldSize);
   check_parity_count("snapraid-vandermonde", m, 3);
-  return fill(k, m, [](unsigned r, unsigned c) { return power_of_two(r == 2 ? 255 - c : r * c); });
+  return fill(k, m, [](unsigned r, unsigned c) { return gf::power_of_two(r == 2 ? 255 - c : r * c); });
 }
 
 Matrix par1(unsigned k, unsigned m) {
-  check_shard_count("par1", k, m, kFieldSize);
+  check_shard_count("par1", k, m, gf::kFieldSize);
   return fill(k, m, [](unsigned r, unsigned c) { return gf::power(static_cast<std::uint8_t>(c + 1), r); });
 }
 
 // Column c is x^(m+c) modulo the generator polynomial: the one before, times x.
 Matrix hdfs_rs_legacy(unsigned k, unsigned m) {
-  check_shard_count("hdfs-rs-legacy", k, m, kFieldSize - 1);
+  check_shard_count("hdfs-rs-legacy", k, m, gf::kFieldSize - 1);
   Matrix matrix(m, k);
   if (m == 0) return matrix;
   std::vector<std::uint8_t> generator{1};  // coefficient of x^i at i
   for (unsigned i = 0; i < m; ++i) {
     generator.insert(generator.begin(), 0);
-    for (unsigned j = 0; j <= i; ++j) generator[j] ^= gf::multiply(generator[j + 1], power_of_two(i));
+    for (unsigned j = 0; j <= i; ++j) generator[j] ^= gf::multiply(generator[j + 1], gf::power_of_two(i));
   }
   std::vector<std::uint8_t> remainder(m);
   remainder[m - 1] = 1;  // x^(m-1)

@@ -14,7 +14,7 @@ using core::Mismatch;
 using core::Mode;
 
 // The slots of a block together stay in the L1 cache.
-constexpr std::size_t kTileBytes = 32 << 10, kLeastSlotBytes = 256, kMostSlotBytes = 1024;
+constexpr std::size_t kPacketTileBytes = 32 << 10, kLeastSlotBytes = 256, kMostSlotBytes = 1024;
 // Packets that are added at least so often on average are copied first, because packets that are a power of two apart
 // do not stay in the L1 cache together.
 constexpr std::uint64_t kReadsToGather = 4;
@@ -118,8 +118,8 @@ PacketOperator::PacketOperator(const Kernel &kernel, const core::BitMatrix &form
     } while (column < input_count_);
   }
 
-  slot_bytes_ =
-      std::clamp(kTileBytes / std::max(1u, slot_count_) / kCacheLine * kCacheLine, kLeastSlotBytes, kMostSlotBytes);
+  slot_bytes_ = std::clamp(kPacketTileBytes / std::max(1u, slot_count_) / kCacheLine * kCacheLine, kLeastSlotBytes,
+                           kMostSlotBytes);
   if (packet_bytes_ * 2 <= slot_bytes_) {
     groups_at_once_ = slot_bytes_ / packet_bytes_;
     piece_bytes_ = packet_bytes_;

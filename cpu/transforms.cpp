@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kMostShards = 256;  // a transform has at most as many points as the field
 // Tiles of the syndromes of a decode. Together they stay in the L1 cache, or in the L2 cache if there are many.
-constexpr std::size_t kLeastTileBytes = 512, kMostTileBytes = 4096, kTilesBytes = 32 << 10;
+constexpr std::size_t kLeastTileBytes = 512, kMostTransformTileBytes = 4096, kTilesBytes = 32 << 10;
 // The stack size of a call without an arena. One cache line of every shard fits: 256 points in groups, twice, and as
 // many syndromes.
 constexpr std::size_t kStackScratchBytes = 56 << 10;
@@ -19,7 +19,7 @@ constexpr std::size_t kStackScratchBytes = 56 << 10;
 std::size_t syndrome_step(std::size_t bytes) { return rounded_up(bytes) + (bytes >= kLeastTileBytes ? kCacheLine : 0); }
 
 std::size_t tile_bytes(std::size_t syndrome_count) {
-  return std::clamp(kTilesBytes / syndrome_count / kCacheLine * kCacheLine, kLeastTileBytes, kMostTileBytes);
+  return std::clamp(kTilesBytes / syndrome_count / kCacheLine * kCacheLine, kLeastTileBytes, kMostTransformTileBytes);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ using core::gf::kSubspaces;
 constexpr unsigned kLevels = 3, kLanes = 1u << kLevels;  // of a group
 constexpr unsigned kPlanes = 8;                          // of a lane
 constexpr unsigned kHalf = kPlanes / 2;                  // planes with common sums
-constexpr std::size_t kAddedTogether = 4;                // planes in one statement
+constexpr std::size_t kPlanesTogether = 4;               // planes in one statement
 // Of a lane: 12 pairs of words change half their bits, by two shifts and two selections each.
 constexpr unsigned kTransposeTwoInput = 12 * 8, kTransposeThreeInput = 12 * 4;
 
@@ -146,7 +146,7 @@ class Writer {
       if (std::ranges::find(together_, to, &Pair::to) != together_.end()) flush();
       together_.push_back({to, terms[i], terms[i + 1]});
       count(2, 1);
-      if (together_.size() == kAddedTogether) flush();
+      if (together_.size() == kPlanesTogether) flush();
     }
   }
 
@@ -154,7 +154,7 @@ class Writer {
     std::string all;
     for (const Pair &pair : together_)
       all += base::format("{}{}, {}, {}", all.empty() ? "" : ", ", pair.to, pair.first, pair.second);
-    if (together_.size() == kAddedTogether) {
+    if (together_.size() == kPlanesTogether) {
       line(base::format("XOR3_WORDS({});", all));
     } else {
       for (const Pair &pair : together_) line(base::format("XOR3_WORD({}, {}, {});", pair.to, pair.first, pair.second));

@@ -13,13 +13,13 @@ namespace tandem::files {
 namespace {
 
 // The shards that have bytes first .. end - 1 of a stripe's content.
-struct Part {
+struct StripePart {
   std::uint64_t first, end, payload_bytes;
   std::uint32_t first_shard() const { return static_cast<std::uint32_t>(first / payload_bytes); }
   std::uint32_t last_shard() const { return static_cast<std::uint32_t>((end - 1) / payload_bytes); }
 };
 
-void copy_out(const Part &part, const ShardBuffers &buffers, std::byte *content_out) {
+void copy_out(const StripePart &part, const ShardBuffers &buffers, std::byte *content_out) {
   for (std::uint32_t shard = part.first_shard(); shard <= part.last_shard(); ++shard) {
     const std::uint64_t begins = shard * part.payload_bytes;
     const std::uint64_t from = std::max(part.first, begins), to = std::min(part.end, begins + part.payload_bytes);
@@ -89,7 +89,7 @@ void RangeReader::read_range(std::uint64_t offset, std::uint64_t byte_count, std
   const std::uint64_t stripe_count = last_stripe - first_stripe + 1;
   const Division division = divide(context_, thread_count_, header, stripe_count);
   // The requested part of this stripe.
-  const auto part_of = [&](std::uint64_t stripe) -> Part {
+  const auto part_of = [&](std::uint64_t stripe) -> StripePart {
     const std::uint64_t begins = stripe * stripe_bytes;
     return {std::max(offset, begins) - begins, std::min(end, begins + stripe_bytes) - begins,
             header.payload_bytes_of(stripe)};
@@ -107,7 +107,7 @@ void RangeReader::read_range(std::uint64_t offset, std::uint64_t byte_count, std
         stripe.number = first_stripe + i + place;
         stripe.wanted.assign(header.shard_count(), 0);
         stripe.buffers = &buffers[place];
-        const Part part = part_of(stripe.number);
+        const StripePart part = part_of(stripe.number);
         for (std::uint32_t shard = part.first_shard(); shard <= part.last_shard(); ++shard) stripe.wanted[shard] = 1;
         if (hashes_out != nullptr) std::fill_n(stripe.wanted.begin(), header.k, std::uint8_t{1});  // padding too
       }
@@ -119,7 +119,7 @@ void RangeReader::read_range(std::uint64_t offset, std::uint64_t byte_count, std
             write_check(stripe.hashes[shard],
                         hashes_out + ((stripe.number - first_stripe) * header.k + shard) * kHashBytes);
         }
-        const Part part = part_of(stripe.number);
+        const StripePart part = part_of(stripe.number);
         copy_out(part, *stripe.buffers, content_out + (stripe.number * stripe_bytes + part.first - offset));
       }
     }

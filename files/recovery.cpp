@@ -18,7 +18,7 @@ namespace tandem::files {
 namespace {
 
 // The files of one set in one folder.
-struct Part {
+struct FolderPart {
   std::size_t folder = 0;
   bool has_pending = false, has_commit = false;
   std::set<std::uint32_t> temporaries;
@@ -28,7 +28,7 @@ struct Part {
 
 // The files of one set in all folders.
 struct Unfinished {
-  std::vector<Part> parts;
+  std::vector<FolderPart> parts;
   bool counts = false;  // a commit record says so, or a file has its final name already, which needs a commit
   // The set counts and would replace older files, but these folders hold fewer of its shards than its content needs.
   bool held_back = false;
@@ -45,21 +45,21 @@ enum class Verdict {
 
 struct Survey {
   std::map<SetId, Unfinished> sets;
-  std::vector<std::pair<std::size_t, SetId>> lone;  // folder, random number
-  std::map<SetId, std::vector<Part>> given_up;      // of a set that counts: it removes these sets
+  std::vector<std::pair<std::size_t, SetId>> lone;    // folder, random number
+  std::map<SetId, std::vector<FolderPart>> given_up;  // of a set that counts: it removes these sets
 };
 
-const Part *lead_of(const std::vector<Part> &parts) {
+const FolderPart *lead_of(const std::vector<FolderPart> &parts) {
   const auto lead =
-      std::find_if(parts.begin(), parts.end(), [](const Part &p) { return p.record && p.record->folder == 0; });
+      std::find_if(parts.begin(), parts.end(), [](const FolderPart &p) { return p.record && p.record->folder == 0; });
   return lead != parts.end() ? &*lead : nullptr;
 }
 
-std::string record_name(const SetId &set_id, const Part &part) {
+std::string record_name(const SetId &set_id, const FolderPart &part) {
   return own_name({part.has_commit ? OwnKind::commit_record : OwnKind::pending_record, set_id});
 }
 
-void read_record(const Descriptor &file, const SetId &set_id, Part *part) {
+void read_record(const Descriptor &file, const SetId &set_id, FolderPart *part) {
   const std::vector<std::byte> bytes = read_commit_record(file);
   CommitRecord record;
   if (parse_commit_record(bytes, &record)) {
@@ -70,7 +70,7 @@ void read_record(const Descriptor &file, const SetId &set_id, Part *part) {
   }
 }
 
-Verdict verdict_on(const Part &part, const Unfinished &set, std::size_t named_count) {
+Verdict verdict_on(const FolderPart &part, const Unfinished &set, std::size_t named_count) {
   if (!part.has_pending && !part.has_commit) return Verdict::back;  // an unfinished rebuilt file
   if (part.strange_version) return Verdict::asks_lead;
   if (!part.record) return part.has_pending && part.temporaries.empty() ? Verdict::back : Verdict::asks_lead;
@@ -99,16 +99,16 @@ bool is_named(const CommitRecord &record, const Folders &folders) {
 }
 
 const CommitRecord *any_record(const Unfinished &set) {
-  const auto part = std::find_if(set.parts.begin(), set.parts.end(), [](const Part &p) { return p.record; });
+  const auto part = std::find_if(set.parts.begin(), set.parts.end(), [](const FolderPart &p) { return p.record; });
   return part != set.parts.end() ? &*part->record : nullptr;
 }
 
 bool is_proven(const Unfinished &set, const Folders &folders) {
   const auto any = [&](auto of_part) { return std::any_of(set.parts.begin(), set.parts.end(), of_part); };
-  if (any([](const Part &p) { return p.has_commit; })) return true;
+  if (any([](const FolderPart &p) { return p.has_commit; })) return true;
   const CommitRecord *record = any_record(set);
   return record != nullptr && lead_of(set.parts) == nullptr &&
-         any([](const Part &p) { return !p.temporaries.empty(); }) && is_named(*record, folders);
+         any([](const FolderPart &p) { return !p.temporaries.empty(); }) && is_named(*record, folders);
 }
 
 // Holds back a set that would replace older files, unless its complete shards here, under either name, can be decoded.
@@ -128,7 +128,7 @@ void hold_back(Unfinished &set, const Folders &folders) {
       }
     };
     if (std::any_of(set.parts.begin(), set.parts.end(),
-                    [&](const Part &part) {
+                    [&](const FolderPart &part) {
                       return part.temporaries.contains(i) &&
                              is_whole(*folders[part.folder], own_name({OwnKind::set_temporary, record->set_id, i}));
                     }) ||
@@ -145,7 +145,7 @@ void hold_back(Unfinished &set, const Folders &folders) {
 void set_given_up_aside(Survey &found, std::size_t named_count) {
   std::set<std::pair<std::size_t, SetId>> given_up;  // folder, set
   for (const auto &[set_id, unfinished] : found.sets)
-    for (const Part &part : unfinished.parts)
+    for (const FolderPart &part : unfinished.parts)
       if (part.record && verdict_on(part, unfinished, named_count) == Verdict::forward)
         for (const SetId &id : part.record->given_up)
           if (id != set_id) given_up.emplace(part.folder, id);
@@ -154,8 +154,8 @@ void set_given_up_aside(Survey &found, std::size_t named_count) {
     const SetId &id = entry.second;
     const auto set = found.sets.find(id);
     if (set == found.sets.end()) continue;
-    std::vector<Part> &parts = set->second.parts;
-    const auto part = std::find_if(parts.begin(), parts.end(), [&](const Part &p) { return p.folder == folder; });
+    std::vector<FolderPart> &parts = set->second.parts;
+    const auto part = std::find_if(parts.begin(), parts.end(), [&](const FolderPart &p) { return p.folder == folder; });
     if (part == parts.end()) continue;
     found.given_up[id].push_back(std::move(*part));
     parts.erase(part);
@@ -169,7 +169,7 @@ Survey survey(const Folders &folders, bool held_only = false) {
   for (std::size_t folder = 0; folder < folders.size(); ++folder) {
     if (!folders[folder]->can_be_listed()) continue;  // nothing can be known here, and files are read by their names
     if (held_only && !folders[folder]->is_held()) continue;
-    std::map<SetId, Part> parts;
+    std::map<SetId, FolderPart> parts;
     for (const std::string &name : folders[folder]->names()) {
       const std::optional<OwnName> own = parse_own_name(name);
       if (!own) continue;
@@ -177,7 +177,7 @@ Survey survey(const Folders &folders, bool held_only = false) {
         found.lone.emplace_back(folder, own->set_id);
         continue;
       }
-      Part &part = parts[own->set_id];
+      FolderPart &part = parts[own->set_id];
       part.folder = folder;
       if (own->kind == OwnKind::set_temporary) part.temporaries.insert(own->index);
       part.has_pending |= own->kind == OwnKind::pending_record;
@@ -195,7 +195,7 @@ Survey survey(const Folders &folders, bool held_only = false) {
   return found;
 }
 
-std::string of_another_tandem(const std::string &path, const Part &part) {
+std::string of_another_tandem(const std::string &path, const FolderPart &part) {
   return base::format("{} is of version {}, made by another Tandem", path, *part.strange_version);
 }
 
@@ -234,7 +234,7 @@ class Recovery {
                                               set.shard_count, set.needed_count)));
     std::vector<FolderRecord> forward, back;
     std::vector<std::pair<std::size_t, std::string>> loose;  // folder, name
-    for (Part &part : set.parts) {
+    for (FolderPart &part : set.parts) {
       const std::shared_ptr<Folder> &folder = folders_[part.folder];
       if (!part.has_pending && !part.has_commit) {
         for (const std::uint32_t index : part.temporaries)
@@ -362,7 +362,7 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
                                                   const std::vector<SetId> &except, bool force) {
   std::vector<std::vector<SetId>> given_up(folders.size());
   const Survey found = survey(folders);
-  const auto give_up = [&](const SetId &set_id, const Part &part) {
+  const auto give_up = [&](const SetId &set_id, const FolderPart &part) {
     std::vector<SetId> &here = given_up[part.folder];
     if (std::find(here.begin(), here.end(), set_id) != here.end()) return;
     const std::string &folder = folders[part.folder]->path();
@@ -376,7 +376,7 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
   };
   for (const auto &[set_id, set] : found.sets) {
     if (std::find(except.begin(), except.end(), set_id) != except.end()) continue;
-    for (const Part &part : set.parts) {
+    for (const FolderPart &part : set.parts) {
       const Verdict verdict = verdict_on(part, set, folders.size());
       if (verdict == Verdict::back || verdict == Verdict::waits) continue;
       if (part.record && part.record->name != set_name) continue;
@@ -402,7 +402,7 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
         give_up(set_id, part);
         // Sets that this set has given up, but not removed yet, would come back without it.
         for (const auto &[older_id, older_parts] : found.given_up)
-          for (const Part &older : older_parts)
+          for (const FolderPart &older : older_parts)
             if (older.folder == part.folder && std::find(part.record->given_up.begin(), part.record->given_up.end(),
                                                          older_id) != part.record->given_up.end())
               give_up(older_id, older);
@@ -512,14 +512,14 @@ std::vector<Hidden> hidden_names(const Folders &folders) {
   const Survey found = survey(folders);
   for (const auto &[folder, number] : found.lone) hidden[folder][own_name({OwnKind::lone_temporary, number})] = "";
   for (const auto &[set_id, parts] : found.given_up)
-    for (const Part &part : parts) {
+    for (const FolderPart &part : parts) {
       for (const OwnKind kind : {OwnKind::pending_record, OwnKind::commit_record})
         hidden[part.folder][own_name({kind, set_id})] = "";
       for (const std::uint32_t index : part.temporaries)
         hidden[part.folder][own_name({OwnKind::set_temporary, set_id, index})] = "";
     }
   for (const auto &[set_id, set] : found.sets) {
-    for (const Part &part : set.parts) {
+    for (const FolderPart &part : set.parts) {
       Hidden &here = hidden[part.folder];
       for (const OwnKind kind : {OwnKind::pending_record, OwnKind::commit_record}) here[own_name({kind, set_id})] = "";
       const Verdict verdict = verdict_on(part, set, folders.size());

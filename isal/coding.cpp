@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "isal/abi.hpp"
-#include "isal/offload.hpp"
 #include "isal/tables.hpp"
 
 namespace tandem::isal {
@@ -241,7 +240,6 @@ namespace {
   const bool aliased = rows <= kColumnBufferBytes && in_place(columns, rows, data, coding);
   const cpu::Kernel &kernel = isal::kernel();
   if (aliased && rows > kernel.rows_at_once) return encode_in_place(length_bytes, columns, rows, tables, data, coding);
-  if (!aliased && offload_encode(length_bytes, columns, rows, tables, data, coding)) return;
   const std::size_t least = std::uint64_t{columns} * rows < kLargeProducts ? kDirectBytes : kDirectBytesOfLarge;
   const bool far = out_of_cache(std::uint64_t{length_bytes} * (std::uint64_t{columns} + rows));
   if (length_bytes >= least && columns <= kMostColumns && !aliased && (far || !collide(data, columns))) {
@@ -268,11 +266,9 @@ constexpr std::uint32_t kFewRows = 4;
 [[gnu::noinline]] void update_long(std::size_t length_bytes, std::uint32_t columns, std::uint32_t rows,
                                    std::uint32_t column, const std::uint8_t *tables, const std::uint8_t *data,
                                    std::uint8_t *const *coding) noexcept {
-  const bool aliased = in_place(1, rows, &data, coding);
   const std::size_t row_bytes = columns * kTableBytes;
-  if (aliased && rows > kernel().rows_at_once)
+  if (rows > kernel().rows_at_once && in_place(1, rows, &data, coding))
     return update_in_place(length_bytes, rows, row_bytes, tables + column * kTableBytes, data, coding);
-  if (!aliased && offload_update(length_bytes, columns, rows, column, tables, data, coding)) return;
   kernel().apply_nibbles({tables + column * kTableBytes, row_bytes, &data, coding, length_bytes, rows, 1, true,
                           out_of_cache(std::uint64_t{length_bytes} * (std::uint64_t{rows} + 1))});
 }

@@ -11,7 +11,7 @@
 namespace tandem::tuning {
 namespace {
 
-constexpr std::size_t kMostTextBytes = 256;
+constexpr std::size_t kMostRangeTextBytes = 256;
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
@@ -21,9 +21,9 @@ class RangeParser {
       : text_(text), rest_(text), least_(least), most_(most) {}
 
   std::vector<std::uint64_t> parse() {
-    if (text_.size() > kMostTextBytes) {
+    if (text_.size() > kMostRangeTextBytes) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::format("a range of {} characters; at most {}", text_.size(), kMostTextBytes));
+                 base::format("a range of {} characters; at most {}", text_.size(), kMostRangeTextBytes));
     }
     for (const char c : text_)
       if (c < ' ' || c > '~') base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a range with characters that are not ASCII");

@@ -15,14 +15,14 @@ namespace {
 
 using Part = BoardSpan::Part;
 
-struct Event {
+struct BoardEvent {
   double seconds;
   std::uint64_t order;  // of events at the same time the older one is first
   enum class What { parent_ready, part_over } what;
   unsigned worker, core;
   std::size_t task;  // index into the tasks of the result
   Part part;
-  bool operator>(const Event &other) const {
+  bool operator>(const BoardEvent &other) const {
     return seconds != other.seconds ? seconds > other.seconds : order > other.order;
   }
 };
@@ -71,10 +71,10 @@ class Board {
   BoardResult run() {
     hand_out();
     while (!events_.empty()) {
-      const Event event = events_.top();
+      const BoardEvent event = events_.top();
       events_.pop();
       now_ = event.seconds;
-      if (event.what == Event::What::parent_ready) {
+      if (event.what == BoardEvent::What::parent_ready) {
         workers_[event.worker].parents.push_back(event.task);
       } else {
         part_over(event);
@@ -130,7 +130,7 @@ class Board {
     const double latency = simulation_.workers[index].latency_seconds;
     const std::size_t task = take(index);
     if (latency > 0) {
-      events_.push({now_ + latency, order_++, Event::What::parent_ready, index, 0, task, Part::spawn});
+      events_.push({now_ + latency, order_++, BoardEvent::What::parent_ready, index, 0, task, Part::spawn});
     } else {
       worker.parents.push_back(task);
     }
@@ -173,10 +173,10 @@ class Board {
     worker.compute_seconds += compute * factor;
     const double end = now_ + (fixed + compute) * factor;
     out_.spans.push_back({worker.first_row + core, part, range, now_, end});
-    events_.push({end, order_++, Event::What::part_over, index, core, task, part});
+    events_.push({end, order_++, BoardEvent::What::part_over, index, core, task, part});
   }
 
-  void part_over(const Event &event) {
+  void part_over(const BoardEvent &event) {
     Worker &worker = workers_[event.worker];
     SimulatedTask &task = out_.run.tasks[event.task];
     worker.free_cores.push_back(event.core);
@@ -227,7 +227,7 @@ class Board {
   std::vector<Worker> workers_;
   std::vector<unsigned> singles_, groups_;  // singles_: the fastest first
   std::vector<unsigned> unfinished_parts_;  // of each task
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::priority_queue<BoardEvent, std::vector<BoardEvent>, std::greater<>> events_;
   std::uint64_t next_byte_ = 0, order_ = 0;
   double now_ = 0;
   BoardResult out_;

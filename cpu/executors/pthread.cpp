@@ -16,12 +16,11 @@
 #include "cpu/cores.hpp"
 #include "cpu/executors/executor.hpp"
 #include "cpu/executors/item_loop.hpp"
+#include "cpu/memory.hpp"
 
 namespace tandem::cpu {
 
 namespace {
-
-constexpr std::size_t kCacheLine = 64;
 
 // docs/internals/THREADS.md has the measurements behind these.
 constexpr std::int64_t kMicrosecond = 1000;  // all times are nanoseconds

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kKept = 0.93;             // of a task's weight when the next one comes
 constexpr double kFirstUncertainty = 0.3;  // until tasks were compared with predictions
-constexpr double kSurprise = 2;            // times faster or slower than predicted: the worker has changed
+constexpr double kChanged = 2;             // times faster or slower than predicted: the worker has changed
 constexpr double kSmall = 0.25;            // of the mean size
 constexpr double kTwoSizes = 0.15;         // least relative variance of sizes for which a line is fitted
 constexpr double kMostLatency = 0.95;      // of the shortest task's time
@@ -30,7 +30,7 @@ void Speed::observe(double bytes, double seconds) noexcept {
   if (is_known_) {
     const double factor = seconds / seconds_for(bytes);
     const double off = std::abs(factor - 1);
-    const bool is_surprise = factor > kSurprise || factor < 1 / kSurprise;
+    const bool is_surprise = factor > kChanged || factor < 1 / kChanged;
     // A task far smaller than the mean measures latency, not speed.
     const bool is_small = bytes < kSmall * bytes_ / weight_;
     if (is_surprise && !is_small && bytes * seconds_per_byte_ > latency_) {

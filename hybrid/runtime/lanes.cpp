@@ -12,12 +12,6 @@
 #include "hybrid/runtime/runtime.hpp"
 
 namespace tandem::hybrid {
-namespace {
-
-double now() noexcept { return base::Timeline::now(); }
-
-}  // namespace
-
 void Runtime::work(Lane &lane) {
   Lock lock(mutex_);
   const Member &member = members_[lane.member]->member;

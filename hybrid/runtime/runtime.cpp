@@ -36,7 +36,6 @@ bool is_unsupported(const std::exception_ptr &error) {
 }
 
 std::chrono::duration<double> seconds(double value) { return std::chrono::duration<double>(value); }
-double now() noexcept { return base::Timeline::now(); }
 std::uint64_t mib(std::uint64_t bytes) { return (bytes + (std::uint64_t{1} << 20) - 1) >> 20; }
 
 }  // namespace

@@ -21,6 +21,8 @@
 
 namespace tandem::hybrid {
 
+inline double now() noexcept { return base::Timeline::now(); }
+
 // One run under way.
 struct Job {
   Job(Work all_work, Share::Options options, std::vector<Group> groups, core::Control &caller)

@@ -21,7 +21,7 @@ COPY = HERE / "tandem_source"
 
 # What a build as part of another project reads.
 FOLDERS = ["api", "base", "cmake", "core", "cpu", "device", "files", "gpu", "hybrid", "include", "opencl", "tuning"]
-FILES = ["CMakeLists.txt", "LICENSE"]
+FILES = ["CMakeLists.txt", "LICENSE", "NOTICE"]
 
 # xxHash, which libtandem is compiled with, as headers.
 HEADERS = ["xxhash.h", "xxh3.h"]
@@ -48,9 +48,6 @@ def _copy_headers(target):
             raise RuntimeError(f"{name} is not in {' or '.join(INCLUDE_FOLDERS)}: the sdist carries it "
                                "(Debian, Ubuntu: apt-get install libxxhash-dev)")
         shutil.copyfile(found[0], target / "include" / name)
-    licence = pathlib.Path("/usr/share/doc/libxxhash-dev/copyright")
-    if licence.exists():
-        shutil.copyfile(licence, target / "LICENSE.libxxhash-dev")
 
 
 @contextlib.contextmanager

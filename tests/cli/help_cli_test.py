@@ -95,6 +95,9 @@ class Structure(unittest.TestCase):
                 page = page.split(f".SS {' '.join((PROGRAM, *command))}\n", 1)[1].split("\n.SS ")[0]
             for name in names:
                 self.assertIn(f"\\fB{name}\\fR", page, command)
+        for page in pages.values():
+            for name in re.findall(r"\\fB([^ ]+)\\fR\(1\)", self.read(page)):
+                self.assertIn(name.replace("\\-", "-") + ".1", pages, page)
 
     def test_the_build_keeps_no_pages_of_another_name(self):
         folder = os.path.join(os.path.dirname(LIBRARY_PAGE), "man1")

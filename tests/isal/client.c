@@ -3,9 +3,7 @@
  * must be the same with every libisal; standard error names the library.
  *
  * - client                  every function of erasure code and RAID
- * - client large FUNCTION   a large call of ec_encode_data or another, then the same in a child; says whether libtandem
- *                           came along, and whether the call started threads
- * - client reopen LIBRARY   opens and closes it 100 times; with a word behind that, and a large call each time
+ * - client reopen LIBRARY   opens and closes it 100 times
  * - client namespaces LIBRARY  opens it 40 times, each in a namespace of its own
  * - client stack            calls on threads with the smallest stack there is; standard error says how much each took
  */
@@ -18,12 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <isa-l.h>
-
-#include "threads.h"
 
 enum { most_shards = 255 };
 
@@ -186,97 +181,19 @@ static void all(void) {
   arithmetic();
 }
 
-enum { large_k = 8, large_m = 4, large_len = 8 << 20 };
-
-typedef void large_call(unsigned char (*rows)[large_k], unsigned char **data, unsigned char **parity);
-
-static void large_encode(unsigned char (*rows)[large_k], unsigned char **data, unsigned char **parity) {
-  unsigned char tables[32 * large_k * large_m];
-  ec_init_tables(large_k, large_m, rows[0], tables);
-  ec_encode_data(large_len, large_k, large_m, tables, data, parity);
-}
-
-static void large_update(unsigned char (*rows)[large_k], unsigned char **data, unsigned char **parity) {
-  unsigned char tables[32 * large_k * large_m];
-  ec_init_tables(large_k, large_m, rows[0], tables);
-  for (int i = 0; i < large_k; ++i) ec_encode_data_update(large_len, large_k, large_m, i, tables, data[i], parity);
-}
-
-static void large_product(unsigned char (*rows)[large_k], unsigned char **data, unsigned char **parity) {
-  unsigned char tables[32 * large_k];
-  for (int row = 0; row < large_m; ++row) {
-    ec_init_tables(large_k, 1, rows[row], tables);
-    gf_vect_dot_prod(large_len, large_k, tables, data, parity[row]);
-  }
-}
-
-static void large_mad(unsigned char (*rows)[large_k], unsigned char **data, unsigned char **parity) {
-  unsigned char tables[32 * large_k];
-  for (int row = 0; row < large_m; ++row) {
-    ec_init_tables(large_k, 1, rows[row], tables);
-    for (int i = 0; i < large_k; ++i) gf_vect_mad(large_len, large_k, i, tables, data[i], parity[row]);
-  }
-}
-
-/* Four ways to the same parity, each of which may be the first large call of a process. */
-static const struct {
-  const char *function;
-  large_call *call;
-} large_calls[] = {{"ec_encode_data", large_encode},
-                   {"ec_encode_data_update", large_update},
-                   {"gf_vect_dot_prod", large_product},
-                   {"gf_vect_mad", large_mad}};
-
-static int large(const char *function) {
-  unsigned char matrix[large_k + large_m][large_k], *shards[large_k + large_m];
-  large_call *call = NULL;
-  for (size_t i = 0; i < sizeof large_calls / sizeof *large_calls; ++i)
-    if (strcmp(large_calls[i].function, function) == 0) call = large_calls[i].call;
-  if (call == NULL) return fprintf(stderr, "no large call of %s\n", function), 1;
-  for (int i = 0; i < large_k + large_m; ++i) shards[i] = allocate(large_len);
-  for (int i = 0; i < large_k; ++i)
-    for (int b = 0; b < large_len; b += 8)
-      memcpy(shards[i] + b, &(uint64_t){(uint64_t)(b + i) * 0x9e3779b97f4a7c15u}, 8);
-  gf_gen_cauchy1_matrix(matrix[0], large_k + large_m, large_k);
-  pid_t child = 0;
-  for (int process = 0; process < 2; ++process) {
-    const char *name = process == 0 ? "parent" : "child";
-    for (int i = large_k; i < large_k + large_m; ++i) memset(shards[i], 0, large_len);
-    const int count_before = threads_of_process();
-    call(matrix + large_k, shards, shards + large_k);
-    usleep(50000); /* a thread that was joined is counted until the system has cleared it away */
-    fprintf(stderr, "%s: libtandem %s, %d threads before, %d after\n", name,
-            in_maps("/libtandem.so.0") ? "is here" : "is not here", count_before, threads_of_process());
-    printf("%s: %016llx\n", name, (unsigned long long)sum_of_shards(shards + large_k, large_m, large_len));
-    fflush(stdout);
-    if (process == 0 && (child = fork()) != 0) break;
-  }
-  for (int i = 0; i < large_k + large_m; ++i) free(shards[i]);
-  if (child == 0) return 0;
-  int status = 1;
-  if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
-    return fprintf(stderr, "the child ended with %d\n", status), 1;
-  return 0;
-}
-
 typedef unsigned char multiply(unsigned char, unsigned char);
 
-typedef void encoder(int, int, int, unsigned char *, unsigned char **, unsigned char **);
-
-static int reopen(const char *library, int with_large_call) {
-  unsigned char tables[32 * 2] = {0}, *data[2] = {NULL, NULL}, *parity = NULL;
-  multiply *last = NULL;
-  if (with_large_call) data[0] = allocate(large_len), data[1] = allocate(large_len), parity = allocate(large_len);
+static int reopen(const char *library) {
   for (int i = 0; i < 100; ++i) {
     void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL) return fprintf(stderr, "%s\n", dlerror()), 1;
-    last = (multiply *)dlsym(handle, "gf_mul");
-    if (last == NULL || last(0x80, 2) != 0x1d) return fprintf(stderr, "0x80 * 2 is wrong\n"), 1;
-    if (with_large_call) ((encoder *)dlsym(handle, "ec_encode_data"))(large_len, 2, 1, tables, data, &parity);
+    multiply *function = (multiply *)dlsym(handle, "gf_mul");
+    if (function == NULL || function(0x80, 2) != 0x1d) return fprintf(stderr, "0x80 * 2 is wrong\n"), 1;
     dlclose(handle);
   }
-  if (!in_maps(library)) return puts("unloaded"), 0;
-  printf("stays: 0x80 * 2 = 0x%02x\n", last(0x80, 2)); /* a crash, were it gone */
+  char file[PATH_MAX];
+  if (realpath(library, file) == NULL) return perror(library), 1;
+  puts(in_maps(file) ? "stays" : "unloaded");
   return 0;
 }
 
@@ -385,11 +302,10 @@ static int stack(void) {
 }
 
 int main(int argc, char **argv) {
-  if (argc >= 3 && strcmp(argv[1], "reopen") == 0) return reopen(argv[2], argc > 3);
+  if (argc == 3 && strcmp(argv[1], "reopen") == 0) return reopen(argv[2]);
   if (argc == 3 && strcmp(argv[1], "namespaces") == 0) return namespaces(argv[2]);
   say_who_serves((void *)ec_encode_data);
   say_who_serves((void *)pq_gen);
-  if (argc == 3 && strcmp(argv[1], "large") == 0) return large(argv[2]);
   if (argc == 2 && strcmp(argv[1], "stack") == 0) return stack();
   all();
   return fflush(stdout) != 0;

@@ -7,7 +7,6 @@ import json
 import os
 import pathlib
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -119,36 +118,46 @@ class Command(Case):
         self.assertEqual(done.stdout, "")
 
     def test_chained_is_made_and_removed(self):
-        to = ("--to", self.folder / "chained")
+        folder = self.folder / "chained"
+        to = ("--to", folder)
         self.assertFalse(self.status(*to)["chained"]["installed"])
         self.assertIn("--install", self.isal_env(*to, "--chained", "true", status=3).stderr)
         self.assertIn("nothing to remove", self.isal_env("--uninstall", *to).stdout)
         _, library = self.chained()
-        self.assertEqual(os.readlink(self.folder / "chained" / "libisal-pyeclib.so.2"), "libisal.so.2")
-        self.assertEqual(os.stat(library).st_mode & 0o777, 0o755)
+        self.assertEqual(os.readlink(folder / "libisal-pyeclib.so.2"), "libisal.so.2")
         chained = self.status(*to)["chained"]
         self.assertEqual((chained["installed"], chained["library"]), (True, library))
         self.assertTrue(chained["real_library_exists"])
         self.assertTrue(chained["real_library"].endswith("/libisal.so.2"), chained)  # not the file of this version
-        before = os.stat(library)
+        before = os.lstat(library)
         self.assertIn("is there already", self.isal_env("--install", *to).stdout)
-        self.assertEqual(os.stat(library).st_ino, before.st_ino)
-        self.assertEqual(self.isal_env(*to, "sh", "-c", "echo $LD_LIBRARY_PATH").stdout.strip(), os.path.dirname(library))
+        self.assertEqual(os.lstat(library).st_ino, before.st_ino)
+        self.assertEqual(self.isal_env(*to, "sh", "-c", "echo $LD_LIBRARY_PATH").stdout.strip(), str(folder))
 
-        # An upgrade that leaves the name is no matter; one that takes it away is named.
-        copy = self.folder / "real"
-        copy.mkdir()
-        shutil.copy(chained["real_library"], copy / "libisal.so.2.0.99")
-        (copy / "libisal.so.2").symlink_to("libisal.so.2.0.99")
-        self.assertIn(f"{copy}/libisal.so.2,", self.isal_env("--install", *to, "--real", copy / "libisal.so.2.0.99").stdout)
-        self.assertEqual(self.status(*to)["chained"]["real_library"], f"{copy}/libisal.so.2")
-        shutil.rmtree(copy)
+        # An upgrade that leaves the name is no matter, also where --real named the file of a version. The library stays
+        # the same in a further --install, and is named when it is gone.
+        real = self.folder / "real"
+        real.mkdir()
+        shutil.copy(chained["real_library"], real / "libisal.so.2.0.99")
+        (real / "libisal.so.2").symlink_to("libisal.so.2.0.99")
+        self.assertIn(f"{real}/libisal.so.2,", self.isal_env("--install", *to, "--real", real / "libisal.so.2.0.99").stdout)
+        self.assertIn("is there already", self.isal_env("--install", *to).stdout)
+        self.assertEqual(self.status(*to)["chained"]["real_library"], f"{real}/libisal.so.2")
+        shutil.rmtree(real)
         self.assertFalse(self.status(*to)["chained"]["real_library_exists"])
-        self.assertIn("which is gone", self.isal_env(*to, "true", status=3).stderr)
+        self.assertIn(f"{real}/libisal.so.2 is gone; `tandem isal-env --install`", self.isal_env(*to, "true", status=3).stderr)
+        self.assertIn(f"{real}/libisal.so.2 is gone", self.isal_env("--status", *to).stdout)
         self.isal_env("--install", *to)
+        self.isal_env(*to, "true")
 
         self.isal_env("--uninstall", *to)
-        self.assertFalse((self.folder / "chained").exists())
+        self.assertFalse(folder.exists())
+
+    def test_an_upgrade_of_either_library_needs_nothing(self):
+        """Nothing of them is copied: the folder has links alone."""
+        _, library = self.chained()
+        for path in pathlib.Path(library).parent.iterdir():
+            self.assertTrue(path.is_symlink() and path.exists(), path)
 
     def test_umask_is_no_matter(self):
         def strict():
@@ -170,129 +179,72 @@ class Command(Case):
         self.assertEqual((done.returncode, len(done.stderr.splitlines())), (3, 1), done.stderr)
         self.assertIn(f"cannot look for {made}/libisal.so.2: Permission denied", done.stderr)
 
-    def test_failed_install_leaves_nothing(self):
-        def no_room():
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-
-        self.chained()
-        before = sorted(os.listdir(self.folder))
-        done = run(TANDEM, "isal-env", "--install", "--to", self.folder / "a" / "b", preexec_fn=no_room, restore_signals=False)
-        self.assertEqual(done.returncode, 3, done.stderr)
-        self.assertIn("cannot write", done.stderr)
-        self.assertEqual(sorted(os.listdir(self.folder)), before)
-
-    def test_upgrade_of_tandem(self):
-        options, library = self.chained()
-        to = options[:2]
-        real = self.folder / "real"
-        real.mkdir()
-        shutil.copy(self.status(*to)["chained"]["real_library"], real / "libisal.so.2")
-        self.isal_env("--install", *to, "--real", real / "libisal.so.2")
-        self.assertEqual(self.status(*to)["chained"]["current"], True)
-        self.assertEqual(self.isal_env(*options, "true").stderr, "")
-        with open(library, "ab") as older:  # what another version made: as good, and not the same
-            older.write(b"older")
-        self.assertEqual(self.status(*to)["chained"]["current"], False)
-        self.assertIn("made by another version of Tandem: tandem isal-env --install", self.isal_env("--status", *to).stdout)
-        self.assertIn("made by another version of Tandem", self.isal_env(*options, "true").stderr)
-        self.isal_env("--install", *to)
-        chained = self.status(*to)["chained"]
-        self.assertEqual((chained["current"], chained["real_library"]), (True, f"{real}/libisal.so.2"))
-
     def test_files_of_others_are_left_alone(self):
+        self.chained()
         folder = self.folder / "chained"
-        folder.mkdir()
-        library = folder / "libisal.so.2"
-        library.write_bytes(b"somebody's")
-        self.need(run(TANDEM, "isal-env", "--install", "--to", self.folder / "probe").returncode == 0, "libisal",
-                  "apt-get install libisal2")
-        for action in ("--install", "--uninstall"):
-            self.assertIn("--force", self.isal_env(action, "--to", folder, status=2).stderr)
-            self.assertEqual(library.read_bytes(), b"somebody's")
-        self.isal_env("--install", "--to", folder, "--force")
-        self.assertTrue(self.status("--to", folder)["chained"]["real_library_exists"])
-        self.assertEqual(sorted(os.listdir(folder)), ["libisal-pyeclib.so.2", "libisal.so.2"])
-
-        # The second name is ours only as a link to the first.
-        second = folder / "libisal-pyeclib.so.2"
-
-        def make(kind):
-            second.unlink(missing_ok=True)
-            if kind == "file":
-                second.write_bytes(b"somebody's")
-            else:
-                second.symlink_to(kind)
+        ours = {path.name: os.readlink(path) for path in folder.iterdir()}
+        self.assertEqual(sorted(ours), ["libisal-pyeclib.so.2", "libisal-real.so.2", "libisal.so.2"])
 
         def seen():
             return {path.name: (os.readlink(path) if path.is_symlink() else path.read_bytes()) for path in folder.iterdir()}
 
-        for with_library in (True, False):
-            for kind in ("file", "libisal.so.2.0.30", str(library)):
-                if with_library:
+        strangers = {"libisal.so.2": ("file", "/lib/libisal.so.2.0.30"), "libisal-pyeclib.so.2": ("file", "libisal.so.2.0.30"),
+                     "libisal-real.so.2": ("file",)}
+        for name, kinds in strangers.items():
+            for kind in kinds:
+                for alone in (False, True):
+                    for path in folder.iterdir():
+                        if alone or path.name == name:
+                            path.unlink()
+                    stranger = folder / name
+                    stranger.write_bytes(b"of others") if kind == "file" else stranger.symlink_to(kind)
+                    before = seen()
+                    for action in ("--install", "--uninstall"):
+                        error = self.isal_env(action, "--to", folder, status=2).stderr
+                        self.assertIn(f"{stranger} was not made by this command; --force", error)
+                        self.assertEqual(seen(), before)
                     self.isal_env("--install", "--to", folder, "--force")
-                else:
-                    library.unlink(missing_ok=True)
-                make(kind)
-                before = seen()
-                self.assertEqual(len(before), 2 if with_library else 1)
-                for action in ("--install", "--uninstall"):
-                    error = self.isal_env(action, "--to", folder, status=2).stderr
-                    self.assertIn(f"{second} was not made by this command; --force", error)
-                    self.assertEqual(seen(), before)
-                self.isal_env("--install", "--to", folder, "--force")
-                self.assertEqual(os.readlink(second), "libisal.so.2")
-                make(kind)
-                if not with_library:
-                    library.unlink()
-                done = self.isal_env("--uninstall", "--to", folder, "--force")
-                self.assertEqual(done.stdout, f"removed {library if with_library else second}\n")
-                self.assertFalse(folder.exists())
-                folder.mkdir()
-
-    def test_uninstall_names_what_was_there(self):
-        folder = self.folder / "chained"
-        folder.mkdir()
-        (folder / "libisal-pyeclib.so.2").symlink_to("libisal.so.2")  # all that is left of a chained build
-        removed = self.isal_env("--uninstall", "--to", folder).stdout
-        self.assertEqual(removed, f"removed {folder}/libisal-pyeclib.so.2\n")
-        self.assertFalse(folder.exists())
+                    self.assertEqual(seen(), ours)
+                    stranger.unlink()
+                    stranger.write_bytes(b"of others")
+                    self.isal_env("--uninstall", "--to", folder, "--force")
+                    self.assertFalse(folder.exists())
+                    self.isal_env("--install", "--to", folder)
 
     def test_refuses_what_is_no_libisal(self):
         _, ours = self.chained()
         real = pathlib.Path(self.status("--to", self.folder / "chained")["chained"]["real_library"])
         content = real.read_bytes()
-        cut, wrong_class, wrong_machine, text = (self.folder / name for name in ("cut", "class", "machine", "text"))
-        text.write_text("not a library")
+        cut, wrong_class, text = (self.folder / name for name in ("cut", "class", "text"))
+        text.write_text("not a library, but a text that is longer than the header of one. " * 10)
         cut.write_bytes(content[:100])
         wrong_class.write_bytes(content[:4] + bytes([content[4] ^ 3]) + content[5:])
-        wrong_machine.write_bytes(content[:18] + b"\xfe\x00" + content[20:])
-        long = self.folder / ("d" * 250) / ("d" * 250) / ("d" * 250) / ("d" * 250)
-        long.mkdir(parents=True)
-        shutil.copy(real, long / "libisal.so.2")
-        dollar = self.folder / "a$ORIGIN.so"
-        shutil.copy(real, dollar)
         user = self.need_client("libisal_user.so", "apt-get install libisal-dev")
         libc = next(line.split()[-1] for line in open("/proc/self/maps") if "/libc.so.6" in line or "/libc-" in line)
         for path, status, sentence in [
-                ("libisal.so.2", 2, "absolute"), (text, 2, "no ELF file"), (cut, 2, "cut short"), (wrong_class, 2, "bits"),
-                (wrong_machine, 2, "another machine"), (libc, 2, "has no crc32_ieee"),
-                (user, 2, "is not its own"), (ours, 2, "Tandem's own"),
-                (self.status()["standalone"]["library"], 2, "Tandem's own"), (long / "libisal.so.2", 2, "too long"),
-                (dollar, 2, "$"), (self.folder, 2, "no regular file"), ("/dev/zero", 2, "no regular file"),
-                (self.folder / "missing", 3, "does not exist")]:
+                (text, 2, "invalid ELF header"), (cut, 2, "cannot be used"), (wrong_class, 2, "wrong ELF class"),
+                (libc, 2, "has no isal_deflate"), (user, 2, "is not its own"), (ours, 2, "Tandem's own"),
+                (self.status()["standalone"]["library"], 2, "Tandem's own"), (self.folder, 2, "cannot read file data"),
+                ("/dev/zero", 2, "cannot be used"), (self.folder / "missing", 3, "does not exist")]:
             done = self.isal_env("--install", "--to", self.folder / "other", "--real", path, status=status)
             self.assertIn(sentence, done.stderr)
             self.assertEqual(len(done.stderr.splitlines()), 1)
             self.assertFalse((self.folder / "other").exists())
-        # Cut or damaged anywhere: refused or, where the damage does no harm, taken; never a crash.
+        # Damaged anywhere: refused or, where the damage does no harm, taken; never a crash.
         broken = self.folder / "broken"
         headers = [content[64 + 56 * i:64 + 56 * (i + 1)] for i in range(content[56])]  # of a 64-bit ELF file
         dynamic = next(int.from_bytes(header[8:16], "little") for header in headers if header[0] == 2)
+        ends = set()
         for step in [*range(0, 512, 8), *range(dynamic, dynamic + 320, 8)]:
             broken.write_bytes(content[:step] + b"\xff" * 8 + content[step + 8:])
             done = run(TANDEM, "isal-env", "--install", "--to", self.folder / "other", "--real", broken)
             self.assertIn(done.returncode, (0, 2), (step, done.stderr))
+            ends.add("loading it ends a process with signal" in done.stderr)
+        self.assertEqual(ends, {False, True})  # some of these crash the loader
+        odd = self.folder / "a (b):c.so"
+        shutil.copy(real, odd)
+        self.isal_env("--install", "--to", self.folder / "other", "--real", odd)
+        self.isal_env("--to", self.folder / "other", "true")
 
 
 class Compiled(Case):
@@ -331,59 +283,30 @@ class Compiled(Case):
         chained, _ = self.chained()
         for kernel in ("avx512-gfni", "avx512", "avx2-gfni", "avx2", "ssse3", "neon-eor3", "neon", "scalar"):
             for options in (("--standalone",), chained):
-                for more in ({}, {"TANDEM_ISAL_THREADS": "2"}) if kernel in ("avx512-gfni", "scalar") else ({},):
-                    ours = self.isal_env(*options, self.client, "stack", environment={"TANDEM_ISAL_KERNEL": kernel, **more})
-                    self.assertEqual(ours.stdout, plain.stdout)
-                    most = int(ours.stderr.split("most: ")[1])
-                    self.assertLessEqual(most, 8192 if more else 4096, ours.stderr)  # more: libc's, to start a thread
+                ours = self.isal_env(*options, self.client, "stack", environment={"TANDEM_ISAL_KERNEL": kernel})
+                self.assertEqual(ours.stdout, plain.stdout)
+                self.assertLessEqual(int(ours.stderr.split("most: ")[1]), 4096, ours.stderr)
 
-    def test_unloaded_where_nothing_of_it_can_be_running(self):
+    def test_can_be_closed_and_opened_again(self):
         _, chained = self.chained()
         for library in (self.standalone, chained):
             self.assertEqual(self.ok(self.client, "reopen", library).stdout, "unloaded\n")
             self.assertEqual(self.ok(self.client, "namespaces", library).stdout, "40 of 40\n")
-        stays = self.ok(self.client, "reopen", self.standalone, "large", environment={"TANDEM_ISAL_THREADS": "2"})
-        self.assertEqual(stays.stdout, "stays: 0x80 * 2 = 0x1d\n")
 
     def test_program_with_rpath(self):
         client = self.need_client("isal_rpath_client", "apt-get install libisal-dev")
         done = self.isal_env("--standalone", client)
-        self.assertIn(f"note: {client} has a DT_RPATH", done.stderr)
-        self.assertIn("--preload", done.stderr)
         (real,) = self.served_by(done)
         self.assertNotIn("/tandem/", real)
-        self.assertIn(f"it gets {os.path.dirname(real)}/libisal.so.2;", done.stderr)
+        self.assertIn(f"note: {client} gets {real} by a DT_RPATH", done.stderr)
+        self.assertIn("--preload", done.stderr)
         self.assertEqual(self.isal_env("--standalone", "isal_rpath_client", environment={
             "PATH": f"/nowhere:{CLIENTS}:{os.environ['PATH']}"}).stderr.count("DT_RPATH"), 1)
         ours = self.isal_env("--standalone", "--preload", client)
         self.assertNotIn("DT_RPATH", ours.stderr)
         self.assertEqual((self.served_by(ours), ours.stdout), ({self.standalone}, done.stdout))
-        self.assertNotIn("note", self.isal_env("--standalone", self.client).stderr)  # DT_RUNPATH, or none
-
-    def test_large_calls_go_elsewhere_only_when_told(self):
-        sums = set()
-        for function in ("ec_encode_data", "ec_encode_data_update", "gf_vect_dot_prod", "gf_vect_mad"):
-            plain = self.ok(self.client, "large", function)
-            sums |= {line.split()[1] for line in plain.stdout.splitlines()}
-            self.assertEqual((len(sums), len(plain.stdout.splitlines())), (1, 2))
-            # The calling thread takes part: of two threads one is started.
-            for variables, word, started in [
-                    ({}, "is not here", 0), ({"TANDEM_ISAL_THREADS": ""}, "is not here", 0),
-                    ({"TANDEM_ISAL_THREADS": "2"}, "is here", 1),
-                    ({"TANDEM_ISAL_BACKEND": "cpu", "TANDEM_ISAL_THREADS": "3"}, "is here", 2),
-                    ({"TANDEM_ISAL_THREADS": "two"}, "", 0),
-                    ({"TANDEM_ISAL_BACKEND": "no such thing", "TANDEM_ISAL_THREADS": "2"}, "is here", 0)]:
-                ours = self.isal_env("--standalone", self.client, "large", function, environment=variables)
-                self.assertEqual(self.served_by(ours), {self.standalone})
-                self.assertEqual(ours.stdout, plain.stdout, variables)
-                for process in ("parent", "child"):  # a child of fork has none but the calling thread, and starts its own
-                    self.assertRegex(ours.stderr, f"{process}: libtandem .*{word}, 1 threads before, {1 + started} after",
-                                     (function, variables))
-
-    def test_forks_while_threads_are_started(self):
-        client = self.need_client("isal_fork_client", "apt-get install libisal-dev")
-        done = self.isal_env("--standalone", client, "30", environment={"TANDEM_ISAL_THREADS": "2"})
-        self.assertEqual((done.stdout, done.stderr), ("0 of 30 rounds failed\n", ""))
+        for without in (self.client, "true", "sh", HERE / "clients_test.py"):  # DT_RUNPATH, or none, or a script
+            self.assertNotIn("note", run(TANDEM, "isal-env", "--standalone", without, "-c").stderr)
 
 
 class Fragments(Case):
@@ -472,7 +395,11 @@ class Igzip(Case):
         # Ours was there, and the real one behind it.
         loaded = self.isal_env(*chained, self.igzip, "--version", environment={"LD_DEBUG": "files"}).stderr
         self.assertIn(f"calling init: {library}", loaded)
-        self.assertIn(f"calling init: {self.status(*chained[:2])['chained']['real_library']}", loaded)
+        self.assertIn(f"calling init: {self.folder}/chained/libisal-real.so.2", loaded)
+        # The same preloaded, though both libraries have the SONAME that the program asks for.
+        source.unlink()
+        self.isal_env(*chained, "--preload", self.igzip, "-d", "-k", "-f", self.folder / "source.gz")
+        self.assertEqual(source.read_bytes(), content)
 
     def test_standalone_fails_at_load(self):
         """Before main, also where it was linked to look symbols up when they are first called."""

@@ -111,6 +111,8 @@ def wheel(folder, tandem):
                            check=True).stdout
     libraries = sorted(set(re.findall(r"^(\S+\.so[.\d]*)\s", names, re.M)))
     print(f"{tagged.name}, {tagged.stat().st_size} bytes:", *libraries, flush=True)
+    if len(re.findall(r"^\S+\.dist-info/licenses/(?:LICENSE|NOTICE)\s", names, re.M)) != 2:
+        sys.exit(f"the wheel has not both LICENSE and NOTICE:\n{names}")
     foreign = [name for name in libraries if not re.match(r"tandem_ec/(libtandem|_native)", name)]
     if foreign or "tandem_ec/libtandem.so.0" not in libraries or not re.search(r"manylinux_\d+_\d+_", tagged.name):
         sys.exit(f"the wheel is not as it should be: foreign libraries {foreign}, tag in {tagged.name}")
