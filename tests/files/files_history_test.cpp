@@ -55,7 +55,7 @@ class History {
     options.executor = TANDEM_EXECUTOR_SERIAL;
     options.thread_count = 1;
     EXPECT_EQ(tandem_context_create(&options, &context_), TANDEM_OK);
-    for (std::uint64_t i = 0; i <= below(4); ++i) disks_.push_back("d" + std::to_string(i));
+    for (std::uint64_t i = 0, count = 1 + below(5); i < count; ++i) disks_.push_back("d" + std::to_string(i));
     for (const std::string &disk : disks_) fs::create_directory(root_ / disk);
     generations_.reserve(kSteps + 1);
     generations_.push_back(plan("other"));
@@ -75,9 +75,16 @@ class History {
     look();
     for (int step = 0; step < kSteps && !::testing::Test::HasFailure(); ++step) {
       const std::uint64_t kind = below(20);
-      if (kind < 5)
+      if (kind < 5) {
         write_set();
-      else if (kind < 8)
+        while (!is_clean(tree()) && disks_.size() > 1 && !chance(3) && !::testing::Test::HasFailure()) {
+          if (chance(2))
+            recover(true);
+          else
+            lose_disk(pick(disks_));
+          look();
+        }
+      } else if (kind < 8)
         repair();
       else if (kind < 10)
         recover();
@@ -104,9 +111,9 @@ class History {
 
   std::uint64_t below(std::uint64_t limit) { return random_() % limit; }
   bool chance(unsigned one_in) { return below(one_in) == 0; }
-  template <class List>
-  auto pick(const List &list) {
-    return *std::next(std::begin(list), static_cast<std::ptrdiff_t>(below(std::size(list))));
+  template <class Item>
+  const Item &pick(const std::vector<Item> &list) {
+    return list[below(list.size())];
   }
   Bytes random_bytes(std::size_t count) {
     Bytes bytes(count, 0);
@@ -210,7 +217,7 @@ class History {
     const std::size_t stripe = made.k * (made.block_bytes - 16);
     made.content = random_bytes(chance(4)   ? below(made.k + 2)
                                 : chance(3) ? stripe * below(4) + below(3)
-                                            : below(12 * stripe));
+                                            : below((chance(2) ? 12 : 2) * stripe));
     made.folders = disks_;
     std::shuffle(made.folders.begin(), made.folders.end(), random_);
     made.folders.resize(1 + below(std::min<std::uint64_t>(made.folders.size(), made.k + made.m)));
@@ -288,13 +295,15 @@ class History {
   }
 
   // A call that may be killed or lose its power. Nothing that is not of the set may change.
-  Ended disturb(const std::string &what, const std::function<tandem_status()> &call) {
+  // It dies at one of its first calls, or about where it matters most.
+  Ended disturb(const std::string &what, const std::function<tandem_status()> &call, std::uint64_t at_least = 1,
+                std::uint64_t range = 40) {
     const Tree before = tree();
     Ended ended;
 #ifdef TANDEM_TEST_WITH_FAULTS
     if (chance(2)) {
       const bool power = chance(2);
-      const std::uint64_t at = 1 + below(chance(2) ? 12 : 80);
+      const std::uint64_t at = chance(3) ? 1 + below(12) : at_least + below(range);
       ended = until_call(call, at, chance(3), root_.string());
       say(what + (ended.killed ? " KILLED at " + std::to_string(at) : " = " + std::to_string(ended.status)) +
           (power ? ", POWER CUT" : ""));
@@ -343,9 +352,12 @@ class History {
                        std::to_string(made.m) + " x " + std::to_string(made.block_bytes) + ", " +
                        std::to_string(made.content.size()) + " bytes ->";
     for (const std::string &folder : made.folders) what += " " + folder;
+    const std::uint64_t folder_count = made.folders.size();
     const Ended ended = disturb(
         what + (how.force ? " --force" : "") + (how.dry_run ? " --dry-run" : "") + " way " + std::to_string(how.way),
-        [&] { return encode(made, how); });
+        [&] { return encode(made, how); },
+        made.files.size() * (made.stripe_count() + 6) + 8 * folder_count - 8,  // the commit
+        made.files.size() + 12 * folder_count);
     const Tree after = tree();
     const World now = world(after);
     const bool clean = is_clean(before);
@@ -375,9 +387,9 @@ class History {
     }
   }
 
-  void recover() {
+  void recover(bool of_some = false) {
     if (here().empty()) return;
-    const std::vector<std::string> named = chance(3) ? some(here()) : here();
+    const std::vector<std::string> named = of_some || chance(3) ? some(here()) : here();
     const Tree before = tree();
     std::string what = "recover";
     for (const std::string &disk : named) what += " " + disk;
@@ -462,7 +474,8 @@ class History {
                        const std::vector<std::string> &named) {
     const std::size_t whole_bytes = of.files[0].size();
     std::set<unsigned> long_enough;
-    bool in_its_place = named == of.folders;
+    bool in_its_place =
+        named.size() >= of.folders.size() && std::equal(of.folders.begin(), of.folders.end(), named.begin());
     int votes = 0;  // files with the set's name; less those that an earlier repair has named by the id
     for (const File &file : old.files) {
       if (before.at(file.path)->size() >= whole_bytes / 2) long_enough.insert(file.index);
@@ -681,12 +694,13 @@ class History {
   // ---- what happens to files and disks
 
   // Takes it back if the set would be lost by it, in most cases.
-  void happen(const std::string &what, const std::function<void()> &change) {
+  void happen(const std::string &what, const std::function<void()> &change, bool always = false) {
     const Tree before = tree();
     const World old = world(before);
     change();
     const Tree after = tree();
-    if (old.expected() != nullptr && world(after).expected() != old.expected() && !chance(12)) return restore(before);
+    if (old.expected() != nullptr && world(after).expected() != old.expected() && !always && !chance(12))
+      return restore(before);
     say(what);
     is_divided_ = is_divided_ || !is_clean(before) || !is_clean(after);
   }
@@ -760,16 +774,22 @@ class History {
     }
   }
 
+  void lose_disk(const std::string &disk, bool always = true) {
+    happen(
+        "lose disk " + disk,
+        [&] {
+          if (!fs::exists(root_ / disk)) return;
+          fs::remove_all(base_ / "away" / disk);
+          fs::rename(root_ / disk, base_ / "away" / disk);
+        },
+        always);
+  }
   void change_disks() {
     const std::string disk = pick(disks_);
     const fs::path away = base_ / "away" / disk;
     switch (below(3)) {
       case 0:
-        return happen("lose disk " + disk, [&] {
-          if (!fs::exists(root_ / disk)) return;
-          fs::remove_all(away);
-          fs::rename(root_ / disk, away);
-        });
+        return lose_disk(disk, chance(4));
       case 1:
         return happen("a new disk " + disk, [&] {
           if (!fs::exists(root_ / disk)) fs::create_directory(root_ / disk);

@@ -24,12 +24,8 @@ constexpr std::uint32_t kBlockBytes = 128, kPayloadBytes = kBlockBytes - 16;
 class Salvage : public Files {
  protected:
   tandem_status salvage(bool force = false, std::int32_t dry_run = 0) {
-    const std::string path = shards_.string(), output = output_.string();
-    const char *pointer = path.c_str();
-    tandem_files_search *search = nullptr;
-    EXPECT_EQ(tandem_files_search_create(&pointer, 1, &search), TANDEM_OK) << tandem_last_error_message();
-    tandem_files_decode_options options = {};
-    options.struct_bytes = sizeof options;
+    const std::string output = output_.string();
+    auto options = sized<tandem_files_decode_options>();
     options.output_path = output.c_str();
     options.force = force ? 1 : 0;
     options.no_sync = 1;
@@ -40,11 +36,8 @@ class Salvage : public Files {
     };
     options.hole_user = &map_;
     map_.clear();
-    result_ = {};
-    result_.struct_bytes = sizeof result_;
-    const tandem_status status = tandem_files_decode(context_, search, &options, &result_);
-    tandem_files_search_destroy(search);
-    return status;
+    result_ = sized<tandem_files_result>();
+    return tandem_files_decode(context_, Search(shards_), &options, &result_);
   }
 
   fs::path partial() const { return output_.string() + ".partial"; }
@@ -72,7 +65,7 @@ TEST_F(Salvage, OneDataShardIsBetterThanNothingAndParityAloneIsNothing) {
   fs::remove(partial());
   fs::remove(shard(2));
   EXPECT_EQ(salvage(), TANDEM_ERROR_NOT_RECOVERABLE);
-  EXPECT_NE(std::string(tandem_last_error_message()).find("2 of 6 shards found, 4 are needed"), std::string::npos);
+  expect_message("2 of 6 shards found, 4 are needed");
   EXPECT_EQ(entries(root_), 2u);  // source, shards
 }
 
@@ -131,7 +124,7 @@ TEST_F(Salvage, NeverReplacesAWholeFileByOneWithHoles) {
   fs::remove(shard(1));
   spill(output_, whole);
   EXPECT_EQ(salvage(), TANDEM_ERROR_IO);
-  EXPECT_NE(std::string(tandem_last_error_message()).find("use --force"), std::string::npos);
+  expect_message("use --force");
   ASSERT_EQ(salvage(true), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(slurp(output_), whole);
   EXPECT_EQ(slurp(partial()).size(), content.size());
@@ -150,17 +143,11 @@ TEST_F(Salvage, RefusesWhereHolesCannotBeTold) {
   EXPECT_EQ(salvage(true), TANDEM_ERROR_INVALID_ARGUMENT);
   output_ = root_ / std::string(250, 'x');  // with ".partial" it is too long
   EXPECT_EQ(salvage(), TANDEM_ERROR_IO);
-  tandem_files_search *search = nullptr;
-  const std::string path = shards_.string();
-  const char *pointer = path.c_str();
-  ASSERT_EQ(tandem_files_search_create(&pointer, 1, &search), TANDEM_OK);
-  tandem_files_decode_options options = {};
-  options.struct_bytes = sizeof options;
+  auto options = sized<tandem_files_decode_options>();
   options.output_descriptor = STDOUT_FILENO;
   options.salvage = 1;
-  EXPECT_EQ(tandem_files_decode(context_, search, &options, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
-  EXPECT_NE(std::string(tandem_last_error_message()).find("output_path is NULL"), std::string::npos);
-  tandem_files_search_destroy(search);
+  EXPECT_EQ(tandem_files_decode(context_, Search(shards_), &options, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
+  expect_message("output_path is NULL");
 }
 
 // par1 is not MDS: k blocks need not be enough. What is called good is.
