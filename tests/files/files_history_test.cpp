@@ -3,20 +3,14 @@
 // old content or the new one as a whole, as long as enough of it is left. Repair makes nothing worse, and what verify
 // says is what is damaged. model.hpp says what must hold.
 #include <fcntl.h>
-#include <gtest/gtest.h>
-
-#include <array>
-#include <filesystem>
-#include <random>
 
 #include "tests/files/faults.hpp"
+#include "tests/files/kit.hpp"
 #include "tests/files/model.hpp"
 #include "tests/support/slice.hpp"
 
 namespace model {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::uint32_t kNoRecord = TANDEM_FILES_START_DAMAGED | TANDEM_FILES_END_DAMAGED;  // it may be of no set
 
@@ -26,13 +20,6 @@ Bytes slurp(const fs::path &path) {
   return bytes.str();
 }
 void spill(const fs::path &path, const Bytes &bytes) { std::ofstream(path, std::ios::binary) << bytes; }
-
-template <class Struct>
-Struct sized() {
-  Struct made = {};
-  made.struct_bytes = sizeof made;
-  return made;
-}
 
 struct Told {
   std::string path;
@@ -171,22 +158,10 @@ class History {
 
   // ---- calls
 
-  struct Pointers {
-    explicit Pointers(const fs::path &root, const std::vector<std::string> &names) {
-      for (const std::string &name : names) text.push_back((root / name).string());
-      for (const std::string &each : text) pointers.push_back(each.c_str());
-    }
-    std::vector<std::string> text;
-    std::vector<const char *> pointers;
-  };
-  template <class Work>
-  tandem_status search(const std::vector<std::string> &folders, Work work) const {
-    const Pointers paths(root_, folders);
-    tandem_files_search *found = nullptr;
-    tandem_status status = tandem_files_search_create(paths.pointers.data(), paths.pointers.size(), &found);
-    if (status == TANDEM_OK) status = work(found);
-    tandem_files_search_destroy(found);
-    return status;
+  std::vector<fs::path> paths(const std::vector<std::string> &folders) const {
+    std::vector<fs::path> all;
+    for (const std::string &folder : folders) all.push_back(root_ / folder);
+    return all;
   }
   tandem_status decode(const std::string &id, tandem_files_decode_options options = {}) const {
     const std::string output = (base_ / "out" / "copy").string();
@@ -194,8 +169,7 @@ class History {
     options.set_id_prefix = id.empty() ? nullptr : id.c_str();
     options.output_path = output.c_str();
     options.force = 1;
-    return search(here(),
-                  [&](tandem_files_search *found) { return tandem_files_decode(context_, found, &options, nullptr); });
+    return tandem_files_decode(context_, Search(paths(here())), &options, nullptr);
   }
   static void collect(void *user, const tandem_files_finding *finding) {
     Told told{finding->path, finding->index, finding->condition, {}, finding->action};
@@ -237,13 +211,13 @@ class History {
   }
 
   tandem_status encode(const Generation &of, Encoding how) const {
-    const Pointers folders(root_, of.folders);
+    const Paths folders(paths(of.folders));
     auto options = sized<tandem_files_encode_options>();
     options.k = of.k;
     options.m = of.m;
     options.block_bytes = of.block_bytes;
-    options.folders = folders.pointers.data();
-    options.folder_count = folders.pointers.size();
+    options.folders = folders.data();
+    options.folder_count = folders.size();
     options.name = of.name.c_str();
     options.force = how.force;
     options.dry_run = how.dry_run;
@@ -268,27 +242,43 @@ class History {
     return status;
   }
 
-  // Two writers take stripes in turn.
+  // Two writers write parts of some stripes, in any order.
   tandem_status write_together(const Generation &of, const tandem_files_encode_options &options) const {
+    std::mt19937 random(of.number);
     std::array<tandem_files_writer *, 2> writers = {};
     tandem_status status = TANDEM_OK;
     const auto then = [&](auto call) {
       if (status == TANDEM_OK) status = call();
     };
-    for (int i : {0, 1})
+    for (const unsigned i : {0u, 1u})
       then([&] {
-        return tandem_files_writer_begin(context_, &options, of.content.size(), i, &writers[static_cast<unsigned>(i)]);
+        return tandem_files_writer_begin(context_, &options, of.content.size(), static_cast<std::int32_t>(i),
+                                         &writers[i]);
       });
-    const std::size_t stripe = of.k * (of.block_bytes - 16);
-    std::vector<Bytes> hashes((of.content.size() + stripe - 1) / stripe, Bytes(of.k * 16, 0));
-    for (std::size_t i = hashes.size(); i-- > 0;)
+    struct Part {
+      std::uint64_t first, count;
+      unsigned writer;
+      Bytes hashes;
+    };
+    const std::size_t stripe = of.k * (of.block_bytes - 16), stripe_count = (of.content.size() + stripe - 1) / stripe;
+    std::vector<Part> parts;
+    for (std::uint64_t first = 0; first < stripe_count; first += parts.back().count) {
+      const std::uint64_t count = std::min<std::uint64_t>(1 + random() % 3, stripe_count - first);
+      parts.push_back({first, count, static_cast<unsigned>(random() % 2), Bytes(count * of.k * 16, 0)});
+    }
+    std::shuffle(parts.begin(), parts.end(), random);
+    for (Part &part : parts)
       then([&] {
-        const std::string_view part = std::string_view(of.content).substr(i * stripe, stripe);
-        return tandem_files_writer_write(writers[i % 2], i, 1, part.data(), part.size(), hashes[i].data());
+        const std::string_view bytes = std::string_view(of.content).substr(part.first * stripe, part.count * stripe);
+        return tandem_files_writer_write(writers[part.writer], part.first, part.count, bytes.data(), bytes.size(),
+                                         part.hashes.data());
       });
     then([&] { return tandem_files_writer_commit(writers[1], nullptr); });
-    for (std::size_t i = 1; i < hashes.size(); i += 2)
-      then([&] { return tandem_files_writer_add(writers[0], i, 1, hashes[i].data(), hashes[i].size()); });
+    for (const Part &part : parts)
+      if (part.writer == 1)
+        then([&] {
+          return tandem_files_writer_add(writers[0], part.first, part.count, part.hashes.data(), part.hashes.size());
+        });
     then([&] { return tandem_files_writer_commit(writers[0], nullptr); });
     for (tandem_files_writer *writer : {writers[1], writers[0]}) tandem_files_writer_destroy(writer);
     return status;
@@ -395,10 +385,10 @@ class History {
     for (const std::string &disk : named) what += " " + disk;
     const bool dry_run = chance(4);
     const Ended ended = disturb(what + (dry_run ? " --dry-run" : ""), [&] {
-      const Pointers paths(root_, named);
+      const Paths names(paths(named));
       auto options = sized<tandem_files_recover_options>();
       options.dry_run = dry_run;
-      return tandem_files_recover(paths.pointers.data(), paths.pointers.size(), &options, nullptr);
+      return tandem_files_recover(names.data(), names.size(), &options, nullptr);
     });
     const Tree after = tree();
     expect_no_worse(world(before), world(after));
@@ -427,14 +417,12 @@ class History {
     auto result = sized<tandem_files_repair_result>();
     const auto call = [&](bool dry) {
       told.clear();
-      return search(named, [&](tandem_files_search *found) {
-        auto options = sized<tandem_files_repair_options>();
-        options.set_id_prefix = of->id.c_str();
-        options.dry_run = dry;
-        options.report = collect;
-        options.report_user = &told;
-        return tandem_files_repair(context_, found, &options, &result);
-      });
+      auto options = sized<tandem_files_repair_options>();
+      options.set_id_prefix = of->id.c_str();
+      options.dry_run = dry;
+      options.report = collect;
+      options.report_user = &told;
+      return tandem_files_repair(context_, Search(paths(named)), &options, &result);
     };
     const bool tidy = is_tidy(before);
     std::vector<Told> planned;
@@ -593,15 +581,11 @@ class History {
   void look_verify(const State &state) {
     std::vector<Told> told;
     auto result = sized<tandem_files_verify_result>();
-    ASSERT_EQ(search(here(),
-                     [&](tandem_files_search *found) {
-                       auto options = sized<tandem_files_verify_options>();
-                       options.set_id_prefix = state.of->id.c_str();
-                       options.report = collect;
-                       options.report_user = &told;
-                       return tandem_files_verify(context_, found, &options, &result);
-                     }),
-              TANDEM_OK)
+    auto options = sized<tandem_files_verify_options>();
+    options.set_id_prefix = state.of->id.c_str();
+    options.report = collect;
+    options.report_user = &told;
+    ASSERT_EQ(tandem_files_verify(context_, Search(paths(here())), &options, &result), TANDEM_OK)
         << tandem_last_error_message();
     std::vector<Told> expected;
     std::uint64_t bad_blocks = 0;
@@ -676,15 +660,12 @@ class History {
       const std::uint64_t block = at / stripe, index = at % stripe / (of.bytes(block) - 16);
       is_there = is_there && (!state.is_lost(block) || state.has(static_cast<unsigned>(index), block));
     }
-    const tandem_status status = search(here(), [&](tandem_files_search *all) {
-      auto options = sized<tandem_files_reader_options>();
-      options.set_id_prefix = of.id.c_str();
-      tandem_files_reader *reader = nullptr;
-      tandem_status done = tandem_files_reader_create(context_, all, &options, &reader);
-      if (done == TANDEM_OK) done = tandem_files_reader_read(reader, first, found.data(), found.size());
-      tandem_files_reader_destroy(reader);
-      return done;
-    });
+    auto options = sized<tandem_files_reader_options>();
+    options.set_id_prefix = of.id.c_str();
+    tandem_files_reader *reader = nullptr;
+    ASSERT_EQ(tandem_files_reader_create(context_, Search(paths(here())), &options, &reader), TANDEM_OK);
+    const tandem_status status = tandem_files_reader_read(reader, first, found.data(), found.size());
+    tandem_files_reader_destroy(reader);
     ASSERT_EQ(status, is_there ? TANDEM_OK : TANDEM_ERROR_NOT_RECOVERABLE) << tandem_last_error_message();
     if (is_there) {
       ASSERT_TRUE(found == of.content.substr(first, found.size())) << first << " + " << found.size();
@@ -739,11 +720,12 @@ class History {
       happen("cut" + where,
              [&] { bytes.resize(chance(2) ? below(bytes.size()) : bytes.size() - 1 - below(2)), put(); });
     } else if (kind == 7) {
-      happen("insert or remove at the start" + where, [&] {
+      happen("insert or remove" + where, [&] {
+        const std::size_t at = chance(2) ? 0 : below(bytes.size() + 1);
         if (chance(2))
-          bytes.insert(0, random_bytes(1 + below(300)));
+          bytes.insert(at, random_bytes(1 + below(300)));
         else
-          bytes.erase(0, 1 + below(bytes.size()));
+          bytes.erase(at, 1 + below(chance(2) ? 300 : bytes.size() + 1));
         put();
       });
     } else if (kind == 8) {

@@ -98,51 +98,50 @@ TEST(CommitRecord, TheVersionFollowsTheLargestIndex) {
   EXPECT_FALSE(parse_commit_record(needless, &back));
 }
 
-TEST(CommitRecord, AWideOneThatNoWriterMakesIsRefused) {
-  const auto refused = [](std::size_t at, std::uint32_t value) {
-    RecordBytes bytes = written(wide_record());
+TEST(CommitRecord, WhatNoWriterMakesIsRefused) {
+  struct Field {
+    std::size_t at;
+    std::vector<std::uint32_t> values;
+  };
+  const auto refused = [](const CommitRecord &record, std::size_t at, std::uint32_t value) {
+    RecordBytes bytes = written(record);
     for (unsigned i = 0; i < 4; ++i) bytes[at + i] = static_cast<std::byte>(value >> (8 * i));
     reseal(bytes);
     CommitRecord back;
     return !parse_commit_record(bytes, &back);
   };
-  for (const std::uint32_t shards : {0u, 2u, 4095u, 4097u, 65535u, UINT32_MAX}) EXPECT_TRUE(refused(32, shards));
-  for (const std::uint32_t folders : {0u, 1u, 4095u, 4097u, UINT32_MAX}) EXPECT_TRUE(refused(36, folders));
-  for (const std::uint32_t folder : {4096u, UINT32_MAX}) EXPECT_TRUE(refused(40, folder));
-  EXPECT_TRUE(refused(1024 + 2 * 4094, 0x10000000)) << "a folder that there is not";
-  EXPECT_FALSE(refused(1024, 0x00010002));
+  const std::pair<CommitRecord, std::vector<Field>> records[] = {
+      {sample_record(),
+       {{8, {0, 1, 3, UINT32_MAX}},      // version
+        {12, {2}},                       // force
+        {32, {0, 2, 257, UINT32_MAX}},   // shards
+        {36, {0, 2, 15, UINT32_MAX}},    // folders
+        {40, {3, UINT32_MAX}},           // this folder
+        {44, {0, 245, UINT32_MAX, 20}},  // length of the name; 20: NUL in it
+        {304, {0x00000003}},             // a folder that there is not
+        {624, {17, UINT32_MAX}}}},       // sets given up
+      {wide_record(),
+       {{32, {0, 2, 4095, 4097, 65535, UINT32_MAX}},
+        {36, {0, 1, 4095, 4097, UINT32_MAX}},
+        {40, {4096, UINT32_MAX}},
+        {1024 + 2 * 4094, {0x10000000}}}}};
+  for (const auto &[record, fields] : records)
+    for (const Field &field : fields)
+      for (const std::uint32_t value : field.values)
+        EXPECT_TRUE(refused(record, field.at, value)) << record.shard_count << " shards, " << field.at << ": " << value;
+  EXPECT_FALSE(refused(wide_record(), 1024, 0x00010002));
+  CommitRecord record = sample_record(), back;
+  for (const char *name : {"../../etc/x", "a/b", "/", ""}) {
+    record.name = name;
+    EXPECT_FALSE(parse_commit_record(written(record), &back)) << name;
+  }
   // Index 4095 has one digit more than 255, so the name has one byte less.
-  CommitRecord record = wide_record(), back;
+  record = wide_record();
   record.name = std::string(244, 'n');
   EXPECT_FALSE(parse_commit_record(written(record), &back));
   record.name.pop_back();
   EXPECT_TRUE(parse_commit_record(written(record), &back));
   EXPECT_EQ(shard_file_name(record.name, 4095).size(), 255u);
-}
-
-TEST(CommitRecord, WhatNoWriterMakesIsRefused) {
-  const auto refused = [](std::size_t at, std::uint32_t value) {
-    RecordBytes bytes = written(sample_record());
-    for (unsigned i = 0; i < 4; ++i) bytes[at + i] = static_cast<std::byte>(value >> (8 * i));
-    reseal(bytes);
-    CommitRecord back;
-    return !parse_commit_record(bytes, &back);
-  };
-  for (const std::uint32_t version : {0u, 1u, 3u, UINT32_MAX}) EXPECT_TRUE(refused(8, version));
-  EXPECT_TRUE(refused(12, 2));
-  for (const std::uint32_t shards : {0u, 2u, 257u, UINT32_MAX}) EXPECT_TRUE(refused(32, shards)) << shards;
-  for (const std::uint32_t folders : {0u, 2u, 15u, UINT32_MAX}) EXPECT_TRUE(refused(36, folders)) << folders;
-  for (const std::uint32_t folder : {3u, UINT32_MAX}) EXPECT_TRUE(refused(40, folder)) << folder;
-  for (const std::uint32_t length : {0u, 245u, UINT32_MAX}) EXPECT_TRUE(refused(44, length)) << length;
-  EXPECT_TRUE(refused(44, 20)) << "NUL in the name";
-  for (const std::uint32_t count : {17u, UINT32_MAX}) EXPECT_TRUE(refused(624, count)) << count;
-  EXPECT_TRUE(refused(304, 0x00000003)) << "a folder that there is not";
-  for (const std::string &name : {std::string("../../etc/x"), std::string("a/b"), std::string("/"), std::string()}) {
-    CommitRecord record = sample_record();
-    record.name = name;
-    CommitRecord back;
-    EXPECT_FALSE(parse_commit_record(written(record), &back)) << name;
-  }
 }
 
 RecordBytes of_version(const CommitRecord &record, std::uint32_t version) {
@@ -375,6 +374,29 @@ TEST_F(Recovery, AFileWithBothItsNamesIsFinished) {
   EXPECT_EQ(recover({shards_}).left_count, 0u) << notes_;
   EXPECT_EQ(entries(shards_), 5u) << notes_;
   expect_content(2);
+}
+
+// The lead is lost after the set counts: any other folder that knows so proves it, by its record or by a finished file.
+TEST_F(Recovery, AnyFolderProvesThatASetCounts) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b", root_ / "c"}, left = {folders[1], folders[2]};
+  constexpr OwnKind kPending = OwnKind::pending_record, kCommit = OwnKind::commit_record;
+  for (const std::vector<OwnKind> &states :
+       {std::vector<OwnKind>{kCommit, kPending, kCommit}, {kCommit, kCommit, kPending}, {kCommit, kCommit, kCommit}})
+    for (const bool finished_alone : {false, true}) {
+      for (const fs::path &folder : folders) fs::remove_all(folder);
+      encode_into(folders, 2, 4, 1, false);
+      const CommitRecord record = stage(folders, 2, 4, 2, states);
+      fs::remove_all(folders[0]);
+      if (finished_alone) {  // its record is gone then
+        const fs::path alone = folders[states[1] == kCommit ? 1 : 2];
+        EXPECT_EQ(recover({alone}).finished_set_count, 1u) << notes_;
+        EXPECT_EQ(entries(alone), 2u);
+      }
+      EXPECT_EQ(shards_found(left, record.set_id), 4u) << "as a reader sees it";
+      EXPECT_EQ(recover(left).left_count, 0u) << notes_;
+      EXPECT_EQ(shards_found(left, record.set_id), 4u) << notes_;
+      for (const fs::path &folder : left) EXPECT_EQ(entries(folder), 2u);
+    }
 }
 
 // Folder b learned that the set counts, and was finished alone; the lead then sees that b is done.
