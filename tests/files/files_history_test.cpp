@@ -8,6 +8,7 @@
 #include "tests/files/kit.hpp"
 #include "tests/files/model.hpp"
 #include "tests/support/slice.hpp"
+#include "tests/support/thinned.hpp"
 
 namespace model {
 namespace {
@@ -286,8 +287,8 @@ class History {
 
   // A call that may be killed or lose its power. Nothing that is not of the set may change.
   // It dies at one of its first calls, or about where it matters most.
-  Ended disturb(const std::string &what, const std::function<tandem_status()> &call, std::uint64_t at_least = 1,
-                std::uint64_t range = 40) {
+  Ended disturb(const std::string &what, const std::function<tandem_status()> &call,
+                [[maybe_unused]] std::uint64_t at_least = 1, [[maybe_unused]] std::uint64_t range = 40) {
     const Tree before = tree();
     Ended ended;
 #ifdef TANDEM_TEST_WITH_FAULTS
@@ -796,7 +797,7 @@ class History {
 };
 
 TEST(History, ReadsGiveTheOldContentOrTheNewOneAndRepairMakesNothingWorse) {
-  const std::uint64_t count = tandem::test::runs_every_case() ? 20000 : 300;
+  const std::uint64_t count = tandem::test::thinned(tandem::test::runs_every_case() ? 20000 : 300);
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::uint64_t seed = tandem::test::slice_seed() + i;
     History history(seed);

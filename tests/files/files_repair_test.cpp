@@ -319,8 +319,8 @@ TEST_F(Repair, AFileThatAppearsAtTheNameOfAMissingShardIsNotReplaced) {
   const std::vector<char> whole = slurp(shard(1));
   for (const auto &[pass, bytes] : {std::pair{1, whole}, {2, paint(5)}}) {
     fs::remove(shard(1));
-    during_ = [&, at = pass](int now) {
-      if (now == at) spill(shard(1), bytes);
+    during_ = [this, at = pass, made = bytes](int now) {
+      if (now == at) spill(shard(1), made);
     };
     EXPECT_EQ(repair({shards_}), TANDEM_ERROR_IO);
     EXPECT_EQ(slurp(shard(1)), bytes);
