@@ -210,11 +210,15 @@ class Decoder {
     return (count - 1) * header_.stripe_data_bytes() + header_.content_bytes_of(last);
   }
 
-  // Data blocks of a stripe that cannot be recovered become zeros.
-  void make_holes(const Stripe &stripe) {
+  // Data blocks of a stripe that cannot be recovered become zeros. A block of padding alone is zeros, so it is no hole.
+  void make_holes(Stripe &stripe) {
     const std::uint64_t payload = header_.payload_bytes_of(stripe.number);
-    for (std::uint32_t i = 0; i < header_.k; ++i)
-      if (stripe.present[i] == 0) std::fill_n(stripe.buffers->at(i), payload, std::byte{0});
+    for (std::uint32_t i = 0; i < header_.k; ++i) {
+      if (stripe.present[i] != 0) continue;
+      std::fill_n(stripe.buffers->at(i), payload, std::byte{0});
+      if (i * payload >= header_.content_bytes_of(stripe.number))
+        stripe.hashes[i] = hash128(stripe.buffers->at(i), payload);
+    }
   }
   // Called in the order of the stripes.
   void note(const Stripe &stripe) {

@@ -98,51 +98,50 @@ TEST(CommitRecord, TheVersionFollowsTheLargestIndex) {
   EXPECT_FALSE(parse_commit_record(needless, &back));
 }
 
-TEST(CommitRecord, AWideOneThatNoWriterMakesIsRefused) {
-  const auto refused = [](std::size_t at, std::uint32_t value) {
-    RecordBytes bytes = written(wide_record());
+TEST(CommitRecord, WhatNoWriterMakesIsRefused) {
+  struct Field {
+    std::size_t at;
+    std::vector<std::uint32_t> values;
+  };
+  const auto refused = [](const CommitRecord &record, std::size_t at, std::uint32_t value) {
+    RecordBytes bytes = written(record);
     for (unsigned i = 0; i < 4; ++i) bytes[at + i] = static_cast<std::byte>(value >> (8 * i));
     reseal(bytes);
     CommitRecord back;
     return !parse_commit_record(bytes, &back);
   };
-  for (const std::uint32_t shards : {0u, 2u, 4095u, 4097u, 65535u, UINT32_MAX}) EXPECT_TRUE(refused(32, shards));
-  for (const std::uint32_t folders : {0u, 1u, 4095u, 4097u, UINT32_MAX}) EXPECT_TRUE(refused(36, folders));
-  for (const std::uint32_t folder : {4096u, UINT32_MAX}) EXPECT_TRUE(refused(40, folder));
-  EXPECT_TRUE(refused(1024 + 2 * 4094, 0x10000000)) << "a folder that there is not";
-  EXPECT_FALSE(refused(1024, 0x00010002));
+  const std::pair<CommitRecord, std::vector<Field>> records[] = {
+      {sample_record(),
+       {{8, {0, 1, 3, UINT32_MAX}},      // version
+        {12, {2}},                       // force
+        {32, {0, 2, 257, UINT32_MAX}},   // shards
+        {36, {0, 2, 15, UINT32_MAX}},    // folders
+        {40, {3, UINT32_MAX}},           // this folder
+        {44, {0, 245, UINT32_MAX, 20}},  // length of the name; 20: NUL in it
+        {304, {0x00000003}},             // a folder that there is not
+        {624, {17, UINT32_MAX}}}},       // sets given up
+      {wide_record(),
+       {{32, {0, 2, 4095, 4097, 65535, UINT32_MAX}},
+        {36, {0, 1, 4095, 4097, UINT32_MAX}},
+        {40, {4096, UINT32_MAX}},
+        {1024 + 2 * 4094, {0x10000000}}}}};
+  for (const auto &[record, fields] : records)
+    for (const Field &field : fields)
+      for (const std::uint32_t value : field.values)
+        EXPECT_TRUE(refused(record, field.at, value)) << record.shard_count << " shards, " << field.at << ": " << value;
+  EXPECT_FALSE(refused(wide_record(), 1024, 0x00010002));
+  CommitRecord record = sample_record(), back;
+  for (const char *name : {"../../etc/x", "a/b", "/", ""}) {
+    record.name = name;
+    EXPECT_FALSE(parse_commit_record(written(record), &back)) << name;
+  }
   // Index 4095 has one digit more than 255, so the name has one byte less.
-  CommitRecord record = wide_record(), back;
+  record = wide_record();
   record.name = std::string(244, 'n');
   EXPECT_FALSE(parse_commit_record(written(record), &back));
   record.name.pop_back();
   EXPECT_TRUE(parse_commit_record(written(record), &back));
   EXPECT_EQ(shard_file_name(record.name, 4095).size(), 255u);
-}
-
-TEST(CommitRecord, WhatNoWriterMakesIsRefused) {
-  const auto refused = [](std::size_t at, std::uint32_t value) {
-    RecordBytes bytes = written(sample_record());
-    for (unsigned i = 0; i < 4; ++i) bytes[at + i] = static_cast<std::byte>(value >> (8 * i));
-    reseal(bytes);
-    CommitRecord back;
-    return !parse_commit_record(bytes, &back);
-  };
-  for (const std::uint32_t version : {0u, 1u, 3u, UINT32_MAX}) EXPECT_TRUE(refused(8, version));
-  EXPECT_TRUE(refused(12, 2));
-  for (const std::uint32_t shards : {0u, 2u, 257u, UINT32_MAX}) EXPECT_TRUE(refused(32, shards)) << shards;
-  for (const std::uint32_t folders : {0u, 2u, 15u, UINT32_MAX}) EXPECT_TRUE(refused(36, folders)) << folders;
-  for (const std::uint32_t folder : {3u, UINT32_MAX}) EXPECT_TRUE(refused(40, folder)) << folder;
-  for (const std::uint32_t length : {0u, 245u, UINT32_MAX}) EXPECT_TRUE(refused(44, length)) << length;
-  EXPECT_TRUE(refused(44, 20)) << "NUL in the name";
-  for (const std::uint32_t count : {17u, UINT32_MAX}) EXPECT_TRUE(refused(624, count)) << count;
-  EXPECT_TRUE(refused(304, 0x00000003)) << "a folder that there is not";
-  for (const std::string &name : {std::string("../../etc/x"), std::string("a/b"), std::string("/"), std::string()}) {
-    CommitRecord record = sample_record();
-    record.name = name;
-    CommitRecord back;
-    EXPECT_FALSE(parse_commit_record(written(record), &back)) << name;
-  }
 }
 
 RecordBytes of_version(const CommitRecord &record, std::uint32_t version) {
@@ -215,28 +214,15 @@ TEST(CommitRecord, NamesOfOurOwn) {
 
 class Recovery : public Files {
  protected:
-  using Contents = std::map<std::string, std::vector<char>>;
-
-  static Contents contents(const fs::path &folder) {
-    Contents all;
-    for (const auto &entry : fs::directory_iterator(folder))
-      if (fs::is_regular_file(entry.symlink_status())) all[entry.path().filename().string()] = slurp(entry.path());
-    return all;
-  }
-
   void encode_into(const std::vector<fs::path> &folders, std::uint32_t k, std::uint32_t m, unsigned seed, bool force) {
     spill(root_ / "source", paint(9000, seed));
-    std::vector<std::string> text;
-    std::vector<const char *> pointers;
-    for (const fs::path &folder : folders) text.push_back(folder.string());
-    for (const std::string &folder : text) pointers.push_back(folder.c_str());
+    const Paths paths(folders);
     tandem_files_encode_options options = encode_options(root_ / "source", k, m, 256);
-    options.folders = pointers.data();
-    options.folder_count = pointers.size();
+    options.folders = paths.data();
+    options.folder_count = paths.size();
     options.force = force;
     if (k + m > 256) options.matrix = TANDEM_MATRIX_LEOPARD16;
-    result_ = {};
-    result_.struct_bytes = sizeof result_;
+    result_ = sized<tandem_files_result>();
     ASSERT_EQ(tandem_files_encode(context_, &options, &result_), TANDEM_OK) << tandem_last_error_message();
   }
 
@@ -279,38 +265,25 @@ class Recovery : public Files {
   }
 
   tandem_files_recover_result recover(const std::vector<fs::path> &folders, bool dry_run = false) {
-    std::vector<std::string> text;
-    std::vector<const char *> pointers;
-    for (const fs::path &folder : folders) text.push_back(folder.string());
-    for (const std::string &folder : text) pointers.push_back(folder.c_str());
-    tandem_files_recover_options options = {};
-    options.struct_bytes = sizeof options;
+    const Paths paths(folders);
+    auto options = sized<tandem_files_recover_options>();
     options.dry_run = dry_run;
     notes_.clear();
     options.note = [](void *user, const char *note) { static_cast<std::string *>(user)->append(note).append("\n"); };
     options.note_user = &notes_;
-    tandem_files_recover_result result = {};
-    result.struct_bytes = sizeof result;
-    EXPECT_EQ(tandem_files_recover(pointers.data(), pointers.size(), &options, &result), TANDEM_OK)
+    auto result = sized<tandem_files_recover_result>();
+    EXPECT_EQ(tandem_files_recover(paths.data(), paths.size(), &options, &result), TANDEM_OK)
         << tandem_last_error_message();
     return result;
   }
 
   static std::uint32_t shards_found(const std::vector<fs::path> &folders, const SetId &set_id) {
-    std::vector<std::string> text;
-    std::vector<const char *> pointers;
-    for (const fs::path &folder : folders) text.push_back(folder.string());
-    for (const std::string &folder : text) pointers.push_back(folder.c_str());
-    tandem_files_search *search = nullptr;
-    EXPECT_EQ(tandem_files_search_create(pointers.data(), pointers.size(), &search), TANDEM_OK);
+    const Search search(folders);
     std::uint32_t count = 0;
     for (std::size_t i = 0; i < tandem_files_search_set_count(search); ++i) {
-      tandem_files_set set = {};
-      set.struct_bytes = sizeof set;
-      EXPECT_EQ(tandem_files_search_set(search, i, &set), TANDEM_OK);
+      const tandem_files_set set = search.set(i);
       if (std::equal(set_id.begin(), set_id.end(), set.set_id)) count += set.shard_count;
     }
-    tandem_files_search_destroy(search);
     return count;
   }
 
@@ -336,21 +309,10 @@ class Recovery : public Files {
     EXPECT_EQ(slurp(root_ / "output"), paint(9000, seed));
   }
 
+  void expect_note(const std::string &words) const { EXPECT_NE(notes_.find(words), std::string::npos) << notes_; }
+
   std::string notes_;
 };
-
-TEST_F(Recovery, ASetThatDoesNotCountGoesAway) {
-  encode_into({shards_}, 5, 3, 1, false);
-  const Contents old = contents(shards_);
-  stage({shards_}, 3, 2, 2, {OwnKind::pending_record});
-  const Contents staged = contents(shards_);
-  expect_content(1);  // seen right before anything is cleaned up
-  EXPECT_EQ(contents(shards_), staged);
-  EXPECT_EQ(recover({shards_}, true).removed_set_count, 1u);
-  EXPECT_EQ(contents(shards_), staged);
-  EXPECT_EQ(recover({shards_}).removed_set_count, 1u);
-  EXPECT_EQ(contents(shards_), old);
-}
 
 // At every point of giving names, also where stale files of the older and larger set are left.
 TEST_F(Recovery, ASetThatCountsIsFinished) {
@@ -377,8 +339,8 @@ TEST_F(Recovery, AShardThatIsMissingCostsNoStaleFile) {
   fs::remove(shards_ / own_name({OwnKind::set_temporary, record.set_id, 3}));
   expect_content(2);
   EXPECT_EQ(recover({shards_}).finished_set_count, 1u);
-  EXPECT_NE(notes_.find("source.003.tandem of set "), std::string::npos) << notes_;
-  EXPECT_NE(notes_.find("missing"), std::string::npos) << notes_;
+  expect_note("source.003.tandem of set ");
+  expect_note("missing");
   for (const std::uint32_t stale : {3, 5, 6, 7}) EXPECT_TRUE(fs::exists(shard(stale))) << stale;
   EXPECT_EQ(entries(shards_), 8u) << "a record or a temporary is left";
   EXPECT_EQ(recover({shards_}).finished_set_count, 0u);
@@ -414,60 +376,6 @@ TEST_F(Recovery, AFileWithBothItsNamesIsFinished) {
   expect_content(2);
 }
 
-TEST_F(Recovery, EncodeCleansUpFirst) {
-  encode_into({shards_}, 5, 3, 1, false);
-  stage({shards_}, 3, 2, 2, {OwnKind::pending_record});
-  spill(shards_ / ("." + std::string(32, 'a') + ".tandem-tmp"), paint(100));
-  encode_into({shards_}, 5, 3, 3, true);
-  EXPECT_EQ(entries(shards_), 8u);
-  expect_content(3);
-  stage({shards_}, 5, 3, 4, {OwnKind::commit_record}, 2);
-  encode_into({shards_}, 5, 3, 5, true);
-  EXPECT_EQ(entries(shards_), 8u);
-  expect_content(5);
-}
-
-TEST_F(Recovery, SeveralFoldersAgree) {
-  const std::vector<fs::path> folders = {root_ / "a", root_ / "b", root_ / "c"};
-  constexpr OwnKind kPending = OwnKind::pending_record, kCommit = OwnKind::commit_record;
-  for (const std::vector<OwnKind> &states : {std::vector<OwnKind>{kPending, kPending, kPending},
-                                             {kCommit, kPending, kPending},
-                                             {kCommit, kCommit, kPending},
-                                             {kCommit, kCommit, kCommit}}) {
-    for (const fs::path &folder : folders) fs::remove_all(folder);
-    encode_into(folders, 5, 3, 1, false);
-    std::vector<Contents> old;
-    for (const fs::path &folder : folders) old.push_back(contents(folder));
-    const CommitRecord record = stage(folders, 5, 3, 2, states);
-    // A folder that does not decide, alone: nothing in it is lost, for a complete and an incomplete set.
-    if (states[2] == kPending) {
-      const Contents before = contents(folders[2]);
-      EXPECT_EQ(recover({folders[2]}).left_count, 1u);
-      EXPECT_EQ(contents(folders[2]), before);
-      EXPECT_NE(notes_.find("name also the first folder"), std::string::npos) << notes_;
-    }
-    // The lead alone: it stays to be asked.
-    recover({folders[0]});
-    EXPECT_TRUE(fs::exists(folders[0] / own_name({states[0], record.set_id})));
-    recover({folders[2], folders[1], folders[0]});
-    for (std::size_t i = 0; i < 3; ++i) {
-      const Contents now = contents(folders[i]);
-      EXPECT_EQ(now.size(), old[i].size()) << i << ": " << notes_;
-      EXPECT_EQ(now == old[i], states[0] == kPending) << i;
-    }
-    const std::string text[] = {folders[0].string(), folders[1].string(), folders[2].string()};
-    const char *pointers[] = {text[0].c_str(), text[1].c_str(), text[2].c_str()};
-    tandem_files_search *search = nullptr;
-    ASSERT_EQ(tandem_files_search_create(pointers, 3, &search), TANDEM_OK);
-    EXPECT_EQ(tandem_files_search_set_count(search), 1u);
-    tandem_files_set set = {};
-    set.struct_bytes = sizeof set;
-    ASSERT_EQ(tandem_files_search_set(search, 0, &set), TANDEM_OK);
-    EXPECT_EQ(set.shard_count, 8u);
-    tandem_files_search_destroy(search);
-  }
-}
-
 // The lead is lost after the set counts: any other folder that knows so proves it, by its record or by a finished file.
 TEST_F(Recovery, AnyFolderProvesThatASetCounts) {
   const std::vector<fs::path> folders = {root_ / "a", root_ / "b", root_ / "c"}, left = {folders[1], folders[2]};
@@ -488,44 +396,6 @@ TEST_F(Recovery, AnyFolderProvesThatASetCounts) {
       EXPECT_EQ(recover(left).left_count, 0u) << notes_;
       EXPECT_EQ(shards_found(left, record.set_id), 4u) << notes_;
       for (const fs::path &folder : left) EXPECT_EQ(entries(folder), 2u);
-    }
-}
-
-// It counts, and too little of it is left to be decoded; the set that it was to replace can be.
-TEST_F(Recovery, NothingIsReplacedByASetThatCannotBeDecoded) {
-  const std::vector<fs::path> folders = {root_ / "a", root_ / "b", root_ / "c"};
-  constexpr OwnKind kPending = OwnKind::pending_record, kCommit = OwnKind::commit_record;
-  for (const OwnKind state : {kCommit, kPending})
-    for (const std::size_t lost : {0, 1}) {
-      for (const fs::path &folder : folders) fs::remove_all(folder);
-      encode_into(folders, 2, 4, 1, false);
-      SetId old_id;
-      std::memcpy(old_id.data(), result_.set_id, old_id.size());
-      const CommitRecord record = stage(folders, 5, 1, 2, {kCommit, state, kCommit});
-      fs::rename(folders[lost], root_ / "lost");
-      std::vector<fs::path> left = folders;
-      left.erase(left.begin() + static_cast<std::ptrdiff_t>(lost));
-      const Contents before[] = {contents(left[0]), contents(left[1])};
-      EXPECT_EQ(recover(left).left_count, 1u);
-      EXPECT_NE(notes_.find("4 of its shards are in these folders and 5 are needed"), std::string::npos) << notes_;
-      EXPECT_EQ(shards_found(left, old_id), 4u);
-      EXPECT_EQ(shards_found(left, record.set_id), 4u);
-      for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(contents(left[i]), before[i]) << i;
-      // No encode goes over it without force; with force the newest set takes the place of both.
-      fs::copy(folders[lost == 0 ? 1 : 0], root_ / "copy");
-      encode_status(TANDEM_ERROR_IO, left[0], 3, false, false);
-      EXPECT_EQ(contents(left[0]), before[0]);
-      encode_into({left[0]}, 2, 4, 3, true);
-      // A pending record may stay for the lead.
-      EXPECT_EQ(entries(left[0]), lost == 0 && state == kPending ? 7u : 6u);
-      fs::remove_all(left[0]);
-      fs::rename(root_ / "copy", left[0]);
-      // The lost folder comes back: now it is complete.
-      fs::rename(root_ / "lost", folders[lost]);
-      EXPECT_EQ(recover(folders).left_count, 0u) << notes_;
-      EXPECT_EQ(shards_found(folders, record.set_id), 6u);
-      EXPECT_EQ(shards_found(folders, old_id), 0u);
-      for (const fs::path &folder : folders) EXPECT_EQ(entries(folder), 2u);
     }
 }
 
@@ -566,7 +436,7 @@ TEST_F(Recovery, TheLeadWaitsForItsOwnFolders) {
   fs::create_directory(root_ / "x");
   recover({folders[0], folders[1], root_ / "x"});
   EXPECT_TRUE(fs::exists(lead)) << "no record tells folder c any more that the set is not valid";
-  EXPECT_NE(notes_.find(lead.string()), std::string::npos) << notes_;
+  expect_note(lead.string());
   EXPECT_EQ(contents(folders[1]), old[1]);
   recover({folders[2]});
   EXPECT_GT(entries(folders[2]), old[2].size());
@@ -594,81 +464,6 @@ TEST_F(Recovery, AFolderCleanedUpAloneIsNotWaitedFor) {
   EXPECT_EQ(entries(folders[1]), 5u) << notes_;
 }
 
-// Its lead is lost: force takes its place, and not before the new set counts.
-TEST_F(Recovery, ForceGivesUpASetWhoseLeadIsLost) {
-  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
-  for (const OwnKind state : {OwnKind::pending_record, OwnKind::commit_record}) {
-    for (const fs::path &folder : folders) fs::remove_all(folder);
-    encode_into(folders, 3, 2, 1, false);
-    CommitRecord lost = stage(folders, 3, 2, 2, {OwnKind::commit_record, state});
-    fs::rename(folders[0], root_ / "lost");
-    if (state == OwnKind::commit_record)  // else it is finished without the lead
-      fs::remove(folders[1] / own_name({OwnKind::set_temporary, lost.set_id, 3}));
-    const Contents before = contents(folders[1]);
-    spill(root_ / "source", paint(9000, 3));
-    const std::string text = folders[1].string();
-    const char *const pointer = text.c_str();
-    tandem_files_encode_options options = encode_options(root_ / "source", 3, 2, 256);
-    options.folders = &pointer;
-    options.folder_count = 1;
-    EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_IO);
-    options.force = 1;
-    options.progress = [](void *, std::uint64_t, std::uint64_t) { return 1; };
-    EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_CANCELLED);
-    if (state == OwnKind::pending_record) {
-      EXPECT_EQ(contents(folders[1]), before);
-    }
-    encode_into({folders[1]}, 3, 2, 3, true);
-    // A record that says nothing but that the folder is done may stay for the lead.
-    EXPECT_EQ(entries(folders[1]), state == OwnKind::pending_record ? 6u : 5u);
-    shards_ = folders[1];
-    expect_content(3);
-    EXPECT_EQ(recover({shards_}).left_count, 0u) << notes_;
-    // The lead comes back and says that the older set counts: nothing is replaced by it.
-    Contents now = contents(folders[1]);
-    std::erase_if(now, [](const auto &entry) { return parse_own_name(entry.first).has_value(); });
-    fs::rename(root_ / "lost", folders[0]);
-    recover(folders);
-    EXPECT_EQ(contents(folders[1]), now) << notes_;
-    EXPECT_EQ(entries(folders[0]), 3u) << notes_;
-  }
-}
-
-// The same where the run that gives it up dies, before its set counts and after.
-TEST_F(Recovery, AGivenUpSetGoesWhenTheNewOneCounts) {
-  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
-  // Sets are cleaned up in the order of their ids, which are random: both orders come up.
-  for (unsigned i = 0; i < 16; ++i) {
-    const OwnKind state = i % 2 == 0 ? OwnKind::pending_record : OwnKind::commit_record;
-    for (const fs::path &folder : folders) fs::remove_all(folder);
-    encode_into(folders, 5, 4, 1, false);
-    stage(folders, 5, 4, 2, {OwnKind::commit_record, OwnKind::pending_record});
-    const Contents before = contents(folders[1]);
-    CommitRecord older = sample_record();
-    for (const auto &[name, bytes] : before)
-      if (const auto own = parse_own_name(name)) older.set_id = own->set_id;
-    CommitRecord newer = stage({folders[1]}, 3, 2, 3, {});
-    newer.given_up = {older.set_id};
-    put_record(folders[1], newer, state);
-    const bool counts = state == OwnKind::commit_record;
-    // The older set's lead is named too, and says that it counts. Readers see what the newer one leaves of it.
-    EXPECT_EQ(shards_found(folders, older.set_id), counts ? 5u : 9u);
-    recover(folders);
-    recover(folders);
-    EXPECT_EQ(entries(folders[1]), counts ? 5u : 4u) << notes_;
-    EXPECT_EQ(entries(folders[0]), 5u) << notes_;
-    shards_ = counts ? folders[1] : root_ / "all";
-    if (!counts) {
-      fs::remove_all(shards_);
-      fs::create_directory(shards_);
-      for (const fs::path &folder : folders)
-        for (const auto &[name, bytes] : contents(folder)) spill(shards_ / name, bytes);
-    }
-    expect_content(counts ? 3 : 2);
-    EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
-  }
-}
-
 // A complete set that could not be finished would have removed an older one: force gives up both.
 TEST_F(Recovery, WhatAGivenUpSetGaveUpDoesNotComeBack) {
   const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
@@ -684,11 +479,10 @@ TEST_F(Recovery, WhatAGivenUpSetGaveUpDoesNotComeBack) {
     put_record(folders[1], newer, OwnKind::commit_record);
     fs::remove_all(root_ / "c");
     EXPECT_EQ(recover({folders[1]}).finished_set_count, 0u);
-    EXPECT_NE(notes_.find("2 of its shards are in these folders and 3 are needed"), std::string::npos) << notes_;
+    expect_note("2 of its shards are in these folders and 3 are needed");
     EXPECT_TRUE(fs::exists(folders[1] / own_name({state, oldest.set_id})));
     encode_status(TANDEM_OK, folders[1], 4, true, false);
-    for (const SetId &id : {oldest.set_id, newer.set_id})
-      EXPECT_NE(notes_.find("the unfinished set " + hexadecimal(id)), std::string::npos) << notes_;
+    for (const SetId &id : {oldest.set_id, newer.set_id}) expect_note("the unfinished set " + hexadecimal(id));
     shards_ = folders[1];
     expect_content(4);
     Contents now = contents(folders[1]);
@@ -711,7 +505,7 @@ TEST_F(Recovery, AGivenUpSetThatIsHeldIsNotForgotten) {
   const int held = open((folders[1] / own_name({OwnKind::pending_record, older.set_id})).c_str(), O_RDONLY);
   ASSERT_EQ(flock(held, LOCK_EX | LOCK_NB), 0);
   recover({folders[1]});
-  EXPECT_NE(notes_.find("was given up"), std::string::npos) << notes_;
+  expect_note("was given up");
   EXPECT_TRUE(fs::exists(folders[1] / own_name({OwnKind::commit_record, newer.set_id})));
   close(held);
   recover({folders[1]});
@@ -764,7 +558,7 @@ TEST_F(Recovery, RecordsOfOtherVersions) {
       for (std::uint32_t i = 0; i < 5; ++i) fs::remove(shards_ / own_name({OwnKind::set_temporary, record.set_id, i}));
     const Contents before = contents(shards_);
     EXPECT_EQ(recover({shards_}).left_count, 1u);
-    EXPECT_NE(notes_.find(named), std::string::npos) << notes_;
+    expect_note(named);
     expect_content(1);
     for (const bool dry_run : {true, false}) {
       const std::string message = encode_status(TANDEM_ERROR_IO, shards_, 3, true, dry_run);
@@ -814,7 +608,7 @@ TEST_F(Recovery, ADamagedCommitRecordCountsAsUnfinished) {
   spill(damaged, paint(kCommitRecordBytes));
   const Contents before = contents(shards_);
   EXPECT_EQ(recover({shards_}).left_count, 1u);
-  EXPECT_NE(notes_.find("is damaged"), std::string::npos) << notes_;
+  expect_note("is damaged");
   for (const int force : {0, 1}) {
     tandem_files_encode_options options = encode_options(root_ / "source", 3, 2, 256);
     options.name = force != 0 ? "source" : "another";
@@ -831,9 +625,9 @@ TEST_F(Recovery, EncodeSaysWhatItCleansUp) {
   encode_into({shards_}, 3, 2, 1, false);
   stage({shards_}, 3, 2, 2, {OwnKind::pending_record});
   encode_status(TANDEM_OK, shards_, 3, true, true);
-  EXPECT_NE(notes_.find("would remove the remains of the incomplete set"), std::string::npos) << notes_;
+  expect_note("would remove the remains of the incomplete set");
   encode_status(TANDEM_OK, shards_, 3, true, false);
-  EXPECT_NE(notes_.find("removed the remains of the incomplete set"), std::string::npos) << notes_;
+  expect_note("removed the remains of the incomplete set");
   encode_status(TANDEM_OK, shards_, 3, true, false);
   EXPECT_EQ(notes_, "");
 }
@@ -846,13 +640,13 @@ TEST_F(Recovery, AFolderThatSomebodyKeepsLocked) {
   const int folder = open(shards_.c_str(), O_RDONLY | O_DIRECTORY);
   ASSERT_EQ(flock(folder, LOCK_EX), 0);
   EXPECT_EQ(recover({shards_}).left_count, 1u);
-  EXPECT_NE(notes_.find(shards_.string() + " is locked by another process"), std::string::npos) << notes_;
+  expect_note(shards_.string() + " is locked by another process");
   expect_content(1);
   tandem_files_encode_options options = encode_options(root_ / "source", 3, 2, 256);
   options.force = 1;
   options.lock_wait_seconds = 1;
   EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_IO);
-  EXPECT_NE(std::string(tandem_last_error_message()).find("for more than 1 second now"), std::string::npos);
+  expect_message("for more than 1 second now");
   options.lock_wait_seconds = 3600;
   options.progress = [](void *, std::uint64_t, std::uint64_t) { return 1; };
   EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_CANCELLED);
@@ -1030,18 +824,6 @@ TEST_F(Recovery, WideSetsAreFinishedAndRemoved) {
         EXPECT_EQ(contents(folders[1]), before[1]);
       }
     }
-}
-
-// 10 + 4 becomes 4 + 2 by a run that lives: nothing of the older set stays.
-TEST_F(Recovery, ForceRemovesWhatTheNewSetHasNoNameFor) {
-  encode_into({shards_}, 10, 4, 1, false);
-  spill(shards_ / "source.200.tandem", paint(5000));  // no shard file: not ours to remove
-  encode_into({shards_}, 4, 2, 2, true);
-  EXPECT_EQ(entries(shards_), 7u);
-  expect_content(2);
-  encode_into({shards_, root_ / "b"}, 4, 2, 3, true);
-  EXPECT_EQ(entries(shards_), 4u);
-  EXPECT_EQ(entries(root_ / "b"), 3u);
 }
 
 }  // namespace

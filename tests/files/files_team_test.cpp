@@ -40,8 +40,7 @@ class Meeting {
 
   tandem_files_team team(std::uint32_t process, std::pair<Meeting *, std::uint32_t> *user) {
     *user = {this, process};
-    tandem_files_team team = {};
-    team.struct_bytes = sizeof team;
+    auto team = sized<tandem_files_team>();
     team.process = process;
     team.process_count = static_cast<std::uint32_t>(statuses_.size());
     team.agree = [](void *of, tandem_status status) { return call(of, &Meeting::agree, status); };
@@ -116,13 +115,6 @@ void collect(void *user, const tandem_files_finding *finding) {
   static_cast<std::vector<Told> *>(user)->push_back(std::move(told));
 }
 
-template <class Result>
-Result sized() {
-  Result result = {};
-  result.struct_bytes = sizeof result;
-  return result;
-}
-
 // What a call has told, by the process that leads, and its result, which all have; all bytes but the time.
 template <class Result>
 struct Outcome {
@@ -142,10 +134,7 @@ class Team : public Files {
     Meeting meeting(std::max(count, 1u));
     const auto work = [&](std::uint32_t process) {
       Outcome<Result> &outcome = outcomes[process];
-      const std::string path = (process == blind ? root_ / "elsewhere" : shards_).string();
-      const char *pointer = path.c_str();
-      tandem_files_search *search = nullptr;
-      ASSERT_EQ(tandem_files_search_create(&pointer, 1, &search), TANDEM_OK) << tandem_last_error_message();
+      const Search search(process == blind ? root_ / "elsewhere" : shards_);
       Options options = given;
       std::pair<Meeting *, std::uint32_t> user;
       const tandem_files_team team = meeting.team(process, &user);
@@ -157,7 +146,6 @@ class Team : public Files {
       if (process == starved_) memory_ = std::exchange(allocations_left, kUnlimited);
       if (outcome.status != TANDEM_OK) outcome.message = tandem_last_error_message();
       outcome.result.seconds = 0;
-      tandem_files_search_destroy(search);
     };
     std::vector<std::thread> threads;
     for (std::uint32_t process = 0; process < outcomes.size(); ++process) threads.emplace_back(work, process);
@@ -174,14 +162,6 @@ class Team : public Files {
     options.no_sync = 1;
     options.dry_run = dry_run;
     return run<tandem_files_repair_options, tandem_files_repair_result>(count, tandem_files_repair, options);
-  }
-
-  std::vector<std::pair<std::string, std::vector<char>>> contents() const {
-    std::vector<std::pair<std::string, std::vector<char>>> all;
-    for (const auto &entry : fs::directory_iterator(shards_))
-      all.emplace_back(entry.path().filename().string(), slurp(entry.path()));
-    std::sort(all.begin(), all.end());
-    return all;
   }
 
   // A set with a missing, a mended, a rebuilt file, and a stripe that is lost.
@@ -226,7 +206,7 @@ TEST_F(Team, FindsAndMendsWhatOneProcessDoes) {
     const auto planned = repair_by(0, true)[0], mended = repair_by(0)[0];
     EXPECT_EQ(mended.result.rebuilt_file_count, 2u);
     EXPECT_EQ(mended.result.mended_file_count, 2u);
-    const auto repaired = contents();
+    const auto repaired = contents(shards_);
     const auto left = verify_by(0)[0];
     for (const std::uint32_t count : {1u, 2u, 5u}) {
       SCOPED_TRACE(count);
@@ -234,7 +214,7 @@ TEST_F(Team, FindsAndMendsWhatOneProcessDoes) {
       expect_like(verify_by(count), found);
       expect_like(repair_by(count, true), planned);
       expect_like(repair_by(count), mended);
-      EXPECT_EQ(contents(), repaired);
+      EXPECT_EQ(contents(shards_), repaired);
       expect_like(verify_by(count), left);
     }
     fs::remove_all(root_ / "damaged");
@@ -291,7 +271,7 @@ TEST_F(Team, AgreesOnAProcessWithoutMemory) {
   again();
   const auto found = verify_by(0)[0];
   const auto mended = repair_by(0)[0];
-  const auto repaired = contents();
+  const auto repaired = contents(shards_);
   const auto expect_agreement = [&](const auto &outcomes, const auto &alone) {
     const bool enough = memory_ != 0;
     for (const auto &each : outcomes) {
@@ -314,7 +294,7 @@ TEST_F(Team, AgreesOnAProcessWithoutMemory) {
         if (!repairs) continue;
         memory_ = kUnlimited;
         EXPECT_EQ(repair_by(2)[0].status, TANDEM_OK);
-        EXPECT_EQ(contents(), repaired);
+        EXPECT_EQ(contents(shards_), repaired);
       }
       EXPECT_GT(given, 20u);
     }
@@ -323,10 +303,7 @@ TEST_F(Team, AgreesOnAProcessWithoutMemory) {
 
 TEST_F(Team, RefusesOneThatIsNone) {
   encode(paint(1000), 2, 1);
-  const std::string path = shards_.string();
-  const char *pointer = path.c_str();
-  tandem_files_search *search = nullptr;
-  ASSERT_EQ(tandem_files_search_create(&pointer, 1, &search), TANDEM_OK);
+  const Search search(shards_);
   Meeting meeting(1);
   std::pair<Meeting *, std::uint32_t> user;
   const auto status = [&](auto change) {
@@ -342,7 +319,6 @@ TEST_F(Team, RefusesOneThatIsNone) {
   EXPECT_EQ(status([](tandem_files_team &team) { team.process_count = 0; }), TANDEM_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(status([](tandem_files_team &team) { team.gather = nullptr; }), TANDEM_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(status([](tandem_files_team &team) { team.struct_bytes = 3; }), TANDEM_ERROR_INVALID_ARGUMENT);
-  tandem_files_search_destroy(search);
 }
 
 }  // namespace

@@ -44,8 +44,6 @@ class DescriptorLimit {
 
 class WideSets : public Files {
  protected:
-  using Contents = std::map<std::string, std::vector<char>>;
-
   // All files of a set are open at once, and shells limit a process to 1024.
   void SetUp() override {
     constexpr rlim_t kNeeded = TANDEM_FILES_MAX_SHARDS + 200;
@@ -60,12 +58,6 @@ class WideSets : public Files {
     Files::TearDown();
   }
 
-  static Contents contents(const fs::path &folder) {
-    Contents all;
-    for (const auto &entry : fs::directory_iterator(folder)) all[entry.path().filename()] = slurp(entry.path());
-    return all;
-  }
-
   tandem_files_encode_options options_of(const Code &code, std::uint32_t block_bytes = kBlock) {
     tandem_files_encode_options options = encode_options(root_ / "source", code.k, code.m, block_bytes);
     options.matrix = code.matrix;
@@ -76,8 +68,7 @@ class WideSets : public Files {
   tandem_status encode_wide(const Code &code, const std::vector<char> &content, std::uint32_t block_bytes = kBlock) {
     spill(root_ / "source", content);
     const tandem_files_encode_options options = options_of(code, block_bytes);
-    result_ = {};
-    result_.struct_bytes = sizeof result_;
+    result_ = sized<tandem_files_result>();
     return tandem_files_encode(context_, &options, &result_);
   }
 
@@ -86,30 +77,11 @@ class WideSets : public Files {
     ASSERT_EQ(slurp(root_ / "output"), content);
   }
 
-  template <class Work>
-  void with_search(const std::vector<fs::path> &paths, Work work) {
-    std::vector<std::string> text;
-    std::vector<const char *> pointers;
-    for (const fs::path &path : paths) text.push_back(path.string());
-    for (const std::string &path : text) pointers.push_back(path.c_str());
-    tandem_files_search *search = nullptr;
-    ASSERT_EQ(tandem_files_search_create(pointers.data(), pointers.size(), &search), TANDEM_OK)
-        << tandem_last_error_message();
-    work(search);
-    tandem_files_search_destroy(search);
-  }
-
   tandem_status repair(const std::vector<fs::path> &paths) {
-    tandem_status status = TANDEM_ERROR_INTERNAL;
-    with_search(paths, [&](const tandem_files_search *search) {
-      tandem_files_repair_options options = {};
-      options.struct_bytes = sizeof options;
-      options.no_sync = 1;
-      repaired_ = {};
-      repaired_.struct_bytes = sizeof repaired_;
-      status = tandem_files_repair(context_, search, &options, &repaired_);
-    });
-    return status;
+    auto options = sized<tandem_files_repair_options>();
+    options.no_sync = 1;
+    repaired_ = sized<tandem_files_repair_result>();
+    return tandem_files_repair(context_, Search(paths), &options, &repaired_);
   }
 
   // `count` shards of the set, other ones for each seed.
@@ -120,10 +92,6 @@ class WideSets : public Files {
     std::shuffle(shards.begin(), shards.end(), random);
     shards.resize(count);
     return shards;
-  }
-
-  void expect_message(const std::string &words) {
-    EXPECT_NE(std::string(tandem_last_error_message()).find(words), std::string::npos) << tandem_last_error_message();
   }
 
   void expect_one_full_life(const Code &code);
@@ -231,33 +199,28 @@ TEST_F(WideSets, WritersShareASetAndReadersReadRanges) {
   for (const unsigned index : some_shards(kWide, 10, 3)) fs::remove(shard(index));
   for (const unsigned index : some_shards(kWide, 10, 4))
     if (fs::exists(shard(index))) damage(index, 4096 + kBlock, 1);
-  with_search({shards_}, [&](const tandem_files_search *search) {
-    tandem_files_reader *reader = nullptr;
-    ASSERT_EQ(tandem_files_reader_create(context_, search, nullptr, &reader), TANDEM_OK) << tandem_last_error_message();
-    for (const auto &[from, bytes] : {std::pair<std::size_t, std::size_t>{0, 1},
-                                      {kStripe - 500, 1000},
-                                      {kStripe + 17, 2 * kStripe},
-                                      {content.size() - 6999, 6999}}) {
-      std::vector<char> got(bytes);
-      ASSERT_EQ(tandem_files_reader_read(reader, from, got.data(), got.size()), TANDEM_OK)
-          << tandem_last_error_message();
-      EXPECT_TRUE(std::equal(got.begin(), got.end(), content.begin() + static_cast<std::ptrdiff_t>(from))) << from;
-    }
-    tandem_files_reader_destroy(reader);
-  });
+  tandem_files_reader *reader = nullptr;
+  ASSERT_EQ(tandem_files_reader_create(context_, Search(shards_), nullptr, &reader), TANDEM_OK)
+      << tandem_last_error_message();
+  for (const auto &[from, bytes] : {std::pair<std::size_t, std::size_t>{0, 1},
+                                    {kStripe - 500, 1000},
+                                    {kStripe + 17, 2 * kStripe},
+                                    {content.size() - 6999, 6999}}) {
+    std::vector<char> got(bytes);
+    ASSERT_EQ(tandem_files_reader_read(reader, from, got.data(), got.size()), TANDEM_OK) << tandem_last_error_message();
+    EXPECT_TRUE(std::equal(got.begin(), got.end(), content.begin() + static_cast<std::ptrdiff_t>(from))) << from;
+  }
+  tandem_files_reader_destroy(reader);
 }
 
 TEST_F(WideSets, FoldersInTurnAreRestored) {
   std::vector<fs::path> folders;
-  std::vector<std::string> text;
-  std::vector<const char *> pointers;
   for (unsigned i = 0; i < 7; ++i) folders.push_back(root_ / ("disk" + std::to_string(i)));
-  for (const fs::path &folder : folders) text.push_back(folder.string());
-  for (const std::string &folder : text) pointers.push_back(folder.c_str());
+  const Paths paths(folders);
   spill(root_ / "source", paint(5000));
   tandem_files_encode_options options = options_of(kWide);
-  options.folders = pointers.data();
-  options.folder_count = pointers.size();
+  options.folders = paths.data();
+  options.folder_count = paths.size();
   ASSERT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK) << tandem_last_error_message();
   for (const unsigned index : some_shards(kWide, 20, 6)) fs::remove(folders[index % 7] / shard(index).filename());
   ASSERT_EQ(repair(folders), TANDEM_OK) << tandem_last_error_message();

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -50,6 +51,83 @@ inline void spill(const fs::path &path, const std::vector<char> &content) {
   ASSERT_TRUE(file.good()) << path;
 }
 
+// Writes numbers into both records of a shard file and seals them.
+inline void forge(const fs::path &path, std::size_t at, std::uint64_t value, std::size_t bytes) {
+  constexpr std::size_t kBytes = 4096;
+  std::vector<char> content = slurp(path);
+  for (const std::size_t record : {std::size_t{0}, content.size() - kBytes}) {
+    for (std::size_t i = 0; i < bytes; ++i) content[record + at + i] = static_cast<char>(value >> (8 * i));
+    const std::uint64_t check = tandem::files::hash64(content.data() + record, kBytes - 8);
+    for (unsigned i = 0; i < 8; ++i) content[record + kBytes - 8 + i] = static_cast<char>(check >> (8 * i));
+  }
+  spill(path, content);
+}
+
+// A struct of files.h that knows its size.
+template <class Struct>
+Struct sized() {
+  Struct made = {};
+  made.struct_bytes = sizeof made;
+  return made;
+}
+
+// The regular files of a folder, by name.
+using Contents = std::map<std::string, std::vector<char>>;
+inline Contents contents(const fs::path &folder) {
+  Contents all;
+  for (const auto &entry : fs::directory_iterator(folder))
+    if (fs::is_regular_file(entry.symlink_status())) all[entry.path().filename().string()] = slurp(entry.path());
+  return all;
+}
+
+inline void expect_message(const std::string &words) {
+  const std::string message = tandem_last_error_message();
+  EXPECT_NE(message.find(words), std::string::npos) << message;
+}
+
+// Paths as the C API takes them.
+class Paths {
+ public:
+  explicit Paths(const std::vector<fs::path> &paths) {
+    for (const fs::path &path : paths) text_.push_back(path.string());
+    for (const std::string &path : text_) pointers_.push_back(path.c_str());
+  }
+  Paths(const Paths &) = delete;
+  Paths &operator=(const Paths &) = delete;
+  const char *const *data() const { return pointers_.data(); }
+  std::size_t size() const { return pointers_.size(); }
+
+ private:
+  std::vector<std::string> text_;
+  std::vector<const char *> pointers_;
+};
+
+class Search {
+ public:
+  explicit Search(const fs::path &path) : Search(std::vector{path}) {}
+  explicit Search(const std::vector<fs::path> &paths) {
+    const Paths names(paths);
+    status_ = tandem_files_search_create(names.data(), names.size(), &search_);
+  }
+  ~Search() { tandem_files_search_destroy(search_); }
+  Search(const Search &) = delete;
+  Search &operator=(const Search &) = delete;
+  tandem_status status() const { return status_; }
+  operator const tandem_files_search *() const {
+    EXPECT_EQ(status_, TANDEM_OK) << tandem_last_error_message();
+    return search_;
+  }
+  tandem_files_set set(std::size_t index) const {
+    auto set = sized<tandem_files_set>();
+    EXPECT_EQ(tandem_files_search_set(search_, index, &set), TANDEM_OK) << tandem_last_error_message();
+    return set;
+  }
+
+ private:
+  tandem_files_search *search_ = nullptr;
+  tandem_status status_;
+};
+
 class Files : public testing::Test {
  protected:
   void SetUp() override {
@@ -57,8 +135,7 @@ class Files : public testing::Test {
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);
     root_ = pattern;
     shards_ = root_ / "shards";
-    tandem_context_options options = {};
-    options.struct_bytes = sizeof options;
+    auto options = sized<tandem_context_options>();
     options.thread_count = 3;
     ASSERT_EQ(tandem_context_create(&options, &context_), TANDEM_OK) << tandem_last_error_message();
   }
@@ -72,8 +149,7 @@ class Files : public testing::Test {
     folder_text_ = shards_.string();
     folder_ = folder_text_.c_str();
     source_text_ = source.string();
-    tandem_files_encode_options options = {};
-    options.struct_bytes = sizeof options;
+    auto options = sized<tandem_files_encode_options>();
     options.source_path = source_text_.c_str();
     options.k = k;
     options.m = m;
@@ -87,41 +163,28 @@ class Files : public testing::Test {
   void encode(const std::vector<char> &content, std::uint32_t k, std::uint32_t m, std::uint32_t block_bytes = 0) {
     spill(root_ / "source", content);
     const tandem_files_encode_options options = encode_options(root_ / "source", k, m, block_bytes);
-    result_ = {};
-    result_.struct_bytes = sizeof result_;
+    result_ = sized<tandem_files_result>();
     ASSERT_EQ(tandem_files_encode(context_, &options, &result_), TANDEM_OK) << tandem_last_error_message();
   }
 
   tandem_status decode(const fs::path &from, std::string set_id = "") {
-    const std::string path = from.string(), output = (root_ / "output").string();
-    const char *pointer = path.c_str();
-    tandem_files_search *search = nullptr;
-    tandem_status status = tandem_files_search_create(&pointer, 1, &search);
-    if (status != TANDEM_OK) return status;
-    tandem_files_decode_options options = {};
-    options.struct_bytes = sizeof options;
+    const std::string output = (root_ / "output").string();
+    const Search search(from);
+    if (search.status() != TANDEM_OK) return search.status();
+    auto options = sized<tandem_files_decode_options>();
     options.output_path = output.c_str();
     options.force = 1;
     options.no_sync = 1;
     if (!set_id.empty()) options.set_id_prefix = set_id.c_str();
-    result_ = {};
-    result_.struct_bytes = sizeof result_;
-    status = tandem_files_decode(context_, search, &options, &result_);
-    tandem_files_search_destroy(search);
-    return status;
+    result_ = sized<tandem_files_result>();
+    return tandem_files_decode(context_, search, &options, &result_);
   }
 
   tandem_files_verify_result verify() {
-    const std::string path = shards_.string();
-    const char *pointer = path.c_str();
-    tandem_files_search *search = nullptr;
-    EXPECT_EQ(tandem_files_search_create(&pointer, 1, &search), TANDEM_OK) << tandem_last_error_message();
-    tandem_files_verify_options options = {};
-    options.struct_bytes = sizeof options;
-    tandem_files_verify_result result = {};
-    result.struct_bytes = sizeof result;
-    EXPECT_EQ(tandem_files_verify(context_, search, &options, &result), TANDEM_OK) << tandem_last_error_message();
-    tandem_files_search_destroy(search);
+    const auto options = sized<tandem_files_verify_options>();
+    auto result = sized<tandem_files_verify_result>();
+    EXPECT_EQ(tandem_files_verify(context_, Search(shards_), &options, &result), TANDEM_OK)
+        << tandem_last_error_message();
     return result;
   }
 

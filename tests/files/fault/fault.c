@@ -57,7 +57,8 @@ static int open_log(const char *path) {
   return (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
 }
 
-__attribute__((constructor)) static void read_settings(void) {
+// A program that fault.c is a part of sets the variables and calls this in a child.
+EXPORT __attribute__((constructor)) void read_fault_settings(void) {
   static const char *const actions[] = {"", "kill", "kill-half", "fail", "short"};
   const char *action = getenv("TANDEM_FAULT_ACTION"), *log = getenv("TANDEM_FAULT_LOG");
   for (int i = KILL; action != NULL && i <= SHORT; ++i)
@@ -92,6 +93,8 @@ struct call {
 };
 
 static void path_of_descriptor(int descriptor, char *path) {
+  *path = 0;
+  if (settings.path == NULL) return;
   char link[64];
   snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
   const ssize_t length = readlink(link, path, PATH_MAX - 1);
@@ -100,6 +103,7 @@ static void path_of_descriptor(int descriptor, char *path) {
 
 static void path_of_name(int folder, const char *name, char *path) {
   *path = 0;
+  if (settings.path == NULL) return;
   if (*name != '/') {
     if (folder == AT_FDCWD) {
       if (getcwd(path, PATH_MAX) == NULL) *path = 0;
