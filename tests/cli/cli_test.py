@@ -614,20 +614,22 @@ class Command(unittest.TestCase):
         for flag in ("--backend=cpu", "--kernel=scalar", "--technique=matrix", "--executor=serial", "--resource=cpu=1", "--policy=free"):
             self.assertIn(flag.split("=")[0].encode(), self.ok("verify", self.shards, flag, status=2).stderr)
 
+    @staticmethod
+    def product(a, b):
+        result = 0
+        while b:
+            result ^= a if b & 1 else 0
+            a = a << 1 ^ (0x11d if a & 0x80 else 0)
+            b >>= 1
+        return result
+
     def raw_stripe(self, rows, shard_bytes):
         """Raw shards of these parity rows; returns their paths and contents."""
-        def product(a, b):
-            result = 0
-            while b:
-                result ^= a if b & 1 else 0
-                a = a << 1 ^ (0x11d if a & 0x80 else 0)
-                b >>= 1
-            return result
         shards = [random.Random(i).randbytes(shard_bytes) for i in range(len(rows[0]))]
         for row in rows:
             parity = bytearray(shard_bytes)
             for cell, shard in zip(row, shards):
-                table = bytes(product(cell, byte) for byte in range(256))
+                table = bytes(self.product(cell, byte) for byte in range(256))
                 parity = bytearray(a ^ b for a, b in zip(parity, shard.translate(table)))
             shards = [*shards, bytes(parity)]
         paths = [self.path(f"raw.{i}") for i in range(len(shards))]
@@ -655,6 +657,27 @@ class Command(unittest.TestCase):
         self.assertIn(b"raw.6: shard 6: 1 damaged byte, repaired", self.ok(*locate, "--repair").stdout)
         self.assertEqual([self.read(path) for path in paths], shards)
         self.ok(*locate)
+
+    def test_locate_takes_shards_in_the_order_of_their_numbers(self):
+        def inverse(number):
+            return next(other for other in range(1, 256) if self.product(number, other) == 1)
+
+        rows = [[inverse(row ^ column) for column in range(10)] for row in range(10, 14)]  # isal-cauchy 10 + 4
+        paths, shards = self.raw_stripe(rows, 1_000)
+        self.damage(paths[2], 7)
+        locate = ("verify", "--locate", "-k", 10, "-m", 4)
+        by_shell = sorted(paths)
+        self.assertEqual(by_shell[2], paths[10])
+        for order in (paths, by_shell):
+            report = json.loads(self.ok(*locate, *order, "--json", status=1).stdout)
+            self.assertEqual([(each["shard"], each["path"]) for each in report["damaged"]], [(2, paths[2])])
+        shell = subprocess.run(f"{TANDEM} verify --locate -k 10 -m 4 --repair raw.*", shell=True, cwd=self.root, capture_output=True)
+        self.assertEqual((shell.returncode, self.read(paths[2])), (0, shards[2]), shell.stderr)
+        # Where one is lost, its place is that of the `-`; the order of a shell does not tell it.
+        self.ok(*locate, *paths[:3], "-", *paths[4:])
+        done = self.ok(*locate, *by_shell[:13], "-", status=2)
+        self.assertIn(b"shard 2 stands behind shard 13, as a shell lists them", done.stderr)
+        self.ok(*locate, *reversed(paths), status=4)  # another order is taken as it is
 
     def test_locate_with_lost_shards_and_too_much_damage(self):
         paths, shards = self.raw_stripe(self.RAW, 2_000)
