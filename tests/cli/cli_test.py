@@ -1227,6 +1227,22 @@ class Command(unittest.TestCase):
         done = self.ok("decode", self.shards, "-o", self.output, "--lock-wait", 0, status=2)
         self.assertIn(b"not in range 1 to 4294967295", done.stderr)
 
+    def test_values_that_look_like_options(self):
+        encode = ("encode", self.source, "-m", 4, "-o", self.shards, "--json")
+        report = json.loads(self.ok(*encode, "--name=", "-k", 3).stdout)
+        self.assertEqual((report["name"], report["k"]), ("source.bin", 3))
+        report = json.loads(self.ok(*encode, "-k", 3, "--name", "--", "--force").stdout)
+        self.assertEqual(report["name"], "--")
+        report = json.loads(self.ok(*encode, "-k", 3, "--name=a=", "--force").stdout)
+        self.assertEqual(report["name"], "a=")
+        for words in (("encode", "--name", "--", "--json"), ("encode", "--name=--", "--json"), ("verify", "--set=", "--json"),
+                      ("encode", "--nonsense", "--json"), ("encode", "-k", "--", "--json", self.source)):
+            done = self.ok(*words, status=2)
+            self.assertEqual(json.loads(done.stdout)["exit_status"], 2, words)
+        # Names of files, and the value of an option, ask for nothing.
+        for words in (("verify", "--", "--json"), ("encode", "--name", "--json"), ("encode", "--name=--json")):
+            self.assertEqual(tandem(*words).stdout, b"", words)
+
     def test_a_damaged_tuning_file_may_be_deleted(self):
         path = self.path("tuning")
         with open(path, "w") as file:
