@@ -37,7 +37,7 @@ std::vector<CLI::Option *> add_code_flags(CLI::App &command, CodeFlags &flags) {
   return {command.add_option("-k", flags.k, "Data shards; default 10"),
           command.add_option("-m", flags.m, "Parity shards; default 4"),
           command.add_option("--matrix", flags.matrix, "Generator matrix")
-              ->check(matrix_value(false))
+              ->check(matrix_value(MatrixUse::sets))
               ->default_str("isal-cauchy")
               ->type_name("NAME")};
 }

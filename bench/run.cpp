@@ -226,7 +226,7 @@ void add_run_command(CLI::App &app, Invocation &invocation) {
   command.add_option("-k", flags->codes.k, "Data shards")->capture_default_str()->excludes(codes);
   command.add_option("-m", flags->codes.m, "Parity shards")->capture_default_str()->excludes(codes);
   axis("--matrix", flags->codes.matrices, "Generator matrix")
-      ->check(matrix_value(false))
+      ->check(matrix_value(MatrixUse::sets))
       ->type_name("NAME")
       ->capture_default_str();
   command

@@ -78,15 +78,16 @@ struct OutputFlags {
 };
 void add_output_flags(CLI::App &command, OutputFlags &flags);
 
-// PATH..., --set, --recursive.
+// PATH..., --set, --name, --recursive.
 struct SetFlags {
   std::vector<std::string> paths;
-  std::string set_id;
+  std::string set_id, name;
   bool recursive = false;
   // As options of the library take it.
   const char *set_id_prefix() const { return set_id.empty() ? nullptr : set_id.c_str(); }
 };
-void add_set_flags(CLI::App &command, SetFlags &flags, const std::string &paths_help);
+// ranks: those of a job, which knows no names of sets; or null.
+void add_set_flags(CLI::App &command, SetFlags &flags, const std::string &paths_help, const Ranks *ranks);
 
 // --force, --dry-run, --no-sync, --lock-wait: of commands that write files.
 struct WriteFlags {

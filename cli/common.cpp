@@ -79,10 +79,16 @@ void add_output_flags(CLI::App &command, OutputFlags &flags) {
   command.add_flag("--quiet,-q", flags.quiet, "Print nothing but errors");
 }
 
-void add_set_flags(CLI::App &command, SetFlags &flags, const std::string &paths_help) {
+void add_set_flags(CLI::App &command, SetFlags &flags, const std::string &paths_help, const Ranks *ranks) {
   command.add_option("PATH", flags.paths, paths_help)->required();
-  command.add_option("--set", flags.set_id, "Id of the set, or its first digits, where there are several")
-      ->type_name("ID");
+  CLI::Option *set =
+      command.add_option("--set", flags.set_id, "Id of the set, or its first digits, where there are several")
+          ->type_name("ID");
+  if (ranks == nullptr)
+    command
+        .add_option("--name", flags.name, "Name of the set, as encode gave it to the files, where there are several")
+        ->type_name("NAME")
+        ->excludes(set);
   command.add_flag("-r,--recursive", flags.recursive,
                    "Look in all folders below too; without it, a folder that holds no file stands for those in it");
 }

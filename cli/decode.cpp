@@ -29,13 +29,15 @@ struct Hole {
   std::uint64_t first_byte, byte_count;
 };
 
-void print_holes(std::FILE *stream, const std::vector<Hole> &holes) {
+std::string list_of(const std::vector<Hole> &holes) {
   constexpr std::size_t kMostListed = 20;
+  std::string text;
   for (std::size_t i = 0; i < std::min(holes.size(), kMostListed); ++i)
-    fmt::print(stream, "  bytes {} to {} are lost ({})\n", holes[i].first_byte,
-               holes[i].first_byte + holes[i].byte_count - 1, size(holes[i].byte_count));
+    text += fmt::format("  bytes {} to {} are lost ({})\n", holes[i].first_byte,
+                        holes[i].first_byte + holes[i].byte_count - 1, size(holes[i].byte_count));
   if (holes.size() > kMostListed)
-    fmt::print(stream, "  and {} more ranges; --json lists all\n", holes.size() - kMostListed);
+    text += fmt::format("  and {} more ranges; --json lists all\n", holes.size() - kMostListed);
+  return text;
 }
 
 // It needs a file to write, and copies data blocks or recovers stripes from k shards. Whether these blocks are intact
@@ -52,26 +54,27 @@ bool can_salvage(const Output &output, const SearchOwner &found, const ChosenSet
 ChosenSet set_to_decode(const DecodeFlags &flags, const SearchOwner &found) {
   if (flags.salvage && flags.set.set_id.empty()) {
     const std::vector<ChosenSet> sets = chosen_sets(found, flags.set);
-    if (sets.size() > 1) {
-      constexpr std::size_t kMostListed = 8;
-      std::string list;
-      for (std::size_t i = 0; i < std::min(sets.size(), kMostListed); ++i)
-        list += fmt::format("{}{} ({} of {} shards)", i == 0 ? "" : ", ", label_of(sets[i]), sets[i].set.shard_count,
-                            sets[i].set.k + sets[i].set.m);
-      throw Failure{kExitWrongUsage, fmt::format("{} sets found, choose one for --salvage with --set ID: {}{}",
-                                                 sets.size(), list, sets.size() > kMostListed ? ", ..." : "")};
-    }
+    if (sets.size() > 1)
+      throw Failure{kExitWrongUsage,
+                    fmt::format("{} sets found, choose one for --salvage with --set ID{}: {}", sets.size(),
+                                flags.set.name.empty() ? " or --name NAME" : "", list_of(sets))};
+    return sets[0];
   }
   return only_set(found, flags.set);
 }
 
-int decode_found(const DecodeFlags &flags, const Output &output, const Places &places, const SearchOwner &found,
+int decode_found(const DecodeFlags &flags, const Output &output, Places &places, const SearchOwner &found,
                  Ranks *ranks) {
   const ContextOwner context = make_context(flags.context);
   ChosenSet chosen;
-  if (found) chosen = set_to_decode(flags, found);
+  std::string set_id = flags.set.set_id;
+  if (found) {
+    note_unread(found, places);
+    chosen = set_to_decode(flags, found);
+    set_id = hexadecimal(chosen.set.set_id);
+  }
   auto options = sized<tandem_files_decode_options>();
-  options.set_id_prefix = flags.set.set_id_prefix();
+  if (!set_id.empty()) options.set_id_prefix = set_id.c_str();
   if (output.descriptor >= 0) {
     options.output_descriptor = output.descriptor;
   } else {
@@ -117,22 +120,31 @@ int decode_found(const DecodeFlags &flags, const Output &output, const Places &p
     object["dry_run"] = flags.write.dry_run;
     print_json(object);
   } else if (!flags.output.quiet) {
-    std::FILE *stream = output.is_stream() && output.descriptor != STDERR_FILENO ? stderr : stdout;
     const std::string name = flags.write.dry_run        ? "nothing written"
                              : flags.output_path == "-" ? "standard output"
                                                         : printable(written);
+    std::string text;
     if (holes.empty())
-      fmt::print(stream, "{}: {} from {}, its digest {} is correct\n", name, size(result.content_bytes),
-                 plural(result.shards_read, "shard"), hexadecimal(result.digest));
+      text = fmt::format("{}: {} from {}, its digest {} is correct\n", name, size(result.content_bytes),
+                         plural(result.shards_read, "shard"), hexadecimal(result.digest));
     else
-      fmt::print(stream, "{}: {} of {} salvaged from {}; {} of zeros stand for what is lost\n", name,
-                 size(result.content_bytes - result.hole_bytes), size(result.content_bytes),
-                 plural(result.shards_read, "shard"), size(result.hole_bytes));
-    print_holes(stream, holes);
-    fmt::print(stream, "{}, {} rebuilt\n", speed(result, info), plural(result.rebuilt_block_count, "block"));
-    if (result.bad_block_count != 0)
-      complain(fmt::format("note: found {}; `{} verify` lists the damage",
-                           plural(result.bad_block_count, "damaged block"), program_name()));
+      text = fmt::format("{}: {} of {} salvaged from {}; {} of zeros stand for what is lost\n", name,
+                         size(result.content_bytes - result.hole_bytes), size(result.content_bytes),
+                         plural(result.shards_read, "shard"), size(result.hole_bytes)) +
+             list_of(holes);
+    text += fmt::format("{}, {} rebuilt\n", speed(result, info), plural(result.rebuilt_block_count, "block"));
+    const std::string note = result.bad_block_count == 0
+                                 ? ""
+                                 : fmt::format("note: found {}; `{} verify` lists the damage",
+                                               plural(result.bad_block_count, "damaged block"), program_name());
+    if (output.is_stream() && output.descriptor != STDERR_FILENO) {
+      // The stream is complete. If standard error is full, that is no failure.
+      if (!note.empty()) text += fmt::format("{}: {}\n", program_name(), note);
+      std::fputs(text.c_str(), stderr);
+    } else {
+      fmt::print("{}", text);
+      if (!note.empty()) complain(note);
+    }
   }
   return holes.empty() ? kExitDone : kExitNotRecoverable;
 }
@@ -148,7 +160,7 @@ int decode(DecodeFlags flags, Ranks *ranks) {
                   fmt::format("--salvage needs -o FILE: {} is a stream, which cannot say where its holes "
                               "are",
                               flags.output_path)};
-  const Places places = places_of(flags.set);
+  Places places = places_of(flags.set);
   if (ranks == nullptr || ranks->leads())
     recover(places.paths, flags.write.dry_run, flags.output, flags.write.lock_wait_seconds);
   if (ranks != nullptr)
@@ -164,7 +176,8 @@ int decode(DecodeFlags flags, Ranks *ranks) {
 void add_decode_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<DecodeFlags>();
   CLI::App *command = app.add_subcommand("decode", "Put a file back together from any k of its shard files");
-  add_set_flags(*command, flags->set, "Shard files, or folders with shard files, in any order and by any name");
+  add_set_flags(*command, flags->set, "Shard files, or folders with shard files, in any order and by any name",
+                invocation.ranks);
   command->add_option("-o,--output", flags->output_path, "The file to write; - writes standard output")
       ->type_name("FILE")
       ->required();

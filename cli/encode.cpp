@@ -134,7 +134,7 @@ void add_encode_command(CLI::App &app, Invocation &invocation) {
   command->add_option("--name", flags->name, "First part of the shard files' names; default: the name of FILE")
       ->type_name("NAME");
   command->add_option("--matrix", flags->matrix, "Generator matrix (docs/MATRICES.md)")
-      ->check(matrix_value(false))
+      ->check(matrix_value(MatrixUse::sets))
       ->default_str("isal-cauchy")
       ->type_name("NAME");
   command

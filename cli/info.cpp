@@ -47,8 +47,9 @@ nlohmann::ordered_json to_json(const tandem_files_set &set, const Shards &shards
   return object;
 }
 
-void print(const tandem_files_set &set, const Shards &shards) {
-  fmt::print("set {}\n", hexadecimal(set.set_id));
+void print(const ChosenSet &chosen, const Shards &shards) {
+  const tandem_files_set &set = chosen.set;
+  fmt::print("{}\n", label_of(chosen));
   fmt::print("  content  {} bytes, digest {}, mode {}\n", set.content_bytes, hexadecimal(set.digest),
              mode_text(set.mode));
   fmt::print("  code     {} data + {} parity shards, matrix {}\n", set.k, set.m, matrix_name(set.matrix));
@@ -68,27 +69,21 @@ void print(const tandem_files_set &set, const Shards &shards) {
   }
 }
 
-int info_in(const InfoFlags &flags, const Places &places) {
+int info_in(const InfoFlags &flags, Places &places) {
   recover(places.paths, false, flags.output);
   const SearchOwner found = search(places.paths, flags.output, places.recursive);
-  std::size_t first = 0, end = tandem_files_search_set_count(found.get());
-  if (end == 0 || !flags.set.set_id.empty()) {
-    check(tandem_files_search_choose(found.get(), flags.set.set_id_prefix(), &first));
-    end = first + 1;
-  }
-  const int exit_status = places.all_read ? kExitDone : kExitInputOutput;
+  note_unread(found, places);
+  const int exit_status = places.all_read() ? kExitDone : kExitInputOutput;
   nlohmann::ordered_json object = {{"command", "info"},
                                    {"exit_status", exit_status},
-                                   {"all_read", places.all_read},
+                                   {"all_read", places.all_read()},
                                    {"sets", nlohmann::ordered_json::array()}};
-  for (std::size_t i = first; i < end; ++i) {
-    auto set = sized<tandem_files_set>();
-    check(tandem_files_search_set(found.get(), i, &set));
+  for (const ChosenSet &chosen : named_sets(found, flags.set)) {
     if (flags.output.json) {
-      object["sets"].push_back(to_json(set, shards_of(found, i)));
-      object["sets"].back()["name"] = name_of_set(found, i);
+      object["sets"].push_back(to_json(chosen.set, shards_of(found, chosen.index)));
+      object["sets"].back()["name"] = chosen.name;
     } else if (!flags.output.quiet) {
-      print(set, shards_of(found, i));
+      print(chosen, shards_of(found, chosen.index));
     }
   }
   if (flags.output.json) {
@@ -104,7 +99,7 @@ int info_in(const InfoFlags &flags, const Places &places) {
 }
 
 int info(const InfoFlags &flags) {
-  const Places places = places_of(flags.set);
+  Places places = places_of(flags.set);
   return run_in(places, [&] { return info_in(flags, places); });
 }
 
@@ -113,7 +108,7 @@ int info(const InfoFlags &flags) {
 void add_info_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<InfoFlags>();
   CLI::App *command = app.add_subcommand("info", "Say what sets the shard files belong to");
-  add_set_flags(*command, flags->set, "Shard files, or folders with shard files");
+  add_set_flags(*command, flags->set, "Shard files, or folders with shard files", nullptr);
   add_output_flags(*command, flags->output);
   command->callback([flags, &invocation] { invocation.run = [flags] { return info(*flags); }; });
 }

@@ -210,6 +210,48 @@ class Stripe {
   std::vector<std::uint64_t> damaged_windows_;  // offsets
 };
 
+// A path, cut at the last number in it.
+struct Numbered {
+  std::string before, digits, after;
+};
+
+Numbered cut_at_number(const std::string &path) {
+  constexpr const char *kDigits = "0123456789";
+  const std::size_t end = path.find_last_of(kDigits) + 1;
+  if (end == 0) return {path, "", ""};
+  const std::size_t first = path.find_last_not_of(kDigits, end - 1) + 1;
+  return {path.substr(0, first), path.substr(first, end - first), path.substr(end)};
+}
+
+bool is_less(const Numbered &a, const Numbered &b) {
+  return a.digits.size() != b.digits.size() ? a.digits.size() < b.digits.size() : a.digits < b.digits;
+}
+
+// A shell lists shard.* as shard.0, shard.1, shard.10, shard.11, ..., shard.2. What is meant is the order of the
+// numbers.
+std::vector<std::string> in_order_of_numbers(const std::vector<std::string> &paths) {
+  std::vector<Numbered> named;
+  for (const std::string &path : paths)
+    if (path != "-") named.push_back(cut_at_number(path));
+  const bool is_listed_by_shell =
+      std::ranges::all_of(
+          named,
+          [&](const Numbered &each) { return each.before == named[0].before && each.after == named[0].after; }) &&
+      std::ranges::is_sorted(named, {}, &Numbered::digits);
+  const auto wrong = std::ranges::is_sorted_until(named, is_less);
+  if (!is_listed_by_shell || wrong == named.end()) return paths;
+  if (named.size() != paths.size())
+    throw Failure{
+        kExitWrongUsage,
+        fmt::format("shard {} stands behind shard {}, as a shell lists them, so the place of a lost one (-) is "
+                    "not clear: name the shards in the order of their numbers",
+                    wrong->digits, std::prev(wrong)->digits)};
+  std::ranges::sort(named, is_less);
+  std::vector<std::string> ordered;
+  for (const Numbered &each : named) ordered.push_back(each.before + each.digits + each.after);
+  return ordered;
+}
+
 void print_ranges(const std::vector<tandem_damage_range> &ranges) {
   for (std::size_t i = 0; i < std::min(ranges.size(), kShownRanges); ++i)
     fmt::print("  {} from {} to {}\n", plural(ranges[i].byte_count, "byte"), ranges[i].begin_bytes,
@@ -237,7 +279,7 @@ void add_locate_flags(CLI::App &command, LocateFlags &flags) {
   k->needs(locate);
   m->needs(locate);
   command.add_option("--matrix", flags.matrix, "Generator matrix (docs/MATRICES.md), with --locate")
-      ->check(matrix_value(true))
+      ->check(matrix_value(MatrixUse::raw_shards))
       ->default_str("isal-cauchy")
       ->type_name("NAME")
       ->needs(locate);
@@ -251,11 +293,12 @@ void add_locate_flags(CLI::App &command, LocateFlags &flags) {
     command.get_option(name)->group("Raw shards");
 }
 
-int locate(const LocateFlags &flags, const std::vector<std::string> &paths, const ContextFlags &context_flags,
+int locate(const LocateFlags &flags, const std::vector<std::string> &given, const ContextFlags &context_flags,
            const OutputFlags &output) {
-  if (paths.size() != std::uint64_t{flags.k} + flags.m)
+  if (given.size() != std::uint64_t{flags.k} + flags.m)
     throw Failure{kExitWrongUsage, fmt::format("{} given, but k + m = {}; - stands for a lost shard",
-                                               plural(paths.size(), "path"), std::uint64_t{flags.k} + flags.m)};
+                                               plural(given.size(), "path"), std::uint64_t{flags.k} + flags.m)};
+  const std::vector<std::string> paths = in_order_of_numbers(given);
   allow_open_files();
   const auto begin = std::chrono::steady_clock::now();
   Stripe stripe(flags, paths, context_flags);

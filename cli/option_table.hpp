@@ -58,7 +58,9 @@ std::vector<Paragraph> paragraphs(const std::string &text);
 
 // Refuses other words, and names the nearest word. Replaces CLI::IsMember.
 CLI::Validator one_of(std::vector<std::string> words);
-// Refuses a name that is no matrix of the library. with_local_groups: the list has matrices with local groups too.
-CLI::Validator matrix_value(bool with_local_groups);
+// Refuses a name that is no matrix of the library. The list has those for shard sets and volumes, which know no local
+// groups, or those for raw shards of a stripe: all over GF(2^8).
+enum class MatrixUse { sets, raw_shards };
+CLI::Validator matrix_value(MatrixUse use);
 
 }  // namespace tandem::cli

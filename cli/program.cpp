@@ -80,14 +80,51 @@ void add_help_command(CLI::App &app, Invocation &invocation, bool quiet) {
   });
 }
 
+std::vector<const char *> words_of(int argc, char **argv) { return {argv + std::min(argc, 1), argv + argc}; }
+
+// Calls visit(place, option) for each word that may name an option, as CLI11 will read them: not for values of options,
+// words after `--`, and words of another program. option: null if there is no such option. Without an app no option
+// takes a value.
+template <class Visit>
+void for_each_option(const CLI::App *app, const std::vector<const char *> &words, Visit visit) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string_view word = words[i];
+    if (word == "--") return;
+    if (word.starts_with('-')) {
+      const std::string name(word.substr(0, word.find('=')));
+      const CLI::Option *option = app != nullptr ? app->get_option_no_throw(name) : nullptr;
+      visit(i, option);
+      const bool has_value = word.size() > name.size();  // an empty one too
+      if (option != nullptr && !has_value) i += static_cast<std::size_t>(option->get_items_expected_min());
+    } else if (app != nullptr) {
+      if (app->get_prefix_command()) return;
+      for (const CLI::App *each : app->get_subcommands({}))
+        if (each->get_name() == word) app = each;
+    }
+  }
+}
+
+// CLI11 takes the word after `--name=` for the value, which is empty.
+std::vector<std::string> with_empty_values(const CLI::App &app, const std::vector<const char *> &words) {
+  std::vector<std::string> result(words.begin(), words.end());
+  std::size_t added = 0;
+  for_each_option(&app, words, [&](std::size_t place, const CLI::Option *option) {
+    std::string &word = result[place + added];
+    const bool is_empty = word.starts_with("--") && word.find('=') == word.size() - 1;
+    if (!is_empty || option == nullptr || option->get_items_expected_min() == 0) return;
+    word.pop_back();
+    result.insert(result.begin() + static_cast<std::ptrdiff_t>(place + ++added), "");
+  });
+  return result;
+}
+
 // Whether a failure is to be told as JSON. The arguments may be ones that cannot be parsed.
-bool wants_json(int argc, char **argv) {
-  char **const all = argv + std::max(argc, 1);
-  char **end = std::find(argv + 1, all, std::string_view("--"));
-  // Words after that command's name are another program's.
-  if (argc > 1 && argv[1] == std::string_view("isal-env"))
-    end = std::find_if(argv + 2, end, [](const char *word) { return *word != '-'; });
-  return std::find(argv + 1, end, std::string_view("--json")) != end && !json_was_printed();
+bool wants_json(const CLI::App *app, const std::vector<const char *> &words) {
+  bool found = false;
+  for_each_option(app, words, [&](std::size_t place, const CLI::Option *) {
+    found = found || words[place] == std::string_view("--json");
+  });
+  return found && !json_was_printed();
 }
 
 // The JSON of a command that failed: its name, its files and the reason.
@@ -117,11 +154,14 @@ Ending run(const Program &program, int argc, char **argv, Invocation &invocation
   for (const AddCommand add : program.commands) add(app, invocation);
   add_help_command(app, invocation, quiet);
   read_numbers_in_decimal(app);
+  const std::vector<const char *> words = words_of(set_words_after_dashes_aside(argc, argv, invocation), argv);
   const auto failed = [&](const Failure &failure) -> Ending {
-    return {failure.exit_status, failure.message, wants_json(argc, argv) ? failure_text(app, failure) : ""};
+    return {failure.exit_status, failure.message, wants_json(&app, words) ? failure_text(app, failure) : ""};
   };
   try {
-    app.parse(set_words_after_dashes_aside(argc, argv, invocation), argv);
+    std::vector<std::string> arguments = with_empty_values(app, words);
+    std::ranges::reverse(arguments);  // as CLI11 takes them
+    app.parse(arguments);
     return {invocation.run(), ""};
   } catch (const CLI::ParseError &error) {
     if (error.get_exit_code() == 0) return {quiet ? 0 : app.exit(error), ""};  // --help, --version
@@ -150,7 +190,8 @@ Ending run_program(const Program &program, int argc, char **argv, Invocation &in
 }
 
 Ending failed_ending(const Failure &failure, int argc, char **argv) {
-  return {failure.exit_status, failure.message, wants_json(argc, argv) ? json_text(failure_object(failure)) : ""};
+  return {failure.exit_status, failure.message,
+          wants_json(nullptr, words_of(argc, argv)) ? json_text(failure_object(failure)) : ""};
 }
 
 int end_program(const Ending &ending) {

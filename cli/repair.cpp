@@ -110,17 +110,19 @@ void print(const ChosenSet &chosen, const Repaired &repaired, bool dry_run) {
              result.seconds);
 }
 
-// ranks: those of a job, or NULL.
+// new_folders: for missing shards, where there are several sets. ranks: those of a job, or NULL.
 Repaired repair_set(const RepairFlags &flags, const ContextOwner &context, const SearchOwner &found,
-                    const ChosenSet &chosen, const std::string &set_id, const Places &places, const std::string &action,
-                    Ranks *ranks) {
+                    const ChosenSet &chosen, const std::string &set_id, const Places &places,
+                    const std::vector<std::string> &new_folders, const std::string &action, Ranks *ranks) {
   const std::vector<std::string> folders = expand_index(flags.folders, chosen.set.k + chosen.set.m);
-  const std::vector<const char *> folder_pointers = pointers(folders);
+  const std::vector<const char *> folder_pointers = pointers(folders), new_pointers = pointers(new_folders);
   Repaired repaired;
   auto options = sized<tandem_files_repair_options>();
   if (!set_id.empty()) options.set_id_prefix = set_id.c_str();
   if (!folders.empty()) options.folders = folder_pointers.data();
   options.folder_count = folders.size();
+  options.new_folders = new_pointers.data();
+  options.new_folder_count = new_folders.size();
   flags.write.set(options);
   options.thread_count = flags.context.thread_count;
   if (!flags.output.quiet) options.note = print_note;
@@ -159,11 +161,11 @@ struct Total {
 int repair_each(const RepairFlags &flags, const ContextOwner &context, const SearchOwner &found,
                 const std::vector<ChosenSet> &sets, const Places &places) {
   EachSet each("repair", flags.output);
-  const SearchesOfSets searches(found, places);
+  const FoldersOfSets folders(found, places);
   Total total;
   each.run(found, sets, false, [&](const ChosenSet &chosen, const std::string &action, nlohmann::ordered_json &object) {
-    const Repaired repaired = repair_set(flags, context, searches.of(chosen), chosen, hexadecimal(chosen.set.set_id),
-                                         places, action, nullptr);
+    const Repaired repaired = repair_set(flags, context, found, chosen, hexadecimal(chosen.set.set_id), places,
+                                         folders.of(chosen), action, nullptr);
     const tandem_files_repair_result &result = repaired.result;
     total.add(result);
     if (flags.output.json) {
@@ -181,18 +183,20 @@ int repair_each(const RepairFlags &flags, const ContextOwner &context, const Sea
   return each.finish(places, total.json());
 }
 
-int repair_found(const RepairFlags &flags, const Places &places, Ranks *ranks) {
+int repair_found(const RepairFlags &flags, Places &places, Ranks *ranks) {
   const bool leads = ranks == nullptr || ranks->leads();
   if (leads) recover(places.paths, flags.write.dry_run, flags.output, flags.write.lock_wait_seconds);
   const SearchOwner found = search(places.paths, flags.output, places.recursive);
+  if (leads) note_unread(found, places);
   const ContextOwner context = make_context(flags.context);
   const std::vector<ChosenSet> sets =
       ranks != nullptr ? std::vector<ChosenSet>{only_set(found, flags.set)} : chosen_sets(found, flags.set);
   if (ranks == nullptr && (sets.size() > 1 || flags.set.recursive))
     return repair_each(flags, context, found, sets, places);
-  const Repaired repaired = repair_set(flags, context, found, sets[0], flags.set.set_id, places, "repair", ranks);
+  const std::string set_id = ranks != nullptr ? flags.set.set_id : hexadecimal(sets[0].set.set_id);
+  const Repaired repaired = repair_set(flags, context, found, sets[0], set_id, places, {}, "repair", ranks);
   const int of_set = exit_status_of_state(repaired.result.state);
-  const int exit_status = places.all_read ? of_set : std::max<int>(of_set, kExitInputOutput);
+  const int exit_status = places.all_read() ? of_set : std::max<int>(of_set, kExitInputOutput);
   if (!leads) return exit_status;
   if (flags.output.json) {
     Total total;
@@ -200,7 +204,7 @@ int repair_found(const RepairFlags &flags, const Places &places, Ranks *ranks) {
     nlohmann::ordered_json object = to_json(sets[0], repaired, flags.write.dry_run);
     object["exit_status"] = of_set;
     print_sets("repair", nlohmann::ordered_json::array({std::move(object)}), total.json(), exit_status,
-               places.all_read);
+               places.all_read());
   } else if (!flags.output.quiet) {
     print(sets[0], repaired, flags.write.dry_run);
   }
@@ -209,7 +213,7 @@ int repair_found(const RepairFlags &flags, const Places &places, Ranks *ranks) {
 
 int repair(RepairFlags flags, Ranks *ranks) {
   if (ranks != nullptr) ranks->adapt(flags.context);
-  const Places places = places_of(flags.set);
+  Places places = places_of(flags.set);
   return run_in(places, [&] { return repair_found(flags, places, ranks); });
 }
 
@@ -221,7 +225,7 @@ void add_repair_command(CLI::App &app, Invocation &invocation) {
   CLI::App *command =
       app.add_subcommand("repair", fmt::format("Mend {}: rewrite damaged blocks, rebuild missing shard files",
                                                is_one_set ? "a set" : "the sets that are found"));
-  add_set_flags(*command, flags->set, "Shard files, or folders with shard files");
+  add_set_flags(*command, flags->set, "Shard files, or folders with shard files", invocation.ranks);
   command
       ->add_option(
           "-o,--output", flags->folders,

@@ -41,7 +41,7 @@ std::optional<Listing> list_or_note(const fs::path &folder, Places &places) {
   Listing listing = list(folder, error);
   if (!error) return listing;
   complain(fmt::format("note: cannot read the folder {}: {}", folder.string(), error.message()));
-  places.all_read = false;
+  places.folders_read = false;
   return std::nullopt;
 }
 
@@ -53,7 +53,7 @@ void add_folders_below(const fs::path &folder, Places &places) {
     const std::optional<Listing> listing = list_or_note(here, places);
     if (!listing) continue;
     places.folders.push_back(here.string());
-    if (listing->has_files || listing->folders.empty()) places.paths.push_back(here.string());
+    places.paths.push_back(here.string());
     for (auto below = listing->folders.rbegin(); below != listing->folders.rend(); ++below) {
       std::error_code ignored;
       if (!fs::is_symlink(*below, ignored)) waiting.push_back(*below);
@@ -90,6 +90,20 @@ Layout layout_of(const std::vector<tandem_files_shard> &shards) {
   return layout;
 }
 
+// The first and the last time when one of these files was written. Any time, if that cannot be known.
+std::pair<fs::file_time_type, fs::file_time_type> times_of(const std::vector<tandem_files_shard> &shards) {
+  std::pair times(fs::file_time_type::max(), fs::file_time_type::min());
+  for (const tandem_files_shard &shard : shards) {
+    std::error_code error;
+    const fs::file_time_type written = fs::last_write_time(shard.path, error);
+    if (error) return {fs::file_time_type::min(), fs::file_time_type::max()};
+    times = {std::min(times.first, written), std::max(times.second, written)};
+  }
+  return times;
+}
+
+bool has_enough(const ChosenSet &chosen) { return chosen.set.shard_count >= chosen.set.k; }
+
 ChosenSet set_at(const SearchOwner &found, std::size_t index) {
   ChosenSet chosen;
   chosen.index = index;
@@ -97,6 +111,13 @@ ChosenSet set_at(const SearchOwner &found, std::size_t index) {
   check(tandem_files_search_set(found.get(), index, &chosen.set));
   chosen.name = name_of_set(found, index);
   return chosen;
+}
+
+// In the order of the search.
+std::vector<ChosenSet> all_sets(const SearchOwner &found) {
+  std::vector<ChosenSet> sets;
+  for (std::size_t i = 0; i < tandem_files_search_set_count(found.get()); ++i) sets.push_back(set_at(found, i));
+  return sets;
 }
 
 void add_sentences(const SearchOwner &found, const ChosenSet &other, std::vector<std::string> &sentences) {
@@ -139,11 +160,23 @@ Places places_of(const SetFlags &flags) {
   return places;
 }
 
+void note_unread(const SearchOwner &found, Places &places) {
+  const std::size_t count = tandem_files_search_unread_count(found.get());
+  constexpr std::size_t kMostNotes = 10;
+  for (std::size_t i = 0; i < std::min(count, kMostNotes); ++i) {
+    const char *why = nullptr;
+    check(tandem_files_search_unread(found.get(), i, &why));
+    complain(fmt::format("note: {}", why));
+  }
+  if (count > kMostNotes) complain(fmt::format("note: {} more cannot be read", plural(count - kMostNotes, "file")));
+  places.files_read = count == 0;
+}
+
 int run_in(const Places &places, const std::function<int()> &body) {
   try {
     return body();
   } catch (Failure &failure) {
-    if (!places.all_read) failure.exit_status = std::max<int>(failure.exit_status, kExitInputOutput);
+    if (!places.all_read()) failure.exit_status = std::max<int>(failure.exit_status, kExitInputOutput);
     throw;
   }
 }
@@ -157,76 +190,107 @@ std::string label_of(const ChosenSet &chosen) {
   return chosen.name.empty() ? "set " + id : fmt::format("set {} ({})", id, printable(chosen.name));
 }
 
+std::string list_of(const std::vector<ChosenSet> &sets) {
+  constexpr std::size_t kMostListed = 8;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(sets.size(), kMostListed); ++i) {
+    const auto &[index, set, name, others] = sets[i];
+    text += fmt::format("{}{} ({}{}{} of {} shards)", i == 0 ? "" : ", ", hexadecimal(set.set_id), name,
+                        name.empty() ? "" : ", ", set.shard_count, set.k + set.m);
+  }
+  return sets.size() > kMostListed ? text + ", ..." : text;
+}
+
+std::vector<ChosenSet> named_sets(const SearchOwner &found, const SetFlags &flags) {
+  std::vector<ChosenSet> sets = all_sets(found);
+  if (sets.empty() || !flags.set_id.empty()) {
+    std::size_t index = 0;
+    check(tandem_files_search_choose(found.get(), flags.set_id_prefix(), &index));
+    return {sets[index]};
+  }
+  if (flags.name.empty()) return sets;
+  std::vector<ChosenSet> named;
+  std::ranges::copy_if(sets, std::back_inserter(named), [&](const ChosenSet &each) { return each.name == flags.name; });
+  if (named.empty())
+    throw Failure{kExitWrongUsage, fmt::format("no set is called {}; there are: {}", flags.name, list_of(sets))};
+  return named;
+}
+
 std::vector<ChosenSet> chosen_sets(const SearchOwner &found, const SetFlags &flags) {
-  const std::size_t count = tandem_files_search_set_count(found.get());
-  if (count < 2 || !flags.set_id.empty()) return {only_set(found, flags)};
-  std::vector<ChosenSet> sets;
+  if (tandem_files_search_set_count(found.get()) < 2 || !flags.set_id.empty()) return {only_set(found, flags)};
+  std::vector<ChosenSet> sets = named_sets(found, flags);
   std::vector<Layout> layouts;
-  std::vector<std::size_t> complete;
-  for (std::size_t i = 0; i < count; ++i) {
-    sets.push_back(set_at(found, i));
-    layouts.push_back(layout_of(shards_of(found, i)));
-    if (sets[i].set.shard_count >= sets[i].set.k) complete.push_back(i);
+  std::map<std::string, std::vector<std::size_t>> complete;  // by name
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    layouts.push_back(layout_of(shards_of(found, sets[i].index)));
+    if (has_enough(sets[i])) complete[layouts[i].name].push_back(i);
   }
   const auto is_left_over_of = [&](std::size_t old, std::size_t now) {
     const tandem_files_set &a = sets[old].set, &b = sets[now].set;
-    if (!layouts[old].has_one_name || layouts[old].name != layouts[now].name) return false;
-    const std::vector<tandem_files_shard> shards = shards_of(found, old);
-    return std::all_of(shards.begin(), shards.end(), [&](const tandem_files_shard &shard) {
-      return layouts[now].folders.contains(folder_of(shard.path)) ||
-             (a.k == b.k && a.m == b.m && !layouts[now].indices.contains(shard.index));
-    });
+    const std::vector<tandem_files_shard> shards = shards_of(found, sets[old].index);
+    return std::all_of(shards.begin(), shards.end(),
+                       [&](const tandem_files_shard &shard) {
+                         return layouts[now].folders.contains(folder_of(shard.path)) ||
+                                (a.k == b.k && a.m == b.m && !layouts[now].indices.contains(shard.index));
+                       }) ||
+           (!flags.recursive && times_of(shards).second <= times_of(shards_of(found, sets[now].index)).first);
   };
-  std::vector<ChosenSet> chosen;
-  for (const std::size_t i : complete) chosen.push_back(sets[i]);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (sets[i].set.shard_count >= sets[i].set.k) continue;
-    std::size_t owner = 0;
-    while (owner < complete.size() && !is_left_over_of(i, complete[owner])) ++owner;
-    if (owner < complete.size())
-      add_sentences(found, sets[i], chosen[owner].others);
-    else
-      chosen.push_back(sets[i]);
+  std::set<std::size_t> left_over;  // by index
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    if (has_enough(sets[i]) || !layouts[i].has_one_name) continue;
+    const std::vector<std::size_t> &owners = complete[layouts[i].name];
+    const auto owner = std::ranges::find_if(owners, [&](std::size_t now) { return is_left_over_of(i, now); });
+    if (owner == owners.end()) continue;
+    add_sentences(found, sets[i], sets[*owner].others);
+    left_over.insert(sets[i].index);
   }
-  std::stable_sort(chosen.begin(), chosen.end(),
-                   [](const ChosenSet &a, const ChosenSet &b) { return a.name < b.name; });
-  return chosen;
+  std::erase_if(sets, [&](const ChosenSet &each) { return left_over.contains(each.index); });
+  std::ranges::stable_sort(sets, {}, &ChosenSet::name);
+  return sets;
 }
 
 ChosenSet only_set(const SearchOwner &found, const SetFlags &flags) {
+  std::string id = flags.set_id;
+  if (!flags.name.empty()) {
+    std::vector<ChosenSet> named = named_sets(found, flags);
+    if (std::ranges::any_of(named, has_enough))
+      std::erase_if(named, [](const ChosenSet &each) { return !has_enough(each); });
+    if (named.size() > 1)
+      throw Failure{kExitWrongUsage, fmt::format("{} sets are called {}, choose one with --set ID: {}", named.size(),
+                                                 flags.name, list_of(named))};
+    id = hexadecimal(named[0].set.set_id);
+  }
   std::size_t index = 0;
-  check(tandem_files_search_choose(found.get(), flags.set_id_prefix(), &index));
+  check(tandem_files_search_choose(found.get(), id.empty() ? nullptr : id.c_str(), &index));
   ChosenSet chosen = set_at(found, index);
   for (std::size_t i = 0; i < tandem_files_search_set_count(found.get()); ++i)
     if (i != index) add_sentences(found, set_at(found, i), chosen.others);
   return chosen;
 }
 
-SearchesOfSets::SearchesOfSets(const SearchOwner &found, const Places &places) : places_(places) {
+FoldersOfSets::FoldersOfSets(const SearchOwner &found, const Places &places) : places_(places) {
   for (std::size_t i = 0; i < tandem_files_search_set_count(found.get()); ++i) {
     const std::vector<tandem_files_shard> shards = shards_of(found, i);
     Layout layout = layout_of(shards);
-    Member member{std::move(layout.name), {}, std::move(layout.folders), {}};
-    for (const tandem_files_shard &shard : shards) {
-      member.paths.emplace_back(shard.path);
-      member.folder_of_shard.emplace(shard.index, folder_of(shard.path));
-    }
+    Member member{std::move(layout.name), std::move(layout.folders), {}};
+    for (const tandem_files_shard &shard : shards) member.folder_of_shard.emplace(shard.index, folder_of(shard.path));
     for (const std::string &folder : member.folders) used_[folder].push_back(i);
     sets_.push_back(std::move(member));
   }
 }
 
-SearchOwner SearchesOfSets::of(const ChosenSet &chosen) const {
+std::vector<std::string> FoldersOfSets::of(const ChosenSet &chosen) const {
   const Member &own = sets_[chosen.index];
-  std::set<std::size_t> related;  // sets that share folders with this one, or are left over from an older one
-  std::set<std::string> beside;   // folders that hold folders of this set
+  std::vector<std::string> all(own.folders.begin(), own.folders.end());
+  if (chosen.set.shard_count == chosen.set.k + chosen.set.m) return all;  // no shard is missing
+  std::vector<bool> related(sets_.size(), false);                         // sets that share folders with this one
+  std::set<std::string> beside;                                           // folders that hold folders of this set
   for (const std::string &folder : own.folders) {
-    const std::vector<std::size_t> &here = used_.at(folder);
-    related.insert(here.begin(), here.end());
+    for (const std::size_t i : used_.at(folder)) related[i] = true;
     beside.insert(folder_of(folder));
   }
-  // The library fills folders in the order of `paths`. First come folders where a related set keeps a shard that
-  // this set lacks. Then come folders without shard files.
+  // The library fills folders in this order. First come folders where a related set, or one of the same name, keeps a
+  // shard that this set lacks. Then come folders without shard files.
   enum { kHasMissingShard, kUnused, kShared };
   std::vector<std::pair<int, std::string>> folders;
   for (const std::string &folder : places_.folders) {
@@ -241,7 +305,7 @@ SearchOwner SearchesOfSets::of(const ChosenSet &chosen) const {
     int kind = -1;
     for (const std::size_t i : used->second) {
       const Member &other = sets_[i];
-      if (!related.contains(i) && (other.name.empty() || other.name != own.name)) continue;
+      if (!related[i] && (other.name.empty() || other.name != own.name)) continue;
       if (kind < 0) kind = kShared;
       for (const auto &[shard, where] : other.folder_of_shard)
         if (where == folder && !own.folder_of_shard.contains(shard)) kind = kHasMissingShard;
@@ -249,9 +313,8 @@ SearchOwner SearchesOfSets::of(const ChosenSet &chosen) const {
     if (kind >= 0) folders.emplace_back(kind, folder);
   }
   std::stable_sort(folders.begin(), folders.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
-  std::vector<std::string> paths = own.paths;
-  for (auto &[kind, folder] : folders) paths.push_back(std::move(folder));
-  return search(paths, {.json = false, .quiet = true});
+  for (auto &[kind, folder] : folders) all.push_back(std::move(folder));
+  return all;
 }
 
 void print_sets(const std::string &command, nlohmann::ordered_json sets, nlohmann::ordered_json totals, int exit_status,
@@ -281,30 +344,39 @@ EachSet::~EachSet() = default;
 
 void EachSet::run(const SearchOwner &found, const std::vector<ChosenSet> &sets, bool may_repeat,
                   const std::function<int(const ChosenSet &, const std::string &, nlohmann::ordered_json &)> &body) {
-  for (const ChosenSet &chosen : sets) {
-    const std::string id = hexadecimal(chosen.set.set_id);
-    if (state_->done.contains(id)) continue;
-    nlohmann::ordered_json object;
-    int exit_status = kExitDone;
-    try {
-      exit_status = body(chosen,
-                         fmt::format("{} {}/{}", state_->command, state_->done.size() + 1,
-                                     std::max(sets.size(), state_->done.size() + 1)),
-                         object);
-    } catch (const Failure &failure) {
-      if (caught_signal() != 0) throw;
-      if (may_repeat && failure.exit_status == kExitInputOutput && tandem_files_search_check(found.get()) != TANDEM_OK)
-        throw;
-      exit_status = failure.exit_status;
-      object = {{"command", state_->command}, {"set_id", id}, {"name", chosen.name}};
-      object.update(failure_object(failure));
-      complain(fmt::format("set {}: {}", id, failure.message));
-    }
-    state_->done.insert(id);
+  const auto add = [&](const ChosenSet &chosen, int exit_status, nlohmann::ordered_json object) {
+    state_->done.insert(hexadecimal(chosen.set.set_id));
     state_->exit_statuses.push_back(exit_status);
     object["exit_status"] = exit_status;
     state_->objects.push_back(std::move(object));
+  };
+  const auto add_failed = [&](const ChosenSet &chosen, const Failure &failure) {
+    const std::string id = hexadecimal(chosen.set.set_id);
+    nlohmann::ordered_json object = {{"command", state_->command}, {"set_id", id}, {"name", chosen.name}};
+    object.update(failure_object(failure));
+    complain(fmt::format("set {}: {}", id, failure.message));
+    add(chosen, failure.exit_status, std::move(object));
+  };
+  // Failures that a change of the files may explain. They wait, so that the files are checked once, not for each set.
+  std::vector<std::pair<const ChosenSet *, Failure>> unsure;
+  for (const ChosenSet &chosen : sets) {
+    if (state_->done.contains(hexadecimal(chosen.set.set_id))) continue;
+    nlohmann::ordered_json object;
+    try {
+      const std::size_t number = state_->done.size() + unsure.size() + 1;
+      const int exit_status =
+          body(chosen, fmt::format("{} {}/{}", state_->command, number, std::max(sets.size(), number)), object);
+      add(chosen, exit_status, std::move(object));
+    } catch (const Failure &failure) {
+      if (caught_signal() != 0) throw;
+      if (may_repeat && failure.exit_status == kExitInputOutput)
+        unsure.emplace_back(&chosen, failure);
+      else
+        add_failed(chosen, failure);
+    }
   }
+  if (!unsure.empty() && tandem_files_search_check(found.get()) != TANDEM_OK) throw Failure(unsure.front().second);
+  for (const auto &[chosen, failure] : unsure) add_failed(*chosen, failure);
 }
 
 std::size_t EachSet::set_count() const { return state_->exit_statuses.size(); }
@@ -323,10 +395,10 @@ std::string EachSet::counts() const {
 }
 
 int EachSet::finish(const Places &places, nlohmann::ordered_json totals) {
-  int worst = places.all_read ? kExitDone : kExitInputOutput;
+  int worst = places.all_read() ? kExitDone : kExitInputOutput;
   for (const int each : state_->exit_statuses) worst = std::max(worst, each);
   if (state_->flags.json)
-    print_sets(state_->command, std::move(state_->objects), std::move(totals), worst, places.all_read);
+    print_sets(state_->command, std::move(state_->objects), std::move(totals), worst, places.all_read());
   return worst;
 }
 

@@ -20,13 +20,17 @@ struct Places {
   std::vector<std::string> named;    // folders that the user named
   std::vector<std::string> paths;    // to search: these, or those that stand for them, and files
   std::vector<std::string> folders;  // of `paths`, and those between them; repair may use them as new disks
-  bool all_read = true;              // false: a folder below cannot be read; a note has named it
   bool recursive = false;
+  bool folders_read = true, files_read = true;  // false: one below cannot be read; a note has named it
+  bool all_read() const { return folders_read && files_read; }
 };
 // With --recursive: all folders below the named ones; symbolic links are not followed. Without it, a named folder that
 // holds folders but no file stands for these folders, as after `encode -o 'm/disk{i}'`.
 Places places_of(const SetFlags &flags);
-// Runs `body`. If a folder cannot be read, a Failure has exit status 3 or more: what was not found may lie there.
+// Prints a note for each file that could not be read, and sets places.files_read.
+void note_unread(const SearchOwner &found, Places &places);
+// Runs `body`. If a folder or file cannot be read, a Failure has exit status 3 or more: what was not found may lie
+// there.
 int run_in(const Places &places, const std::function<int()> &body);
 
 struct ChosenSet {
@@ -38,28 +42,32 @@ struct ChosenSet {
 // "set ID (NAME)", printable.
 std::string label_of(const ChosenSet &chosen);
 
+// "ID (NAME, 6 of 6 shards), ...", of the first sets.
+std::string list_of(const std::vector<ChosenSet> &sets);
+
 // The first part of "NAME.003.tandem" that most shard files of the set have; "": none of them has such a name.
 std::string name_of_set(const SearchOwner &found, std::size_t set_index);
 
-// The set that --set names; else every set. A set of too few files may be left over from an older set. It then has the
-// name of a complete set, and lies in its folders or has shards that it lacks. Such files are listed in `others` of the
-// complete set and are not a set of their own.
+// All sets that --set or --name name, in the order of the search.
+std::vector<ChosenSet> named_sets(const SearchOwner &found, const SetFlags &flags);
+// The set that --set names, or the sets that --name names; else every set. A set of too few files may be left over from
+// an older set. It then has the name of a complete set, and lies in its folders, or has shards that it lacks, or is
+// older than all of its files. The last does not count in a tree of folders (--recursive), where different sets may
+// have one name. Such files are listed in `others` of the complete set and are not a set of their own.
 std::vector<ChosenSet> chosen_sets(const SearchOwner &found, const SetFlags &flags);
 // The one set that decode and the ranks of a job need: where there are several, the only one with enough shards.
 ChosenSet only_set(const SearchOwner &found, const SetFlags &flags);
 
-// Searches for one of several sets among its own files, and in folders where its missing shards may go. Such a folder
-// is named by the user or lies beside a folder of the set. It holds no shard file, or files of a set that shares
-// folders with this one.
-class SearchesOfSets {
+// Folders where missing shards of one of several sets may go: those of the set, and folders that are named by the user
+// or lie beside one of these. Such a folder holds no shard file, or files of a set that shares folders with this one.
+class FoldersOfSets {
  public:
-  SearchesOfSets(const SearchOwner &found, const Places &places);
-  SearchOwner of(const ChosenSet &chosen) const;
+  FoldersOfSets(const SearchOwner &found, const Places &places);
+  std::vector<std::string> of(const ChosenSet &chosen) const;
 
  private:
   struct Member {
     std::string name;
-    std::vector<std::string> paths;
     std::set<std::string> folders;
     std::map<std::uint32_t, std::string> folder_of_shard;
   };

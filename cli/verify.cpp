@@ -123,9 +123,10 @@ int verify_one(const VerifyFlags &flags, const SearchOwner &found, const Places 
   const ContextOwner context = make_context(flags.context);
   ChosenSet chosen;
   if (found) chosen = only_set(found, flags.set);
-  const Verified verified = verify_set(flags, context, found, flags.set.set_id, places, "verify", ranks);
+  const std::string set_id = ranks != nullptr ? flags.set.set_id : hexadecimal(chosen.set.set_id);
+  const Verified verified = verify_set(flags, context, found, set_id, places, "verify", ranks);
   const int of_set = exit_status_of_state(verified.result.state);
-  const int exit_status = places.all_read ? of_set : std::max<int>(of_set, kExitInputOutput);
+  const int exit_status = places.all_read() ? of_set : std::max<int>(of_set, kExitInputOutput);
   if (ranks != nullptr && !ranks->leads()) return exit_status;
   if (flags.output.json) {
     Total total;
@@ -133,17 +134,18 @@ int verify_one(const VerifyFlags &flags, const SearchOwner &found, const Places 
     nlohmann::ordered_json object = to_json(chosen, verified);
     object["exit_status"] = of_set;
     print_sets("verify", nlohmann::ordered_json::array({std::move(object)}), total.json(), exit_status,
-               places.all_read);
+               places.all_read());
   } else if (!flags.output.quiet) {
     print(chosen, verified);
   }
   return exit_status;
 }
 
-int verify_each(const VerifyFlags &flags, const Places &places) {
+int verify_each(const VerifyFlags &flags, Places &places) {
   EachSet each("verify", flags.output);
   Total total;
   const auto verify_found = [&](const SearchOwner &found) {
+    note_unread(found, places);
     const std::vector<ChosenSet> sets = chosen_sets(found, flags.set);
     if (sets.size() == 1 && !flags.set.recursive && each.set_count() == 0)
       return verify_one(flags, found, places, nullptr);
@@ -173,11 +175,15 @@ int verify(VerifyFlags flags, Ranks *ranks) {
     return locate(flags.locate, flags.set.paths, flags.context, flags.output);
   }
   if (ranks != nullptr) ranks->adapt(flags.context);
-  const Places places = places_of(flags.set);
+  Places places = places_of(flags.set);
   if (ranks != nullptr && !ranks->leads()) return verify_one(flags, nullptr, places, ranks);
   recover(places.paths, false, flags.output);
   // Each rank searches; one rank cannot repeat it alone. Rank 0 needs the result for its report.
-  if (ranks != nullptr) return verify_one(flags, search(places.paths, flags.output, places.recursive), places, ranks);
+  if (ranks != nullptr) {
+    const SearchOwner found = search(places.paths, flags.output, places.recursive);
+    note_unread(found, places);
+    return verify_one(flags, found, places, ranks);
+  }
   return run_in(places, [&] { return verify_each(flags, places); });
 }
 
@@ -188,15 +194,15 @@ void add_verify_command(CLI::App &app, Invocation &invocation) {
   const bool is_one_set = invocation.ranks != nullptr;
   CLI::App *command = app.add_subcommand("verify", fmt::format("Check every block of {} and say what is damaged",
                                                                is_one_set ? "a set" : "the sets that are found"));
-  add_set_flags(*command, flags->set, "Shard files, or folders with shard files");
+  add_set_flags(*command, flags->set, "Shard files, or folders with shard files", invocation.ranks);
   add_context_flags(*command, flags->context);
   for (const char *of_coding :
        {"--backend", "--kernel", "--technique", "--executor", "--partition", "--schedule", "--resource", "--policy"})
     command->remove_option(command->get_option(of_coding));  // blocks have checksums: nothing is coded
   if (invocation.ranks == nullptr) {                         // one process
     add_locate_flags(*command, flags->locate);
-    command->get_option("--set")->excludes(command->get_option("--locate"));
-    command->get_option("--recursive")->excludes(command->get_option("--locate"));
+    for (const char *of_sets : {"--set", "--name", "--recursive"})
+      command->get_option(of_sets)->excludes(command->get_option("--locate"));
   }
   add_output_flags(*command, flags->output);
   command->callback(

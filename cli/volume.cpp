@@ -350,7 +350,7 @@ void add_create(CLI::App &volume, Invocation &invocation) {
       ->transform(size_value())
       ->group(kExpert);
   command.add_option("--matrix", flags->matrix, "Generator matrix (docs/MATRICES.md)")
-      ->check(matrix_value(false))
+      ->check(matrix_value(MatrixUse::sets))
       ->default_str("isal-cauchy")
       ->type_name("NAME");
   command

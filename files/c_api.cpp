@@ -187,6 +187,21 @@ tandem_status tandem_files_search_ignored(const tandem_files_search *search, siz
   });
 }
 
+size_t tandem_files_search_unread_count(const tandem_files_search *search) {
+  return search != nullptr ? search->found.unread.size() : 0;
+}
+
+tandem_status tandem_files_search_unread(const tandem_files_search *search, size_t index, const char **unread_out) {
+  return guarded([&] {
+    require(search, "search");
+    require(unread_out, "unread_out");
+    if (index >= search->found.unread.size())
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           tandem::base::format("unread file {} of {}", index, search->found.unread.size()));
+    *unread_out = search->found.unread[index].c_str();
+  });
+}
+
 tandem_status tandem_files_search_check(const tandem_files_search *search) {
   return guarded([&] {
     require(search, "search");

@@ -32,7 +32,7 @@ using Clock = std::chrono::steady_clock;
 class Sink {
  public:
   // Throws what check_cancelled throws, while it waits for the reader of a named pipe or a locked folder.
-  Sink(const tandem_files_decode_options &options, std::uint32_t mode, const std::function<void()> &check_cancelled) {
+  Sink(const tandem_files_decode_options &options, const FoundSet &set, const std::function<void()> &check_cancelled) {
     const bool dry_run = options.dry_run != 0;
     if (options.salvage != 0 && options.output_path == nullptr)
       fail(TANDEM_ERROR_INVALID_ARGUMENT,
@@ -57,8 +57,9 @@ class Sink {
         return;
       }
       if (options.force == 0) fail(TANDEM_ERROR_IO, base::format("{} exists; use --force to replace it", name_));
+      check_no_shard(set, name_, status);
     }
-    if (options.salvage != 0) check_partial(options.force != 0);
+    if (options.salvage != 0) check_partial(set, options.force != 0);
     Folders folders;
     add_folder(folders, folder_of(name_));
     if (dry_run) {
@@ -72,7 +73,7 @@ class Sink {
     recover(folders, false);
     OwnName temporary{OwnKind::lone_temporary};
     random_bytes(temporary.set_id);
-    pending_.emplace(folders[0], own_name(temporary), mode);
+    pending_.emplace(folders[0], own_name(temporary), set.header.mode);
   }
 
   bool is_stream() const { return stream_ >= 0; }
@@ -96,9 +97,16 @@ class Sink {
   }
 
  private:
+  static void check_no_shard(const FoundSet &set, const std::string &name, const struct stat &status) {
+    for (const ShardFile &file : set.files)
+      if (file.identity == std::pair(status.st_dev, status.st_ino))
+        fail(TANDEM_ERROR_INVALID_ARGUMENT,
+             base::format("{} is shard {} of the set that is decoded; choose another output", name, file.index));
+  }
+
   std::string partial_name() const { return name_ + ".partial"; }
 
-  void check_partial(bool force) const {
+  void check_partial(const FoundSet &set, bool force) const {
     const std::string name = partial_name();
     struct stat status;
     if (lstat(name.c_str(), &status) != 0) {
@@ -108,6 +116,7 @@ class Sink {
     if (!S_ISREG(status.st_mode))
       fail(TANDEM_ERROR_IO, base::format("{} is no regular file; salvage may have to write a file of this name", name));
     if (!force) fail(TANDEM_ERROR_IO, base::format("{} exists; use --force to replace it", name));
+    check_no_shard(set, name, status);
   }
 
   void open_stream(bool is_pipe, const std::function<void()> &check_cancelled) {
@@ -137,10 +146,10 @@ class Decoder {
       : context_(context),
         timeline_(base::timeline_of(context)),
         search_(search),
+        set_(set),
         options_(options),
         header_(set.header),
         places_(options.salvage != 0 ? readable_stripes(set) : all_stripes(header_)),
-        shard_count_(set.shard_count),
         codec_(make_codec(header_, true)),  // an existing set may be read with every matrix
         source_(context, codec_.get(), set),
         wanted_(header_.shard_count(), 0),
@@ -150,20 +159,19 @@ class Decoder {
 
   Outcome run() {
     const Clock::time_point started = Clock::now();
-    if (shard_count_ < header_.k && !salvages()) {
-      if (!search_.unread.empty()) fail(TANDEM_ERROR_IO, search_.unread);
+    if (known_count() < header_.k && !salvages()) {
+      check_all_read(search_, set_, false);
       fail(TANDEM_ERROR_NOT_RECOVERABLE,
-           base::format("{} of {} shards found, {} are needed", shard_count_, header_.shard_count(), header_.k));
+           base::format("{} of {} shards found, {} are needed", set_.shard_count, header_.shard_count(), header_.k));
     }
-    sink_.emplace(options_, header_.mode, [this] { workers_.check_cancelled(); });
+    sink_.emplace(options_, set_, [this] { workers_.check_cancelled(); });
     const Division division = divide(context_, options_.thread_count, header_, places_.count());
     source_.set_piece_bytes(division.piece_bytes);
     try {
       workers_.run(division.worker_count, [&](unsigned) { work(division.batch_stripes); });
     } catch (const Error &error) {
       // The block may lie in a file that could not be looked at.
-      if (error.status() == TANDEM_ERROR_NOT_RECOVERABLE && !search_.unread.empty())
-        fail(TANDEM_ERROR_IO, search_.unread);
+      if (error.status() == TANDEM_ERROR_NOT_RECOVERABLE) check_all_read(search_, set_, false);
       throw;
     }
     lose_stripes_before(header_.stripe_count());
@@ -203,6 +211,12 @@ class Decoder {
     return all;
   }
   bool salvages() const { return options_.salvage != 0; }
+  // Shards with a file, and those that need none.
+  std::uint32_t known_count() const {
+    const std::vector<std::uint32_t> missing = missing_shards(set_);
+    return set_.shard_count + static_cast<std::uint32_t>(std::ranges::count_if(
+                                  missing, [this](std::uint32_t shard) { return header_.is_padding(shard); }));
+  }
   std::uint64_t progress_bytes() const {
     const std::uint64_t count = places_.count();
     if (count == 0) return 0;
@@ -243,10 +257,10 @@ class Decoder {
   void check_holes() const {
     check_current(search_);
     if (holes_.byte_count() != header_.content_bytes) return;
-    if (!search_.unread.empty()) fail(TANDEM_ERROR_IO, search_.unread);
+    check_all_read(search_, set_, false);
     fail(TANDEM_ERROR_NOT_RECOVERABLE,
          base::format("nothing can be salvaged: {} of {} shards found, {} are needed, and no data block is intact",
-                      shard_count_, header_.shard_count(), header_.k));
+                      set_.shard_count, header_.shard_count(), header_.k));
   }
 
   void work(std::uint64_t batch_stripes) {
@@ -294,10 +308,10 @@ class Decoder {
   tandem_context *context_;
   base::Timeline *const timeline_;  // null: none is asked for
   const Search &search_;
+  const FoundSet &set_;
   const tandem_files_decode_options &options_;
   const SetHeader header_;
-  const RangeList places_;     // of the stripes that are looked at
-  std::uint32_t shard_count_;  // that there are
+  const RangeList places_;  // of the stripes that are looked at
   OwnedCodec codec_;
   StripeSource source_;
   std::vector<std::uint8_t> wanted_;  // the data shards

@@ -115,9 +115,15 @@ Descriptor Folder::open_file(const std::string &name, int flags, mode_t mode) co
     file = Descriptor(openat(folder, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode));
   } while (!file && errno == EINTR);
   struct stat status;
-  if (!file || fstat(file.get(), &status) != 0) return {};
-  if (S_ISREG(status.st_mode)) return file;
-  errno = EINVAL;
+  if (!file) return {};
+  if (fstat(file.get(), &status) == 0) {
+    if (S_ISREG(status.st_mode)) return file;
+    errno = EINVAL;
+  } else if ((flags & O_EXCL) != 0) {  // this call made it
+    const int error = errno;
+    unlinkat(folder, name.c_str(), 0);
+    errno = error;
+  }
   return {};
 }
 

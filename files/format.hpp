@@ -62,6 +62,12 @@ struct SetHeader {
     const std::uint64_t bytes = (bytes_of_stripe + k - 1) / k;
     return field == kFieldGf16 ? bytes + bytes % 2 : bytes;
   }
+  // The block is known without a file: it has no content, only the zeros behind it.
+  bool is_padding(std::uint32_t shard, std::uint64_t stripe) const {
+    return shard < k && shard * payload_bytes_of(stripe) >= content_bytes_of(stripe);
+  }
+  // The same of all blocks of a shard. Only a last stripe has such blocks.
+  bool is_padding(std::uint32_t shard) const { return stripe_count() == 1 && is_padding(shard, 0); }
   std::uint64_t block_offset(std::uint64_t stripe) const { return kRecordBytes + stripe * block_bytes; }
   std::uint64_t shard_file_bytes() const;
 };

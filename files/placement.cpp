@@ -20,35 +20,49 @@ auto most_voted(const auto &votes) {
   return std::max_element(votes.begin(), votes.end(), [](const auto &a, const auto &b) { return a.second < b.second; });
 }
 
-// The first part of "NAME.003.tandem" that most files have with the number of their shard. If there is none, or not all
-// shards could have it: the set's id.
+// The set's id, if the set has no name, or not all shards could have it.
 std::string common_name(const FoundSet &set) {
-  std::map<std::string, std::size_t> votes;
-  for (const ShardFile &file : set.files)
-    if (const auto parts = parse_shard_file_name(name_of(file.path)); parts && parts->second == file.index)
-      ++votes[parts->first];
-  const auto most = most_voted(votes);
-  return most != votes.end() && is_set_name(most->first, set.header.shard_count()) ? most->first
-                                                                                   : hexadecimal(set.header.set_id);
+  const std::string name = name_of_set(set);
+  return is_set_name(name, set.header.shard_count()) ? name : hexadecimal(set.header.set_id);
 }
 
 std::size_t place_of(std::vector<std::size_t>::const_iterator element, const std::vector<std::size_t> &list) {
   return static_cast<std::size_t>(element - list.begin());
 }
 
-// The places, in Search::folders, of the folders for these shards. Encode put shard i into folder i % folder_count. So
+// Folders that may get shards, each once, and the place of each file's folder among them.
+struct Usable {
+  std::vector<std::string> folders;
+  std::map<std::size_t, std::size_t> place_of;  // by place in Search::folders
+};
+
+Usable usable_folders(const Search &search, const FoundSet &set, const std::vector<std::string> &replacements) {
+  Usable usable;
+  ManyFolders folders;
+  for (const ShardFile &file : set.files)
+    if (!usable.place_of.contains(file.folder))
+      usable.place_of[file.folder] =
+          replacements.empty() ? file.folder : folders.add(search.folders[file.folder], FolderUse::enter);
+  for (const std::string &path : replacements) folders.add(path, FolderUse::enter);
+  for (const auto &folder : folders.list()) usable.folders.push_back(folder->path());
+  if (replacements.empty()) usable.folders = search.folders;
+  return usable;
+}
+
+// The places, in usable.folders, of the folders for these shards. Encode put shard i into folder i % folder_count. So
 // a shard goes to the folder with most files of the same remainder. A remainder without files gets a folder that holds
 // nothing of the set, because that folder was replaced.
-std::vector<std::size_t> folders_in_turn(const Search &search, const FoundSet &set,
+std::vector<std::size_t> folders_in_turn(const Usable &usable, const FoundSet &set,
                                          const std::vector<std::uint32_t> &shards, std::string *note_out) {
   const std::uint32_t shard_count = set.header.shard_count();
   // If encode placed them in another way, each shard has its own remainder.
   const std::uint32_t turn_count = set.header.folder_count != 0 ? set.header.folder_count : shard_count;
-  std::vector<std::size_t> file_counts(search.folders.size(), 0);
+  std::vector<std::size_t> file_counts(usable.folders.size(), 0);
   std::vector<std::map<std::size_t, std::size_t>> of_turn(turn_count);  // folder, files
   for (const ShardFile &file : set.files) {
-    ++file_counts[file.folder];
-    ++of_turn[file.index % turn_count][file.folder];
+    const std::size_t folder = usable.place_of.at(file.folder);
+    ++file_counts[folder];
+    ++of_turn[file.index % turn_count][folder];
   }
   std::vector<std::size_t> folders;
   std::size_t crowded_count = 0;
@@ -71,8 +85,8 @@ std::vector<std::size_t> folders_in_turn(const Search &search, const FoundSet &s
       "{} then holds {} of the {} shards",
       set.header.folder_count != 0 ? base::format("it used {} folders", set.header.folder_count)
                                    : "the headers do not say how it used its folders",
-      search.folders.size() == 1 ? "1 is" : base::format("{} are", search.folders.size()), crowded_count,
-      crowded_count == 1 ? " goes" : "s go", search.folders[most], file_counts[most], shard_count);
+      usable.folders.size() == 1 ? "1 is" : base::format("{} are", usable.folders.size()), crowded_count,
+      crowded_count == 1 ? " goes" : "s go", usable.folders[most], file_counts[most], shard_count);
   return folders;
 }
 
@@ -88,7 +102,8 @@ bool holds_shard(const Place &place, const FoundSet &set, std::uint32_t shard) {
 }  // namespace
 
 Places places_for(const Search &search, const FoundSet &set, const std::vector<std::uint32_t> &shards,
-                  const std::vector<std::string> &given, bool may_replace) {
+                  const std::vector<std::string> &given, const std::vector<std::string> &replacements,
+                  bool may_replace) {
   const std::string common = common_name(set), own = hexadecimal(set.header.set_id);
   std::set<std::pair<dev_t, ino_t>> of_this_set;
   for (const ShardFile &file : set.files) of_this_set.insert(file.identity);
@@ -99,12 +114,16 @@ Places places_for(const Search &search, const FoundSet &set, const std::vector<s
            (may_replace && !S_ISDIR(status.st_mode) && !of_this_set.contains({status.st_dev, status.st_ino}));
   };
   Places places;
+  Usable usable;
   std::vector<std::size_t> folders;
-  if (given.empty()) folders = folders_in_turn(search, set, shards, &places.note);
+  if (given.empty()) {
+    usable = usable_folders(search, set, replacements);
+    folders = folders_in_turn(usable, set, shards, &places.note);
+  }
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const std::uint32_t shard = shards[i];
     Place place;
-    place.folder = given.empty() ? search.folders[folders[i]] : given[shard % given.size()];
+    place.folder = given.empty() ? usable.folders[folders[i]] : given[shard % given.size()];
     place.name = shard_file_name(common, shard);
     for (unsigned number = 0; !is_free(place) && !holds_shard(place, set, shard); ++number)
       place.name = shard_file_name(number == 0 ? own : base::format("{}-{}", own, number), shard);

@@ -16,7 +16,9 @@ bool any_k_suffice(const SetHeader &header) {
   }
 }
 
-bool shards_suffice(const SetHeader &header, const std::vector<std::uint8_t> &present) {
+bool shards_suffice(const SetHeader &header, std::vector<std::uint8_t> present) {
+  for (std::uint32_t shard = 0; shard < header.k; ++shard)
+    if (header.is_padding(shard)) present[shard] = 1;
   const auto good = static_cast<std::uint32_t>(std::count(present.begin(), present.end(), 1));
   if (good < header.k || any_k_suffice(header)) return good >= header.k;
   tandem_context_options options = {};

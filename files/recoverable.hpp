@@ -12,7 +12,7 @@ namespace tandem::files {
 // Whether any k blocks are enough. False also for a code that does not exist.
 bool any_k_suffice(const SetHeader &header);
 // Tells whether these shards are enough, by rank, if their blocks are intact. present: by shard.
-bool shards_suffice(const SetHeader &header, const std::vector<std::uint8_t> &present);
+bool shards_suffice(const SetHeader &header, std::vector<std::uint8_t> present);
 
 class Recoverability {
  public:

@@ -60,9 +60,8 @@ class Repair {
         team_(team),
         recoverability_(context, header_),
         source_(context, recoverability_.codec(), set) {
-    if (options.folders == nullptr) return;
-    for (const std::string_view folder : base::read_strings(options.folders, options.folder_count, "folders"))
-      given_.emplace_back(folder);
+    read_list(options.folders, options.folder_count, "folders", given_);
+    read_list(options.new_folders, options.new_folder_count, "new_folders", replacements_);
   }
 
   ~Repair() {
@@ -75,6 +74,7 @@ class Repair {
   tandem_files_repair_result run() {
     findings_ = inspect(context_, set_, options_.thread_count, options_.progress, options_.progress_user, team_);
     team_.together([&] {
+      check_all_read(search_, set_, findings_.recoverable);
       if (!team_.leads()) return;
       plan();
       if (options_.dry_run == 0) open_pending();
@@ -109,6 +109,11 @@ class Repair {
   }
 
  private:
+  static void read_list(const char *const *list, std::size_t count, const char *name, std::vector<std::string> &out) {
+    if (list == nullptr) return;
+    for (const std::string_view each : base::read_strings(list, count, name)) out.emplace_back(each);
+  }
+
   // ---- the plan ----
 
   void note(const std::string &text) const {
@@ -121,6 +126,8 @@ class Repair {
     std::vector<bool> agrees(header_.shard_count(), false);
     for (const ShardFile &file : set_.files)
       if (file.file_bytes >= header_.shard_file_bytes() / 2) agrees[file.index] = true;
+    for (std::uint32_t shard = 0; shard < header_.k; ++shard)
+      if (header_.is_padding(shard)) agrees[shard] = true;
     const auto count = static_cast<std::uint32_t>(std::count(agrees.begin(), agrees.end(), true));
     if (count >= header_.k) return true;
     note(base::format(
@@ -155,7 +162,7 @@ class Repair {
     const bool worth_it = stripe_count == 0 ? findings_.recoverable : findings_.lost.count() < stripe_count;
     const std::vector<std::uint32_t> missing = missing_shards(set_);
     if (!worth_it || missing.empty()) return;
-    const Places places = places_for(search_, set_, missing, given_, options_.force != 0);
+    const Places places = places_for(search_, set_, missing, given_, replacements_, options_.force != 0);
     if (!places.note.empty()) note(places.note);
     for (std::size_t i = 0; i < missing.size(); ++i) {
       Target target(most_ranges);
@@ -666,7 +673,7 @@ class Repair {
   Recoverability recoverability_;
   StripeSource source_;
   Findings findings_;
-  std::vector<std::string> given_;
+  std::vector<std::string> given_, replacements_;  // folders, as places_for takes them
   std::vector<std::string> made_;
   Folders folders_;                                      // of what is rebuilt
   std::chrono::steady_clock::time_point waits_since_{};  // for locks of folders, one after the other

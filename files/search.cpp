@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cerrno>
 #include <chrono>
+#include <map>
 #include <optional>
 #include <set>
 #include <system_error>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "base/format.hpp"
+#include "files/commit.hpp"
 #include "files/error.hpp"
 #include "files/folder.hpp"
 #include "files/handles.hpp"
@@ -51,7 +53,7 @@ class Searcher {
   bool is_undisturbed() const { return hidden_names(folders_.list()) == hidden_; }
 
   Search finish() {
-    for (const Headless &file : headless_) adopt(file);
+    for (Headless &file : headless_) adopt(file);
     for (const auto &folder : folders_.list()) found_.folders.push_back(folder->path());
     for (FoundSet &set : found_.sets) {
       std::stable_sort(set.files.begin(), set.files.end(),
@@ -72,6 +74,7 @@ class Searcher {
     std::uint64_t file_bytes;
     std::string why;
     ParseResult result;  // of its records: the result that `why` describes
+    std::string unread;  // as in ShardFile
   };
 
   void look_at(const std::string &path, std::size_t folder, const Hidden &hidden) {
@@ -81,33 +84,32 @@ class Searcher {
     }
     const Descriptor file = open_to_read(path);
     struct stat status;
-    if (!file) {
-      const int error = errno;
-      // A link without a target is no shard file.
-      const bool gone = error == ENOENT && lstat(path.c_str(), &status) != 0;
-      found_.vanished = found_.vanished || gone;
-      if (found_.unread.empty() && (gone || error == EACCES || error == EPERM))
-        found_.unread =
-            base::format("cannot open {}: {} (errno {})", path, std::generic_category().message(error), error);
-      return ignore(path, std::generic_category().message(error));
-    }
-    if (fstat(file.get(), &status) != 0) return ignore(path, std::generic_category().message(errno));
+    if (!file) return leave_unopened(path, errno);
+    if (fstat(file.get(), &status) != 0) return leave_unread("stat", path, errno);
     if (!S_ISREG(status.st_mode)) return ignore(path, "no regular file");
     if (!seen_.emplace(status.st_dev, status.st_ino).second) return;  // named twice
 
     const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
     if (file_bytes < kRecordBytes) return ignore(path, "no shard file");
     Record start, end;
-    std::string start_why, end_why;
-    const ParseResult start_result = parse_at(file.get(), 0, &start, &start_why);
-    const ParseResult end_result = parse_at(file.get(), file_bytes - kRecordBytes, &end, &end_why);
+    std::string start_why, end_why, unread;
+    const auto parse_at = [&](std::uint64_t offset, Record *record_out, std::string *why_out) {
+      std::array<std::byte, kRecordBytes> bytes;
+      const std::int64_t got = read_at(file.get(), bytes.data(), bytes.size(), offset);
+      if (got < 0) unread = cannot("read", path, errno);
+      return got == static_cast<std::int64_t>(bytes.size()) ? parse_record(bytes, record_out, why_out)
+                                                            : ParseResult::not_a_record;
+    };
+    const ParseResult start_result = parse_at(0, &start, &start_why);
+    const ParseResult end_result = parse_at(file_bytes - kRecordBytes, &end, &end_why);
     const bool start_good = start_result == ParseResult::record && start.end == RecordEnd::start;
     bool end_good = end_result == ParseResult::record && end.end == RecordEnd::end;
     if (!start_good && !end_good) {
       const ParseResult result = std::max(start_result, end_result);
       std::string why = start_result >= end_result ? start_why : end_why;
       if (why.empty()) why = why_ignored(result);
-      headless_.push_back({path, {status.st_dev, status.st_ino}, folder, file_bytes, std::move(why), result});
+      headless_.push_back(
+          {path, {status.st_dev, status.st_ino}, folder, file_bytes, std::move(why), result, std::move(unread)});
       return;
     }
     // The end belongs to another set or shard; for instance, a longer file was overwritten. The blocks' checksums show
@@ -121,6 +123,7 @@ class Searcher {
     shard.folder = folder;
     shard.index = record.shard_index;
     shard.file_bytes = file_bytes;
+    shard.unread = std::move(unread);
     const std::uint64_t intact_bytes = record.set.shard_file_bytes();
     if (!start_good) shard.condition |= TANDEM_FILES_START_DAMAGED;
     if (!end_good) shard.condition |= TANDEM_FILES_END_DAMAGED;
@@ -129,20 +132,34 @@ class Searcher {
     if (end_good && (!start_good || file_bytes != intact_bytes))
       shard.bases[shard.base_count++] = static_cast<std::int64_t>(file_bytes) - static_cast<std::int64_t>(intact_bytes);
 
-    const auto same = std::find_if(found_.sets.begin(), found_.sets.end(),
-                                   [&](const FoundSet &set) { return set.header == record.set; });
-    if (same != found_.sets.end()) {
-      same->files.push_back(std::move(shard));
+    const auto [first, last] = places_.equal_range(record.set.set_id);
+    const auto same =
+        std::find_if(first, last, [&](const auto &p) { return found_.sets[p.second].header == record.set; });
+    if (same != last) {
+      found_.sets[same->second].files.push_back(std::move(shard));
     } else {
+      places_.emplace(record.set.set_id, found_.sets.size());
       found_.sets.push_back({record.set, {std::move(shard)}, 0});
     }
   }
 
-  static ParseResult parse_at(int file, std::uint64_t offset, Record *record_out, std::string *why_out) {
-    std::array<std::byte, kRecordBytes> bytes;
-    if (read_at(file, bytes.data(), bytes.size(), offset) != static_cast<std::int64_t>(bytes.size()))
-      return ParseResult::not_a_record;
-    return parse_record(bytes, record_out, why_out);
+  // Whether it is a shard file is not known, unless it is a link to nothing or no regular file.
+  void leave_unopened(const std::string &path, int error) {
+    struct stat status;
+    const bool is_there = stat(path.c_str(), &status) == 0;
+    const bool leads_nowhere = error == ELOOP || (error == ENOENT && lstat(path.c_str(), &status) == 0);
+    if (is_there ? !S_ISREG(status.st_mode) : leads_nowhere)
+      return ignore(path, std::generic_category().message(error));
+    if (error != ENOENT) return leave_unread("open", path, error);
+    if (found_.vanished.empty()) found_.vanished = cannot("open", path, error);
+  }
+
+  void leave_unread(std::string_view what, const std::string &path, int error) {
+    found_.unread.push_back(cannot(what, path, error));
+  }
+
+  static std::string cannot(std::string_view what, const std::string &path, int error) {
+    return base::format("cannot {} {}: {}", what, path, error_text(error));
   }
 
   static std::string why_ignored(ParseResult result) {
@@ -153,7 +170,7 @@ class Searcher {
 
   // A file without a record may still have blocks, and each block's checksum tells its place. The file counts as the
   // shard that most of them belong to. The order in which sets were found must not matter.
-  void adopt(const Headless &headless) {
+  void adopt(Headless &headless) {
     FoundSet *best_set = nullptr;
     std::uint32_t best_index = 0, most_votes = 0;
     for (FoundSet &set : found_.sets) {
@@ -165,6 +182,7 @@ class Searcher {
       most_votes = votes;
     }
     if (best_set == nullptr) {
+      if (!headless.unread.empty()) return found_.unread.push_back(std::move(headless.unread));
       ignore(headless.path, headless.why);
       std::string *const first = headless.result == ParseResult::unknown_version ? &found_.other_version
                                  : headless.result == ParseResult::out_of_limits ? &found_.out_of_limits
@@ -179,23 +197,28 @@ class Searcher {
     shard.index = best_index;
     shard.condition = TANDEM_FILES_START_DAMAGED | TANDEM_FILES_END_DAMAGED;
     shard.file_bytes = headless.file_bytes;
+    shard.unread = std::move(headless.unread);
     shard.base_count = 1;
     best_set->files.push_back(std::move(shard));
   }
 
   // The shard of a set that most of three blocks belong to (the lowest of several), and how many do.
-  static std::pair<std::uint32_t, std::uint32_t> vote(const Headless &headless, const SetHeader &header) {
+  static std::pair<std::uint32_t, std::uint32_t> vote(Headless &headless, const SetHeader &header) {
     const std::uint64_t stripe_count = header.stripe_count();
     std::pair<std::uint32_t, std::uint32_t> best{0, 0};
     if (stripe_count == 0 || headless.file_bytes != header.shard_file_bytes()) return best;
     const Descriptor file = open_to_read(headless.path);
-    if (!file) return best;
+    if (!file) {
+      headless.unread = cannot("open", headless.path, errno);
+      return best;
+    }
     std::vector<std::byte> block(header.block_bytes);
     std::vector<std::uint32_t> votes(header.shard_count(), 0);
     for (const std::uint64_t stripe : std::set{std::uint64_t{0}, stripe_count / 2, stripe_count - 1}) {
       const std::uint64_t payload_bytes = header.payload_bytes_of(stripe), bytes = payload_bytes + kCheckBytes;
-      if (read_at(file.get(), block.data(), bytes, header.block_offset(stripe)) != static_cast<std::int64_t>(bytes))
-        continue;
+      const std::int64_t got = read_at(file.get(), block.data(), bytes, header.block_offset(stripe));
+      if (got < 0) headless.unread = cannot("read", headless.path, errno);
+      if (got != static_cast<std::int64_t>(bytes)) continue;
       const Hash128 check = read_check(block.data() + payload_bytes);
       const Hash128 payload = hash128(block.data(), payload_bytes);
       for (std::uint32_t index = 0; index < header.shard_count(); ++index)
@@ -212,15 +235,34 @@ class Searcher {
   ManyFolders folders_;
   std::vector<Hidden> hidden_;  // by folder
   Search found_;
+  std::multimap<SetId, std::size_t> places_;  // in Search::sets; records of one id may differ
   std::vector<Headless> headless_;
   std::set<std::pair<dev_t, ino_t>> seen_;
 };
+
+bool starts_with(const SetId &id, std::string_view digits) {
+  if (digits.size() > 2 * id.size()) return false;
+  for (std::size_t i = 0; i < digits.size(); ++i)
+    if ("0123456789abcdef"[i % 2 == 0 ? id[i / 2] >> 4 : id[i / 2] & 15] != digits[i]) return false;
+  return true;
+}
+
+std::string list(const std::vector<FoundSet> &sets) {
+  constexpr std::size_t kMostListed = 8;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(sets.size(), kMostListed); ++i) {
+    const std::string name = name_of_set(sets[i]);
+    text += base::format("{}{} ({}{}{} of {} shards)", i == 0 ? "" : ", ", hexadecimal(sets[i].header.set_id), name,
+                         name.empty() ? "" : ", ", sets[i].shard_count, sets[i].header.shard_count());
+  }
+  return sets.size() > kMostListed ? text + ", ..." : text;
+}
 
 }  // namespace
 
 std::size_t Search::choose(const std::string &set_id_prefix) const {
   if (sets.empty()) {
-    if (!unread.empty()) fail(TANDEM_ERROR_IO, unread);
+    if (const std::string why = not_read(); !why.empty()) fail(TANDEM_ERROR_IO, why);
     if (!other_version.empty()) fail(TANDEM_ERROR_UNSUPPORTED, other_version);
     fail(TANDEM_ERROR_NOT_RECOVERABLE,
          base::format("no shard file found ({} other file{}){}{}", ignored.size(), ignored.size() == 1 ? "" : "s",
@@ -230,14 +272,8 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
   for (char &c : wanted) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   std::optional<std::size_t> chosen, only_with_enough;
   std::size_t match_count = 0, enough_count = 0;
-  std::string list;
   for (std::size_t i = 0; i < sets.size(); ++i) {
-    const std::string id = hexadecimal(sets[i].header.set_id);
-    if (i < 8)
-      list += base::format("{}{} ({} of {} shards)", i == 0 ? "" : ", ", id, sets[i].shard_count,
-                           sets[i].header.shard_count());
-    if (i == 8) list += ", ...";
-    if (!id.starts_with(wanted)) continue;
+    if (!starts_with(sets[i].header.set_id, wanted)) continue;
     ++match_count;
     chosen = i;
     if (sets[i].shard_count < sets[i].header.k) continue;
@@ -247,23 +283,43 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
   if (match_count == 1) return *chosen;
   if (match_count == 0)
     fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         base::format("no set has an id that starts with {}; there are: {}", wanted, list));
+         base::format("no set has an id that starts with {}; there are: {}", wanted, list(sets)));
   if (enough_count == 1) return *only_with_enough;  // the others are left-overs of other generations
   fail(TANDEM_ERROR_INVALID_ARGUMENT,
-       base::format(
-           "{} sets found, choose one by the first digits of its id (set_id_prefix; on the command line --set ID): {}",
-           match_count, list));
+       base::format("{} sets found, choose one by the first digits of its id (set_id_prefix; on the command line --set "
+                    "ID, or --name NAME): {}",
+                    match_count, list(sets)));
+}
+
+std::string name_of_set(const FoundSet &set) {
+  std::map<std::string, std::size_t> votes;
+  for (const ShardFile &file : set.files)
+    if (const auto parts = parse_shard_file_name(name_of(file.path)); parts && parts->second == file.index)
+      ++votes[parts->first];
+  const auto most =
+      std::max_element(votes.begin(), votes.end(), [](const auto &a, const auto &b) { return a.second < b.second; });
+  return most != votes.end() ? most->first : "";
 }
 
 void check_current(const Search &search) {
-  if (search.vanished) fail(TANDEM_ERROR_IO, base::format("{}: it existed a moment ago", search.unread));
-  for (const FoundSet &set : search.sets)
-    for (const ShardFile &file : set.files) {
-      struct stat status;
-      if (stat(file.path.c_str(), &status) != 0) fail_io("find", file.path, errno);
-      if (std::pair(status.st_dev, status.st_ino) != file.identity)
-        fail(TANDEM_ERROR_IO, base::format("{} was replaced since it was found", file.path));
-    }
+  check_current(search, FoundSet());
+  for (const FoundSet &set : search.sets) check_current(search, set);
+}
+
+void check_current(const Search &search, const FoundSet &set) {
+  if (!search.vanished.empty()) fail(TANDEM_ERROR_IO, base::format("{}: it existed a moment ago", search.vanished));
+  for (const ShardFile &file : set.files) {
+    struct stat status;
+    if (stat(file.path.c_str(), &status) != 0) fail_io("find", file.path, errno);
+    if (std::pair(status.st_dev, status.st_ino) != file.identity)
+      fail(TANDEM_ERROR_IO, base::format("{} was replaced since it was found", file.path));
+  }
+}
+
+void check_all_read(const Search &search, const FoundSet &set, bool recoverable) {
+  const std::string why = search.not_read();
+  if (!why.empty() && !(recoverable && set.shard_count == set.header.shard_count()))
+    fail(TANDEM_ERROR_IO, base::format("{}; set {} may have more shards there", why, hexadecimal(set.header.set_id)));
 }
 
 std::size_t Search::choose_to_code(const std::string &set_id_prefix) const {

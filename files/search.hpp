@@ -19,6 +19,7 @@ struct ShardFile {
   std::size_t folder = 0;  // place in Search::folders
   std::uint32_t index = 0;
   std::uint32_t condition = 0;  // bits of enum tandem_files_condition
+  std::string unread;           // a sentence, if an end of it could not be read: it may be intact
   std::uint64_t file_bytes = 0;
   // The place of the file's first byte, relative to its intact start and to its intact end: 0 and 0 in an intact file.
   // If the front was cut off, the second one is negative.
@@ -35,13 +36,14 @@ struct FoundSet {
 struct Search {
   std::vector<FoundSet> sets;  // most complete first
   std::vector<std::string> ignored;
-  std::string unread;                // why a file that may be a shard file could not be read: a sentence about the
-                                     // first one
-  bool vanished = false;             // a listed file was missing, or another one, when it was read
+  std::vector<std::string> unread;   // sentences: why files that may be shard files could not be read
+  std::string vanished;              // a sentence about the first listed file that did not exist any more
   std::string other_version;         // of `ignored`: the first shard file of another format version
   std::string out_of_limits;         // the same: the first one with numbers that no writer makes
   std::vector<std::string> folders;  // folders that were named, or that hold named files; each once
 
+  // Why there may be more shard files than were found; "": there are not.
+  std::string not_read() const { return unread.empty() ? vanished : unread.front(); }
   // Throws INVALID_ARGUMENT (ambiguous or unknown), NOT_RECOVERABLE (no set), IO (unread) or UNSUPPORTED (only sets of
   // another version). An empty prefix matches all. Of several sets the only one with k shards or more is chosen.
   std::size_t choose(const std::string &set_id_prefix) const;
@@ -49,8 +51,14 @@ struct Search {
   std::size_t choose_to_code(const std::string &set_id_prefix) const;
 };
 
-// Throws IO if a file was replaced since the search, so that reading it proves nothing.
+// The first part of "NAME.003.tandem" that most files have with the number of their shard; "": none has.
+std::string name_of_set(const FoundSet &set);
+
+// Throw IO if a file, of all sets or of one, was replaced since the search, so that reading it proves nothing.
 void check_current(const Search &search);
+void check_current(const Search &search, const FoundSet &set);
+// Throws IO if a set that lacks a shard, or cannot be recovered, may have more in a file that could not be read.
+void check_all_read(const Search &search, const FoundSet &set, bool recoverable);
 
 // Changes nothing. Remains of dead runs are treated as if they were cleaned up.
 Search search(const std::vector<std::string> &paths);

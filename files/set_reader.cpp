@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -22,7 +21,10 @@ bool is_out_of_resources(int error_number) noexcept {
 
 SetReader::SetReader(const FoundSet &set, base::Timeline *timeline)
     : set_(set), timeline_(timeline), files_of_(set.header.shard_count()), open_(new OpenFile[set.files.size()]) {
-  for (std::size_t i = 0; i < set.files.size(); ++i) files_of_[set.files[i].index].push_back(i);
+  for (std::size_t i = 0; i < set.files.size(); ++i) {
+    files_of_[set.files[i].index].push_back(i);
+    if (!set.files[i].unread.empty()) lack(set.files[i].unread);
+  }
 }
 
 bool SetReader::read_block(std::uint32_t shard, std::uint64_t stripe, std::byte *block_out, Hash128 *hash_out) {
@@ -40,8 +42,8 @@ bool SetReader::read_block_at(const Descriptor &descriptor, const ShardFile &sha
   if (offset < 0) return false;
   {
     base::TimedStep read = step_of(timeline_, "read", header, stripe);
-    // A read error counts as a bad block: the other shards can replace it.
     const std::int64_t got = read_at(descriptor.get(), block_out, block_bytes, static_cast<std::uint64_t>(offset));
+    if (got < 0) lack(base::format("cannot read {}: {}", shard.path, error_text(errno)));
     if (got > 0) read_bytes_.fetch_add(static_cast<std::uint64_t>(got), std::memory_order_relaxed);
     if (got != static_cast<std::int64_t>(block_bytes)) return false;
     read.add_bytes(block_bytes);
@@ -106,7 +108,7 @@ std::shared_ptr<Descriptor> SetReader::descriptor_of(std::size_t file) {
         return open.descriptor = std::make_shared<Descriptor>(std::move(opened));
       }
       if (!is_out_of_resources(errno)) {
-        lack(base::format("cannot open {}: {} (errno {})", path, std::generic_category().message(errno), errno));
+        lack(base::format("cannot open {}: {}", path, error_text(errno)));
         open.failed = true;
         return nullptr;
       }
@@ -124,7 +126,7 @@ void SetReader::lack(std::string why) {
   if (lacks_.empty()) lacks_ = std::move(why);
 }
 
-void SetReader::check_opened() const {
+void SetReader::check_all_read() const {
   const std::lock_guard lock(mutex_);
   if (!lacks_.empty()) fail(TANDEM_ERROR_IO, lacks_);
 }

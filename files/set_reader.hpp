@@ -33,8 +33,9 @@ class SetReader {
   // The bytes at the place of that block, good or bad; zeros beyond the file. False if they cannot be read.
   bool read_raw_block(std::size_t file, std::uint64_t stripe, std::byte *block_out);
 
-  // Throws IO if a file could not be opened, or was replaced since the search: missing blocks are then not damage.
-  void check_opened() const;
+  // Throws IO if a file could not be opened or read, or was replaced since the search: missing blocks are then not
+  // damage.
+  void check_all_read() const;
 
   std::uint64_t read_bytes() const { return read_bytes_.load(); }
   std::uint64_t bad_block_count() const { return bad_block_count_.load(); }
@@ -59,7 +60,7 @@ class SetReader {
   std::vector<std::vector<std::size_t>> files_of_;
   std::unique_ptr<OpenFile[]> open_;
   mutable std::mutex mutex_;  // the next
-  std::string lacks_;         // why the first unopenable file could not be opened
+  std::string lacks_;         // why the first unreadable file could not be read
   std::atomic<std::uint64_t> read_bytes_{0}, bad_block_count_{0};
 };
 

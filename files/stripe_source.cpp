@@ -9,9 +9,14 @@
 namespace tandem::files {
 
 bool StripeSource::read_block(Stripe &stripe, std::uint32_t shard) {
-  if (!reader_.has(shard) ||
-      !reader_.read_block(shard, stripe.number, stripe.buffers->at(shard), &stripe.hashes[shard]))
-    return false;
+  std::byte *const block = stripe.buffers->at(shard);
+  if (!reader_.has(shard) || !reader_.read_block(shard, stripe.number, block, &stripe.hashes[shard])) {
+    if (!header_.is_padding(shard, stripe.number)) return false;
+    const std::uint64_t bytes = header_.payload_bytes_of(stripe.number);
+    std::fill_n(block, bytes, std::byte{0});
+    stripe.hashes[shard] = hash128(block, bytes);
+    write_check(block_check(header_.set_id, shard, stripe.number, stripe.hashes[shard], bytes), block + bytes);
+  }
   stripe.present[shard] = 1;
   ++stripe.good_count;
   return true;
@@ -75,7 +80,7 @@ void StripeSource::demand(std::span<Stripe> stripes) {
 }
 
 void StripeSource::fail_incomplete(const Stripe &stripe) const {
-  reader_.check_opened();
+  reader_.check_all_read();
   std::uint32_t shard_count = 0;  // that there are
   for (std::uint32_t shard = 0; shard < header_.shard_count(); ++shard) shard_count += reader_.has(shard) ? 1 : 0;
   if (stripe.good_count >= header_.k)

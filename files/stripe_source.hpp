@@ -27,7 +27,7 @@ class StripeSource {
     std::vector<std::uint8_t> wanted;  // by shard, non-zero
     const ShardBuffers *buffers;
     // bring() fills in:
-    std::vector<std::uint8_t> present{};  // by shard: read, and intact
+    std::vector<std::uint8_t> present{};  // by shard: read and intact, or padding, which is known
     std::vector<Hash128> hashes{};        // by shard: of the payloads of these
     std::uint32_t good_count = 0;         // of these
     bool complete = false;                // every wanted block is in the buffers

@@ -38,7 +38,7 @@ class Inspector {
       team_.together([&] { look_at({all.first + mine.first, mine.count}); });
       if (!team_.is_alone()) gather_hashes();
     }
-    team_.together([&] { reader_.check_opened(); });
+    team_.together([&] { reader_.check_all_read(); });
     found_.read_bytes = reader_.read_bytes();
     if (!team_.is_alone()) gather_findings();
     team_.together([&] { lose_the_rest(); });
@@ -197,6 +197,8 @@ class Inspector {
       workers_.add_done(set_.files.size() * (header_.payload_bytes_of(stripe) + kCheckBytes));
       const auto bad_count = static_cast<std::uint32_t>(std::count(present.begin(), present.end(), 0));
       if (bad_count == 0 && bad_files.empty()) continue;
+      for (std::uint32_t shard = 0; shard < header_.k; ++shard)
+        if (header_.is_padding(shard, stripe)) present[shard] = 1;
       const bool lost = !recoverability_.holds(present);
       const std::lock_guard lock(mutex_);
       found_.worst_bad_count = std::max(found_.worst_bad_count, bad_count);
@@ -330,15 +332,13 @@ tandem_files_verify_result verify(tandem_context *context, const Search &search,
   const Clock::time_point started = Clock::now();
   const Team team(options.team);
   std::size_t index = 0;
-  team.together([&] {
-    check_current(search);
-    index = search.choose_to_code(options.set_id_prefix != nullptr ? options.set_id_prefix : "");
-  });
+  team.together([&] { index = search.choose_to_code(options.set_id_prefix != nullptr ? options.set_id_prefix : ""); });
   const FoundSet &set = search.sets[index];
+  team.together([&] { check_current(search, set); });
   check_same(team, set);
   const Findings findings = inspect(context, set, options.thread_count, options.progress, options.progress_user, team);
   team.together([&] {
-    if (!findings.recoverable && !search.unread.empty()) fail(TANDEM_ERROR_IO, search.unread);
+    check_all_read(search, set, findings.recoverable);
     if (team.leads()) report(set, findings, options.report, options.report_user);
     if (findings.digest && findings.digest != set.header.digest)
       fail(TANDEM_ERROR_DAMAGED,

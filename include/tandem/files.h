@@ -134,7 +134,8 @@ TANDEM_API tandem_status tandem_files_encode(tandem_context *context, const tand
 typedef struct tandem_files_search tandem_files_search;
 
 /* Looks at files, and at the regular files directly inside folders, and sorts shard files into sets. Reads the first
- * and last 4 KiB of each file, keeps no file or folder open and changes nothing. Other files are listed as ignored.
+ * and last 4 KiB of each file, keeps no file or folder open and changes nothing. Other files are listed as ignored, or
+ * as unread.
  * A file that lost both its records is recognised by its length and a block's checksum.
  *   paths        path_count files or folders
  *   search_out   the search, for tandem_files_search_destroy. It never changes, and threads may share it
@@ -176,7 +177,9 @@ typedef struct tandem_files_shard {
 } tandem_files_shard;
 
 /* Tells what was found. Sets are ordered by shard_count, largest first; files of a set by index. ignored_out gets a
- * sentence, "PATH: why", for the ignored file `index`. The sentence is valid until the search is destroyed.
+ * sentence, "PATH: why", for the ignored file `index`. unread_out gets one, "cannot open PATH: why", for a file that
+ * could not be read. It may be a shard file, so sets may have more shards than were found, and there may be more sets.
+ * The sentences are valid until the search is destroyed.
  * Status: INVALID_ARGUMENT (NULL; an index that does not exist). */
 TANDEM_API size_t tandem_files_search_set_count(const tandem_files_search *search);
 TANDEM_API size_t tandem_files_search_ignored_count(const tandem_files_search *search);
@@ -186,6 +189,9 @@ TANDEM_API tandem_status tandem_files_search_shard(const tandem_files_search *se
                                                    size_t file_index, tandem_files_shard *shard_out);
 TANDEM_API tandem_status tandem_files_search_ignored(const tandem_files_search *search, size_t index,
                                                      const char **ignored_out);
+TANDEM_API size_t tandem_files_search_unread_count(const tandem_files_search *search);
+TANDEM_API tandem_status tandem_files_search_unread(const tandem_files_search *search, size_t index,
+                                                    const char **unread_out);
 
 /* Checks that the files of a search are still there, and are the same files. If another process has replaced the set or
  * a shard, they are not. A call that failed with TANDEM_ERROR_IO may then succeed with a new search.
@@ -198,7 +204,7 @@ TANDEM_API tandem_status tandem_files_search_check(const tandem_files_search *se
  *                   least k shards (besides remains of other generations)
  *   set_index_out   its index in the search
  * Status: INVALID_ARGUMENT (none or several match: the message lists them), NOT_RECOVERABLE (there is no shard file),
- *   IO (there is none, and a file could not be opened), UNSUPPORTED (all shard files have another format version). */
+ *   IO (there is none, and a file could not be read), UNSUPPORTED (all shard files have another format version). */
 TANDEM_API tandem_status tandem_files_search_choose(const tandem_files_search *search, const char *set_id_prefix,
                                                     size_t *set_index_out);
 
@@ -242,7 +248,8 @@ typedef struct tandem_files_decode_options {
  *
  * Status: INVALID_ARGUMENT, OUT_OF_MEMORY, CANCELLED, DEVICE, UNSUPPORTED (shard files of another format version),
  *   NOT_RECOVERABLE (says where and how many blocks are missing), DAMAGED (the digest does not match), IO (also if the
- *   missing part may lie in a file that could not be opened, or that was replaced since the search). */
+ *   missing part may lie in a file that could not be read, or that was replaced since the search).
+ * An output that is one of the set's own shard files is INVALID_ARGUMENT, also with `force`. */
 TANDEM_API tandem_status tandem_files_decode(tandem_context *context, const tandem_files_search *search,
                                              const tandem_files_decode_options *options,
                                              tandem_files_result *result_out);
@@ -438,7 +445,7 @@ typedef struct tandem_files_finding { /* one shard file, or one shard that has n
   uint32_t index;
   uint32_t condition;                   /* bits of enum tandem_files_condition */
   uint64_t file_bytes;                  /* its length; tandem_files_set has the right one */
-  uint64_t bad_block_count;             /* checksum wrong, outside the file, or not readable */
+  uint64_t bad_block_count;             /* checksum wrong, or outside the file */
   uint64_t lost_block_count;            /* of these, in stripes that cannot be recovered */
   const tandem_files_range *bad_ranges; /* in order. More than 65536 ranges (with more than 16 files: 2^20 / files) are
                                            reported as one range that covers them all */
@@ -471,7 +478,8 @@ typedef struct tandem_files_verify_result {
   int32_t state;                /* enum tandem_files_state */
   uint32_t missing_shard_count; /* shards without any file */
   uint32_t damaged_file_count;  /* files with a bad block or a damaged end */
-  uint32_t worst_bad_count;     /* bad or missing blocks in the worst stripe; more than m is a loss */
+  uint32_t worst_bad_count;     /* bad or missing blocks in the worst stripe; more than m is a loss, unless some of
+                                   them are padding */
   uint64_t bad_block_count;     /* in the files that exist */
   uint64_t lost_stripe_count;   /* stripes that cannot be recovered */
   uint64_t read_bytes;
@@ -482,7 +490,8 @@ typedef struct tandem_files_verify_result {
  * intact, the digest is compared too. A team divides the reading, and every process gets the same result.
  * Status: INVALID_ARGUMENT, UNSUPPORTED (shard files of another format version), NOT_RECOVERABLE (there is no shard
  *   file), DAMAGED (the blocks are intact, but their digest is not the set's: no decode can succeed), OUT_OF_MEMORY,
- *   CANCELLED, IO (also: a file could not be opened, or was replaced since the search). */
+ *   CANCELLED, IO (also: a file of the set could not be read, or was replaced since the search; or a shard is missing
+ *   that may lie in another file that could not be read). */
 TANDEM_API tandem_status tandem_files_verify(tandem_context *context, const tandem_files_search *search,
                                              const tandem_files_verify_options *options,
                                              tandem_files_verify_result *result_out);
@@ -508,7 +517,10 @@ typedef struct tandem_files_repair_options {
   tandem_files_note note;     /* NULL = none. Tells if the layout of the encode cannot be restored, and why nothing is
                                  written to a set that too few shards agree on */
   void *note_user;
-  const tandem_files_team *team; /* NULL = this process alone */
+  const tandem_files_team *team;  /* NULL = this process alone */
+  const char *const *new_folders; /* without `folders`: folders that may stand for lost ones, the first ones first.
+                                     NULL: those of the search */
+  size_t new_folder_count;
 } tandem_files_repair_options;
 
 typedef struct tandem_files_repair_result {
@@ -525,10 +537,11 @@ typedef struct tandem_files_repair_result {
   double seconds;
 } tandem_files_repair_result;
 
-/* Repairs a set. Bad blocks and damaged records are rewritten in place. A shard file is written again if it is missing,
- * has a wrong length or cannot be written to: as a temporary that is then renamed. Everything written is read back and
- * compared with its checksums. It is read from the disk; with no_sync it may come from memory. The digest of the
- * content is not compared: tandem_files_verify does that.
+/* Repairs a set. Nothing is written if a file of the set cannot be read, or if a shard is missing that may lie in a
+ * file that could not be read: the call fails with IO. Bad blocks and damaged records are rewritten in place. A shard
+ * file is written again if it is missing, has a wrong length or cannot be written to: as a temporary that is then
+ * renamed. Everything written is read back and compared with its checksums. It is read from the disk; with no_sync it
+ * may come from memory. The digest of the content is not compared: tandem_files_verify does that.
  *
  * Stripes with too few good blocks stay as they are, also in a rebuilt file. Everything else is mended. Nothing is
  * written if fewer than k shards have a file of at least half the length that the headers claim. A rebuilt file gets

@@ -542,9 +542,76 @@ class Command(unittest.TestCase):
         done = self.ok("decode", self.shards, "-o", self.output, status=2)
         self.assertIn(first.encode(), done.stderr)
         self.assertIn(second.encode(), done.stderr)
-        done = self.ok("decode", self.shards, "-o", self.output, "--set", second[:10])
-        self.assertIn(b"note: ignored", done.stderr)
-        self.assertEqual(self.read(self.output), self.content)
+        self.assertIn(f"{first} (first, 14 of 14 shards)".encode(), done.stderr)
+        for which in ("--set", second[:10]), ("--name", "second"):
+            done = self.ok("decode", self.shards, "-o", self.output, "--force", *which)
+            self.assertIn(b"note: ignored", done.stderr)
+            self.assertEqual(self.read(self.output), self.content)
+        self.assertIn(f"set {second} (second)\n".encode(), self.ok("info", self.shards).stdout)
+        for command in ("verify", "repair", "info"):
+            sets = json.loads(self.ok(command, self.shards, "--name", "first", "--json").stdout)["sets"]
+            self.assertEqual([each["set_id"] for each in sets], [first])
+            done = self.ok(command, self.shards, "--name", "third", status=2)
+            self.assertIn(f"no set is called third; there are: {first} (first, 14 of 14 shards), {second}".encode(), done.stderr)
+        # Of several sets of the name, the one with enough shards; else the ids tell.
+        self.ok("encode", self.source, "-k", 2, "-m", 1, "-o", self.path("others"), "--name", "first")
+        decode = ("decode", self.shards, self.path("others"), "-o", self.output, "--name", "first", "--force")
+        done = self.ok(*decode, status=2)
+        self.assertIn(b"2 sets are called first, choose one with --set ID: " + first.encode(), done.stderr)
+        for index in range(2):
+            os.remove(os.path.join(self.path("others"), f"first.{index:03}.tandem"))
+        self.ok(*decode)
+
+    def test_a_decode_does_not_replace_its_own_shards(self):
+        self.encode()
+        before = self.contents(self.shards)
+        os.symlink(self.shard(3), self.path("link"))
+        os.link(self.shard(4), self.output + ".partial")
+        for output in (self.shard(0), self.path("link")):
+            for more in (), ("--dry-run",):
+                done = self.ok("decode", self.shards, "-o", output, "--force", *more, status=2)
+                self.assertIn(b"of the set that is decoded", done.stderr)
+        self.assertIn(b"is shard 4 of the set", self.ok("decode", self.shards, "-o", self.output, "--force", "--salvage", status=2).stderr)
+        self.assertEqual(self.contents(self.shards), before)
+
+    def test_padding_is_known(self):
+        """A lost block without content is zeros."""
+        def cut(size, k, m):
+            with open(self.source, "wb") as file:
+                file.write(self.content[:size])
+            shutil.rmtree(self.shards, True)
+            self.ok("encode", self.source, "-k", k, "-m", m, "-o", self.shards, "--block-bytes", 64)
+            return self.contents(self.shards)
+
+        def lose(*indices):
+            for index in indices:
+                os.remove(self.shard(index))
+
+        def check(before, recoverable=True):
+            self.ok("verify", self.shards, status=1 if recoverable else 4)
+            self.ok("decode", self.shards, "-o", self.output, "--force", status=0 if recoverable else 4)
+            if recoverable:
+                self.assertEqual(self.read(self.output), self.read(self.source))
+                self.ok("repair", self.shards)
+                self.assertEqual(self.contents(self.shards), before)
+
+        for size, k, m, lost, recoverable in ((5, 6, 1, (5, 6), True), (5, 6, 1, (4, 6), False), (5, 6, 1, (4, 5), True),
+                                              (1, 9, 2, (2, 4, 5, 6, 7, 8, 9, 10), True), (1, 9, 2, (0, 4, 9, 10), False),
+                                              (288 + 5, 6, 1, (5, 6), False)):
+            with self.subTest(size=size, k=k, m=m, lost=lost):
+                before = cut(size, k, m)
+                lose(*lost)
+                self.assertEqual(json.loads(self.ok("info", self.shards, "--json").stdout)["sets"][0]["enough"], recoverable)
+                check(before, recoverable)
+        before = cut(288 + 5, 6, 1)
+        for index in (5, 6):  # of the last stripe
+            self.damage(self.shard(index), 4096 + 64)
+        check(before)
+        for index in (4, 6):
+            self.damage(self.shard(index), 4096 + 64)
+        check(before, False)
+        done = self.ok("decode", self.shards, "-o", self.output, "--force", "--salvage", "--json", status=4)
+        self.assertEqual(json.loads(done.stdout)["holes"], [[292, 1]])
 
     def test_nothing_is_overwritten_without_force(self):
         self.encode()
@@ -614,20 +681,22 @@ class Command(unittest.TestCase):
         for flag in ("--backend=cpu", "--kernel=scalar", "--technique=matrix", "--executor=serial", "--resource=cpu=1", "--policy=free"):
             self.assertIn(flag.split("=")[0].encode(), self.ok("verify", self.shards, flag, status=2).stderr)
 
+    @staticmethod
+    def product(a, b):
+        result = 0
+        while b:
+            result ^= a if b & 1 else 0
+            a = a << 1 ^ (0x11d if a & 0x80 else 0)
+            b >>= 1
+        return result
+
     def raw_stripe(self, rows, shard_bytes):
         """Raw shards of these parity rows; returns their paths and contents."""
-        def product(a, b):
-            result = 0
-            while b:
-                result ^= a if b & 1 else 0
-                a = a << 1 ^ (0x11d if a & 0x80 else 0)
-                b >>= 1
-            return result
         shards = [random.Random(i).randbytes(shard_bytes) for i in range(len(rows[0]))]
         for row in rows:
             parity = bytearray(shard_bytes)
             for cell, shard in zip(row, shards):
-                table = bytes(product(cell, byte) for byte in range(256))
+                table = bytes(self.product(cell, byte) for byte in range(256))
                 parity = bytearray(a ^ b for a, b in zip(parity, shard.translate(table)))
             shards = [*shards, bytes(parity)]
         paths = [self.path(f"raw.{i}") for i in range(len(shards))]
@@ -655,6 +724,27 @@ class Command(unittest.TestCase):
         self.assertIn(b"raw.6: shard 6: 1 damaged byte, repaired", self.ok(*locate, "--repair").stdout)
         self.assertEqual([self.read(path) for path in paths], shards)
         self.ok(*locate)
+
+    def test_locate_takes_shards_in_the_order_of_their_numbers(self):
+        def inverse(number):
+            return next(other for other in range(1, 256) if self.product(number, other) == 1)
+
+        rows = [[inverse(row ^ column) for column in range(10)] for row in range(10, 14)]  # isal-cauchy 10 + 4
+        paths, shards = self.raw_stripe(rows, 1_000)
+        self.damage(paths[2], 7)
+        locate = ("verify", "--locate", "-k", 10, "-m", 4)
+        by_shell = sorted(paths)
+        self.assertEqual(by_shell[2], paths[10])
+        for order in (paths, by_shell):
+            report = json.loads(self.ok(*locate, *order, "--json", status=1).stdout)
+            self.assertEqual([(each["shard"], each["path"]) for each in report["damaged"]], [(2, paths[2])])
+        shell = subprocess.run(f"{TANDEM} verify --locate -k 10 -m 4 --repair raw.*", shell=True, cwd=self.root, capture_output=True)
+        self.assertEqual((shell.returncode, self.read(paths[2])), (0, shards[2]), shell.stderr)
+        # Where one is lost, its place is that of the `-`; the order of a shell does not tell it.
+        self.ok(*locate, *paths[:3], "-", *paths[4:])
+        done = self.ok(*locate, *by_shell[:13], "-", status=2)
+        self.assertIn(b"shard 2 stands behind shard 13, as a shell lists them", done.stderr)
+        self.ok(*locate, *reversed(paths), status=4)  # another order is taken as it is
 
     def test_locate_with_lost_shards_and_too_much_damage(self):
         paths, shards = self.raw_stripe(self.RAW, 2_000)
@@ -1075,7 +1165,7 @@ class Command(unittest.TestCase):
             self.ok("verify", self.shards)
             self.assertEqual(self.run_with("encode", "--no-such", stderr=full).returncode, 2)
             done = self.run_with("decode", self.shards, "-o", "-", stdout=subprocess.PIPE, stderr=full)
-            self.assertEqual((done.returncode, done.stdout == self.content), (3, True))
+            self.assertEqual((done.returncode, done.stdout == self.content), (0, True))  # the report is lost, the stream is whole
         self.assertEqual(self.run_with("decode", "nowhere", "-o", self.output, **self.closing(2)).returncode, 3)
         reader, writer = os.pipe()
         os.close(reader)
@@ -1173,7 +1263,7 @@ class Command(unittest.TestCase):
         shards = os.fsencode(self.shards)
         self.assertIn(shown, run(b"encode", source, b"-k", b"1", b"-m", b"1", b"-o", shards).stdout)
         done = run(b"info", shards)
-        self.assertEqual((done.stdout.count(shown), done.stdout.count(b"\xc2\x9b")), (2, 0))
+        self.assertEqual((done.stdout.count(shown), done.stdout.count(b"\xc2\x9b")), (3, 0))
         os.truncate(os.path.join(shards, name + b".001.tandem"), 5000)
         self.assertIn(shown, run(b"verify", shards, status=1).stdout)
         self.assertIn(shown, run(b"repair", shards).stdout)
@@ -1203,6 +1293,22 @@ class Command(unittest.TestCase):
             self.assertIn(b"number", done.stderr)
         done = self.ok("decode", self.shards, "-o", self.output, "--lock-wait", 0, status=2)
         self.assertIn(b"not in range 1 to 4294967295", done.stderr)
+
+    def test_values_that_look_like_options(self):
+        encode = ("encode", self.source, "-m", 4, "-o", self.shards, "--json")
+        report = json.loads(self.ok(*encode, "--name=", "-k", 3).stdout)
+        self.assertEqual((report["name"], report["k"]), ("source.bin", 3))
+        report = json.loads(self.ok(*encode, "-k", 3, "--name", "--", "--force").stdout)
+        self.assertEqual(report["name"], "--")
+        report = json.loads(self.ok(*encode, "-k", 3, "--name=a=", "--force").stdout)
+        self.assertEqual(report["name"], "a=")
+        for words in (("encode", "--name", "--", "--json"), ("encode", "--name=--", "--json"), ("verify", "--set=", "--json"),
+                      ("encode", "--nonsense", "--json"), ("encode", "-k", "--", "--json", self.source)):
+            done = self.ok(*words, status=2)
+            self.assertEqual(json.loads(done.stdout)["exit_status"], 2, words)
+        # Names of files, and the value of an option, ask for nothing.
+        for words in (("verify", "--", "--json"), ("encode", "--name", "--json"), ("encode", "--name=--json")):
+            self.assertEqual(tandem(*words).stdout, b"", words)
 
     def test_a_damaged_tuning_file_may_be_deleted(self):
         path = self.path("tuning")

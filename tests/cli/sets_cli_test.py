@@ -212,6 +212,21 @@ class Command(unittest.TestCase):
         found = self.json("verify", self.path("m"), status=4)
         self.assertEqual([(each["name"], each["state"]) for each in found["sets"]], [("a", "recoverable"), ("b", "not recoverable")])
 
+    def test_left_overs_of_a_set_that_was_written_elsewhere(self):
+        self.encode("a", self.path("old{i}"))
+        for index in (0, 1, 3, 4, 5):
+            shutil.rmtree(self.path(f"old{index}"))
+        new = self.encode("a", self.path("new{i}"), seed=2)
+        folders = [self.path("old2"), *(self.path(f"new{index}") for index in range(6))]
+        for command in ("verify", "repair"):
+            found = self.json(command, *folders)
+            self.assertEqual(([each["set_id"] for each in found["sets"]], len(found["other_sets"])), ([new], 1))
+        self.assertIn(self.path("old2", "a.002.tandem") + " is of another set", self.run_command("verify", *folders).stdout.decode())
+        # In a tree, and where its files are not the older ones, it is a set that is lost.
+        self.json("verify", "-r", *folders, status=4)
+        os.utime(self.path("old2", "a.002.tandem"))
+        self.json("verify", *folders, status=4)
+
     def lock_out(self, *names):
         """A folder that the user of the commands cannot read; returns it and that user, for subprocess."""
         folder = self.path(*names)
@@ -338,7 +353,7 @@ class Command(unittest.TestCase):
             os.remove(self.path("s", f"a.{index:03}.tandem"))
         # The set that is whole is not taken for the one that is to be salvaged.
         done = self.run_command("decode", self.path("s"), "-o", self.path("output"), "--salvage", status=2)
-        for word in (lost, "(a)", "3 of 6 shards", "--set ID"):
+        for word in (f"{lost} (a, 3 of 6 shards)", "--set ID", "--name NAME"):
             self.assertIn(word, done.stderr.decode())
         found = self.json("decode", self.path("s"), "-o", self.path("output"), "--salvage", "--set", lost[:8], status=4)
         self.assertEqual((found["name"], found["set_id"]), ("a", lost))

@@ -3,7 +3,7 @@
 // the process, makes the call fail, or cuts it short. Environment variables control it:
 //
 //     TANDEM_FAULT_PATH     only calls on paths that contain this; without it nothing is done
-//     TANDEM_FAULT_CALLS    only these calls, as "write,fsync"; the first column of the log. Default: all
+//     TANDEM_FAULT_CALLS    only these calls, as "write,fsync"; the first column of the log. Default: all but "look"
 //     TANDEM_FAULT_ACTION   kill       SIGKILL before the call
 //                           kill-half  SIGKILL after half of the bytes of a write; other calls: after the call
 //                           fail       the call returns -1 with errno TANDEM_FAULT_ERRNO (a number) and does nothing
@@ -15,8 +15,10 @@
 //                             name, result, errno, offset, length, path, second path   separated by tabs
 //                           and beside it FILE.data: the bytes of all writes, in order
 //
-// Counted calls happen one at a time, so the log has their order. Opening a file with O_CREAT is called "create". Calls
-// inside libc (stdio, closedir) are not counted.
+// Counted calls happen one at a time, so the log has their order. Opening a file with O_CREAT is called "create". stat,
+// lstat, fstat, and readdir for each entry, are called "look". Calls inside libc (stdio, closedir) are not counted.
+#include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -118,7 +120,7 @@ static void path_of_name(int folder, const char *name, char *path) {
 static int is_wanted(const struct call *call) {
   if (settings.path == NULL) return 0;
   if (strstr(call->path, settings.path) == NULL && strstr(call->second_path, settings.path) == NULL) return 0;
-  if (settings.calls == NULL || *settings.calls == 0) return 1;
+  if (settings.calls == NULL || *settings.calls == 0) return strcmp(call->name, "look") != 0;
   const size_t length = strlen(call->name);
   for (const char *at = settings.calls; (at = strstr(at, call->name)) != NULL; at += length) {
     const int starts = at == settings.calls || at[-1] == ',', ends = at[length] == 0 || at[length] == ',';
@@ -276,6 +278,29 @@ EXPORT int mkdir(const char *path, mode_t mode) { return mkdirat(AT_FDCWD, path,
 EXPORT int fstatat(int folder, const char *path, struct stat *status, int flags) {
   ON_NAME(folder, path);
   CALL(int, "stat", (int)syscall(SYS_newfstatat, folder, path, status, flags));
+}
+
+static int look_at_name(const char *path, struct stat *status, int flags) {
+  ON_NAME(AT_FDCWD, path);
+  CALL(int, "look", (int)syscall(SYS_newfstatat, AT_FDCWD, path, status, flags));
+}
+
+EXPORT int stat(const char *path, struct stat *status) { return look_at_name(path, status, 0); }
+EXPORT int lstat(const char *path, struct stat *status) { return look_at_name(path, status, AT_SYMLINK_NOFOLLOW); }
+
+EXPORT int fstat(int descriptor, struct stat *status) {
+  ON_DESCRIPTOR(descriptor);
+  CALL(int, "look", (int)syscall(SYS_fstat, descriptor, status));
+}
+
+EXPORT struct dirent *readdir(DIR *list) {
+  struct dirent *(*real)(DIR *);
+  *(void **)&real = dlsym(RTLD_NEXT, "readdir");
+  ON_DESCRIPTOR(dirfd(list));
+  start(&call, "look");
+  struct dirent *entry = fails(&call) ? NULL : real(list);
+  finish(&call, 0, NULL);
+  return entry;
 }
 
 EXPORT int flock(int descriptor, int how) {
