@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completions for bash and zsh. Both know the commands, the options and the words that an option takes; the shell
-// completes file names itself.
+// The completion of bash, which zsh loads too. It knows the commands, the options and the words that an option takes;
+// the shell completes file names itself. Some names, such as `commands`, `options` and `words`, are zsh's own.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,52 +47,13 @@ std::string bash_arm(const CommandText &command) {
     if (option.argument.empty() || option.is_argument_optional) continue;
     takes_value += (takes_value.empty() ? "" : "|") + pattern(option);
     if (!option.values.empty())
-      words += fmt::format("      {}) words={}; list={} ;;\n", pattern(option),
+      words += fmt::format("      {}) choices={}; list={} ;;\n", pattern(option),
                            quoted(fmt::format("{}", fmt::join(option.values, " "))), option.is_list ? 1 : 0);
   }
-  return fmt::format("  {})\n    commands={}\n    options={}\n{}{}    ;;\n", quoted(command.name),
+  return fmt::format("  {})\n    below={}\n    flags={}\n{}{}    ;;\n", quoted(command.name),
                      quoted(command_names(command)), quoted(names),
                      words.empty() ? "" : "    case $2 in\n" + words + "    esac\n",
                      takes_value.empty() ? "" : "    case $2 in " + takes_value + ") takes_value=1 ;; esac\n");
-}
-
-// In arguments of _describe and _arguments a colon ends a field.
-std::string colons_escaped(std::string_view text) {
-  std::string result;
-  for (const char each : text) result += each == ':' ? std::string("\\:") : std::string(1, each);
-  return result;
-}
-
-// "encode:Split a file..." of _describe.
-std::string described(std::string_view name, std::string_view help) {
-  return quoted(colons_escaped(name) + ":" + std::string(help));
-}
-
-// An argument of zsh's _arguments: '(-k --data)'{-k,--data}'[Data shards]:N: '.
-std::string zsh_option(const OptionText &option) {
-  std::string help;
-  for (const char each : option.help) {
-    if (each == '[' || each == ']' || each == ':' || each == '\\') help += '\\';
-    help += each;
-  }
-  std::string action;
-  if (!option.argument.empty()) {
-    std::string argument;
-    for (const char each : option.argument)
-      if (each != '[' && each != ']' && each != ':') argument += each;
-    const std::string words = colons_escaped(fmt::format("{}", fmt::join(option.values, " ")));
-    const bool is_file = option.argument.starts_with("FILE") || option.argument == "PATH";
-    const std::string what = !option.values.empty()
-                                 ? (option.is_list ? "_values -s , word " + words : "(" + words + ")")
-                             : option.argument == "FOLDER" ? "_files -/"
-                             : is_file                     ? "_files"
-                                                           : " ";  // the shell cannot know
-    action = fmt::format("{}{}:{}", option.is_argument_optional ? "::" : ":", argument, what);
-  }
-  const std::string rest = "[" + help + "]" + action;
-  const std::string excluded = option.is_repeatable ? "*" : fmt::format("({})", fmt::join(option.names, " "));
-  if (option.names.size() == 1) return quoted(excluded + option.names[0] + rest);
-  return fmt::format("{}{{{}}}{}", quoted(excluded), fmt::join(option.names, ","), quoted(rest));
 }
 
 }  // namespace
@@ -104,20 +65,23 @@ std::string bash_completion(const CommandText &program) {
   return fmt::format(
       R"(# bash completion for {program}. Made from the command's own table of options (cli/completion.cpp). DO NOT EDIT
 
-# {function}_table COMMAND OPTION: sets commands, options, words, list and takes_value.
+# {function}_table COMMAND OPTION: sets below (its commands), flags, choices, list and takes_value.
 {function}_table() {{
-  commands='' options='' words='' list=0 takes_value=0
+  below='' flags='' choices='' list=0 takes_value=0
   case $1 in
 {arms}  esac
 }}
 
+# Under `set -e` an offer of nothing is no failure.
+{function}_offer() {{ COMPREPLY=($(compgen "$@" || :)); }}
+
 {function}() {{
-  local commands options words list takes_value
+  local below flags choices list takes_value
   local command={program} i word before='' is_help=0 current split='' last=''
   local -a line=()
   COMPREPLY=()
   # bash splits a word at its colons: openmp:gnu is 3 words. They are joined again.
-  for word in "${{COMP_WORDS[@]:0:COMP_CWORD+1}}"; do
+  for word in "${{COMP_WORDS[@]:0:$((COMP_CWORD + 1))}}"; do
     if ((${{#line[@]}} > 1)) && [[ $word == : || $last == : ]]; then
       line[-1]+=$word
       split=${{line[-1]%"${{line[-1]##*:}}"}}
@@ -138,24 +102,24 @@ std::string bash_completion(const CommandText &program) {
       [[ $word == = ]] || before=''
     elif [[ $word == -?* ]]; then
       before=$word
-    elif [[ " $commands " == *" $word "* ]]; then
+    elif [[ " $below " == *" $word "* ]]; then
       command+=" $word"
     fi
   done
   [[ $current != = ]] || current=''
   {function}_table "$command" "$before"
   if ((is_help)); then
-    mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$current")
+    {function}_offer -W "$below" -- "$current"
   elif ((takes_value)); then
-    if [[ -n $words ]]; then
+    if [[ -n $choices ]]; then
       local head=''
       if ((list)) && [[ $current == *,* ]]; then head=${{current%,*}},; fi
-      mapfile -t COMPREPLY < <(compgen -P "$head" -W "$words" -- "${{current#"$head"}}")
+      {function}_offer -P "$head" -W "$choices" -- "${{current#"$head"}}"
     fi  # else names of files, by `complete -o default`
   elif [[ $current == -* ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "$options" -- "$current")
-  elif [[ -n $commands ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$current")
+    {function}_offer -W "$flags" -- "$current"
+  elif [[ -n $below ]]; then
+    {function}_offer -W "$below" -- "$current"
   fi
   COMPREPLY=("${{COMPREPLY[@]#"$split"}}")  # bash replaces only what stands after the last colon
 }}
@@ -166,36 +130,8 @@ complete -o default -F {function} {program}
 }
 
 std::string zsh_completion(const CommandText &program) {
-  const std::string function = function_name(program);
-  std::string functions;
-  for_each_command(program, [&](const CommandText &command) {
-    std::string name = function + command.name.substr(program.name.size());
-    std::ranges::replace(name, ' ', '_');
-    functions += fmt::format("{}() {{\n", name);
-    const bool has_commands = !command.commands.empty();
-    if (has_commands) functions += "  local curcontext=$curcontext state line\n  local -a commands\n";
-    functions += fmt::format("  _arguments {}-s -S", has_commands ? "-C " : "");
-    for (const OptionText &option : command.options)
-      if (!option.by_position) functions += " \\\n    " + zsh_option(option);
-    if (has_commands) {
-      functions += " \\\n    '1: :->command' '*:: :->rest'\n  case $state in\n    command)\n      commands=(";
-      for (const CommandText &each : command.commands)
-        functions += "\n        " + described(each.last_word(), each.summary);
-      functions += ")\n      _describe command commands\n      ;;\n    rest)\n";
-      functions += fmt::format("      (( $+functions[{0}_$line[1]] )) && {0}_$line[1]\n      ;;\n  esac\n", name);
-    } else if (command.runs_a_command) {
-      functions += " \\\n    '*::command: _normal'\n";
-    } else if (command.last_word() == "help") {
-      functions += fmt::format(" \\\n    '*: :({})'\n", command_names(program));
-    } else {
-      functions += " \\\n    '*: :_files'\n";
-    }
-    functions += "}\n\n";
-  });
-  return fmt::format(
-      "#compdef {0}\n# Made from the command's own table of options (cli/completion.cpp). DO NOT EDIT\n\n{2}{1} "
-      "\"$@\"\n",
-      program.name, function, functions);
+  return fmt::format("#compdef {0}\nautoload -U +X bashcompinit && bashcompinit\n{1}_bash_complete -o default -F {2}\n",
+                     program.name, bash_completion(program), function_name(program));
 }
 
 }  // namespace tandem::cli

@@ -24,31 +24,19 @@ constexpr const char *kVariables =
 
 // Characters that mean something to troff. `Words in backquotes` are bold.
 std::string text(std::string_view plain) {
+  using Escaped = std::pair<char, const char *>;
+  constexpr Escaped kEscaped[] = {{'\\', "\\e"}, {'-', "\\-"}, {'\'', "\\(aq"}, {'^', "\\(ha"}, {'~', "\\(ti"}};
   std::string result;
   bool is_bold = false;
   for (const char each : plain) {
-    switch (each) {
-      case '`':
-        result += is_bold ? "\\fR" : "\\fB";
-        is_bold = !is_bold;
-        break;
-      case '\\':
-        result += "\\e";
-        break;
-      case '-':
-        result += "\\-";
-        break;
-      case '\'':
-        result += "\\(aq";
-        break;
-      case '^':
-        result += "\\(ha";
-        break;
-      case '~':
-        result += "\\(ti";
-        break;
-      default:
-        result += each;
+    const auto *const escaped = std::ranges::find(kEscaped, each, &Escaped::first);
+    if (escaped != std::end(kEscaped)) {
+      result += escaped->second;
+    } else if (each != '`') {
+      result += each;
+    } else {
+      is_bold = !is_bold;
+      result += is_bold ? "\\fB" : "\\fR";
     }
   }
   return result;

@@ -80,51 +80,40 @@ void add_help_command(CLI::App &app, Invocation &invocation, bool quiet) {
   });
 }
 
-std::vector<const char *> words_of(int argc, char **argv) { return {argv + std::min(argc, 1), argv + argc}; }
+// The words of a command line.
+struct Words {
+  std::vector<std::string> words;
+  bool has_json = false;  // --json is among its options: a failure is told as JSON, also one to parse the words
+};
 
-// Calls visit(place, option) for each word that may name an option, as CLI11 will read them: not for values of options,
-// words after `--`, and words of another program. option: null if there is no such option. Without an app no option
-// takes a value.
-template <class Visit>
-void for_each_option(const CLI::App *app, const std::vector<const char *> &words, Visit visit) {
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string_view word = words[i];
-    if (word == "--") return;
-    if (word.starts_with('-')) {
-      const std::string name(word.substr(0, word.find('=')));
-      const CLI::Option *option = app != nullptr ? app->get_option_no_throw(name) : nullptr;
-      visit(i, option);
-      const bool has_value = word.size() > name.size();  // an empty one too
-      if (option != nullptr && !has_value) i += static_cast<std::size_t>(option->get_items_expected_min());
-    } else if (app != nullptr) {
-      if (app->get_prefix_command()) return;
+// Finds options as CLI11 will: not among values of options, words after `--`, and words of another program. CLI11 takes
+// the word after `--name=` for its value, so the empty value gets a word of its own. Without an app no option has a
+// value.
+Words read_words(const CLI::App *app, int argc, char **argv) {
+  Words read;
+  bool may_be_option = true;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i], name = word.substr(0, word.find('='));
+    read.words.push_back(word);
+    may_be_option = may_be_option && word != "--";
+    if (!may_be_option) continue;
+    if (!word.starts_with('-')) {
+      if (app == nullptr) continue;
+      may_be_option = !app->get_prefix_command();
       for (const CLI::App *each : app->get_subcommands({}))
         if (each->get_name() == word) app = each;
+      continue;
+    }
+    read.has_json = read.has_json || word == "--json";
+    const CLI::Option *option = app != nullptr ? app->get_option_no_throw(name) : nullptr;
+    if (option == nullptr || option->get_items_expected_min() == 0) continue;
+    if (word == name && i + 1 < argc) read.words.emplace_back(argv[++i]);
+    if (word == name + "=" && name.starts_with("--")) {
+      read.words.back() = name;
+      read.words.emplace_back();
     }
   }
-}
-
-// CLI11 takes the word after `--name=` for the value, which is empty.
-std::vector<std::string> with_empty_values(const CLI::App &app, const std::vector<const char *> &words) {
-  std::vector<std::string> result(words.begin(), words.end());
-  std::size_t added = 0;
-  for_each_option(&app, words, [&](std::size_t place, const CLI::Option *option) {
-    std::string &word = result[place + added];
-    const bool is_empty = word.starts_with("--") && word.find('=') == word.size() - 1;
-    if (!is_empty || option == nullptr || option->get_items_expected_min() == 0) return;
-    word.pop_back();
-    result.insert(result.begin() + static_cast<std::ptrdiff_t>(place + ++added), "");
-  });
-  return result;
-}
-
-// Whether a failure is to be told as JSON. The arguments may be ones that cannot be parsed.
-bool wants_json(const CLI::App *app, const std::vector<const char *> &words) {
-  bool found = false;
-  for_each_option(app, words, [&](std::size_t place, const CLI::Option *) {
-    found = found || words[place] == std::string_view("--json");
-  });
-  return found && !json_was_printed();
+  return read;
 }
 
 // The JSON of a command that failed: its name, its files and the reason.
@@ -154,14 +143,14 @@ Ending run(const Program &program, int argc, char **argv, Invocation &invocation
   for (const AddCommand add : program.commands) add(app, invocation);
   add_help_command(app, invocation, quiet);
   read_numbers_in_decimal(app);
-  const std::vector<const char *> words = words_of(set_words_after_dashes_aside(argc, argv, invocation), argv);
-  const auto failed = [&](const Failure &failure) -> Ending {
-    return {failure.exit_status, failure.message, wants_json(&app, words) ? failure_text(app, failure) : ""};
+  auto [words, has_json] = read_words(&app, set_words_after_dashes_aside(argc, argv, invocation), argv);
+  const auto failed = [&app, wants_json = has_json](const Failure &failure) -> Ending {
+    const bool is_told = wants_json && !json_was_printed();
+    return {failure.exit_status, failure.message, is_told ? failure_text(app, failure) : ""};
   };
   try {
-    std::vector<std::string> arguments = with_empty_values(app, words);
-    std::ranges::reverse(arguments);  // as CLI11 takes them
-    app.parse(arguments);
+    std::ranges::reverse(words);  // as CLI11 takes them
+    app.parse(words);
     return {invocation.run(), ""};
   } catch (const CLI::ParseError &error) {
     if (error.get_exit_code() == 0) return {quiet ? 0 : app.exit(error), ""};  // --help, --version
@@ -190,8 +179,8 @@ Ending run_program(const Program &program, int argc, char **argv, Invocation &in
 }
 
 Ending failed_ending(const Failure &failure, int argc, char **argv) {
-  return {failure.exit_status, failure.message,
-          wants_json(nullptr, words_of(argc, argv)) ? json_text(failure_object(failure)) : ""};
+  const bool is_told = read_words(nullptr, argc, argv).has_json && !json_was_printed();
+  return {failure.exit_status, failure.message, is_told ? json_text(failure_object(failure)) : ""};
 }
 
 int end_program(const Ending &ending) {

@@ -66,14 +66,6 @@ std::string folder_of(const std::string &path) {
   return folder.empty() ? "." : folder;
 }
 
-// Names and folders of the files of a set.
-struct Layout {
-  std::string name;
-  bool has_one_name = true;  // of all its files
-  std::set<std::string> folders;
-  std::set<std::uint32_t> indices;
-};
-
 Layout layout_of(const std::vector<tandem_files_shard> &shards) {
   Layout layout;
   std::map<std::string, std::size_t> votes;
@@ -82,7 +74,7 @@ Layout layout_of(const std::vector<tandem_files_shard> &shards) {
     if (parts) ++votes[parts->first];
     layout.has_one_name = layout.has_one_name && parts && votes.size() == 1;
     layout.folders.insert(folder_of(shard.path));
-    layout.indices.insert(shard.index);
+    layout.folder_of_shard.emplace(shard.index, folder_of(shard.path));
   }
   const auto most =
       std::max_element(votes.begin(), votes.end(), [](const auto &a, const auto &b) { return a.second < b.second; });
@@ -231,7 +223,7 @@ std::vector<ChosenSet> chosen_sets(const SearchOwner &found, const SetFlags &fla
     return std::all_of(shards.begin(), shards.end(),
                        [&](const tandem_files_shard &shard) {
                          return layouts[now].folders.contains(folder_of(shard.path)) ||
-                                (a.k == b.k && a.m == b.m && !layouts[now].indices.contains(shard.index));
+                                (a.k == b.k && a.m == b.m && !layouts[now].folder_of_shard.contains(shard.index));
                        }) ||
            (!flags.recursive && times_of(shards).second <= times_of(shards_of(found, sets[now].index)).first);
   };
@@ -270,17 +262,13 @@ ChosenSet only_set(const SearchOwner &found, const SetFlags &flags) {
 
 FoldersOfSets::FoldersOfSets(const SearchOwner &found, const Places &places) : places_(places) {
   for (std::size_t i = 0; i < tandem_files_search_set_count(found.get()); ++i) {
-    const std::vector<tandem_files_shard> shards = shards_of(found, i);
-    Layout layout = layout_of(shards);
-    Member member{std::move(layout.name), std::move(layout.folders), {}};
-    for (const tandem_files_shard &shard : shards) member.folder_of_shard.emplace(shard.index, folder_of(shard.path));
-    for (const std::string &folder : member.folders) used_[folder].push_back(i);
-    sets_.push_back(std::move(member));
+    sets_.push_back(layout_of(shards_of(found, i)));
+    for (const std::string &folder : sets_[i].folders) used_[folder].push_back(i);
   }
 }
 
 std::vector<std::string> FoldersOfSets::of(const ChosenSet &chosen) const {
-  const Member &own = sets_[chosen.index];
+  const Layout &own = sets_[chosen.index];
   std::vector<std::string> all(own.folders.begin(), own.folders.end());
   if (chosen.set.shard_count == chosen.set.k + chosen.set.m) return all;  // no shard is missing
   std::vector<bool> related(sets_.size(), false);                         // sets that share folders with this one
@@ -304,7 +292,7 @@ std::vector<std::string> FoldersOfSets::of(const ChosenSet &chosen) const {
     }
     int kind = -1;
     for (const std::size_t i : used->second) {
-      const Member &other = sets_[i];
+      const Layout &other = sets_[i];
       if (!related[i] && (other.name.empty() || other.name != own.name)) continue;
       if (kind < 0) kind = kShared;
       for (const auto &[shard, where] : other.folder_of_shard)

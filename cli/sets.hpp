@@ -58,6 +58,14 @@ std::vector<ChosenSet> chosen_sets(const SearchOwner &found, const SetFlags &fla
 // The one set that decode and the ranks of a job need: where there are several, the only one with enough shards.
 ChosenSet only_set(const SearchOwner &found, const SetFlags &flags);
 
+// Names and folders of the files of a set.
+struct Layout {
+  std::string name;
+  bool has_one_name = true;  // of all its files
+  std::set<std::string> folders;
+  std::map<std::uint32_t, std::string> folder_of_shard;
+};
+
 // Folders where missing shards of one of several sets may go: those of the set, and folders that are named by the user
 // or lie beside one of these. Such a folder holds no shard file, or files of a set that shares folders with this one.
 class FoldersOfSets {
@@ -66,13 +74,8 @@ class FoldersOfSets {
   std::vector<std::string> of(const ChosenSet &chosen) const;
 
  private:
-  struct Member {
-    std::string name;
-    std::set<std::string> folders;
-    std::map<std::uint32_t, std::string> folder_of_shard;
-  };
   const Places &places_;
-  std::vector<Member> sets_;                              // as found
+  std::vector<Layout> sets_;                              // as found
   std::map<std::string, std::vector<std::size_t>> used_;  // by folder: sets that have files there
 };
 

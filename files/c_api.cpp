@@ -110,6 +110,19 @@ const FoundSet &set_at(const tandem_files_search *search, std::size_t index) {
   return search->found.sets[index];
 }
 
+// list: of files of this kind.
+tandem_status write_sentence(const tandem_files_search *search, std::vector<std::string> Search::*list,
+                             const char *kind, std::size_t index, const char **sentence_out) {
+  return guarded([&] {
+    require(search, "search");
+    require(sentence_out, base::format("{}_out", kind).c_str());
+    const std::vector<std::string> &sentences = search->found.*list;
+    if (index >= sentences.size())
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} file {} of {}", kind, index, sentences.size()));
+    *sentence_out = sentences[index].c_str();
+  });
+}
+
 }  // namespace
 }  // namespace tandem::files
 
@@ -177,14 +190,7 @@ tandem_status tandem_files_search_shard(const tandem_files_search *search, size_
 }
 
 tandem_status tandem_files_search_ignored(const tandem_files_search *search, size_t index, const char **ignored_out) {
-  return guarded([&] {
-    require(search, "search");
-    require(ignored_out, "ignored_out");
-    if (index >= search->found.ignored.size())
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           tandem::base::format("ignored file {} of {}", index, search->found.ignored.size()));
-    *ignored_out = search->found.ignored[index].c_str();
-  });
+  return write_sentence(search, &Search::ignored, "ignored", index, ignored_out);
 }
 
 size_t tandem_files_search_unread_count(const tandem_files_search *search) {
@@ -192,14 +198,7 @@ size_t tandem_files_search_unread_count(const tandem_files_search *search) {
 }
 
 tandem_status tandem_files_search_unread(const tandem_files_search *search, size_t index, const char **unread_out) {
-  return guarded([&] {
-    require(search, "search");
-    require(unread_out, "unread_out");
-    if (index >= search->found.unread.size())
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           tandem::base::format("unread file {} of {}", index, search->found.unread.size()));
-    *unread_out = search->found.unread[index].c_str();
-  });
+  return write_sentence(search, &Search::unread, "unread", index, unread_out);
 }
 
 tandem_status tandem_files_search_check(const tandem_files_search *search) {

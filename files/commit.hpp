@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes all files of a set valid at once, in one folder or several (docs/FORMAT.md, section 8). Each folder holds
 // temporaries and a record. The record's name tells whether the set counts. Renaming the first folder's record is the
-// commit.
+// commit. Here are the names, the record, and the steps after the commit or instead of it. recovery.hpp decides which
+// of these a dead run needs; new_set.hpp writes a set.
 #pragma once
 
 #include <bitset>
@@ -77,6 +78,9 @@ struct FolderRecord {
   Descriptor file{};  // the record's, locked
 };
 
+// Renames the record, unless that was done. In the lead's folder this is the commit.
+void make_committed(FolderRecord &member);
+
 // Gives the files of a committed set, in the given folders, their names, and removes the records. Can be repeated from
 // any point. `named`: more folders to search for finished parts. Throws if a step is refused. Nothing is lost then, and
 // a later call continues. The caller has locked the folders.
@@ -107,57 +111,5 @@ bool is_shard_of(const Folder &folder, const std::string &name, const SetId &set
 // The set of such a file, if it also has its full length.
 std::optional<SetHeader> whole_shard_of(const Folder &folder, const std::string &name, const SetId &set_id,
                                         std::uint32_t index);
-
-// ---- a set that is being written ----
-
-class NewSet {
- public:
-  struct Options {
-    SetId set_id{};
-    std::string name;
-    std::uint32_t mode = kModeUnknown;
-    std::uint64_t geometry = 0;
-    bool force = false, no_sync = false;
-    bool attach = false;  // writes to the files that another writer has made; only that one commits
-    LockWait wait{};
-    std::function<void(const std::string &)> note{};  // receives what is cleaned up and given up
-  };
-
-  // folder_of_shard: a path for each shard; the last component is made if missing. Cleans up there after dead runs.
-  NewSet(Options options, const std::vector<std::string> &folder_of_shard);
-  ~NewSet();
-  NewSet(const NewSet &) = delete;
-  NewSet &operator=(const NewSet &) = delete;
-
-  int descriptor(std::uint32_t shard) const { return files_[shard].descriptor(); }
-  std::string path(std::uint32_t shard) const { return files_[shard].path(); }
-  void finish(std::uint32_t shard) { files_[shard].finish(options_.no_sync); }
-  // SetHeader::folder_count.
-  std::uint32_t folders_in_turn() const;
-  // Call it when all files are complete. At some point inside, the set begins to count. Returns Finished::replaced.
-  std::vector<Descriptor> commit();
-
- private:
-  explicit NewSet(Options options);
-  void attach(const std::vector<std::string> &folder_of_shard);
-  void make_folders(const std::vector<std::string> &folder_of_shard);
-  void make_records();
-  void check_names() const;
-  void check_given_up() const;
-  void sync_folders() const;
-  void sync_parents() const;
-
-  Options options_;
-  std::vector<std::string> made_;  // folders that this set made
-  Folders folders_;
-  std::vector<std::vector<SetId>> given_up_;  // by folder: unfinished sets that this one replaces
-  std::vector<std::uint16_t> folder_of_;      // by shard
-  std::vector<FolderRecord> members_;         // one for each folder, the lead last
-  std::vector<PendingFile> files_;            // by shard
-  bool counts_ = false;                       // or may
-};
-
-// Refuses the same as commit: a name that exists (without force), or is a folder. Changes nothing.
-void check_names_free(const std::string &folder, const std::string &name, std::uint32_t shard, bool force);
 
 }  // namespace tandem::files

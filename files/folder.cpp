@@ -199,6 +199,12 @@ void FoldersLock::unlock() noexcept {
   for (const auto &folder : folders_) lock(folder->descriptor(), LOCK_UN);
 }
 
+Descriptor open_to_lock(const Folder &folder, const std::string &name) {
+  Descriptor file = folder.open_file(name, O_RDWR);
+  if (!file && (errno == EACCES || errno == EPERM || errno == EROFS)) file = folder.open_file(name, O_RDONLY);
+  return file;
+}
+
 Lock lock_file(const Descriptor &file) noexcept {
   if (lock(file.get(), LOCK_EX | LOCK_NB) == 0) return Lock::ours;
   return errno == EWOULDBLOCK ? Lock::held_by_another : Lock::unknown;

@@ -114,6 +114,9 @@ enum class Lock {
   unknown  // errno says why, for instance: this file system has no locks
 };
 
+// On some file systems, NFS for one, only a file that is open for writing can be locked.
+Descriptor open_to_lock(const Folder &folder, const std::string &name);
+
 // Locks a file while the descriptor is open.
 Lock lock_file(const Descriptor &file) noexcept;
 

@@ -352,12 +352,6 @@ class Recovery {
 
 Recovered recover(const Folders &folders, bool dry_run) { return Recovery(folders, dry_run).run(); }
 
-Descriptor open_to_lock(const Folder &folder, const std::string &name) {
-  Descriptor file = folder.open_file(name, O_RDWR);
-  if (!file && (errno == EACCES || errno == EPERM || errno == EROFS)) file = folder.open_file(name, O_RDONLY);
-  return file;
-}
-
 std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const std::string &set_name,
                                                   const std::vector<SetId> &except, bool force) {
   std::vector<std::vector<SetId>> given_up(folders.size());

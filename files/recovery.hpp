@@ -35,9 +35,6 @@ Recovered recover(const std::vector<std::string> &paths, bool dry_run, const Loc
 std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const std::string &set_name,
                                                   const std::vector<SetId> &except, bool force);
 
-// On some file systems, NFS for one, only a file that is open for writing can be locked.
-Descriptor open_to_lock(const Folder &folder, const std::string &name);
-
 // What a reader must know about these folders: names to skip, with the reason. They are records, unfinished, or about
 // to be replaced. Temporaries of a set that counts are ordinary shard files. Reason "" is not worth a note.
 using Hidden = std::map<std::string, std::string>;

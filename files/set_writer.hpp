@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "files/coder.hpp"
-#include "files/commit.hpp"
 #include "files/handles.hpp"
+#include "files/new_set.hpp"
 #include "files/outcome.hpp"
 #include "files/written_stripes.hpp"
 #include "tandem/files.h"

@@ -106,4 +106,18 @@ Words Team::broadcast(const Tell &tell) const {
   return Words(std::move(bytes));
 }
 
+void Team::merge(const Tell &tell, const std::function<void()> &forget,
+                 const std::function<void(Words &theirs)> &hear) const {
+  if (is_alone()) return;
+  gather(tell, [&](std::uint32_t process, Words &theirs) {
+    if (process != 0) hear(theirs);
+  });
+  Words all = broadcast(tell);
+  together([&] {
+    if (leads()) return;
+    forget();
+    hear(all);
+  });
+}
+
 }  // namespace tandem::files

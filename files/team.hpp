@@ -59,6 +59,9 @@ class Team {
   void gather(const Tell &tell, const std::function<void(std::uint32_t process, Words &theirs)> &hear) const;
   // A message of process 0 to all.
   Words broadcast(const Tell &tell) const;
+  // Combines what all processes tell: process 0 hears the others, then they forget their own and hear process 0.
+  void merge(const Tell &tell, const std::function<void()> &forget,
+             const std::function<void(Words &theirs)> &hear) const;
 
  private:
   tandem_files_team team_ = {};

@@ -40,7 +40,8 @@ class Inspector {
     }
     team_.together([&] { reader_.check_all_read(); });
     found_.read_bytes = reader_.read_bytes();
-    if (!team_.is_alone()) gather_findings();
+    team_.merge([this](Words &words) { tell(words); }, [this] { found_ = nothing_found(set_); },
+                [this](Words &theirs) { hear(theirs); });
     team_.together([&] { lose_the_rest(); });
     if (team_.leads() && data_is_intact_ && found_.lost.empty()) found_.digest = digest_.value(header_.content_bytes);
     if (header_.stripe_count() == 0) team_.together([&] { look_at_empty_content(); });
@@ -151,19 +152,6 @@ class Inspector {
       theirs.add_to(found_.bad[file]);
       found_.lost_count[file] += theirs.number();
     }
-  }
-
-  void gather_findings() {
-    const auto tell_all = [this](Words &words) { tell(words); };
-    team_.gather(tell_all, [this](std::uint32_t process, Words &theirs) {
-      if (process != 0) hear(theirs);
-    });
-    Words all = team_.broadcast(tell_all);
-    team_.together([&] {
-      if (team_.leads()) return;
-      found_ = nothing_found(set_);
-      hear(all);
-    });
   }
 
   void work() {

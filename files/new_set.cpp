@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "files/new_set.hpp"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <set>
+
+#include "base/format.hpp"
+#include "files/error.hpp"
+#include "files/recovery.hpp"
+
+namespace tandem::files {
+namespace {
+
+// Checked before anything is made. Replaced files stay open only while there are enough descriptors.
+void check_files_to_open(const std::vector<std::string> &folder_of_shard) {
+  const std::size_t shards = folder_of_shard.size();
+  const std::size_t folders = std::set(folder_of_shard.begin(), folder_of_shard.end()).size();
+  check_open_files(shards + 2 * folders, base::format("{} shard files, {} folder{} and the record in each", shards,
+                                                      folders, folders == 1 ? "" : "s"));
+}
+
+}  // namespace
+
+void check_names_free(const std::string &folder, const std::string &name, std::uint32_t shard, bool force) {
+  const std::string path = base::format("{}/{}", folder, shard_file_name(name, shard));
+  struct stat status;
+  if (lstat(path.c_str(), &status) != 0) return;
+  if (!force) fail(TANDEM_ERROR_IO, base::format("{} exists; use --force to replace it", path));
+  if (S_ISDIR(status.st_mode)) fail(TANDEM_ERROR_IO, base::format("{} is a folder", path));
+}
+
+NewSet::NewSet(Options options) : options_(std::move(options)) {}
+
+NewSet::NewSet(Options options, const std::vector<std::string> &folder_of_shard) : NewSet(std::move(options)) {
+  if (options_.attach) {
+    attach(folder_of_shard);
+    return;
+  }
+  check_files_to_open(folder_of_shard);
+  make_folders(folder_of_shard);
+  const FoldersLock lock(folders_, options_.wait);
+  const Recovered recovered = recover(folders_, false);
+  for (const std::string &note : recovered.notes)
+    if (options_.note) options_.note(note);
+  given_up_ = refuse_unfinished(folders_, options_.name, {options_.set_id}, options_.force);
+  check_names();
+  make_records();
+  for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
+    files_.emplace_back(folders_[folder_of_[i]], own_name({OwnKind::set_temporary, options_.set_id, i}), options_.mode);
+}
+
+void NewSet::attach(const std::vector<std::string> &folder_of_shard) {
+  check_files_to_open(folder_of_shard);
+  for (const std::string &path : folder_of_shard)
+    folder_of_.push_back(static_cast<std::uint16_t>(add_folder(folders_, path)));
+  const std::string id = hexadecimal(options_.set_id), name = own_name({OwnKind::pending_record, options_.set_id});
+  for (std::size_t i = 0; i < folders_.size(); ++i) {
+    const Folder &folder = *folders_[i];
+    const Descriptor file = open_to_lock(folder, name);
+    if (!file && errno != ENOENT) fail_io("open", folder.path_of(name), errno);
+    if (!file || lock_file(file) == Lock::ours)
+      fail(TANDEM_ERROR_IO,
+           base::format("set {} is not being written to {}: a writer can attach only after the leading "
+                        "writer has made the files, and while it exists",
+                        id, folder.path()));
+    CommitRecord record;
+    if (!parse_commit_record(read_commit_record(file), &record))
+      fail(TANDEM_ERROR_IO, base::format("{} is damaged", folder.path_of(name)));
+    if (record.geometry != options_.geometry || record.name != options_.name || record.folder != i ||
+        record.folder_count != folders_.size() || record.folder_of != folder_of_)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           base::format("set {} is being written to {} with other options: all writers of a set give the same k, m, "
+                        "matrix, block_bytes, mode, name, folders and length of the content",
+                        id, folder.path()));
+  }
+  for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
+    files_.emplace_back(folders_[folder_of_[i]], own_name({OwnKind::set_temporary, options_.set_id, i}));
+}
+
+std::uint32_t NewSet::folders_in_turn() const {
+  const auto count = static_cast<std::uint32_t>(folders_.size());
+  for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
+    if (folder_of_[i] != i % count) return 0;
+  return count;
+}
+
+NewSet::~NewSet() {
+  if (counts_) return;
+  files_.clear();
+  try {
+    if (!members_.empty()) roll_back(members_, options_.no_sync);
+  } catch (const Error &) {
+    // The next command that reads this folder cleans up.
+  }
+  for (const std::string &path : made_) rmdir(path.c_str());
+}
+
+void NewSet::make_folders(const std::vector<std::string> &folder_of_shard) {
+  for (std::uint32_t i = 0; i < folder_of_shard.size(); ++i) {
+    const std::string &path = folder_of_shard[i];
+    if (mkdir(path.c_str(), 0777) == 0) {
+      made_.push_back(path);
+    } else if (errno != EEXIST) {
+      fail_io("make the folder", path, errno);
+    }
+    folder_of_.push_back(static_cast<std::uint16_t>(add_folder(folders_, path)));
+  }
+}
+
+// A file of the same set at a final name would count as finished by this run.
+void NewSet::check_names() const {
+  for (std::uint32_t i = 0; i < folder_of_.size(); ++i) {
+    const Folder &folder = *folders_[folder_of_[i]];
+    check_names_free(folder.path(), options_.name, i, options_.force);
+    if (const std::string name = shard_file_name(options_.name, i);
+        options_.force && is_shard_of(folder, name, options_.set_id, i))
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} is of set {} already: a new set needs an id of its own",
+                                                       folder.path_of(name), hexadecimal(options_.set_id)));
+  }
+}
+
+void NewSet::make_records() {
+  CommitRecord record;
+  record.set_id = options_.set_id;
+  record.shard_count = static_cast<std::uint32_t>(folder_of_.size());
+  record.folder_count = static_cast<std::uint32_t>(folders_.size());
+  record.force = options_.force;
+  record.geometry = options_.geometry;
+  record.name = options_.name;
+  record.folder_of = folder_of_;
+  const std::string name = own_name({OwnKind::pending_record, options_.set_id});
+  // If there is a record, all folders exist.
+  if (!options_.no_sync && folders_.size() > 1) sync_parents();
+  // The lead's record last: if it exists, the others exist, on the disk too. Temporaries are made after all records.
+  for (record.folder = record.folder_count; record.folder-- != 0;) {
+    const std::shared_ptr<Folder> &folder = folders_[record.folder];
+    if (record.folder == 0 && record.folder_count > 1 && !options_.no_sync)
+      for (const auto &each : folders_) each->sync();
+    record.stale.reset();
+    for (const std::string &other : options_.force ? folder->names() : std::vector<std::string>())
+      if (const auto parts = parse_shard_file_name(other);
+          parts && parts->first == options_.name && !record.is_here(parts->second))
+        record.stale[parts->second] = is_shard_file(*folder, other);
+    record.given_up = given_up_[record.folder];
+    const std::vector<std::byte> bytes = commit_record_bytes(record);
+    Descriptor file = folder->open_file(name, O_RDWR | O_CREAT | O_EXCL, 0666);
+    if (!file) fail_io("create", folder->path_of(name), errno);
+    const int descriptor = file.get();
+    lock_file(file);
+    members_.push_back({folder, record, false, std::move(file)});
+    if (!write_at(descriptor, bytes.data(), bytes.size(), 0)) fail_io("write", folder->path_of(name), errno);
+    if (!options_.no_sync && fsync(descriptor) != 0) fail_io("sync", folder->path_of(name), errno);
+  }
+  if (!options_.no_sync && folders_.size() > 1) folders_.front()->sync();
+}
+
+// The records have had the sets that this set gives up since they were made. They lack later ones.
+void NewSet::check_given_up() const {
+  const std::vector<std::vector<SetId>> now =
+      refuse_unfinished(folders_, options_.name, {options_.set_id}, options_.force);
+  for (std::size_t folder = 0; folder < now.size(); ++folder)
+    for (const SetId &id : now[folder])
+      if (std::find(given_up_[folder].begin(), given_up_[folder].end(), id) == given_up_[folder].end())
+        fail(TANDEM_ERROR_IO,
+             base::format("set {}, also called {}, was begun in {} and not finished while this set was written",
+                          hexadecimal(id), options_.name, folders_[folder]->path()));
+}
+
+void NewSet::sync_folders() const {
+  if (options_.no_sync) return;
+  for (const auto &folder : folders_) folder->sync();
+  sync_parents();
+}
+
+void NewSet::sync_parents() const {
+  for (const std::string &path : made_) Folder(folder_of(path)).sync();
+}
+
+std::vector<Descriptor> NewSet::commit() {
+  const FoldersLock lock(folders_, options_.wait);
+  recover(folders_, false);  // a run that died meanwhile may have used the same names
+  check_given_up();
+  check_names();
+  sync_folders();
+  FolderRecord &lead = members_.back();
+  make_committed(lead);
+  for (PendingFile &file : files_) file.release();
+  counts_ = true;
+  try {
+    if (!options_.no_sync) lead.folder->sync();
+  } catch (const Error &error) {
+    // A failed sync is final: it is unknown whether the set counts on the disk, and a second successful sync would not
+    // tell. So nothing is removed here. The file is renamed back. If that fails too, the set counts, which does no
+    // harm.
+    renameat(lead.folder->descriptor(), own_name({OwnKind::commit_record, options_.set_id}).c_str(),
+             lead.folder->descriptor(), own_name({OwnKind::pending_record, options_.set_id}).c_str());
+    fail(error.status(), base::format("{}; it is not known whether the new set is valid, and the next command that "
+                                      "reads all these folders decides",
+                                      error.what()));
+  }
+  Finished finished;
+  try {
+    finished = roll_forward(members_, folders_, options_.no_sync);
+  } catch (const Error &error) {
+    fail(error.status(),
+         base::format("the new set is complete, but not all of its files have their names yet ({}); the "
+                      "next command that reads or writes these folders continues",
+                      error.what()));
+  }
+  for (std::size_t folder = 0; options_.note && folder < given_up_.size(); ++folder)
+    for (const SetId &id : given_up_[folder])
+      options_.note(base::format("gave up the files of the unfinished set {} in {}: the new set replaces it",
+                                 hexadecimal(id), folders_[folder]->path()));
+  if (!finished.missing.empty())
+    fail(TANDEM_ERROR_IO, base::format("another program removed {} while it was written; of {} shards, {} are missing",
+                                       finished.missing.front(), folder_of_.size(), finished.missing.size()));
+  return std::move(finished.replaced);
+}
+
+}  // namespace tandem::files

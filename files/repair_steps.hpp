@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps of a repair: plan which files are mended or written anew, write them, and give new files their names
+// (repair.cpp). With several processes each writes blocks of its own; process 0 does the rest.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "files/folder.hpp"
+#include "files/placement.hpp"
+#include "files/recoverable.hpp"
+#include "files/stripe_source.hpp"
+#include "files/verify.hpp"
+
+namespace tandem::files {
+
+// A shard file that is mended in place, or written anew.
+struct Target {
+  explicit Target(std::size_t most_ranges) : written(most_ranges) {}
+
+  std::size_t file = kNoFile;  // place in FoundSet::files
+  std::uint32_t shard = 0;
+  std::int32_t action = TANDEM_FILES_REBUILD;
+  Place place;
+  Descriptor opened;                   // mend
+  std::shared_ptr<Folder> folder;      // rebuild
+  std::optional<PendingFile> pending;  // rebuild
+  Ranges written;                      // blocks
+  std::uint64_t left_count = 0;        // bad blocks that were not written
+  std::string failure;
+  std::uint32_t failed_process = 0;  // the process that failed, or that would fail next
+  std::uint64_t written_count = 0;   // blocks, of all processes; set when everything is done
+
+  int descriptor() const { return pending ? pending->descriptor() : opened.get(); }
+  std::string path() const { return place.folder + "/" + place.name; }
+};
+
+// The strings of an option; none if it is NULL.
+std::vector<std::string> strings_of(const char *const *list, std::size_t count, const char *name);
+
+// What the steps share. The first five are given.
+struct RepairTask {
+  tandem_context *const context;
+  const Search &search;
+  const FoundSet &set;
+  const tandem_files_repair_options &options;
+  const Team &team;
+
+  const SetHeader &header = set.header;
+  const std::vector<std::string> folders = strings_of(options.folders, options.folder_count, "folders");
+  const std::vector<std::string> new_folders = strings_of(options.new_folders, options.new_folder_count, "new_folders");
+  base::Timeline *const timeline = base::timeline_of(context);  // null: none is asked for
+  Recoverability recoverability{context, header};
+  StripeSource source{context, recoverability.codec(), set};
+  Findings findings = Findings();
+  std::vector<Target> targets{};
+  std::mutex mutex{};  // the counters, and of targets: written, left_count, failure
+  std::uint64_t read_bytes = 0, written_bytes = 0;
+
+  std::size_t most_ranges() const { return Ranges::share_of(set.files.size() + header.shard_count()); }
+  void note(const std::string &text) const {
+    if (options.note != nullptr) options.note(options.note_user, text.c_str());
+  }
+  // A failure of one file does not stop the repair of the others.
+  template <class Step>
+  static void attempt(Target &target, Step step) {
+    if (!target.failure.empty()) return;
+    try {
+      step(target);
+    } catch (const Error &error) {
+      if (error.status() != TANDEM_ERROR_IO) throw;
+      target.failure = error.what();
+    }
+  }
+  template <class Step>
+  void attempt_each(Step step) {
+    for (Target &target : targets) attempt(target, step);
+  }
+};
+
+// ---- plan (repair_plan.cpp) ----
+
+// Fills in task.targets from its findings, and opens files that are mended in place.
+void plan_repair(RepairTask &task);
+// False if the file must be written anew: it has another length, cannot be written to, or was replaced since the
+// search.
+bool open_in_place(const ShardFile &shard, Descriptor *file_out);
+
+// ---- write (repair_write.cpp) ----
+
+void write_blocks(RepairTask &task);
+void write_records(RepairTask &task);
+void sync_targets(RepairTask &task);  // also drops them from memory, so that they are read back from the disk
+void read_back(RepairTask &task);     // and compares with the checksums
+
+}  // namespace tandem::files
