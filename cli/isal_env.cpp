@@ -180,7 +180,7 @@ fs::path real_library(const Flags &flags, const Places &places) {
                      "name it with --real",
                      kLibraryName, loaded.trouble));
   }
-  if (path.empty()) path = loaded.path;
+  if (path.empty()) path = fs::path(loaded.path).lexically_normal();
   std::error_code error;
   std::string trouble = loaded.trouble;
   for (const fs::path &own : {places.standalone(), places.isal / kChainedName})
