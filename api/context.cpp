@@ -18,7 +18,6 @@
 #include "base/gate.hpp"
 #include "base/options.hpp"
 #include "cpu/factory.hpp"
-#include "hybrid/simulate/worker_text.hpp"
 
 namespace tandem::api {
 namespace {
@@ -69,6 +68,16 @@ std::int32_t word_option(std::int32_t given, const char *variable, std::initiali
              base::format("{} is \"{}\"; known are {}", variable, value, base::join(words, ", ")));
 }
 
+hybrid::Policy policy_option(const char *given) {
+  constexpr const char *kPolicies[] = {"free", "budget", "auto"};  // by hybrid::Policy
+  const std::string name = text_option(given, "TANDEM_POLICY");
+  if (name.empty()) return hybrid::Policy::automatic;
+  const auto found = std::ranges::find(kPolicies, name);
+  if (found != std::end(kPolicies)) return static_cast<hybrid::Policy>(found - std::begin(kPolicies));
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+             base::format("policy is \"{}\"; known are {}", name, base::join(kPolicies, ", ")));
+}
+
 void check_range(const char *what, std::int32_t value, std::int32_t last) {
   if (value < 0 || value > last)
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} is {}; known values are 0 to {}", what, value, last));
@@ -76,11 +85,10 @@ void check_range(const char *what, std::int32_t value, std::int32_t last) {
 
 // Every value is checked for every backend: an invalid value is never ignored.
 Settings settings_of(const tandem_context_options &given) {
-  const std::string policy = text_option(given.policy, "TANDEM_POLICY");
   Settings settings{.backend = text_option(given.backend, "TANDEM_BACKEND"),
                     .kernel = text_option(given.kernel, "TANDEM_KERNEL"),
                     .timeline_file = text_option(given.timeline_file, "TANDEM_TIMELINE"),
-                    .policy = hybrid::parse_policy(policy.empty() ? "auto" : policy),
+                    .policy = policy_option(given.policy),
                     .thread_count = thread_count_option(given.thread_count),
                     .executor = executor_option(given.executor),
                     .partition = word_option(given.partition, "TANDEM_PARTITION", {"default", "column", "parity"}),

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program tandem-bench: measurements, simulators and kernel texts. It is no part of the product.
-// machine.
 #include "base/error.hpp"
 #include "bench/commands.hpp"
 #include "cli/program.hpp"

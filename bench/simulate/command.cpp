@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/error.hpp"
+#include "base/timeline.hpp"
 #include "bench/commands.hpp"
+#include "bench/simulate/board.hpp"
+#include "bench/simulate/worker_text.hpp"
 #include "cli/option_table.hpp"
-#include "tandem/tools.h"
 
 namespace tandem::bench {
 
@@ -17,6 +20,12 @@ using namespace cli;
 namespace {
 
 constexpr std::size_t kMostRows = 16;  // with more workers, those of one description share a row
+
+constexpr std::uint64_t kMostWorkBytes = std::uint64_t{1} << 60;
+constexpr std::uint64_t kMostTasks = std::uint64_t{1} << 20;
+constexpr std::uint64_t kMostParts = std::uint64_t{1} << 21;              // of the tasks of groups with inner tasks
+constexpr std::uint64_t kMostTasksTimesWorkers = std::uint64_t{1} << 28;  // some ten seconds
+constexpr std::size_t kMostWorkersOfAuto = 512;  // its time grows with their cube: some ten seconds
 
 constexpr const char *kFooter =
     "`tandem-bench simulate storage` is another simulator, of the cost of parity in a storage system.\n"
@@ -53,39 +62,117 @@ struct SimulateFlags {
   OutputFlags output;
 };
 
-struct SimulatedRun {
-  tandem_simulate_result result = {};
-  std::vector<tandem_simulated_worker> workers;
-};
+[[noreturn]] void refuse(const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, why); }
 
-std::string with_commas(const std::vector<std::string> &list) {
-  std::string text;
-  for (const std::string &each : list) text += (text.empty() ? "" : ",") + each;
-  return text;
+// Groups with inner tasks that are simulated. The policy auto cuts tasks itself, for all cores of a group.
+bool is_board(const Simulation &simulation) {
+  return simulation.policy != Policy::automatic &&
+         std::ranges::any_of(simulation.workers, [](const SimulatedWorker &each) { return each.inner_count > 0; });
 }
 
-SimulatedRun simulate(const SimulateFlags &flags) {
-  const std::vector<const char *> workers = pointers(flags.workers);
-  const std::string resources = with_commas(flags.resources), links = with_commas(flags.links);
-  auto options = sized<tandem_simulate_options>();
-  options.workers = workers.data();
-  options.worker_count = workers.size();
-  options.work_bytes = flags.work_bytes;
-  options.chunk_bytes = flags.chunk_bytes;
-  options.policy = flags.policy.c_str();
-  if (!flags.resources.empty()) options.resources = resources.c_str();
-  if (!flags.links.empty()) options.links = links.c_str();
-  options.seed = flags.seed;
-  options.unknown_speeds = flags.unknown_speeds;
-  if (!flags.timeline.empty()) options.timeline = flags.timeline.c_str();
-  SimulatedRun run;
-  run.workers.resize(4096);  // the most that a run can have
-  run.result.struct_bytes = sizeof run.result;
-  run.result.workers = run.workers.data();
-  run.result.worker_capacity = run.workers.size();
-  run.result.worker_stride_bytes = sizeof run.workers[0];
-  check(tandem_simulate(&options, &run.result));
-  run.workers.resize(run.result.worker_count);
+void check_beliefs(const SimulateFlags &flags, const std::vector<SimulatedWorker> &workers) {
+  if (flags.unknown_speeds)
+    refuse(fmt::format("unknown_speeds is for policy auto: {} asks for no speed", flags.policy));
+  for (const SimulatedWorker &each : workers) {
+    if (each.assumed_latency_seconds)
+      refuse(fmt::format("worker {}: assumed-latency is for policy auto: {} asks for no latency", each.name,
+                         flags.policy));
+  }
+}
+
+// Of policies free and budget.
+void check_tasks(const Simulation &simulation) {
+  const std::uint64_t task_count = (simulation.work_bytes - 1) / simulation.chunk_bytes + 1;
+  const std::size_t worker_count = simulation.workers.size();
+  if (task_count > kMostTasks || task_count * worker_count > kMostTasksTimesWorkers)
+    refuse(fmt::format(
+        "{} bytes in chunks of {} are {} tasks for {} workers; at most {} tasks, and {} times the "
+        "number of workers",
+        simulation.work_bytes, simulation.chunk_bytes, task_count, worker_count, kMostTasks, kMostTasksTimesWorkers));
+  std::uint64_t most_inner = 0;
+  for (const SimulatedWorker &each : simulation.workers)
+    most_inner = std::max<std::uint64_t>(most_inner, each.inner_count);
+  const std::uint64_t part_count = task_count * (1 + most_inner);
+  if (most_inner > 0 && (part_count > kMostParts || part_count * worker_count > kMostTasksTimesWorkers))
+    refuse(
+        fmt::format("{} tasks with up to {} inner tasks each are {} parts for {} workers; at most {} parts, and {} "
+                    "times the number of workers",
+                    task_count, most_inner, part_count, worker_count, kMostParts, kMostTasksTimesWorkers));
+}
+
+Policy policy_of(const std::string &name) {
+  return name == "free" ? Policy::free : name == "budget" ? Policy::budget : Policy::automatic;
+}
+
+Simulation simulation_of(const SimulateFlags &flags, const std::vector<WorkerDescription> &descriptions) {
+  Simulation simulation;
+  const Links links = parse_links(fmt::format("{}", fmt::join(flags.links, ",")), descriptions);
+  for (const auto &[name, bytes_per_second] : links) simulation.link_bytes_per_second.push_back(bytes_per_second);
+  simulation.workers = to_workers(descriptions, links, !flags.unknown_speeds);
+  simulation.policy = policy_of(flags.policy);
+  simulation.resources = parse_resources(fmt::format("{}", fmt::join(flags.resources, ",")), descriptions);
+  simulation.seed = flags.seed;
+  simulation.work_bytes = flags.work_bytes;
+  simulation.chunk_bytes = flags.chunk_bytes;
+  if (flags.work_bytes > kMostWorkBytes)
+    refuse(fmt::format("work_bytes is {}, at most {}", flags.work_bytes, kMostWorkBytes));
+  if (simulation.policy != Policy::automatic) {
+    check_beliefs(flags, simulation.workers);
+    check_tasks(simulation);
+    return simulation;
+  }
+  if (simulation.workers.size() > kMostWorkersOfAuto)
+    refuse(fmt::format("{} workers; at most {} with policy auto", simulation.workers.size(), kMostWorkersOfAuto));
+  // There a group is one worker: it begins a task after latency and spawn.
+  for (SimulatedWorker &each : simulation.workers) each.latency_seconds += each.spawn_seconds;
+  return simulation;
+}
+
+struct SimulatedRun {
+  std::vector<WorkerDescription> descriptions;
+  SimulationResult result;
+};
+
+// A row for each core of a group with inner tasks, and for each other worker.
+std::vector<base::TimelineRow> rows_of(const std::vector<WorkerDescription> &descriptions, bool has_cores) {
+  std::vector<base::TimelineRow> rows;
+  for (const WorkerDescription &each : descriptions) {
+    const SimulatedWorker &worker = each.worker;
+    const unsigned row_count = each.count * (has_cores && worker.inner_count > 0 ? worker.member_count : 1);
+    for (unsigned i = 0; i < row_count; ++i)
+      rows.push_back({row_count == 1 ? worker.name : fmt::format("{} {}", worker.name, i), worker.name});
+  }
+  return rows;
+}
+
+SimulatedRun simulated(const SimulateFlags &flags) {
+  const std::vector<std::string_view> texts(flags.workers.begin(), flags.workers.end());
+  SimulatedRun run{parse_workers(texts), {}};
+  const Simulation simulation = simulation_of(flags, run.descriptions);
+  std::vector<base::TimelineSpan> spans;
+  if (is_board(simulation)) {
+    BoardResult board = simulate_board(simulation);
+    constexpr const char *kWhat[] = {"chunk", "spawn", "inner"};
+    for (const BoardSpan &span : board.spans)
+      spans.push_back({span.row, kWhat[static_cast<int>(span.part)], span.range.begin, span.range.end,
+                       span.range.bytes(), span.start_seconds, span.end_seconds});
+    run.result = std::move(board.run);
+  } else {
+    run.result = simulate(simulation);
+    for (const SimulatedTask &task : run.result.tasks)
+      spans.push_back({task.worker, "chunk", task.range.begin, task.range.end, task.range.bytes(), task.start_seconds,
+                       task.end_seconds, task.committed});
+  }
+  const SimulationResult &result = run.result;
+  if (!result.completed) {
+    std::uint64_t done_bytes = 0;
+    for (const SimulatedShare &each : result.workers) done_bytes += each.bytes;
+    refuse(fmt::format("the job never ends: after {} s workers failed or hang, with {} of {} bytes done",
+                       result.makespan_seconds, done_bytes, simulation.work_bytes));
+  }
+  if (!flags.timeline.empty())
+    base::write_timeline(flags.timeline, rows_of(run.descriptions, is_board(simulation)), spans,
+                         result.makespan_seconds, result.efficiency);
   return run;
 }
 
@@ -95,7 +182,7 @@ struct Row {
   std::uint64_t count = 0, bytes = 0, task_count = 0;
   double busy_seconds = 0, idle_tail_seconds = 0;  // the longest idle time at the end
 
-  void add(const tandem_simulated_worker &worker) {
+  void add(const SimulatedShare &worker) {
     ++count;
     bytes += worker.bytes;
     task_count += worker.task_count;
@@ -104,21 +191,16 @@ struct Row {
   }
 };
 
-std::vector<Row> rows_of(const SimulateFlags &flags, const SimulatedRun &run) {
-  std::vector<std::uint64_t> counts(flags.workers.size());
-  for (const tandem_simulated_worker &each : run.workers) ++counts[each.description];
-  const bool summed = run.workers.size() > kMostRows;
+std::vector<Row> rows_of(const SimulatedRun &run) {
+  const bool summed = run.result.workers.size() > kMostRows;
   std::vector<Row> rows;
-  std::uint32_t description = 0, index = 0;
-  for (const tandem_simulated_worker &each : run.workers) {
-    if (rows.empty() || each.description != description) index = 0;
-    if (!summed || index == 0) {
-      const bool one_of_many = !summed && counts[each.description] > 1;
-      rows.push_back({one_of_many ? fmt::format("{} {}", each.name, index) : std::string(each.name)});
+  auto share = run.result.workers.begin();
+  for (const WorkerDescription &each : run.descriptions) {
+    for (unsigned i = 0; i < each.count; ++i, ++share) {
+      const bool one_of_many = !summed && each.count > 1;
+      if (!summed || i == 0) rows.push_back({one_of_many ? fmt::format("{} {}", share->name, i) : share->name});
+      rows.back().add(*share);
     }
-    description = each.description;
-    ++index;
-    rows.back().add(each);
   }
   return rows;
 }
@@ -131,12 +213,12 @@ std::string seconds_text(double seconds) {
 double part(double of, double whole) { return whole > 0 ? of / whole : 0; }
 
 void print_table(const SimulateFlags &flags, const SimulatedRun &run) {
-  const tandem_simulate_result &result = run.result;
+  const SimulationResult &result = run.result;
   fmt::print("{}, policy {}: {}, efficiency {:.3f}, {}\n", size(flags.work_bytes), flags.policy,
-             seconds_text(result.makespan_seconds), result.efficiency, plural(result.task_count, "task"));
+             seconds_text(result.makespan_seconds), result.efficiency, plural(result.tasks.size(), "task"));
   if (flags.policy == "free" && !flags.resources.empty()) fmt::print("resources do not count with policy free\n");
   fmt::print("\n{:<16} {:>7} {:>8} {:>7} {:>7} {:>12}\n", "WORKER", "WORKERS", "TASKS", "SHARE", "BUSY", "IDLE TAIL");
-  for (const Row &row : rows_of(flags, run)) {
+  for (const Row &row : rows_of(run)) {
     fmt::print("{:<16} {:>7} {:>8} {:>6.1f}% {:>6.1f}% {:>12}\n", row.name, row.count, row.task_count,
                100 * part(static_cast<double>(row.bytes), static_cast<double>(flags.work_bytes)),
                100 * part(row.busy_seconds, static_cast<double>(row.count) * result.makespan_seconds),
@@ -156,18 +238,21 @@ nlohmann::ordered_json to_json(const SimulateFlags &flags, const SimulatedRun &r
                                    {"makespan_seconds", run.result.makespan_seconds},
                                    {"efficiency", run.result.efficiency},
                                    {"nominal_efficiency", run.result.nominal_efficiency},
-                                   {"tasks", run.result.task_count},
+                                   {"tasks", run.result.tasks.size()},
                                    {"workers", nlohmann::ordered_json::array()}};
-  for (const tandem_simulated_worker &each : run.workers) {
-    object["workers"].push_back(
-        {{"name", each.name},
-         {"description", flags.workers[each.description]},
-         {"bytes", each.bytes},
-         {"share", part(static_cast<double>(each.bytes), static_cast<double>(flags.work_bytes))},
-         {"tasks", each.task_count},
-         {"busy_seconds", each.busy_seconds},
-         {"idle_tail_seconds", each.idle_tail_seconds},
-         {"bytes_per_second", each.bytes_per_second}});
+  auto share = run.result.workers.begin();
+  for (std::size_t i = 0; i < run.descriptions.size(); ++i) {
+    for (unsigned n = 0; n < run.descriptions[i].count; ++n, ++share) {
+      object["workers"].push_back(
+          {{"name", share->name},
+           {"description", flags.workers[i]},
+           {"bytes", share->bytes},
+           {"share", part(static_cast<double>(share->bytes), static_cast<double>(flags.work_bytes))},
+           {"tasks", share->task_count},
+           {"busy_seconds", share->busy_seconds},
+           {"idle_tail_seconds", share->idle_tail_seconds},
+           {"bytes_per_second", share->bytes_per_second}});
+    }
   }
   return object;
 }
@@ -175,7 +260,7 @@ nlohmann::ordered_json to_json(const SimulateFlags &flags, const SimulatedRun &r
 int report(const SimulateFlags &flags) {
   if (flags.work_bytes == 0 || flags.chunk_bytes == 0)
     throw Failure{kExitWrongUsage, "--work and --chunk are sizes from 1 byte"};
-  const SimulatedRun run = simulate(flags);
+  const SimulatedRun run = simulated(flags);
   if (flags.output.json) {
     print_json(to_json(flags, run));
   } else if (!flags.output.quiet) {
@@ -223,13 +308,13 @@ void add_simulate_command(CLI::App &app, Invocation &invocation) {
       ->add_option("--timeline", flags->timeline, "Write a timeline of all workers to this file (Chrome trace format)")
       ->type_name("FILE.json");
   add_output_flags(*command, flags->output);
-#ifdef TANDEM_BENCH_HAS_VOLUME  // the model asks libtandem_volume which I/Os a write costs
+#ifdef TANDEM_BENCH_HAS_VOLUME
   add_simulate_storage_command(*command, invocation);
 #endif
   command->callback([command, flags, &invocation] {
     if (!command->get_subcommands().empty()) return;
     if (flags->workers.empty()) throw CLI::RequiredError("--worker");
-    invocation.run = [flags] { return report(*flags); };
+    invocation.run = [flags] { return run_inside([&] { return report(*flags); }); };
   });
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One run shared between workers: which worker has which range, and which range is next. It knows neither threads nor
-// clocks. Its owner tells it the time, so the simulator and the real threads use the same code.
+// clocks. Its owner tells it the time, so tests run it in virtual time.
 //
 // Workers are lanes of groups. Lanes that work in place (the CPU) take small chunks from the front of the work, without
 // a lock. Their ranges cannot be taken back. Lanes of devices take large pieces from the back. Their results lie in

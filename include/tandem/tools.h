@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tools.h - lists devices and CPU kernels, tunes a machine, and simulates jobs.
+/* tools.h - lists devices and CPU kernels, and tunes a machine.
  *
  *     tandem_device devices[64];
  *     size_t device_count;
@@ -233,84 +233,6 @@ typedef struct tandem_speed {
  * Parameters and status as tandem_tuning_read; without a file the list is empty. */
 TANDEM_API tandem_status tandem_speeds(const char *file, tandem_speed *speeds_out, size_t capacity, size_t stride_bytes,
                                        size_t *count_out);
-
-/* ---- simulation ------------------------------------------------------------------------------------
- *
- * Predicts how a job would be shared on any machine, even one that does not exist. The code that decides for real runs
- * of several devices decides here, in virtual time, within milliseconds. docs/HYBRID.md: the rule, the policies,
- * examples. */
-
-typedef struct tandem_simulate_options {
-  size_t struct_bytes;        /* sizeof(tandem_simulate_options) */
-  const char *const *workers; /* worker_count descriptions, as below */
-  size_t worker_count;
-  uint64_t work_bytes;    /* of data; 1 to 2^60 */
-  uint64_t chunk_bytes;   /* of a task, with free and budget (auto finds its own); 0 = 8 MiB */
-  const char *policy;     /* NULL = "auto"; "budget": an idle worker takes a chunk, within the resources; "free": the
-                             same without the resources */
-  const char *resources;  /* NULL = no limits; "cpu=5,gpu=1": tasks that all workers of a name may hold at once */
-  uint64_t seed;          /* of the jitter; the same options and seed give the same result everywhere */
-  int32_t unknown_speeds; /* non-zero: auto has to learn the speeds. 0: it knows those in `workers` */
-  uint32_t reserved;      /* 0 */
-  const char *timeline;   /* NULL = none; a file to write: which worker ran which range when, Chrome trace format */
-  const char *links;      /* NULL = none; "pcie=25": GBPS of each link that a worker names */
-} tandem_simulate_options;
-
-typedef struct tandem_simulated_worker {
-  char name[32];
-  uint32_t description; /* index into `workers` of the options */
-  uint32_t reserved;
-  uint64_t bytes, task_count;
-  double busy_seconds;      /* of a group with inner tasks: the mean of its cores */
-  double idle_tail_seconds; /* from the end of its last task to the end of the job; without a task the whole job */
-  double bytes_per_second;  /* while it computed, in this run; without a task: the speed in its description */
-} tandem_simulated_worker;
-
-typedef struct tandem_simulate_result {
-  size_t struct_bytes;                         /* set by the caller: sizeof(tandem_simulate_result) */
-  tandem_simulated_worker *workers;            /* set by the caller: worker_capacity structs; NULL with capacity 0 */
-  size_t worker_capacity, worker_stride_bytes; /* set by the caller: the latter sizeof(tandem_simulated_worker) */
-  size_t worker_count;                         /* how many there are; the first worker_capacity were written */
-  uint64_t task_count;
-  double makespan_seconds;
-  double efficiency;         /* the least possible time, with the speeds of this run and a latency each, / makespan */
-  double nominal_efficiency; /* (work / sum of the speeds in the descriptions) / makespan */
-} tandem_simulate_result;
-
-/* Simulates one job.
- *   options      a description of workers is
- *     NAME:COUNTxGBPS            COUNT workers of GBPS * 1e9 bytes of data per second each: "cpu:4x0.3"
- *     NAME:GROUPSxMEMBERSxGBPS   GROUPS workers, each of which splits every task over MEMBERS of GBPS: "cpu:1x4x0.3"
- *   and then, in any order,
- *     :latency=TIME   of every task, before its first byte: 0.5s, 2ms, 30us; default 0
- *     :jitter=PART    the time of a task is up to this part of it shorter or longer, at random; 0 to 0.9; default 0
- *     :claim=N        groups: how many tasks each may hold before they run, or inf; free and budget only; default 1
- *     :inner=N        groups: each task has a parent part on one core, then N equal inner tasks, each on one core; 1 to
- *                     4096. A free core takes parent parts before inner tasks. Other workers choose before groups. The
- *                     timeline has a row for each core.
- *                     Budget: a group holds as many tasks as the resource of its name allows. Latency passes between
- *                     the start of a hold and that of the parent part. Free, or budget without an amount: a free core
- *                     takes the next task at once. Auto: a group is one worker, and N does not matter. Auto cuts tasks
- *                     of its own for all cores of the group, and each begins after latency and spawn
- *     :spawn=TIME     of the parent part, besides the time for the data of the task; needs inner; default 0
- *     :slow=FACTOR@TIME        from TIME on FACTOR times as slow; above 1, at most 10^6
- *     :fails=TIME              at TIME it fails, with an error
- *     :hangs=TIME              a task that would end at TIME or later never ends
- *     :assumed-latency=TIME    the latency that auto assumes at first; without it none; auto only
- *     :link=NAME      its data crosses this link. Workers of one link that compute at the same time share its speed
- *                     equally
- *   COUNT workers of one description fail, hang and slow down together.
- *   At most 4096 workers in all, members counted. Descriptions of the same name must have the same form.
- *   Free and budget: at most 2^20 tasks, and tasks times workers at most 2^28. With inner tasks at most 2^21 parts of
- *   tasks, and none of claim, slow, fails, hangs and link.
- *   result_out   struct_bytes and the array of workers are set by the caller; the rest is written on TANDEM_OK
- * Status: INVALID_ARGUMENT (NULL; a malformed description, policy or resource, with its text in the message; a resource
- *   that no worker is named after; a link without a worker or without a speed; unknown_speeds or assumed-latency
- *   without auto; sizes beyond the limits; a job that never ends, because workers fail or hang), IO (the timeline),
- *   OUT_OF_MEMORY.
- * On failure nothing is written, except perhaps a part of the timeline.
- * Threads: any. Auto takes a second for 256 workers, and time that grows with their cube. */
-TANDEM_API tandem_status tandem_simulate(const tandem_simulate_options *options, tandem_simulate_result *result_out);
 
 #ifdef __cplusplus
 }

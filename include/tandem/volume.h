@@ -54,8 +54,7 @@ typedef struct tandem_volume_write_plan {
   uint32_t data_reads, parity_reads, data_writes, parity_writes; /* columns, each one I/O */
 } tandem_volume_write_plan;
 
-/* Chooses how to write to one stripe with the fewest reads. This function reads no volume. The volume uses it, and so
- * does the simulator of storage systems (tandem-bench simulate storage).
+/* Chooses how to write to one stripe with the fewest reads. This function reads no volume. The volume uses it.
  *   k, m      data and parity columns, each >= 1, at most 65,536 together
  *   columns   the k data columns
  *   delayed   non-zero: the stripe is inside a window of delayed parity

@@ -8,7 +8,6 @@
 #include "files.hpp"
 #include "memory.hpp"
 #include "raise.hpp"
-#include "simulate.hpp"
 
 namespace nb = nanobind;
 
@@ -36,7 +35,6 @@ NB_MODULE(_native, module) {
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&begin_exit));
   bind_codec(module);
   bind_files(module);
-  bind_simulate(module);
   module.def("empty", &empty, nb::arg("count"), nb::arg("n"),
              "A NumPy array of count shards of n bytes, placed for the best speed. Its bytes are not set.");
   module.def("byte_count", [](nb::handle shard) {

@@ -12,9 +12,7 @@
 from . import errors, files
 from ._native import empty, version
 from ._rs import RS, VerifyResult
-from ._simulate import SimulatedWorker, SimulateResult, simulate
 from .errors import Error
 
 __version__ = version()
-__all__ = ["RS", "VerifyResult", "SimulateResult", "SimulatedWorker", "Error", "empty", "errors", "files", "simulate",
-           "version"]
+__all__ = ["RS", "VerifyResult", "Error", "empty", "errors", "files", "version"]

@@ -88,21 +88,6 @@ TEST_F(BadCodec, StructSizes) {
   EXPECT_TRUE(refused_with(options, TANDEM_ERROR_UNSUPPORTED, {"9"}));
 }
 
-TEST_F(BadCodec, ReservedOptionsOfTools) {
-  const char *workers[] = {"cpu:4x0.3", nullptr};
-  tandem_simulate_options simulated = {};
-  simulated.struct_bytes = sizeof simulated;
-  simulated.workers = workers;
-  simulated.worker_count = 2;
-  simulated.work_bytes = 1 << 20;
-  tandem_simulate_result result = {};
-  result.struct_bytes = sizeof result;
-  EXPECT_TRUE(refused(tandem_simulate(&simulated, &result), TANDEM_ERROR_INVALID_ARGUMENT, {"workers[1] is NULL"}));
-  simulated.worker_count = 1;
-  simulated.reserved = 9;
-  EXPECT_TRUE(refused(tandem_simulate(&simulated, &result), TANDEM_ERROR_UNSUPPORTED, {"reserved is 9"}));
-}
-
 struct FutureCodecOptions {
   tandem_codec_options known;
   std::uint8_t more[24];

@@ -6,7 +6,6 @@
 #include "tandem/diagnose.h"
 #include "tandem/files.h"
 #include "tandem/mpi.h"
-#include "tandem/storage.h"
 #include "tandem/tools.h"
 #include "tandem/volume.h"
 
@@ -25,10 +24,6 @@ ASSERT_STATIC(TANDEM_OK == 0 && TANDEM_ERROR_NOT_RECOVERABLE == 8 && TANDEM_ERRO
 ASSERT_STATIC(TANDEM_SHARDS_PINNED == 1, "flags of shards");
 ASSERT_STATIC(TANDEM_MATRIX_HDFS_RS_LEGACY == 13 && TANDEM_MATRIX_CUSTOM == 1000, "matrix values");
 ASSERT_STATIC(TANDEM_MATRIX_LRC_AZURE == 18 && TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC == 19, "matrix values");
-ASSERT_STATIC(TANDEM_STORAGE_RAID0 == 0 && TANDEM_STORAGE_STANDARD == 1 && TANDEM_STORAGE_AVOID == 2 &&
-                  TANDEM_STORAGE_DELAYED == 3 && TANDEM_STORAGE_DELAYED_MOVE == 4,
-              "strategies are pinned");
-
 ASSERT_STATIC(TANDEM_VOLUME_DELAY == 4 && TANDEM_VOLUME_MEMBER_STALE == 3, "values of volumes");
 ASSERT_STATIC(sizeof(tandem_volume_extent) == 24 && sizeof(tandem_volume_window) == 16 &&
                   sizeof(tandem_volume_column) == 4,

@@ -76,12 +76,8 @@ class Bench(unittest.TestCase):
         def tasks(result):
             return {worker["name"]: worker["tasks"] for worker in result["workers"]}
 
-        self.assertEqual(round(self.jetson(684, "--policy", "free")["makespan_seconds"]), 675)
-        for budget, seconds in ((1, "484.5"), (2, "374.0"), (3, "344.1"), (4, "344.1"), (5, "343.1"), (7, "345.1"), (12, "347.1")):
-            result = self.jetson(684, "--policy", "budget", "--resource", f"cpu={budget}")
-            self.assertEqual(f"{result['makespan_seconds']:.1f}", seconds, budget)
-            if budget == 5:
-                self.assertEqual(tasks(result), {"cpu": 344, "gpu": 340})
+        result = self.jetson(684, "--policy", "budget", "--resource", "cpu=5")
+        self.assertEqual((f"{result['makespan_seconds']:.1f}", tasks(result)), ("343.1", {"cpu": 344, "gpu": 340}))
         self.assertEqual(tasks(self.jetson(1015, "--policy", "free")), {"cpu": 1006, "gpu": 9})
         auto = self.jetson(684)
         self.assertEqual(sum(worker["bytes"] for worker in auto["workers"]), 684_000_000_000)
@@ -204,32 +200,20 @@ class Bench(unittest.TestCase):
         for arguments, words in (
             ((), "--worker is required"),
             (("--worker", "cpu"), 'worker "cpu": it has no speed'),
-            (("--worker", "cpu:0x1"), "not from 1 to 4096"),
-            (("--worker", "cpu:4097x1"), "not from 1 to 4096"),
-            (("--worker", "cpu:1xnan"), "no speed"),
-            (("--worker", "cpu:1x-1"), "no speed"),
-            (("--worker", "cpu:1x1:speed=2"), "known: latency, jitter, claim"),
-            (("--worker", "cpu:1x1", "--worker", "cpu:1x1x1"), "already the name"),
             (("--worker", "cpu:1x1", "--resource", "gpu=1"), "no worker has this name"),
-            (("--worker", "cpu:1x1", "--resource", "cpu=0"), "no number from 1"),
-            (("--worker", "cpu:1x1", "--resource", "cpu=-1"), "no number from 1"),
+            (("--worker", "cpu:1x1", "--resource", "cpu=1", "--resource", "cpu=2"), "it has an amount already"),
             (("--worker", "cpu:1x1", "--policy", "best"), "--policy"),
-            (("--worker", "cpu:1x4x1:inner=0"), "the number of inner tasks"),
-            (("--worker", "cpu:4x1:inner=2"), "only groups have inner tasks"),
-            (("--worker", "cpu:1x4x1:spawn=1s"), "it needs inner=N"),
-            (("--worker", "cpu:1x4x1:inner=2:spawn=-1s"), "no time such as"),
             (("--worker", "cpu:1x4x1:inner=2:fails=1s", "--policy", "free"), "worker cpu: fails has no meaning"),
             (("--worker", "cpu:1x4x1:inner=4096", "--policy", "free"), "at most 2097152 parts"),
-            (("--worker", "cpu:1x1:slow=2"), "FACTOR@TIME"),
-            (("--worker", "cpu:1x1:link=pcie"), 'link "pcie": worker cpu is behind it, and it has no speed'),
             (("--worker", "cpu:1x1", "--link", "pcie=25"), "no worker has :link=pcie"),
-            (("--worker", "cpu:1x1:link=a", "--link", "a"), "not NAME=GBPS"),
             (("--worker", "cpu:1x1", "--policy", "free", "--unknown-speeds"), "unknown_speeds is for policy auto"),
             (("--worker", "cpu:1x1:assumed-latency=1ms", "--policy", "budget"), "assumed-latency is for policy auto"),
             (("--worker", "cpu:1x1", "--work", "0"), "from 1 byte"),
             (("--worker", "cpu:1x1", "--work", "-1"), "-1 is no size"),
             (("--worker", "cpu:1x1", "--work", "15EiB"), "work_bytes"),
             (("--worker", "cpu:1x1", "--work", "1TiB", "--chunk", "1", "--policy", "free"), "tasks"),
+            (("--worker", "cpu:513x1"), "513 workers; at most 512 with policy auto"),
+            (("--worker", "cpu:300x1", "--work", "1TiB", "--chunk", "1MiB", "--policy", "free"), "1048576 tasks for 300 workers"),
         ):
             done = self.ok("simulate", *arguments, status=2)
             self.assertIn(words, done.stderr.decode(), arguments)

@@ -18,21 +18,21 @@
 #include <utility>
 #include <vector>
 
+#include "bench/simulate/simulate.hpp"
 #include "hybrid/policy/rule.hpp"
-#include "hybrid/simulate/simulate.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/slice.hpp"
 
 namespace tandem::test {
 namespace {
 
+using bench::simulate;
+using bench::SimulatedTask;
+using bench::SimulatedWorker;
+using bench::Simulation;
+using bench::SimulationResult;
 using hybrid::Candidate;
 using hybrid::Policy;
-using hybrid::simulate;
-using hybrid::SimulatedTask;
-using hybrid::SimulatedWorker;
-using hybrid::Simulation;
-using hybrid::SimulationResult;
 
 constexpr std::uint64_t kMachines = 5000;
 constexpr std::uint64_t kSeeds = 31;

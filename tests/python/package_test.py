@@ -754,14 +754,6 @@ class Files(unittest.TestCase):
 
 
 class Rest(unittest.TestCase):
-    def test_simulate(self):
-        result = tandem_ec.simulate(["cpu:4x0.5", "gpu:1x2:latency=1ms"], 1 << 30, policy="auto", seed=7)
-        self.assertEqual(sum(worker.bytes for worker in result.workers), 1 << 30)
-        self.assertEqual([worker.name for worker in result.workers], ["cpu"] * 4 + ["gpu"])
-        self.assertEqual(result, tandem_ec.simulate(["cpu:4x0.5", "gpu:1x2:latency=1ms"], 1 << 30, policy="auto", seed=7))
-        with self.assertRaisesRegex(errors.InvalidArgument, "nonsense"):
-            tandem_ec.simulate(["nonsense"], 1 << 30)
-
     def test_version(self):
         self.assertEqual(importlib.metadata.version("tandem-ec"), tandem_ec.__version__)
 

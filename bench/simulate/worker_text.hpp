@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptions of machines as text, for hybrid/simulate/simulate.hpp: "cpu:4x0.3", "cpu:1x4x0.3:claim=inf",
+// Descriptions of machines as text, for bench/simulate/simulate.hpp: "cpu:4x0.3", "cpu:1x4x0.3:claim=inf",
 // "gpu:1x6:latency=2ms".
 #pragma once
 
@@ -11,34 +11,23 @@
 #include <utility>
 #include <vector>
 
-#include "hybrid/simulate/simulate.hpp"
+#include "bench/simulate/simulate.hpp"
 
-namespace tandem::hybrid {
+namespace tandem::bench {
 
 inline constexpr unsigned kMostWorkers = 4096;  // in all descriptions together; a group counts as its members
 
 // NAME:COUNTxGBPS or NAME:GROUPSxMEMBERSxGBPS, then any of :latency=TIME, :jitter=PART, :claim=N, :inner=N,
-// :spawn=TIME, :slow=FACTOR@TIME, :fails=TIME, :hangs=TIME, :assumed-latency=TIME, :link=NAME (tandem/tools.h).
+// :spawn=TIME, :slow=FACTOR@TIME, :fails=TIME, :hangs=TIME, :assumed-latency=TIME, :link=NAME (docs/HYBRID.md).
 struct WorkerDescription {
-  std::string name;
-  bool is_groups = false;       // the second form
-  unsigned count = 0;           // of workers; a group is one
-  unsigned members = 1;         // of each, among which it splits every task
-  double bytes_per_second = 0;  // of each worker: a group has the sum of its members'
-  double latency_seconds = 0;
-  double jitter = 0;
-  std::uint64_t claims = 1;  // UINT64_MAX: any number
-  unsigned inner_count = 0;  // 0: the group works on each task as one
-  double spawn_seconds = 0;
-  double slow_from_seconds = kNeverSeconds, slow_factor = 1;
-  double fails_at_seconds = kNeverSeconds, hangs_at_seconds = kNeverSeconds;
-  std::optional<double> assumed_latency_seconds;
-  std::string link;  // empty: none
+  SimulatedWorker worker;  // its link and the speed that the scheduler assumes are set by to_workers
+  bool is_groups = false;  // the second form: the worker's bytes_per_second is the sum of its members'
+  unsigned count = 0;      // of workers; a group is one
+  std::string link;        // empty: none
 };
 
-// These four throw Error (INVALID_ARGUMENT) with the text and the reason.
+// These three throw Error (INVALID_ARGUMENT) with the text and the reason.
 std::vector<WorkerDescription> parse_workers(std::span<const std::string_view> texts);
-Policy parse_policy(std::string_view text);
 // "cpu=5,gpu=1": amounts of resources, each the name of some worker.
 std::vector<std::pair<std::string, std::uint64_t>> parse_resources(std::string_view text,
                                                                    std::span<const WorkerDescription> workers);
@@ -51,4 +40,4 @@ Links parse_links(std::string_view text, std::span<const WorkerDescription> work
 std::vector<SimulatedWorker> to_workers(std::span<const WorkerDescription> descriptions, const Links &links,
                                         bool speeds_known);
 
-}  // namespace tandem::hybrid
+}  // namespace tandem::bench

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "hybrid/simulate/simulate.hpp"
+#include "bench/simulate/simulate.hpp"
 
-namespace tandem::hybrid {
+namespace tandem::bench {
 
 // The part of a task on one core: its parent part or one of its inner tasks. On a single worker: the whole task.
 struct BoardSpan {
@@ -34,7 +34,7 @@ struct BoardResult {
 // parts before inner tasks. Every other worker takes one whole task at a time, before the groups choose, the fastest
 // first.
 //
-// Throws Error (INVALID_ARGUMENT) for the policy automatic, claims, faults and links.
+// Policy free or budget. Throws Error (INVALID_ARGUMENT) for claims, faults and links.
 BoardResult simulate_board(const Simulation &simulation);
 
-}  // namespace tandem::hybrid
+}  // namespace tandem::bench

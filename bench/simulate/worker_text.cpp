@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hybrid/simulate/worker_text.hpp"
+#include "bench/simulate/worker_text.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -9,10 +9,10 @@
 #include "base/error.hpp"
 #include "base/format.hpp"
 
-namespace tandem::hybrid {
+namespace tandem::bench {
 namespace {
 
-constexpr std::size_t kMostNameBytes = 31;  // of tandem_simulated_worker::name, without its zero
+constexpr std::size_t kMostNameBytes = 31;
 constexpr std::size_t kMostShownBytes = 80;
 constexpr double kLeastGbps = 1e-6, kMostGbps = 1e6;
 constexpr double kMostLatencySeconds = 3600;
@@ -82,7 +82,7 @@ class WorkerParser {
     if (!valid_name(name)) {
       refuse(base::format("{} is no name: 1 to {} letters, digits, '_', '-' or '.'", quoted(name), kMostNameBytes));
     }
-    out_.name = name;
+    out_.worker.name = name;
     if (!rest) refuse("it has no speed: NAME:COUNTxGBPS or NAME:GROUPSxMEMBERSxGBPS");
     shape(cut(rest, ':'));
     while (rest) setting(cut(rest, ':'));
@@ -100,8 +100,8 @@ class WorkerParser {
       refuse(base::format("{} is neither COUNTxGBPS nor GROUPSxMEMBERSxGBPS", quoted(shape)));
     out_.is_groups = parts.size() == 3;
     out_.count = count(out_.is_groups ? "groups" : "workers", parts[0]);
-    if (out_.is_groups) out_.members = count("members of a group", parts[1]);
-    out_.bytes_per_second = speed("worker", text_, parts.back()) * out_.members;
+    if (out_.is_groups) out_.worker.member_count = count("members of a group", parts[1]);
+    out_.worker.bytes_per_second = speed("worker", text_, parts.back()) * out_.worker.member_count;
   }
 
   unsigned count(const char *what, std::string_view text, unsigned most = kMostWorkers) const {
@@ -117,31 +117,31 @@ class WorkerParser {
     if (!rest) refuse(base::format("{} is not KEY=VALUE", quoted(setting)));
     const std::string_view value = *rest;
     if (key == "latency") {
-      out_.latency_seconds = seconds(key, value, kMostLatencySeconds);
+      out_.worker.latency_seconds = seconds(key, value, kMostLatencySeconds);
     } else if (key == "jitter") {
       const std::optional<double> jitter = number_of<double>(value);
       if (!jitter || !(*jitter <= kMostJitter))
         refuse(base::format("jitter is {}, not from 0 to {}", quoted(value), kMostJitter));
-      out_.jitter = *jitter;
+      out_.worker.jitter = *jitter;
     } else if (key == "claim") {
       if (!out_.is_groups) refuse("only groups claim: NAME:GROUPSxMEMBERSxGBPS");
       const std::optional<std::uint64_t> claims =
           value == "inf" ? std::optional(UINT64_MAX) : number_of<std::uint64_t>(value);
       if (!claims || *claims == 0) refuse(base::format("claim is {}, neither a number from 1 nor inf", quoted(value)));
-      out_.claims = *claims;
+      out_.worker.claims = *claims;
     } else if (key == "inner") {
       if (!out_.is_groups) refuse("only groups have inner tasks: NAME:GROUPSxMEMBERSxGBPS");
-      out_.inner_count = count("inner tasks", value, kMostInner);
+      out_.worker.inner_count = count("inner tasks", value, kMostInner);
     } else if (key == "spawn") {
-      out_.spawn_seconds = seconds(key, value, kMostLatencySeconds);
+      out_.worker.spawn_seconds = seconds(key, value, kMostLatencySeconds);
     } else if (key == "slow") {
       slow(value);
     } else if (key == "fails") {
-      out_.fails_at_seconds = seconds(key, value, kMostMomentSeconds);
+      out_.worker.fails_at_seconds = seconds(key, value, kMostMomentSeconds);
     } else if (key == "hangs") {
-      out_.hangs_at_seconds = seconds(key, value, kMostMomentSeconds);
+      out_.worker.hangs_at_seconds = seconds(key, value, kMostMomentSeconds);
     } else if (key == "assumed-latency") {
-      out_.assumed_latency_seconds = seconds(key, value, kMostLatencySeconds);
+      out_.worker.assumed_latency_seconds = seconds(key, value, kMostLatencySeconds);
     } else if (key == "link") {
       if (!valid_name(value)) refuse(base::format("link is {}, no name", quoted(value)));
       out_.link = value;
@@ -161,8 +161,8 @@ class WorkerParser {
     if (!factor || !rest) refuse(base::format("slow is {}, not FACTOR@TIME such as 10@2s", quoted(text)));
     if (!(*factor > 1 && *factor <= kMostSlowFactor))
       refuse(base::format("slow is {}: the factor is not above 1 and at most {:.0f}", quoted(text), kMostSlowFactor));
-    out_.slow_factor = *factor;
-    out_.slow_from_seconds = seconds("slow", *rest, kMostMomentSeconds);
+    out_.worker.slow_factor = *factor;
+    out_.worker.slow_from_seconds = seconds("slow", *rest, kMostMomentSeconds);
   }
 
   void combinations() const {
@@ -199,26 +199,20 @@ std::vector<WorkerDescription> parse_workers(std::span<const std::string_view> t
   std::uint64_t total = 0;
   for (const std::string_view text : texts) {
     WorkerDescription one = WorkerParser(text).parse();
-    total += std::uint64_t{one.count} * one.members;
+    total += std::uint64_t{one.count} * one.worker.member_count;
     if (total > kMostWorkers)
       complain("worker", text, base::format("{} workers in all with it, more than {}", total, kMostWorkers));
     const bool mixed = std::any_of(all.begin(), all.end(), [&](const WorkerDescription &known) {
-      return known.name == one.name && known.is_groups != one.is_groups;
+      return known.worker.name == one.worker.name && known.is_groups != one.is_groups;
     });
     if (mixed) {
-      complain("worker", text,
-               base::format("{} is already the name of {}", one.name, one.is_groups ? "single workers" : "groups"));
+      complain(
+          "worker", text,
+          base::format("{} is already the name of {}", one.worker.name, one.is_groups ? "single workers" : "groups"));
     }
     all.push_back(std::move(one));
   }
   return all;
-}
-
-Policy parse_policy(std::string_view text) {
-  if (text == "free") return Policy::free;
-  if (text == "budget") return Policy::budget;
-  if (text == "auto") return Policy::automatic;
-  complain("policy", text, "unknown; known: auto, budget, free");
 }
 
 std::vector<std::pair<std::string, std::uint64_t>> parse_resources(std::string_view text,
@@ -231,7 +225,7 @@ std::vector<std::pair<std::string, std::uint64_t>> parse_resources(std::string_v
     const std::string_view name = cut(value, '=');
     if (!value) complain("resource", one, "not NAME=N, such as cpu=5");
     const bool known = std::any_of(workers.begin(), workers.end(),
-                                   [&](const WorkerDescription &worker) { return worker.name == name; });
+                                   [&](const WorkerDescription &each) { return each.worker.name == name; });
     if (!known) complain("resource", one, "no worker has this name");
     const std::optional<std::uint64_t> amount = number_of<std::uint64_t>(*value);
     if (!amount || *amount == 0) complain("resource", one, "the amount is no number from 1");
@@ -262,7 +256,7 @@ Links parse_links(std::string_view text, std::span<const WorkerDescription> work
   for (const WorkerDescription &each : workers) {
     if (!each.link.empty() && !has(each.link))
       complain("link", each.link,
-               base::format("worker {} is behind it, and it has no speed, such as {}=25", each.name, each.link));
+               base::format("worker {} is behind it, and it has no speed, such as {}=25", each.worker.name, each.link));
   }
   return links;
 }
@@ -271,21 +265,8 @@ std::vector<SimulatedWorker> to_workers(std::span<const WorkerDescription> descr
                                         bool speeds_known) {
   std::vector<SimulatedWorker> workers;
   for (const WorkerDescription &each : descriptions) {
-    SimulatedWorker worker;
-    worker.name = each.name;
-    worker.bytes_per_second = each.bytes_per_second;
-    worker.latency_seconds = each.latency_seconds;
-    worker.jitter = each.jitter;
-    worker.claims = each.claims;
-    worker.known_bytes_per_second = speeds_known ? each.bytes_per_second : 0;
-    worker.assumed_latency_seconds = each.assumed_latency_seconds;
-    worker.slow_from_seconds = each.slow_from_seconds;
-    worker.slow_factor = each.slow_factor;
-    worker.fails_at_seconds = each.fails_at_seconds;
-    worker.hangs_at_seconds = each.hangs_at_seconds;
-    worker.member_count = each.members;
-    worker.inner_count = each.inner_count;
-    worker.spawn_seconds = each.spawn_seconds;
+    SimulatedWorker worker = each.worker;
+    if (speeds_known) worker.known_bytes_per_second = worker.bytes_per_second;
     for (std::size_t i = 0; i < links.size(); ++i)
       if (links[i].first == each.link) worker.link = i;
     workers.insert(workers.end(), each.count, worker);
@@ -293,4 +274,4 @@ std::vector<SimulatedWorker> to_workers(std::span<const WorkerDescription> descr
   return workers;
 }
 
-}  // namespace tandem::hybrid
+}  // namespace tandem::bench

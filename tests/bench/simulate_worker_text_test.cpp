@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // Texts that describe machines: their meaning, and refusals of all other texts.
-#include "hybrid/simulate/worker_text.hpp"
+#include "bench/simulate/worker_text.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
-#include "hybrid/simulate/board.hpp"
+#include "bench/simulate/board.hpp"
 #include "tests/support/random.hpp"
 
 namespace tandem::test {
 namespace {
 
-using hybrid::parse_links;
-using hybrid::parse_policy;
-using hybrid::parse_resources;
-using hybrid::parse_workers;
-using hybrid::Policy;
-using hybrid::WorkerDescription;
+using bench::parse_links;
+using bench::parse_resources;
+using bench::parse_workers;
+using bench::Policy;
+using bench::WorkerDescription;
 using Texts = std::vector<std::string_view>;
 
 WorkerDescription one(std::string_view text) { return parse_workers(Texts{text}).front(); }
@@ -43,38 +43,38 @@ std::string refused(std::string_view text) {
   return refusal([&] { parse_workers(Texts{text}); });
 }
 
-TEST(HybridWorkerText, SingleWorkers) {
+TEST(WorkerText, SingleWorkers) {
   const WorkerDescription cpu = one("cpu:4x0.3:latency=2ms:jitter=0.25");
-  EXPECT_EQ(cpu.name, "cpu");
+  EXPECT_EQ(cpu.worker.name, "cpu");
   EXPECT_FALSE(cpu.is_groups);
   EXPECT_EQ(cpu.count, 4u);
-  EXPECT_EQ(cpu.members, 1u);
-  EXPECT_DOUBLE_EQ(cpu.bytes_per_second, 0.3e9);
-  EXPECT_DOUBLE_EQ(cpu.latency_seconds, 2e-3);
-  EXPECT_DOUBLE_EQ(cpu.jitter, 0.25);
-  EXPECT_EQ(cpu.claims, 1u);
-  EXPECT_DOUBLE_EQ(one("gpu:1x6:latency=30us").latency_seconds, 30e-6);
-  EXPECT_DOUBLE_EQ(one("gpu:1x6:latency=1.5s").latency_seconds, 1.5);
-  EXPECT_DOUBLE_EQ(one("gpu:1x1e2").bytes_per_second, 1e11);
+  EXPECT_EQ(cpu.worker.member_count, 1u);
+  EXPECT_DOUBLE_EQ(cpu.worker.bytes_per_second, 0.3e9);
+  EXPECT_DOUBLE_EQ(cpu.worker.latency_seconds, 2e-3);
+  EXPECT_DOUBLE_EQ(cpu.worker.jitter, 0.25);
+  EXPECT_EQ(cpu.worker.claims, 1u);
+  EXPECT_DOUBLE_EQ(one("gpu:1x6:latency=30us").worker.latency_seconds, 30e-6);
+  EXPECT_DOUBLE_EQ(one("gpu:1x6:latency=1.5s").worker.latency_seconds, 1.5);
+  EXPECT_DOUBLE_EQ(one("gpu:1x1e2").worker.bytes_per_second, 1e11);
 }
 
-TEST(HybridWorkerText, Groups) {
+TEST(WorkerText, Groups) {
   const WorkerDescription board = one("cpu:2x4x0.3:claim=inf");
   EXPECT_TRUE(board.is_groups);
   EXPECT_EQ(board.count, 2u);
-  EXPECT_EQ(board.members, 4u);
-  EXPECT_DOUBLE_EQ(board.bytes_per_second, 1.2e9);
-  EXPECT_EQ(board.claims, UINT64_MAX);
-  EXPECT_EQ(one("cpu:1x1x1:claim=7").claims, 7u);
+  EXPECT_EQ(board.worker.member_count, 4u);
+  EXPECT_DOUBLE_EQ(board.worker.bytes_per_second, 1.2e9);
+  EXPECT_EQ(board.worker.claims, UINT64_MAX);
+  EXPECT_EQ(one("cpu:1x1x1:claim=7").worker.claims, 7u);
 }
 
-TEST(HybridWorkerText, InnerTasks) {
+TEST(WorkerText, InnerTasks) {
   const WorkerDescription board = one("cpu:1x4x0.25:inner=2:spawn=30ms:latency=0.4s");
-  EXPECT_EQ(board.members, 4u);
-  EXPECT_EQ(board.inner_count, 2u);
-  EXPECT_DOUBLE_EQ(board.spawn_seconds, 0.03);
-  EXPECT_DOUBLE_EQ(board.latency_seconds, 0.4);
-  EXPECT_EQ(one("cpu:1x4x0.25").inner_count, 0u);
+  EXPECT_EQ(board.worker.member_count, 4u);
+  EXPECT_EQ(board.worker.inner_count, 2u);
+  EXPECT_DOUBLE_EQ(board.worker.spawn_seconds, 0.03);
+  EXPECT_DOUBLE_EQ(board.worker.latency_seconds, 0.4);
+  EXPECT_EQ(one("cpu:1x4x0.25").worker.inner_count, 0u);
   const auto workers = to_workers(std::vector{board}, {}, true);
   EXPECT_EQ(workers[0].member_count, 4u);
   EXPECT_EQ(workers[0].inner_count, 2u);
@@ -101,7 +101,7 @@ TEST(HybridWorkerText, InnerTasks) {
   EXPECT_EQ(refused("cpu:1x4x1:inner=2:inner=2"), text + "inner=2:inner=2\": inner is given twice");
 }
 
-TEST(HybridWorkerText, FaultsAndBeliefs) {
+TEST(WorkerText, FaultsAndBeliefs) {
   const auto workers = to_workers(
       parse_workers(Texts{"gpu:2x6:slow=2.5@3ms:fails=4s:hangs=5us:assumed-latency=0s", "cpu:1x1"}), {}, true);
   ASSERT_EQ(workers.size(), 3u);
@@ -110,9 +110,9 @@ TEST(HybridWorkerText, FaultsAndBeliefs) {
   EXPECT_DOUBLE_EQ(workers[1].fails_at_seconds, 4);
   EXPECT_DOUBLE_EQ(workers[1].hangs_at_seconds, 5e-6);
   EXPECT_EQ(workers[1].assumed_latency_seconds, 0.0);
-  EXPECT_EQ(workers[2].slow_from_seconds, hybrid::kNeverSeconds);
-  EXPECT_EQ(workers[2].fails_at_seconds, hybrid::kNeverSeconds);
-  EXPECT_EQ(workers[2].hangs_at_seconds, hybrid::kNeverSeconds);
+  EXPECT_EQ(workers[2].slow_from_seconds, bench::kNeverSeconds);
+  EXPECT_EQ(workers[2].fails_at_seconds, bench::kNeverSeconds);
+  EXPECT_EQ(workers[2].hangs_at_seconds, bench::kNeverSeconds);
   EXPECT_EQ(workers[2].assumed_latency_seconds, std::nullopt);
   const std::string text = "worker \"a:1x1:";
   EXPECT_EQ(refused("a:1x1:slow=2"), text + "slow=2\": slow is \"2\", not FACTOR@TIME such as 10@2s");
@@ -129,10 +129,10 @@ TEST(HybridWorkerText, FaultsAndBeliefs) {
   EXPECT_EQ(refused("a:1x1:fails=1s:fails=1s"), text + "fails=1s:fails=1s\": fails is given twice");
 }
 
-TEST(HybridWorkerText, LinksAreThere) {
+TEST(WorkerText, LinksAreThere) {
   const auto workers = parse_workers(Texts{"cpu:1x1", "gpu:2x6:link=pcie", "fpga:1x3:link=usb"});
-  const hybrid::Links links = parse_links("usb=0.5,pcie=25", workers);
-  EXPECT_EQ(links, (hybrid::Links{{"usb", 0.5e9}, {"pcie", 25e9}}));
+  const bench::Links links = parse_links("usb=0.5,pcie=25", workers);
+  EXPECT_EQ(links, (bench::Links{{"usb", 0.5e9}, {"pcie", 25e9}}));
   const auto simulated = to_workers(workers, links, true);
   EXPECT_EQ(simulated[0].link, std::nullopt);
   EXPECT_EQ(simulated[1].link, 1u);
@@ -151,7 +151,7 @@ TEST(HybridWorkerText, LinksAreThere) {
   EXPECT_EQ(refused("gpu:1x1:link="), "worker \"gpu:1x1:link=\": link is \"\", no name");
 }
 
-TEST(HybridWorkerText, WorkersInTheOrderOfTheirDescriptions) {
+TEST(WorkerText, WorkersInTheOrderOfTheirDescriptions) {
   const auto descriptions = parse_workers(Texts{"cpu:2x0.5", "gpu:1x6", "cpu:1x1"});
   const auto known = to_workers(descriptions, {}, true), unknown = to_workers(descriptions, {}, false);
   ASSERT_EQ(known.size(), 4u);
@@ -164,7 +164,7 @@ TEST(HybridWorkerText, WorkersInTheOrderOfTheirDescriptions) {
   }
 }
 
-TEST(HybridWorkerText, RefusedWithASentence) {
+TEST(WorkerText, RefusedWithASentence) {
   EXPECT_EQ(refused("cpu"), "worker \"cpu\": it has no speed: NAME:COUNTxGBPS or NAME:GROUPSxMEMBERSxGBPS");
   EXPECT_EQ(refused("cpu:0x1"), "worker \"cpu:0x1\": the number of workers is \"0\", not from 1 to 4096");
   EXPECT_EQ(refused("cpu:1x4097x1"),
@@ -183,60 +183,23 @@ TEST(HybridWorkerText, RefusedWithASentence) {
   EXPECT_EQ(refused("cpu:4x1:jitter=0:jitter=0"), "worker \"cpu:4x1:jitter=0:jitter=0\": jitter is given twice");
   EXPECT_EQ(refused("a\x1b[2J:1x1"),
             "worker \"a?[2J:1x1\": \"a?[2J\" is no name: 1 to 31 letters, digits, '_', '-' or '.'");
-  for (const char *text : {"",
-                           ":",
-                           ":1x1",
-                           "cpu:",
-                           "cpu:x",
-                           "cpu:1x",
-                           "cpu:x1",
-                           "cpu:1",
-                           "cpu:1x1x",
-                           "cpu:1x1x1x1",
-                           "cpu:1x1:",
-                           "cpu:1x1:latency",
-                           "cpu:1x1:latency=",
-                           "cpu:1x1:latency=ms",
-                           "cpu:1x1:=2ms",
-                           "cpu:1x1:latency=-2ms",
-                           "cpu:1x1:latency=1e9s",
-                           "cpu:1x1:latency=nans",
-                           "cpu:1x1:latency=2 ms",
-                           "cpu:1x1:jitter=-0.1",
-                           "cpu:1x1:jitter=nan",
-                           "cpu:1x1:jitter=inf",
-                           "cpu:1x1x1:claim=0",
-                           "cpu:1x1x1:claim=-1",
-                           "cpu:1x1x1:claim=INF",
-                           "cpu:1x1x1:claim=1.5",
-                           "cpu:1x1x1:claim=99999999999999999999",
-                           "cpu:1xnan",
-                           "cpu:1xinf",
-                           "cpu:1x1e999",
-                           "cpu:1x1e-9",
-                           "cpu:1x1e7",
-                           "cpu:1.5x1",
-                           "cpu:99999999999999999999x1",
-                           "cpu:4294967297x1",
-                           "cpu:+1x1",
-                           "cpu:-1x1",
-                           "cpu:1x0x10",
-                           "cpu: 1x1",
-                           "cpu:1x1 ",
-                           "c p:1x1",
-                           "cpu=1:1x1",
-                           "cpu:1X1",
-                           "cpu:1x1gb",
-                           "cpu:1x0x1",
-                           "\xff:1x1"})
-    refused(text);
+  std::istringstream texts(
+      "|:|:1x1|cpu:|cpu:x|cpu:1x|cpu:x1|cpu:1|cpu:1x1x|cpu:1x1x1x1|cpu:1x1:|cpu:1x1:latency|"
+      "cpu:1x1:latency=|cpu:1x1:latency=ms|cpu:1x1:=2ms|cpu:1x1:latency=-2ms|cpu:1x1:latency=1e9s|"
+      "cpu:1x1:latency=nans|cpu:1x1:latency=2 ms|cpu:1x1:jitter=-0.1|cpu:1x1:jitter=nan|"
+      "cpu:1x1:jitter=inf|cpu:1x1x1:claim=0|cpu:1x1x1:claim=-1|cpu:1x1x1:claim=INF|"
+      "cpu:1x1x1:claim=1.5|cpu:1x1x1:claim=99999999999999999999|cpu:1xnan|cpu:1xinf|cpu:1x1e999|"
+      "cpu:1x1e-9|cpu:1x1e7|cpu:1.5x1|cpu:99999999999999999999x1|cpu:4294967297x1|cpu:+1x1|"
+      "cpu:-1x1|cpu:1x0x10|cpu: 1x1|cpu:1x1 |c p:1x1|cpu=1:1x1|cpu:1X1|cpu:1x1gb|cpu:1x0x1|"
+      "\xff:1x1");
+  for (std::string text; std::getline(texts, text, '|');) refused(text);
   refused(std::string(32, 'a') + ":1x1");
   refused(std::string("cpu:1x1\0", 8));
   EXPECT_LT(refused(std::string(1'000'000, 'x')).size(), 400u);
   EXPECT_NE(refusal([] { parse_workers({}); }), "");
 }
 
-TEST(HybridWorkerText, NamesAndSumsOverAll) {
+TEST(WorkerText, NamesAndSumsOverAll) {
   EXPECT_EQ(refusal([] {
               parse_workers(Texts{"cpu:1x1", "gpu:1x6", "cpu:1x4x1"});
             }),
@@ -248,14 +211,7 @@ TEST(HybridWorkerText, NamesAndSumsOverAll) {
   EXPECT_EQ(parse_workers(Texts{"cpu:4000x1", "gpu:96x6"}).size(), 2u);
 }
 
-TEST(HybridWorkerText, Policies) {
-  EXPECT_EQ(parse_policy("free"), Policy::free);
-  EXPECT_EQ(parse_policy("budget"), Policy::budget);
-  EXPECT_EQ(parse_policy("auto"), Policy::automatic);
-  for (const char *text : {"", "Auto", "automatic", "free "}) refusal([&] { parse_policy(text); });
-}
-
-TEST(HybridWorkerText, Resources) {
+TEST(WorkerText, Resources) {
   const auto workers = parse_workers(Texts{"cpu:4x1", "gpu:1x6"});
   using Resources = std::vector<std::pair<std::string, std::uint64_t>>;
   EXPECT_EQ(parse_resources("", workers), Resources{});
@@ -269,7 +225,7 @@ TEST(HybridWorkerText, Resources) {
 }
 
 // Every text gives a machine within the limits that can be simulated, or a refusal.
-TEST(HybridWorkerText, AnyText) {
+TEST(WorkerText, AnyText) {
   Random random(41);
   const std::string_view good[] = {"cpu:1x4x0.3:claim=inf",     "gpu:1x6:latency=2ms",
                                    "a:16x1e2:jitter=0.3",       "b:2x3x0.001:claim=12:latency=10us",
@@ -295,24 +251,27 @@ TEST(HybridWorkerText, AnyText) {
       const auto descriptions = parse_workers(Texts{text});
       const WorkerDescription &it = descriptions.front();
       ++accepted;
-      ASSERT_TRUE(it.count >= 1 && it.members >= 1 && it.count * it.members <= hybrid::kMostWorkers) << text;
-      ASSERT_TRUE(it.bytes_per_second >= 1e3 && it.bytes_per_second <= 4096e15) << text;
-      ASSERT_TRUE(it.latency_seconds >= 0 && it.latency_seconds <= 3600) << text;
-      ASSERT_TRUE(it.jitter >= 0 && it.jitter <= 0.9) << text;
-      ASSERT_GE(it.claims, 1u) << text;
-      ASSERT_TRUE(it.inner_count <= 4096 && (it.inner_count == 0 || it.claims == 1)) << text;
-      ASSERT_TRUE(it.spawn_seconds >= 0 && it.spawn_seconds <= 3600) << text;
-      ASSERT_TRUE(it.slow_factor >= 1 && it.slow_factor <= 1e6 && it.slow_from_seconds >= 0) << text;
-      ASSERT_TRUE(it.fails_at_seconds >= 0 && it.hangs_at_seconds >= 0) << text;
+      ASSERT_TRUE(it.count >= 1 && it.worker.member_count >= 1 &&
+                  it.count * it.worker.member_count <= bench::kMostWorkers)
+          << text;
+      ASSERT_TRUE(it.worker.bytes_per_second >= 1e3 && it.worker.bytes_per_second <= 4096e15) << text;
+      ASSERT_TRUE(it.worker.latency_seconds >= 0 && it.worker.latency_seconds <= 3600) << text;
+      ASSERT_TRUE(it.worker.jitter >= 0 && it.worker.jitter <= 0.9) << text;
+      ASSERT_GE(it.worker.claims, 1u) << text;
+      ASSERT_TRUE(it.worker.inner_count <= 4096 && (it.worker.inner_count == 0 || it.worker.claims == 1)) << text;
+      ASSERT_TRUE(it.worker.spawn_seconds >= 0 && it.worker.spawn_seconds <= 3600) << text;
+      ASSERT_TRUE(it.worker.slow_factor >= 1 && it.worker.slow_factor <= 1e6 && it.worker.slow_from_seconds >= 0)
+          << text;
+      ASSERT_TRUE(it.worker.fails_at_seconds >= 0 && it.worker.hangs_at_seconds >= 0) << text;
       if (it.count > 16) continue;
-      hybrid::Simulation simulation;
+      bench::Simulation simulation;
       simulation.workers = to_workers(descriptions, {}, random.chance(50));
       simulation.work_bytes = 1 << 20;
       simulation.chunk_bytes = 1 << 17;
       simulation.policy = static_cast<Policy>(random.below(3));
-      const bool is_board = it.inner_count > 0 && simulation.policy != Policy::automatic;
-      const hybrid::SimulationResult result = is_board ? simulate_board(simulation).run : simulate(simulation);
-      const bool may_stop = std::min(it.fails_at_seconds, it.hangs_at_seconds) < hybrid::kNeverSeconds;
+      const bool is_board = it.worker.inner_count > 0 && simulation.policy != Policy::automatic;
+      const bench::SimulationResult result = is_board ? simulate_board(simulation).run : simulate(simulation);
+      const bool may_stop = std::min(it.worker.fails_at_seconds, it.worker.hangs_at_seconds) < bench::kNeverSeconds;
       ASSERT_TRUE(result.completed || may_stop) << text;
       ASSERT_TRUE(std::isfinite(result.makespan_seconds) && (result.makespan_seconds > 0 || may_stop)) << text;
     } catch (const base::Error &error) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hybrid/simulate/simulate.hpp"
+#include "bench/simulate/simulate.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,11 +7,13 @@
 #include <optional>
 #include <queue>
 
+#include "bench/simulate/random.hpp"
 #include "hybrid/policy/choice.hpp"
-#include "hybrid/simulate/random.hpp"
 
-namespace tandem::hybrid {
+namespace tandem::bench {
 namespace {
+
+using namespace hybrid;
 
 struct Event {
   double seconds;
@@ -302,7 +304,7 @@ class Machine {
   }
 
   const Simulation &simulation_;
-  SplitMix random_;
+  Random random_;
   std::vector<Group> groups_;
   Share share_;
   std::vector<State> state_;
@@ -318,4 +320,4 @@ class Machine {
 
 SimulationResult simulate(const Simulation &simulation) { return Machine(simulation).run(); }
 
-}  // namespace tandem::hybrid
+}  // namespace tandem::bench

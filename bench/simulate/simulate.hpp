@@ -11,7 +11,11 @@
 
 #include "hybrid/policy/share.hpp"
 
-namespace tandem::hybrid {
+namespace tandem::bench {
+
+using hybrid::Policy;
+using hybrid::Range;
+using hybrid::Speed;
 
 inline constexpr double kNeverSeconds = std::numeric_limits<double>::infinity();
 inline constexpr double kLeastDeviceLatencySeconds = 20e-6;
@@ -83,4 +87,4 @@ struct SimulationResult {
 // Throws Error (INVALID_ARGUMENT) for invalid work or speeds, and for needs beyond the resources.
 SimulationResult simulate(const Simulation &simulation);
 
-}  // namespace tandem::hybrid
+}  // namespace tandem::bench

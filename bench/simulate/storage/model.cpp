@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "volume/storage_model.hpp"
-
-#include <fmt/format.h>
+#include "bench/simulate/storage/model.hpp"
 
 #include <algorithm>
 #include <cmath>
 
-#include "volume/error.hpp"
+#include "base/error.hpp"
 
-namespace tandem::storage {
+namespace tandem::bench::storage {
 namespace {
-
-using volume::Error;
 
 enum What : std::uint32_t { kBegin, kArrive, kDeliver, kReadDone, kDone, kAcknowledge, kEndWindow };
 
@@ -52,31 +48,31 @@ double interval_of(const std::vector<double> &batches) {
 
 }  // namespace
 
-Model::Model(const tandem_storage_options &options, const Device &device)
-    : options_(options),
+Model::Model(const Options &given, const Device &device)
+    : options_(checked(given)),
       device_(device),
-      k_(options.width - options.parity_count),
-      m_(options.parity_count),
-      row_bytes_(options.unit_bytes * k_),
-      units_(device.capacity_bytes() > 0 ? device.capacity_bytes() / options.unit_bytes : kMostBytes / row_bytes_),
-      random_(options.seed),
-      clients_(options.client_count),
-      servers_(options.server_count),
+      k_(options_.width - options_.parity_count),
+      m_(options_.parity_count),
+      row_bytes_(options_.unit_bytes * k_),
+      units_(device.capacity_bytes() > 0 ? device.capacity_bytes() / options_.unit_bytes : kMostBytes / row_bytes_),
+      random_(options_.seed),
+      clients_(options_.client_count),
+      servers_(options_.server_count),
       from_(k_),
       upto_(k_ + 1),
       from_known_(k_),
       upto_known_(k_ + 1),
       columns_(k_),
       reads_(k_) {
-  const std::uint32_t each = options.clients_per_application;
-  for (std::uint32_t first = 0; first < options.client_count; first += std::min(each, options.client_count - first)) {
+  const std::uint32_t each = options_.clients_per_application;
+  for (std::uint32_t first = 0; first < options_.client_count; first += std::min(each, options_.client_count - first)) {
     Application application{random_.below(units_), random_.below(units_)};
-    application.server = static_cast<std::uint32_t>(random_.below(options.server_count));
+    application.server = static_cast<std::uint32_t>(random_.below(options_.server_count));
     // Files exist before the run: the first row is full up to some write.
-    const std::uint64_t writes_per_row = std::max<std::uint64_t>(1, row_bytes_ / options.write_bytes);
-    application.base = random_.below(writes_per_row) * options.write_bytes;
+    const std::uint64_t writes_per_row = std::max<std::uint64_t>(1, row_bytes_ / options_.write_bytes);
+    application.base = random_.below(writes_per_row) * options_.write_bytes;
     application.first_client = first;
-    application.client_count = std::min(each, options.client_count - first);
+    application.client_count = std::min(each, options_.client_count - first);
     for (std::uint32_t i = 0; i < application.client_count; ++i)
       clients_[first + i].application = static_cast<std::uint32_t>(applications_.size());
     applications_.push_back(application);
@@ -110,11 +106,11 @@ void Model::for_rows(std::uint64_t begin, std::uint64_t end, Work &&work) const 
   }
 }
 
-// STANDARD does not know what is zero. The others write to unwritten places, and know which places hold data.
-// INTERLEAVED: the earlier part of the file. SCATTERED: all other columns.
+// `standard` does not know what is zero. The others write to unwritten places, and know which places hold data.
+// interleaved: the earlier part of the file. scattered: all other columns.
 Cost Model::plan(const Part &part, bool delayed) {
-  const bool all_old = options_.strategy == TANDEM_STORAGE_STANDARD;
-  const bool others_old = all_old || (options_.placement == TANDEM_STORAGE_SCATTERED && !is_delayed());
+  const bool all_old = options_.strategy == Strategy::standard;
+  const bool others_old = all_old || (options_.placement == Placement::scattered && !is_delayed());
   for (std::uint32_t column = 0; column < k_; ++column) {
     const bool written = column >= part.first && column <= part.last;
     const bool before = column < part.first || (column == part.first && begin_of(part, column) > part.low);
@@ -127,7 +123,7 @@ Cost Model::plan(const Part &part, bool delayed) {
   Cost cost;
   const tandem_status status =
       tandem_volume_plan_write(k_, std::max(m_, 1U), columns_.data(), delayed, reads_.data(), &cost.plan);
-  if (status != TANDEM_OK) throw Error(TANDEM_ERROR_INTERNAL, tandem_last_error_message());
+  if (status != TANDEM_OK) base::fail(status, tandem_last_error_message());
   if (cost.plan.way == TANDEM_VOLUME_RECONSTRUCT)
     for (std::uint32_t column = 0; column < k_; ++column)
       if (reads_[column]) cost.reads.push_back(column);
@@ -140,7 +136,7 @@ const Cost &Model::cost_of(const Part &part) {
   const std::uint32_t key = upto ? part.last + 1 : part.first;
   std::uint8_t &known = (upto ? upto_known_ : from_known_)[key];
   Cost &cost = (upto ? upto_ : from_)[key];
-  if (!known) cost = plan(part, is_delayed() || options_.strategy == TANDEM_STORAGE_RAID0);
+  if (!known) cost = plan(part, is_delayed() || options_.strategy == Strategy::raid0);
   known = 1;
   return cost;
 }
@@ -188,7 +184,7 @@ void Model::begin_write(std::uint32_t index) {
   client.started = now_;
   client.link_free = std::max(client.link_free, now_);
   std::uint64_t begin;
-  if (is_delayed() || options_.placement == TANDEM_STORAGE_INTERLEAVED) {
+  if (is_delayed() || options_.placement == Placement::interleaved) {
     // The offset in the window, if its base has moved, or in the file.
     const std::uint64_t turn = is_delayed() ? write % options_.writes_per_window : write;
     begin = application.base + (turn * application.client_count + (index - application.first_client)) * bytes;
@@ -264,7 +260,7 @@ void Model::end_row(std::uint32_t index, const Part &part) {
     const std::uint64_t low = whole ? part.low : begin_of(part, column),
                         high = whole ? part.high : end_of(part, column);
     const std::uint32_t request = make_request(job, application, part, column, kDataRead, low, high);
-    requests_[request].moves = options_.strategy == TANDEM_STORAGE_DELAYED_MOVE;
+    requests_[request].moves = options_.strategy == Strategy::delayed_move;
     if (requests_[request].moves) {
       const std::uint32_t move =
           make_request(job, application, part, column, kMove, begin_of(part, column), end_of(part, column));
@@ -435,7 +431,7 @@ bool Model::batch_ended() {
   return options_.confidence > 0 && result_.confidence <= options_.confidence;
 }
 
-tandem_storage_result Model::run() {
+Result Model::run() {
   constexpr std::uint64_t kEventsPerReport = 1 << 16;
   const std::uint64_t count = clients_.size() * (is_delayed() ? options_.writes_per_window : 1);
   warm_up_writes_ = count * std::clamp(kWarmUpWrites / count, kLeastOfEach, kMostOfEach);
@@ -472,8 +468,7 @@ tandem_storage_result Model::run() {
     if (++event_count % kEventsPerReport == 0 && options_.progress) {
       const double by_time = now_ / options_.most_seconds;
       const double ratio = measuring_ ? options_.confidence / std::max(result_.confidence, options_.confidence) : 0;
-      if (options_.progress(options_.progress_user, std::max(by_time, ratio * ratio), now_))
-        throw Error(TANDEM_ERROR_CANCELLED, "the simulation was cancelled");
+      options_.progress(std::max(by_time, ratio * ratio), now_);
     }
     switch (static_cast<What>(event.what)) {
       case kBegin:
@@ -502,7 +497,6 @@ tandem_storage_result Model::run() {
   if (!stopped) now_ = options_.most_seconds;
   if (!measuring_) start_measuring();
   count_area();
-  result_.struct_bytes = sizeof result_;
   result_.simulated_seconds = now_;
   result_.measured_seconds = now_ - measuring_since_;
   result_.event_count = event_count;
@@ -521,4 +515,4 @@ tandem_storage_result Model::run() {
   return result_;
 }
 
-}  // namespace tandem::storage
+}  // namespace tandem::bench::storage

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hybrid/simulate/board.hpp"
+#include "bench/simulate/board.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -8,9 +8,9 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
-#include "hybrid/simulate/random.hpp"
+#include "bench/simulate/random.hpp"
 
-namespace tandem::hybrid {
+namespace tandem::bench {
 namespace {
 
 using Part = BoardSpan::Part;
@@ -33,18 +33,7 @@ void check(const Simulation &simulation) {
                base::format("worker {}: {} has no meaning with policy free or budget if a worker has inner tasks",
                             worker.name, what));
   };
-  if (simulation.policy == Policy::automatic)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "inner tasks are simulated with policy free or budget, not with auto");
-  if (simulation.work_bytes == 0 || simulation.chunk_bytes == 0)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} bytes of work in chunks of {}: both must be at least 1",
-                                                           simulation.work_bytes, simulation.chunk_bytes));
-  for (const auto &[name, amount] : simulation.resources) {
-    if (amount == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{}=0: a budget is at least 1", name));
-  }
   for (const SimulatedWorker &each : simulation.workers) {
-    if (!(each.bytes_per_second > 0) || each.member_count == 0)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("worker {}: {} cores with {} bytes/s in all", each.name,
-                                                             each.member_count, each.bytes_per_second));
     if (each.claims != 1) refuse(each, "claim");
     if (each.slow_from_seconds < kNeverSeconds) refuse(each, "slow");
     if (each.fails_at_seconds < kNeverSeconds) refuse(each, "fails");
@@ -233,7 +222,7 @@ class Board {
   }
 
   const Simulation &simulation_;
-  SplitMix random_;
+  Random random_;
   std::map<std::string, std::uint64_t> units_;
   std::vector<Worker> workers_;
   std::vector<unsigned> singles_, groups_;  // singles_: the fastest first
@@ -251,4 +240,4 @@ BoardResult simulate_board(const Simulation &simulation) {
   return Board(simulation).run();
 }
 
-}  // namespace tandem::hybrid
+}  // namespace tandem::bench
