@@ -12,7 +12,6 @@
 #include <set>
 
 #include "base/format.hpp"
-#include "files/bytes.hpp"
 #include "files/error.hpp"
 #include "files/recovery.hpp"
 

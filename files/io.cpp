@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -206,20 +205,6 @@ std::string name_of(const std::string &path) {
 std::string without_trailing_slashes(std::string path) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   return path;
-}
-
-void random_bytes(std::span<std::uint8_t> bytes_out) {
-  while (!bytes_out.empty()) {
-    const ssize_t got = getrandom(bytes_out.data(), bytes_out.size(), 0);
-    if (got < 0 && errno != EINTR) fail_io("read", "random bytes", errno);
-    if (got > 0) bytes_out = bytes_out.subspan(static_cast<std::size_t>(got));
-  }
-}
-
-std::string random_hexadecimal(std::size_t byte_count) {
-  std::vector<std::uint8_t> bytes(byte_count);
-  random_bytes(bytes);
-  return hexadecimal(bytes);
 }
 
 bool unchanged(const struct stat &before, const struct stat &after) noexcept {

@@ -64,8 +64,6 @@ std::string folder_of(const std::string &path);
 std::string name_of(const std::string &path);
 // "folder//" -> "folder"; "/" stays.
 std::string without_trailing_slashes(std::string path);
-std::string random_hexadecimal(std::size_t byte_count);
-void random_bytes(std::span<std::uint8_t> bytes_out);
 
 // Whether it is the same file, with the same content as far as the file system shows. A program can set back the time
 // of the last write (utimes), but not that of the last change.

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/bytes.hpp"
 #include "mpi/error.hpp"
 #include "mpi/rounds.hpp"
 #include "mpi/structs.hpp"
@@ -102,12 +103,6 @@ class Source {
   std::uint64_t read_bytes_ = 0;
 };
 
-std::string hexadecimal(const std::uint8_t *bytes, std::size_t count) {
-  std::string text;
-  for (std::size_t i = 0; i < count; ++i) text += fmt::format("{:02x}", bytes[i]);
-  return text;
-}
-
 void require_equal(const World &world, const tandem_files_encode_options &options, const std::string &name,
                    const std::string &folders) {
   world.require_equal({{"source_path", options.source_path},
@@ -122,7 +117,7 @@ void require_equal(const World &world, const tandem_files_encode_options &option
                        {"no_sync", std::to_string(options.no_sync != 0)},
                        {"dry_run", std::to_string(options.dry_run != 0)},
                        {"mode", std::to_string(options.mode)},
-                       {"set_id", options.set_id != nullptr ? hexadecimal(options.set_id, 16) : "random"}});
+                       {"set_id", options.set_id != nullptr ? base::hexadecimal({options.set_id, 16}) : "random"}});
 }
 
 Outcome try_out(const World &world, tandem_context *context, const tandem_files_encode_options &options) {
@@ -168,8 +163,7 @@ Outcome encode(const World &world, tandem_context *context, const tandem_files_e
   std::uint8_t set_id[16] = {};
   if (options.set_id != nullptr) std::memcpy(set_id, options.set_id, sizeof set_id);
   world.together([&] {
-    if (world.leads() && options.set_id == nullptr && getentropy(set_id, sizeof set_id) != 0)
-      fail_io("draw", "a set id", errno);
+    if (world.leads() && options.set_id == nullptr) base::random_bytes(set_id);
   });
   world.broadcast(set_id, sizeof set_id);
   if (options.mode == 0) options.mode = source->mode();

@@ -15,6 +15,7 @@
 #include <optional>
 #include <set>
 
+#include "base/bytes.hpp"
 #include "mpi/cells.hpp"
 #include "mpi/error.hpp"
 #include "mpi/groups.hpp"
@@ -178,7 +179,7 @@ tandem_mpi_protect_result protect(const World &world, tandem_context *context,
     files.emplace(options);
     make_folders(folder, no_sync);
     sequence = clean_up(folder, name, rank);
-    if (world.leads() && getentropy(ours.set_id.data(), ours.set_id.size()) != 0) fail_io("draw", "a set id", errno);
+    if (world.leads()) base::random_bytes(ours.set_id);
   });
   world.broadcast(ours.set_id.data(), ours.set_id.size());
   ours.sequence = world.most(sequence) + 1;

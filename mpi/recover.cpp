@@ -12,6 +12,7 @@
 #include <optional>
 #include <tuple>
 
+#include "base/bytes.hpp"
 #include "mpi/cells.hpp"
 #include "mpi/error.hpp"
 #include "mpi/protect.hpp"
@@ -367,7 +368,7 @@ class Recovery {
   // Temporaries for lost files, beside their final names.
   void prepare(Resident &resident) {
     const Member &member = member_of(resident);
-    const std::string id = hexadecimal(generation_.any.set_id);
+    const std::string id = base::hexadecimal(generation_.any.set_id);
     if (!resident.has_data) {
       if (options_.force == 0 && !resident.differing.empty()) refuse(resident, resident.differing.front());
       resident.cells->data = FileRow(member.files);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "client/structs.hpp"
+#include "base/options.hpp"
 #include "tandem/tools.h"
 #include "volume/create.hpp"
 #include "volume/engine.hpp"
@@ -16,9 +16,9 @@ struct tandem_volume {
 
 namespace {
 
-using tandem::client::check_result;
-using tandem::client::read_options;
-using tandem::client::write_result;
+using tandem::base::check_result;
+using tandem::base::read_options;
+using tandem::base::write_result;
 using tandem::volume::check;
 using tandem::volume::Error;
 using tandem::volume::fail;
@@ -75,13 +75,13 @@ tandem::volume::VolumeId read_id(const std::uint8_t *given) {
   if (given)
     std::copy_n(given, id.size(), id.begin());
   else
-    tandem::volume::random_bytes(id.data(), id.size());
+    tandem::base::random_bytes(id);
   return id;
 }
 
 tandem::volume::CareSettings read_care(const tandem_volume_care_options *options,
                                        const tandem_volume_care_result *result) {
-  if (result) check_result(result, "result_out");
+  check_result(result, "tandem_volume_care_result");
   const tandem_volume_care_options ours = read_options(options, "tandem_volume_care_options");
   return {ours.rate_bytes_per_second, ours.progress, ours.progress_user, ours.repair != 0, ours.restart != 0};
 }
@@ -94,7 +94,7 @@ tandem_status care(tandem_volume *volume, const tandem_volume_care_options *opti
     const auto settings = read_care(options, result_out);
     tandem_volume_care_result result{};
     const tandem_status status = body(settings, &result);
-    if (result_out) write_result(result, result_out);
+    write_result(result, result_out, "tandem_volume_care_result");
     if (status == TANDEM_ERROR_CANCELLED)
       fail(TANDEM_ERROR_CANCELLED, fmt::format("cancelled after {} stripes", result.stripe_count));
   });
@@ -194,10 +194,10 @@ extern "C" tandem_status tandem_volume_query(const tandem_volume *volume, tandem
   return guarded([&] {
     check_given(volume, "volume");
     check_given(info_out, "info_out");
-    check_result(info_out, "info_out");
+    check_result(info_out, "tandem_volume_info");
     tandem_volume_info info{};
     volume->engine.query(&info);
-    write_result(info, info_out);
+    write_result(info, info_out, "tandem_volume_info");
   });
 }
 
@@ -206,10 +206,10 @@ extern "C" tandem_status tandem_volume_member_query(const tandem_volume *volume,
   return guarded([&] {
     check_given(volume, "volume");
     check_given(member_out, "member_out");
-    check_result(member_out, "member_out");
+    check_result(member_out, "tandem_volume_member");
     tandem_volume_member member{};
     volume->engine.query(index, &member);
-    write_result(member, member_out);
+    write_result(member, member_out, "tandem_volume_member");
   });
 }
 
@@ -336,9 +336,9 @@ extern "C" tandem_status tandem_volume_statistics_query(const tandem_volume *vol
   return guarded([&] {
     check_given(volume, "volume");
     check_given(statistics_out, "statistics_out");
-    check_result(statistics_out, "statistics_out");
+    check_result(statistics_out, "tandem_volume_statistics");
     tandem_volume_statistics statistics{};
     volume->engine.query(&statistics);
-    write_result(statistics, statistics_out);
+    write_result(statistics, statistics_out, "tandem_volume_statistics");
   });
 }

@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "client/structs.hpp"
+#include "base/options.hpp"
 #include "volume/error.hpp"
 #include "volume/storage_model.hpp"
 
@@ -29,7 +29,7 @@ void check_given(const void *pointer, const char *name) {
 // Not enough memory for a simulation larger than any memory.
 template <class Call>
 tandem_status guarded(Call &&call) noexcept {
-  return tandem::client::guarded([&] {
+  return tandem::base::guarded([&] {
     try {
       call();
     } catch (const std::length_error &) {
@@ -165,9 +165,9 @@ extern "C" tandem_status tandem_storage_named_device(const char *name, tandem_st
   return guarded([&] {
     check_given(name, "name");
     check_given(device_out, "device_out");
-    tandem::client::check_result(device_out, "device_out");
-    if (name == std::string_view("hdd")) return tandem::client::write_result(hdd(), device_out);
-    if (name == std::string_view("ssd")) return tandem::client::write_result(ssd(), device_out);
+    tandem::base::check_result(device_out, "tandem_storage_device");
+    if (name == std::string_view("hdd")) return tandem::base::write_result(hdd(), device_out, "tandem_storage_device");
+    if (name == std::string_view("ssd")) return tandem::base::write_result(ssd(), device_out, "tandem_storage_device");
     refuse(fmt::format("no device is called {}; there are hdd and ssd", name));
   });
 }
@@ -176,12 +176,12 @@ extern "C" tandem_status tandem_storage_simulate(const tandem_storage_options *o
                                                  tandem_storage_result *result_out) {
   return guarded([&] {
     check_given(options, "options");
-    const tandem_storage_options ours = checked(tandem::client::read_options(options, "options"));
+    const tandem_storage_options ours = checked(tandem::base::read_options(options, "options"));
     check_given(result_out, "result_out");
-    tandem::client::check_result(result_out, "result_out");
+    tandem::base::check_result(result_out, "tandem_storage_result");
     check_given(ours.device, "device");
-    const Device device(tandem::client::read_options(ours.device, "device"));
+    const Device device(tandem::base::read_options(ours.device, "device"));
     check_capacity(ours, device);
-    tandem::client::write_result(Model(ours, device).run(), result_out);
+    tandem::base::write_result(Model(ours, device).run(), result_out, "tandem_storage_result");
   });
 }
