@@ -30,15 +30,14 @@ class Output {
   // Rank 0; returns the temporary's path.
   std::string make() {
     check_name();
-    const std::string folder = folder_of(path_);
-    const char *const folder_name = folder.c_str();
+    const auto folder = std::make_shared<Folder>(folder_of(path_));
+    const char *const folder_name = folder->path().c_str();
     constexpr std::uint32_t kLockSeconds = 60;
     const std::uint32_t seconds = options_.lock_wait_seconds != 0 ? options_.lock_wait_seconds : kLockSeconds;
     check(tandem_files_recover(&folder_name, 1, nullptr, nullptr));
-    const FolderLock lock(folder, seconds);
+    const base::FoldersLock lock({folder}, {.seconds = seconds});
     // FORMAT.md, section 8: a later clean-up removes it if this process dies.
     pending_.emplace(folder, "." + base::random_hexadecimal(16) + ".tandem-tmp", mode_);
-    pending_->lock();
     return pending_->path();
   }
   void check_name() const {

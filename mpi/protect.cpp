@@ -112,7 +112,7 @@ void sync_data(const FileRow &row) {
     sync_file(row.descriptor(i), row.files()[i].path);
     folders.insert(folder_of(row.files()[i].path));
   }
-  for (const std::string &folder : folders) sync_folder(folder);
+  for (const std::string &folder : folders) Folder(folder).sync();
 }
 
 // Removes unfinished parity of older jobs, and finds the highest sequence of this name here.
@@ -212,7 +212,7 @@ tandem_mpi_protect_result protect(const World &world, tandem_context *context,
     }
     ours.segment_bytes = std::max<std::uint64_t>(longest / layout.k + (longest % layout.k != 0), 1);
     cells.emplace(layout, groups.member, ours.segment_bytes, ours.serialized().size());
-    pending = PendingFile(folder, pending_protection_name(name, rank, ours.set_id), 0600);
+    pending = PendingFile(std::make_shared<Folder>(folder), pending_protection_name(name, rank, ours.set_id), 0600);
     cells->data = files->take();
     cells->parity = pending.descriptor();
     cells->parity_path = pending.path();

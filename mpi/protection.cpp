@@ -294,7 +294,7 @@ void make_folders(const std::string &folder, bool no_sync) {
     changed.push_back(at.parent_path());
   fs::create_directories(folder, problem);
   if (problem) fail_io("make the folder", folder, problem.value());
-  for (std::size_t i = 0; !no_sync && i < changed.size(); ++i) sync_folder(changed[i].string());
+  for (std::size_t i = 0; !no_sync && i < changed.size(); ++i) Folder(changed[i].string()).sync();
 }
 
 }  // namespace tandem::mpi
