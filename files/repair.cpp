@@ -132,7 +132,7 @@ class Repair {
 
   void plan() {
     if (!is_length_credible()) return;
-    const std::size_t most_ranges = Ranges::share_of(set_.files.size() + header_.shard_count());
+    const std::size_t most_ranges = share_of_ranges(set_.files.size() + header_.shard_count());
     for (std::size_t file = 0; file < set_.files.size(); ++file) {
       const ShardFile &shard = set_.files[file];
       if (shard.condition == 0 && findings_.bad[file].count() == findings_.lost_count[file]) continue;
@@ -218,7 +218,7 @@ class Repair {
     });
     team_.together([&] {
       if (team_.leads()) return;
-      const std::size_t most_ranges = Ranges::share_of(set_.files.size() + header_.shard_count());
+      const std::size_t most_ranges = share_of_ranges(set_.files.size() + header_.shard_count());
       for (std::uint64_t left = leading.number(); left != 0; --left) {
         Target target(most_ranges);
         target.file = leading.number();
