@@ -2,6 +2,7 @@
 // The owner of a file descriptor; system calls with their details: EINTR, short counts, signals.
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -47,5 +48,9 @@ std::int64_t read_pieces_at(int descriptor, std::span<iovec> pieces, std::uint64
 bool write_at(int descriptor, const std::byte *bytes, std::size_t byte_count, std::uint64_t offset) noexcept;
 bool write_pieces_at(int descriptor, std::span<iovec> pieces, std::uint64_t offset) noexcept;
 bool set_length(int descriptor, std::uint64_t byte_count) noexcept;
+
+// Whether it is the same file, with the same content as far as the file system shows. A program can set back the time
+// of the last write (utimes), but not that of the last change.
+bool unchanged(const struct stat &before, const struct stat &after) noexcept;
 
 }  // namespace tandem::base

@@ -100,11 +100,4 @@ std::string without_trailing_slashes(std::string path) {
   return path;
 }
 
-bool unchanged(const struct stat &before, const struct stat &after) noexcept {
-  return before.st_size == after.st_size && before.st_mtim.tv_sec == after.st_mtim.tv_sec &&
-         before.st_mtim.tv_nsec == after.st_mtim.tv_nsec && before.st_ctim.tv_sec == after.st_ctim.tv_sec &&
-         before.st_ctim.tv_nsec == after.st_ctim.tv_nsec && before.st_dev == after.st_dev &&
-         before.st_ino == after.st_ino;
-}
-
 }  // namespace tandem::files

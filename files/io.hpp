@@ -20,6 +20,7 @@ using base::name_of;
 using base::read_at;
 using base::read_pieces_at;
 using base::set_length;
+using base::unchanged;
 using base::write_at;
 using base::write_pieces_at;
 
@@ -39,9 +40,5 @@ void check_open_files(std::size_t staying_count, const std::string &what);
 
 // "folder//" -> "folder"; "/" stays.
 std::string without_trailing_slashes(std::string path);
-
-// Whether it is the same file, with the same content as far as the file system shows. A program can set back the time
-// of the last write (utimes), but not that of the last change.
-bool unchanged(const struct stat &before, const struct stat &after) noexcept;
 
 }  // namespace tandem::files

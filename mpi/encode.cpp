@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "base/bytes.hpp"
+#include "base/descriptor.hpp"
 #include "mpi/error.hpp"
 #include "mpi/rounds.hpp"
 #include "mpi/structs.hpp"
@@ -77,15 +78,10 @@ class Source {
   void check_same() const {
     struct stat now;
     if (stat(path_.c_str(), &now) != 0) fail_io("look at", path_, errno);
-    const auto same = [](const timespec &a, const timespec &b) {
-      return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
-    };
     if (now.st_size != before_.st_size)
       fail(TANDEM_ERROR_IO, fmt::format("{} changed while it was read: it had {} bytes and has {}", path_,
                                         before_.st_size, now.st_size));
-    if (now.st_ino != before_.st_ino || now.st_dev != before_.st_dev || !same(now.st_mtim, before_.st_mtim) ||
-        !same(now.st_ctim, before_.st_ctim))
-      fail(TANDEM_ERROR_IO, fmt::format("{} changed while it was read", path_));
+    if (!base::unchanged(before_, now)) fail(TANDEM_ERROR_IO, fmt::format("{} changed while it was read", path_));
   }
 
  private:

@@ -84,16 +84,12 @@ class OwnFiles {
   const FileRow &row() const { return row_; }
 
   void check_same() const {
-    const auto same = [](const timespec &a, const timespec &b) {
-      return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
-    };
     for (std::size_t i = 0; i < statuses_.size(); ++i) {
       const std::string &path = paths_[i];
       const struct stat &before = statuses_[i];
       struct stat now;
       if (stat(path.c_str(), &now) != 0) fail_io("look at", path, errno);
-      if (now.st_size != before.st_size || now.st_ino != before.st_ino || now.st_dev != before.st_dev ||
-          !same(now.st_mtim, before.st_mtim) || !same(now.st_ctim, before.st_ctim))
+      if (!base::unchanged(before, now))
         fail(TANDEM_ERROR_IO, fmt::format("{} changed while it was read: it had {} bytes and has {}", path,
                                           before.st_size, now.st_size));
     }
