@@ -327,22 +327,31 @@ tandem_context &process_context() {
   return *mine.release();
 }
 
-}  // namespace tandem::api
-
-using namespace tandem;
+namespace {
 
 // OpenMP's threads and those of drivers would inherit the one core of a file worker that starts them.
-std::span<const unsigned> base::cores_for_workers(const tandem_context *given) {
-  const tandem_context &context = given != nullptr ? *given : api::process_context();
+std::span<const unsigned> cores_of(const tandem_context *given) {
+  const tandem_context &context = given != nullptr ? *given : process_context();
   const std::string_view executor = context.executor_name;
   const bool codes_on_own_threads =
       context.backend->traits().name == "cpu" && (executor == "pthread" || executor == "serial");
   return codes_on_own_threads ? context.cores : std::span<const unsigned>();
 }
 
-base::Timeline *base::timeline_of(const tandem_context *context) noexcept {
+base::Timeline *timeline_of(const tandem_context *context) noexcept {
   return context != nullptr ? context->timeline.get() : nullptr;  // process_context has none
 }
+
+[[maybe_unused]] const bool is_known_to_base = [] {
+  base::cores_for_workers = cores_of;
+  base::timeline_of = timeline_of;
+  return true;
+}();
+
+}  // namespace
+}  // namespace tandem::api
+
+using namespace tandem;
 
 extern "C" {
 

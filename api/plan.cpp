@@ -267,9 +267,10 @@ tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_argu
 }
 
 tandem_status tandem_job_wait(tandem_job *job) {
-  if (job == nullptr) return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "job is NULL");
+  if (job == nullptr) return tandem_set_last_error(TANDEM_ERROR_INVALID_ARGUMENT, "job is NULL");
   if (job->generation != base::fork_generation())
-    return base::refuse(TANDEM_ERROR_INVALID_ARGUMENT, "the job runs in the process that forked, not in this child");
+    return tandem_set_last_error(TANDEM_ERROR_INVALID_ARGUMENT,
+                                 "the job runs in the process that forked, not in this child");
   const std::lock_guard lock(job->mutex);
   if (!job->over) {
     job->status = base::guarded([&] {
@@ -281,7 +282,7 @@ tandem_status tandem_job_wait(tandem_job *job) {
     job->over = true;
     return job->status;
   }
-  return job->status == TANDEM_OK ? TANDEM_OK : base::refuse(job->status, job->message);
+  return job->status == TANDEM_OK ? TANDEM_OK : tandem_set_last_error(job->status, job->message.c_str());
 }
 
 tandem_status tandem_job_cancel(tandem_job *job) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Status names, the last error message, the version.
-#include "base/gate.hpp"
+#include "base/last_error.hpp"
 #include "tandem/tools.h"
 
 using namespace tandem;
@@ -10,7 +10,7 @@ extern "C" {
 const char *tandem_last_error_message(void) { return base::last_error_message(); }
 
 tandem_status tandem_set_last_error(tandem_status status, const char *message) {
-  return base::refuse(status, message ? message : tandem_status_name(status));
+  return base::keep_last_error(status, message ? message : tandem_status_name(status));
 }
 
 const char *tandem_status_name(tandem_status status) {

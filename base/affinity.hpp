@@ -37,8 +37,9 @@ std::vector<unsigned> affinity_cores();
 // If the core has gone meanwhile, the thread stays where it may run, which is only slower.
 void pin_thread(pthread_t thread, unsigned core) noexcept;
 
-// The cores that threads of functions on files are pinned to in turn; empty: they are not pinned. Defined in api/,
-// which knows contexts. For NULL it may make the process's own context, and throws if it cannot.
-std::span<const unsigned> cores_for_workers(const tandem_context *context);
+// The cores that threads of functions on files are pinned to in turn; empty: they are not pinned. For NULL it may make
+// the process's own context, and throws if it cannot. api/, which knows contexts, sets this when the library is loaded.
+using CoresForWorkers = std::span<const unsigned> (*)(const tandem_context *context);
+inline constinit CoresForWorkers cores_for_workers = [](const tandem_context *) { return std::span<const unsigned>(); };
 
 }  // namespace tandem::base

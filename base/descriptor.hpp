@@ -1,30 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-// The owner of a file descriptor.
+// The owner of a file descriptor; system calls with their details: EINTR, short counts, signals.
 #pragma once
 
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
 
 namespace tandem::base {
 
 class Descriptor {
  public:
+  Descriptor() = default;
   explicit Descriptor(int number) noexcept : number_(number) {}  // negative: none, as after an open that failed
-  ~Descriptor() {
-    if (is_open()) close(number_);
+  Descriptor(Descriptor &&other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor &operator=(Descriptor &&other) noexcept {
+    if (this != &other) {
+      reset();
+      number_ = std::exchange(other.number_, -1);
+    }
+    return *this;
   }
-  Descriptor(const Descriptor &) = delete;
-  Descriptor &operator=(const Descriptor &) = delete;
+  ~Descriptor() { reset(); }
+  void reset() noexcept;
 
   int get() const noexcept { return number_; }
   bool is_open() const noexcept { return number_ >= 0; }
+  explicit operator bool() const noexcept { return is_open(); }
 
   // Writes all bytes, in as many calls as needed. If it returns false, errno has the reason, and a part may be written.
   bool write_all(const void *bytes, std::size_t count) const noexcept;
 
  private:
-  const int number_;
+  int number_ = -1;
 };
+
+// Read up to byte_count at an offset; fewer at the end of the file. -1 with errno on failure.
+std::int64_t read_at(int descriptor, std::byte *bytes_out, std::size_t byte_count, std::uint64_t offset) noexcept;
+// The same into several buffers; changes `pieces`.
+std::int64_t read_pieces_at(int descriptor, std::span<iovec> pieces, std::uint64_t offset) noexcept;
+
+// Write everything. False with errno on failure. EFBIG beyond the process' limit, without its signal (SIGXFSZ).
+bool write_at(int descriptor, const std::byte *bytes, std::size_t byte_count, std::uint64_t offset) noexcept;
+bool write_pieces_at(int descriptor, std::span<iovec> pieces, std::uint64_t offset) noexcept;
+bool set_length(int descriptor, std::uint64_t byte_count) noexcept;
+
+// Whether it is the same file, with the same content as far as the file system shows. A program can set back the time
+// of the last write (utimes), but not that of the last change.
+bool unchanged(const struct stat &before, const struct stat &after) noexcept;
 
 }  // namespace tandem::base

@@ -4,32 +4,32 @@
 
 #include <cstddef>
 #include <new>
-#include <string_view>
 
 #include "base/error.hpp"
+#include "tandem/tools.h"
 
 namespace tandem::base {
 
-// Keeps `message` for tandem_last_error_message() on this thread, cut to fit, and returns `status`.
-tandem_status refuse(tandem_status status, std::string_view message) noexcept;
+// The status of a call of the C API. A failure becomes an exception with its message.
+inline void check(tandem_status status) {
+  if (status != TANDEM_OK) fail(status, tandem_last_error_message());
+}
 
-// The message of this thread's last failure; "" before the first one.
-const char *last_error_message() noexcept;
-
-// Runs `body` (returning void) and turns its exceptions into a status.
+// Runs `body` (returning void) and turns its exceptions into a status and this thread's last message, which libtandem
+// keeps for all libraries.
 template <class Body>
 tandem_status guarded(Body &&body) noexcept {
   try {
     body();
     return TANDEM_OK;
   } catch (const base::Error &error) {
-    return refuse(error.status(), error.what());
+    return tandem_set_last_error(error.status(), error.what());
   } catch (const std::bad_alloc &) {
-    return refuse(TANDEM_ERROR_OUT_OF_MEMORY, "out of memory");
+    return tandem_set_last_error(TANDEM_ERROR_OUT_OF_MEMORY, "out of memory");
   } catch (const std::exception &error) {
-    return refuse(TANDEM_ERROR_INTERNAL, error.what());
+    return tandem_set_last_error(TANDEM_ERROR_INTERNAL, error.what());
   } catch (...) {
-    return refuse(TANDEM_ERROR_INTERNAL, "an unknown exception");
+    return tandem_set_last_error(TANDEM_ERROR_INTERNAL, "an unknown exception");
   }
 }
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <new>
 
-#include "base/gate.hpp"
+#include "base/last_error.hpp"
 #include "base/thread_key.hpp"
 
 namespace tandem::base {
@@ -54,7 +54,7 @@ const char *message_without_block(tandem_status status) {
 
 }  // namespace
 
-tandem_status refuse(tandem_status status, std::string_view message) noexcept {
+tandem_status keep_last_error(tandem_status status, std::string_view message) noexcept {
   char *block = message_block();
   if (block == nullptr) {
     last_message = message_without_block(status);
@@ -69,14 +69,6 @@ tandem_status refuse(tandem_status status, std::string_view message) noexcept {
   block[bytes] = 0;
   last_message = block;
   return status;
-}
-
-tandem_status refuse_null(const char *name) noexcept {
-  constexpr std::string_view kIsNull = " is NULL";
-  char text[64] = {};
-  const std::size_t bytes = std::string_view(name).copy(text, sizeof text - kIsNull.size());
-  kIsNull.copy(text + bytes, kIsNull.size());
-  return refuse(TANDEM_ERROR_INVALID_ARGUMENT, {text, bytes + kIsNull.size()});
 }
 
 const char *last_error_message() noexcept { return last_message != nullptr ? last_message : ""; }

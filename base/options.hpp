@@ -30,15 +30,25 @@ void copy_options(const void *given, void *ours, const StructKind &kind);
 // Throws Error (UNSUPPORTED) unless the reserved field is zero.
 void check_reserved(std::int64_t value, const char *field, const StructKind &kind);
 
-// Copies a caller's struct, which begins with its own size. NULL means all defaults. If it is shorter than ours, the
-// rest is zero, which means default. If it is longer, the unknown bytes must be zero. Reserved fields must be zero too.
+// A struct of zeros that begins with its size, for a call of the C API.
+template <class Struct>
+Struct sized() {
+  Struct value{};
+  value.struct_bytes = sizeof value;
+  return value;
+}
+
+// Copies a caller's struct, which begins with its own size, into this version's form. NULL means all defaults. If it is
+// shorter than ours, the rest is zero, which means default. If it is longer, the unknown bytes must be zero. Reserved
+// fields must be zero too.
 template <class Options>
 Options read_options(const Options *given, const char *name) {
-  Options ours{};
+  auto ours = sized<Options>();
   if (given == nullptr) return ours;
   copy_options(given, &ours, kind_of<Options>(name));
   if constexpr (requires { ours.reserved; }) check_reserved(ours.reserved, "reserved", kind_of<Options>(name));
   if constexpr (requires { ours.reserved2; }) check_reserved(ours.reserved2, "reserved2", kind_of<Options>(name));
+  ours.struct_bytes = sizeof ours;
   return ours;
 }
 
@@ -59,12 +69,18 @@ std::size_t check_result_size(const Result *given, const char *name,
   return checked_struct_bytes(given, kind_of<Result>(name), least_bytes);
 }
 
+// The same for a struct that the caller may not want: NULL, here and in write_result.
+template <class Result>
+void check_result(const Result *given, const char *name) {
+  if (given != nullptr) check_result_size(given, name);
+}
+
 // Fills a caller's struct, which begins with its own size. Copies as much of ours as fits; the rest of theirs is
 // untouched.
 void copy_result(const void *ours, void *given, const StructKind &kind);
 template <class Result>
 void write_result(const Result &ours, Result *given, const char *name) {
-  copy_result(&ours, given, kind_of<Result>(name));
+  if (given != nullptr) copy_result(&ours, given, kind_of<Result>(name));
 }
 
 // A caller's array of strings. Throws Error (INVALID_ARGUMENT) with the name of the list, and the index of a NULL

@@ -89,8 +89,9 @@ class Timeline {
   bool is_full_ = false;
 };
 
-// The timeline of a context; null: none. Defined in api/, which knows contexts.
-Timeline *timeline_of(const tandem_context *context) noexcept;
+// The timeline of a context; null: none. api/, which knows contexts, sets this when the library is loaded.
+using TimelineOf = Timeline *(*)(const tandem_context *context) noexcept;
+inline constinit TimelineOf timeline_of = [](const tandem_context *) noexcept -> Timeline * { return nullptr; };
 
 // Records other work than coding, such as "read", as one span on the calling thread's row. The span begins here and
 // ends with this object. Its bytes do not count if an exception ends it. Without a timeline it costs one comparison.

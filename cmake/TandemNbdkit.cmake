@@ -5,7 +5,7 @@
 add_library(tandem_volume_control STATIC volume/control.cpp volume/control_server.cpp volume/end_clients.cpp)
 target_include_directories(tandem_volume_control PUBLIC ${PROJECT_SOURCE_DIR})
 target_link_libraries(tandem_volume_control PUBLIC tandem_volume nlohmann_json::nlohmann_json
-  PRIVATE tandem_fmt Threads::Threads)
+  PRIVATE tandem_base_archive tandem_fmt Threads::Threads)
 set_source_files_properties(volume/control.cpp volume/control_server.cpp PROPERTIES
   COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)  # as cli/: optimising the JSON headers takes longer than they run
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/disk_cache.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,11 +10,11 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <new>
+#include <utility>
 
-#include "base/descriptor.hpp"
 #include "base/format.hpp"
+#include "base/pending_file.hpp"
 
 namespace tandem::device {
 namespace {
@@ -32,16 +31,8 @@ struct Header {
   Key content;
 };
 
-bool read_all(const base::Descriptor &file, void *bytes, std::size_t count) noexcept {
-  char *next = static_cast<char *>(bytes);
-  while (count != 0) {
-    const ssize_t got = read(file.get(), next, count);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    next += got;
-    count -= static_cast<std::size_t>(got);
-  }
-  return true;
+bool read_all(const base::Descriptor &file, void *bytes, std::size_t count, std::uint64_t offset) noexcept {
+  return base::read_at(file.get(), static_cast<std::byte *>(bytes), count, offset) == static_cast<std::int64_t>(count);
 }
 
 // Like mkdir -p, new folders 0700.
@@ -92,60 +83,52 @@ DiskCache::DiskCache(const std::string &folder, const base::Log &log, std::uint6
     : log_(log), most_bytes_(most_bytes) {
   if (folder.empty()) return;
   make_folders(folder);
-  const int opened = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  base::Descriptor opened(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   std::string reason;
   struct stat found {};
-  if (opened < 0) {
-    reason = std::strerror(errno);
-  } else if (fstat(opened, &found) != 0) {
+  if (!opened || fstat(opened.get(), &found) != 0) {
     reason = std::strerror(errno);
   } else if (found.st_uid != geteuid()) {
     reason = base::format("it belongs to user {}, not to {}", found.st_uid, geteuid());
   } else if ((found.st_mode & 077) != 0) {
     reason = base::format("its mode is {:o}, others may use it; 0700 is needed", found.st_mode & 07777);
   }
-  if (reason.empty()) {
-    folder_ = opened;
-    return;
-  }
-  if (opened >= 0) close(opened);
-  log_.say(TANDEM_LOG_WARNING, base::format("cache folder {} not used: {}", folder, reason));
-}
-
-DiskCache::~DiskCache() {
-  if (folder_ >= 0) close(folder_);
+  if (reason.empty())
+    folder_ = std::make_shared<base::Folder>(folder, std::move(opened));
+  else
+    log_.say(TANDEM_LOG_WARNING, base::format("cache folder {} not used: {}", folder, reason));
 }
 
 bool DiskCache::has(const Key &key) const noexcept {
   try {
-    return folder_ >= 0 && faccessat(folder_, name_of(key).c_str(), R_OK, 0) == 0;
+    return in_use() && faccessat(folder_->descriptor(), name_of(key).c_str(), R_OK, 0) == 0;
   } catch (const std::bad_alloc &) {
     return false;
   }
 }
 
 std::optional<std::vector<unsigned char>> DiskCache::load(const Key &key) const {
-  if (folder_ < 0) return {};
+  if (!in_use()) return {};
   const std::string name = name_of(key);
-  const base::Descriptor file(openat(folder_, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
-  if (!file.is_open()) return {};
+  const base::Descriptor file = folder_->open_file(name, O_RDONLY);
+  if (!file) return {};
   struct stat found {};
   Header header;
   const Header wanted;
   std::vector<unsigned char> bytes;
-  bool good = fstat(file.get(), &found) == 0 && S_ISREG(found.st_mode) && found.st_uid == geteuid() &&
-              (found.st_mode & 022) == 0 && read_all(file, &header, sizeof header) &&
+  bool good = fstat(file.get(), &found) == 0 && found.st_uid == geteuid() && (found.st_mode & 022) == 0 &&
+              read_all(file, &header, sizeof header, 0) &&
               std::memcmp(header.magic, wanted.magic, sizeof wanted.magic) == 0 && header.key == key &&
               header.byte_count <= kMostEntryBytes &&
               static_cast<std::uint64_t>(found.st_size) == sizeof header + header.byte_count;
   if (good) {
     bytes.resize(header.byte_count);
-    good = read_all(file, bytes.data(), bytes.size()) &&
+    good = read_all(file, bytes.data(), bytes.size(), sizeof header) &&
            key_of({{reinterpret_cast<const char *>(bytes.data()), bytes.size()}}) == header.content;
   }
   if (!good) {
     log_.say(TANDEM_LOG_WARNING, base::format("cache entry {} is damaged; it is removed and built again", name));
-    unlinkat(folder_, name.c_str(), 0);
+    unlinkat(folder_->descriptor(), name.c_str(), 0);
     return {};
   }
   futimens(file.get(), nullptr);  // marks the entry as used: not the oldest any more
@@ -153,7 +136,7 @@ std::optional<std::vector<unsigned char>> DiskCache::load(const Key &key) const 
 }
 
 void DiskCache::store(const Key &key, const std::vector<unsigned char> &bytes) noexcept {
-  if (folder_ < 0 || bytes.empty() || bytes.size() > std::min(kMostEntryBytes, most_bytes_)) return;
+  if (!in_use() || bytes.empty() || bytes.size() > std::min(kMostEntryBytes, most_bytes_)) return;
   try {
     static std::atomic<unsigned> next{0};
     Header header;
@@ -161,17 +144,16 @@ void DiskCache::store(const Key &key, const std::vector<unsigned char> &bytes) n
     header.key = key;
     header.content = key_of({{reinterpret_cast<const char *>(bytes.data()), bytes.size()}});
     const std::string temporary = base::format("{}{}-{}-{}", kTemporary, hex(key), getpid(), next.fetch_add(1));
-    bool written = false;
-    {
-      const base::Descriptor file(
-          openat(folder_, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-      if (!file.is_open()) return;
-      written = file.write_all(&header, sizeof header) && file.write_all(bytes.data(), bytes.size());
-    }
-    if (!written || renameat(folder_, temporary.c_str(), folder_, name_of(key).c_str()) != 0) {
-      log_.say(TANDEM_LOG_INFO, base::format("a program could not be kept on disk: {}", std::strerror(errno)));
-      unlinkat(folder_, temporary.c_str(), 0);
-      return;
+    try {
+      base::PendingFile file(folder_, temporary, 0600);
+      const auto *program = reinterpret_cast<const std::byte *>(bytes.data());
+      if (!base::write_at(file.descriptor(), reinterpret_cast<const std::byte *>(&header), sizeof header, 0) ||
+          !base::write_at(file.descriptor(), program, bytes.size(), sizeof header))
+        base::fail_io("write", file.path(), errno);
+      file.finish(true);  // not synced: load() finds what a power cut has damaged
+      file.rename(name_of(key), true, true);
+    } catch (const base::Error &error) {
+      return log_.say(TANDEM_LOG_INFO, base::format("a program could not be kept on disk: {}", error.what()));
     }
     make_room();
   } catch (const std::bad_alloc &) {  // it is not kept then
@@ -180,7 +162,7 @@ void DiskCache::store(const Key &key, const std::vector<unsigned char> &bytes) n
 
 void DiskCache::remove(const Key &key) noexcept {
   try {
-    if (folder_ >= 0) unlinkat(folder_, name_of(key).c_str(), 0);
+    if (in_use()) unlinkat(folder_->descriptor(), name_of(key).c_str(), 0);
   } catch (const std::bad_alloc &) {  // it stays; load() looks at it again
   }
 }
@@ -191,25 +173,17 @@ void DiskCache::make_room() noexcept try {
     std::uint64_t bytes;
     timespec used;
   };
-  const int again = openat(folder_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (again < 0) return;
-  const std::unique_ptr<DIR, int (*)(DIR *)> folder(fdopendir(again), closedir);
-  if (folder == nullptr) {
-    close(again);
-    return;
-  }
   constexpr time_t kAbandonedSeconds = 3600;  // a temporary of this age has no writer any more
   std::vector<Entry> entries;
   std::uint64_t total = 0;
-  while (const dirent *entry = readdir(folder.get())) {
-    const std::string name = entry->d_name;
+  for (const std::string &name : folder_->names()) {
     const bool is_temporary = name.starts_with(kTemporary);
     struct stat found {};
     if ((!name.ends_with(kSuffix) && !is_temporary) ||
-        fstatat(folder_, name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(found.st_mode))
+        fstatat(folder_->descriptor(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(found.st_mode))
       continue;
     if (is_temporary) {
-      if (time(nullptr) - found.st_mtime > kAbandonedSeconds) unlinkat(folder_, name.c_str(), 0);
+      if (time(nullptr) - found.st_mtime > kAbandonedSeconds) unlinkat(folder_->descriptor(), name.c_str(), 0);
       continue;
     }
     total += static_cast<std::uint64_t>(found.st_size);
@@ -221,10 +195,10 @@ void DiskCache::make_room() noexcept try {
   });
   for (const Entry &entry : entries) {
     if (total <= most_bytes_) return;
-    unlinkat(folder_, entry.name.c_str(), 0);
+    unlinkat(folder_->descriptor(), entry.name.c_str(), 0);
     total -= entry.bytes;
   }
-} catch (const std::bad_alloc &) {  // the next store tries again
+} catch (const std::exception &) {  // the next store tries again
 }
 
 }  // namespace tandem::device

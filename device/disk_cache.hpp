@@ -5,11 +5,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/folder.hpp"
 #include "base/log.hpp"
 
 namespace tandem::device {
@@ -41,11 +43,8 @@ class DiskCache {
   // Makes the folder (0700) if it is missing. A folder that is not the calling user's alone is not used, and the log
   // says so: then nothing is found and nothing is stored. "": the same without a log entry.
   DiskCache(const std::string &folder, const base::Log &log, std::uint64_t most_bytes = kMostBytes);
-  ~DiskCache();
-  DiskCache(const DiskCache &) = delete;
-  DiskCache &operator=(const DiskCache &) = delete;
 
-  bool in_use() const noexcept { return folder_ >= 0; }
+  bool in_use() const noexcept { return folder_ != nullptr; }
   bool has(const Key &key) const noexcept;
   std::optional<std::vector<unsigned char>> load(
       const Key &key) const;  // nothing for a damaged entry, which is removed
@@ -62,7 +61,7 @@ class DiskCache {
 
   base::Log log_;
   std::uint64_t most_bytes_;
-  int folder_ = -1;
+  std::shared_ptr<base::Folder> folder_;  // null: not in use
 };
 
 }  // namespace tandem::device

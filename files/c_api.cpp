@@ -35,7 +35,7 @@ struct tandem_files_reader {
 namespace tandem::files {
 namespace {
 
-using base::check_result_size;
+using base::check_result;
 using base::guarded;
 using base::write_result;
 
@@ -51,12 +51,6 @@ template <class Options>
 Options read_options(const Options *given, const char *name) {
   require(given, name);
   return base::read_options(given, name);
-}
-
-// The size is checked before the work.
-template <class Result>
-void check_result(const Result *given, const char *name) {
-  if (given != nullptr) check_result_size(given, name);
 }
 
 std::vector<std::string> read_paths(const char *const *paths, std::size_t path_count) {
@@ -136,7 +130,7 @@ tandem_status tandem_files_encode(tandem_context *context, const tandem_files_en
     const tandem_files_encode_options ours = read_options(options, "tandem_files_encode_options");
     check_result(result_out, "tandem_files_result");
     const Outcome outcome = encode(context, ours);
-    if (result_out != nullptr) write_result(result_of(outcome), result_out, "tandem_files_result");
+    write_result(result_of(outcome), result_out, "tandem_files_result");
   });
 }
 
@@ -224,7 +218,7 @@ tandem_status tandem_files_decode(tandem_context *context, const tandem_files_se
     const tandem_files_decode_options ours = read_options(options, "tandem_files_decode_options");
     check_result(result_out, "tandem_files_result");
     const Outcome outcome = decode(context, search->found, ours);
-    if (result_out != nullptr) write_result(result_of(outcome), result_out, "tandem_files_result");
+    write_result(result_of(outcome), result_out, "tandem_files_result");
   });
 }
 
@@ -282,7 +276,7 @@ tandem_status tandem_files_writer_commit(tandem_files_writer *writer, tandem_fil
     require(writer, "writer");
     check_result(result_out, "tandem_files_result");
     writer->set.commit(writer->set.header().content_bytes, [] {});
-    if (result_out != nullptr) write_result(result_of(writer->set.outcome()), result_out, "tandem_files_result");
+    write_result(result_of(writer->set.outcome()), result_out, "tandem_files_result");
   });
 }
 
@@ -383,7 +377,7 @@ tandem_status tandem_files_recover(const char *const *paths, size_t path_count,
     result.removed_set_count = recovered.removed_set_count;
     result.removed_file_count = recovered.removed_file_count;
     result.left_count = recovered.left_count;
-    if (result_out != nullptr) write_result(result, result_out, "tandem_files_recover_result");
+    write_result(result, result_out, "tandem_files_recover_result");
   });
 }
 

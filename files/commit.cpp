@@ -10,7 +10,6 @@
 #include <cstring>
 
 #include "base/format.hpp"
-#include "files/bytes.hpp"
 #include "files/error.hpp"
 
 namespace tandem::files {

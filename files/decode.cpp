@@ -16,7 +16,7 @@
 #include "files/error.hpp"
 #include "files/folder.hpp"
 #include "files/handles.hpp"
-#include "files/hole_map.hpp"
+#include "files/ranges.hpp"
 #include "files/recovery.hpp"
 #include "files/stripe_source.hpp"
 #include "files/verify.hpp"
@@ -185,12 +185,12 @@ class Decoder {
       sink_->complete(options_, !holes_.empty(), header_.content_bytes);
     }
     if (options_.hole != nullptr)
-      for (const auto &[first, end] : holes_.holes()) options_.hole(options_.hole_user, first, end - first);
+      for (const auto &[first, end] : holes_.ends()) options_.hole(options_.hole_user, first, end - first);
 
     Outcome outcome;
     outcome.set = header_;
     outcome.read_bytes = source_.reader().read_bytes();
-    outcome.hole_bytes = holes_.byte_count();
+    outcome.hole_bytes = holes_.count();
     outcome.written_bytes = options_.dry_run == 0 ? header_.content_bytes - outcome.hole_bytes : 0;
     outcome.bad_block_count = source_.reader().bad_block_count();
     outcome.rebuilt_block_count = source_.computed_count();
@@ -256,7 +256,7 @@ class Decoder {
   // Where the files have been replaced since the search, another search may find everything.
   void check_holes() const {
     check_current(search_);
-    if (holes_.byte_count() != header_.content_bytes) return;
+    if (holes_.count() != header_.content_bytes) return;
     check_all_read(search_, set_, false);
     fail(TANDEM_ERROR_NOT_RECOVERABLE,
          base::format("nothing can be salvaged: {} of {} shards found, {} are needed, and no data block is intact",
@@ -320,7 +320,7 @@ class Decoder {
   std::atomic<std::uint64_t> next_batch_{0};
   // Used by one worker at a time, in the order of stripes:
   ContentDigest digest_;
-  HoleMap holes_{kMostHoles};
+  Ranges holes_{kMostHoles};       // bytes
   std::uint64_t next_stripe_ = 0;  // after the last one that was noted
 };
 

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "base/format.hpp"
-#include "files/bytes.hpp"
 
 namespace tandem::files {
 namespace {
@@ -187,12 +186,6 @@ void write_check(const Hash128 &hash, std::byte *bytes_out) {
 }
 
 Hash128 read_check(const std::byte *bytes) { return {load<std::uint64_t>(bytes), load<std::uint64_t>(bytes + 8)}; }
-
-std::string hexadecimal(std::span<const std::uint8_t> bytes) {
-  std::string text;
-  for (const std::uint8_t byte : bytes) text += base::format("{:02x}", byte);
-  return text;
-}
 
 std::array<std::uint8_t, 16> printed_order(const Hash128 &hash) {
   std::array<std::uint8_t, 16> bytes;

@@ -10,10 +10,16 @@
 #include <span>
 #include <string>
 
+#include "base/bytes.hpp"
 #include "files/hash.hpp"
 #include "tandem/files.h"
 
 namespace tandem::files {
+
+using base::hexadecimal;
+using base::load;
+using base::random_bytes;
+using base::store;
 
 constexpr std::uint32_t kFormatVersion = 2;      // of sets that need nothing newer
 constexpr std::uint32_t kWideFormatVersion = 3;  // of sets of more than kNarrowShardCount shards
@@ -129,7 +135,6 @@ class ContentDigest {
 void write_check(const Hash128 &hash, std::byte *bytes_out);
 Hash128 read_check(const std::byte *bytes);
 
-std::string hexadecimal(std::span<const std::uint8_t> bytes);
 // As `xxhsum -H128` prints it: high half first, big-endian.
 std::array<std::uint8_t, 16> printed_order(const Hash128 &hash);
 

@@ -4,8 +4,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,62 +18,6 @@ namespace tandem::files {
 namespace {
 
 constexpr int kNapMilliseconds = 50;
-
-// One transfer of `pieces` at `offset`, repeated until all is done, the file ends (0) or an error (-1).
-template <class Transfer>
-std::int64_t transfer_all(std::span<iovec> pieces, std::uint64_t offset, Transfer transfer) noexcept {
-  std::int64_t done = 0;
-  while (!pieces.empty()) {
-    const int count = static_cast<int>(std::min<std::size_t>(pieces.size(), IOV_MAX));
-    const ssize_t moved = transfer(pieces.data(), count, static_cast<off_t>(offset));
-    if (moved < 0) {
-      if (errno == EINTR) continue;
-      return -1;
-    }
-    if (moved == 0) break;
-    done += moved;
-    offset += static_cast<std::uint64_t>(moved);
-    std::size_t left = static_cast<std::size_t>(moved);
-    while (!pieces.empty() && left >= pieces.front().iov_len) {
-      left -= pieces.front().iov_len;
-      pieces = pieces.subspan(1);
-    }
-    if (left != 0) {
-      pieces.front().iov_base = static_cast<std::byte *>(pieces.front().iov_base) + left;
-      pieces.front().iov_len -= left;
-    }
-  }
-  return done;
-}
-
-// Beyond RLIMIT_FSIZE a write fails with EFBIG. The signal that comes with it would end the process.
-class SizeSignalHeld {
- public:
-  SizeSignalHeld() noexcept {
-    sigemptyset(&signals_);
-    sigaddset(&signals_, SIGXFSZ);
-    pthread_sigmask(SIG_BLOCK, &signals_, &before_);
-  }
-  ~SizeSignalHeld() {
-    if (sigismember(&before_, SIGXFSZ) != 0) return;
-    const int error = errno;
-    const timespec at_once = {};
-    while (sigtimedwait(&signals_, nullptr, &at_once) < 0 && errno == EINTR) continue;
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-    errno = error;
-  }
-  SizeSignalHeld(const SizeSignalHeld &) = delete;
-  SizeSignalHeld &operator=(const SizeSignalHeld &) = delete;
-
- private:
-  sigset_t signals_, before_;
-};
-
-std::size_t total_bytes(std::span<const iovec> pieces) noexcept {
-  std::size_t bytes = 0;
-  for (const iovec &piece : pieces) bytes += piece.iov_len;
-  return bytes;
-}
 
 // Waits until the descriptor can be read or written without blocking; false when stopped.
 bool wait_for(int descriptor, short events, const std::atomic<bool> &stop) noexcept {
@@ -93,50 +35,11 @@ bool wait_for(int descriptor, short events, const std::atomic<bool> &stop) noexc
 
 }  // namespace
 
-void Descriptor::reset() noexcept {
-  if (value_ >= 0) close(value_);
-  value_ = -1;
-}
-
 Descriptor open_to_read(const std::string &path) noexcept {
   for (;;) {
     const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (descriptor >= 0 || errno != EINTR) return Descriptor(descriptor);
   }
-}
-
-std::int64_t read_at(int descriptor, std::byte *bytes_out, std::size_t byte_count, std::uint64_t offset) noexcept {
-  iovec piece{bytes_out, byte_count};
-  return read_pieces_at(descriptor, std::span(&piece, 1), offset);
-}
-
-std::int64_t read_pieces_at(int descriptor, std::span<iovec> pieces, std::uint64_t offset) noexcept {
-  return transfer_all(pieces, offset,
-                      [descriptor](iovec *first, int count, off_t at) { return preadv(descriptor, first, count, at); });
-}
-
-bool write_at(int descriptor, const std::byte *bytes, std::size_t byte_count, std::uint64_t offset) noexcept {
-  iovec piece{const_cast<std::byte *>(bytes), byte_count};
-  return write_pieces_at(descriptor, std::span(&piece, 1), offset);
-}
-
-bool write_pieces_at(int descriptor, std::span<iovec> pieces, std::uint64_t offset) noexcept {
-  const SizeSignalHeld held;
-  const std::size_t wanted = total_bytes(pieces);
-  const std::int64_t done = transfer_all(pieces, offset, [descriptor](iovec *first, int count, off_t at) {
-    return pwritev(descriptor, first, count, at);
-  });
-  if (done < 0) return false;
-  if (static_cast<std::size_t>(done) != wanted) {
-    errno = ENOSPC;  // a write of 0 bytes: the device is full
-    return false;
-  }
-  return true;
-}
-
-bool set_length(int descriptor, std::uint64_t byte_count) noexcept {
-  const SizeSignalHeld held;
-  return ftruncate(descriptor, static_cast<off_t>(byte_count)) == 0;
 }
 
 std::int64_t read_stream(int descriptor, std::byte *bytes_out, std::size_t byte_count,
@@ -192,41 +95,9 @@ void check_open_files(std::size_t staying_count, const std::string &what) {
   }
 }
 
-std::string folder_of(const std::string &path) {
-  const std::size_t slash = path.find_last_of('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
-
-std::string name_of(const std::string &path) {
-  const std::size_t slash = path.find_last_of('/');
-  return slash == std::string::npos ? path : path.substr(slash + 1);
-}
-
 std::string without_trailing_slashes(std::string path) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   return path;
-}
-
-void random_bytes(std::span<std::uint8_t> bytes_out) {
-  while (!bytes_out.empty()) {
-    const ssize_t got = getrandom(bytes_out.data(), bytes_out.size(), 0);
-    if (got < 0 && errno != EINTR) fail_io("read", "random bytes", errno);
-    if (got > 0) bytes_out = bytes_out.subspan(static_cast<std::size_t>(got));
-  }
-}
-
-std::string random_hexadecimal(std::size_t byte_count) {
-  std::vector<std::uint8_t> bytes(byte_count);
-  random_bytes(bytes);
-  return hexadecimal(bytes);
-}
-
-bool unchanged(const struct stat &before, const struct stat &after) noexcept {
-  return before.st_size == after.st_size && before.st_mtim.tv_sec == after.st_mtim.tv_sec &&
-         before.st_mtim.tv_nsec == after.st_mtim.tv_nsec && before.st_ctim.tv_sec == after.st_ctim.tv_sec &&
-         before.st_ctim.tv_nsec == after.st_ctim.tv_nsec && before.st_dev == after.st_dev &&
-         before.st_ino == after.st_ino;
 }
 
 }  // namespace tandem::files

@@ -60,7 +60,7 @@ struct RepairTask {
   std::mutex mutex{};  // the counters, and of targets: written, left_count, failure
   std::uint64_t read_bytes = 0, written_bytes = 0;
 
-  std::size_t most_ranges() const { return Ranges::share_of(set.files.size() + header.shard_count()); }
+  std::size_t most_ranges() const { return share_of_ranges(set.files.size() + header.shard_count()); }
   void note(const std::string &text) const {
     if (options.note != nullptr) options.note(options.note_user, text.c_str());
   }

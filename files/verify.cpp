@@ -52,7 +52,7 @@ class Inspector {
  private:
   static Findings nothing_found(const FoundSet &set) {
     Findings found;
-    found.bad.resize(set.files.size(), Ranges(Ranges::share_of(set.files.size())));
+    found.bad.resize(set.files.size(), Ranges(share_of_ranges(set.files.size())));
     found.lost_count.resize(set.files.size());
     found.readable = readable_stripes(set);
     return found;

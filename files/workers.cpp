@@ -2,7 +2,6 @@
 #include "files/workers.hpp"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "base/affinity.hpp"
+#include "base/signals.hpp"
 #include "files/error.hpp"
 
 namespace tandem::files {
@@ -18,22 +18,6 @@ namespace {
 
 constexpr std::uint64_t kOne = 1;
 constexpr auto kReportInterval = std::chrono::milliseconds(100);
-
-// Threads inherit the mask, so that signals go to the program's own threads.
-class AllSignalsBlocked {
- public:
-  AllSignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~AllSignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  AllSignalsBlocked(const AllSignalsBlocked &) = delete;
-  AllSignalsBlocked &operator=(const AllSignalsBlocked &) = delete;
-
- private:
-  sigset_t before_;
-};
 
 tandem_context_info query(const tandem_context *context) {
   tandem_context_info info = {};
@@ -49,7 +33,7 @@ void Workers::run(unsigned thread_count, const std::function<void(unsigned)> &wo
   threads.reserve(thread_count);
   const std::span<const unsigned> cores = base::cores_for_workers(context_);
   {
-    const AllSignalsBlocked blocked;
+    const base::SignalsBlocked blocked;
     for (unsigned i = 0; i < thread_count; ++i) {
       {
         const std::lock_guard lock(mutex_);

@@ -43,8 +43,8 @@ tandem_status tandem_mpi_encode(int32_t communicator, tandem_context *context,
       check_result(work_out, "tandem_mpi_work");
     });
     const Outcome outcome = encode(world, context, options);
-    write_result(outcome.files, result_out);
-    write_result(outcome.work, work_out);
+    write_result(outcome.files, result_out, "tandem_files_result");
+    write_result(outcome.work, work_out, "tandem_mpi_work");
   });
 }
 
@@ -58,8 +58,8 @@ tandem_status tandem_mpi_decode(int32_t communicator, tandem_context *context, c
       check_result(work_out, "tandem_mpi_work");
     });
     const Outcome outcome = decode(world, context, paths, path_count, options);
-    write_result(outcome.files, result_out);
-    write_result(outcome.work, work_out);
+    write_result(outcome.files, result_out, "tandem_files_result");
+    write_result(outcome.work, work_out, "tandem_mpi_work");
   });
 }
 
@@ -69,7 +69,7 @@ tandem_status tandem_mpi_verify(int32_t communicator, tandem_context *context, c
   return guarded([&] {
     const World world(communicator);
     world.together([&] { check_result(result_out, "tandem_files_verify_result"); });
-    write_result(verify(world, context, paths, path_count, options), result_out);
+    write_result(verify(world, context, paths, path_count, options), result_out, "tandem_files_verify_result");
   });
 }
 
@@ -79,7 +79,7 @@ tandem_status tandem_mpi_repair(int32_t communicator, tandem_context *context, c
   return guarded([&] {
     const World world(communicator);
     world.together([&] { check_result(result_out, "tandem_files_repair_result"); });
-    write_result(repair(world, context, paths, path_count, options), result_out);
+    write_result(repair(world, context, paths, path_count, options), result_out, "tandem_files_repair_result");
   });
 }
 
@@ -88,7 +88,7 @@ tandem_status tandem_mpi_protect(int32_t communicator, tandem_context *context,
   return guarded([&] {
     const World world(communicator);
     world.together([&] { check_result(result_out, "tandem_mpi_protect_result"); });
-    write_result(protect(world, context, options), result_out);
+    write_result(protect(world, context, options), result_out, "tandem_mpi_protect_result");
   });
 }
 
@@ -97,7 +97,7 @@ tandem_status tandem_mpi_recover(int32_t communicator, tandem_context *context,
   return guarded([&] {
     const World world(communicator);
     world.together([&] { check_result(result_out, "tandem_mpi_recover_result"); });
-    write_result(recover(world, context, options), result_out);
+    write_result(recover(world, context, options), result_out, "tandem_mpi_recover_result");
   });
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/bytes.hpp"
 #include "mpi/encode.hpp"
 #include "mpi/error.hpp"
 #include "mpi/local_file.hpp"
@@ -30,18 +30,14 @@ class Output {
   // Rank 0; returns the temporary's path.
   std::string make() {
     check_name();
-    const std::string folder = folder_of(path_);
-    const char *const folder_name = folder.c_str();
+    const auto folder = std::make_shared<Folder>(folder_of(path_));
+    const char *const folder_name = folder->path().c_str();
     constexpr std::uint32_t kLockSeconds = 60;
     const std::uint32_t seconds = options_.lock_wait_seconds != 0 ? options_.lock_wait_seconds : kLockSeconds;
     check(tandem_files_recover(&folder_name, 1, nullptr, nullptr));
-    const FolderLock lock(folder, seconds);
-    std::uint8_t random[16];
-    if (getentropy(random, sizeof random) != 0) fail_io("draw", "a name", errno);
-    std::string name = ".";  // FORMAT.md, section 8: a later clean-up removes it if this process dies
-    for (const std::uint8_t byte : random) name += fmt::format("{:02x}", byte);
-    pending_.emplace(folder, name + ".tandem-tmp", mode_);
-    pending_->lock();
+    const base::FoldersLock lock({folder}, {.seconds = seconds});
+    // FORMAT.md, section 8: a later clean-up removes it if this process dies.
+    pending_.emplace(folder, "." + base::random_hexadecimal(16) + ".tandem-tmp", mode_);
     return pending_->path();
   }
   void check_name() const {

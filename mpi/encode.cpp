@@ -12,6 +12,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/bytes.hpp"
+#include "base/descriptor.hpp"
 #include "mpi/error.hpp"
 #include "mpi/rounds.hpp"
 #include "mpi/structs.hpp"
@@ -76,15 +78,10 @@ class Source {
   void check_same() const {
     struct stat now;
     if (stat(path_.c_str(), &now) != 0) fail_io("look at", path_, errno);
-    const auto same = [](const timespec &a, const timespec &b) {
-      return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
-    };
     if (now.st_size != before_.st_size)
       fail(TANDEM_ERROR_IO, fmt::format("{} changed while it was read: it had {} bytes and has {}", path_,
                                         before_.st_size, now.st_size));
-    if (now.st_ino != before_.st_ino || now.st_dev != before_.st_dev || !same(now.st_mtim, before_.st_mtim) ||
-        !same(now.st_ctim, before_.st_ctim))
-      fail(TANDEM_ERROR_IO, fmt::format("{} changed while it was read", path_));
+    if (!base::unchanged(before_, now)) fail(TANDEM_ERROR_IO, fmt::format("{} changed while it was read", path_));
   }
 
  private:
@@ -102,12 +99,6 @@ class Source {
   std::uint64_t read_bytes_ = 0;
 };
 
-std::string hexadecimal(const std::uint8_t *bytes, std::size_t count) {
-  std::string text;
-  for (std::size_t i = 0; i < count; ++i) text += fmt::format("{:02x}", bytes[i]);
-  return text;
-}
-
 void require_equal(const World &world, const tandem_files_encode_options &options, const std::string &name,
                    const std::string &folders) {
   world.require_equal({{"source_path", options.source_path},
@@ -122,7 +113,7 @@ void require_equal(const World &world, const tandem_files_encode_options &option
                        {"no_sync", std::to_string(options.no_sync != 0)},
                        {"dry_run", std::to_string(options.dry_run != 0)},
                        {"mode", std::to_string(options.mode)},
-                       {"set_id", options.set_id != nullptr ? hexadecimal(options.set_id, 16) : "random"}});
+                       {"set_id", options.set_id != nullptr ? base::hexadecimal({options.set_id, 16}) : "random"}});
 }
 
 Outcome try_out(const World &world, tandem_context *context, const tandem_files_encode_options &options) {
@@ -168,8 +159,7 @@ Outcome encode(const World &world, tandem_context *context, const tandem_files_e
   std::uint8_t set_id[16] = {};
   if (options.set_id != nullptr) std::memcpy(set_id, options.set_id, sizeof set_id);
   world.together([&] {
-    if (world.leads() && options.set_id == nullptr && getentropy(set_id, sizeof set_id) != 0)
-      fail_io("draw", "a set id", errno);
+    if (world.leads() && options.set_id == nullptr) base::random_bytes(set_id);
   });
   world.broadcast(set_id, sizeof set_id);
   if (options.mode == 0) options.mode = source->mode();

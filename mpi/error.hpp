@@ -2,18 +2,15 @@
 // Errors of mpi/.
 #pragma once
 
-#include <string>
-
-#include "client/error.hpp"
+#include "base/gate.hpp"
+#include "base/io_error.hpp"
 
 namespace tandem::mpi {
 
-using client::check;
-using client::Error;
-using client::fail;
-using client::guarded;
-
-// "cannot write /a/b: No space left on device".
-[[noreturn]] void fail_io(const char *what, const std::string &path, int error_number);
+using base::check;
+using base::Error;
+using base::fail;
+using base::fail_io;
+using base::guarded;
 
 }  // namespace tandem::mpi

@@ -15,6 +15,7 @@
 #include <optional>
 #include <set>
 
+#include "base/bytes.hpp"
 #include "mpi/cells.hpp"
 #include "mpi/error.hpp"
 #include "mpi/groups.hpp"
@@ -83,16 +84,12 @@ class OwnFiles {
   const FileRow &row() const { return row_; }
 
   void check_same() const {
-    const auto same = [](const timespec &a, const timespec &b) {
-      return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
-    };
     for (std::size_t i = 0; i < statuses_.size(); ++i) {
       const std::string &path = paths_[i];
       const struct stat &before = statuses_[i];
       struct stat now;
       if (stat(path.c_str(), &now) != 0) fail_io("look at", path, errno);
-      if (now.st_size != before.st_size || now.st_ino != before.st_ino || now.st_dev != before.st_dev ||
-          !same(now.st_mtim, before.st_mtim) || !same(now.st_ctim, before.st_ctim))
+      if (!base::unchanged(before, now))
         fail(TANDEM_ERROR_IO, fmt::format("{} changed while it was read: it had {} bytes and has {}", path,
                                           before.st_size, now.st_size));
     }
@@ -111,7 +108,7 @@ void sync_data(const FileRow &row) {
     sync_file(row.descriptor(i), row.files()[i].path);
     folders.insert(folder_of(row.files()[i].path));
   }
-  for (const std::string &folder : folders) sync_folder(folder);
+  for (const std::string &folder : folders) Folder(folder).sync();
 }
 
 // Removes unfinished parity of older jobs, and finds the highest sequence of this name here.
@@ -178,7 +175,7 @@ tandem_mpi_protect_result protect(const World &world, tandem_context *context,
     files.emplace(options);
     make_folders(folder, no_sync);
     sequence = clean_up(folder, name, rank);
-    if (world.leads() && getentropy(ours.set_id.data(), ours.set_id.size()) != 0) fail_io("draw", "a set id", errno);
+    if (world.leads()) base::random_bytes(ours.set_id);
   });
   world.broadcast(ours.set_id.data(), ours.set_id.size());
   ours.sequence = world.most(sequence) + 1;
@@ -211,7 +208,7 @@ tandem_mpi_protect_result protect(const World &world, tandem_context *context,
     }
     ours.segment_bytes = std::max<std::uint64_t>(longest / layout.k + (longest % layout.k != 0), 1);
     cells.emplace(layout, groups.member, ours.segment_bytes, ours.serialized().size());
-    pending = PendingFile(folder, pending_protection_name(name, rank, ours.set_id), 0600);
+    pending = PendingFile(std::make_shared<Folder>(folder), pending_protection_name(name, rank, ours.set_id), 0600);
     cells->data = files->take();
     cells->parity = pending.descriptor();
     cells->parity_path = pending.path();

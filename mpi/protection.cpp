@@ -15,11 +15,11 @@
 #include <new>
 #include <optional>
 #include <string_view>
-#include <type_traits>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/bytes.hpp"
 #include "mpi/error.hpp"
 
 namespace tandem::mpi {
@@ -33,8 +33,9 @@ constexpr std::string_view kEnd = ".tandem-parity", kPendingEnd = ".tandem-parit
 
 template <class Number>
 void put(std::string &to, Number value) {
-  for (std::size_t i = 0; i < sizeof value; ++i)
-    to += static_cast<char>(static_cast<std::make_unsigned_t<Number>>(value) >> (8 * i) & 0xFF);
+  std::byte bytes[sizeof value];
+  base::store(bytes, value);
+  to.append(reinterpret_cast<const char *>(bytes), sizeof bytes);
 }
 
 // Reads the output of put(). Throws DAMAGED if it ends too early.
@@ -43,12 +44,7 @@ class Reader {
   explicit Reader(std::string_view bytes) : left_(bytes) {}
   template <class Number>
   Number get() {
-    const std::string_view bytes = take(sizeof(Number));
-    std::make_unsigned_t<Number> value = 0;
-    for (std::size_t i = 0; i < sizeof value; ++i)
-      value = static_cast<std::make_unsigned_t<Number>>(
-          value | static_cast<std::make_unsigned_t<Number>>(static_cast<unsigned char>(bytes[i])) << (8 * i));
-    return static_cast<Number>(value);
+    return base::load<Number>(reinterpret_cast<const std::byte *>(take(sizeof(Number)).data()));
   }
   std::string_view take(std::uint64_t count) {
     if (count > left_.size()) fail(TANDEM_ERROR_DAMAGED, "a parity file's header ends too early");
@@ -100,16 +96,10 @@ std::optional<SetId> parse_id(std::string_view text) {
     if (const auto [end, problem] = std::from_chars(at, at + 2, id[i], 16); problem != std::errc() || end != at + 2)
       return {};
   }
-  return hexadecimal(id) == text ? std::optional(id) : std::nullopt;
+  return base::hexadecimal(id) == text ? std::optional(id) : std::nullopt;
 }
 
 }  // namespace
-
-std::string hexadecimal(const SetId &id) {
-  std::string text;
-  for (const std::uint8_t byte : id) text += fmt::format("{:02x}", byte);
-  return text;
-}
 
 Hasher::Hasher() : state_(XXH3_createState()) {
   if (state_ == nullptr) throw std::bad_alloc();
@@ -250,11 +240,11 @@ Protection read_protection(const std::string &path) {
 }
 
 std::string protection_name(const std::string &name, std::uint32_t rank, const SetId &set_id) {
-  return fmt::format("{}.{:05}.{}{}", name, rank, hexadecimal(set_id), kEnd);
+  return fmt::format("{}.{:05}.{}{}", name, rank, base::hexadecimal(set_id), kEnd);
 }
 
 std::string pending_protection_name(const std::string &name, std::uint32_t rank, const SetId &set_id) {
-  return fmt::format(".{}.{:05}.{}{}", name, rank, hexadecimal(set_id), kPendingEnd);
+  return fmt::format(".{}.{:05}.{}{}", name, rank, base::hexadecimal(set_id), kPendingEnd);
 }
 
 std::vector<FoundFile> find_protections(const std::string &folder, const std::string &name) {
@@ -304,7 +294,7 @@ void make_folders(const std::string &folder, bool no_sync) {
     changed.push_back(at.parent_path());
   fs::create_directories(folder, problem);
   if (problem) fail_io("make the folder", folder, problem.value());
-  for (std::size_t i = 0; !no_sync && i < changed.size(); ++i) sync_folder(changed[i].string());
+  for (std::size_t i = 0; !no_sync && i < changed.size(); ++i) Folder(changed[i].string()).sync();
 }
 
 }  // namespace tandem::mpi

@@ -16,7 +16,6 @@ namespace tandem::mpi {
 
 using Hash = std::array<std::uint8_t, 16>;
 using SetId = std::array<std::uint8_t, 16>;
-std::string hexadecimal(const SetId &id);
 
 // XXH3-128 of bytes that come in pieces.
 class Hasher {

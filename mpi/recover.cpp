@@ -12,6 +12,7 @@
 #include <optional>
 #include <tuple>
 
+#include "base/bytes.hpp"
 #include "mpi/cells.hpp"
 #include "mpi/error.hpp"
 #include "mpi/protect.hpp"
@@ -367,7 +368,7 @@ class Recovery {
   // Temporaries for lost files, beside their final names.
   void prepare(Resident &resident) {
     const Member &member = member_of(resident);
-    const std::string id = hexadecimal(generation_.any.set_id);
+    const std::string id = base::hexadecimal(generation_.any.set_id);
     if (!resident.has_data) {
       if (options_.force == 0 && !resident.differing.empty()) refuse(resident, resident.differing.front());
       resident.cells->data = FileRow(member.files);
@@ -377,7 +378,7 @@ class Recovery {
                           name = fmt::format(".{}.{}.{}.tandem-restore-tmp", id, member.rank, i);
         make_folders(folder, no_sync());
         unlink((folder + "/" + name).c_str());  // of a recovery that died
-        PendingFile pending(folder, name, file.mode);
+        PendingFile pending(folders_[base::add_folder(folders_, folder, base::FolderUse::enter)], name, file.mode);
         if (ftruncate(pending.descriptor(), static_cast<off_t>(file.bytes)) != 0) fail_io("write", file.path, errno);
         resident.cells->data.set_descriptor(i, Descriptor(dup(pending.descriptor())));
         resident.new_files.push_back(std::move(pending));
@@ -388,7 +389,7 @@ class Recovery {
       const std::string name = pending_protection_name(options_.name, member.rank, generation_.any.set_id);
       make_folders(folder, no_sync());
       unlink((folder + "/" + name).c_str());
-      resident.new_parity = PendingFile(folder, name, 0600);
+      resident.new_parity = PendingFile(folders_[base::add_folder(folders_, folder)], name, 0600);
       Protection header = headers_[resident.group];
       header.member = resident.member;
       const std::string bytes = header.serialized();
@@ -455,7 +456,7 @@ class Recovery {
   void give_names(Resident &resident) {
     const Member &member = member_of(resident);
     for (std::size_t i = 0; i < resident.new_files.size(); ++i) {
-      if (resident.new_files[i].path().empty()) continue;  // it exists and is intact
+      if (!resident.new_files[i]) continue;  // it exists and is intact
       const std::string &path = member.files[i].path;
       resident.new_files[i].rename(name_of(path), options_.force != 0, no_sync());
       if (options_.restored != nullptr) options_.restored(options_.restored_user, member.rank, path.c_str());
@@ -493,6 +494,7 @@ class Recovery {
   std::vector<std::vector<int>> hosts_;  // by group and member
   std::vector<Resident> residents_;      // of this rank
   std::vector<std::vector<Good>> good_;  // by group and member
+  base::Folders folders_;                // of the new files
 };
 
 }  // namespace

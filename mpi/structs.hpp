@@ -5,20 +5,20 @@
 #include <cstddef>
 #include <string>
 
-#include "client/structs.hpp"
+#include "base/options.hpp"
 #include "mpi/error.hpp"
 
 namespace tandem::mpi {
 
-using client::check_result;
-using client::sized;
-using client::write_result;
+using base::check_result;
+using base::sized;
+using base::write_result;
 
 // The options tell a call what to do: without them there is nothing to do.
 template <class Options>
 Options read_options(const Options *given, const char *name) {
   if (given == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, std::string(name) + " is NULL");
-  return client::read_options(given, name);
+  return base::read_options(given, name);
 }
 
 // A caller's strings joined, for World::require_equal.

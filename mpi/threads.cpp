@@ -1,31 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mpi/threads.hpp"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <vector>
+
+#include "base/affinity.hpp"
 
 namespace tandem::mpi {
 namespace {
 
 // One character for each core: '1' if this process may run there. "1" if that is unknown.
 std::string own_cores() {
-  for (std::size_t count = 1024; count <= (std::size_t{1} << 20);
-       count *= 2) {  // machines with more cores than CPU_SETSIZE
-    cpu_set_t *const set = CPU_ALLOC(count);
-    if (set == nullptr) break;
-    const std::size_t bytes = CPU_ALLOC_SIZE(count);
-    const int failed = sched_getaffinity(0, bytes, set) != 0 ? errno : 0;
-    std::string cores;
-    for (std::size_t core = 0; failed == 0 && core < count; ++core) cores += CPU_ISSET_S(core, bytes, set) ? '1' : '0';
-    CPU_FREE(set);
-    if (failed == 0) return cores.substr(0, cores.find_last_of('1') + 1);
-    if (failed != EINVAL) break;
-  }
-  return "1";
+  const base::AffinityMask mask;
+  std::string cores;
+  for (unsigned core = 0; core < mask.end(); ++core) cores += mask.has(core) ? '1' : '0';
+  return mask.end() != 0 ? cores.substr(0, cores.find_last_of('1') + 1) : "1";
 }
 
 }  // namespace

@@ -44,11 +44,6 @@ std::int32_t duplicate(std::int32_t communicator) {
 
 }  // namespace
 
-void fail_io(const char *what, const std::string &path, int error_number) {
-  fail(error_number == ENOMEM ? TANDEM_ERROR_OUT_OF_MEMORY : TANDEM_ERROR_IO,
-       fmt::format("cannot {} {}: {}", what, path, std::strerror(error_number)));
-}
-
 World::World(std::int32_t communicator) : World(OfHandle{}, duplicate(communicator)) {}
 
 World::World(OfHandle, std::int32_t handle) : handle_(handle) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Little-endian numbers on members, and memory for blocks.
+// Numbers on members, and memory for blocks.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -10,25 +9,15 @@
 #include <memory>
 #include <new>
 
+#include "base/bytes.hpp"
 #include "tandem/volume.h"
 
 namespace tandem::volume {
 
-static_assert(std::endian::native == std::endian::little, "what lies on members is little-endian");
+using base::load;
+using base::store;
 
 inline constexpr std::size_t kBlockBytes = TANDEM_VOLUME_BLOCK_BYTES;
-
-template <class Number>
-Number load(const std::byte *at) {
-  Number number;
-  std::memcpy(&number, at, sizeof number);
-  return number;
-}
-
-template <class Number>
-void store(std::byte *at, Number number) {
-  std::memcpy(at, &number, sizeof number);
-}
 
 inline std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;

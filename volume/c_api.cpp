@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "client/structs.hpp"
+#include "base/options.hpp"
 #include "tandem/tools.h"
 #include "volume/create.hpp"
 #include "volume/engine.hpp"
@@ -16,9 +16,9 @@ struct tandem_volume {
 
 namespace {
 
-using tandem::client::check_result;
-using tandem::client::read_options;
-using tandem::client::write_result;
+using tandem::base::check_result;
+using tandem::base::read_options;
+using tandem::base::write_result;
 using tandem::volume::check;
 using tandem::volume::Error;
 using tandem::volume::fail;
@@ -75,13 +75,13 @@ tandem::volume::VolumeId read_id(const std::uint8_t *given) {
   if (given)
     std::copy_n(given, id.size(), id.begin());
   else
-    tandem::volume::random_bytes(id.data(), id.size());
+    tandem::base::random_bytes(id);
   return id;
 }
 
 tandem::volume::CareSettings read_care(const tandem_volume_care_options *options,
                                        const tandem_volume_care_result *result) {
-  if (result) check_result(result, "result_out");
+  check_result(result, "tandem_volume_care_result");
   const tandem_volume_care_options ours = read_options(options, "tandem_volume_care_options");
   return {ours.rate_bytes_per_second, ours.progress, ours.progress_user, ours.repair != 0, ours.restart != 0};
 }
@@ -89,12 +89,11 @@ tandem::volume::CareSettings read_care(const tandem_volume_care_options *options
 template <class Body>
 tandem_status care(tandem_volume *volume, const tandem_volume_care_options *options,
                    tandem_volume_care_result *result_out, Body &&body) {
-  return guarded([&] {
-    check_given(volume, "volume");
+  return guarded({{"volume", volume}}, [&] {
     const auto settings = read_care(options, result_out);
     tandem_volume_care_result result{};
     const tandem_status status = body(settings, &result);
-    if (result_out) write_result(result, result_out);
+    write_result(result, result_out, "tandem_volume_care_result");
     if (status == TANDEM_ERROR_CANCELLED)
       fail(TANDEM_ERROR_CANCELLED, fmt::format("cancelled after {} stripes", result.stripe_count));
   });
@@ -103,8 +102,7 @@ tandem_status care(tandem_volume *volume, const tandem_volume_care_options *opti
 }  // namespace
 
 extern "C" tandem_status tandem_volume_create(const tandem_volume_create_options *options) {
-  return guarded([&] {
-    check_given(options, "options");
+  return guarded({{"options", options}}, [&] {
     const auto given = read_options(options, "tandem_volume_create_options");
     tandem::volume::CreateSettings settings;
     settings.geometry = {.k = given.k,
@@ -150,9 +148,7 @@ extern "C" tandem_status tandem_volume_create(const tandem_volume_create_options
 
 extern "C" tandem_status tandem_volume_open(tandem_context *context, const tandem_volume_open_options *options,
                                             tandem_volume **volume_out) {
-  return guarded([&] {
-    check_given(options, "options");
-    check_given(volume_out, "volume_out");
+  return guarded({{"options", options}, {"volume_out", volume_out}}, [&] {
     const auto given = read_options(options, "tandem_volume_open_options");
     const auto names = read_names(given.members, given.member_count);
     tandem::volume::OpenSettings settings;
@@ -191,31 +187,26 @@ extern "C" tandem_status tandem_volume_close(tandem_volume *volume) {
 }
 
 extern "C" tandem_status tandem_volume_query(const tandem_volume *volume, tandem_volume_info *info_out) {
-  return guarded([&] {
-    check_given(volume, "volume");
-    check_given(info_out, "info_out");
-    check_result(info_out, "info_out");
+  return guarded({{"volume", volume}, {"info_out", info_out}}, [&] {
+    check_result(info_out, "tandem_volume_info");
     tandem_volume_info info{};
     volume->engine.query(&info);
-    write_result(info, info_out);
+    write_result(info, info_out, "tandem_volume_info");
   });
 }
 
 extern "C" tandem_status tandem_volume_member_query(const tandem_volume *volume, uint32_t index,
                                                     tandem_volume_member *member_out) {
-  return guarded([&] {
-    check_given(volume, "volume");
-    check_given(member_out, "member_out");
-    check_result(member_out, "member_out");
+  return guarded({{"volume", volume}, {"member_out", member_out}}, [&] {
+    check_result(member_out, "tandem_volume_member");
     tandem_volume_member member{};
     volume->engine.query(index, &member);
-    write_result(member, member_out);
+    write_result(member, member_out, "tandem_volume_member");
   });
 }
 
 extern "C" tandem_status tandem_volume_read(tandem_volume *volume, uint64_t offset_bytes, void *data, size_t bytes) {
-  return guarded([&] {
-    check_given(volume, "volume");
+  return guarded({{"volume", volume}}, [&] {
     if (bytes != 0) check_given(data, "data");
     volume->engine.read(offset_bytes, static_cast<std::byte *>(data), bytes);
   });
@@ -223,40 +214,27 @@ extern "C" tandem_status tandem_volume_read(tandem_volume *volume, uint64_t offs
 
 extern "C" tandem_status tandem_volume_write(tandem_volume *volume, uint64_t offset_bytes, const void *data,
                                              size_t bytes) {
-  return guarded([&] {
-    check_given(volume, "volume");
+  return guarded({{"volume", volume}}, [&] {
     if (bytes != 0) check_given(data, "data");
     volume->engine.write(offset_bytes, static_cast<const std::byte *>(data), bytes);
   });
 }
 
 extern "C" tandem_status tandem_volume_flush(tandem_volume *volume) {
-  return guarded([&] {
-    check_given(volume, "volume");
-    volume->engine.flush();
-  });
+  return guarded({{"volume", volume}}, [&] { volume->engine.flush(); });
 }
 
 extern "C" tandem_status tandem_volume_trim(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes) {
-  return guarded([&] {
-    check_given(volume, "volume");
-    volume->engine.trim(offset_bytes, bytes);
-  });
+  return guarded({{"volume", volume}}, [&] { volume->engine.trim(offset_bytes, bytes); });
 }
 
 extern "C" tandem_status tandem_volume_zero(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes) {
-  return guarded([&] {
-    check_given(volume, "volume");
-    volume->engine.zero(offset_bytes, bytes);
-  });
+  return guarded({{"volume", volume}}, [&] { volume->engine.zero(offset_bytes, bytes); });
 }
 
 extern "C" tandem_status tandem_volume_extents(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes,
                                                tandem_volume_extent *extents_out, size_t capacity, size_t *count_out) {
-  return guarded([&] {
-    check_given(volume, "volume");
-    check_given(extents_out, "extents_out");
-    check_given(count_out, "count_out");
+  return guarded({{"volume", volume}, {"extents_out", extents_out}, {"count_out", count_out}}, [&] {
     if (capacity == 0 || bytes == 0)
       fail(TANDEM_ERROR_INVALID_ARGUMENT,
            fmt::format("capacity is {} and bytes is {}: both must be at least 1", capacity, bytes));
@@ -268,27 +246,19 @@ extern "C" tandem_status tandem_volume_extents(tandem_volume *volume, uint64_t o
 
 extern "C" tandem_status tandem_volume_delay_begin(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes,
                                                    tandem_volume_window *window_out) {
-  return guarded([&] {
-    check_given(volume, "volume");
-    check_given(window_out, "window_out");
-    *window_out = volume->engine.delay_begin(offset_bytes, bytes);
-  });
+  return guarded({{"volume", volume}, {"window_out", window_out}},
+                 [&] { *window_out = volume->engine.delay_begin(offset_bytes, bytes); });
 }
 
 extern "C" tandem_status tandem_volume_delay_end(tandem_volume *volume, const tandem_volume_window *window,
                                                  int32_t accept_loss) {
-  return guarded([&] {
-    check_given(volume, "volume");
-    check_given(window, "window");
-    volume->engine.delay_end(*window, accept_loss != 0);
-  });
+  return guarded({{"volume", volume}, {"window", window}},
+                 [&] { volume->engine.delay_end(*window, accept_loss != 0); });
 }
 
 extern "C" tandem_status tandem_volume_windows(const tandem_volume *volume, tandem_volume_window *windows_out,
                                                size_t capacity, size_t *count_out) {
-  return guarded([&] {
-    check_given(volume, "volume");
-    check_given(count_out, "count_out");
+  return guarded({{"volume", volume}, {"count_out", count_out}}, [&] {
     if (capacity != 0) check_given(windows_out, "windows_out");
     const auto found = volume->engine.windows();
     std::copy_n(found.begin(), std::min(capacity, found.size()), windows_out);
@@ -311,9 +281,7 @@ extern "C" tandem_status tandem_volume_rebuild(tandem_volume *volume, const tand
 }
 
 extern "C" tandem_status tandem_volume_replace(tandem_volume *volume, const tandem_volume_replace_options *options) {
-  return guarded([&] {
-    check_given(volume, "volume");
-    check_given(options, "options");
+  return guarded({{"volume", volume}, {"options", options}}, [&] {
     const auto given = read_options(options, "tandem_volume_replace_options");
     check_given(given.member, "options.member");
     tandem_volume_info info{};
@@ -333,12 +301,10 @@ extern "C" tandem_status tandem_volume_replace(tandem_volume *volume, const tand
 
 extern "C" tandem_status tandem_volume_statistics_query(const tandem_volume *volume,
                                                         tandem_volume_statistics *statistics_out) {
-  return guarded([&] {
-    check_given(volume, "volume");
-    check_given(statistics_out, "statistics_out");
-    check_result(statistics_out, "statistics_out");
+  return guarded({{"volume", volume}, {"statistics_out", statistics_out}}, [&] {
+    check_result(statistics_out, "tandem_volume_statistics");
     tandem_volume_statistics statistics{};
     volume->engine.query(&statistics);
-    write_result(statistics, statistics_out);
+    write_result(statistics, statistics_out, "tandem_volume_statistics");
   });
 }

@@ -332,7 +332,7 @@ void Volume::join(std::uint32_t index, const std::string &name, std::shared_ptr<
   check_dispensable(index);
   ++superblock_.epoch;
   if (member != members_->member(index)) {
-    random_bytes(&superblock_.member_tags[index], sizeof superblock_.member_tags[index]);
+    superblock_.member_tags[index] = base::random_number<std::uint32_t>();
     good_copies_[index] = 0;
   }
   // In this order: the drop then invalidates a page of the old member that a thread has just read.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "volume/control.hpp"
-#include "tandem/tools.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -8,28 +7,19 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/bytes.hpp"
+#include "base/options.hpp"
+#include "tandem/tools.h"
+#include "volume/error.hpp"
+
 namespace tandem::volume {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Refused {
-  tandem_status status;
-  std::string message;
-};
+using base::sized;
 
-[[noreturn]] void refuse(std::string message) { throw Refused{TANDEM_ERROR_INVALID_ARGUMENT, std::move(message)}; }
-
-void check(tandem_status status) {
-  if (status != TANDEM_OK) throw Refused{status, tandem_last_error_message()};
-}
-
-template <class Struct>
-Struct sized() {
-  Struct value = {};
-  value.struct_bytes = sizeof value;
-  return value;
-}
+[[noreturn]] void refuse(std::string message) { fail(TANDEM_ERROR_INVALID_ARGUMENT, std::move(message)); }
 
 Json failure(tandem_status status, const std::string &message) {
   return {{"status", status}, {"status_name", tandem_status_name(status)}, {"message", message}};
@@ -143,8 +133,6 @@ Json statistics_json(tandem_volume *volume) {
 Json answer_info(tandem_volume *volume, Request &request) {
   request.end();
   const tandem_volume_info info = query(volume);
-  std::string id;
-  for (const std::uint8_t byte : info.volume_id) id += fmt::format("{:02x}", byte);
   const char *matrix = tandem_matrix_name(info.matrix);
   Json members = Json::array();
   for (std::uint32_t i = 0; i < info.k + info.m; ++i) {
@@ -158,7 +146,7 @@ Json answer_info(tandem_volume *volume, Request &request) {
                        {"read_error_count", member.read_error_count},
                        {"bad_block_count", member.bad_block_count}});
   }
-  return {{"volume_id", id},
+  return {{"volume_id", base::hexadecimal(info.volume_id)},
           {"k", info.k},
           {"m", info.m},
           {"matrix", matrix != nullptr ? matrix : fmt::format("unknown ({})", info.matrix)},
@@ -294,8 +282,8 @@ Json control_answer(tandem_volume *volume, const Json &request, const ControlPro
     Json whole = {{"status", TANDEM_OK}, {"status_name", tandem_status_name(TANDEM_OK)}};
     whole.update(answer);
     return whole;
-  } catch (const Refused &refused) {
-    return failure(refused.status, refused.message);
+  } catch (const Error &refused) {
+    return failure(refused.status(), refused.what());
   } catch (const Json::exception &error) {
     return failure(TANDEM_ERROR_INTERNAL, error.what());
   }

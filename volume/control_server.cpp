@@ -15,7 +15,6 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
-#include <utility>
 
 #include "volume/control.hpp"
 
@@ -24,20 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) close(number_);
-  }
-  Descriptor(const Descriptor &) = delete;
-  Descriptor &operator=(const Descriptor &) = delete;
-  int get() const { return number_; }
-  int release() { return std::exchange(number_, -1); }
-
- private:
-  int number_;
-};
+using base::Descriptor;
 
 [[noreturn]] void fail(const std::string &path, const char *what) {
   throw std::runtime_error(fmt::format("{}: {}: {}", path, what, std::strerror(errno)));
@@ -53,10 +39,10 @@ sockaddr_un address_of(const std::string &path) {
   return address;
 }
 
-int unix_socket(const std::string &path) {
-  const int number = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (number < 0) fail(path, "cannot make a socket");
-  return number;
+Descriptor unix_socket(const std::string &path) {
+  Descriptor made(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!made) fail(path, "cannot make a socket");
+  return made;
 }
 
 }  // namespace
@@ -69,7 +55,7 @@ void remove_dead_socket(const std::string &path) {
     fail(path, "cannot be looked at");
   }
   if (!S_ISSOCK(status.st_mode)) throw std::runtime_error(fmt::format("{}: is there already, and is no socket", path));
-  const Descriptor probe(unix_socket(path));
+  const Descriptor probe = unix_socket(path);
   if (connect(probe.get(), reinterpret_cast<const sockaddr *>(&address), sizeof address) == 0)
     throw std::runtime_error(fmt::format("{}: another process listens there", path));
   if (errno != ECONNREFUSED) fail(path, "a socket that cannot be asked");
@@ -86,46 +72,43 @@ struct ControlServer::Connection {
 ControlServer::ControlServer(tandem_volume *volume, const std::string &path) : volume_(volume), path_(path) {
   remove_dead_socket(path);
   const sockaddr_un address = address_of(path);
-  Descriptor stop(eventfd(0, EFD_CLOEXEC)), listener(unix_socket(path));
-  if (stop.get() < 0) fail(path, "eventfd");
+  stop_ = Descriptor(eventfd(0, EFD_CLOEXEC));
+  if (!stop_) fail(path, "eventfd");
+  listener_ = unix_socket(path);
   // On Linux a socket's own mode becomes that of its name, so other users can never connect.
-  if (fchmod(listener.get(), 0600) != 0) fail(path, "cannot set the permissions");
-  if (bind(listener.get(), reinterpret_cast<const sockaddr *>(&address), sizeof address) != 0)
+  if (fchmod(listener_.get(), 0600) != 0) fail(path, "cannot set the permissions");
+  if (bind(listener_.get(), reinterpret_cast<const sockaddr *>(&address), sizeof address) != 0)
     fail(path, "cannot listen");
-  if (listen(listener.get(), static_cast<int>(kMostConnections)) != 0) {
+  if (listen(listener_.get(), static_cast<int>(kMostConnections)) != 0) {
     const int error = errno;
     unlink(path.c_str());
     errno = error;
     fail(path, "cannot listen");
   }
-  stop_ = stop.release();
-  listener_ = listener.release();
   acceptor_ = std::thread([this] { accept_all(); });
 }
 
 ControlServer::~ControlServer() {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(stop_, &one, sizeof one);  // an eventfd of 0 accepts it
+  [[maybe_unused]] const ssize_t written = write(stop_.get(), &one, sizeof one);  // an eventfd of 0 accepts it
   acceptor_.join();
   for (const auto &each : connections_) shutdown(each->descriptor.get(), SHUT_RD);
   for (const auto &each : connections_) each->thread.join();
   unlink(path_.c_str());
-  close(listener_);
-  close(stop_);
 }
 
 bool ControlServer::is_stopping() const {
-  pollfd waiting = {stop_, POLLIN, 0};
+  pollfd waiting = {stop_.get(), POLLIN, 0};
   return poll(&waiting, 1, 0) == 1;
 }
 
 void ControlServer::accept_all() {
   for (;;) {
-    pollfd waiting[] = {{listener_, POLLIN, 0}, {stop_, POLLIN, 0}};
+    pollfd waiting[] = {{listener_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
     if (poll(waiting, 2, -1) < 0 && errno != EINTR) return;
     if (waiting[1].revents != 0) return;
     if (waiting[0].revents == 0) continue;
-    const int number = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    const int number = accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
     if (number < 0) {
       // Out of descriptors: the waiting connection stays readable.
       if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) poll(&waiting[1], 1, 100);
@@ -172,7 +155,7 @@ bool ControlServer::receive(Connection &connection, std::string &request, std::s
       problem = fmt::format("no whole line within {} seconds", kRequestSeconds);
       return false;
     }
-    pollfd waiting[] = {{connection.descriptor.get(), POLLIN, 0}, {stop_, POLLIN, 0}};
+    pollfd waiting[] = {{connection.descriptor.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
     const int ready = poll(waiting, 2, static_cast<int>(left));
     if (ready < 0 && errno != EINTR) return false;
     if (ready <= 0) continue;
@@ -209,7 +192,7 @@ bool ControlServer::send(const Connection &connection, const std::string &line) 
     if (now > 0) {
       rest.remove_prefix(static_cast<std::size_t>(now));
     } else if (errno == EAGAIN) {  // a caller that does not read must not delay the end
-      pollfd waiting[] = {{connection.descriptor.get(), POLLOUT, 0}, {stop_, POLLIN, 0}};
+      pollfd waiting[] = {{connection.descriptor.get(), POLLOUT, 0}, {stop_.get(), POLLIN, 0}};
       if (poll(waiting, 2, kRequestSeconds * 1000) <= 0 || waiting[0].revents == 0) return false;
     } else if (errno != EINTR) {
       return false;

@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "base/descriptor.hpp"
 #include "tandem/volume.h"
 
 namespace tandem::volume {
@@ -40,7 +41,7 @@ class ControlServer {
 
   tandem_volume *volume_;
   std::string path_;
-  int listener_ = -1, stop_ = -1;                       // an eventfd that becomes readable at the end
+  base::Descriptor listener_, stop_;                    // stop_: an eventfd that becomes readable at the end
   std::list<std::unique_ptr<Connection>> connections_;  // owned by the acceptor until it has ended
   std::thread acceptor_;
 };

@@ -3,13 +3,12 @@
 #include "volume/create.hpp"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <string_view>
 #include <vector>
 
+#include "base/options.hpp"
 #include "tandem/tools.h"
 #include "volume/log_record.hpp"
 
@@ -81,19 +80,8 @@ std::string content_of(Member &member) {
 
 }  // namespace
 
-void random_bytes(void *to, std::size_t bytes) {
-  for (auto *at = static_cast<std::byte *>(to); bytes != 0;) {
-    const ssize_t count = ::getrandom(at, bytes, 0);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) fail(TANDEM_ERROR_IO, "getrandom gives no bytes");
-    at += count;
-    bytes -= static_cast<std::size_t>(count);
-  }
-}
-
 std::unique_ptr<tandem_codec, void (*)(tandem_codec *)> make_codec(const Geometry &geometry) {
-  tandem_codec_options options{};
-  options.struct_bytes = sizeof options;
+  auto options = base::sized<tandem_codec_options>();
   options.k = geometry.k;
   options.m = geometry.m;
   options.matrix = geometry.matrix;
@@ -160,8 +148,8 @@ void create_volume(std::vector<Given> members, CreateSettings settings) {
   superblock.geometry = geometry;
   superblock.counter = 1;
   superblock.standings.assign(members.size(), Standing::current);
-  superblock.member_tags.resize(members.size());
-  random_bytes(superblock.member_tags.data(), 4 * members.size());
+  for (std::size_t i = 0; i < members.size(); ++i)
+    superblock.member_tags.push_back(base::random_number<std::uint32_t>());
   const Seed seed(superblock.id);
   // The superblocks come last: an incomplete volume is none. Old ones are erased first.
   const SuperblockBytes nothing{};

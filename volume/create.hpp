@@ -8,7 +8,6 @@
 
 namespace tandem::volume {
 
-void random_bytes(void *to, std::size_t bytes);
 std::unique_ptr<tandem_codec, void (*)(tandem_codec *)> make_codec(const Geometry &geometry);
 // Throws if it holds something that must not be lost.
 void check_overwritable(const Given &given, bool force);

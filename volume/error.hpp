@@ -2,13 +2,13 @@
 // Errors of the volume.
 #pragma once
 
-#include "client/error.hpp"
+#include "base/gate.hpp"
 
 namespace tandem::volume {
 
-using client::check;
-using client::Error;
-using client::fail;
-using client::guarded;
+using base::check;
+using base::Error;
+using base::fail;
+using base::guarded;
 
 }  // namespace tandem::volume

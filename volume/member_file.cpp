@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/folder.hpp"
 #include "volume/member.hpp"
 
 #if defined(__linux__)
@@ -36,54 +37,42 @@ class FileMember : public Member {
  public:
   FileMember(const std::string &name, const MemberAccess &access) : name_(name) {
     const int flags = (access.write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | (access.create ? O_CREAT : 0);
-    descriptor_ = ::open(name.c_str(), flags, 0666);
-    if (descriptor_ < 0) {
+    descriptor_ = base::Descriptor(::open(name.c_str(), flags, 0666));
+    if (!descriptor_) {
       const bool missing = errno == ENOENT || errno == ENXIO || errno == ENOTDIR || errno == ENODEV || errno == EIO;
       fail_with(missing ? MemberProblem::missing : MemberProblem::denied, name, "cannot be opened", errno);
     }
-    try {
-      struct stat status {};
-      if (::fstat(descriptor_, &status) != 0) fail_with(MemberProblem::failed, name, "fstat", errno);
-      is_file_ = S_ISREG(status.st_mode);
-      if (!is_file_ && !S_ISBLK(status.st_mode))
-        throw MemberError(MemberProblem::denied, name + ": is neither a regular file nor a block device");
-      identity_ = identity_from(status);
-      if (::flock(descriptor_, (access.write ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) {
-        if (errno != EWOULDBLOCK) fail_with(MemberProblem::failed, name, "flock", errno);
-        throw MemberError(MemberProblem::locked, name + ": is locked: the volume is in use by another process or call");
-      }
-      const off_t end = ::lseek(descriptor_, 0, SEEK_END);
-      if (end < 0) fail_with(MemberProblem::failed, name, "lseek", errno);
-      size_bytes_ = static_cast<std::uint64_t>(end);
-      if (access.create && is_file_) sync_folder();
-    } catch (...) {
-      ::close(descriptor_);
-      throw;
+    struct stat status {};
+    if (::fstat(descriptor_.get(), &status) != 0) fail_with(MemberProblem::failed, name, "fstat", errno);
+    is_file_ = S_ISREG(status.st_mode);
+    if (!is_file_ && !S_ISBLK(status.st_mode))
+      throw MemberError(MemberProblem::denied, name + ": is neither a regular file nor a block device");
+    identity_ = identity_from(status);
+    if (::flock(descriptor_.get(), (access.write ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK) fail_with(MemberProblem::failed, name, "flock", errno);
+      throw MemberError(MemberProblem::locked, name + ": is locked: the volume is in use by another process or call");
     }
+    const off_t end = ::lseek(descriptor_.get(), 0, SEEK_END);
+    if (end < 0) fail_with(MemberProblem::failed, name, "lseek", errno);
+    size_bytes_ = static_cast<std::uint64_t>(end);
+    if (access.create && is_file_) sync_folder();
   }
-  ~FileMember() override { ::close(descriptor_); }
-  FileMember(const FileMember &) = delete;
-  FileMember &operator=(const FileMember &) = delete;
 
   std::uint64_t size_bytes() const override { return size_bytes_; }
   std::string identity() const override { return identity_; }
   bool is_cached() const override { return true; }
 
   void read(std::uint64_t offset, std::byte *to, std::size_t bytes) override {
-    while (bytes != 0) {
-      const ssize_t count = ::pread(descriptor_, to, std::min(bytes, kMostBytesPerCall), static_cast<off_t>(offset));
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) fail_with(MemberProblem::failed, name_, "read", errno);
-      if (count == 0) throw MemberError(MemberProblem::failed, fmt::format("{}: ends {} bytes early", name_, bytes));
-      offset += static_cast<std::uint64_t>(count);
-      to += count;
-      bytes -= static_cast<std::size_t>(count);
-    }
+    const std::int64_t done = base::read_at(descriptor_.get(), to, bytes, offset);
+    if (done < 0) fail_with(MemberProblem::failed, name_, "read", errno);
+    if (const std::size_t missing = bytes - static_cast<std::size_t>(done); missing != 0)
+      throw MemberError(MemberProblem::failed, fmt::format("{}: ends {} bytes early", name_, missing));
   }
 
   void write(std::uint64_t offset, const std::byte *from, std::size_t bytes) override {
     while (bytes != 0) {
-      const ssize_t count = ::pwrite(descriptor_, from, std::min(bytes, kMostBytesPerCall), static_cast<off_t>(offset));
+      const ssize_t count =
+          ::pwrite(descriptor_.get(), from, std::min(bytes, kMostBytesPerCall), static_cast<off_t>(offset));
       if (count < 0 && errno == EINTR) continue;
       if (count <= 0) fail_with(MemberProblem::failed, name_, "write", count < 0 ? errno : EIO);
       offset += static_cast<std::uint64_t>(count);
@@ -93,16 +82,16 @@ class FileMember : public Member {
   }
 
   void sync() override {
-    if (::fdatasync(descriptor_) != 0) fail_with(MemberProblem::failed, name_, "fdatasync", errno);
+    if (::fdatasync(descriptor_.get()) != 0) fail_with(MemberProblem::failed, name_, "fdatasync", errno);
   }
 
   void trim(std::uint64_t offset, std::uint64_t bytes) noexcept override {
     if (is_file_) {
-      static_cast<void>(::fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-                                    static_cast<off_t>(bytes)));
+      static_cast<void>(::fallocate(descriptor_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                    static_cast<off_t>(offset), static_cast<off_t>(bytes)));
     } else {
       std::uint64_t range[] = {offset, bytes};
-      static_cast<void>(::ioctl(descriptor_, BLKDISCARD, range));
+      static_cast<void>(::ioctl(descriptor_.get(), BLKDISCARD, range));
     }
   }
 
@@ -111,7 +100,7 @@ class FileMember : public Member {
     if (!is_file_)
       throw MemberError(MemberProblem::denied,
                         fmt::format("{}: has {} bytes, {} are needed", name_, size_bytes_, bytes));
-    if (::ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0)
+    if (::ftruncate(descriptor_.get(), static_cast<off_t>(bytes)) != 0)
       fail_with(MemberProblem::failed, name_, "ftruncate", errno);
     size_bytes_ = bytes;
   }
@@ -119,17 +108,14 @@ class FileMember : public Member {
  private:
   // A synced file can be missing after a power cut until its folder is synced, too.
   void sync_folder() const {
-    const std::size_t slash = name_.rfind('/');
-    const std::string folder = slash == std::string::npos ? "." : name_.substr(0, slash + 1);
-    const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor < 0) return;  // a folder may allow access, but not reading
-    const int error = ::fsync(descriptor) == 0 ? 0 : errno;
-    ::close(descriptor);
-    if (error != 0 && error != EINVAL) fail_with(MemberProblem::failed, folder, "fsync", error);
+    const std::string folder = base::folder_of(name_);
+    const base::Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!descriptor) return;  // a folder may allow access, but not reading
+    if (::fsync(descriptor.get()) != 0 && errno != EINVAL) fail_with(MemberProblem::failed, folder, "fsync", errno);
   }
 
   std::string name_, identity_;
-  int descriptor_ = -1;
+  base::Descriptor descriptor_;
   bool is_file_ = false;
   std::uint64_t size_bytes_ = 0;
 };

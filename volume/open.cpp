@@ -290,7 +290,7 @@ void Volume::replay() {
   if (session >> 24 != 0) fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("the volume was opened {} times", session));
   sequence_ = (session << kSessionShift) + 1;
   superblock_.session = session;
-  random_bytes(&superblock_.session_tags[session % kSessionsKept], 8);
+  superblock_.session_tags[session % kSessionsKept] = base::random_number<std::uint64_t>();
 }
 
 void Volume::check_inside(std::uint64_t offset, std::uint64_t bytes) const {

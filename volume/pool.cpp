@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "volume/pool.hpp"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <exception>
 #include <utility>
+
+#include "base/signals.hpp"
 
 namespace tandem::volume {
 
@@ -38,14 +37,11 @@ struct Pool::Batch {
 };
 
 Pool::Pool(std::size_t thread_count, std::size_t processors) : processors_(processors) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are for its own threads
+  const base::SignalsBlocked blocked;
   try {
     for (std::size_t i = 0; i < thread_count; ++i) threads_.emplace_back([this] { work(); });
   } catch (const std::system_error &) {  // fewer threads: the caller's does the rest
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 Pool::~Pool() {

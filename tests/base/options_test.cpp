@@ -41,10 +41,12 @@ TEST(Options, AnySizeThatAVersionCanHave) {
       continue;
     }
     const Options read = base::read_options(&later.known, "options");
+    EXPECT_EQ(read.struct_bytes, sizeof read) << "this version's size, not the caller's";
     EXPECT_EQ(read.number, bytes >= 16 ? 7 : 0);
     EXPECT_EQ(read.text, bytes >= 24 ? later.known.text : nullptr);
   }
   EXPECT_EQ(base::read_options<Options>(nullptr, "options").number, 0);
+  EXPECT_EQ(base::read_options<Options>(nullptr, "options").struct_bytes, sizeof(Options));
   later.more[15] = 1;
   EXPECT_EQ(refusal(TANDEM_ERROR_UNSUPPORTED, [&] { base::read_options(&later.known, "options"); }),
             "options: byte 39 of 40 is set; it belongs to an option newer than this library");
@@ -71,6 +73,9 @@ TEST(Options, ResultsGetWhatFits) {
     const Options theirs = {bytes, 1, 1, nullptr};
     refusal(TANDEM_ERROR_INVALID_ARGUMENT, [&] { base::check_result_size(&theirs, "result"); });
   }
+  Options *const unwanted = nullptr;
+  base::check_result(unwanted, "result");
+  base::write_result(ours, unwanted, "result");
   const Options theirs = {16, 1, 1, nullptr};
   refusal(TANDEM_ERROR_INVALID_ARGUMENT, [&] { base::check_result_size(&theirs, "result", 24); });
 }

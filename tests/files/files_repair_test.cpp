@@ -409,7 +409,7 @@ TEST_F(Repair, FewDescriptorsAreNoDamage) {
 
 // Every second block of two files, and some lost stripes between: more ranges than are remembered.
 TEST_F(Repair, MoreDamageThanIsRememberedIsMendedAndCounted) {
-  constexpr std::uint64_t kSmall = 64, kStripes = 2 * Ranges::kMostRanges + 1000;
+  constexpr std::uint64_t kSmall = 64, kStripes = 2 * Ranges::kMost + 1000;
   encode(paint(kStripes * 2 * (kSmall - 16)), 2, 1, kSmall);
   const auto before = contents(shards_);
   const auto spoil = [&](unsigned index, const std::function<bool(std::uint64_t)> &is_bad) {
@@ -432,40 +432,21 @@ TEST_F(Repair, MoreDamageThanIsRememberedIsMendedAndCounted) {
   EXPECT_TRUE(contents(shards_) == before);
 }
 
-TEST(Ranges, HoldWhatWasAdded) {
-  std::mt19937 random(7);
-  for (int round = 0; round < 200; ++round) {
-    Ranges ranges;
-    std::vector<bool> expected(300);
-    std::uint64_t added = 0;
-    for (int i = 0; i < 60; ++i) {
-      const std::uint64_t first = random() % 280, end = first + random() % 20;
-      ranges.add(first, end);
-      added += end - first;
-      std::fill(expected.begin() + static_cast<std::ptrdiff_t>(first),
-                expected.begin() + static_cast<std::ptrdiff_t>(end), true);
-      for (std::uint64_t number = 0; number < 300; ++number) ASSERT_EQ(ranges.contains(number), expected[number]);
-    }
-    EXPECT_EQ(ranges.count(), added);
-    EXPECT_TRUE(ranges.is_exact());
-    const RangeList list(ranges);
-    EXPECT_EQ(list.count(), static_cast<std::uint64_t>(std::count(expected.begin(), expected.end(), true)));
-    for (std::size_t i = 1; i < ranges.ends().size(); ++i)
-      ASSERT_LT(ranges.ends()[i - 1].second, ranges.ends()[i].first) << "in order, and apart";
-  }
+TEST(Ranges, FilesShareABudget) {
+  EXPECT_EQ(share_of_ranges(14), Ranges::kMost);
+  EXPECT_LE(share_of_ranges(512) * 512, kMostRangesOfSet);
 }
 
-TEST(Ranges, FilesShareABudget) {
-  EXPECT_EQ(Ranges::share_of(14), Ranges::kMostRanges);
-  EXPECT_LE(Ranges::share_of(512) * 512, Ranges::kMostRangesOfSet);
-  Ranges few(3);
-  for (const std::uint64_t first : {10, 20, 30}) few.add(first, first + 1);
-  EXPECT_TRUE(few.is_exact());
-  EXPECT_FALSE(few.contains(15));
-  few.add(40, 41);
-  EXPECT_FALSE(few.is_exact());
-  EXPECT_EQ(few.ends(), (Ranges::Ends{{10, 41}}));
-  EXPECT_EQ(few.count(), 4u);
+TEST(Ranges, AreListedOneAfterTheOther) {
+  Ranges ranges;
+  ranges.add(7, 9);
+  ranges.add(2, 3);
+  ranges.add(20, 21);
+  const RangeList list(ranges);
+  ASSERT_EQ(list.count(), 4u);
+  std::vector<std::uint64_t> numbers;
+  for (std::uint64_t place = 0; place < list.count(); ++place) numbers.push_back(list.at(place));
+  EXPECT_EQ(numbers, (std::vector<std::uint64_t>{2, 7, 8, 20}));
 }
 
 // A file without records that has blocks of two sets belongs to one of them, whichever is found first.

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "files/hole_map.hpp"
 #include "tandem/tools.h"
 #include "tests/files/kit.hpp"
 
@@ -76,40 +75,6 @@ TEST_F(Salvage, PaddingIsNoHole) {
   ASSERT_EQ(salvage(), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(map_, Map());
   EXPECT_EQ(slurp(output_), paint(1));
-}
-
-// However many holes there are: each lost byte is told, and their number is exact.
-TEST(HoleMap, StaysWithinItsLength) {
-  constexpr std::size_t kMost = 6;
-  tandem::files::HoleMap map(kMost);
-  EXPECT_TRUE(map.empty());
-  std::mt19937_64 random(1);
-  std::set<std::uint64_t> lost;
-  Map exact;
-  for (std::uint64_t at = 0; lost.size() < 1000; at += random() % 4) {
-    const std::uint64_t end = at + 1 + random() % 5;
-    map.add(at, end);
-    if (!exact.empty() && exact.back().second == at)
-      exact.back().second = end;
-    else
-      exact.emplace_back(at, end);
-    for (; at < end; ++at) lost.insert(at);
-    ASSERT_EQ(map.byte_count(), lost.size());
-    ASSERT_LE(map.holes().size(), kMost);
-    ASSERT_EQ(map.holes().front().first, 0u);
-    ASSERT_EQ(map.holes().back().second, end);
-    if (exact.size() <= kMost) {
-      ASSERT_EQ(map.holes(), exact);
-      continue;
-    }
-    // In order, and between two of them lies no lost byte.
-    ASSERT_GT(map.holes().size(), kMost / 2);
-    for (std::size_t i = 1; i < map.holes().size(); ++i) {
-      const std::uint64_t gap = map.holes()[i - 1].second, next = map.holes()[i].first;
-      ASSERT_LT(gap, next);
-      ASSERT_EQ(lost.lower_bound(gap), lost.lower_bound(next));
-    }
-  }
 }
 
 // What exists stays: the whole file also with force, what an earlier call has salvaged without it.

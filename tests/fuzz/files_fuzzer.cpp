@@ -21,7 +21,6 @@
 #include <string>
 #include <vector>
 
-#include "files/bytes.hpp"
 #include "files/commit.hpp"
 #include "files/format.hpp"
 #include "tandem/files.h"

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <string>
 
-#include "files/bytes.hpp"
 #include "files/commit.hpp"
 #include "files/format.hpp"
 #include "tests/fuzz/input.hpp"

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
@@ -128,13 +129,15 @@ static void change_now(void) {
   if (file != NULL) fclose(file);
 }
 
-__attribute__((visibility("default"))) ssize_t pread(int descriptor, void *bytes, size_t count, off_t offset) {
+__attribute__((visibility("default"))) ssize_t preadv(int descriptor, const struct iovec *pieces, int count,
+                                                      off_t offset) {
   if (changing_path != NULL) change_now();
-  return syscall(SYS_pread64, descriptor, bytes, count, offset);
+  return syscall(SYS_preadv, descriptor, pieces, count, offset, 0);
 }
 
-__attribute__((visibility("default"))) ssize_t pread64(int descriptor, void *bytes, size_t count, off64_t offset) {
-  return pread(descriptor, bytes, count, offset);
+__attribute__((visibility("default"))) ssize_t preadv64(int descriptor, const struct iovec *pieces, int count,
+                                                        off64_t offset) {
+  return preadv(descriptor, pieces, count, offset);
 }
 
 // The source that is to change, and how long it is to be then: once, while it is read.

@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "files/folder.hpp"
+#include "base/folder.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <thread>
 
 #include "base/format.hpp"
-#include "files/error.hpp"
-#include "files/format.hpp"
 
-namespace tandem::files {
+namespace tandem::base {
 namespace {
 
 int lock(int descriptor, int how) noexcept {
@@ -41,16 +39,35 @@ void lock_until(Clock::time_point deadline, const Folder &folder, const LockWait
 
 }  // namespace
 
+std::string folder_of(const std::string &path) {
+  const std::size_t slash = path.find_last_of('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string name_of(const std::string &path) {
+  const std::size_t slash = path.find_last_of('/');
+  return slash == std::string::npos ? path : path.substr(slash + 1);
+}
+
 Folder::Folder(std::string path, FolderUse use, FolderHold hold)
     : path_(std::move(path)), descriptor_(open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   if (!descriptor_ && errno == EACCES && use == FolderUse::enter) {
     can_be_listed_ = false;
     descriptor_ = Descriptor(open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   }
+  identify();
+  if (hold == FolderHold::by_path) descriptor_ = Descriptor();
+}
+
+Folder::Folder(std::string path, Descriptor opened) : path_(std::move(path)), descriptor_(std::move(opened)) {
+  identify();
+}
+
+void Folder::identify() {
   struct stat status;
   if (!descriptor_ || fstat(descriptor_.get(), &status) != 0) fail_io("open the folder", path_, errno);
   identity_ = {status.st_dev, status.st_ino};
-  if (hold == FolderHold::by_path) descriptor_ = Descriptor();
 }
 
 int Folder::reach(Descriptor &opened) const noexcept {
@@ -210,41 +227,4 @@ Lock lock_file(const Descriptor &file) noexcept {
   return errno == EWOULDBLOCK ? Lock::held_by_another : Lock::unknown;
 }
 
-PendingFile::PendingFile(std::shared_ptr<Folder> folder, std::string temporary_name, std::uint32_t mode)
-    : folder_(std::move(folder)), name_(std::move(temporary_name)), mode_(mode) {
-  const mode_t at_first = mode_ == kModeUnknown ? 0666 : 0600;
-  descriptor_ = folder_->open_file(name_, O_RDWR | O_CREAT | O_EXCL, at_first);
-  if (!descriptor_) fail_io("create", path(), errno);
-  exists_ = true;
-  lock_file(descriptor_);
-}
-
-PendingFile::PendingFile(std::shared_ptr<Folder> folder, std::string temporary_name)
-    : folder_(std::move(folder)), name_(std::move(temporary_name)), descriptor_(folder_->open_file(name_, O_RDWR)) {
-  if (!descriptor_) fail_io("open", path(), errno);
-}
-
-PendingFile::PendingFile(PendingFile &&other) noexcept
-    : folder_(std::move(other.folder_)),
-      name_(std::move(other.name_)),
-      descriptor_(std::move(other.descriptor_)),
-      mode_(other.mode_),
-      exists_(std::exchange(other.exists_, false)) {}
-
-PendingFile::~PendingFile() {
-  if (exists_) unlinkat(folder_->descriptor(), name_.c_str(), 0);
-}
-
-void PendingFile::finish(bool no_sync) {
-  if (mode_ != kModeUnknown && fchmod(descriptor_.get(), mode_ & 0777) != 0) fail_io("set the mode of", path(), errno);
-  // A failed sync is final: the kernel may have dropped the bytes, and a second sync would succeed (fsync(2), NOTES).
-  if (!no_sync && fsync(descriptor_.get()) != 0) fail_io("sync", path(), errno);
-}
-
-void PendingFile::rename(const std::string &final_name, bool replace, bool no_sync) {
-  folder_->rename(name_, final_name, replace);
-  exists_ = false;
-  if (!no_sync) folder_->sync();
-}
-
-}  // namespace tandem::files
+}  // namespace tandem::base

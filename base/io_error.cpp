@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "files/error.hpp"
+#include "base/io_error.hpp"
 
 #include <sys/resource.h>
 
@@ -8,7 +8,7 @@
 
 #include "base/format.hpp"
 
-namespace tandem::files {
+namespace tandem::base {
 
 std::string error_text(int error_number) {
   // generic_category().message() is thread-safe, strerror() is not.
@@ -22,11 +22,7 @@ void fail_io(std::string_view what, const std::string &path, int error_number) {
     message += base::format("; this process may have {} files open (RLIMIT_NOFILE, `ulimit -n`)", limit.rlim_cur);
   if (error_number == EINVAL && what == "sync")
     message += "; a file system that cannot sync needs no_sync, `--no-sync`";
-  fail(TANDEM_ERROR_IO, std::move(message));
+  fail(error_number == ENOMEM ? TANDEM_ERROR_OUT_OF_MEMORY : TANDEM_ERROR_IO, std::move(message));
 }
 
-void check(tandem_status status) {
-  if (status != TANDEM_OK) fail(status, tandem_last_error_message());
-}
-
-}  // namespace tandem::files
+}  // namespace tandem::base
