@@ -128,6 +128,9 @@ class Bench(unittest.TestCase):
         self.assertEqual(linked["links"], ["pcie=25"])
         done = self.ok("simulate", "--worker", "cpu:2x1:fails=1s", status=2)
         self.assertIn(b"never ends: after 1 s workers failed or hang, with ", done.stderr)
+        for policy in ("auto", "budget", "free"):
+            done = self.ok("simulate", "--worker", "cpu:1x1:hangs=0s", "--work", "1GiB", "--policy", policy, status=2)
+            self.assertIn(b"never ends: after 0 s workers failed or hang, with 0 of 1073741824 bytes done", done.stderr)
 
     def test_simulate_many_workers_and_seeds(self):
         many = ("--worker", "cpu:32x0.3:jitter=0.3:latency=20us", "--worker", "gpu:2x6:latency=2ms", "--unknown-speeds")
