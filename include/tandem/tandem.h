@@ -253,7 +253,7 @@ typedef struct tandem_context_options {
                                        affinity mask. So is each worker of a function of files.h that codes on the CPU
                                        alone, without OpenMP */
   int32_t log_level;                /* the lowest enum tandem_log_level_value that log_callback receives */
-  const char *resources;            /* NULL, or amounts such as "cpu=5,widgets=2": see tandem_context_set_resource */
+  const char *resources;            /* NULL, or amounts such as "cpu=5,my.disks=2": see tandem_context_set_resource */
   tandem_log_callback log_callback; /* NULL = silent */
   void *log_user;
   const char *tuning_file; /* NULL = TANDEM_TUNING, else tandem/tuning.json in the user's data folder; "" = none */
@@ -299,7 +299,8 @@ TANDEM_API void tandem_context_destroy(tandem_context *context);
 /* Sets how much of a named resource the tasks of this context may hold at once, over all calls and jobs. It works while
  * tasks run: waiting tasks see the new amount at once, others at their next chunk. A resource has no limit, and is not
  * counted, until its amount is set.
- *   name     1 to 63 characters of A-Z a-z 0-9 _ . -
+ *   name     one of the list below, or one of your own. Your own names have a dot, such as "my.disks": 1 to 63
+ *            characters of A-Z a-z 0-9 _ . -
  *   amount   >= 1
  *
  * A task gets all that it needs at once, or waits. Tasks are served in the order of their requests. One exception: a
@@ -310,11 +311,11 @@ TANDEM_API void tandem_context_destroy(tandem_context *context);
  *   "pinned_mib"   32 (MiB of staging memory): a hybrid's task on a device
  *   "opencl_mib", "cuda_mib"   MiB of the context's own buffers on its device, from the next call on. Default: half of
  *                  the OpenCL device's memory; half of the memory that is free on the CUDA device at its first use
- *   others         the amount in `resources` of tandem_plan_options
+ *   your own       the amount in `resources` of tandem_plan_options
  * A call fails with INVALID_ARGUMENT if one of its tasks needs more than the whole amount. If the amount was lowered
  * while the call ran, its outputs are undefined.
  *
- * Status: INVALID_ARGUMENT (NULL, a malformed name, amount 0), OUT_OF_MEMORY.
+ * Status: INVALID_ARGUMENT (NULL, a malformed or unknown name, amount 0), OUT_OF_MEMORY.
  * Threads: any, also while calls and jobs run. */
 TANDEM_API tandem_status tandem_context_set_resource(tandem_context *context, const char *name, uint64_t amount);
 
@@ -480,9 +481,9 @@ typedef struct tandem_plan_options {
                                (encode, update, accumulate) or every missing shard (decode) */
   uint32_t index;           /* update, accumulate: the data shard */
   uint32_t first;           /* accumulate: non-zero: the old bytes of parity are ignored and overwritten */
-  const char *resources;    /* NULL, or resources that each task of the plan holds besides its usual ones: "widgets=2",
-                               "disk=1,licences=3". They are counted if an amount is set (tandem_context_set_resource).
-                               Refused: the built-in names listed there, because their shares are fixed */
+  const char *resources;    /* NULL, or resources that each task of the plan holds besides its usual ones: "my.disks=2".
+                               They are counted if an amount is set (tandem_context_set_resource). Refused: the built-in
+                               names listed there, because their shares are fixed, and other names without a dot */
   uint32_t wait_for_kernel; /* 1: tandem_plan_create returns after the fastest kernel for these shards is compiled and
                                loaded. OpenCL memory: the first run waits instead, because a program belongs to a
                                queue. 0: it is compiled in the background. CPU kernels are always ready. A hybrid

@@ -298,12 +298,20 @@ TEST(BadContext, Resources) {
     EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {})) << text;
   }
   const Context context = make_context();
+  // A typing error would limit nothing.
+  const auto known = {"\"cpus\" is unknown", "cpu, gpu, pinned_mib, opencl_mib, cuda_mib", "with a dot"};
+  tandem_context_options options = context_options();
+  options.resources = "cpus=2";
+  EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, known));
+  EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), "cpus", 2), TANDEM_ERROR_INVALID_ARGUMENT, known));
+  options.resources = "app.cpus=2,cuda_mib=64";
+  EXPECT_NE(make_context(options), nullptr);
   EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), nullptr, 1), TANDEM_ERROR_INVALID_ARGUMENT));
   EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), "cpu", 0), TANDEM_ERROR_INVALID_ARGUMENT, {"0"}));
   EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), "", 1), TANDEM_ERROR_INVALID_ARGUMENT, {"0", "63"}));
   EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), "w\xc3\xa4lder", 1), TANDEM_ERROR_INVALID_ARGUMENT,
                       {"character 2"}));
-  const std::string name(63, 'x');
+  const std::string name = "app." + std::string(59, 'x');
   EXPECT_EQ(tandem_context_set_resource(context.get(), name.c_str(), 1), TANDEM_OK);
   EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), (name + "x").c_str(), 1),
                       TANDEM_ERROR_INVALID_ARGUMENT, {"64 characters", "63"}));
@@ -312,7 +320,7 @@ TEST(BadContext, Resources) {
 TEST(BadPlan, Resources) {
   const Context context = make_context();
   const Codec codec = make_codec(4, 2);
-  ASSERT_EQ(tandem_context_set_resource(context.get(), "widgets", 3), TANDEM_OK);
+  ASSERT_EQ(tandem_context_set_resource(context.get(), "app.widgets", 3), TANDEM_OK);
   tandem_plan_options options = {};
   options.struct_bytes = sizeof options;
   tandem_plan *plan = nullptr;
@@ -322,13 +330,14 @@ TEST(BadPlan, Resources) {
                    parts);
   };
   for (const char *fixed : {"cpu", "gpu", "pinned_mib", "opencl_mib", "cuda_mib"})
-    EXPECT_TRUE(is_refused((std::string("disk=1,") + fixed + "=2").c_str(), {fixed, "=2", "fixed"}));
-  EXPECT_TRUE(is_refused("widgets=0", {"widgets", "0"}));
-  EXPECT_TRUE(is_refused("widgets", {"widgets"}));
-  EXPECT_TRUE(is_refused("widgets=1,", {"character 1"}));
-  EXPECT_TRUE(is_refused("widgets=1,disk=1,widgets=2", {"twice", "1 and 2"}));
+    EXPECT_TRUE(is_refused((std::string("app.disk=1,") + fixed + "=2").c_str(), {fixed, "=2", "fixed"}));
+  EXPECT_TRUE(is_refused("app.widgets=0", {"app.widgets", "0"}));
+  EXPECT_TRUE(is_refused("app.widgets", {"app.widgets"}));
+  EXPECT_TRUE(is_refused("app.widgets=1,", {"character 1"}));
+  EXPECT_TRUE(is_refused("app.widgets=1,app.disk=1,app.widgets=2", {"twice", "1 and 2"}));
   EXPECT_TRUE(is_refused("wid gets=1", {"character 4"}));
-  EXPECT_TRUE(is_refused("disk=1,widgets=4", {"4", "widgets", "3"}));
+  EXPECT_TRUE(is_refused("cpus=1", {"\"cpus\" is unknown", "with a dot"}));
+  EXPECT_TRUE(is_refused("app.disk=1,app.widgets=4", {"4", "app.widgets", "3"}));
   EXPECT_EQ(plan, nullptr);
 }
 

@@ -487,7 +487,7 @@ class Bench(unittest.TestCase):
         else:
             print("NOT RUN: hybrid with a limit on opencl:0:0")
         for more, words in (
-            (("--resource", "widgets=1"), b"widgets"),
+            (("--resource", "app.widgets=1"), b"app.widgets"),
             (("--resource", "cpu=0"), b"amount 0 of resource"),
             (("--kernel", "best"), b"best"),
             (("--devices", "cpu+gpu"), b'"gpu"'),
@@ -571,7 +571,7 @@ class Bench(unittest.TestCase):
         self.assertIn(b'thread_count 2 has no effect on the backend "opencl:0:0"',
                       self.ok(*run, "--backend", "opencl:0:0", "--threads", 2, status=2).stderr)
         self.ok(*run, "--timeline", self.path("trace.json"), status=2)
-        for flag, name in (("cpus=1", "cpus"), ("gpu=1", "gpu"), ("cpu=1,widgets=2", "widgets")):
+        for flag, name in (("gpu=1", "gpu"), ("cpu=1,app.widgets=2", "app.widgets")):
             done = self.ok(*run, "--size", "64KiB", "--peer", "none", "--backend", "cpu", "--resource", flag, status=2)
             self.assertIn(f'no task of this run holds "{name}"; on backend cpu tasks hold cpu'.encode(), done.stderr)
 

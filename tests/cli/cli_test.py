@@ -599,12 +599,14 @@ class Command(unittest.TestCase):
         self.encode()
         for command in (encode + ("--force",), ("decode", self.shards, "-o", self.output),
                         ("repair", self.shards)):
-            for flag, name in (("cpus=1", "cpus"), ("gpu=1", "gpu"), ("cpu=1,widgets=2", "widgets")):
+            for flag, name in (("gpu=1", "gpu"), ("cpu=1,app.widgets=2", "app.widgets")):
                 done = self.ok(*command, "--backend", "cpu", "--resource", flag, status=2)
                 self.assertIn(f'no task of this run holds "{name}"; on backend cpu tasks hold cpu'.encode(), done.stderr)
+            done = self.ok(*command, "--resource", "cpus=1", status=2)
+            self.assertIn(b'resource "cpus" is unknown; known: cpu, gpu, pinned_mib, opencl_mib, cuda_mib', done.stderr)
         done = self.ok(*encode, "--backend", "opencl", "--resource", "pinned_mib=1", status=2)
         self.assertIn(b"on backend opencl tasks hold cpu,gpu,opencl_mib", done.stderr)
-        done = self.ok(*encode, "--backend", "hybrid", "--resource", "widgets=1", status=2)
+        done = self.ok(*encode, "--backend", "hybrid", "--resource", "app.widgets=1", status=2)
         self.assertIn(b"tasks hold cpu,gpu,pinned_mib,opencl_mib,cuda_mib", done.stderr)
         self.ok("decode", self.shards, "-o", self.output, "--backend", "hybrid", "--resource", "cpu=1", "--resource", "gpu=1,pinned_mib=64")
 
