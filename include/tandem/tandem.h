@@ -22,7 +22,7 @@
  *   bytes      All shards of one call have shard_bytes bytes, at least 1. Addresses need no alignment. Shards are
  *              fastest at multiples of 64 bytes and at different offsets in their 4 KiB pages.
  *              tandem_shards_allocate places them so. Sizes are checked for overflow.
- *   overlap    No output may overlap another output or an input. Inputs may alias each other. Calls of 64 KiB or
+ *   overlap    No output may overlap another output or an input. Inputs may alias each other. Calls of 4 KiB or
  *              more in total check this (TANDEM_ERROR_OVERLAP). Debug builds always check it.
  *   context    NULL stands for the process's own context: all defaults, made by the first call that needs it, never
  *              destroyed. So it writes no timeline and no learned speeds. A call that makes it can also fail as
@@ -347,7 +347,7 @@ TANDEM_API tandem_status tandem_context_query(const tandem_context *context, tan
 /* Computes the m parity shards of k data shards.
  *   data         k pointers to shard_bytes each, read
  *   parity       m pointers to shard_bytes each, written; an entry may be NULL: that parity is not wanted
- * Status: INVALID_ARGUMENT (a NULL pointer, shard_bytes = 0), TOO_LARGE, OVERLAP (checked from 64 KiB on, all shards
+ * Status: INVALID_ARGUMENT (a NULL pointer, shard_bytes = 0), TOO_LARGE, OVERLAP (checked from 4 KiB on, all shards
  *   together), OUT_OF_MEMORY, DEVICE. */
 TANDEM_API tandem_status tandem_encode(tandem_context *context, const tandem_codec *codec, const void *const *data,
                                        void *const *parity, size_t shard_bytes);
@@ -357,7 +357,7 @@ TANDEM_API tandem_status tandem_encode(tandem_context *context, const tandem_cod
  *                missing shard is rebuilt into its pointer; with NULL it is not rebuilt
  *   present      k+m bytes; non-zero: the shard is intact
  * If nothing is missing, or nothing is wanted, the call writes nothing and returns TANDEM_OK.
- * Status: INVALID_ARGUMENT, TOO_LARGE, OVERLAP (checked from 64 KiB on, all shards that are read or written together),
+ * Status: INVALID_ARGUMENT, TOO_LARGE, OVERLAP (checked from 4 KiB on, all shards that are read or written together),
  *   NOT_RECOVERABLE (says how many of which are missing), OUT_OF_MEMORY, DEVICE. */
 TANDEM_API tandem_status tandem_decode(tandem_context *context, const tandem_codec *codec, void *const *shards,
                                        const uint8_t *present, size_t shard_bytes);
@@ -387,7 +387,7 @@ TANDEM_API tandem_status tandem_verify(tandem_context *context, const tandem_cod
  * parity[r] ^= coefficient[r][index] * (old_data ^ new_data).
  *   old_data, new_data   shard_bytes each, read; may be the same address
  *   parity               m pointers, read and written; an entry may be NULL: left alone
- * Status: INVALID_ARGUMENT (also index >= k), TOO_LARGE, OVERLAP (checked from 64 KiB on, all shards together),
+ * Status: INVALID_ARGUMENT (also index >= k), TOO_LARGE, OVERLAP (checked from 4 KiB on, all shards together),
  *   OUT_OF_MEMORY, DEVICE. */
 TANDEM_API tandem_status tandem_update(tandem_context *context, const tandem_codec *codec, uint32_t index,
                                        const void *old_data, const void *new_data, void *const *parity,
@@ -396,7 +396,7 @@ TANDEM_API tandem_status tandem_update(tandem_context *context, const tandem_cod
 /* Adds one data shard to parity: parity[r] ^= coefficient[r][index] * data. Start with parity of zeros, or set `first`
  * to overwrite the old bytes. After each of the k shards was added once, in any order, parity has the bytes that
  * tandem_encode writes.
- * Status: as tandem_update. */
+ * Status: as tandem_update (OVERLAP: checked from 4 KiB on). */
 TANDEM_API tandem_status tandem_accumulate(tandem_context *context, const tandem_codec *codec, uint32_t index,
                                            const void *data, void *const *parity, size_t shard_bytes, int32_t first);
 
@@ -428,7 +428,7 @@ typedef struct tandem_stripe {
  * returns the first such status. If a run fails (DEVICE, OUT_OF_MEMORY), decode stops and returns that status; a stripe
  * with status TANDEM_OK is then still rebuilt.
  * Shards of different stripes must not overlap; only data shards may be shared. This is not checked across stripes.
- * Within a stripe it is checked from 64 KiB on.
+ * Within a stripe it is checked from 4 KiB on.
  * Status: as tandem_encode and tandem_decode; INVALID_ARGUMENT for a stride smaller than the struct. */
 TANDEM_API tandem_status tandem_encode_stripes(tandem_context *context, const tandem_codec *codec,
                                                const tandem_stripe *stripes, size_t stripe_count, size_t stride_bytes);
@@ -450,7 +450,7 @@ typedef struct tandem_scattered_shard {
 /* tandem_encode and tandem_decode for shards that lie in pieces (scatter-gather lists). Each shard may be cut at
  * different places.
  *   shards       k+m entries, data first
- * Status: as the plain functions (OVERLAP: checked from 64 KiB on); INVALID_ARGUMENT when a shard's segments do not add
+ * Status: as the plain functions (OVERLAP: checked from 4 KiB on); INVALID_ARGUMENT when a shard's segments do not add
  *   up to shard_bytes. */
 TANDEM_API tandem_status tandem_encode_scattered(tandem_context *context, const tandem_codec *codec,
                                                  const tandem_scattered_shard *shards, size_t shard_bytes);
@@ -553,7 +553,7 @@ typedef struct tandem_plan_arguments {
 } tandem_plan_arguments;
 
 /* Runs a plan and returns when it is done.
- * Status: as the plain function of the same operation (OVERLAP: checked from 64 KiB on). Device memory: device.h. */
+ * Status: as the plain function of the same operation (OVERLAP: checked from 4 KiB on). Device memory: device.h. */
 TANDEM_API tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_arguments *arguments);
 
 /* Starts a run and returns. Arguments are checked before it returns. The outputs are complete after tandem_job_wait has
@@ -561,7 +561,7 @@ TANDEM_API tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_p
  * effect.
  * Ownership: the pointer array and the offsets are copied. The shards, new_data, queue, verify_result and verify_ranges
  *   must stay until the job is over.
- * Status: as tandem_plan_run. *job_out is untouched on failure. */
+ * Status: as tandem_plan_run (OVERLAP: checked from 4 KiB on). *job_out is untouched on failure. */
 TANDEM_API tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_arguments *arguments,
                                             tandem_job **job_out);
 
