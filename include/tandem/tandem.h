@@ -256,7 +256,7 @@ typedef struct tandem_context_options {
   const char *resources;            /* NULL, or amounts such as "cpu=5,my.disks=2": see tandem_context_set_resource */
   tandem_log_callback log_callback; /* NULL = silent */
   void *log_user;
-  const char *tuning_file; /* NULL = TANDEM_TUNING, else tandem/tuning.json in the user's data folder; "" = none */
+  const char *tuning_file; /* NULL = TANDEM_TUNING, else tandem/tuning.tsv in the user's data folder; "" = none */
   const char *policy; /* hybrid: NULL = "auto": work is shared so that no slow device delays the end; "budget": an idle
                          worker takes a chunk, within `resources`; "free": the same without `resources` */
   const char *timeline_file; /* a trace for Perfetto, written when the context ends (docs/TIMELINE.md). It shows which
