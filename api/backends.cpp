@@ -213,12 +213,7 @@ std::vector<core::Need> plan_needs(core::Budget &budget, const char *resources) 
   std::vector<core::Need> needs = budget.needs_of(resources);
   for (const core::Need &need : needs) {
     const std::string &name = budget.name(need.resource);
-    const bool has_a_meaning = need.resource == core::Budget::kCpu || need.resource == core::Budget::kGpu ||
-                               need.resource == core::Budget::kPinnedMib ||
-                               std::ranges::any_of(device_kinds(), [&](const BackendKind &kind) {
-                                 return kind.memory_resource != nullptr && name == kind.memory_resource;
-                               });
-    if (has_a_meaning) {
+    if (need.resource < core::Budget::kBuiltInCount) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  base::format("\"{}={}\" in the resources of a plan: how much of \"{}\" a task holds is fixed, see "
                               "tandem_context_set_resource",

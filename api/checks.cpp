@@ -32,11 +32,16 @@ void fail_null_shard(const core::Plan &plan, const std::byte *const *inputs, std
 
 void check_overlap(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs,
                    std::uint64_t shard_bytes) {
-  CallArray<base::Extent, 48> extents(plan.outputs().size() + plan.inputs().size());
+  constexpr std::size_t kFewPairs = 4096;
+  const std::size_t input_count = plan.inputs().size(), output_count = plan.outputs().size();
+  if (output_count * (input_count + output_count) <= kFewPairs &&
+      !base::any_overlap({inputs, input_count}, {outputs, output_count}, static_cast<std::size_t>(shard_bytes)))
+    return;
+  CallArray<base::Extent, 48> extents(output_count + input_count);
   std::size_t count = 0;
-  for (std::size_t i = 0; i < plan.outputs().size(); ++i)
+  for (std::size_t i = 0; i < output_count; ++i)
     extents[count++] = {outputs[i], static_cast<std::size_t>(shard_bytes), true, plan.outputs()[i]};
-  for (std::size_t i = 0; i < plan.inputs().size(); ++i)
+  for (std::size_t i = 0; i < input_count; ++i)
     extents[count++] = {inputs[i], static_cast<std::size_t>(shard_bytes), false, plan.inputs()[i]};
   base::Overlap found;
   if (!base::find_overlap({extents.data(), count}, &found)) return;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/speeds.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <iterator>
 
@@ -64,19 +62,7 @@ std::vector<core::SpeedEntry> speeds_of_this_machine(const tuning::Table &table)
   return own;
 }
 
-std::unique_ptr<tuning::Journal> lock_tuning_file(const std::string &file) {
-  const std::string path = file + ".journal";
-  if (access(path.c_str(), F_OK) != 0) return nullptr;
-  try {
-    return std::make_unique<tuning::Journal>(path, false);
-  } catch (const base::Error &error) {
-    if (error.status() == TANDEM_ERROR_UNAVAILABLE) throw;
-    return nullptr;  // this merge does not report errors of the journal
-  }
-}
-
 void remember_speeds(const std::string &path, std::vector<core::SpeedEntry> entries) {
-  const auto lock = lock_tuning_file(path);
   tuning::update_file(path, [&](tuning::Table &table) {
     for (core::SpeedEntry &each : entries) {
       each.date = tuning::date_now();

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "api/objects.hpp"
-#include "api/speeds.hpp"
 #include "base/format.hpp"
 #include "base/gate.hpp"
 #include "base/lists.hpp"
@@ -159,19 +158,33 @@ bool has_more(const tuning::Table &table, const tuning::Entry &entry) {
                      [&](const tuning::Entry &known) { return known.key == entry.key && gain(known) > gain(entry); });
 }
 
+// bench/heat_map.py reads these lines.
+std::string tried_text(const tuning::Entry &at, bool is_built_in, std::optional<tuning::Failure> failure) {
+  const tuning::EntryKey &key = at.key;
+  return base::format("autotune: {} ({}): {} ({}, {}), {} bytes a shard: {}{}: {}", key.identity.backend,
+                      key.identity.device, core::tuned_operation_name(key.operation), key.k, key.m, at.shard_bytes,
+                      core::tuning_values_text(at.values), is_built_in ? " (built-in)" : "",
+                      !failure ? base::format("{:.2f} GB/s of data", at.bytes_per_second / 1e9)
+                      : failure == tuning::Failure::refused ? "refused"
+                                                            : "wrong bytes");
+}
+
 tandem_autotune_result run(const tandem_context_options *where, const tandem_autotune_options &given) {
   const tuning::Options options = engine_options(given);
   const std::string output = tuning_file(given.output);
   const auto context = make_context(where);
-  tuning::read_file(output);  // a file that cannot be read is not replaced; report that now
-  tuning::Journal journal(output + ".journal", given.fresh != 0);
+  tuning::Table known = tuning::read_file(output);  // a file that cannot be read is not replaced; report that now
+  if (given.fresh != 0) known = tuning::Table();
 
   tuning::Hooks hooks;
   hooks.seconds = seconds_now;
   hooks.progress = [&](const tuning::Progress &progress) { return tell(given, progress); };
-  hooks.found = [&](const tuning::Entry &entry, bool complete) {
+  hooks.tried = [&](const tuning::Entry &at, bool is_built_in, std::optional<tuning::Failure> failure) {
+    context->log.say(TANDEM_LOG_DEBUG, tried_text(at, is_built_in, failure));
+  };
+  hooks.found = [&](const tuning::Entry &entry) {
     tuning::update_file(output, [&](tuning::Table &table) {
-      if (complete || !has_more(table, entry)) table.replace(entry);
+      if (!entry.searched.empty() || !has_more(table, entry)) table.replace(entry);
     });
     context->log.say(
         TANDEM_LOG_INFO,
@@ -181,7 +194,7 @@ tandem_autotune_result run(const tandem_context_options *where, const tandem_aut
                      entry.bytes_per_second / 1e9, entry.default_bytes_per_second / 1e9));
   };
   const double started = seconds_now();
-  const tuning::Result found = tuning::autotune(*context->backend, options, journal, hooks);
+  const tuning::Result found = tuning::autotune(*context->backend, options, known, hooks);
 
   tandem_autotune_result result = {};
   result.case_count = static_cast<std::uint32_t>(found.entries.size());
@@ -249,7 +262,6 @@ tandem_status tandem_tuning_merge(const char *const *files, size_t file_count, c
   return base::guarded([&] {
     const std::vector<std::string_view> others = base::read_strings(files, file_count, "files");
     const std::string path = api::tuning_file(output);
-    const auto lock = api::lock_tuning_file(path);
     const tuning::Table table = tuning::update_file(path, [&](tuning::Table &merged) {
       for (const std::string_view each : others) {
         const std::string other(each);

@@ -5,6 +5,20 @@
 
 namespace tandem::base {
 
+bool any_overlap(std::span<const std::byte *const> inputs, std::span<std::byte *const> outputs,
+                 std::size_t bytes) noexcept {
+  bool any = false;
+  const auto compare = [&any, bytes](const std::byte *a, const std::byte *b) {
+    const auto apart = reinterpret_cast<std::uintptr_t>(a) - reinterpret_cast<std::uintptr_t>(b);
+    any |= apart + (bytes - 1) < 2 * bytes - 1;  // from -(bytes - 1) to bytes - 1
+  };
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    for (const std::byte *input : inputs) compare(input, outputs[i]);
+    for (std::size_t j = i + 1; j < outputs.size(); ++j) compare(outputs[j], outputs[i]);
+  }
+  return any;
+}
+
 bool find_overlap(std::span<Extent> extents, Overlap *found) {
   const auto address = [](const Extent &e) { return reinterpret_cast<std::uintptr_t>(e.begin); };
   std::sort(extents.begin(), extents.end(), [&](const Extent &a, const Extent &b) { return address(a) < address(b); });

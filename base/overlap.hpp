@@ -8,6 +8,11 @@
 
 namespace tandem::base {
 
+// Whether any of the outputs overlaps an input or another output; all have `bytes` bytes, at least 1. For few buffers:
+// it compares all pairs, without a branch.
+bool any_overlap(std::span<const std::byte *const> inputs, std::span<std::byte *const> outputs,
+                 std::size_t bytes) noexcept;
+
 struct Extent {
   const std::byte *begin;
   std::size_t bytes;

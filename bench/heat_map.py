@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws heat maps of measurements by `tandem autotune`: throughput over local sizes, X against Y, as in Figure 5 of
-Mont-Blanc's report on OmpSs' OpenCL profiler. Call: `bench/plot.py autotune FILE`."""
+Mont-Blanc's report on OmpSs' OpenCL profiler. Call: `tandem autotune --log 2> LOG; bench/plot.py autotune LOG`."""
 import argparse
 import collections
 import html
-import json
 import pathlib
-import statistics
+import re
 import sys
 
 try:
@@ -16,29 +15,26 @@ try:
 except ImportError:
     plt = None
 
-KEY = ("backend", "vendor", "device", "driver", "kernel_hash", "operation", "k", "m", "shard_bytes")
+KEY = ("backend", "device", "operation", "k", "m", "shard_bytes")
+# What `tandem autotune --log` says of each candidate (api/tuning.cpp).
+TRIED = re.compile(r"autotune: (\S+) \((.*)\): (\w+) \((\d+), (\d+)\), (\d+) bytes a shard: (.*?)( \(built-in\))?: "
+                   r"(?:([\d.]+) GB/s of data|refused|wrong bytes)$")
 CELL, LEFT, TOP = 64, 90, 70
 
 
-def read_journal(path):
-    """{case: {values: rates, or the name of the failure}} of a journal, or of the one beside a tuning file."""
-    if not path.name.endswith(".journal"):
-        path = path.with_name(path.name + ".journal")
-    cases = collections.defaultdict(dict)
-    for line in path.read_text(errors="replace").splitlines():
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue  # autotune was killed while it wrote this line
-        if not isinstance(entry, dict) or entry.get("kind") not in ("sample", "refused", "wrong"):
+def read_log(lines):
+    """({case: {values: rate in bytes/s, or the failure}}, {case: the built-in values}) of a log of autotune."""
+    cases, built_in = collections.defaultdict(dict), {}
+    for line in lines:
+        found = TRIED.search(line)
+        if not found:
             continue
-        measured = cases[tuple(entry[name] for name in KEY)]
-        values = tuple(sorted(entry["values"].items()))
-        if entry["kind"] != "sample":
-            measured[values] = entry["kind"]
-        elif not isinstance(measured.setdefault(values, []), str):
-            measured[values].append(entry["bytes_per_second"])
-    return cases
+        *case, text, is_built_in, rate = found.groups()
+        values = tuple((name, int(value)) for name, value in (each.split("=") for each in text.split(", ")))
+        cases[tuple(case)][values] = float(rate) * 1e9 if rate else line.rsplit(": ", 1)[1].split()[0]
+        if is_built_in:
+            built_in[tuple(case)] = values
+    return cases, built_in
 
 
 def choose_axes(measured, x, y):
@@ -62,11 +58,10 @@ class Grid:
     def __init__(self, measured, x, y):
         self.x_name, self.y_name = x, y
         cells = {}
-        for values, rates in measured.items():
+        for values, rate in measured.items():
             named = dict(values)
             if x not in named or y not in named:
                 continue
-            rate = rates if isinstance(rates, str) else statistics.median(rates)
             place = named[x], named[y]
             known = cells.get(place)
             if known is None or isinstance(known, str) or (not isinstance(rate, str) and rate > known):
@@ -87,7 +82,7 @@ class Grid:
 def title_of(case):
     named = dict(zip(KEY, case))
     return (f"{named['operation']} {named['k']}+{named['m']}, shards of {named['shard_bytes']} bytes: GB/s of data",
-            f"{named['backend']}: {named['device']}, {named['driver']}")
+            f"{named['backend']}: {named['device']}")
 
 
 def color(part):
@@ -163,7 +158,7 @@ def print_table(grid, case):
 
 def main(arguments):
     parser = argparse.ArgumentParser(prog="plot.py autotune", description=__doc__.split("\n")[0])
-    parser.add_argument("file", type=pathlib.Path, help="a tuning file, or the journal beside it")
+    parser.add_argument("file", type=pathlib.Path, help="what `tandem autotune --log` wrote to standard error")
     parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("."),
                         help="folder for the figures (PNG with matplotlib, else SVG)")
     parser.add_argument("--x", help="value of the horizontal axis; default: local_x, else the value with the most tried settings")
@@ -171,7 +166,7 @@ def main(arguments):
     parser.add_argument("--svg", action="store_true", help="SVG also with matplotlib")
     options = parser.parse_args(arguments)
     try:
-        cases = read_journal(options.file)
+        cases, _ = read_log(options.file.read_text(errors="replace").splitlines())
     except OSError as error:
         sys.exit(f"plot.py: {error}")
     options.output.mkdir(parents=True, exist_ok=True)

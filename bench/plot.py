@@ -4,7 +4,7 @@
 `tandem autotune`, `tandem-bench hybrid`, `tandem-bench simulate storage` and `bench/cluster.py`; and timelines.
 
     bench/plot.py RESULTS.json... -o FOLDER
-    bench/plot.py autotune TUNING_FILE -o FOLDER
+    bench/plot.py autotune LOG -o FOLDER
     bench/plot.py timeline TRACE.json... -o FOLDER
     bench/plot.py hybrid RESULTS.json... -o FOLDER
     bench/plot.py storage RESULTS.json... -o FOLDER

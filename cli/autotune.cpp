@@ -124,8 +124,8 @@ void report(const AutotuneFlags &flags, const std::string &path, const tandem_au
   if (result->wrong_count != 0) fmt::print(", {} WRONG", result->wrong_count);
   fmt::print("; {:.1f} s\nkept in {}\n", result->seconds, printable(path));
   if (result->known_count != 0)
-    fmt::print("{} known from before; --fresh measures again\n", plural(result->known_count, "measurement"));
-  if (result->complete == 0) fmt::print("the time ran out before all was measured: run it again to go on\n");
+    fmt::print("{} known from before; --fresh measures again\n", plural(result->known_count, "case"));
+  if (result->complete == 0) fmt::print("the time ran out before all was measured\n");
 }
 
 std::int32_t on_progress(void *user, const tandem_autotune_progress *progress) {
@@ -179,7 +179,7 @@ tandem_autotune_result tune(const AutotuneFlags &flags, const std::string &path)
   }
   if (status == TANDEM_ERROR_CANCELLED) {
     throw Failure{128 + caught_signal(),
-                  fmt::format("interrupted; what was measured is kept beside {}: run it again to go on", path)};
+                  fmt::format("interrupted; finished cases are kept in {}: run it again to go on", path)};
   }
   check_tuning(status);
   return result;
@@ -234,7 +234,7 @@ void add_autotune_command(CLI::App &app, Invocation &invocation) {
   command->add_option("--max-seconds", flags->max_seconds, "Stop after about this time; default: measure everything");
   command->add_option("--output", flags->output, "The tuning file; default: the one that Tandem reads")
       ->type_name("FILE");
-  command->add_flag("--fresh", flags->fresh, "Repeat the measurements of earlier runs");
+  command->add_flag("--fresh", flags->fresh, "Measure cases again that an earlier run has finished");
   command->add_flag("--show", flags->show, "Print the tuning file; measure nothing");
   command->add_option("--merge", flags->merged, "Add the contents of these files from other machines; measure nothing")
       ->type_name("FILE")

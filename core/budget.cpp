@@ -61,7 +61,7 @@ void check_amount(std::string_view name, std::uint64_t amount) {
   }
 }
 
-// "cpu=5,widgets=2". Throws Error (INVALID_ARGUMENT).
+// "cpu=5,my.disks=2". Throws Error (INVALID_ARGUMENT).
 std::vector<std::pair<std::string_view, std::uint64_t>> parse(std::string_view text) {
   std::vector<std::pair<std::string_view, std::uint64_t>> list;
   for (std::string_view rest = text; !rest.empty();) {
@@ -141,19 +141,19 @@ struct Process {
 
 struct Budget::State {
   // Grows at the end and never shrinks, without a lock, so that a fork always finds it complete.
-  Resource cpu{"cpu"}, gpu{"gpu"}, pinned_mib{"pinned_mib"};
+  Resource built_in[kBuiltInCount]{Resource("cpu"), Resource("gpu"), Resource("pinned_mib"), Resource("opencl_mib"),
+                                   Resource("cuda_mib")};
   base::ForkLocal<Process> process;
 
   State() {
-    cpu.next = &gpu;
-    gpu.next = &pinned_mib;
+    for (unsigned i = 1; i < kBuiltInCount; ++i) built_in[i - 1].next = &built_in[i];
   }
   ~State() {
-    for (Resource *each = pinned_mib.next; each != nullptr;) delete std::exchange(each, each->next);
+    for (Resource *each = built_in[kBuiltInCount - 1].next; each != nullptr;) delete std::exchange(each, each->next);
   }
 
   Resource &at(unsigned resource) noexcept {
-    Resource *found = &cpu;
+    Resource *found = built_in;
     while (resource-- != 0) found = found->next.load(std::memory_order_acquire);
     return *found;
   }
@@ -162,15 +162,26 @@ struct Budget::State {
     check_name(name);
     std::unique_ptr<Resource> fresh;
     unsigned number = 0;
-    for (Resource *each = &cpu; each->name != name; ++number) {
+    for (Resource *each = built_in; each->name != name; ++number) {
       Resource *next = each->next.load(std::memory_order_acquire);
       if (next == nullptr) {
+        check_own_name(name);
         if (fresh == nullptr) fresh = std::make_unique<Resource>(name);
         if (each->next.compare_exchange_strong(next, fresh.get(), std::memory_order_acq_rel)) next = fresh.release();
       }
       each = next;
     }
     return number;
+  }
+
+  // A typing error would limit nothing.
+  void check_own_name(std::string_view name) const {
+    if (name.find('.') != std::string_view::npos) return;
+    std::string known;
+    for (const Resource &each : built_in) known += each.name + ", ";
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               base::format("resource \"{}\" is unknown; known: {}and names of your own with a dot, such as \"my.{}\"",
+                            name, known, name));
   }
 
   // This process' counters, made if necessary. Later steps allocate nothing.

@@ -22,10 +22,12 @@ struct Need {
 // The caller keeps the list alive and unchanged while the needs are held.
 class Budget {
  public:
-  // These names have a built-in meaning. Tasks of any kind may need other names, which are counted in the same way.
+  // These names have a built-in meaning, and so have "opencl_mib" and "cuda_mib". A program's own names have a dot:
+  // tasks of any kind may need them, and they are counted in the same way.
   static constexpr unsigned kCpu = 0;        // "cpu": a task of the CPU holds one
   static constexpr unsigned kGpu = 1;        // "gpu": a task of a device holds one
   static constexpr unsigned kPinnedMib = 2;  // "pinned_mib": MiB of staging memory, of a hybrid
+  static constexpr unsigned kBuiltInCount = 5;
   static constexpr std::size_t kMostNameBytes = 63;
   static constexpr unsigned kMostOvertaken = 16;
 
@@ -35,12 +37,12 @@ class Budget {
   Budget &operator=(const Budget &) = delete;
 
   // The number of a name, for the life of this budget; a new name has no amount. Throws Error (INVALID_ARGUMENT) for a
-  // name that is not 1 to 63 of A-Z a-z 0-9 _ . -
+  // name that is not 1 to 63 of A-Z a-z 0-9 _ . - and for one that is neither built in nor has a dot.
   unsigned index(std::string_view name);
   const std::string &name(unsigned resource) const noexcept;
 
-  // Amounts such as "cpu=5,widgets=2". Throws Error (INVALID_ARGUMENT) for an amount that is zero, malformed or given
-  // twice. It has then changed nothing. "" changes nothing.
+  // Amounts such as "cpu=5,my.disks=2". Throws Error (INVALID_ARGUMENT) as index does, and for an amount that is
+  // zero, malformed or given twice. It has then changed nothing. "" changes nothing.
   void set_all(const std::string &amounts);
 
   // Sets one amount. Effective at once for waiting threads, and within one chunk for those that hold some.
@@ -51,7 +53,7 @@ class Budget {
   // Whether any amount was ever set. Until then a Hold counts nothing.
   bool is_limited() const noexcept { return is_limited_.load(std::memory_order_relaxed); }
 
-  // Reads a text such as "widgets=2". Throws Error (INVALID_ARGUMENT) as set_all does.
+  // Reads a text such as "my.disks=2". Throws Error (INVALID_ARGUMENT) as set_all does.
   std::vector<Need> needs_of(const std::string &text);
 
   // Throws Error (INVALID_ARGUMENT) with the numbers if a need is beyond the whole amount.

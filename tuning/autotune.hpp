@@ -16,6 +16,9 @@
 // In device memory a repeat puts its runs into the queue and waits for all of them: a single run is so short that the
 // launch would count. Values of transfers are not searched then.
 //
+// Candidates (candidates.hpp) has what is tried, Check (check.hpp) runs it and compares its bytes, Race (race.hpp)
+// times it.
+//
 // A parameter that is a switch-over is not searched, unless a range is given for it. All candidates are timed with 0.
 // At the end the value for the winner is computed from three times: a new matrix' first run, its later runs, and a
 // first run without the cost.
@@ -23,11 +26,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/backend.hpp"
-#include "tuning/journal.hpp"
 #include "tuning/table.hpp"
 
 namespace tandem::tuning {
@@ -36,9 +39,8 @@ inline constexpr std::size_t kMostGrid = 512;
 inline constexpr std::size_t kMostCombinations = 4096;  // of local sizes
 inline constexpr unsigned kMostPasses = 3;
 inline constexpr double kDropFactor = 1.25;
-inline constexpr unsigned kLeastSamples =
-    3;                                      // of both, before one is dropped as slower; unless there are fewer repeats
-inline constexpr double kLeastGain = 1.02;  // less counts as noise: the backend's own values stay
+inline constexpr unsigned kLeastSamples = 3;  // before a candidate is dropped; unless there are fewer repeats
+inline constexpr double kLeastGain = 1.02;    // less counts as noise: the backend's own values stay
 inline constexpr std::size_t kFinalists = 3;
 
 struct Case {
@@ -50,6 +52,8 @@ struct NamedValues {
   std::string name;
   std::vector<std::uint64_t> values;
 };
+
+enum class Failure { refused, wrong };  // the device cannot run it; its bytes were not the expected ones
 
 struct Options {
   std::vector<Case> cases;
@@ -76,22 +80,23 @@ struct Hooks {
   std::function<double()> seconds;                 // a clock that does not run backwards
   std::function<std::string()> date = date_now;    // of entries
   std::function<bool(const Progress &)> progress;  // false: cancel. May be empty
-  // Each case's result, as soon as it is known. `complete`: its time was not cut short. May be empty.
-  std::function<void(const Entry &, bool complete)> found;
+  // What became of each candidate of a case: `at` has its values and its rate. May be empty.
+  std::function<void(const Entry &at, bool is_built_in, std::optional<Failure> failure)> tried;
+  std::function<void(const Entry &)> found;  // each case's result, as soon as it is known. May be empty
 };
 
 struct Result {
-  std::vector<Entry> entries;        // one a case, in their order
+  std::vector<Entry> entries;        // one a case, in their order. `searched` is empty if its time was cut short
   std::uint64_t improved_count = 0;  // entries faster than the backend's own values
   std::uint64_t candidate_count = 0, refused_count = 0, wrong_count = 0, dropped_count = 0;
-  std::uint64_t known_count = 0;  // repeats found in the journal
+  std::uint64_t known_count = 0;  // cases that were finished before
   bool complete = true;           // false: max_seconds ended the search early
 };
 
-// Throws Error: INVALID_ARGUMENT (cases, a range's name, too many combinations), UNSUPPORTED (on_device, and the
-// backend is no device), UNAVAILABLE (nothing to tune, or the device refused every candidate, or every one with the
-// values of a range), CANCELLED, INTERNAL (the backend's own values give wrong bytes), and the errors of the journal.
-// Measurements are then in the journal, and finished cases went through hooks.found.
-Result autotune(core::Backend &backend, const Options &options, Journal &journal, const Hooks &hooks);
+// A case that `known` has, with the same search, is not measured again. Throws Error: INVALID_ARGUMENT (cases, a
+// range's name, too many combinations), UNSUPPORTED (on_device, and the backend is no device), UNAVAILABLE (nothing to
+// tune, or the device refused every candidate, or every one with the values of a range), CANCELLED, INTERNAL (the
+// backend's own values give wrong bytes), and those of hooks. Finished cases then went through hooks.found.
+Result autotune(core::Backend &backend, const Options &options, const Table &known, const Hooks &hooks);
 
 }  // namespace tandem::tuning

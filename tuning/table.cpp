@@ -10,29 +10,48 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <span>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "base/descriptor.hpp"
 #include "base/error.hpp"
 #include "base/format.hpp"
-#include "base/json.hpp"
-#include "base/json_text.hpp"
+#include "base/utf8.hpp"
 #include "core/backend.hpp"
 #include "core/codec.hpp"
 
 namespace tandem::tuning {
 namespace {
 
-using base::Json;
-using base::json_text;
+// A row of one kind leaves the columns of the other empty. The first name tells the version.
+constexpr std::string_view kVersion = "tandem_tuning_1", kVersionStart = "tandem_tuning_";
+constexpr std::string_view kHeader =
+    "tandem_tuning_1\tbackend\tvendor\tdevice\tdriver\tkernel_hash\tmemory\toperation\tk\tm\tlanes\tvalues\t"
+    "bytes_per_second\tdefault_bytes_per_second\tlatency_seconds\talone_bytes_per_second\talone_latency_seconds\t"
+    "shard_bytes\trepeats\tsearched\tdate";
+constexpr std::size_t kColumnCount = 1 + std::count(kHeader.begin(), kHeader.end(), '\t');
 
-constexpr unsigned kVersion = 1;
-constexpr std::size_t kMostDepth = 8;
+// A column by its name in the header. The compiler finds it.
+struct Column {
+  consteval Column(const char *its_name) : name(its_name) {
+    for (std::string_view rest = kHeader; rest.substr(0, rest.find('\t')) != name; ++index)
+      rest = rest.substr(rest.find('\t') + 1);
+  }
+  std::string_view name;
+  std::size_t index = 0;
+};
+
+constexpr Column kKind = "tandem_tuning_1", kBehindTheKey = "lanes";
+constexpr std::string_view kTuned = "tuned", kSpeed = "speed";
+
 constexpr std::uint64_t kMostLanes = 65'536;
 constexpr double kMostRate = 1e15, kMostLatencySeconds = 1e4;
 constexpr std::size_t kMostTextBytes = 256;  // of a name of a device and the like
@@ -41,38 +60,29 @@ constexpr std::size_t kMostTextBytes = 256;  // of a name of a device and the li
   base::fail(TANDEM_ERROR_IO, base::format("cannot {} {}: {}", what, path, std::strerror(error)));
 }
 
-bool read_text(const Json &object, const char *name, std::string *out) {
-  const Json *value = object.member(name);
-  const std::string *text = value != nullptr ? value->as<std::string>() : nullptr;
-  if (text == nullptr || text->size() > kMostTextBytes) return false;
-  for (const char c : *text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return false;  // it is printed on terminals
-  *out = *text;
-  return true;
-}
-
-bool read_number(const Json &object, const char *name, std::uint64_t least, std::uint64_t most, std::uint64_t *out) {
-  const Json *value = object.member(name);
-  const std::uint64_t *number = value != nullptr ? value->as<std::uint64_t>() : nullptr;
-  if (number == nullptr) return false;
-  *out = *number;
-  return *out >= least && *out <= most;
-}
-
-bool read_rate(const Json &object, const char *name, double *out) {
-  const Json *value = object.member(name);
-  if (value == nullptr) return false;
-  if (const std::uint64_t *whole = value->as<std::uint64_t>()) {
-    *out = static_cast<double>(*whole);
-  } else if (const double *number = value->as<double>()) {
-    *out = *number;
-  } else {
-    return false;
+// The text as a field may have it: short, and safe on a terminal.
+std::string clean(std::string_view text) {
+  std::string kept;
+  while (!text.empty()) {
+    const base::Utf8Sequence next = base::first_utf8(text);
+    if (kept.size() + next.length > kMostTextBytes) return kept;
+    const auto first = static_cast<unsigned char>(text.front());
+    kept += next.is_valid && first >= 0x20 && first != 0x7f ? text.substr(0, next.length) : "?";
+    text.remove_prefix(next.length);
   }
-  return std::isfinite(*out) && *out >= 0;
+  return kept;
 }
 
-bool valid_date(const std::string &date) {
+template <class Number>
+std::optional<Number> number_in(std::string_view text) {
+  Number number = 0;
+  if (text.empty() || text.front() < '0' || text.front() > '9') return std::nullopt;  // a sign, "inf", "nan"
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+bool valid_date(std::string_view date) {
   constexpr std::string_view kForm = "dddd-dd-ddTdd:dd:ddZ";
   if (date.size() != kForm.size()) return false;
   for (std::size_t i = 0; i < date.size(); ++i) {
@@ -82,82 +92,191 @@ bool valid_date(const std::string &date) {
   return true;
 }
 
-bool read_values(const Json &object, core::TuningValues *out) {
-  const Json *values = object.member("values");
-  const Json::Object *members = values != nullptr ? values->as<Json::Object>() : nullptr;
-  if (members == nullptr || members->list.size() > 2 * kMostValues) return false;
-  for (std::size_t i = 0; i < members->list.size(); i += 2) {
-    const std::string &name = std::get<std::string>(members->list[i].value);
-    const std::uint64_t *number = members->list[i + 1].as<std::uint64_t>();
-    if (!valid_name(name) || number == nullptr || *number > core::kMostTuningValue) return false;
-    (*out)[name] = *number;
-  }
-  return true;
+// The part of a text before a separator; the rest, or null, stays.
+std::string_view cut(std::optional<std::string_view> &rest, std::string_view separator) {
+  const std::string_view whole = *rest;
+  const std::size_t at = whole.find(separator);
+  rest = at == std::string_view::npos ? std::nullopt : std::optional(whole.substr(at + separator.size()));
+  return whole.substr(0, at);
 }
 
-std::optional<Entry> entry_from(const Json &object) {
-  Entry entry;
-  EntryKey &key = entry.key;
-  std::string operation;
-  std::uint64_t k = 0, m = 0, repeats = 0;
-  const bool whole =
-      read_text(object, "backend", &key.identity.backend) && read_text(object, "vendor", &key.identity.vendor) &&
-      read_text(object, "device", &key.identity.device) && read_text(object, "driver", &key.identity.driver) &&
-      read_text(object, "kernel_hash", &key.kernel_hash) && read_text(object, "operation", &operation) &&
-      read_number(object, "k", 1, core::kMaxShards, &k) && read_number(object, "m", 1, core::kMaxShards, &m) &&
-      read_values(object, &entry.values) && read_rate(object, "bytes_per_second", &entry.bytes_per_second) &&
-      read_rate(object, "default_bytes_per_second", &entry.default_bytes_per_second) &&
-      read_number(object, "shard_bytes", 1, UINT64_MAX, &entry.shard_bytes) &&
-      read_number(object, "repeats", 1, UINT32_MAX, &repeats) && read_text(object, "date", &entry.date);
-  const std::optional<core::TunedOperation> known = core::tuned_operation_from_name(operation);
-  if (!whole || !known || !valid_date(entry.date)) return std::nullopt;
-  if (object.member("memory") != nullptr) {
-    std::string memory;
-    if (!read_text(object, "memory", &memory) || (memory != "host" && memory != "device")) return std::nullopt;
-    key.on_device = memory == "device";
+using Fields = std::array<std::string_view, kColumnCount>;
+
+// Splits at tabs. Throws Error (DAMAGED).
+Fields fields_of(std::string_view line) {
+  Fields fields;
+  std::size_t count = 0;
+  for (std::optional<std::string_view> rest = line; rest; ++count) {
+    const std::string_view field = cut(rest, "\t");
+    if (count < kColumnCount) fields[count] = field;
   }
-  key.operation = *known;
-  key.k = static_cast<unsigned>(k);
-  key.m = static_cast<unsigned>(m);
-  entry.repeats = static_cast<unsigned>(repeats);
-  return entry;
+  if (count != kColumnCount) base::fail(TANDEM_ERROR_DAMAGED, base::format("{} fields, not {}", count, kColumnCount));
+  return fields;
+}
+
+// Takes the members of an entry from a row. Every function throws Error (DAMAGED) with the column.
+class Reader {
+ public:
+  explicit Reader(const Fields &fields) : fields_(fields) {}
+
+  void text(Column column, std::string &out) const {
+    out = clean(fields_[column.index]);
+    if (out != fields_[column.index])
+      fail(column, base::format("has more than {} bytes, or characters that cannot be shown", kMostTextBytes));
+  }
+  template <class Number>
+  void number(Column column, Number &out, std::uint64_t most) const {
+    const std::optional<std::uint64_t> number = number_in<std::uint64_t>(fields_[column.index]);
+    if (!number || *number == 0 || *number > most) fail(column, base::format("is no number from 1 to {}", most));
+    out = static_cast<Number>(*number);
+  }
+  void rate(Column column, double &out) const {
+    const std::optional<double> rate = number_in<double>(fields_[column.index]);
+    if (!rate) fail(column, "is no number from 0 on");
+    out = *rate;
+  }
+  void operation(Column column, core::TunedOperation &out) const {
+    const std::optional<core::TunedOperation> known = core::tuned_operation_from_name(fields_[column.index]);
+    if (!known) fail(column, "is none of encode, decode, verify, update");
+    out = *known;
+  }
+  void memory(Column column, bool &on_device) const {
+    on_device = fields_[column.index] == "device";
+    if (!on_device && fields_[column.index] != "host") fail(column, "is neither host nor device");
+  }
+  void date(Column column, std::string &out) const {
+    out = fields_[column.index];
+    if (!valid_date(out)) fail(column, "is not such as 2025-11-21T16:55:20Z");
+  }
+  void values(Column column, core::TuningValues &out) const {
+    for (std::optional<std::string_view> rest = fields_[column.index]; rest && !fields_[column.index].empty();) {
+      std::optional<std::string_view> value = cut(rest, ", ");
+      const std::string_view name = cut(value, "=");
+      const std::optional<std::uint64_t> number = value ? number_in<std::uint64_t>(*value) : std::nullopt;
+      if (!valid_name(name) || !number || *number > core::kMostTuningValue || out.size() == kMostValues ||
+          !out.emplace(name, *number).second) {
+        fail(column, base::format("are not such as \"local_x=64, local_y=1\", at most {} and up to {}", kMostValues,
+                                  core::kMostTuningValue));
+      }
+    }
+  }
+
+ private:
+  [[noreturn]] static void fail(Column column, const std::string &why) {
+    base::fail(TANDEM_ERROR_DAMAGED, base::format("{} {}", column.name, why));
+  }
+
+  const Fields &fields_;
+};
+
+// Writes a row with the members of an entry.
+class Writer {
+ public:
+  explicit Writer(std::string_view kind) { fields_[kKind.index] = kind; }
+
+  void text(Column column, const std::string &text) { fields_[column.index] = clean(text); }
+  template <class Number>
+  void number(Column column, Number number, std::uint64_t) {
+    fields_[column.index] = base::format("{}", number);
+  }
+  void rate(Column column, double rate) { fields_[column.index] = base::format("{}", rate); }
+  void operation(Column column, core::TunedOperation operation) {
+    fields_[column.index] = core::tuned_operation_name(operation);
+  }
+  void memory(Column column, bool on_device) { fields_[column.index] = on_device ? "device" : "host"; }
+  void date(Column column, const std::string &date) { fields_[column.index] = date; }
+  void values(Column column, const core::TuningValues &values) {
+    fields_[column.index] = core::tuning_values_text(values);
+  }
+
+  std::string line() const { return base::join(fields_, "\t") + "\n"; }
+  std::string key() const { return base::join(std::span(fields_).first(kBehindTheKey.index), "\t"); }
+
+ private:
+  std::array<std::string, kColumnCount> fields_;
+};
+
+// The members of a row, for Reader and Writer.
+template <class Either, class Access>
+requires std::is_same_v<std::remove_const_t<Either>, Entry>
+void each_member(Either &entry, Access &&access) {
+  access.text("backend", entry.key.identity.backend);
+  access.text("vendor", entry.key.identity.vendor);
+  access.text("device", entry.key.identity.device);
+  access.text("driver", entry.key.identity.driver);
+  access.text("kernel_hash", entry.key.kernel_hash);
+  access.memory("memory", entry.key.on_device);
+  access.operation("operation", entry.key.operation);
+  access.number("k", entry.key.k, core::kMaxShards);
+  access.number("m", entry.key.m, core::kMaxShards);
+  access.values("values", entry.values);
+  access.rate("bytes_per_second", entry.bytes_per_second);
+  access.rate("default_bytes_per_second", entry.default_bytes_per_second);
+  access.number("shard_bytes", entry.shard_bytes, UINT64_MAX);
+  access.number("repeats", entry.repeats, UINT32_MAX);
+  access.text("searched", entry.searched);
+  access.date("date", entry.date);
+}
+
+template <class Either, class Access>
+requires std::is_same_v<std::remove_const_t<Either>, core::SpeedEntry>
+void each_member(Either &entry, Access &&access) {
+  access.text("backend", entry.worker);
+  access.text("device", entry.machine);
+  access.operation("operation", entry.operation);
+  access.number("k", entry.k, core::kMaxShards);
+  access.number("m", entry.m, core::kMaxShards);
+  access.number("lanes", entry.lanes, kMostLanes);
+  access.rate("bytes_per_second", entry.bytes_per_second);
+  access.rate("latency_seconds", entry.latency_seconds);
+  access.rate("alone_bytes_per_second", entry.alone_bytes_per_second);
+  access.rate("alone_latency_seconds", entry.alone_latency_seconds);
+  access.date("date", entry.date);
+}
+
+template <class Any>
+Writer row_of(const Any &entry) {
+  Writer row(std::is_same_v<Any, Entry> ? kTuned : kSpeed);
+  each_member(entry, row);
+  return row;
 }
 
 bool valid_rate(double rate) { return rate == 0 || (rate >= 1 && rate <= kMostRate); }  // 0: not known
 
-std::optional<core::SpeedEntry> speed_from(const Json &object) {
-  core::SpeedEntry entry;
-  std::string operation;
-  std::uint64_t k = 0, m = 0, lanes = 0;
-  const bool whole = read_text(object, "machine", &entry.machine) && read_text(object, "worker", &entry.worker) &&
-                     read_text(object, "operation", &operation) && read_number(object, "k", 1, core::kMaxShards, &k) &&
-                     read_number(object, "m", 1, core::kMaxShards, &m) &&
-                     read_number(object, "lanes", 1, kMostLanes, &lanes) &&
-                     read_rate(object, "bytes_per_second", &entry.bytes_per_second) &&
-                     read_rate(object, "latency_seconds", &entry.latency_seconds) &&
-                     read_rate(object, "alone_bytes_per_second", &entry.alone_bytes_per_second) &&
-                     read_rate(object, "alone_latency_seconds", &entry.alone_latency_seconds) &&
-                     read_text(object, "date", &entry.date);
-  const std::optional<core::TunedOperation> known = core::tuned_operation_from_name(operation);
-  if (!whole || !known || !valid_date(entry.date) || !valid_rate(entry.bytes_per_second) ||
-      !valid_rate(entry.alone_bytes_per_second) ||
-      std::max(entry.bytes_per_second, entry.alone_bytes_per_second) == 0 ||
-      std::max(entry.latency_seconds, entry.alone_latency_seconds) > kMostLatencySeconds)
-    return std::nullopt;
-  entry.operation = *known;
-  entry.k = static_cast<unsigned>(k);
-  entry.m = static_cast<unsigned>(m);
-  entry.lanes = static_cast<unsigned>(lanes);
-  return entry;
+bool has_valid_rates(const core::SpeedEntry &entry) {
+  return valid_rate(entry.bytes_per_second) && valid_rate(entry.alone_bytes_per_second) &&
+         std::max(entry.bytes_per_second, entry.alone_bytes_per_second) > 0 &&
+         std::max(entry.latency_seconds, entry.alone_latency_seconds) <= kMostLatencySeconds;
 }
 
-std::string entry_line(const core::SpeedEntry &entry) {
-  return base::format(
-      R"({{"machine":{},"worker":{},"operation":{},"k":{},"m":{},"lanes":{},"bytes_per_second":{},)"
-      R"("latency_seconds":{},"alone_bytes_per_second":{},"alone_latency_seconds":{},"date":{}}})",
-      json_text(entry.machine), json_text(entry.worker), json_text(core::tuned_operation_name(entry.operation)),
-      entry.k, entry.m, entry.lanes, json_text(entry.bytes_per_second), json_text(entry.latency_seconds),
-      json_text(entry.alone_bytes_per_second), json_text(entry.alone_latency_seconds), json_text(entry.date));
+// Entries as they are read. Of the same key the newest counts, and of the same date the last one.
+template <class Any>
+class Newest {
+ public:
+  explicit Newest(std::vector<Any> &list) : list_(list) {}
+
+  void add(const Any &entry) {
+    const auto [place, is_new] = places_.emplace(row_of(entry).key(), list_.size());
+    if (is_new && list_.size() == Table::kMostEntries)
+      base::fail(TANDEM_ERROR_DAMAGED, base::format("more than {} rows of one kind", Table::kMostEntries));
+    if (is_new) {
+      list_.push_back(entry);
+    } else if (Any &same = list_[place->second]; entry.date >= same.date) {
+      same = entry;
+    }
+  }
+
+ private:
+  std::vector<Any> &list_;
+  std::map<std::string, std::size_t> places_;
+};
+
+void check_header(std::string_view line) {
+  const std::string_view version = line.substr(0, line.find('\t'));
+  if (version != kVersion && version.starts_with(kVersionStart) &&
+      number_in<std::uint64_t>(version.substr(kVersionStart.size())))
+    base::fail(TANDEM_ERROR_UNSUPPORTED, base::format("it is of another version than {}", kVersion));
+  if (line != kHeader) base::fail(TANDEM_ERROR_DAMAGED, "it is not the header of a tuning file");
 }
 
 // The distance of two codes: sizes count by their ratio. For an update, k does not count.
@@ -169,51 +288,28 @@ double distance(const Entry &entry, const core::TuningQuery &query) {
   return query.mode == core::Mode::accumulate ? of_m : of_m + ratio(entry.key.k, query.columns);
 }
 
-// A character between the parts that no text of an entry may contain.
-std::string key_text(const Entry &entry) {
-  const EntryKey &key = entry.key;
-  return base::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}{0}{6}{0}{7}{0}{8}{0}{9}", '\x1f', key.identity.backend,
-                      key.identity.vendor, key.identity.device, key.identity.driver, key.kernel_hash,
-                      static_cast<int>(key.operation), key.k, key.m, key.on_device);
-}
-
-std::string key_text(const core::SpeedEntry &entry) {
-  return base::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}", '\x1f', entry.machine, entry.worker,
-                      static_cast<int>(entry.operation), entry.k, entry.m);
-}
-
-// The entries of one list of the file. Of the same key the newest counts, and of the same date the last one.
 template <class Any>
-std::vector<Any> list_from(const Json &root, const char *name, std::optional<Any> (*read)(const Json &),
-                           std::string (*key)(const Any &), std::size_t *refused) {
-  std::vector<Any> list;
-  std::map<std::string, std::size_t> places;
-  const Json *objects = root.member(name);
-  if (objects == nullptr) return list;
-  const Json::List *items = objects->as<Json::List>();
-  if (items == nullptr) base::fail(TANDEM_ERROR_DAMAGED, base::format("\"{}\" is no list", name));
-  if (items->size() > Table::kMostEntries)
-    base::fail(TANDEM_ERROR_DAMAGED, base::format("{} \"{}\", more than {}", items->size(), name, Table::kMostEntries));
-  for (const Json &object : *items) {
-    std::optional<Any> entry = read(object);
-    if (!entry) {
-      ++*refused;
-      continue;
-    }
-    const auto [place, is_new] = places.emplace(key(*entry), list.size());
-    if (is_new) {
-      list.push_back(std::move(*entry));
-    } else if (Any &same = list[place->second]; entry->date >= same.date) {
-      same = std::move(*entry);
-    }
+void put_into(std::vector<Any> &list, Any entry, bool also_older) {
+  const auto same = std::find_if(list.begin(), list.end(), [&](const Any &known) { return same_key(known, entry); });
+  if (same == list.end()) {
+    list.push_back(std::move(entry));
+  } else if (also_older || entry.date >= same->date) {
+    *same = std::move(entry);
   }
-  return list;
 }
 
 // The target of a link. The link stays; the target is read, locked and replaced.
 std::string real_path(const std::string &path) {
   char real[PATH_MAX];
   return realpath(path.c_str(), real) != nullptr ? real : path;
+}
+
+void make_parent_folders(const std::string &path) {
+  for (std::size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+    const std::string folder = path.substr(0, slash);
+    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST && access(folder.c_str(), X_OK) != 0)  // 0700: as XDG says
+      fail_io("make folder", folder, errno);
+  }
 }
 
 // Holds the lock of a file's folder while the object lives.
@@ -254,107 +350,58 @@ bool operator==(const EntryKey &a, const EntryKey &b) noexcept {
   return all(a) == all(b);
 }
 
+bool same_key(const Entry &a, const Entry &b) noexcept { return a.key == b.key; }
+
 bool valid_name(std::string_view name) noexcept {
   if (name.empty() || name.size() > 64) return false;
   return std::all_of(name.begin(), name.end(),
                      [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
 }
 
-std::string entry_line(const Entry &entry) {
-  const EntryKey &key = entry.key;
-  std::string values;
-  for (const auto &[name, value] : entry.values)
-    values += base::format("{}{}:{}", values.empty() ? "" : ",", json_text(name), value);
-  return base::format(
-      R"({{"backend":{},"vendor":{},"device":{},"driver":{},"kernel_hash":{},"operation":{},"k":{},)"
-      R"("m":{},{}"values":{{{}}},"bytes_per_second":{},"default_bytes_per_second":{},"shard_bytes":{},)"
-      R"("repeats":{},"date":{}}})",
-      json_text(key.identity.backend), json_text(key.identity.vendor), json_text(key.identity.device),
-      json_text(key.identity.driver), json_text(key.kernel_hash), json_text(core::tuned_operation_name(key.operation)),
-      key.k, key.m, key.on_device ? R"("memory":"device",)" : "", values, json_text(entry.bytes_per_second),
-      json_text(entry.default_bytes_per_second), entry.shard_bytes, entry.repeats, json_text(entry.date));
-}
-
-std::optional<Entry> parse_entry(std::string_view line) {
-  const std::optional<Json> object = base::parse_json(line, kMostDepth);
-  return object ? entry_from(*object) : std::nullopt;
-}
-
-Table Table::parse(std::string_view text, std::size_t *refused_count) {
+Table Table::parse(std::string_view text) {
   if (text.size() > kMostFileBytes)
     base::fail(TANDEM_ERROR_DAMAGED, base::format("{} bytes, more than {}", text.size(), kMostFileBytes));
-  const std::optional<Json> parsed = base::parse_json(text, kMostDepth);
-  if (!parsed) base::fail(TANDEM_ERROR_DAMAGED, "it is no whole JSON text");
-  const Json &root = *parsed;
-  std::uint64_t version = 0;
-  if (!read_number(root, "tandem_tuning", 1, UINT64_MAX, &version))
-    base::fail(TANDEM_ERROR_DAMAGED, "it has no version \"tandem_tuning\"");
-  if (version > kVersion) {
-    base::fail(TANDEM_ERROR_UNSUPPORTED,
-               base::format("it is of version {}; this Tandem knows versions up to {}", version, kVersion));
-  }
-  if (root.member("entries") == nullptr) base::fail(TANDEM_ERROR_DAMAGED, "it has no list \"entries\"");
   Table table;
-  std::size_t refused = 0;
-  table.entries_ = list_from<Entry>(root, "entries", entry_from, key_text, &refused);
-  table.speeds_ = list_from<core::SpeedEntry>(root, "speeds", speed_from, key_text, &refused);
-  if (refused_count != nullptr) *refused_count = refused;
+  Newest<Entry> entries(table.entries_);
+  Newest<core::SpeedEntry> speeds(table.speeds_);
+  const auto add_row = [&](std::string_view line) {
+    const Fields fields = fields_of(line);
+    if (fields[kKind.index] == kTuned) {
+      Entry entry;
+      each_member(entry, Reader(fields));
+      entries.add(entry);
+    } else if (fields[kKind.index] == kSpeed) {
+      core::SpeedEntry entry;
+      each_member(entry, Reader(fields));
+      if (!has_valid_rates(entry)) base::fail(TANDEM_ERROR_DAMAGED, "its speeds or latencies make no sense");
+      speeds.add(entry);
+    } else {
+      base::fail(TANDEM_ERROR_DAMAGED, "the first field is neither tuned nor speed");
+    }
+  };
+  std::size_t number = 0;
+  try {
+    for (std::optional<std::string_view> rest = text; number == 0 || (rest && !rest->empty());)
+      ++number == 1 ? check_header(cut(rest, "\n")) : add_row(cut(rest, "\n"));
+  } catch (const base::Error &error) {
+    base::fail(error.status(), base::format("line {}: {}", number, error.what()));
+  }
   return table;
 }
 
-std::string Table::to_json() const {
-  std::string text = base::format("{{\n \"tandem_tuning\": {}", kVersion);
-  const auto add = [&](const char *name, const auto &list) {
-    text += base::format(",\n \"{}\": [", name);
-    const char *between = "\n  ";
-    for (const auto &entry : list) {
-      text += between + entry_line(entry);
-      between = ",\n  ";
-    }
-    text += "\n ]";
-  };
-  add("entries", entries_);
-  if (!speeds_.empty()) add("speeds", speeds_);
-  return text + "\n}\n";
+// What would not be read back is left out: speeds of a clock that went wrong.
+std::string Table::to_text() const {
+  std::string text = base::format("{}\n", kHeader);
+  for (const Entry &entry : entries_) text += row_of(entry).line();
+  for (const core::SpeedEntry &entry : speeds_)
+    if (has_valid_rates(entry)) text += row_of(entry).line();
+  return text;
 }
 
-Entry *Table::entry_of(const EntryKey &key) noexcept {
-  const auto same =
-      std::find_if(entries_.begin(), entries_.end(), [&](const Entry &known) { return known.key == key; });
-  return same != entries_.end() ? &*same : nullptr;
-}
-
-void Table::put(Entry entry) {
-  const Entry *same = entry_of(entry.key);
-  if (same == nullptr || entry.date >= same->date) replace(std::move(entry));
-}
-
-void Table::replace(Entry entry) {
-  if (Entry *same = entry_of(entry.key)) {
-    *same = std::move(entry);
-  } else {
-    entries_.push_back(std::move(entry));
-  }
-}
-
-core::SpeedEntry *Table::entry_of(const core::SpeedEntry &like) noexcept {
-  const auto same = std::find_if(speeds_.begin(), speeds_.end(),
-                                 [&](const core::SpeedEntry &known) { return same_key(known, like); });
-  return same != speeds_.end() ? &*same : nullptr;
-}
-
-void Table::put(core::SpeedEntry entry) {
-  const core::SpeedEntry *same = entry_of(entry);
-  if (same == nullptr || entry.date >= same->date) replace(std::move(entry));
-}
-
-void Table::replace(core::SpeedEntry entry) {
-  if (core::SpeedEntry *same = entry_of(entry)) {
-    *same = std::move(entry);
-  } else {
-    speeds_.push_back(std::move(entry));
-  }
-}
+void Table::put(Entry entry) { put_into(entries_, std::move(entry), false); }
+void Table::put(core::SpeedEntry entry) { put_into(speeds_, std::move(entry), false); }
+void Table::replace(Entry entry) { put_into(entries_, std::move(entry), true); }
+void Table::replace(core::SpeedEntry entry) { put_into(speeds_, std::move(entry), true); }
 
 void Table::merge(const Table &other) {
   for (const Entry &entry : other.entries_) put(entry);
@@ -408,12 +455,21 @@ core::TuningChoice Table::find(const core::TuningQuery &query) const {
           !other_device && best->key.identity.driver == query.identity.driver};
 }
 
+std::string date_now() {
+  const time_t now = time(nullptr);
+  tm parts = {};
+  gmtime_r(&now, &parts);
+  char text[32];
+  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
 std::string file_path(const char *given, bool *named_out) {
   if (named_out != nullptr) *named_out = true;
   if (given != nullptr) return given;
   if (const char *variable = std::getenv("TANDEM_TUNING"); variable != nullptr) return variable;
   if (named_out != nullptr) *named_out = false;
-  constexpr const char *kName = "/tandem/tuning.json";
+  constexpr const char *kName = "/tandem/tuning.tsv";
   // The specification says to ignore relative folders.
   if (const char *data = std::getenv("XDG_DATA_HOME"); data != nullptr && *data == '/')
     return std::string(data) + kName;
@@ -445,12 +501,11 @@ std::optional<std::string> read_regular_file(const std::string &path, std::size_
   }
 }
 
-Table read_file(const std::string &path, std::size_t *refused_count) {
-  if (refused_count != nullptr) *refused_count = 0;
+Table read_file(const std::string &path) {
   const std::optional<std::string> text = read_regular_file(path, Table::kMostFileBytes);
   if (!text) return {};
   try {
-    return Table::parse(*text, refused_count);
+    return Table::parse(*text);
   } catch (const base::Error &error) {
     base::fail(error.status(), base::format("tuning file {}: {}", path, error.what()));
   }
@@ -463,25 +518,12 @@ std::unique_ptr<const Table> load_file(const std::string &path, bool named, cons
       log.say(TANDEM_LOG_WARNING, base::format("tuning file {} does not exist: built-in values are used", path));
       return nullptr;
     }
-    std::size_t refused = 0;
-    auto table = std::make_unique<Table>(read_file(path, &refused));
-    if (refused != 0) {
-      log.say(TANDEM_LOG_WARNING, base::format("tuning file {}: {} of {} entries make no sense and are ignored", path,
-                                               refused, refused + table->entries().size() + table->speeds().size()));
-    }
+    auto table = std::make_unique<Table>(read_file(path));
     if (table->empty()) return nullptr;
     return table;
   } catch (const base::Error &error) {
     log.say(TANDEM_LOG_WARNING, base::format("{}: ignored", error.what()));
     return nullptr;
-  }
-}
-
-void make_parent_folders(const std::string &path) {
-  for (std::size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
-    const std::string folder = path.substr(0, slash);
-    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST && access(folder.c_str(), X_OK) != 0)  // 0700: as XDG says
-      fail_io("make folder", folder, errno);
   }
 }
 
@@ -493,7 +535,7 @@ void write_file(const std::string &path, const Table &table) {
   }
   make_parent_folders(path);
   const std::string target = real_path(path);
-  const std::string text = table.to_json();
+  const std::string text = table.to_text();
   std::string temporary = target + ".XXXXXX.tmp";  // a different one for each thread and container
   int error = 0;
   {

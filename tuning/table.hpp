@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measurements of autotune and of hybrids, by device, in a file (docs/TUNING.md). The file is read as hostile input,
-// and written whole or not at all. Backends look values up in it.
+// Measurements of autotune and of hybrids, by device, in a file: a table with a header line (docs/TUNING.md). The file
+// is read as hostile input, and written whole or not at all. Backends look values up in it.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,10 @@ struct Entry {
   double bytes_per_second = 0, default_bytes_per_second = 0;  // of data; measured alternately in the same run
   std::uint64_t shard_bytes = 0;
   unsigned repeats = 0;
-  std::string date;  // UTC, "2025-11-21T16:55:20Z": compared as text
+  std::string searched;  // a hash of what was searched; empty: the time was short
+  std::string date;      // UTC, "2025-11-21T16:55:20Z": compared as text
 };
+bool same_key(const Entry &a, const Entry &b) noexcept;
 
 // Immutable once a backend has it; then any number of threads may read it.
 class Table final : public core::TuningSource {
@@ -42,10 +44,9 @@ class Table final : public core::TuningSource {
   static constexpr std::size_t kMostFileBytes = std::size_t{8} << 20;
   static constexpr std::size_t kMostEntries = 10'000;  // of each kind
 
-  // Throws Error: DAMAGED (malformed), UNSUPPORTED (a newer version). Invalid entries are left out, and counted in
-  // *refused_count if that is given.
-  static Table parse(std::string_view text, std::size_t *refused_count = nullptr);
-  std::string to_json() const;
+  // Throws Error with the line: DAMAGED (malformed), UNSUPPORTED (another version).
+  static Table parse(std::string_view text);
+  std::string to_text() const;
 
   // Of entries with the same key the newer one stays; of entries with the same date, the later one in the file.
   void put(Entry entry);
@@ -65,9 +66,6 @@ class Table final : public core::TuningSource {
   bool has_backend(const std::string &name) const noexcept;
 
  private:
-  Entry *entry_of(const EntryKey &key) noexcept;
-  core::SpeedEntry *entry_of(const core::SpeedEntry &like) noexcept;
-
   std::vector<Entry> entries_;
   std::vector<core::SpeedEntry> speeds_;
 };
@@ -75,17 +73,15 @@ class Table final : public core::TuningSource {
 bool valid_name(std::string_view name) noexcept;  // of a value: [a-z0-9_]{1,64}
 inline constexpr std::size_t kMostValues = 64;
 
-// Parts of the file's text that autotune's journal shares; `line` is one JSON object without line breaks.
-std::string entry_line(const Entry &entry);
-std::optional<Entry> parse_entry(std::string_view line);
+std::string date_now();  // UTC, as Entry::date
 
-// The path of the file: `given` if not null, else TANDEM_TUNING, else tandem/tuning.json in XDG_DATA_HOME or
+// The path of the file: `given` if not null, else TANDEM_TUNING, else tandem/tuning.tsv in XDG_DATA_HOME or
 // ~/.local/share. Empty: there is none. *named_out: an option or variable named it, so a missing file is worth a
 // message.
 std::string file_path(const char *given, bool *named_out = nullptr);
 
 // Throws Error: IO (with errno's text), DAMAGED, UNSUPPORTED; the message has the path. No file: an empty table.
-Table read_file(const std::string &path, std::size_t *refused_count = nullptr);
+Table read_file(const std::string &path);
 // The same for coding: an error becomes a warning, and null is returned, as for a table without entries.
 std::unique_ptr<const Table> load_file(const std::string &path, bool named, const base::Log &log);
 // Makes missing folders. Writes a temporary beside the file and renames it. Throws Error (IO).
@@ -98,6 +94,5 @@ Table update_file(const std::string &path, const std::function<void(Table &)> &c
 
 // Reads at most `most_bytes` of a regular file; nothing if there is no such file. Throws Error (IO).
 std::optional<std::string> read_regular_file(const std::string &path, std::size_t most_bytes);
-void make_parent_folders(const std::string &path);  // throws Error (IO)
 
 }  // namespace tandem::tuning

@@ -26,6 +26,9 @@ struct Event {
 };
 
 constexpr double kGuessedLatencySeconds = 100e-6;
+// If no task that runs will end, only a look can start one. The share waits longer and longer for workers that hang, so
+// it starts one soon or never: looks alone would follow each other for ever.
+constexpr unsigned kMostVainLooks = 1000;
 
 bool are_lanes_of_one(const SimulatedWorker &a, const SimulatedWorker &b) {
   return a.name == b.name && a.bytes_per_second == b.bytes_per_second && a.latency_seconds == b.latency_seconds &&
@@ -83,6 +86,7 @@ class Machine {
       const Event event = events_.top();
       events_.pop();
       now_ = event.seconds;
+      if (event.what != Event::What::look) last_news_ = now_;
       if (event.what == Event::What::task_over && !state_[event.worker].dead) task_over(event.worker);
       if (event.what == Event::What::failure) failure(event.worker);
       hand_out();
@@ -167,6 +171,7 @@ class Machine {
 
   // Asks the workers in turns, the fastest first, as long as one of them takes something.
   void hand_out() {
+    bool any_started = false;
     for (bool any = true; any;) {
       any = false;
       std::erase_if(idle_, [&](unsigned i) {
@@ -175,12 +180,24 @@ class Machine {
         return state_[i].claimed.size() >= simulation_.workers[i].claims || simulation_.policy == Policy::automatic;
       });
       any = share_.look(now_) || any;
+      any_started = any_started || any;
     }
-    const double look = share_.next_look(now_);
+    vain_looks_ = any_started || any_task_will_end() ? 0 : vain_looks_ + 1;
+    const double look = vain_looks_ < kMostVainLooks ? share_.next_look(now_) : kNeverSeconds;
     if (look < next_look_ || next_look_ <= now_) {
       next_look_ = look;
       add(look, Event::What::look, 0);
     }
+  }
+
+  bool hangs(std::size_t i) const {
+    return !state_[i].claimed.empty() && state_[i].end >= simulation_.workers[i].hangs_at_seconds;
+  }
+
+  bool any_task_will_end() const {
+    for (std::size_t i = 0; i < state_.size(); ++i)
+      if (!state_[i].claimed.empty() && !hangs(i)) return true;
+    return false;
   }
 
   double speed_of(const SimulatedWorker &worker) const {
@@ -209,7 +226,7 @@ class Machine {
     state.end = now_ + seconds;
     state.task = result_.tasks.size();
     result_.tasks.push_back({index, range, state.start, state.end, false});
-    if (state.end < worker.hangs_at_seconds) add(state.end, Event::What::task_over, index);
+    if (!hangs(index)) add(state.end, Event::What::task_over, index);
   }
 
   void task_over(unsigned index) {
@@ -270,6 +287,7 @@ class Machine {
 
   void sum_up() {
     result_.completed = share_.is_done();
+    if (!result_.completed) now_ = last_news_;
     result_.makespan_seconds = now_;
     double nominal = 0;
     for (std::size_t i = 0; i < state_.size(); ++i) {
@@ -312,7 +330,8 @@ class Machine {
   std::vector<unsigned> by_speed_, idle_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t order_ = 0;
-  double now_ = 0, next_look_ = kNeverSeconds;
+  double now_ = 0, last_news_ = 0, next_look_ = kNeverSeconds;
+  unsigned vain_looks_ = 0;
   SimulationResult result_;
 };
 

@@ -118,13 +118,13 @@ class Study:
             raise Unavailable(f"{name} is not installed (Debian, Ubuntu: apt-get install {package})")
         return found
 
-    def command(self, *words, env=None):
-        """Standard output of a program that must succeed."""
+    def command(self, *words, env=None, errors=False):
+        """Standard output, or standard error, of a program that must succeed."""
         done = subprocess.run([str(word) for word in words], capture_output=True, text=True,
                               env={**os.environ, "TANDEM_TUNING": "", **(env or {})}, check=False)
         if done.returncode != 0:
             raise Failed(f"{' '.join(str(word) for word in words)}: status {done.returncode}\n{done.stderr.strip()}")
-        return done.stdout
+        return done.stderr if errors else done.stdout
 
     def contender_command(self, name, **settings):
         words = [self.program(name)]

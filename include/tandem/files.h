@@ -299,7 +299,7 @@ TANDEM_API tandem_status tandem_files_writer_query(const tandem_files_writer *wr
 /* Codes and writes stripes first_stripe .. first_stripe + stripe_count - 1.
  *   content      their content, exactly content_bytes bytes, at any alignment. Read until the call returns
  *   hashes_out   stripe_count * k * 16 bytes for the hashes of their data blocks, for tandem_files_writer_add; NULL =
- *                not wanted. Must not overlap content
+ *                not wanted. Must not overlap content, which is not checked
  * Memory: a leading writer keeps 16 bytes for each data block until all stripes before it are known.
  * Status: INVALID_ARGUMENT (stripes that are not of the set, that were written or added before, or another length of
  *   content; the message has the numbers), OUT_OF_MEMORY, IO, CANCELLED, DEVICE.
@@ -371,7 +371,8 @@ TANDEM_API tandem_status tandem_files_reader_read(tandem_files_reader *reader, u
  * digest. Each process reads stripes of its own. One of them gives all hashes to tandem_files_reader_add and then calls
  * tandem_files_reader_check.
  *   content_out   the content of stripes first_stripe .. first_stripe + stripe_count - 1, exactly content_bytes bytes
- *   hashes_out    stripe_count * k * 16 bytes; NULL = not wanted. Must not overlap content_out
+ *   hashes_out    stripe_count * k * 16 bytes; NULL = not wanted. Must not overlap content_out, which is
+ *                 not checked
  * Status: as tandem_files_reader_read.
  * On failure content_out and hashes_out are undefined.
  * Threads: as tandem_files_reader_read. */

@@ -22,7 +22,7 @@
  *   bytes      All shards of one call have shard_bytes bytes, at least 1. Addresses need no alignment. Shards are
  *              fastest at multiples of 64 bytes and at different offsets in their 4 KiB pages.
  *              tandem_shards_allocate places them so. Sizes are checked for overflow.
- *   overlap    No output may overlap another output or an input. Inputs may alias each other. Calls of 64 KiB or
+ *   overlap    No output may overlap another output or an input. Inputs may alias each other. Calls of 4 KiB or
  *              more in total check this (TANDEM_ERROR_OVERLAP). Debug builds always check it.
  *   context    NULL stands for the process's own context: all defaults, made by the first call that needs it, never
  *              destroyed. So it writes no timeline and no learned speeds. A call that makes it can also fail as
@@ -253,10 +253,10 @@ typedef struct tandem_context_options {
                                        affinity mask. So is each worker of a function of files.h that codes on the CPU
                                        alone, without OpenMP */
   int32_t log_level;                /* the lowest enum tandem_log_level_value that log_callback receives */
-  const char *resources;            /* NULL, or amounts such as "cpu=5,widgets=2": see tandem_context_set_resource */
+  const char *resources;            /* NULL, or amounts such as "cpu=5,my.disks=2": see tandem_context_set_resource */
   tandem_log_callback log_callback; /* NULL = silent */
   void *log_user;
-  const char *tuning_file; /* NULL = TANDEM_TUNING, else tandem/tuning.json in the user's data folder; "" = none */
+  const char *tuning_file; /* NULL = TANDEM_TUNING, else tandem/tuning.tsv in the user's data folder; "" = none */
   const char *policy; /* hybrid: NULL = "auto": work is shared so that no slow device delays the end; "budget": an idle
                          worker takes a chunk, within `resources`; "free": the same without `resources` */
   const char *timeline_file; /* a trace for Perfetto, written when the context ends (docs/TIMELINE.md). It shows which
@@ -299,7 +299,8 @@ TANDEM_API void tandem_context_destroy(tandem_context *context);
 /* Sets how much of a named resource the tasks of this context may hold at once, over all calls and jobs. It works while
  * tasks run: waiting tasks see the new amount at once, others at their next chunk. A resource has no limit, and is not
  * counted, until its amount is set.
- *   name     1 to 63 characters of A-Z a-z 0-9 _ . -
+ *   name     one of the list below, or one of your own. Your own names have a dot, such as "my.disks": 1 to 63
+ *            characters of A-Z a-z 0-9 _ . -
  *   amount   >= 1
  *
  * A task gets all that it needs at once, or waits. Tasks are served in the order of their requests. One exception: a
@@ -310,11 +311,11 @@ TANDEM_API void tandem_context_destroy(tandem_context *context);
  *   "pinned_mib"   32 (MiB of staging memory): a hybrid's task on a device
  *   "opencl_mib", "cuda_mib"   MiB of the context's own buffers on its device, from the next call on. Default: half of
  *                  the OpenCL device's memory; half of the memory that is free on the CUDA device at its first use
- *   others         the amount in `resources` of tandem_plan_options
+ *   your own       the amount in `resources` of tandem_plan_options
  * A call fails with INVALID_ARGUMENT if one of its tasks needs more than the whole amount. If the amount was lowered
  * while the call ran, its outputs are undefined.
  *
- * Status: INVALID_ARGUMENT (NULL, a malformed name, amount 0), OUT_OF_MEMORY.
+ * Status: INVALID_ARGUMENT (NULL, a malformed or unknown name, amount 0), OUT_OF_MEMORY.
  * Threads: any, also while calls and jobs run. */
 TANDEM_API tandem_status tandem_context_set_resource(tandem_context *context, const char *name, uint64_t amount);
 
@@ -346,7 +347,7 @@ TANDEM_API tandem_status tandem_context_query(const tandem_context *context, tan
 /* Computes the m parity shards of k data shards.
  *   data         k pointers to shard_bytes each, read
  *   parity       m pointers to shard_bytes each, written; an entry may be NULL: that parity is not wanted
- * Status: INVALID_ARGUMENT (a NULL pointer, shard_bytes = 0), TOO_LARGE, OVERLAP (checked from 64 KiB on, all shards
+ * Status: INVALID_ARGUMENT (a NULL pointer, shard_bytes = 0), TOO_LARGE, OVERLAP (checked from 4 KiB on, all shards
  *   together), OUT_OF_MEMORY, DEVICE. */
 TANDEM_API tandem_status tandem_encode(tandem_context *context, const tandem_codec *codec, const void *const *data,
                                        void *const *parity, size_t shard_bytes);
@@ -356,7 +357,7 @@ TANDEM_API tandem_status tandem_encode(tandem_context *context, const tandem_cod
  *                missing shard is rebuilt into its pointer; with NULL it is not rebuilt
  *   present      k+m bytes; non-zero: the shard is intact
  * If nothing is missing, or nothing is wanted, the call writes nothing and returns TANDEM_OK.
- * Status: INVALID_ARGUMENT, TOO_LARGE, OVERLAP (checked from 64 KiB on, all shards that are read or written together),
+ * Status: INVALID_ARGUMENT, TOO_LARGE, OVERLAP (checked from 4 KiB on, all shards that are read or written together),
  *   NOT_RECOVERABLE (says how many of which are missing), OUT_OF_MEMORY, DEVICE. */
 TANDEM_API tandem_status tandem_decode(tandem_context *context, const tandem_codec *codec, void *const *shards,
                                        const uint8_t *present, size_t shard_bytes);
@@ -386,7 +387,7 @@ TANDEM_API tandem_status tandem_verify(tandem_context *context, const tandem_cod
  * parity[r] ^= coefficient[r][index] * (old_data ^ new_data).
  *   old_data, new_data   shard_bytes each, read; may be the same address
  *   parity               m pointers, read and written; an entry may be NULL: left alone
- * Status: INVALID_ARGUMENT (also index >= k), TOO_LARGE, OVERLAP (checked from 64 KiB on, all shards together),
+ * Status: INVALID_ARGUMENT (also index >= k), TOO_LARGE, OVERLAP (checked from 4 KiB on, all shards together),
  *   OUT_OF_MEMORY, DEVICE. */
 TANDEM_API tandem_status tandem_update(tandem_context *context, const tandem_codec *codec, uint32_t index,
                                        const void *old_data, const void *new_data, void *const *parity,
@@ -395,7 +396,7 @@ TANDEM_API tandem_status tandem_update(tandem_context *context, const tandem_cod
 /* Adds one data shard to parity: parity[r] ^= coefficient[r][index] * data. Start with parity of zeros, or set `first`
  * to overwrite the old bytes. After each of the k shards was added once, in any order, parity has the bytes that
  * tandem_encode writes.
- * Status: as tandem_update. */
+ * Status: as tandem_update (OVERLAP: checked from 4 KiB on). */
 TANDEM_API tandem_status tandem_accumulate(tandem_context *context, const tandem_codec *codec, uint32_t index,
                                            const void *data, void *const *parity, size_t shard_bytes, int32_t first);
 
@@ -427,7 +428,7 @@ typedef struct tandem_stripe {
  * returns the first such status. If a run fails (DEVICE, OUT_OF_MEMORY), decode stops and returns that status; a stripe
  * with status TANDEM_OK is then still rebuilt.
  * Shards of different stripes must not overlap; only data shards may be shared. This is not checked across stripes.
- * Within a stripe it is checked from 64 KiB on.
+ * Within a stripe it is checked from 4 KiB on.
  * Status: as tandem_encode and tandem_decode; INVALID_ARGUMENT for a stride smaller than the struct. */
 TANDEM_API tandem_status tandem_encode_stripes(tandem_context *context, const tandem_codec *codec,
                                                const tandem_stripe *stripes, size_t stripe_count, size_t stride_bytes);
@@ -449,7 +450,7 @@ typedef struct tandem_scattered_shard {
 /* tandem_encode and tandem_decode for shards that lie in pieces (scatter-gather lists). Each shard may be cut at
  * different places.
  *   shards       k+m entries, data first
- * Status: as the plain functions (OVERLAP: checked from 64 KiB on); INVALID_ARGUMENT when a shard's segments do not add
+ * Status: as the plain functions (OVERLAP: checked from 4 KiB on); INVALID_ARGUMENT when a shard's segments do not add
  *   up to shard_bytes. */
 TANDEM_API tandem_status tandem_encode_scattered(tandem_context *context, const tandem_codec *codec,
                                                  const tandem_scattered_shard *shards, size_t shard_bytes);
@@ -480,9 +481,9 @@ typedef struct tandem_plan_options {
                                (encode, update, accumulate) or every missing shard (decode) */
   uint32_t index;           /* update, accumulate: the data shard */
   uint32_t first;           /* accumulate: non-zero: the old bytes of parity are ignored and overwritten */
-  const char *resources;    /* NULL, or resources that each task of the plan holds besides its usual ones: "widgets=2",
-                               "disk=1,licences=3". They are counted if an amount is set (tandem_context_set_resource).
-                               Refused: the built-in names listed there, because their shares are fixed */
+  const char *resources;    /* NULL, or resources that each task of the plan holds besides its usual ones: "my.disks=2".
+                               They are counted if an amount is set (tandem_context_set_resource). Refused: the built-in
+                               names listed there, because their shares are fixed, and other names without a dot */
   uint32_t wait_for_kernel; /* 1: tandem_plan_create returns after the fastest kernel for these shards is compiled and
                                loaded. OpenCL memory: the first run waits instead, because a program belongs to a
                                queue. 0: it is compiled in the background. CPU kernels are always ready. A hybrid
@@ -530,7 +531,7 @@ typedef struct tandem_plan_arguments {
 } tandem_plan_arguments;
 
 /* Runs a plan and returns when it is done.
- * Status: as the plain function of the same operation (OVERLAP: checked from 64 KiB on). Device memory: device.h. */
+ * Status: as the plain function of the same operation (OVERLAP: checked from 4 KiB on). Device memory: device.h. */
 TANDEM_API tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_arguments *arguments);
 
 /* Starts a run and returns. Arguments are checked before it returns. The outputs are complete after tandem_job_wait has
@@ -538,7 +539,7 @@ TANDEM_API tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_p
  * effect.
  * Ownership: the pointer array and the offsets are copied. The shards, new_data, queue, verify_result and verify_ranges
  *   must stay until the job is over.
- * Status: as tandem_plan_run. *job_out is untouched on failure. */
+ * Status: as tandem_plan_run (OVERLAP: checked from 4 KiB on). *job_out is untouched on failure. */
 TANDEM_API tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_arguments *arguments,
                                             tandem_job **job_out);
 

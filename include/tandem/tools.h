@@ -97,7 +97,7 @@ TANDEM_API tandem_status tandem_set_last_error(tandem_status status, const char 
 
 typedef struct tandem_autotune_progress {
   size_t struct_bytes;  /* set by the library: sizeof(tandem_autotune_progress) of its version */
-  uint64_t done_count;  /* repeats measured, by this run or by an interrupted one */
+  uint64_t done_count;  /* repeats measured */
   uint64_t total_count; /* falls when candidates are dropped */
   double seconds_left;  /* an estimate */
   int32_t operation;    /* enum tandem_operation_value: the operation that is measured now */
@@ -121,7 +121,7 @@ typedef struct tandem_autotune_options {
   size_t range_count;
   uint64_t shard_bytes;              /* 0 = chosen so that a stripe has 32 to 64 MiB */
   uint32_t repeats;                  /* of each measurement; 0 = 5 */
-  int32_t fresh;                     /* non-zero: discards what an earlier run measured of these, and measures again */
+  int32_t fresh;                     /* non-zero: measures cases again that an earlier run has finished */
   double max_seconds;                /* 0 = until all is measured. Each (operation, k, m) gets its part and a result */
   const char *output;                /* the file; NULL = the file that a context would read */
   tandem_autotune_callback progress; /* NULL = none */
@@ -139,8 +139,8 @@ typedef struct tandem_autotune_result {
   uint64_t refused_count;   /* candidates that the device could not run */
   uint64_t wrong_count;     /* candidates with other bytes than those of an independent product */
   uint64_t dropped_count;   /* candidates 1.25 times slower than the best */
-  uint64_t known_count;     /* repeats that an earlier, interrupted run had measured */
-  int32_t complete;         /* 0: max_seconds ended the search early; another run continues */
+  uint64_t known_count;     /* cases that an earlier run had finished with the same search; they stay as they are */
+  int32_t complete;         /* 0: max_seconds ended the search of a case early */
   uint32_t reserved;
   double seconds;
 } tandem_autotune_result;
@@ -154,16 +154,14 @@ typedef struct tandem_autotune_result {
  * Every candidate's bytes are checked before it is timed. At the end, the best candidate and the backend's own values
  * are measured in turns. The best one is stored only if it is clearly faster, and then only the values that differ.
  *
- * Every measurement is also appended to a journal beside the file (OUTPUT.journal). After a cancelled or killed run,
- * the next run continues there. After a finished run, the next one measures only what is new. Each result is stored as
- * soon as it is known, so a cancelled run keeps its results.
+ * The result of each (operation, k, m) is stored as soon as it is known. After a cancelled or killed run, the next one
+ * goes on with the case that was not finished. log_callback receives what became of each candidate.
  *
- * Memory: k + m shards, and some 100 KiB; with on_device as much on the device, too. One process at a time may tune
- *   into one file.
+ * Memory: k + m shards, and some 100 KiB; with on_device as much on the device, too.
  * Status: INVALID_ARGUMENT (also a malformed or empty RANGE, a NAME that this backend does not have, or resources in
  *   the context's options or environment), UNAVAILABLE (no such backend; nothing to tune; all candidates, or all with
- *   the values of a RANGE, were refused; another process is tuning), CANCELLED, IO, DAMAGED and UNSUPPORTED (the file
- *   or its journal; on_device and a backend that is not a single device), OUT_OF_MEMORY, TOO_LARGE, INTERNAL (the
+ *   the values of a RANGE, were refused), CANCELLED, IO, DAMAGED and UNSUPPORTED (the
+ *   file, with the line; on_device and a backend that is not a single device), OUT_OF_MEMORY, TOO_LARGE, INTERNAL (the
  *   backend computes wrong bytes). */
 TANDEM_API tandem_status tandem_autotune(const tandem_context_options *context, const tandem_autotune_options *options,
                                          tandem_autotune_result *result_out);
@@ -190,8 +188,9 @@ typedef struct tandem_tuning_entry {
  *   entries_out   `capacity` structs, stride_bytes apart; NULL with capacity 0 only counts
  *   stride_bytes  sizeof(tandem_tuning_entry)
  *   count_out     how many there are. If that is more than capacity, the first `capacity` were written
- * Strings are zero-terminated, and cut if too long. Invalid entries are left out.
- * Status: INVALID_ARGUMENT, IO, DAMAGED (not a tuning file, or cut), UNSUPPORTED (a newer version), OUT_OF_MEMORY. */
+ * Strings are zero-terminated, and cut if too long.
+ * Status: INVALID_ARGUMENT, IO, DAMAGED (not a tuning file, or cut; the message has the line), UNSUPPORTED (another
+ *   version), OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_tuning_read(const char *file, tandem_tuning_entry *entries_out, size_t capacity,
                                             size_t stride_bytes, size_t *count_out);
 
@@ -200,8 +199,7 @@ TANDEM_API tandem_status tandem_tuning_read(const char *file, tandem_tuning_entr
  *   files            file_count paths, all of which must exist
  *   output           NULL = the file that a context would read; replaced as a whole, untouched on failure
  *   entry_count_out  NULL, or how many entries it has now
- * Status: as tandem_tuning_read; IO also for a file that does not exist; UNAVAILABLE while a process tunes into
- *   `output`. */
+ * Status: as tandem_tuning_read; IO also for a file that does not exist. */
 TANDEM_API tandem_status tandem_tuning_merge(const char *const *files, size_t file_count, const char *output,
                                              size_t *entry_count_out);
 

@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t kLongCall = 512 << 10;
 
 // Below this size the library does not check for overlaps.
-constexpr std::size_t kOverlapChecked = 64 << 10;
+constexpr std::size_t kOverlapChecked = 4 << 10;
 
 std::size_t product(std::size_t a, std::size_t b) {
   std::size_t result;

@@ -72,7 +72,7 @@ class Memory {
   bool place_known_ = false;
 };
 
-// Raises if a shard that is written overlaps another. The library checks from 64 KiB on; this is for smaller calls.
+// Raises if a shard that is written overlaps another. The library checks from 4 KiB on; this is for smaller calls.
 void refuse_overlap(const std::vector<void *> &read, const std::vector<void *> &written, std::size_t shard_bytes);
 
 // One flag for each of `count` shards, from a buffer of bytes or a sequence of truth values.

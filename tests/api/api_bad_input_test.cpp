@@ -2,6 +2,8 @@
 // Wrong arguments of every call: each must give its status and a message with the numbers, and write nothing.
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include "tandem/device.h"
 #include "tandem/diagnose.h"
@@ -275,12 +277,20 @@ TEST(BadContext, Resources) {
     EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {})) << text;
   }
   const Context context = make_context();
+  // A typing error would limit nothing.
+  const auto known = {"\"cpus\" is unknown", "cpu, gpu, pinned_mib, opencl_mib, cuda_mib", "with a dot"};
+  tandem_context_options options = context_options();
+  options.resources = "cpus=2";
+  EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, known));
+  EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), "cpus", 2), TANDEM_ERROR_INVALID_ARGUMENT, known));
+  options.resources = "app.cpus=2,cuda_mib=64";
+  EXPECT_NE(make_context(options), nullptr);
   EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), nullptr, 1), TANDEM_ERROR_INVALID_ARGUMENT));
   EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), "cpu", 0), TANDEM_ERROR_INVALID_ARGUMENT, {"0"}));
   EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), "", 1), TANDEM_ERROR_INVALID_ARGUMENT, {"0", "63"}));
   EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), "w\xc3\xa4lder", 1), TANDEM_ERROR_INVALID_ARGUMENT,
                       {"character 2"}));
-  const std::string name(63, 'x');
+  const std::string name = "app." + std::string(59, 'x');
   EXPECT_EQ(tandem_context_set_resource(context.get(), name.c_str(), 1), TANDEM_OK);
   EXPECT_TRUE(refused(tandem_context_set_resource(context.get(), (name + "x").c_str(), 1),
                       TANDEM_ERROR_INVALID_ARGUMENT, {"64 characters", "63"}));
@@ -289,7 +299,7 @@ TEST(BadContext, Resources) {
 TEST(BadPlan, Resources) {
   const Context context = make_context();
   const Codec codec = make_codec(4, 2);
-  ASSERT_EQ(tandem_context_set_resource(context.get(), "widgets", 3), TANDEM_OK);
+  ASSERT_EQ(tandem_context_set_resource(context.get(), "app.widgets", 3), TANDEM_OK);
   tandem_plan_options options = {};
   options.struct_bytes = sizeof options;
   tandem_plan *plan = nullptr;
@@ -299,13 +309,14 @@ TEST(BadPlan, Resources) {
                    parts);
   };
   for (const char *fixed : {"cpu", "gpu", "pinned_mib", "opencl_mib", "cuda_mib"})
-    EXPECT_TRUE(is_refused((std::string("disk=1,") + fixed + "=2").c_str(), {fixed, "=2", "fixed"}));
-  EXPECT_TRUE(is_refused("widgets=0", {"widgets", "0"}));
-  EXPECT_TRUE(is_refused("widgets", {"widgets"}));
-  EXPECT_TRUE(is_refused("widgets=1,", {"character 1"}));
-  EXPECT_TRUE(is_refused("widgets=1,disk=1,widgets=2", {"twice", "1 and 2"}));
+    EXPECT_TRUE(is_refused((std::string("app.disk=1,") + fixed + "=2").c_str(), {fixed, "=2", "fixed"}));
+  EXPECT_TRUE(is_refused("app.widgets=0", {"app.widgets", "0"}));
+  EXPECT_TRUE(is_refused("app.widgets", {"app.widgets"}));
+  EXPECT_TRUE(is_refused("app.widgets=1,", {"character 1"}));
+  EXPECT_TRUE(is_refused("app.widgets=1,app.disk=1,app.widgets=2", {"twice", "1 and 2"}));
   EXPECT_TRUE(is_refused("wid gets=1", {"character 4"}));
-  EXPECT_TRUE(is_refused("disk=1,widgets=4", {"4", "widgets", "3"}));
+  EXPECT_TRUE(is_refused("cpus=1", {"\"cpus\" is unknown", "with a dot"}));
+  EXPECT_TRUE(is_refused("app.disk=1,app.widgets=4", {"4", "app.widgets", "3"}));
   EXPECT_EQ(plan, nullptr);
 }
 
@@ -369,7 +380,7 @@ TEST(BadPlan, EachNullShard) {
 
 class BadCall : public testing::Test {
  protected:
-  static constexpr unsigned kK = 10, kM = 4, kBytes = 20'000;  // 14 * 20,000 > 64 KiB: overlap is looked for
+  static constexpr unsigned kK = 10, kM = 4, kBytes = 20'000;  // 14 * 20,000 > 4 KiB: overlap is looked for
 
   BadCall() : random_(kSeed), stripe_(random_, kK, kM, kBytes) {}
 
@@ -546,14 +557,37 @@ TEST_F(BadCall, OverlapPartial) {
   stripe_.restore();
 }
 
-TEST_F(BadCall, OverlapFromSixtyFourKibibytes) {
+TEST_F(BadCall, OverlapFromFourKibibytes) {
   const Codec two = make_codec(1, 1);
-  Bytes shard = random_.bytes(32 << 10);
+  Bytes shard = random_.bytes(2 << 10);
   const Bytes before = shard;
+  void *const shards[2] = {shard.data(), shard.data()};
   const void *data[1] = {shard.data()};
-  void *parity[1] = {shard.data()};
-  EXPECT_TRUE(refused(tandem_encode(context_.get(), two.get(), data, parity, shard.size()), TANDEM_ERROR_OVERLAP));
-  EXPECT_EQ(shard, before);
+  const std::uint8_t present[2] = {1, 0};
+  tandem_stripe stripe = {shards, nullptr, shard.size(), TANDEM_MEMORY_HOST, TANDEM_OK};
+  const tandem_segment segment = {shard.data(), shard.size()};
+  const tandem_scattered_shard scattered[2] = {{&segment, 1}, {&segment, 1}};
+  const Plan plan = make_plan(context_.get(), two.get(), TANDEM_OPERATION_ENCODE);
+  tandem_plan_arguments arguments = {};
+  arguments.struct_bytes = sizeof arguments;
+  arguments.shards = shards;
+  arguments.shard_bytes = shard.size();
+  tandem_job *job = nullptr;
+  const std::size_t bytes = shard.size();
+  const std::pair<const char *, std::function<tandem_status()>> calls[] = {
+      {"encode", [&] { return tandem_encode(context_.get(), two.get(), data, shards + 1, bytes); }},
+      {"decode", [&] { return tandem_decode(context_.get(), two.get(), shards, present, bytes); }},
+      {"update",
+       [&] { return tandem_update(context_.get(), two.get(), 0, before.data(), data[0], shards + 1, bytes); }},
+      {"accumulate", [&] { return tandem_accumulate(context_.get(), two.get(), 0, data[0], shards + 1, bytes, 0); }},
+      {"stripes", [&] { return tandem_encode_stripes(context_.get(), two.get(), &stripe, 1, sizeof stripe); }},
+      {"scattered", [&] { return tandem_encode_scattered(context_.get(), two.get(), scattered, bytes); }},
+      {"plan", [&] { return tandem_plan_run(plan.get(), &arguments); }},
+      {"job", [&] { return tandem_plan_submit(plan.get(), &arguments, &job); }}};
+  for (const auto &[name, call] : calls) {
+    EXPECT_TRUE(refused(call(), TANDEM_ERROR_OVERLAP)) << name;
+    EXPECT_EQ(shard, before) << name;
+  }
 }
 
 TEST_F(BadCall, VerifyResultSize) {

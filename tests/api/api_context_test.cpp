@@ -345,7 +345,7 @@ TEST(ProcessContext, TakesEveryCall) {
 
   const std::uint64_t calls = query(nullptr).kernel_calls;
   EXPECT_GE(calls, 10u);
-  ASSERT_EQ(tandem_context_set_resource(nullptr, "widgets", 2), TANDEM_OK);
+  ASSERT_EQ(tandem_context_set_resource(nullptr, "app.widgets", 2), TANDEM_OK);
   EXPECT_NE(std::string(query(nullptr).resources).find("cpu"), std::string::npos);
   tandem_context_destroy(nullptr);
   expect_works(nullptr);

@@ -185,20 +185,20 @@ TEST(Fork, UnitsOfTheParentsThreadsAreFreeInTheChild) {
 
 TEST(Fork, NamesOfResourcesAndTheirAmountsStayInTheChild) {
   core::Budget budget;
-  budget.set_all("widgets=2,cpu=1");
-  const unsigned widgets = budget.index("widgets");
+  budget.set_all("app.widgets=2,cpu=1");
+  const unsigned widgets = budget.index("app.widgets");
   const core::Need needs[] = {{core::Budget::kCpu, 1}, {widgets, 2}};
   budget.acquire(needs);
   EXPECT_EQ(in_child([&] {
-              if (budget.index("widgets") != widgets || budget.amount(widgets) != 2) return 1;
+              if (budget.index("app.widgets") != widgets || budget.amount(widgets) != 2) return 1;
               if (budget.keep(needs)) return 2;  // held by the parent
               if (!budget.try_acquire(needs) || budget.try_acquire(needs)) return 3;
               budget.release(needs);
-              return budget.index("more") == widgets + 1 && budget.try_acquire(needs) ? 0 : 4;
+              return budget.index("app.more") == widgets + 1 && budget.try_acquire(needs) ? 0 : 4;
             }),
             0);
   EXPECT_FALSE(budget.try_acquire(needs));
-  EXPECT_EQ(budget.index("other"), widgets + 1);
+  EXPECT_EQ(budget.index("app.other"), widgets + 1);
 }
 
 class ForkWhileCoding : public testing::TestWithParam<Kind> {};

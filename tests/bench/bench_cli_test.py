@@ -124,6 +124,9 @@ class Bench(unittest.TestCase):
         self.assertEqual(linked["links"], ["pcie=25"])
         done = self.ok("simulate", "--worker", "cpu:2x1:fails=1s", status=2)
         self.assertIn(b"never ends: after 1 s workers failed or hang, with ", done.stderr)
+        for policy in ("auto", "budget", "free"):
+            done = self.ok("simulate", "--worker", "cpu:1x1:hangs=0s", "--work", "1GiB", "--policy", policy, status=2)
+            self.assertIn(b"never ends: after 0 s workers failed or hang, with 0 of 1073741824 bytes done", done.stderr)
 
     def test_simulate_many_workers_and_seeds(self):
         many = ("--worker", "cpu:32x0.3:jitter=0.3:latency=20us", "--worker", "gpu:2x6:latency=2ms", "--unknown-speeds")
@@ -468,7 +471,7 @@ class Bench(unittest.TestCase):
         else:
             print("NOT RUN: hybrid with a limit on opencl:0:0")
         for more, words in (
-            (("--resource", "widgets=1"), b"widgets"),
+            (("--resource", "app.widgets=1"), b"app.widgets"),
             (("--resource", "cpu=0"), b"amount 0 of resource"),
             (("--kernel", "best"), b"best"),
             (("--devices", "cpu+gpu"), b'"gpu"'),
@@ -552,7 +555,7 @@ class Bench(unittest.TestCase):
         self.assertIn(b'thread_count 2 has no effect on the backend "opencl:0:0"',
                       self.ok(*run, "--backend", "opencl:0:0", "--threads", 2, status=2).stderr)
         self.ok(*run, "--timeline", self.path("trace.json"), status=2)
-        for flag, name in (("cpus=1", "cpus"), ("gpu=1", "gpu"), ("cpu=1,widgets=2", "widgets")):
+        for flag, name in (("gpu=1", "gpu"), ("cpu=1,app.widgets=2", "app.widgets")):
             done = self.ok(*run, "--size", "64KiB", "--peer", "none", "--backend", "cpu", "--resource", flag, status=2)
             self.assertIn(f'no task of this run holds "{name}"; on backend cpu tasks hold cpu'.encode(), done.stderr)
 

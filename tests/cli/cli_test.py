@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Drives the command `tandem` as a user does. Usage: cli_test.py PATH_OF_TANDEM [unittest arguments]"""
+import csv
 import fcntl
 import json
 import os
@@ -18,6 +19,8 @@ import unittest
 import xml.etree.ElementTree
 
 TANDEM = os.path.abspath(sys.argv.pop(1))
+TUNING_COLUMNS = ("tandem_tuning_1 backend vendor device driver kernel_hash memory operation k m lanes values bytes_per_second "
+                  "default_bytes_per_second latency_seconds alone_bytes_per_second alone_latency_seconds shard_bytes repeats searched date").split()
 os.environ["TANDEM_TUNING"] = ""  # what this machine was tuned to is not asked
 
 
@@ -277,20 +280,25 @@ class Command(unittest.TestCase):
                 self.assertEqual(self.read(self.output), self.content[:size])
 
     def test_devices_tell_from_which_size_on_they_pay(self):
-        file = self.path("tuning.json")
+        file = self.path("tuning.tsv")
         os.environ["TANDEM_TUNING"] = file
         self.addCleanup(os.environ.__setitem__, "TANDEM_TUNING", "")
         here = json.loads(self.ok("devices", "--json").stdout)
         self.assertEqual(here["speeds"], [])
         machine = next(device["description"] for device in here["devices"] if device["name"] == "cpu")
 
-        def speed(worker, of_data, alone, **more):
-            return {"machine": machine, "worker": worker, "operation": "encode", "k": 10, "m": 4, "lanes": 2, "bytes_per_second": of_data,
-                    "alone_bytes_per_second": alone, "latency_seconds": 1e-4 if worker != "cpu" else 0, "alone_latency_seconds": 0, "date": "2025-11-21T16:55:20Z", **more}
+        def speed(worker, of_data, alone, machine=machine):
+            return {"tandem_tuning_1": "speed", "device": machine, "backend": worker, "operation": "encode", "k": 10, "m": 4, "lanes": 2,
+                    "bytes_per_second": of_data, "alone_bytes_per_second": alone, "latency_seconds": 1e-4 if worker != "cpu" else 0,
+                    "alone_latency_seconds": 0, "date": "2025-11-21T16:55:20Z"}
 
-        speeds = [speed("cpu", 4e9, 5e9), speed("cuda:0", 1e10, 0), speed("opencl:0:0", 5e8, 0), speed("cpu", 1, 1, machine="other")]
-        with open(file, "w") as stream:
-            json.dump({"tandem_tuning": 1, "entries": [], "speeds": speeds}, stream)
+        def write(*speeds):
+            with open(file, "w", newline="") as stream:
+                table = csv.DictWriter(stream, TUNING_COLUMNS, delimiter="\t", lineterminator="\n")
+                table.writeheader()
+                table.writerows(speeds)
+
+        write(speed("cpu", 4e9, 5e9), speed("cuda:0", 1e10, 0), speed("opencl:0:0", 5e8, 0), speed("cpu", 1, 1, machine="other"))
         cpu, cuda, opencl = json.loads(self.ok("devices", "--json").stdout)["speeds"]
         self.assertEqual((cpu["worker"], cpu["bytes_per_second"], cpu["alone_bytes_per_second"]), ("cpu", 8e9, 1e10))
         self.assertAlmostEqual(cuda["gain"], 2.8)
@@ -302,8 +310,7 @@ class Command(unittest.TestCase):
         self.assertRegex(text, r"\nopencl:0:0 .* 0\.90 +never\n")
         # PoCL beside a slow CPU: each was seen by itself alone. And a CPU that never did a whole call.
         for cpu, device, gain in ((speed("cpu", 0, 1e9), speed("opencl:0:0", 0, 4e9), 4), (speed("cpu", 1e9, 0), speed("cuda:0", 4e9, 0), 5)):
-            with open(file, "w") as stream:
-                json.dump({"tandem_tuning": 1, "entries": [], "speeds": [cpu, device]}, stream)
+            write(cpu, device)
             found = next(each for each in json.loads(self.ok("devices", "--json").stdout)["speeds"] if each["worker"] != "cpu")
             self.assertAlmostEqual(found["gain"], gain)
             self.assertTrue(0 < found["pays_from_bytes"] < 1e7, found)
@@ -401,7 +408,7 @@ class Command(unittest.TestCase):
                 self.assertIn(word, done.stderr)
             self.assertEqual(len(done.stderr.splitlines()), 1)
             self.assertFalse(os.path.exists(self.shards))
-        done = self.ok("autotune", "-k", 4, "-m", 2, "--output", self.path("tuning.json"), "--backend", "opencl:0:0", "--threads", 2, status=2)
+        done = self.ok("autotune", "-k", 4, "-m", 2, "--output", self.path("tuning.tsv"), "--backend", "opencl:0:0", "--threads", 2, status=2)
         self.assertIn(b'thread_count 2 has no effect on the backend "opencl:0:0"', done.stderr)
         self.assertIn(b"--executor openmp", self.ok(*encode[:-1], "--partition", "parity", status=2).stderr)
         self.ok(*encode, "hybrid:cpu", "--policy", "free", "--executor", "pthread", "--threads", 2)
@@ -666,12 +673,14 @@ class Command(unittest.TestCase):
         self.encode()
         for command in (encode + ("--force",), ("decode", self.shards, "-o", self.output),
                         ("repair", self.shards)):
-            for flag, name in (("cpus=1", "cpus"), ("gpu=1", "gpu"), ("cpu=1,widgets=2", "widgets")):
+            for flag, name in (("gpu=1", "gpu"), ("cpu=1,app.widgets=2", "app.widgets")):
                 done = self.ok(*command, "--backend", "cpu", "--resource", flag, status=2)
                 self.assertIn(f'no task of this run holds "{name}"; on backend cpu tasks hold cpu'.encode(), done.stderr)
+            done = self.ok(*command, "--resource", "cpus=1", status=2)
+            self.assertIn(b'resource "cpus" is unknown; known: cpu, gpu, pinned_mib, opencl_mib, cuda_mib', done.stderr)
         done = self.ok(*encode, "--backend", "opencl", "--resource", "pinned_mib=1", status=2)
         self.assertIn(b"on backend opencl tasks hold cpu,gpu,opencl_mib", done.stderr)
-        done = self.ok(*encode, "--backend", "hybrid", "--resource", "widgets=1", status=2)
+        done = self.ok(*encode, "--backend", "hybrid", "--resource", "app.widgets=1", status=2)
         self.assertIn(b"tasks hold cpu,gpu,pinned_mib,opencl_mib,cuda_mib", done.stderr)
         self.ok("decode", self.shards, "-o", self.output, "--backend", "hybrid", "--resource", "cpu=1", "--resource", "gpu=1,pinned_mib=64")
 
@@ -828,7 +837,7 @@ class Command(unittest.TestCase):
     ENCODE = ("-m", 3, "--operation", "encode")
 
     def test_autotune_is_kept_shown_and_used(self):
-        file = self.path("data/tuning.json")
+        file = self.path("data/tuning.tsv")
         report = json.loads(self.ok("autotune", *self.FEW, *self.ENCODE, "--output", file, "--json").stdout)
         self.assertEqual((report["file"], report["cases"], report["candidates"]), (file, 1, 3))
         self.assertTrue(report["complete"])
@@ -841,9 +850,10 @@ class Command(unittest.TestCase):
         self.assertEqual(json.loads(self.ok("autotune", "--show", "--json", "--output", file).stdout)["entries"], [entry])
         self.assertIn((entry["values"] or "built-in").encode(), self.ok("autotune", "--show", "--output", file).stdout)
         with open(file) as stream:
-            self.assertEqual(json.load(stream)["tandem_tuning"], 1)
+            row, = csv.DictReader(stream, delimiter="\t")
+        self.assertEqual((row["tandem_tuning_1"], row["k"], row["values"]), ("tuned", "5", entry["values"]))
         again = self.ok("autotune", *self.FEW, *self.ENCODE, "--output", file)
-        self.assertIn(b"known from before; --fresh measures again", again.stdout)
+        self.assertIn(b"1 case known from before; --fresh measures again", again.stdout)
         self.assertEqual(json.loads(self.ok("autotune", *self.FEW, *self.ENCODE, "--output", file, "--fresh", "--json").stdout)["known"], 0)
 
         arguments = ("encode", self.source, "-k", 5, "-m", 3, "-o", self.shards, "--force", "--threads", 1, "--log")
@@ -854,13 +864,15 @@ class Command(unittest.TestCase):
         self.assertEqual(self.read(self.output), self.content)
         with open(file, "r+") as stream:
             stream.truncate(100)
-        self.assertIn(b"it is no whole JSON text: ignored", self.ok(*arguments).stderr)
+        self.assertIn(b"line 1: it is not the header of a tuning file: ignored", self.ok(*arguments).stderr)
         self.ok("autotune", *self.FEW, *self.ENCODE, status=3)  # and is not replaced
         self.assertEqual(len(self.read(file)), 100)
 
     def test_autotune_is_drawn(self):
-        file = self.path("tuning.json")
-        self.ok("autotune", *self.FEW, *self.ENCODE, "--output", file)
+        file = self.path("autotune.log")
+        log = self.ok("autotune", *self.FEW, *self.ENCODE, "--output", self.path("tuning.tsv"), "--log").stderr
+        with open(file, "wb") as stream:
+            stream.write(log + b"autotune: a line that is another one\n")
         plot = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "plot.py"), "autotune"]
         done = subprocess.run([*plot, file, "--svg", "-o", self.root, "--x", "chunk_bytes", "--y", "tile_bytes"],
                               capture_output=True, timeout=60, text=True)
@@ -885,7 +897,7 @@ class Command(unittest.TestCase):
 
     def test_autotune_on_device_memory(self):
         few = ("-k", 3, "-m", 2, "--shard-bytes", 20000, "--repeats", 1)
-        file = self.path("tuning.json")
+        file = self.path("tuning.tsv")
         self.assertIn(b"cpu is no device", self.ok("autotune", "--memory", "device", "--backend", "cpu", *few, "--output", file, status=2).stderr)
         self.assertFalse(os.path.exists(file))
         self.ok("autotune", "--memory", "moon", *few, "--output", file, status=2)
@@ -910,7 +922,7 @@ class Command(unittest.TestCase):
         self.assertIn(b"staging_bytes makes no difference", self.ok(*tune, "--set", "staging_bytes=65536", "--memory", "device", status=2).stderr)
 
     def test_autotune_merges_files(self):
-        a, b, both = self.path("a.json"), self.path("b.json"), self.path("both.json")
+        a, b, both = self.path("a.tsv"), self.path("b.tsv"), self.path("both.tsv")
         self.ok("autotune", *self.FEW, *self.ENCODE, "--output", a)
         self.ok("autotune", *self.FEW, "-m", 2, "--operation", "decode", "--output", b, "--quiet")
         report = json.loads(self.ok("autotune", "--merge", a, b, "--output", both, "--json").stdout)
@@ -918,7 +930,7 @@ class Command(unittest.TestCase):
         self.ok("autotune", "--merge", self.path("none"), "--output", both, status=3)
 
     def test_autotune_wrong_usage(self):
-        file = self.path("tuning.json")
+        file = self.path("tuning.tsv")
         for arguments, words in (
             (("-k", "1<<v, v=9:4"), "9:4 is empty"),
             (("-k", "99999999999999999999"), "does not fit 64 bits"),
@@ -939,32 +951,33 @@ class Command(unittest.TestCase):
         self.assertIn(b"no tuning file", self.ok("autotune", status=2).stderr)  # TANDEM_TUNING is empty
 
     def test_autotune_can_be_interrupted_and_goes_on(self):
-        file = self.path("tuning.json")
-        slow = ("autotune", "-k", "5", "-m", "2:3", "--operation", "encode", "--shard-bytes", "1M", "--repeats", "3", "--set",
+        file = self.path("tuning.tsv")
+        slow = ("autotune", "-k", "5", "-m", "2:5", "--operation", "encode", "--shard-bytes", "1M", "--repeats", "3", "--set",
                 "tile_bytes=0,1024", "--set", "prefetch_bytes=0,256", "--set", "out_of_cache_bytes=65536", "--set",
                 "chunk_bytes=1<<v, v=16:19", "--threads", "1", "--output", file)
-        known, stops = 0, 0
-        while stops < 3:
+
+        def rows():
+            return len(self.read(file).splitlines()) - 1 if os.path.exists(file) else 0
+
+        known = 0
+        for stop in (signal.SIGINT, signal.SIGKILL):
             process = subprocess.Popen([TANDEM, *slow], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             deadline = time.time() + 60
-            while time.time() < deadline and (not os.path.exists(file + ".journal") or
-                                              len(self.read(file + ".journal").splitlines()) < known + 5):
+            while time.time() < deadline and rows() == known:
                 time.sleep(0.01)
-            process.send_signal(signal.SIGINT if stops != 1 else signal.SIGKILL)
+            process.send_signal(stop)
             _, errors = process.communicate(timeout=60)
             if process.returncode == 0:
                 break  # it was faster
-            self.assertEqual(process.returncode, 130 if stops != 1 else -signal.SIGKILL, errors)
-            if stops != 1:
-                self.assertIn(b"run it again to go on", errors)
+            self.assertEqual(process.returncode, 130 if stop == signal.SIGINT else -stop, errors)
+            if stop == signal.SIGINT:
+                self.assertIn(b"finished cases are kept in", errors)
                 self.assertEqual(len(errors.splitlines()), 1)
-            lines = len(self.read(file + ".journal").splitlines())
-            self.assertGreaterEqual(lines, known + 5)
-            known, stops = lines, stops + 1
-        self.assertGreater(stops, 0)
+            self.assertGreater(rows(), known)
+            known = rows()
         report = json.loads(self.ok(*slow, "--json").stdout)
-        self.assertGreater(report["known"], 4)
-        self.assertEqual([(e["k"], e["m"]) for e in report["entries"]], [(5, 2), (5, 3)])
+        self.assertEqual(report["known"], known)
+        self.assertEqual([(e["k"], e["m"]) for e in report["entries"]], [(5, 2), (5, 3), (5, 4), (5, 5)])
 
     def test_memory_of_a_stream_is_bounded(self):
         if b"__asan_init" in self.read(TANDEM) or b"__tsan_init" in self.read(TANDEM):

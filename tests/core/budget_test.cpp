@@ -4,6 +4,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "base/format.hpp"
 #include "tests/cpu/executor_kit.hpp"
 
 namespace tandem::test {
@@ -106,25 +107,26 @@ TEST(Budget, TakesAmountsAsText) {
   EXPECT_EQ(budget.amount(Budget::kCpu), UINT64_MAX);
   budget.set("cpu", 3);
   EXPECT_EQ(budget.amount(Budget::kCpu), 3u);
-  budget.set_all("widgets=2,gpu=1");
-  EXPECT_EQ(budget.amount(budget.index("widgets")), 2u);
+  budget.set_all("app.widgets=2,gpu=1");
+  EXPECT_EQ(budget.amount(budget.index("app.widgets")), 2u);
   EXPECT_EQ(budget.amount(Budget::kGpu), 1u);
   EXPECT_EQ(budget.amount(Budget::kCpu), 3u);
 }
 
-TEST(Budget, AnyNameIsAResource) {
+TEST(Budget, ABuiltInNameOrOneWithADotIsAResource) {
   Budget budget;
   EXPECT_EQ(budget.index("cpu"), Budget::kCpu);
   EXPECT_EQ(budget.index("gpu"), Budget::kGpu);
   EXPECT_EQ(budget.index("pinned_mib"), Budget::kPinnedMib);
-  const unsigned widgets = budget.index("widgets"), other = budget.index("Widgets.2_-");
-  EXPECT_GT(widgets, Budget::kPinnedMib);
+  const unsigned widgets = budget.index("app.widgets"), other = budget.index("Widgets.2_-");
+  EXPECT_LT(budget.index("cuda_mib"), Budget::kBuiltInCount);
+  EXPECT_GE(widgets, Budget::kBuiltInCount);
   EXPECT_NE(other, widgets);
-  EXPECT_EQ(budget.index("widgets"), widgets);
+  EXPECT_EQ(budget.index("app.widgets"), widgets);
   EXPECT_EQ(budget.name(other), "Widgets.2_-");
   EXPECT_EQ(budget.amount(widgets), UINT64_MAX);
   EXPECT_FALSE(budget.is_limited()) << "a name alone is no limit";
-  const std::string longest(63, 'x');
+  const std::string longest = std::string(62, 'x') + '.';
   EXPECT_EQ(budget.name(budget.index(longest)), longest);
 }
 
@@ -135,12 +137,12 @@ TEST(Budget, ThreadsThatNameTheSameResourceGetTheSameNumber) {
     std::vector<std::thread> threads;
     for (auto &mine : seen) {
       threads.emplace_back([&] {
-        for (int i = 0; i < 20; ++i) mine.push_back(budget.index("r" + std::to_string(i)));
+        for (int i = 0; i < 20; ++i) mine.push_back(budget.index("r." + std::to_string(i)));
       });
     }
     for (auto &thread : threads) thread.join();
     for (const auto &mine : seen) ASSERT_EQ(mine, seen[0]);
-    for (int i = 0; i < 20; ++i) ASSERT_EQ(budget.name(seen[0][static_cast<unsigned>(i)]), "r" + std::to_string(i));
+    for (int i = 0; i < 20; ++i) ASSERT_EQ(budget.name(seen[0][static_cast<unsigned>(i)]), "r." + std::to_string(i));
   }
 }
 
@@ -165,14 +167,14 @@ TEST(Budget, RefusesWhatItDoesNotUnderstandAndChangesNothing) {
                            "cpu=0",
                            "cpu=00",
                            "cpu=18446744073709551616",
-                           "cpu=5;disk=2",
+                           "cpu=5;app.disk=2",
                            "cpu=5,di sk=2",
                            "d/sk=2,cpu=5",
                            "cpu=5,cpu=6",
                            "cpu=5,cpu=5",
                            "cpu==5",
                            "cpu=5=6",
-                           "cpu=5,disk=0",
+                           "cpu=5,app.disk=0",
                            "cpu=5,w\xc3\xa4lder=1"}) {
     EXPECT_NE(refusal_of(budget, text), "") << text;
     EXPECT_EQ(budget.amount(Budget::kCpu), 7u) << text;
@@ -191,6 +193,16 @@ TEST(Budget, SaysWhatIsWrong) {
   Budget budget;
   EXPECT_EQ(refusal_of(budget, "cpu=5,di sk=2"),
             "character 3 of the resource name \"di sk\" is none of A-Z a-z 0-9 _ . -");
+  for (const char *unknown : {"cpus", "Cpu", "opencl-mib"}) {
+    const std::string says = base::format(
+        "resource \"{0}\" is unknown; known: cpu, gpu, pinned_mib, opencl_mib, cuda_mib, and names of your own with a "
+        "dot, such as \"my.{0}\"",
+        unknown);
+    EXPECT_EQ(refusal_of(budget, base::format("app.x=1,{}=5", unknown)), says);
+    EXPECT_EQ(refusal_of_set(budget, unknown, 5), says);
+    EXPECT_EQ(refusal([&] { budget.needs_of(base::format("{}=5", unknown)); }), says);
+  }
+  EXPECT_FALSE(budget.is_limited());
   EXPECT_EQ(refusal([&] { budget.index(std::string(64, 'x')); }),
             "the name of a resource has 64 characters; 1 to 63 are allowed");
   EXPECT_EQ(refusal_of(budget, "cpu=0"), "amount 0 of resource \"cpu\": at least 1 is needed");
@@ -202,14 +214,14 @@ TEST(Budget, SaysWhatIsWrong) {
 TEST(Budget, ReadsNeedsAsText) {
   Budget budget;
   EXPECT_TRUE(budget.needs_of("").empty());
-  const std::vector<Need> needs = budget.needs_of("widgets=2,disk=1");
+  const std::vector<Need> needs = budget.needs_of("app.widgets=2,app.disk=1");
   ASSERT_EQ(needs.size(), 2u);
-  EXPECT_EQ(needs[0].resource, budget.index("widgets"));
+  EXPECT_EQ(needs[0].resource, budget.index("app.widgets"));
   EXPECT_EQ(needs[0].amount, 2u);
-  EXPECT_EQ(needs[1].resource, budget.index("disk"));
+  EXPECT_EQ(needs[1].resource, budget.index("app.disk"));
   EXPECT_FALSE(budget.is_limited());
-  EXPECT_NE(refusal([&] { budget.needs_of("widgets=2,widgets=3"); }), "");
-  EXPECT_NE(refusal([&] { budget.needs_of("widgets=0"); }), "");
+  EXPECT_NE(refusal([&] { budget.needs_of("app.widgets=2,app.widgets=3"); }), "");
+  EXPECT_NE(refusal([&] { budget.needs_of("app.widgets=0"); }), "");
 }
 
 TEST(Budget, CountsUnits) {
@@ -225,8 +237,8 @@ TEST(Budget, CountsUnits) {
 
 TEST(Budget, CountsLargeAmountsWithoutOverflow) {
   Budget budget;
-  budget.set("widgets", UINT64_MAX - 1);
-  const Need most[] = {{budget.index("widgets"), UINT64_MAX - 1}}, two[] = {{budget.index("widgets"), 2}};
+  budget.set("app.widgets", UINT64_MAX - 1);
+  const Need most[] = {{budget.index("app.widgets"), UINT64_MAX - 1}}, two[] = {{budget.index("app.widgets"), 2}};
   EXPECT_TRUE(budget.try_acquire(most));
   EXPECT_FALSE(budget.try_acquire(two));
   budget.release(most);
@@ -263,8 +275,8 @@ TEST(Budget, AHoldCountsFromTheFirstAmountOn) {
 
 TEST(Budget, AHoldEndsWithItsScope) {
   Budget budget;
-  budget.set_all("cpu=1,widgets=2");
-  const Need widgets[] = {{budget.index("widgets"), 2}};
+  budget.set_all("cpu=1,app.widgets=2");
+  const Need widgets[] = {{budget.index("app.widgets"), 2}};
   {
     const core::TaskNeeds needs(Budget::kCpu, widgets);
     core::Hold hold(&budget, needs.get());
@@ -278,8 +290,8 @@ TEST(Budget, AHoldEndsWithItsScope) {
 
 TEST(Budget, TakesAllOrNothing) {
   Budget budget;
-  budget.set_all("cpu=2,widgets=3");
-  const unsigned widgets = budget.index("widgets");
+  budget.set_all("cpu=2,app.widgets=3");
+  const unsigned widgets = budget.index("app.widgets");
   const Need two_kinds[] = {{Budget::kCpu, 1}, {widgets, 2}}, other_way[] = {{widgets, 2}, {Budget::kCpu, 1}};
   EXPECT_TRUE(budget.try_acquire(two_kinds));
   EXPECT_EQ(left(budget, Budget::kCpu), 1u);
@@ -295,8 +307,8 @@ TEST(Budget, TakesAllOrNothing) {
 
 TEST(Budget, ATaskThatWaitsHoldsNothing) {
   Budget budget;
-  budget.set_all("cpu=2,widgets=1");
-  const unsigned widgets = budget.index("widgets");
+  budget.set_all("cpu=2,app.widgets=1");
+  const unsigned widgets = budget.index("app.widgets");
   Task first(budget, {{Budget::kCpu, 1}, {widgets, 1}});
   ASSERT_TRUE(first.starts());
   Task second(budget, {{Budget::kCpu, 1}, {widgets, 1}});
@@ -308,9 +320,9 @@ TEST(Budget, ATaskThatWaitsHoldsNothing) {
 
 TEST(Budget, RefusesAtOnceWhatCanNeverBeHad) {
   Budget budget;
-  budget.set_all("cpu=2,widgets=3");
-  const Need needs[] = {{Budget::kCpu, 1}, {budget.index("widgets"), 4}};
-  const std::string says = "a task needs 4 of resource \"widgets\", but its whole amount is 3";
+  budget.set_all("cpu=2,app.widgets=3");
+  const Need needs[] = {{Budget::kCpu, 1}, {budget.index("app.widgets"), 4}};
+  const std::string says = "a task needs 4 of resource \"app.widgets\", but its whole amount is 3";
   EXPECT_EQ(refusal([&] { budget.check(needs); }), says);
   EXPECT_EQ(refusal([&] { budget.acquire(needs); }), says);
   EXPECT_FALSE(budget.try_acquire(needs));
@@ -333,11 +345,11 @@ TEST(Budget, KeepGivesBackWhatIsTooMuch) {
 
 TEST(Budget, KeepGivesBackAllOfATasksNeeds) {
   Budget budget;
-  budget.set_all("cpu=4,widgets=6");
-  const unsigned widgets = budget.index("widgets");
+  budget.set_all("cpu=4,app.widgets=6");
+  const unsigned widgets = budget.index("app.widgets");
   const Need needs[] = {{Budget::kCpu, 1}, {widgets, 2}};
   for (int i = 0; i < 3; ++i) budget.acquire(needs);
-  budget.set("widgets", 5);
+  budget.set("app.widgets", 5);
   EXPECT_FALSE(budget.keep(needs));
   EXPECT_TRUE(budget.keep(needs));
   EXPECT_EQ(left(budget, Budget::kCpu), 2u);
@@ -384,26 +396,26 @@ TEST(Budget, ARaiseWakesAsManyAsItAllows) {
 
 TEST(Budget, RaisingOneOfTwoResourcesIsNotEnough) {
   Budget budget;
-  budget.set_all("cpu=1,widgets=1");
-  const Need needs[] = {{Budget::kCpu, 1}, {budget.index("widgets"), 1}};
+  budget.set_all("cpu=1,app.widgets=1");
+  const Need needs[] = {{Budget::kCpu, 1}, {budget.index("app.widgets"), 1}};
   budget.acquire(needs);
   Task task(budget, {needs[0], needs[1]});
   budget.set("cpu", 2);
   EXPECT_TRUE(task.waits());
-  budget.set("widgets", 2);
+  budget.set("app.widgets", 2);
   EXPECT_TRUE(task.starts());
 }
 
 TEST(Budget, LoweringBelowTheNeedOfAWaiterRefusesIt) {
   Budget budget;
-  budget.set_all("widgets=4");
-  const unsigned widgets = budget.index("widgets");
+  budget.set_all("app.widgets=4");
+  const unsigned widgets = budget.index("app.widgets");
   const Need one[] = {{widgets, 1}};
   budget.acquire(one);
   Task large(budget, {{widgets, 4}}), small(budget, {{widgets, 3}});
   EXPECT_TRUE(large.waits());
-  budget.set("widgets", 3);
-  EXPECT_EQ(large.refused(), "a task needs 4 of resource \"widgets\", but its whole amount is 3");
+  budget.set("app.widgets", 3);
+  EXPECT_EQ(large.refused(), "a task needs 4 of resource \"app.widgets\", but its whole amount is 3");
   budget.release(one);
   EXPECT_TRUE(small.starts());
   small.end();
@@ -436,8 +448,8 @@ TEST(Budget, ServesInTheOrderOfAsking) {
 // The waiter needs two widgets, of which one is held. Tasks that need one pass it, 16 times and no more.
 TEST(Budget, AWaiterIsOvertakenSixteenTimesAtMost) {
   Budget budget;
-  budget.set_all("cpu=8,widgets=2");
-  const unsigned widgets = budget.index("widgets");
+  budget.set_all("cpu=8,app.widgets=2");
+  const unsigned widgets = budget.index("app.widgets");
   const Need one[] = {{widgets, 1}}, both[] = {{Budget::kCpu, 1}, {widgets, 1}};
   budget.acquire(one);
   Task waiter(budget, {{widgets, 2}});
@@ -462,8 +474,8 @@ TEST(Budget, AWaiterIsOvertakenSixteenTimesAtMost) {
 // wait for the other.
 TEST(Budget, InFrontNoWaiterIsWaitedFor) {
   Budget budget;
-  budget.set_all("cpu=1,widgets=1");
-  const unsigned widgets = budget.index("widgets");
+  budget.set_all("cpu=1,app.widgets=1");
+  const unsigned widgets = budget.index("app.widgets");
   const Need held[] = {{widgets, 1}};
   budget.acquire(held);
   Task both(budget, {{Budget::kCpu, 1}, {widgets, 1}});
@@ -491,8 +503,8 @@ TEST(Budget, AThreadThatGoesOnLetsWaitersHaveATurn) {
 
 TEST(Budget, AThreadGoesOnWhileItsNeedsAreNotWaitedFor) {
   Budget budget;
-  budget.set_all("cpu=1,widgets=1");
-  const unsigned widgets = budget.index("widgets");
+  budget.set_all("cpu=1,app.widgets=1");
+  const unsigned widgets = budget.index("app.widgets");
   const Need widget[] = {{widgets, 1}};
   budget.acquire(kOneCpu);
   budget.acquire(widget);
@@ -513,8 +525,8 @@ TEST(Budget, AThreadGoesOnWhileItsNeedsAreNotWaitedFor) {
 // amount.
 TEST(Budget, IsNeverExceededUnderStress) {
   Budget budget;
-  budget.set_all("cpu=2,widgets=3");
-  const unsigned widgets = budget.index("widgets");
+  budget.set_all("cpu=2,app.widgets=3");
+  const unsigned widgets = budget.index("app.widgets");
   const std::vector<Need> kinds[] = {{{Budget::kCpu, 1}}, {{Budget::kCpu, 1}, {widgets, 2}}, {{widgets, 1}}};
   std::atomic<std::uint64_t> held_now[2] = {0, 0}, most[2] = {0, 0};
   const auto add = [&](const std::vector<Need> &needs) {
@@ -561,8 +573,8 @@ TEST(Budget, IsNeverExceededUnderStress) {
 // Amounts go up and down while threads come and go: none is left waiting, and no unit is lost.
 TEST(Budget, SurvivesChangesUnderStress) {
   Budget budget;
-  budget.set_all("cpu=1,widgets=2");
-  const unsigned widgets = budget.index("widgets");
+  budget.set_all("cpu=1,app.widgets=2");
+  const unsigned widgets = budget.index("app.widgets");
   const Need added[] = {{widgets, 2}};
   std::atomic<bool> over{false};
   std::vector<std::thread> threads;
@@ -581,14 +593,14 @@ TEST(Budget, SurvivesChangesUnderStress) {
   std::thread changer([&] {
     for (std::uint64_t amount = 1; !over.load(); amount = amount % 4 + 1) {
       budget.set("cpu", amount);
-      budget.set("widgets", amount + 1);
+      budget.set("app.widgets", amount + 1);
       std::this_thread::yield();
     }
   });
   for (auto &thread : threads) thread.join();
   over = true;
   changer.join();
-  budget.set_all("cpu=2,widgets=4");
+  budget.set_all("cpu=2,app.widgets=4");
   EXPECT_EQ(left(budget, Budget::kCpu), 2u);
   EXPECT_EQ(left(budget, widgets), 4u);
 }

@@ -193,8 +193,8 @@ tandem_status run_plan(const Plan &plan, Stripe &stripe, tandem_verify_result *r
 TEST(PlanResources, EachTaskHoldsThem) {
   const Codec codec = make_codec(kK, kM);
   for (const std::size_t shard_bytes : {kSmallBytes, kLargeBytes}) {
-    for (const char *resources : {"widgets=2", "disk=1,widgets=2"}) {
-      const Context context = make_limited("widgets=5");
+    for (const char *resources : {"app.widgets=2", "app.disk=1,app.widgets=2"}) {
+      const Context context = make_limited("app.widgets=5");
       count_kernel_calls(2);
       std::vector<std::thread> threads;
       for (unsigned i = 0; i < kThreads; ++i) {
@@ -223,9 +223,9 @@ TEST(PlanResources, EachTaskHoldsThem) {
 }
 
 TEST(PlanResources, OtherPlansDoNotWait) {
-  const Context context = make_limited("widgets=1");
+  const Context context = make_limited("app.widgets=1");
   const Codec codec = make_codec(kK, kM);
-  const Plan with = plan_with(context.get(), codec.get(), "widgets=1"),
+  const Plan with = plan_with(context.get(), codec.get(), "app.widgets=1"),
              without = plan_with(context.get(), codec.get(), "");
   count_kernel_calls(3);
   std::vector<std::thread> threads;
@@ -245,22 +245,22 @@ TEST(PlanResources, AnAmountLoweredBelowTheNeedFailsTheCall) {
   const Codec codec = make_codec(kK, kM);
   for (const int32_t executor : executors()) {
     static tandem_context *lowered = nullptr;
-    const Context context = make_limited("widgets=8", TANDEM_PARTITION_DEFAULT, executor);
-    const Plan plan = plan_with(context.get(), codec.get(), "widgets=2");
+    const Context context = make_limited("app.widgets=8", TANDEM_PARTITION_DEFAULT, executor);
+    const Plan plan = plan_with(context.get(), codec.get(), "app.widgets=2");
     Random random(1);
     Stripe stripe(random, kK, kM, kManyChunksBytes);
     count_kernel_calls(1);
     lowered = context.get();
     set_kernel_hook([](unsigned) {
       if (kernel_calls_so_far() < 2) return;
-      EXPECT_EQ(tandem_context_set_resource(lowered, "widgets", 1), TANDEM_OK);
+      EXPECT_EQ(tandem_context_set_resource(lowered, "app.widgets", 1), TANDEM_OK);
     });
     EXPECT_TRUE(refused(run_plan(plan, stripe), TANDEM_ERROR_INVALID_ARGUMENT,
-                        {"needs 2", "\"widgets\"", "whole amount is 1"}));
+                        {"needs 2", "\"app.widgets\"", "whole amount is 1"}));
     set_kernel_hook(nullptr);
     EXPECT_LE(kernel_calls_so_far(), 2u + 2 * kThreads) << "little more than the chunks that had begun";
-    EXPECT_TRUE(refused(run_plan(plan, stripe), TANDEM_ERROR_INVALID_ARGUMENT, {"widgets"}));
-    ASSERT_EQ(tandem_context_set_resource(context.get(), "widgets", 2), TANDEM_OK);
+    EXPECT_TRUE(refused(run_plan(plan, stripe), TANDEM_ERROR_INVALID_ARGUMENT, {"app.widgets"}));
+    ASSERT_EQ(tandem_context_set_resource(context.get(), "app.widgets", 2), TANDEM_OK);
     EXPECT_EQ(run_plan(plan, stripe), TANDEM_OK) << tandem_last_error_message();
   }
 }

@@ -117,8 +117,8 @@ TEST(Copier, HoldsAUnitOfTheCpu) {
 // overtaken more often than by strangers, or both would wait for ever.
 TEST(Copier, DoesNotWaitForWhatItsTaskHolds) {
   core::Budget budget;
-  budget.set_all("cpu=1,widgets=1");
-  const unsigned widgets = budget.index("widgets");
+  budget.set_all("cpu=1,app.widgets=1");
+  const unsigned widgets = budget.index("app.widgets");
   const core::Need held[] = {{widgets, 1}}, both[] = {{core::Budget::kCpu, 1}, {widgets, 1}};
   budget.acquire(held);
   std::atomic<bool> has_both{false};

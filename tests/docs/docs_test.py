@@ -191,6 +191,7 @@ class Lists(unittest.TestCase):
         "classes of errors in Python": (("python/tandem_ec/errors.py", r"^class (\w+)\((?!Exception)"), ["docs/python.md"]),
         "matrices": (("core/*.cpp", r"\{TANDEM_MATRIX_\w+, \"([\w-]+)\""), ["docs/MATRICES.md"]),
         "CPU kernels": (("cpu/kernels/*.cpp cpu/kernels/*.inc", r"^constinit const Kernel kKernel\w+ =\s+entry\(\"([\w-]+)\""), ["tests/CMakeLists.txt", "cpu/costs.cpp", "tests/isal/clients_test.py"]),
+        "resources": (("core/budget.cpp", r"Resource\(\"(\w+)\"\)"), ["include/tandem/tandem.h", "docs/ENVIRONMENT.md", "docs/HYBRID.md"]),
         "environment variables": (("api/*.cpp base/*.cpp cpu/*.cpp device/*.cpp files/*.cpp isal/*.cpp tuning/*.cpp cli/*.cpp",
                                    r"(?:getenv|_option)\([^;]*?\"(TANDEM_\w+)\""), ["docs/ENVIRONMENT.md"]),
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzer of the tuning file and of ranges of tuning values. Oracle: accepted files keep the limits of docs/TUNING.md,
-// are the same after writing and reading, and answer a question from their own entries. nlohmann-json reads a text as
-// the same value, or refuses it, too.
+// are the same after writing and reading, and answer a question from their own entries. A file that is refused names
+// the line.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -11,7 +11,6 @@
 
 #include "base/error.hpp"
 #include "core/backend.hpp"
-#include "tests/base/json_oracle.hpp"
 #include "tuning/ranges.hpp"
 #include "tuning/table.hpp"
 
@@ -36,38 +35,36 @@ void check_entry(const tuning::Entry &entry) {
                                   &entry.key.identity.driver, &entry.key.kernel_hash})
     if (text->size() > 256 || std::any_of(text->begin(), text->end(), [](unsigned char c) { return c < 32; }))
       wrong("a text");
-  const std::optional<tuning::Entry> again = tuning::parse_entry(tuning::entry_line(entry));
-  if (!again || !(again->key == entry.key) || again->values != entry.values || again->date != entry.date)
-    wrong("an entry that reads back differently");
 }
 
 void check_speed(const SpeedEntry &speed) {
   if (speed.k < 1 || speed.k > 256 || speed.m < 1 || speed.m > 256) wrong("k or m of a speed");
   if (speed.lanes < 1 || speed.lanes > 65'536) wrong("lanes");
-  if (!(speed.bytes_per_second >= 1 && speed.bytes_per_second <= 1e15)) wrong("a speed");
-  if (!(speed.alone_bytes_per_second >= 0 && speed.alone_bytes_per_second <= 1e15)) wrong("a speed alone");
+  for (const double rate : {speed.bytes_per_second, speed.alone_bytes_per_second})
+    if (rate != 0 && !(rate >= 1 && rate <= 1e15)) wrong("a speed");
   if (!(speed.latency_seconds >= 0 && speed.latency_seconds <= 1e4)) wrong("a latency");
   if (speed.date.size() != 20 || speed.machine.size() > 256 || speed.worker.size() > 256) wrong("a speed's text");
 }
 
 void fuzz_file(std::string_view text) {
-  if (const std::string difference = test::json_difference(text, 8); !difference.empty()) wrong(difference.c_str());
   tuning::Table table;
   try {
     table = tuning::Table::parse(text);
   } catch (const base::Error &error) {
     if (error.status() != TANDEM_ERROR_DAMAGED && error.status() != TANDEM_ERROR_UNSUPPORTED) wrong("status");
+    if (!std::string_view(error.what()).starts_with("line ")) wrong("a message without a line");
     return;
   }
   for (const tuning::Entry &entry : table.entries()) {
     check_entry(entry);
-    const TuningChoice choice = table.find({entry.key.identity, entry.key.kernel_hash,
-                                            tuned_operation_mode(entry.key.operation), entry.key.k, entry.key.m});
+    const TuningChoice choice =
+        table.find({entry.key.identity, entry.key.kernel_hash, tuned_operation_mode(entry.key.operation), entry.key.k,
+                    entry.key.m, entry.key.on_device});
     if (choice.reason.empty()) wrong("its own entry is not found");
   }
   for (const SpeedEntry &speed : table.speeds()) check_speed(speed);
-  const std::string written = table.to_json();
-  if (tuning::Table::parse(written).to_json() != written) wrong("a file that reads back differently");
+  const std::string written = table.to_text();
+  if (tuning::Table::parse(written).to_text() != written) wrong("a file that reads back differently");
   tuning::Table merged;
   merged.merge(table);
   merged.merge(table);

@@ -432,6 +432,31 @@ INSTANTIATE_TEST_SUITE_P(
                     FaultCase{Fault::dies, "devices die, over the omniscient", 1.2, 1.1, 1.3, 2.5},
                     FaultCase{Fault::hangs, "devices hang, over the omniscient", 1.95, 1.15, 2.4, 3.3}));
 
+// Any of the workers, also all of them, also those that work in place. It ends: either done or not.
+TEST(HybridMachines, EveryRunEndsWhateverHangsOrFails) {
+  unsigned ended_undone = 0;
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    Simulation machine = random_machine(seed);
+    if (seed % 2 == 0) learn(machine);
+    Random random(seed);
+    const double whole = ideal_seconds(machine);
+    bool any_hangs = false;
+    for (SimulatedWorker &each : machine.workers) {
+      if (random.below(4) == 0) each.fails_at_seconds = between(random, 0, 3 * whole);
+      if (random.below(4) != 0) continue;
+      each.hangs_at_seconds = random.below(4) == 0 ? 0 : between(random, 0, whole);
+      any_hangs = true;
+    }
+    if (seed % 3 == 0) machine.resources = {{machine.workers[0].name, 1}};
+    const SimulationResult result = simulate(machine);
+    ended_undone += !result.completed;
+    const bool all_fail = std::all_of(machine.workers.begin(), machine.workers.end(),
+                                      [](const auto &each) { return each.fails_at_seconds < hybrid::kNeverSeconds; });
+    EXPECT_TRUE(result.completed || any_hangs || all_fail) << seed;
+  }
+  EXPECT_GT(ended_undone, 50u);
+}
+
 // ---- cost ------------------------------------------------------------------------------------------
 
 // The calls of a run of 1 GiB on 128 cores and two lanes of a device, recorded in virtual time, then made again at once

@@ -579,14 +579,14 @@ TEST(OpenclResources, ARunHoldsAGpuAndWhatItsControlSays) {
   for (const bool holds_units : {true, false}) {
     FakeDriver driver;
     core::Budget resources;
-    resources.set_all("gpu=1,widgets=2");
+    resources.set_all("gpu=1,app.widgets=2");
     opencl::Options options = fake_options(driver);
     options.resources = &resources;
     options.holds_units = holds_units;
     const auto backend = opencl::make_backend(options, base::Log());
     Work work(2, 10, 50'000);
     const auto prepared = backend->prepare(work.matrix);
-    const core::Need gpu[] = {{core::Budget::kGpu, 1}}, widgets[] = {{resources.index("widgets"), 2}},
+    const core::Need gpu[] = {{core::Budget::kGpu, 1}}, widgets[] = {{resources.index("app.widgets"), 2}},
                      too_many[] = {{widgets[0].resource, 3}};
     const core::Task task = {prepared.get(), work.in.data(), work.out.data(), 0, work.bytes, Mode::assign};
     for (const std::span<const core::Need> taken : {std::span(gpu), std::span(widgets)}) {
@@ -615,7 +615,7 @@ TEST(OpenclResources, ARunHoldsAGpuAndWhatItsControlSays) {
     core::Control control(too_many);
     const auto [status, message] = status_of([&] { backend->run({&task, 1}, control); });
     EXPECT_EQ(status, holds_units ? TANDEM_ERROR_INVALID_ARGUMENT : TANDEM_OK);
-    EXPECT_EQ(message.find("needs 3 of resource \"widgets\"") != std::string::npos, holds_units) << message;
+    EXPECT_EQ(message.find("needs 3 of resource \"app.widgets\"") != std::string::npos, holds_units) << message;
   }
 }
 
