@@ -31,8 +31,6 @@ cpu::Options cpu_options(const tandem_context &context, const Settings &settings
   options.kernel = settings.kernel;
   options.thread_count = settings.thread_count;
   options.executor = settings.executor;
-  options.partition = settings.partition;
-  options.schedule = settings.schedule;
   options.cores = context.cores;
   options.technique = settings.technique;
   options.budget = context.budget.get();
@@ -76,7 +74,6 @@ std::vector<hybrid::Member> cpu_members(const BackendKind &, tandem_context &con
                                         const std::string &name) {
   cpu::Options options = cpu_options(context, settings);
   options.executor = TANDEM_EXECUTOR_SERIAL;
-  options.partition = TANDEM_PARTITION_DEFAULT;
   options.thread_count = 1;
   options.cores.clear();
   options.budget = nullptr;

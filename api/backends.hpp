@@ -18,7 +18,7 @@ struct Settings {
   std::string backend, kernel, timeline_file;
   hybrid::Policy policy;
   std::uint32_t thread_count;
-  std::int32_t executor, partition, schedule;
+  std::int32_t executor;
   bool pin_threads;
   std::string technique;         // of the CPU: "matrix", "transform", or empty
   bool tuning_is_named = false;  // by an option or the environment

@@ -46,8 +46,8 @@ std::uint32_t thread_count_option(std::uint32_t given) {
 }
 
 // By enum tandem_executor_value.
-constexpr const char *kExecutors[] = {"default", "serial", "pthread", "openmp", "openmp:gnu", "openmp:llvm"};
-static_assert(std::size(kExecutors) == TANDEM_EXECUTOR_OPENMP_LLVM + 1);
+constexpr const char *kExecutors[] = {"default", "serial", "pthread", "openmp"};
+static_assert(std::size(kExecutors) == TANDEM_EXECUTOR_OPENMP + 1);
 
 std::int32_t executor_option(std::int32_t given) {
   const char *value = given == TANDEM_EXECUTOR_DEFAULT ? std::getenv("TANDEM_EXECUTOR") : nullptr;
@@ -83,13 +83,9 @@ Settings settings_of(const tandem_context_options &given) {
                     .policy = hybrid::parse_policy(policy.empty() ? "auto" : policy),
                     .thread_count = thread_count_option(given.thread_count),
                     .executor = executor_option(given.executor),
-                    .partition = word_option(given.partition, "TANDEM_PARTITION", {"default", "column", "parity"}),
-                    .schedule = word_option(given.schedule, "TANDEM_SCHEDULE", {"default", "static", "dynamic"}),
                     .pin_threads = word_option(given.pin_threads, "TANDEM_PIN", {"0", "1"}) != 0,
                     .technique = given.technique != nullptr ? given.technique : ""};
-  check_range("executor", settings.executor, TANDEM_EXECUTOR_OPENMP_LLVM);
-  check_range("partition", settings.partition, TANDEM_PARTITION_PARITY);
-  check_range("schedule", settings.schedule, TANDEM_SCHEDULE_DYNAMIC);
+  check_range("executor", settings.executor, TANDEM_EXECUTOR_OPENMP);
   if (!settings.technique.empty() && settings.technique != "matrix" && settings.technique != "transform")
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                base::format("technique is \"{}\"; known are matrix and transform", settings.technique));
@@ -111,7 +107,6 @@ void check_effects(const tandem_context_options &given, const Settings &settings
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                base::format("{} has no effect on the backend \"{}\": {}", option, backend, why));
   };
-  const char *const schedule = given.schedule == TANDEM_SCHEDULE_DYNAMIC ? "schedule dynamic" : "schedule static";
   const auto is_given = [](const char *text) { return text != nullptr && *text != 0; };
   if (is_given(given.policy) && !takes.policy) {
     refuse(base::format("policy \"{}\"", given.policy),
@@ -125,8 +120,6 @@ void check_effects(const tandem_context_options &given, const Settings &settings
     if (given.thread_count != 0) refuse(base::format("thread_count {}", given.thread_count), kWhy);
     if (given.executor != TANDEM_EXECUTOR_DEFAULT)
       refuse(base::format("executor {}", kExecutors[given.executor]), kWhy);
-    if (given.partition == TANDEM_PARTITION_PARITY) refuse("partition parity", kWhy);
-    if (given.schedule != TANDEM_SCHEDULE_DEFAULT) refuse(schedule, kWhy);
     if (given.pin_threads != 0) refuse("pin_threads", kWhy);
     if (!settings.technique.empty()) refuse(base::format("technique {}", settings.technique), kWhy);
   }
@@ -136,8 +129,6 @@ void check_effects(const tandem_context_options &given, const Settings &settings
       refuse(base::format("executor {}", kExecutors[given.executor]), kWhy);
     if (given.pin_threads != 0) refuse("pin_threads", kWhy);
   }
-  if (given.schedule != TANDEM_SCHEDULE_DEFAULT && settings.executor < TANDEM_EXECUTOR_OPENMP)
-    refuse(schedule, "its executor is not openmp");
   if (given.pin_threads != 0 && given.executor != TANDEM_EXECUTOR_DEFAULT && given.executor != TANDEM_EXECUTOR_PTHREAD)
     refuse("pin_threads", "its executor is not pthread");
 }

@@ -104,12 +104,11 @@ struct WriteFlags {
 void add_write_flags(CLI::App &command, WriteFlags &flags, const std::string &force_help,
                      const std::string &dry_run_help);
 
-// --backend, --kernel, --technique, --threads, --executor, --partition, --schedule, --pin, --resource, --policy,
-// --timeline (not in tandem-bench run), --log.
+// --backend, --kernel, --technique, --threads, --executor, --pin, --resource, --policy, --timeline (not in tandem-bench
+// run), --log.
 struct ContextFlags {
   std::string backend, kernel, technique, executor, policy, timeline;
   std::uint32_t thread_count = 0;
-  std::string partition, schedule;
   bool pin = false;
   std::vector<std::string> resources;
   bool log = false;

@@ -48,10 +48,6 @@ foreach(module tandem_openmp tandem_opencl_module tandem_cuda_module)
   endif()
 endforeach()
 
-if(TARGET tandem_openmp_other)  # in no package: it would bring a second runtime to all users
-  install(FILES $<TARGET_PROPERTY:tandem_openmp_other,TANDEM_FILE> DESTINATION ${module_dir} COMPONENT second-openmp)
-endif()
-
 foreach(tool IN LISTS tool_targets)
   set_target_properties(${tool} PROPERTIES INSTALL_RPATH "$ORIGIN/${library_from_command}")
   set(component tools)

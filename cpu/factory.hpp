@@ -18,8 +18,6 @@ struct Options {
   std::string kernel;         // empty = the best; else its name
   unsigned thread_count = 0;  // 0 = allowed_core_count()
   std::int32_t executor = TANDEM_EXECUTOR_DEFAULT;
-  std::int32_t partition = TANDEM_PARTITION_DEFAULT;
-  std::int32_t schedule = TANDEM_SCHEDULE_DEFAULT;
   std::vector<unsigned> cores;                 // pthread: workers are pinned to these in turn; empty: not pinned
   std::string technique;                       // "matrix", "transform"; empty: the cheaper one
   core::Budget *budget = nullptr;              // outlives the backend

@@ -204,28 +204,11 @@ typedef struct tandem_context tandem_context;
 
 /* How the CPU's work is spread over threads. */
 enum tandem_executor_value {
-  TANDEM_EXECUTOR_DEFAULT = 0,    /* pthread; serial if only one thread is allowed */
-  TANDEM_EXECUTOR_SERIAL = 1,     /* the calling thread alone */
-  TANDEM_EXECUTOR_PTHREAD = 2,    /* a pool of the context's own, started by the first large call */
-  TANDEM_EXECUTOR_OPENMP = 3,     /* the OpenMP runtime of Tandem's compiler (libtandem_openmp.so, in tandem/ beside the
-                                     library) */
-  TANDEM_EXECUTOR_OPENMP_GNU = 4, /* GNU's runtime, libgomp */
-  TANDEM_EXECUTOR_OPENMP_LLVM = 5 /* LLVM's runtime, libomp. UNAVAILABLE where its module was not built */
-};
-
-/* How a call is divided between CPU threads. By parity, as in the Jerasure 2.0 paper, a chunk is as long as the shards.
- * Cancel and budget then take effect late. */
-enum tandem_partition_value {
-  TANDEM_PARTITION_DEFAULT = 0, /* column */
-  TANDEM_PARTITION_COLUMN = 1,  /* byte ranges of all shards */
-  TANDEM_PARTITION_PARITY = 2   /* some of the outputs, over their whole length */
-};
-
-/* OpenMP's schedule clause. */
-enum tandem_schedule_value {
-  TANDEM_SCHEDULE_DEFAULT = 0, /* static */
-  TANDEM_SCHEDULE_STATIC = 1,
-  TANDEM_SCHEDULE_DYNAMIC = 2
+  TANDEM_EXECUTOR_DEFAULT = 0, /* pthread; serial if only one thread is allowed */
+  TANDEM_EXECUTOR_SERIAL = 1,  /* the calling thread alone */
+  TANDEM_EXECUTOR_PTHREAD = 2, /* a pool of the context's own, started by the first large call */
+  TANDEM_EXECUTOR_OPENMP = 3   /* the OpenMP runtime of Tandem's compiler (libtandem_openmp.so, in tandem/ beside the
+                                  library) */
 };
 
 enum tandem_log_level_value { TANDEM_LOG_DEBUG = 0, TANDEM_LOG_INFO = 1, TANDEM_LOG_WARNING = 2 };
@@ -247,8 +230,6 @@ typedef struct tandem_context_options {
                                        compiles operators that are no wide Cauchy code */
   uint32_t thread_count;            /* 0 = every core that affinity and cgroup quota allow */
   int32_t executor;                 /* enum tandem_executor_value */
-  int32_t partition;                /* enum tandem_partition_value */
-  int32_t schedule;                 /* enum tandem_schedule_value; only for the executors OpenMP */
   int32_t pin_threads;              /* non-zero: each worker of the executor pthread is pinned to a core of the
                                        affinity mask. So is each worker of a function of files.h that codes on the CPU
                                        alone, without OpenMP */
@@ -273,8 +254,7 @@ typedef struct tandem_context_options {
  *   context_out  the new context, for tandem_context_destroy; untouched on failure
  *
  * Options left at zero are read from the environment (docs/ENVIRONMENT.md): TANDEM_BACKEND, TANDEM_KERNEL,
- * TANDEM_THREADS, TANDEM_EXECUTOR, TANDEM_PARTITION, TANDEM_SCHEDULE, TANDEM_PIN, TANDEM_RESOURCES, TANDEM_POLICY,
- * TANDEM_TIMELINE, TANDEM_TUNING.
+ * TANDEM_THREADS, TANDEM_EXECUTOR, TANDEM_PIN, TANDEM_RESOURCES, TANDEM_POLICY, TANDEM_TIMELINE, TANDEM_TUNING.
  *
  * The tuning file holds what tandem_autotune (tools.h) found on this machine. It is read once. A file that is damaged,
  * newer, or of other devices is ignored, and log_callback receives a warning. Tuning changes speed, never bytes. A
@@ -282,8 +262,8 @@ typedef struct tandem_context_options {
  *
  * An option that has no effect on the backend is refused:
  *   - policy, unless the backend is a hybrid
- *   - thread_count, executor, partition by parity, schedule, pin_threads and technique, if the backend has no CPU
- *     threads (a device alone, a hybrid without "cpu"); kernel, if the backend is a hybrid without "cpu"
+ *   - thread_count, executor, pin_threads and technique, if the backend has no CPU threads (a device alone, a hybrid
+ *     without "cpu"); kernel, if the backend is a hybrid without "cpu"
  *   - executor and pin_threads, for a hybrid of several with another policy than "auto"
  * Environment variables are defaults for all programs: they are not refused.
  *

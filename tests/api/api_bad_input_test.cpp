@@ -186,18 +186,10 @@ TEST(BadContext, UnknownChoices) {
   options = context_options();
   options.backend = "abacus";
   EXPECT_TRUE(context_refused(options, TANDEM_ERROR_UNAVAILABLE, {"abacus", "cpu"}));
-  options = context_options(6);
-  EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"6", "5"}));
+  options = context_options(4);
+  EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"4", "3"}));
   options = context_options(-1);
   EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"-1"}));
-  options = context_options();
-  options.partition = 3;
-  EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"partition", "3"}));
-  options.partition = -1;
-  EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"partition", "-1"}));
-  options = context_options();
-  options.schedule = 99;
-  EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"schedule", "99"}));
   options = context_options(TANDEM_EXECUTOR_PTHREAD, UINT32_MAX);
   EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"4294967295"}));
   const std::string long_name(5000, 'x');  // the message is cut, not the memory behind it
@@ -217,18 +209,13 @@ TEST(BadContext, OptionsWithoutEffect) {
   const Option policy = {"policy \"budget\"", [](auto &options) { options.policy = "budget"; }};
   const Option kernel = {"kernel \"scalar\"", [](auto &options) { options.kernel = "scalar"; }};
   const Option pinned = {"pin_threads", [](auto &options) { options.pin_threads = 1; }};
-  const Option fixed = {"schedule static", [](auto &options) { options.schedule = TANDEM_SCHEDULE_STATIC; }};
-  const Option dynamic = {"schedule dynamic", [](auto &options) { options.schedule = TANDEM_SCHEDULE_DYNAMIC; }};
   const std::vector<Option> of_cpu_threads = {
       {"thread_count 1", [](auto &options) { options.thread_count = 1; }},
       {"thread_count 3", [](auto &options) { options.thread_count = 3; }},
       {"executor serial", [](auto &options) { options.executor = TANDEM_EXECUTOR_SERIAL; }},
       {"executor pthread", [](auto &options) { options.executor = TANDEM_EXECUTOR_PTHREAD; }},
       {"executor openmp", [](auto &options) { options.executor = TANDEM_EXECUTOR_OPENMP; }},
-      {"partition parity", [](auto &options) { options.partition = TANDEM_PARTITION_PARITY; }},
-      pinned,
-      fixed,
-      dynamic};
+      pinned};
   const auto with = [](const char *backend, const Option &option) {
     tandem_context_options options = context_options(TANDEM_EXECUTOR_DEFAULT, 0);
     options.backend = backend;
@@ -242,7 +229,6 @@ TEST(BadContext, OptionsWithoutEffect) {
         << backend << ", " << option.words;
   };
   expect_refused("cpu", policy);
-  expect_refused("cpu", dynamic);
   for (const char *device : {"opencl", "opencl:0:0", "cuda", "cuda:1"}) {
     expect_refused(device, policy);
     for (const Option &option : of_cpu_threads) expect_refused(device, option);
@@ -264,9 +250,6 @@ TEST(BadContext, OptionsWithoutEffect) {
     options.executor = executor;
     EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"pin_threads", "executor is not pthread"}));
   }
-  options = with("cpu", dynamic);
-  options.executor = TANDEM_EXECUTOR_PTHREAD;
-  EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"schedule dynamic", "not openmp"}));
 
   // With an effect: the same options elsewhere. An empty text, and zero, are defaults.
   EXPECT_NE(make_context(with("hybrid:cpu", policy)), nullptr);

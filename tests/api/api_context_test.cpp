@@ -68,26 +68,19 @@ TEST(Context, DefaultsWork) {
 
 TEST(Context, ForcedChoices) {
   for (const int32_t executor : executors()) {
-    for (const int32_t partition : {TANDEM_PARTITION_COLUMN, TANDEM_PARTITION_PARITY}) {
-      for (const int32_t schedule : {TANDEM_SCHEDULE_STATIC, TANDEM_SCHEDULE_DYNAMIC}) {
-        if (schedule == TANDEM_SCHEDULE_DYNAMIC && executor < TANDEM_EXECUTOR_OPENMP) continue;
-        tandem_context_options options = context_options(executor, 3);
-        std::string kernel = "scalar", backend = "cpu";
-        options.kernel = kernel.c_str();
-        options.backend = backend.c_str();
-        options.partition = partition;
-        options.schedule = executor < TANDEM_EXECUTOR_OPENMP ? TANDEM_SCHEDULE_DEFAULT : schedule;
-        options.pin_threads = executor == TANDEM_EXECUTOR_PTHREAD;
-        const Context context = make_context(options);
-        kernel = backend = "gone";  // the strings were copied
-        const tandem_context_info info = query(context.get());
-        EXPECT_STREQ(info.kernel, "scalar");
-        EXPECT_STREQ(info.backend, "cpu");
-        EXPECT_EQ(info.thread_count, executor == TANDEM_EXECUTOR_SERIAL ? 1u : 3u);
-        EXPECT_EQ(info.caller_count, info.thread_count);
-        expect_works(context.get());
-      }
-    }
+    tandem_context_options options = context_options(executor, 3);
+    std::string kernel = "scalar", backend = "cpu";
+    options.kernel = kernel.c_str();
+    options.backend = backend.c_str();
+    options.pin_threads = executor == TANDEM_EXECUTOR_PTHREAD;
+    const Context context = make_context(options);
+    kernel = backend = "gone";  // the strings were copied
+    const tandem_context_info info = query(context.get());
+    EXPECT_STREQ(info.kernel, "scalar");
+    EXPECT_STREQ(info.backend, "cpu");
+    EXPECT_EQ(info.thread_count, executor == TANDEM_EXECUTOR_SERIAL ? 1u : 3u);
+    EXPECT_EQ(info.caller_count, info.thread_count);
+    expect_works(context.get());
   }
 }
 
@@ -157,8 +150,7 @@ TEST(Context, Environment) {
     EXPECT_EQ(query(make_context(options).get()).thread_count, 3u);
   }
   {
-    const Variable threads("TANDEM_THREADS", "5"), executor("TANDEM_EXECUTOR", "pthread"),
-        partition("TANDEM_PARTITION", "parity"), schedule("TANDEM_SCHEDULE", "dynamic"), pin("TANDEM_PIN", "1");
+    const Variable threads("TANDEM_THREADS", "5"), executor("TANDEM_EXECUTOR", "pthread"), pin("TANDEM_PIN", "1");
     tandem_context *raw = nullptr;
     ASSERT_EQ(tandem_context_create(nullptr, &raw), TANDEM_OK);
     EXPECT_EQ(query(raw).thread_count, 5u);
@@ -177,8 +169,6 @@ TEST(Context, Environment) {
   refuses("TANDEM_BACKEND", "abacus", TANDEM_ERROR_UNAVAILABLE);
   refuses("TANDEM_EXECUTOR", "fibers", TANDEM_ERROR_UNAVAILABLE);
   refuses("TANDEM_THREADS", "many", TANDEM_ERROR_INVALID_ARGUMENT);
-  refuses("TANDEM_PARTITION", "rows", TANDEM_ERROR_INVALID_ARGUMENT);
-  refuses("TANDEM_SCHEDULE", "guided", TANDEM_ERROR_INVALID_ARGUMENT);
   refuses("TANDEM_PIN", "yes", TANDEM_ERROR_INVALID_ARGUMENT);
   refuses("TANDEM_THREADS", "2x", TANDEM_ERROR_INVALID_ARGUMENT);
   refuses("TANDEM_THREADS", "-1", TANDEM_ERROR_INVALID_ARGUMENT);

@@ -446,17 +446,6 @@ TEST(Gf16, BadInputIsRefusedWithNumbers) {
                         TANDEM_ERROR_INVALID_ARGUMENT, {"65", "multiple of 2"}));
     EXPECT_EQ(shards.shard(3), Bytes(65, kPaint));
   }
-  for (const std::uint32_t thread_count : {1u, 3u}) {
-    tandem_context_options by_parity = context_options(TANDEM_EXECUTOR_PTHREAD, thread_count);
-    by_parity.partition = TANDEM_PARTITION_PARITY;
-    const Context other = make_context(by_parity);
-    for (const char *preset : {"leopard16", "par2"}) {
-      const Codec codec = make_codec(options16(preset, 3, 2));
-      Shards16 shards(3, 2, 64);
-      EXPECT_TRUE(refused(tandem_encode(other.get(), codec.get(), shards.data(), shards.parity(), 64),
-                          TANDEM_ERROR_UNSUPPORTED, {"cpu: partition by parity does not exist", "GF(2^16)"}));
-    }
-  }
 }
 
 }  // namespace

@@ -103,25 +103,22 @@ std::string one_operation(Random &random, tandem_context *context, const std::ve
 
 TEST(Threads, RandomOperationsOnSharedObjects) {
   for (const int32_t executor : executors()) {
-    for (const int32_t partition : {TANDEM_PARTITION_COLUMN, TANDEM_PARTITION_PARITY}) {
-      tandem_context_options options = context_options(executor, 4);
-      options.partition = partition;
-      const Context context = make_context(options);
-      std::vector<Codec> codecs;
-      for (const auto &[k, m] : kShapes) codecs.push_back(make_codec(k, m));
-      std::vector<std::string> wrong(kThreads);
-      std::vector<std::thread> threads;
-      for (unsigned t = 0; t < kThreads; ++t) {
-        threads.emplace_back([&, t] {
-          Random random(kSeed + t);
-          for (unsigned round = 0; round < kRounds && wrong[t].empty(); ++round)
-            wrong[t] = one_operation(random, context.get(), codecs);
-        });
-      }
-      for (std::thread &thread : threads) thread.join();
-      for (unsigned t = 0; t < kThreads; ++t)
-        EXPECT_EQ(wrong[t], "") << "executor " << executor << ", thread " << t << ", seed " << kSeed + t;
+    tandem_context_options options = context_options(executor, 4);
+    const Context context = make_context(options);
+    std::vector<Codec> codecs;
+    for (const auto &[k, m] : kShapes) codecs.push_back(make_codec(k, m));
+    std::vector<std::string> wrong(kThreads);
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        Random random(kSeed + t);
+        for (unsigned round = 0; round < kRounds && wrong[t].empty(); ++round)
+          wrong[t] = one_operation(random, context.get(), codecs);
+      });
     }
+    for (std::thread &thread : threads) thread.join();
+    for (unsigned t = 0; t < kThreads; ++t)
+      EXPECT_EQ(wrong[t], "") << "executor " << executor << ", thread " << t << ", seed " << kSeed + t;
   }
 }
 

@@ -403,7 +403,6 @@ class Command(unittest.TestCase):
             self.assertFalse(os.path.exists(self.shards))
         done = self.ok("autotune", "-k", 4, "-m", 2, "--output", self.path("tuning.json"), "--backend", "opencl:0:0", "--threads", 2, status=2)
         self.assertIn(b'thread_count 2 has no effect on the backend "opencl:0:0"', done.stderr)
-        self.assertIn(b"--executor openmp", self.ok(*encode[:-1], "--partition", "parity", status=2).stderr)
         self.ok(*encode, "hybrid:cpu", "--policy", "free", "--executor", "pthread", "--threads", 2)
         self.ok(*encode, "cpu", "--pin", "--threads", 2, "--force")
         self.ok("verify", self.shards, "--pin")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the conformance suite on the CPU backend: every kernel x executor x partition. If this CPU lacks a kernel, or
+// Runs the conformance suite on the CPU backend: every kernel x executor. If this CPU lacks a kernel, or
 // the module of an executor is missing, prints NOT RUN.
 #include <gtest/gtest.h>
 
@@ -60,23 +60,19 @@ std::vector<BackendMaker> cpu_makers(const char *technique = "") {
   std::vector<BackendMaker> makers;
   for (const cpu::KernelDescription &kernel : cpu::describe_kernels()) {
     for (const Executor &executor : kExecutors) {
-      for (const std::int32_t partition : {TANDEM_PARTITION_COLUMN, TANDEM_PARTITION_PARITY}) {
-        cpu::Options options;
-        options.kernel = kernel.name;
-        options.executor = executor.value;
-        options.partition = partition;
-        options.thread_count = 4;
-        options.technique = technique;
-        std::string name = kernel.name;
-        for (char &c : name)
-          if (c == '-') c = '_';
-        name += std::string("_") + executor.name + (partition == TANDEM_PARTITION_COLUMN ? "_column" : "_parity");
-        std::string not_run = missing(executor.value);
-        if (!kernel.available) not_run = std::string("kernel ") + kernel.name + " needs " + kernel.needs;
-        const bool takes_gf16 = *technique == 0 && partition == TANDEM_PARTITION_COLUMN;
-        makers.push_back({name, [options] { return make(options); }, not_run, 1, false, true, takes_gf16,
-                          partition == TANDEM_PARTITION_COLUMN});
-      }
+      cpu::Options options;
+      options.kernel = kernel.name;
+      options.executor = executor.value;
+      options.thread_count = 4;
+      options.technique = technique;
+      std::string name = kernel.name;
+      for (char &c : name)
+        if (c == '-') c = '_';
+      name += std::string("_") + executor.name;
+      std::string not_run = missing(executor.value);
+      if (!kernel.available) not_run = std::string("kernel ") + kernel.name + " needs " + kernel.needs;
+      const bool takes_gf16 = *technique == 0;
+      makers.push_back({name, [options] { return make(options); }, not_run, 1, false, true, takes_gf16, true});
     }
   }
   return makers;
@@ -200,22 +196,16 @@ const core::TuningValues kLargest = {{"chunk_bytes", UINT64_MAX}, {"out_of_cache
 std::vector<BackendMaker> cpu_variants() {
   static core::Budget one_at_a_time;
   one_at_a_time.set("cpu", 1);
-  cpu::Options budget, pinned, dynamic, crowd;
-  budget.kernel = pinned.kernel = dynamic.kernel = crowd.kernel = "scalar";
+  cpu::Options budget, pinned, crowd;
+  budget.kernel = pinned.kernel = crowd.kernel = "scalar";
   budget.executor = pinned.executor = crowd.executor = TANDEM_EXECUTOR_PTHREAD;
-  budget.thread_count = pinned.thread_count = dynamic.thread_count = 3;
+  budget.thread_count = pinned.thread_count = 3;
   budget.budget = &one_at_a_time;
   pinned.cores = base::affinity_cores();
   crowd.thread_count = 40;  // more threads than chunks
-  crowd.partition = TANDEM_PARTITION_PARITY;
-  dynamic.executor = TANDEM_EXECUTOR_OPENMP;
-  dynamic.schedule = TANDEM_SCHEDULE_DYNAMIC;
   std::vector<BackendMaker> makers = {{"budget_of_one", [=] { return make(budget); }, ""},
                                       {"pinned", [=] { return make(pinned); }, ""},
                                       {"crowd", [=] { return make(crowd); }, ""}};
-#if !defined(TANDEM_TEST_WITHOUT_OPENMP)
-  makers.push_back({"openmp_dynamic", [=] { return make(dynamic); }, missing(TANDEM_EXECUTOR_OPENMP)});
-#endif
   makers.push_back({"groups", [=] { return make(pinned); }, "", 96});
   // Values of a hostile tuning file, with every kernel: slow at worst.
   static const SameValues smallest(kSmallest), largest(kLargest);
@@ -381,11 +371,10 @@ TEST(CpuBackend, WhatMayBeTuned) {
   }
   const core::TuningIdentity identity = backend->tuning_identity();
   EXPECT_EQ(identity.driver, std::string("kernel ") + choice.kernel + ", executor pthread, 4 threads");
-  options.partition = TANDEM_PARTITION_PARITY;
-  options.schedule = TANDEM_SCHEDULE_DYNAMIC;
+  options.technique = "matrix";
   options.cores = base::affinity_cores();
   EXPECT_EQ(cpu::make_backend(options, base::Log(), &choice)->tuning_identity().driver,
-            identity.driver + ", partition parity, schedule dynamic, pinned");
+            identity.driver + ", pinned, technique matrix");
   options.kernel = "scalar";
   EXPECT_NE(cpu::make_backend(options, base::Log(), &choice)->tuning_kernel_hash(), backend->tuning_kernel_hash());
 }

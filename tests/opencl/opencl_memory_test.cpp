@@ -477,8 +477,6 @@ TEST(OpenclOptions, SenselessOnesAreRefused) {
   };
   EXPECT_EQ(status([](auto &) {}), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(status([](auto &options) { options.executor = 99; }), TANDEM_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(status([](auto &options) { options.partition = 99; }), TANDEM_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(status([](auto &options) { options.schedule = -1; }), TANDEM_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(status([](auto &options) { options.thread_count = 100'000; }), TANDEM_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(status([](auto &options) { options.resources = "opencl_mib=0"; }), TANDEM_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(status([](auto &options) { options.resources = "cpu=1,opencl_mib=64"; }), TANDEM_OK);
