@@ -409,17 +409,10 @@ std::string kernel_names(const CpuFeatures &features) {
   return names;
 }
 
-std::unique_ptr<Executor> make_executor(std::int32_t kind, const ExecutorOptions &options) {
-  switch (kind) {
-    case TANDEM_EXECUTOR_SERIAL:
-      return make_serial_executor(options);
-    case TANDEM_EXECUTOR_PTHREAD:
-      return make_pthread_executor(options);
-    case TANDEM_EXECUTOR_OPENMP:
-      return make_openmp_executor(options);
-    default:
-      return options.thread_count == 1 ? make_serial_executor(options) : make_pthread_executor(options);
-  }
+std::unique_ptr<Executor> make_executor(const std::string &name, const ExecutorOptions &options) {
+  if (name == "openmp") return make_openmp_executor(options);
+  const bool is_serial = name.empty() ? options.thread_count == 1 : name == "serial";
+  return is_serial ? make_serial_executor(options) : make_pthread_executor(options);
 }
 
 }  // namespace
@@ -436,7 +429,7 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const base::
   executor_options.thread_count = options.thread_count != 0 ? options.thread_count : allowed_core_count();
   executor_options.cores = options.cores;
   executor_options.budget = options.budget;
-  if (options.executor == TANDEM_EXECUTOR_SERIAL) executor_options.thread_count = 1;
+  if (options.executor == "serial") executor_options.thread_count = 1;
   std::unique_ptr<Executor> executor = make_executor(options.executor, executor_options);
   *choice_out = {kernel->name, executor->name(), executor->thread_count(), kInlineBytes};
   log.say(TANDEM_LOG_INFO, base::format("cpu: kernel {} ({}), executor {}, {} thread{}", kernel->name,

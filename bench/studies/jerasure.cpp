@@ -64,7 +64,7 @@ class Experiment {
     check(tandem_codec_coefficients(codec_.get(), coefficients.data(), coefficients.size()));
     std::copy(coefficients.begin(), coefficients.end(), matrix_.begin());
     fill_random(original_.memory(), at_.k * original_.shard_bytes(), 1);
-    const ContextOwner serial = make_context(TANDEM_EXECUTOR_SERIAL, 1);
+    const ContextOwner serial = make_context("serial", 1);
     check(tandem_encode(serial.get(), codec_.get(), original_.data(), original_.data(at_.k), original_.shard_bytes()));
     std::memcpy(shards_.memory(), original_.memory(), original_.bytes());
     lose();
@@ -212,11 +212,11 @@ class Experiment {
       };
     }
     if (way == "tandem-column") {
-      context_ = make_context(at_.threads == 1 ? TANDEM_EXECUTOR_SERIAL : TANDEM_EXECUTOR_PTHREAD, at_.threads);
+      context_ = make_context(at_.threads == 1 ? "serial" : "pthread", at_.threads);
       return [this] { code(shards_.data()); };
     }
     if (way == "tandem-parity") {  // some of the outputs for each thread, over their whole length
-      context_ = make_context(TANDEM_EXECUTOR_SERIAL, 1);
+      context_ = make_context("serial", 1);
       return [this] {
         on_new_threads(at_.threads, [this](unsigned thread) {
           std::vector<void *> shards(shards_.data(), shards_.data() + shards_.count());

@@ -344,7 +344,7 @@ class Experiment {
     }
     if (way == "tandem-spawn") {  // the report's threads over Tandem's serial code: each round makes them
       counts_threads_ = true;
-      context_ = make_context(TANDEM_EXECUTOR_SERIAL, 1);
+      context_ = make_context("serial", 1);
       return [this](std::size_t) {
         on_new_threads(at_.threads, [this](unsigned thread) {
           const auto [begin, end] = part(thread);
@@ -357,7 +357,7 @@ class Experiment {
 #ifndef _OPENMP
       throw NotMeasured("this compiler has no OpenMP runtime");
 #endif
-      context_ = make_context(TANDEM_EXECUTOR_SERIAL, 1);
+      context_ = make_context("serial", 1);
       return [this, is_static = way == "tandem-openmp-static"](std::size_t) {
         constexpr std::int64_t kBlock = 8192 / sizeof(Element);
         const auto columns = static_cast<std::int64_t>(columns_);
@@ -374,8 +374,7 @@ class Experiment {
       };
     }
     if (way == "tandem-serial" || way == "tandem-pthread") {
-      context_ = way == "tandem-serial" ? make_context(TANDEM_EXECUTOR_SERIAL, 1)
-                                        : make_context(TANDEM_EXECUTOR_PTHREAD, at_.threads);
+      context_ = way == "tandem-serial" ? make_context("serial", 1) : make_context("pthread", at_.threads);
       return [this](std::size_t) {
         check(tandem_encode(context_.get(), codec_.get(), data_.data(), out_.data(rows_ - at_.m), at_.shard_bytes));
       };
@@ -386,7 +385,7 @@ class Experiment {
   // Of the last round.
   bool as_tandem() {
     Shards parity(at_.m, at_.shard_bytes);
-    const ContextOwner serial = make_context(TANDEM_EXECUTOR_SERIAL, 1);
+    const ContextOwner serial = make_context("serial", 1);
     check(tandem_encode(serial.get(), codec_.get(), data_.data(), parity.data(), at_.shard_bytes));
     const bool is_tandem = at_.way.starts_with("tandem-");
     return equal(out_, rows_ - at_.m, parity, 0, at_.m) && (!at_.whole || is_tandem || equal(out_, 0, data_, 0, at_.k));

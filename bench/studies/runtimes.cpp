@@ -59,7 +59,7 @@ Json measure(Arguments &arguments) {
     throw std::runtime_error("k + m <= 256, shards of 64 bytes or more, at least one thread and one call");
 
   const CodecOwner codec = make_codec(k, m, TANDEM_MATRIX_ISAL_CAUCHY);
-  const ContextOwner serial = make_context(TANDEM_EXECUTOR_SERIAL, 1);
+  const ContextOwner serial = make_context("serial", 1);
   Shards shards(k + m, shard_bytes), expected(m, shard_bytes);
   fill_random(shards.memory(), k * shard_bytes, 1);
   check(tandem_encode(serial.get(), codec.get(), shards.data(), expected.data(), shard_bytes));
@@ -78,7 +78,7 @@ Json measure(Arguments &arguments) {
   };
   const std::size_t part_count = (shard_bytes + kPartBytes - 1) / kPartBytes;
   if (way == "pthread") {
-    context = make_context(TANDEM_EXECUTOR_PTHREAD, threads);
+    context = make_context("pthread", threads);
   } else if (way == "openmp:gnu" || way == "openmp:llvm") {
     call = [&, loop = openmp_loop(way.substr(way.find(':') + 1))] {
       const auto item = [](void *user, std::size_t part) { (*static_cast<decltype(encode_part) *>(user))(part); };

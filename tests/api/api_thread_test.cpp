@@ -102,7 +102,7 @@ std::string one_operation(Random &random, tandem_context *context, const std::ve
 }
 
 TEST(Threads, RandomOperationsOnSharedObjects) {
-  for (const int32_t executor : executors()) {
+  for (const std::string &executor : executors()) {
     tandem_context_options options = context_options(executor, 4);
     const Context context = make_context(options);
     std::vector<Codec> codecs;
@@ -130,7 +130,7 @@ TEST(Threads, ContextsComeAndGo) {
     threads.emplace_back([&, t] {
       Random random(kSeed + 100 + t);
       for (unsigned i = 0; i < 15; ++i) {
-        const Context context = make_context(TANDEM_EXECUTOR_PTHREAD, 3);
+        const Context context = make_context("pthread", 3);
         Stripe stripe(random, 4, 2, 500'000);
         stripe.lose_parity();
         const Codec codec = make_codec(4, 2);

@@ -62,14 +62,14 @@ class TimelineOf : public testing::Test {
   std::string folder_, file_;
   Random random_{7};
   Stripe large_{random_, kData, kParity, kShardBytes}, small_{random_, kData, kParity, kSmallBytes};
-  tandem_context_options options_ = context_options(TANDEM_EXECUTOR_DEFAULT, 2);
+  tandem_context_options options_ = context_options("", 2);
 };
 
 TEST_F(TimelineOf, EachExecutor) {
   options_.backend = "cpu";
-  for (const int32_t executor : executors()) {
+  for (const std::string &executor : executors()) {
     SCOPED_TRACE(executor);
-    options_.executor = executor;
+    options_.expert = expert_of(executor);
     {
       const Context context = make_context(options_);
       encode(context.get(), large_);

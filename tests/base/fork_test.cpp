@@ -203,8 +203,7 @@ TEST(Fork, NamesOfResourcesAndTheirAmountsStayInTheChild) {
 
 class ForkWhileCoding : public testing::TestWithParam<Kind> {};
 
-INSTANTIATE_TEST_SUITE_P(Executors, ForkWhileCoding,
-                         testing::Values(Kind::serial, Kind::pthread, Kind::openmp),
+INSTANTIATE_TEST_SUITE_P(Executors, ForkWhileCoding, testing::Values(Kind::serial, Kind::pthread, Kind::openmp),
                          [](const auto &test) { return kind_name(test.param); });
 
 bool runs_well(cpu::Executor &executor) {

@@ -507,7 +507,7 @@ class Bench(unittest.TestCase):
             self.assertIn(b"do not fit memory", self.ok(*quick, "--stripes", 1 << 60, status=2).stderr)
             self.assertIn(b"bytes of device memory", self.ok(*quick, "--stripes", 1 << 40, status=3).stderr)
         self.assertIn(b"--backend", self.ok("batch", status=2).stderr)
-        self.assertIn(b"cpu", self.ok("batch", "--backend", "cpu", "--kernel", "scalar", status=2).stderr)
+        self.assertIn(b"cpu", self.ok("batch", "--backend", "cpu", status=2).stderr)
 
     def opencl_device(self, what):
         """Its name, or None where there is none."""

@@ -24,7 +24,7 @@ constexpr std::size_t kSmallBytes = 4096, kLargeBytes = 200'000;
 constexpr std::size_t kManyChunksBytes = thinned(50) * kLargeBytes;
 constexpr unsigned kRounds = kThinning == 1 ? 6 : 2;
 
-Context make_limited(const char *resources, int32_t executor = TANDEM_EXECUTOR_PTHREAD) {
+Context make_limited(const char *resources, const std::string &executor = "pthread") {
   tandem_context_options options = context_options(executor, kThreads);
   options.backend = "cpu";
   options.resources = resources;
@@ -156,7 +156,7 @@ TEST_P(EveryWay, RunsFreelyWithoutAnAmount) {
 }
 
 TEST_P(EveryWay, KeepsToTheAmountWithEveryExecutor) {
-  for (const int32_t executor : executors()) {
+  for (const std::string &executor : executors()) {
     const Context context = make_limited("cpu=2", executor);
     count_kernel_calls(2);
     run_on_threads(context.get(), GetParam(), kLargeBytes);
@@ -239,7 +239,7 @@ TEST(PlanResources, OtherPlansDoNotWait) {
 
 TEST(PlanResources, AnAmountLoweredBelowTheNeedFailsTheCall) {
   const Codec codec = make_codec(kK, kM);
-  for (const int32_t executor : executors()) {
+  for (const std::string &executor : executors()) {
     static tandem_context *lowered = nullptr;
     const Context context = make_limited("widgets=8", executor);
     const Plan plan = plan_with(context.get(), codec.get(), "widgets=2");
@@ -288,8 +288,8 @@ void encode_under(tandem_context *context, void (*hook)(unsigned)) {
 
 // A thread's first call after the change may have had its unit before. With its second one it has the only unit.
 TEST(ChangedAmount, LoweredIsFeltAtTheNextChunk) {
-  for (const int32_t executor : executors()) {
-    if (executor == TANDEM_EXECUTOR_SERIAL) continue;  // one call, one thread
+  for (const std::string &executor : executors()) {
+    if (executor == "serial") continue;  // one call, one thread
     const Context context = make_limited("cpu=4", executor);
     encode_under(context.get(), [](unsigned in_flight) {
       thread_local unsigned known_round = 0, own_calls = 0;
@@ -312,8 +312,8 @@ TEST(ChangedAmount, LoweredIsFeltAtTheNextChunk) {
 
 // The call that raises the amount does not end before three are in flight: threads that wait must feel it at once.
 TEST(ChangedAmount, RaisedIsFeltAtOnce) {
-  for (const int32_t executor : executors()) {
-    if (executor == TANDEM_EXECUTOR_SERIAL) continue;
+  for (const std::string &executor : executors()) {
+    if (executor == "serial") continue;
     const Context context = make_limited("cpu=1", executor);
     encode_under(context.get(), [](unsigned) {
       if (!is_time_to_change()) return;

@@ -53,11 +53,11 @@ std::vector<Scratched> scratched() {
 
 // Runs on a thread of its own, whose scratch memory is its own. Allocations fail after so many; -1: none fails. False:
 // the run was refused for lack of memory.
-bool run_with(const Scratched &of, std::int32_t executor, const Shards &inputs, Shards &outputs,
+bool run_with(const Scratched &of, const std::string &executor, const Shards &inputs, Shards &outputs,
               std::vector<core::Mismatch> &found, long allowed) {
   cpu::Options options;
   options.executor = executor;
-  options.thread_count = executor == TANDEM_EXECUTOR_SERIAL ? 1 : 4;
+  options.thread_count = executor == "serial" ? 1 : 4;
   options.technique = of.what.field() == core::Field::gf8 ? "transform" : "";
   cpu::Choice choice = {};
   const auto backend = cpu::make_backend(options, base::Log(), &choice);
@@ -88,25 +88,25 @@ bool run_with(const Scratched &of, std::int32_t executor, const Shards &inputs, 
 
 // OpenMP gives each thread its chunks, so that a thread without memory has some. With the pool the calling thread may
 // be done before.
-std::int32_t executor_with_chunks_for_each_thread() {
+std::string executor_with_chunks_for_each_thread() {
 #if !defined(TANDEM_TEST_WITHOUT_OPENMP)
   cpu::Options options;
-  options.executor = TANDEM_EXECUTOR_OPENMP;
+  options.executor = "openmp";
   cpu::Choice choice = {};
   try {
     cpu::make_backend(options, base::Log(), &choice);
-    return TANDEM_EXECUTOR_OPENMP;
+    return "openmp";
   } catch (const base::Error &error) {
     std::printf("NOT RUN: %s\n", error.what());
   }
 #endif
-  return TANDEM_EXECUTOR_PTHREAD;
+  return "pthread";
 }
 
 // A thread without memory for scratch leaves its chunks to the calling thread, which reserves its own before anything
 // is written.
 TEST(Scratch, WithoutMemoryNothingIsWrittenOrAllOfIt) {
-  const std::int32_t executor = executor_with_chunks_for_each_thread();
+  const std::string executor = executor_with_chunks_for_each_thread();
   Random random(22);
   for (const Scratched &each : scratched()) {
     SCOPED_TRACE(each.name);
@@ -115,7 +115,7 @@ TEST(Scratch, WithoutMemoryNothingIsWrittenOrAllOfIt) {
     for (unsigned r = 0; r < each.what.output_count(); ++r) before.push_back(random.bytes(40'000));
     Shards want = before;
     std::vector<core::Mismatch> wanted, found;
-    ASSERT_TRUE(run_with(each, TANDEM_EXECUTOR_SERIAL, inputs, want, wanted, -1));
+    ASSERT_TRUE(run_with(each, "serial", inputs, want, wanted, -1));
     unsigned refused_count = 0, saved_count = 0;
     for (long allowed = 0;; ++allowed) {
       Shards outputs = before;
@@ -128,7 +128,7 @@ TEST(Scratch, WithoutMemoryNothingIsWrittenOrAllOfIt) {
       ++(has_run ? saved_count : refused_count);
     }
     EXPECT_GT(refused_count, 0u);
-    EXPECT_TRUE(saved_count > 0 || executor == TANDEM_EXECUTOR_PTHREAD) << "no thread lacked memory";
+    EXPECT_TRUE(saved_count > 0 || executor == "pthread") << "no thread lacked memory";
   }
 }
 

@@ -79,9 +79,10 @@ tandem_context *context_of(unsigned number, const char *technique = "") {
     tandem_context_options options = {};
     options.struct_bytes = sizeof options;
     options.kernel = names[kernel].c_str();
-    options.executor = is_serial != 0 ? TANDEM_EXECUTOR_SERIAL : TANDEM_EXECUTOR_PTHREAD;
+    std::string expert = is_serial != 0 ? "executor=serial" : "executor=pthread";
+    if (*technique != 0) expert += std::string(",technique=") + technique;
+    options.expert = expert.c_str();
     options.thread_count = 2;
-    options.technique = technique;
     tandem_context *raw = nullptr;
     if (tandem_context_create(&options, &raw) != TANDEM_OK) wrong("tandem_context_create");
     context.reset(raw);
