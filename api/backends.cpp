@@ -30,11 +30,9 @@ cpu::Options cpu_options(const tandem_context &context, const Settings &settings
   cpu::Options options;
   options.kernel = settings.kernel;
   options.thread_count = settings.thread_count;
-  options.executor = settings.executor;
-  options.partition = settings.partition;
-  options.schedule = settings.schedule;
+  options.executor = settings.expert.executor;
   options.cores = context.cores;
-  options.technique = settings.technique;
+  options.technique = settings.expert.technique;
   options.budget = context.budget.get();
   options.tuning = context.tuning.get();
   options.timeline = context.timeline.get();
@@ -75,8 +73,7 @@ std::unique_ptr<core::Backend> make_cpu(const BackendKind &, tandem_context &con
 std::vector<hybrid::Member> cpu_members(const BackendKind &, tandem_context &context, const Settings &settings,
                                         const std::string &name) {
   cpu::Options options = cpu_options(context, settings);
-  options.executor = TANDEM_EXECUTOR_SERIAL;
-  options.partition = TANDEM_PARTITION_DEFAULT;
+  options.executor = "serial";
   options.thread_count = 1;
   options.cores.clear();
   options.budget = nullptr;
@@ -146,7 +143,7 @@ std::unique_ptr<core::Backend> open_device(const BackendKind &kind, tandem_conte
 template <class Options, Factory<Options> kFactory>
 std::unique_ptr<core::Backend> make_device(const BackendKind &kind, tandem_context &context, const Settings &settings,
                                            const std::string &name) {
-  const std::string &technique = settings.kernel;
+  const std::string &technique = settings.expert.device_technique;
   auto backend = open_device<Options, kFactory>(kind, context, settings, name, technique, false);
   context.resource_names = base::format("cpu,gpu,{}", kind.memory_resource);
   context.kernel_name = "auto";

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "api/expert.hpp"
 #include "api/objects.hpp"
 #include "hybrid/factory.hpp"
 
@@ -18,9 +19,7 @@ struct Settings {
   std::string backend, kernel, timeline_file;
   hybrid::Policy policy;
   std::uint32_t thread_count;
-  std::int32_t executor, partition, schedule;
-  bool pin_threads;
-  std::string technique;         // of the CPU: "matrix", "transform", or empty
+  Expert expert, given_expert;   // with the environment's defaults; without them
   bool tuning_is_named = false;  // by an option or the environment
 };
 

@@ -44,30 +44,6 @@ std::uint32_t thread_count_option(std::uint32_t given) {
   return count;
 }
 
-// By enum tandem_executor_value.
-constexpr const char *kExecutors[] = {"default", "serial", "pthread", "openmp", "openmp:gnu", "openmp:llvm"};
-static_assert(std::size(kExecutors) == TANDEM_EXECUTOR_OPENMP_LLVM + 1);
-
-std::int32_t executor_option(std::int32_t given) {
-  const char *value = given == TANDEM_EXECUTOR_DEFAULT ? std::getenv("TANDEM_EXECUTOR") : nullptr;
-  if (value == nullptr || *value == 0) return given;
-  const std::span<const char *const> names = std::span(kExecutors).subspan(1);  // the default has no name
-  const auto found = std::ranges::find(names, std::string_view(value));
-  if (found != names.end()) return static_cast<std::int32_t>(found - names.begin()) + 1;
-  base::fail(TANDEM_ERROR_UNAVAILABLE,
-             base::format("TANDEM_EXECUTOR is \"{}\"; known executors: {}", value, base::join(names, ", ")));
-}
-
-// An option with few values. If it has its default, 0, the environment variable may name another value.
-std::int32_t word_option(std::int32_t given, const char *variable, std::initializer_list<const char *> words) {
-  const char *value = given == 0 ? std::getenv(variable) : nullptr;
-  if (value == nullptr || *value == 0) return given;
-  const auto found = std::ranges::find(words, std::string_view(value));
-  if (found != words.end()) return static_cast<std::int32_t>(found - words.begin());
-  base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-             base::format("{} is \"{}\"; known are {}", variable, value, base::join(words, ", ")));
-}
-
 hybrid::Policy policy_option(const char *given) {
   constexpr const char *kPolicies[] = {"free", "budget", "auto"};  // by hybrid::Policy
   const std::string name = text_option(given, "TANDEM_POLICY");
@@ -78,11 +54,6 @@ hybrid::Policy policy_option(const char *given) {
              base::format("policy is \"{}\"; known are {}", name, base::join(kPolicies, ", ")));
 }
 
-void check_range(const char *what, std::int32_t value, std::int32_t last) {
-  if (value < 0 || value > last)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} is {}; known values are 0 to {}", what, value, last));
-}
-
 // Every value is checked for every backend: an invalid value is never ignored.
 Settings settings_of(const tandem_context_options &given) {
   Settings settings{.backend = text_option(given.backend, "TANDEM_BACKEND"),
@@ -90,25 +61,19 @@ Settings settings_of(const tandem_context_options &given) {
                     .timeline_file = text_option(given.timeline_file, "TANDEM_TIMELINE"),
                     .policy = policy_option(given.policy),
                     .thread_count = thread_count_option(given.thread_count),
-                    .executor = executor_option(given.executor),
-                    .partition = word_option(given.partition, "TANDEM_PARTITION", {"default", "column", "parity"}),
-                    .schedule = word_option(given.schedule, "TANDEM_SCHEDULE", {"default", "static", "dynamic"}),
-                    .pin_threads = word_option(given.pin_threads, "TANDEM_PIN", {"0", "1"}) != 0,
-                    .technique = given.technique != nullptr ? given.technique : ""};
-  check_range("executor", settings.executor, TANDEM_EXECUTOR_OPENMP_LLVM);
-  check_range("partition", settings.partition, TANDEM_PARTITION_PARITY);
-  check_range("schedule", settings.schedule, TANDEM_SCHEDULE_DYNAMIC);
-  if (!settings.technique.empty() && settings.technique != "matrix" && settings.technique != "transform")
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::format("technique is \"{}\"; known are matrix and transform", settings.technique));
+                    .expert = {},
+                    .given_expert = {}};
+  read_expert("TANDEM_EXPERT", text_option(nullptr, "TANDEM_EXPERT"), settings.expert);
+  for (Expert *each : {&settings.expert, &settings.given_expert})
+    if (given.expert != nullptr) read_expert("expert", given.expert, *each);
   return settings;
 }
 
 // The options that a backend can use.
 struct Takes {
-  bool cpu = false;  // it has CPU threads
+  bool cpu = false;     // it has CPU threads
+  bool device = false;  // it is a device alone
   bool policy = false;
-  bool kernel = true;
   bool executor = true;  // false: no call of it is spread by an executor
 };
 
@@ -119,35 +84,29 @@ void check_effects(const tandem_context_options &given, const Settings &settings
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                base::format("{} has no effect on the backend \"{}\": {}", option, backend, why));
   };
-  const char *const schedule = given.schedule == TANDEM_SCHEDULE_DYNAMIC ? "schedule dynamic" : "schedule static";
   const auto is_given = [](const char *text) { return text != nullptr && *text != 0; };
   if (is_given(given.policy) && !takes.policy) {
     refuse(base::format("policy \"{}\"", given.policy),
            backend == "auto" ? "it is the CPU alone here; a policy is for hybrids, such as hybrid:cpu+opencl:0:0"
                              : "a policy is for hybrids, such as hybrid:cpu+opencl:0:0");
   }
-  if (is_given(given.kernel) && !takes.kernel)
-    refuse(base::format("kernel \"{}\"", given.kernel), "the devices of a hybrid choose their kernels");
+  const Expert &expert = settings.given_expert;
   if (!takes.cpu) {
     constexpr const char *kWhy = "it has no CPU threads";
+    if (is_given(given.kernel)) refuse(base::format("kernel \"{}\"", given.kernel), kWhy);
     if (given.thread_count != 0) refuse(base::format("thread_count {}", given.thread_count), kWhy);
-    if (given.executor != TANDEM_EXECUTOR_DEFAULT)
-      refuse(base::format("executor {}", kExecutors[given.executor]), kWhy);
-    if (given.partition == TANDEM_PARTITION_PARITY) refuse("partition parity", kWhy);
-    if (given.schedule != TANDEM_SCHEDULE_DEFAULT) refuse(schedule, kWhy);
-    if (given.pin_threads != 0) refuse("pin_threads", kWhy);
-    if (!settings.technique.empty()) refuse(base::format("technique {}", settings.technique), kWhy);
+    for (const std::string &each : given_values(expert, false)) refuse("expert " + each, kWhy);
   }
+  if (!takes.device)
+    for (const std::string &each : given_values(expert, true))
+      refuse("expert " + each, takes.policy ? "its devices choose their techniques" : "it is no device");
   if (!takes.executor) {
     constexpr const char *kWhy = "with policies free and budget its lanes are threads of their own";
-    if (given.executor != TANDEM_EXECUTOR_DEFAULT)
-      refuse(base::format("executor {}", kExecutors[given.executor]), kWhy);
-    if (given.pin_threads != 0) refuse("pin_threads", kWhy);
+    if (!expert.executor.empty()) refuse("expert executor=" + expert.executor, kWhy);
+    if (!expert.pin.empty()) refuse("expert pin=" + expert.pin, kWhy);
   }
-  if (given.schedule != TANDEM_SCHEDULE_DEFAULT && settings.executor < TANDEM_EXECUTOR_OPENMP)
-    refuse(schedule, "its executor is not openmp");
-  if (given.pin_threads != 0 && given.executor != TANDEM_EXECUTOR_DEFAULT && given.executor != TANDEM_EXECUTOR_PTHREAD)
-    refuse("pin_threads", "its executor is not pthread");
+  if (!expert.pin.empty() && !expert.executor.empty() && expert.executor != "pthread")
+    refuse("expert pin=" + expert.pin, "its executor is not pthread");
 }
 
 enum class Search { all, where_device_nodes_are };
@@ -246,7 +205,7 @@ std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settin
   }
   // The CPU's executor spreads the work that a hybrid does not share. A fixed policy shares all work.
   const bool may_do_it_alone = options.policy == hybrid::Policy::automatic || (is_named && options.members.size() == 1);
-  check_effects(given, settings, {.cpu = has_cpu, .policy = true, .kernel = has_cpu, .executor = may_do_it_alone});
+  check_effects(given, settings, {.cpu = has_cpu, .policy = true, .executor = may_do_it_alone});
   std::string resource_names = "cpu,gpu,pinned_mib";
   for (const BackendKind &kind : device_kinds()) {
     const auto is_of_kind = [&](const hybrid::Member &member) { return kind.is_name(member.name); };
@@ -276,14 +235,14 @@ std::unique_ptr<core::Backend> make_backend(tandem_context &context, const Setti
                                             const tandem_context_options &given) {
   const std::string &name = settings.backend;
   if (const BackendKind *kind = find_backend_kind(name)) {
-    check_effects(given, settings, {.cpu = kind == &cpu_kind()});
+    check_effects(given, settings, {.cpu = kind == &cpu_kind(), .device = kind != &cpu_kind()});
     return kind->make(*kind, context, settings, name);
   }
   if (name == "hybrid" || name.starts_with("hybrid:")) return make_hybrid(context, settings, given);
   if (name.empty() || name == "auto") {
     // An executor is an option of the CPU, so it selects the CPU.
     const bool is_for_the_cpu =
-        settings.executor != TANDEM_EXECUTOR_DEFAULT ||
+        !settings.expert.executor.empty() ||
         std::ranges::none_of(device_kinds(), [](const BackendKind &kind) { return kind.may_have_devices(); });
     if (!is_for_the_cpu) return make_hybrid(context, settings, given);
     check_effects(given, settings, {.cpu = true});
@@ -305,7 +264,7 @@ std::unique_ptr<tandem_context> make_context(const tandem_context_options *optio
   const std::string resources = text_option(given.resources, "TANDEM_RESOURCES");
   if (!resources.empty()) context->budget->set_all(resources);
   Settings settings = settings_of(given);
-  if (settings.pin_threads) context->cores = base::affinity_cores();
+  if (settings.expert.pin == "1") context->cores = base::affinity_cores();
   context->tuning_path = tuning::file_path(given.tuning_file, &settings.tuning_is_named);
   context->tuning = tuning::load_file(context->tuning_path, settings.tuning_is_named, context->log);
   if (!settings.timeline_file.empty() && may_have_timeline)

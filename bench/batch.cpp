@@ -275,7 +275,8 @@ nlohmann::ordered_json measure_batch(const BatchRequest &request, bool show) {
   tandem_context_options options = {};
   options.struct_bytes = sizeof options;
   options.backend = request.backend.c_str();
-  options.kernel = request.kernel.c_str();
+  const std::string expert = "device_technique=" + request.technique;
+  options.expert = expert.c_str();
   const ContextOwner context = make_context(options);
   const CodecOwner codec = make_codec(request.k, request.m, TANDEM_MATRIX_ISAL_CAUCHY);
   const MachineFacts machine = this_machine();
@@ -284,13 +285,13 @@ nlohmann::ordered_json measure_batch(const BatchRequest &request, bool show) {
                {"date", utc_now()},
                {"machine", {{"cpu", machine.cpu}, {"cores", machine.core_count}, {"load", machine.load}}},
                {"backend", request.backend},
-               {"kernel", request.kernel},
+               {"technique", request.technique},
                {"repeats", request.repeats},
                {"results", Json::array()}};
   constexpr const char *kRow = "{:>9} {:>8} {:>9} {:>8} {:>9} {:>10} {:>11} {:>11} {:>10}\n";
   if (show) {
-    fmt::print("{}, kernel {}: GB/s of data; medians of {} repeats in alternation\n", request.backend, request.kernel,
-               request.repeats);
+    fmt::print("{}, technique {}: GB/s of data; medians of {} repeats in alternation\n", request.backend,
+               request.technique, request.repeats);
     fmt::print(kRow, "operation", "code", "shard", "stripes", "launches", "together", "one stripe", "one by one",
                "time/one");
   }

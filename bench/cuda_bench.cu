@@ -248,7 +248,8 @@ class Code {
     tandem_context_options options = {};
     options.struct_bytes = sizeof options;
     options.backend = "cuda";
-    options.kernel = technique;
+    const std::string expert = std::string("device_technique=") + technique;
+    if (*technique != 0) options.expert = expert.c_str();
     options.tuning_file = "";
     check(tandem_context_create(&options, &context), "tandem_context_create");
     tandem_codec_options codec_options = {};

@@ -58,7 +58,7 @@ struct HybridRequest {
 
 // Many stripes of one code in the memory of a device.
 struct BatchRequest {
-  std::string backend, kernel = "compiled";
+  std::string backend, technique = "compiled";
   unsigned k = 10, m = 4;
   std::vector<std::string> operations = {"encode", "decode"};
   std::vector<std::size_t> shard_sizes = {std::size_t{64} << 10};

@@ -69,7 +69,7 @@ struct CodeTechniques {
 std::vector<CodeTechniques> techniques_of(const std::string &kernel, const std::vector<tandem_codec_options> &codes) {
   cpu::Options options;
   options.kernel = kernel;
-  options.executor = TANDEM_EXECUTOR_SERIAL;
+  options.executor = "serial";
   options.thread_count = 1;
   cpu::Choice choice = {};
   const std::unique_ptr<core::Backend> backend = cpu::make_backend(options, base::Log(), &choice);

@@ -73,19 +73,14 @@ std::string rate_text(const BenchResult &result, const Samples *samples) {
 constexpr const char *kRateLine = "{:>8} {:>9} {:>8} {:>13} {:>6} {:>8} {:>7} {:>7} {:>10} {:>11}  {}\n";
 constexpr const char *kTimeLine = "{:>8} {:>10} {:>16} {:>10} {:>7}\n";
 
-const char *partition_of(const tandem_context_options &options) {
-  return options.partition == TANDEM_PARTITION_PARITY ? "parity" : "column";
-}
-const char *schedule_of(const tandem_context_options &options) {
-  return options.schedule == TANDEM_SCHEDULE_DYNAMIC ? "dynamic" : "static";
+bool is_pinned(const tandem_context_options &options) {
+  return options.expert != nullptr && std::string_view(options.expert).find("pin=1") != std::string_view::npos;
 }
 
-// "openmp:gnu, 4 threads, dynamic": what differs from the defaults, after the executor and its threads.
+// "pthread, 4 threads, pinned": what differs from the defaults, after the executor and its threads.
 std::string context_text(const BenchResult &result) {
   std::string text = fmt::format("{}, {}", result.executor, plural(result.thread_count, "thread"));
-  if (result.context.schedule == TANDEM_SCHEDULE_DYNAMIC) text += ", dynamic";
-  if (result.context.partition == TANDEM_PARTITION_PARITY) text += ", by parity";
-  if (result.context.pin_threads != 0) text += ", pinned";
+  if (is_pinned(result.context)) text += ", pinned";
   return text;
 }
 
@@ -140,9 +135,7 @@ Json result_json(const BenchResult &result) {
   Json json = {{"operation", operation_name(at.operation)}, {"k", at.k}, {"m", at.m}, {"matrix", matrix_text(at)}};
   json["executor"] = result.executor;
   json["threads"] = result.thread_count;
-  json["partition"] = partition_of(result.context);
-  json["schedule"] = schedule_of(result.context);
-  json["pin"] = result.context.pin_threads != 0;
+  json["pin"] = is_pinned(result.context);
   if (at.packets.packet_bytes != 0) {
     json["word_bits"] = at.packets.word_bits;
     json["packet_bytes"] = at.packets.packet_bytes;
@@ -246,7 +239,6 @@ nlohmann::ordered_json bench_json(const MachineFacts &machine, const BenchSettin
                     {"backend", context.backend},
                     {"kernel", context.kernel},
                     {"executor", context.executor},
-                    {"partition", results.empty() ? "column" : partition_of(results[0].context)},
                     {"threads", context.thread_count}};
   json["peer"] = nullptr;
   if (settings.peer)

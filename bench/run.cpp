@@ -22,7 +22,7 @@ struct BenchFlags {
   CodesRequest codes;
   HybridRequest hybrid;
   BatchRequest batch;
-  std::vector<std::string> executors = {""}, partitions = {"column"}, schedules = {"static"}, pins = {"off"};
+  std::vector<std::string> executors = {""}, pins = {"off"};
   std::vector<std::uint32_t> thread_counts;  // none: one thread
   std::string output_path;
 };
@@ -47,12 +47,10 @@ int run(const BenchFlags &flags, nlohmann::ordered_json (*measure)(const Request
 
 // Why a flag of such a context would have no effect; "": each has one. 0 threads: as many as there are cores.
 std::string missing_effect(const ContextFlags &context) {
-  const bool is_openmp = context.executor.starts_with("openmp");
   const bool is_alone = context.executor == "serial" || context.thread_count == 1;
   if (context.executor == "serial" && context.thread_count > 1) return "--threads: the executor serial has one";
-  if (!context.schedule.empty() && !is_openmp) return "--schedule dynamic is for the executors openmp";
-  if (context.pin && (is_openmp || is_alone)) return "--pin on is for several threads of the executor pthread";
-  if (!context.partition.empty() && is_alone) return "--partition parity is for several threads";
+  if (context.pin && (context.executor == "openmp" || is_alone))
+    return "--pin on is for several threads of the executor pthread";
   return "";
 }
 
@@ -65,23 +63,16 @@ std::vector<ContextFlags> contexts_of(const BenchFlags &flags) {
   std::string why_not;
   for (const std::uint32_t thread_count : thread_counts) {
     for (const std::string &executor : flags.executors) {
-      for (const std::string &schedule : flags.schedules) {
-        for (const std::string &partition : flags.partitions) {
-          for (const std::string &pin : flags.pins) {
-            ContextFlags context = flags.context;
-            context.thread_count = thread_count;
-            context.executor = executor;
-            // Only values that are not the default are passed: the library refuses both options for a device.
-            if (schedule == "dynamic") context.schedule = schedule;
-            if (partition == "parity") context.partition = partition;
-            context.pin = pin == "on";
-            const std::string missing = missing_effect(context);
-            if (missing.empty()) {
-              list.push_back(std::move(context));
-            } else {
-              why_not = missing;
-            }
-          }
+      for (const std::string &pin : flags.pins) {
+        ContextFlags context = flags.context;
+        context.thread_count = thread_count;
+        context.executor = executor;
+        context.pin = pin == "on";
+        const std::string missing = missing_effect(context);
+        if (missing.empty()) {
+          list.push_back(std::move(context));
+        } else {
+          why_not = missing;
         }
       }
     }
@@ -178,8 +169,8 @@ void add_batch_command(CLI::App &app, Invocation &invocation) {
   command->add_option("--backend", flags->batch.backend, "A device, such as cuda or opencl:0:0")
       ->type_name("NAME")
       ->required();
-  command->add_option("--kernel", flags->batch.kernel, "compiled, tables or auto")
-      ->type_name("NAME")
+  command->add_option("--technique", flags->batch.technique, "How the device codes")
+      ->check(one_of({"compiled", "tables", "transform"}))
       ->capture_default_str()
       ->group(kExpert);
   command->add_option("--operation", flags->batch.operations, "What is measured; a list")
@@ -211,8 +202,8 @@ void add_run_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<BenchFlags>();
   CLI::App &command = *app.add_subcommand("run", "Measure coding speed and compare it with the memory roof and ISA-L");
   command.footer(
-      "Lists (--operation, --code, --matrix, --size, --shard-bytes, --placement, --threads, --executor, --schedule,\n"
-      "--partition, --pin) are axes: every combination is measured. Combinations without effect are left out.\n"
+      "Lists (--operation, --code, --matrix, --size, --shard-bytes, --placement, --threads, --executor, --pin)\n"
+      "are axes: every combination is measured. Combinations without effect are left out.\n"
       "docs/internals/BENCHMARKS.md says what the columns mean.");
   const auto axis = [&](const std::string &name, auto &values, const std::string &help) {
     return command.add_option(name, values, help)->delimiter(',')->allow_extra_args(false);
@@ -260,20 +251,12 @@ void add_run_command(CLI::App &app, Invocation &invocation) {
       ->group(kExpert);
   add_context_flags(command, flags->context);
   command.remove_option(command.get_option("--timeline"));  // it makes many contexts, and each would write the file
-  for (const char *becomes_a_list : {"--threads", "--executor", "--partition", "--schedule", "--pin"})
+  for (const char *becomes_a_list : {"--threads", "--executor", "--pin"})
     command.remove_option(command.get_option(becomes_a_list));
   axis("--threads", flags->thread_counts, "CPU threads, the same number for the peer and the roof; 0: every core")
       ->default_str("1");
   axis("--executor", flags->executors, "How work is spread over CPU threads")
       ->check(one_of(executor_names()))
-      ->group(kExpert);
-  axis("--schedule", flags->schedules, "OpenMP's schedule of chunks")
-      ->check(one_of({"static", "dynamic"}))
-      ->capture_default_str()
-      ->group(kExpert);
-  axis("--partition", flags->partitions, "How threads share a stripe: by ranges of columns, or by parity shards")
-      ->check(one_of({"column", "parity"}))
-      ->capture_default_str()
       ->group(kExpert);
   axis("--pin", flags->pins, "Whether each thread of the executor pthread is pinned to a core")
       ->check(one_of({"off", "on"}))

@@ -105,12 +105,11 @@ struct WriteFlags {
 void add_write_flags(CLI::App &command, WriteFlags &flags, const std::string &force_help,
                      const std::string &dry_run_help);
 
-// --backend, --kernel, --technique, --threads, --executor, --partition, --schedule, --pin, --resource, --policy,
-// --timeline (not in tandem-bench run), --log.
+// --backend, --kernel, --technique, --device-technique, --threads, --executor, --pin, --resource, --policy, --timeline
+// (not in tandem-bench run), --log.
 struct ContextFlags {
-  std::string backend, kernel, technique, executor, policy, timeline;
+  std::string backend, kernel, technique, device_technique, executor, policy, timeline;
   std::uint32_t thread_count = 0;
-  std::string partition, schedule;
   bool pin = false;
   std::vector<std::string> resources;
   bool log = false;
@@ -151,7 +150,7 @@ class ContextOptions {
 
  private:
   ContextFlags flags_;
-  std::string resources_;
+  std::string resources_, expert_;
   tandem_context_options options_ = sized<tandem_context_options>();
 };
 // Whether the context of such flags would have CPU threads: a device alone has none.

@@ -105,13 +105,7 @@ void add_write_flags(CLI::App &command, WriteFlags &flags, const std::string &fo
       ->group(kExpert);
 }
 
-std::vector<std::string> executor_names() { return {"serial", "pthread", "openmp", "openmp:gnu", "openmp:llvm"}; }
-
-// The value in the library's enum: 0 is the default, then these words follow in this order.
-static std::int32_t place_of(const std::string &word, const std::vector<std::string> &words) {
-  const auto found = std::ranges::find(words, word);
-  return found != words.end() ? static_cast<std::int32_t>(found - words.begin()) + 1 : 0;
-}
+std::vector<std::string> executor_names() { return {"serial", "pthread", "openmp"}; }
 
 void add_context_flags(CLI::App &command, ContextFlags &flags) {
   command.add_option("--backend", flags.backend, "Where to compute: auto, or a name that `tandem devices` lists")
@@ -124,17 +118,12 @@ void add_context_flags(CLI::App &command, ContextFlags &flags) {
                   "How the CPU codes. transform is for wide codes and is refused for others. Default: the faster one")
       ->check(one_of({"matrix", "transform"}))
       ->group(kExpert);
+  command.add_option("--device-technique", flags.device_technique, "How a device codes; default: the faster one")
+      ->check(one_of({"compiled", "tables", "transform"}))
+      ->group(kExpert);
   command.add_option("--threads", flags.thread_count, "Threads; default: every core that this process may use");
   command.add_option("--executor", flags.executor, "How work is spread over CPU threads")
       ->check(one_of(executor_names()))
-      ->group(kExpert);
-  command
-      .add_option("--partition", flags.partition,
-                  "How CPU threads share a stripe: by ranges of columns, or by parity shards; default: column")
-      ->check(one_of({"column", "parity"}))
-      ->group(kExpert);
-  command.add_option("--schedule", flags.schedule, "OpenMP's schedule of chunks; default: static")
-      ->check(one_of({"static", "dynamic"}))
       ->group(kExpert);
   command.add_flag("--pin", flags.pin, "Pin each thread to a core")->group(kExpert);
   command
@@ -164,15 +153,18 @@ ContextOptions::ContextOptions(const ContextFlags &flags) : flags_(flags) {
   if (flags_.log) options_.log_callback = [](void *, std::int32_t, const char *text) { complain(text); };
   if (!flags_.backend.empty()) options_.backend = flags_.backend.c_str();
   if (!flags_.kernel.empty()) options_.kernel = flags_.kernel.c_str();
-  if (!flags_.technique.empty()) options_.technique = flags_.technique.c_str();
   if (!flags_.policy.empty()) options_.policy = flags_.policy.c_str();
   if (!flags_.timeline.empty()) options_.timeline_file = flags_.timeline.c_str();
   if (!resources_.empty()) options_.resources = resources_.c_str();
   options_.thread_count = flags_.thread_count;
-  options_.executor = place_of(flags_.executor, executor_names());
-  options_.partition = place_of(flags_.partition, {"column", "parity"});
-  options_.schedule = place_of(flags_.schedule, {"static", "dynamic"});
-  options_.pin_threads = flags_.pin ? 1 : 0;
+  const auto add = [this](const char *key, const std::string &value) {
+    if (!value.empty()) expert_ += fmt::format("{}{}={}", expert_.empty() ? "" : ",", key, value);
+  };
+  add("executor", flags_.executor);
+  add("pin", flags_.pin ? "1" : "");
+  add("technique", flags_.technique);
+  add("device_technique", flags_.device_technique);
+  if (!expert_.empty()) options_.expert = expert_.c_str();
 }
 
 namespace {
@@ -204,16 +196,7 @@ void check_resources(const ContextFlags &flags, const tandem_context_info &info)
   }
 }
 
-// A worker of a file command codes a stripe by itself, unless an executor spreads it.
-void check_partition(const ContextFlags &flags) {
-  if (flags.partition != "parity" || flags.executor.starts_with("openmp")) return;
-  throw Failure{kExitWrongUsage,
-                "--partition parity has no effect here: each thread codes stripes by itself. With --executor openmp "
-                "threads share a stripe"};
-}
-
 ContextOwner create(const ContextFlags &flags) {
-  check_partition(flags);
   const ContextOptions options(flags);
   tandem_context *context = nullptr;
   check(tandem_context_create(options.get(), &context));

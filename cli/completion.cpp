@@ -80,7 +80,7 @@ std::string bash_completion(const CommandText &program) {
   local command={program} i word before='' is_help=0 current split='' last=''
   local -a line=()
   COMPREPLY=()
-  # bash splits a word at its colons: openmp:gnu is 3 words. They are joined again.
+  # bash splits a word at its colons: cuda:0 is 3 words. They are joined again.
   for word in "${{COMP_WORDS[@]:0:$((COMP_CWORD + 1))}}"; do
     if ((${{#line[@]}} > 1)) && [[ $word == : || $last == : ]]; then
       line[-1]+=$word

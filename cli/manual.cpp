@@ -18,8 +18,8 @@ constexpr std::pair<const char *, std::string_view> kExamples[] = {
 };
 
 constexpr const char *kVariables =
-    "TANDEM_BACKEND, TANDEM_KERNEL, TANDEM_THREADS, TANDEM_EXECUTOR, TANDEM_PARTITION, TANDEM_SCHEDULE, TANDEM_PIN, "
-    "TANDEM_RESOURCES, TANDEM_POLICY, TANDEM_TIMELINE and TANDEM_TUNING stand for options that are not given. "
+    "TANDEM_BACKEND, TANDEM_KERNEL, TANDEM_THREADS, TANDEM_RESOURCES, TANDEM_POLICY, TANDEM_TIMELINE, "
+    "TANDEM_TUNING and TANDEM_EXPERT stand for options that are not given. "
     "docs/ENVIRONMENT.md of the sources describes them.";
 
 // Characters that mean something to troff. `Words in backquotes` are bold.

@@ -197,7 +197,7 @@ void add_verify_command(CLI::App &app, Invocation &invocation) {
   add_set_flags(*command, flags->set, "Shard files, or folders with shard files", invocation.ranks);
   add_context_flags(*command, flags->context);
   for (const char *of_coding :
-       {"--backend", "--kernel", "--technique", "--executor", "--partition", "--schedule", "--resource", "--policy"})
+       {"--backend", "--kernel", "--technique", "--device-technique", "--executor", "--resource", "--policy"})
     command->remove_option(command->get_option(of_coding));  // blocks have checksums: nothing is coded
   if (invocation.ranks == nullptr) {                         // one process
     add_locate_flags(*command, flags->locate);

@@ -57,10 +57,6 @@ install(DIRECTORY include/tandem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONE
   FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" ${absent_headers})
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
 
-if(TARGET tandem_openmp_other)  # in no package: it would bring a second runtime to all users
-  install(FILES $<TARGET_PROPERTY:tandem_openmp_other,TANDEM_FILE> DESTINATION ${module_dir} COMPONENT second-openmp)
-endif()
-
 foreach(tool IN LISTS tool_targets)
   set_target_properties(${tool} PROPERTIES INSTALL_RPATH "$ORIGIN/${library_from_command}")
   set(component tools)

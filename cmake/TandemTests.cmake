@@ -165,7 +165,7 @@ endfunction()
 
 # The modules are opened at run time: they must have been built. The thread sanitizer does not understand OpenMP's runtime.
 function(tandem_test_modules name)
-  foreach(module tandem_openmp tandem_openmp_other tandem_opencl_module tandem_cuda_module)
+  foreach(module tandem_openmp tandem_opencl_module tandem_cuda_module)
     if(TARGET ${module})
       add_dependencies(${name} ${module})
     endif()

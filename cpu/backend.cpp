@@ -25,14 +25,16 @@
 #include "cpu/cores.hpp"
 #include "cpu/executors/executor.hpp"
 #include "cpu/factory.hpp"
+#include "cpu/gf16.hpp"
+#include "cpu/gf8.hpp"
 #include "cpu/kernels/kernel.hpp"
-#include "cpu/prepared.hpp"
+#include "cpu/memory.hpp"
+#include "cpu/packets.hpp"
 
 namespace tandem::cpu {
 namespace {
 
 using core::Control;
-using core::Matrix;
 using core::Mismatch;
 using core::Mode;
 using core::Task;
@@ -40,11 +42,7 @@ using core::Task;
 // One chunk of a spread run, inputs and outputs together. Small chunks let cancel and budget take effect soon, and give
 // every thread a few, so that all finish together. Large chunks make claiming cheap.
 constexpr std::uint64_t kLeastChunkBytes = 64 << 10;
-constexpr std::uint64_t kLeastStepBytes = 1 << 10;  // of one shard
 constexpr std::uint64_t kChunksPerThread = 4;
-// Verify recomputes the outputs of a band tile by tile into a buffer of this many bytes, which stays in the L1 cache.
-constexpr std::size_t kCompareBufferBytes = 16 << 10;
-constexpr std::size_t kCompareTileBytes = 2048;  // at most
 
 // Limits for values from a file. All values within them are safe.
 // a cancel waits for one chunk
@@ -57,12 +55,10 @@ constexpr const char *kChunkBytes = "chunk_bytes", *kOutOfCacheBytes = "out_of_c
 class CpuBackend final : public core::Backend {
  public:
   // `manner`: how the executor works, if that is not the default.
-  CpuBackend(const Kernel &kernel, std::unique_ptr<Executor> executor, bool by_parity, Technique technique,
-             std::string manner, const base::Log &log, core::Budget *budget, const core::TuningSource *tuning,
-             base::Timeline *timeline)
+  CpuBackend(const Kernel &kernel, std::unique_ptr<Executor> executor, Technique technique, std::string manner,
+             const base::Log &log, core::Budget *budget, const core::TuningSource *tuning, base::Timeline *timeline)
       : kernel_(kernel),
         executor_(std::move(executor)),
-        by_parity_(by_parity),
         technique_(technique),
         manner_(std::move(manner)),
         log_(log),
@@ -136,10 +132,9 @@ class CpuBackend final : public core::Backend {
   void run(std::span<const Task> tasks, Control &control) override {
     const bool is_counted = timeline_ != nullptr || (budget_ != nullptr && budget_->is_limited());
     // Most calls: one kernel call and nothing else.
-    if (tasks.size() == 1 && prepared_of(tasks[0]).is_one_kernel_call && tasks[0].mode != Mode::compare &&
-        !is_counted && tasks[0].length_bytes != 0 && moved_bytes(tasks[0], tasks[0].length_bytes) < kInlineBytes) {
-      kernel_.apply(
-          kernel_call(tasks[0], prepared_of(tasks[0]).whole[0], tasks[0].offset_bytes, tasks[0].length_bytes));
+    if (tasks.size() == 1 && !is_counted && is_one_kernel_call(tasks[0]) &&
+        moved_bytes(tasks[0], tasks[0].length_bytes) < kInlineBytes) {
+      kernel_.apply(kernel_call(inline_call(tasks[0]), prepared_of(tasks[0]).tables_of_one_call(), l1_ways_));
       return count_inline_calls();
     }
     run_any(tasks, control, is_counted);
@@ -163,18 +158,8 @@ class CpuBackend final : public core::Backend {
   // Small runs, on the calling thread.
   void run_inline(std::span<const Task> tasks) {
     for (const Task &task : tasks)
-      if (const auto &by_scratch = prepared_of(task).by_scratch)
-        reserve_scratch(by_scratch->scratch_bytes(task.mode, task.length_bytes));
-    for (const Task &task : tasks) {
-      const CpuPrepared &prepared = prepared_of(task);
-      if (prepared.by_scratch)
-        prepared.by_scratch->apply(task, task.offset_bytes, task.length_bytes, thread_scratch(0), task.mismatches);
-      for (unsigned i = 0; i < prepared.whole.count(); ++i) {
-        const Band band = prepared.whole[i];
-        apply(task, band, task.offset_bytes, task.length_bytes, nullptr,
-              task.mode == Mode::compare ? task.mismatches + band.first_row : nullptr);
-      }
-    }
+      if (!is_one_kernel_call(task)) reserve_scratch(prepared_of(task).scratch_bytes(inline_call(task)));
+    for (const Task &task : tasks) apply(inline_call(task), thread_scratch(0), task.mismatches);
     count_inline_calls();
   }
 
@@ -185,12 +170,15 @@ class CpuBackend final : public core::Backend {
 
   std::shared_ptr<const core::Prepared> prepared_with(const core::Operator &what, const KnownOfModes &known,
                                                       std::shared_ptr<const Known> tuned = nullptr) const {
-    if (by_parity_ && what.field() != core::Field::gf8)
-      base::fail(TANDEM_ERROR_UNSUPPORTED,
-                 base::format("cpu: partition by parity does not exist for codes {}",
-                              what.field() == core::Field::gf16 ? "over GF(2^16)" : "with layout packets"));
-    return std::make_shared<CpuPrepared>(kernel_, what, by_parity_ ? executor_->thread_count() : 1, technique_, known,
-                                         std::move(tuned));
+    switch (what.field()) {
+      case core::Field::gf2:
+        return std::make_shared<PacketOperator>(kernel_, what, technique_ != Technique::matrix, known,
+                                                std::move(tuned));
+      case core::Field::gf16:
+        return std::make_shared<Gf16Operator>(*kernel_.gf16, what, known, std::move(tuned));
+      default:
+        return std::make_shared<Gf8Operator>(kernel_, l1_ways_, what, technique_, known, std::move(tuned));
+    }
   }
 
   static std::shared_ptr<Known> known_from(const Values &values) {
@@ -253,9 +241,25 @@ class CpuBackend final : public core::Backend {
     return length_bytes * (task.prepared->rows() + task.prepared->columns());
   }
 
-  // Scratch for a range of a task. The records of a chunk's compare lie in front of it.
-  static std::size_t scratch_bytes(const Task &task, std::uint64_t length_bytes) noexcept {
-    return record_bytes(task) + prepared_of(task).by_scratch->scratch_bytes(task.mode, length_bytes);
+  static bool is_one_kernel_call(const Task &task) noexcept {
+    return prepared_of(task).tables_of_one_call() != nullptr && task.mode != Mode::compare && task.length_bytes != 0;
+  }
+
+  // Its bytes are in the cache, or will be.
+  static OperatorCall inline_call(const Task &task) noexcept { return {&task, task.offset_bytes, task.length_bytes}; }
+
+  // Without a virtual call where one kernel call is all.
+  void apply(const OperatorCall &call, std::byte *scratch, Mismatch *found) const noexcept {
+    const CpuPrepared &prepared = prepared_of(*call.task);
+    if (is_one_kernel_call(*call.task))
+      return kernel_.apply(kernel_call(call, prepared.tables_of_one_call(), l1_ways_));
+    prepared.apply(call, scratch, found);
+  }
+
+  // Scratch for a chunk. The records of a compare lie in front of that of the operator.
+  static std::size_t scratch_bytes(const OperatorCall &call) noexcept {
+    if (is_one_kernel_call(*call.task)) return 0;
+    return record_bytes(*call.task) + prepared_of(*call.task).scratch_bytes(call);
   }
   static std::size_t record_bytes(const Task &task) noexcept {
     return rounded_up(task.mode == Mode::compare ? task.prepared->rows() * sizeof(Mismatch) : 0);
@@ -267,11 +271,9 @@ class CpuBackend final : public core::Backend {
       base::fail(TANDEM_ERROR_OUT_OF_MEMORY, base::format("cpu: no {} bytes of memory for scratch", bytes));
   }
 
-  // A chunk: a byte range of a task, for the rows of one band.
+  // A byte range of a task.
   struct Chunk {
-    const Task *task;
-    Band band;
-    std::uint64_t offset_bytes, length_bytes;
+    OperatorCall call;
     bool is_left = false;  // its thread had no memory for scratch
   };
 
@@ -284,38 +286,28 @@ class CpuBackend final : public core::Backend {
       const double start = base::Timeline::now();
       code(chunk);
       if (chunk.is_left) return;
-      backend_.record(chunk, start, std::this_thread::get_id() == caller_ ? "caller" : "worker");
+      backend_.record(chunk.call, start, std::this_thread::get_id() == caller_ ? "caller" : "worker");
     }
     double first_item_share() const noexcept override { return first_share; }
     std::vector<Chunk> chunks;
     double first_share = 0;
+    std::size_t most_scratch_bytes = 0;  // of a chunk
 
    private:
-    void code_by_scratch(Chunk &chunk, const ScratchOperator &what) noexcept {
-      const Task &task = *chunk.task;
-      const std::size_t bytes = scratch_bytes(task, chunk.length_bytes);
-      std::byte *const scratch = thread_scratch(bytes);
+    void code(Chunk &chunk) noexcept {
+      const Task &task = *chunk.call.task;
+      const std::size_t bytes = scratch_bytes(chunk.call);
+      std::byte *const scratch = bytes == 0 ? nullptr : thread_scratch(bytes);
       chunk.is_left = bytes != 0 && scratch == nullptr;
       if (chunk.is_left) return;
-      if (task.mode != Mode::compare) return what.apply(task, chunk.offset_bytes, chunk.length_bytes, scratch, nullptr);
+      if (task.mode != Mode::compare) return backend_.apply(chunk.call, scratch, nullptr);
       auto *const found = reinterpret_cast<Mismatch *>(scratch);
-      std::uninitialized_fill_n(found, task.prepared->rows(), Mismatch());
-      what.apply(task, chunk.offset_bytes, chunk.length_bytes, scratch + record_bytes(task), found);
+      const unsigned count = task.prepared->rows();
+      std::uninitialized_fill_n(found, count, Mismatch());
+      backend_.apply(chunk.call, scratch + record_bytes(task), found);
+      if (std::none_of(found, found + count, [](const Mismatch &each) { return each.byte_count != 0; })) return;
       const std::lock_guard lock(mutex_);
-      for (unsigned r = 0; r < task.prepared->rows(); ++r) task.mismatches[r].merge(found[r]);
-    }
-
-    void code(Chunk &chunk) noexcept {
-      const auto &[task, band, offset_bytes, length_bytes, is_left] = chunk;
-      if (const auto &by_scratch = prepared_of(*task).by_scratch) return code_by_scratch(chunk, *by_scratch);
-      const Values &values = prepared_of(*task).values(task->mode);
-      if (task->mode != Mode::compare) return backend_.apply(*task, band, offset_bytes, length_bytes, &values, nullptr);
-      Mismatch found[kMostRows];
-      backend_.apply(*task, band, offset_bytes, length_bytes, &values, found);
-      if (std::none_of(found, found + band.row_count, [](const Mismatch &each) { return each.byte_count != 0; }))
-        return;
-      const std::lock_guard lock(mutex_);
-      for (std::uint32_t r = 0; r < band.row_count; ++r) task->mismatches[band.first_row + r].merge(found[r]);
+      for (unsigned r = 0; r < count; ++r) task.mismatches[r].merge(found[r]);
     }
 
     CpuBackend &backend_;
@@ -323,137 +315,67 @@ class CpuBackend final : public core::Backend {
     std::mutex mutex_;  // the records of mismatches
   };
 
-  void record(const Chunk &chunk, double start_seconds, std::string_view role) noexcept {
-    const Task &task = *chunk.task;
-    const std::uint64_t of_all_rows = chunk.length_bytes * task.prepared->columns();
-    timeline_->add({timeline_->row_of_this_thread(traits_.name, role), core::TaskText(task).text(), chunk.offset_bytes,
-                    chunk.offset_bytes + chunk.length_bytes,
-                    of_all_rows * chunk.band.row_count / std::max(task.prepared->rows(), 1U), start_seconds,
+  void record(const OperatorCall &call, double start_seconds, std::string_view role) noexcept {
+    const Task &task = *call.task;
+    timeline_->add({timeline_->row_of_this_thread(traits_.name, role), core::TaskText(task).text(), call.offset_bytes,
+                    call.offset_bytes + call.length_bytes, call.length_bytes * task.prepared->columns(), start_seconds,
                     base::Timeline::now()});
+  }
+
+  // Chunks of a task whose width is not 0. In front of all others, a small one may be a sample of the rest.
+  void cut(const Task &task, std::uint64_t total_bytes, Chunks &batch) const {
+    const CpuPrepared &prepared = prepared_of(task);
+    const Values &values = prepared.known(task.mode).values;
+    const std::uint64_t width = std::uint64_t{prepared.rows()} + prepared.columns();
+    const std::uint64_t chunk_bytes = std::clamp(total_bytes / (kChunksPerThread * values.thread_count),
+                                                 std::min(kLeastChunkBytes, values.chunk_bytes), values.chunk_bytes);
+    // Whole cache lines, so that no two threads write to one (if shards are aligned), and whole groups.
+    const std::uint64_t grid = std::lcm(std::uint64_t{kCacheLine}, prepared.granularity_bytes());
+    const std::uint64_t least = (prepared.least_range_bytes() + grid - 1) / grid;
+    const std::uint64_t step = std::max(chunk_bytes / width / grid, least) * grid;
+    OperatorCall call = {&task, task.offset_bytes, std::min(step, task.length_bytes)};
+    if (task.mode != Mode::compare)
+      call.out_of_cache = moved_bytes(task, task.length_bytes) > values.out_of_cache_bytes;
+    call.tile_bytes = values.tile_bytes;
+    call.prefetch_bytes = values.prefetch_bytes;
+    batch.most_scratch_bytes = std::max(batch.most_scratch_bytes, scratch_bytes(call));
+    if (batch.chunks.empty() && values.thread_count > 1) {
+      call.length_bytes = std::min(call.length_bytes, std::max(kLeastChunkBytes / width / grid, least) * grid);
+      batch.first_share = static_cast<double>(call.length_bytes * width) / static_cast<double>(total_bytes);
+    }
+    const std::uint64_t end = task.offset_bytes + task.length_bytes;
+    while (call.offset_bytes < end) {
+      batch.chunks.push_back({call});
+      call.offset_bytes += call.length_bytes;
+      call.length_bytes = std::min(step, end - call.offset_bytes);
+    }
   }
 
   void spread(std::span<const Task> tasks, std::uint64_t total_bytes, Control &control) {
     Chunks batch(*this);
     unsigned threads = 1;
-    std::size_t most_scratch_bytes = 0;
     for (const Task &task : tasks) {
-      const CpuPrepared &prepared = prepared_of(task);
-      const std::uint64_t width = std::uint64_t{prepared.rows()} + prepared.columns();
-      if (width == 0) continue;
-      const Known &known = prepared.known(task.mode);
+      if (task.prepared->rows() + task.prepared->columns() == 0) continue;
+      const Known &known = prepared_of(task).known(task.mode);
       if (!known.news.empty() && !known.told.load(std::memory_order_relaxed) && !known.told.exchange(true))
         log_.say(TANDEM_LOG_INFO, known.news);
-      const Values &values = known.values;
-      threads = std::max(threads, values.thread_count);
-      const std::uint64_t chunk_bytes = std::clamp(total_bytes / (kChunksPerThread * values.thread_count),
-                                                   std::min(kLeastChunkBytes, values.chunk_bytes), values.chunk_bytes);
-      if (prepared.parts && task.mode != Mode::compare) {  // partition parity: whole length, some outputs
-        for (unsigned i = 0; i < prepared.parts->count(); ++i)
-          batch.chunks.push_back({&task, (*prepared.parts)[i], task.offset_bytes, task.length_bytes});
-        continue;
-      }
-      // Whole cache lines, so that no two threads write to one (if shards are aligned), and whole groups.
-      const std::uint64_t grid = std::lcm(std::uint64_t{kCacheLine}, prepared.granularity_bytes());
-      const std::uint64_t least_bytes =
-          prepared.by_scratch ? prepared.by_scratch->least_range_bytes() : kLeastStepBytes;
-      const std::uint64_t least = (least_bytes + grid - 1) / grid;
-      const std::uint64_t step = std::max(chunk_bytes / width / grid, least) * grid;
-      std::uint64_t length_bytes = std::min(step, task.length_bytes);
-      if (prepared.by_scratch) most_scratch_bytes = std::max(most_scratch_bytes, scratch_bytes(task, length_bytes));
-      const unsigned band_count = prepared.by_scratch ? 1 : prepared.whole.count();
-      if (batch.chunks.empty() && values.thread_count > 1 && band_count != 0) {  // small: a sample of the rest
-        length_bytes = std::min(length_bytes, std::max(kLeastChunkBytes / width / grid, least) * grid);
-        batch.first_share = static_cast<double>(length_bytes * width) / (static_cast<double>(total_bytes) * band_count);
-      }
-      for (std::uint64_t done = 0; done < task.length_bytes;
-           done += length_bytes, length_bytes = std::min(step, task.length_bytes - done))
-        for (unsigned i = 0; i < band_count; ++i)
-          batch.chunks.push_back(
-              {&task, prepared.by_scratch ? Band{0, prepared.rows(), nullptr, 0, nullptr} : prepared.whole[i],
-               task.offset_bytes + done, length_bytes});
+      threads = std::max(threads, known.values.thread_count);
+      cut(task, total_bytes, batch);
     }
-    reserve_scratch(most_scratch_bytes);
+    reserve_scratch(batch.most_scratch_bytes);
     kernel_calls_.fetch_add(batch.chunks.size(), std::memory_order_relaxed);
     const auto run = [&](unsigned on_threads) {
       if (!executor_->run(batch, batch.chunks.size(), control, on_threads))
         base::fail(TANDEM_ERROR_CANCELLED, "cancelled");
     };
     run(threads);
-    if (most_scratch_bytes == 0) return;
+    if (batch.most_scratch_bytes == 0) return;
     std::erase_if(batch.chunks, [](const Chunk &chunk) { return !chunk.is_left; });
     if (!batch.chunks.empty()) run(1);  // the calling thread has memory from reserve_scratch
   }
 
-  KernelCall kernel_call(const Task &task, const Band &band, std::uint64_t offset_bytes,
-                         std::uint64_t length_bytes) const noexcept {
-    KernelCall call = {};
-    call.tables = band.tables;
-    call.inputs = reinterpret_cast<const std::uint8_t *const *>(task.inputs);
-    call.outputs = reinterpret_cast<std::uint8_t *const *>(task.outputs) + band.first_row;
-    call.offset_bytes = offset_bytes;
-    call.length_bytes = length_bytes;
-    call.rows = band.row_count;
-    call.columns = task.prepared->columns();
-    call.accumulate = task.mode == Mode::accumulate;
-    call.l1_ways = l1_ways_;
-    return call;
-  }
-
-  // values: null for a small run, with bytes that are or will be in the cache. found: records of the band.
-  void apply(const Task &task, const Band &band, std::uint64_t offset_bytes, std::uint64_t length_bytes,
-             const Values *values, Mismatch *found) const noexcept {
-    KernelCall call = kernel_call(task, band, offset_bytes, length_bytes);
-    if (values != nullptr) {
-      call.out_of_cache = moved_bytes(task, task.length_bytes) > values->out_of_cache_bytes;
-      call.tile_bytes = values->tile_bytes;
-      call.prefetch_bytes = values->prefetch_bytes;
-    }
-    if (task.mode == Mode::compare) return compare(call, band, found);
-    if (call.length_bytes != 0) apply_band(call, band);
-  }
-
-  void apply_band(const KernelCall &call, const Band &band) const noexcept {
-    if (const Transforms *transforms = band.transforms(call.out_of_cache)) return transforms->apply(call);
-    apply_blocks(call, band.step_bytes);
-  }
-
-  // Runs the matrix of a call of all columns. Blocks after the first one add to the outputs of the earlier ones.
-  void apply_blocks(const KernelCall &call, std::size_t step_bytes) const noexcept {
-    if (call.columns <= kMostColumns) return kernel_.apply(call);  // not copied: that costs as much as 200 bytes
-    KernelCall block = call;
-    for (std::uint32_t first = 0; first < call.columns; first += kMostColumns) {
-      block.tables = static_cast<const std::byte *>(call.tables) + first / kMostColumns * step_bytes;
-      block.inputs = call.inputs + first;
-      block.columns = std::min(kMostColumns, call.columns - first);
-      kernel_.apply(block);
-      block.accumulate = true;
-    }
-  }
-
-  // Recomputes the outputs of `call` tile by tile and records where the stored ones differ.
-  void compare(const KernelCall &call, const Band &band, Mismatch *found) const noexcept {
-    alignas(kCacheLine) std::uint8_t computed[kCompareBufferBytes];
-    const std::size_t tile = std::min(kCompareTileBytes, kCompareBufferBytes / call.rows / kCacheLine * kCacheLine);
-    std::uint8_t *outputs[kMostRows];
-    KernelCall part = call;
-    part.outputs = outputs;
-    part.out_of_cache = false;
-    for (std::size_t done = 0; done < call.length_bytes; done += tile) {
-      part.offset_bytes = call.offset_bytes + done;
-      part.length_bytes = std::min(tile, call.length_bytes - done);
-      // The kernel adds the offset to inputs and outputs alike.
-      for (std::uint32_t r = 0; r < call.rows; ++r) outputs[r] = moved(computed + r * tile, part.offset_bytes);
-      apply_band(part, band);
-      for (std::uint32_t r = 0; r < call.rows; ++r) {
-        const std::uint8_t *stored = call.outputs[r] + part.offset_bytes, *right = computed + r * tile;
-        merge_differences(stored, right, part.length_bytes, part.offset_bytes, &found[r]);
-      }
-    }
-  }
-
   const Kernel &kernel_;
   std::unique_ptr<Executor> executor_;
-  bool by_parity_;
   Technique technique_;
   std::string manner_;
   Values own_values_;
@@ -487,21 +409,10 @@ std::string kernel_names(const CpuFeatures &features) {
   return names;
 }
 
-std::unique_ptr<Executor> make_executor(std::int32_t kind, const ExecutorOptions &options) {
-  switch (kind) {
-    case TANDEM_EXECUTOR_SERIAL:
-      return make_serial_executor(options);
-    case TANDEM_EXECUTOR_PTHREAD:
-      return make_pthread_executor(options);
-    case TANDEM_EXECUTOR_OPENMP:
-      return make_openmp_executor(options);
-    case TANDEM_EXECUTOR_OPENMP_GNU:
-      return make_openmp_executor(options, "gnu");
-    case TANDEM_EXECUTOR_OPENMP_LLVM:
-      return make_openmp_executor(options, "llvm");
-    default:
-      return options.thread_count == 1 ? make_serial_executor(options) : make_pthread_executor(options);
-  }
+std::unique_ptr<Executor> make_executor(const std::string &name, const ExecutorOptions &options) {
+  if (name == "openmp") return make_openmp_executor(options);
+  const bool is_serial = name.empty() ? options.thread_count == 1 : name == "serial";
+  return is_serial ? make_serial_executor(options) : make_pthread_executor(options);
 }
 
 }  // namespace
@@ -517,22 +428,19 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const base::
   ExecutorOptions executor_options;
   executor_options.thread_count = options.thread_count != 0 ? options.thread_count : allowed_core_count();
   executor_options.cores = options.cores;
-  executor_options.dynamic_schedule = options.schedule == TANDEM_SCHEDULE_DYNAMIC;
   executor_options.budget = options.budget;
-  if (options.executor == TANDEM_EXECUTOR_SERIAL) executor_options.thread_count = 1;
+  if (options.executor == "serial") executor_options.thread_count = 1;
   std::unique_ptr<Executor> executor = make_executor(options.executor, executor_options);
   *choice_out = {kernel->name, executor->name(), executor->thread_count(), kInlineBytes};
   log.say(TANDEM_LOG_INFO, base::format("cpu: kernel {} ({}), executor {}, {} thread{}", kernel->name,
                                         options.kernel.empty() ? "the best this CPU has" : "as asked", executor->name(),
                                         executor->thread_count(), executor->thread_count() == 1 ? "" : "s"));
-  const bool by_parity = options.partition == TANDEM_PARTITION_PARITY;
   const Technique technique = options.technique.empty()       ? Technique::by_cost
                               : options.technique == "matrix" ? Technique::matrix
                                                               : Technique::transform;
-  const std::string manner = base::format(
-      "{}{}{}{}", by_parity ? ", partition parity" : "", executor_options.dynamic_schedule ? ", schedule dynamic" : "",
-      options.cores.empty() ? "" : ", pinned", options.technique.empty() ? "" : ", technique " + options.technique);
-  return std::make_unique<CpuBackend>(*kernel, std::move(executor), by_parity, technique, manner, log, options.budget,
+  const std::string manner = base::format("{}{}", options.cores.empty() ? "" : ", pinned",
+                                          options.technique.empty() ? "" : ", technique " + options.technique);
+  return std::make_unique<CpuBackend>(*kernel, std::move(executor), technique, manner, log, options.budget,
                                       options.tuning, options.timeline);
 }
 

@@ -15,11 +15,9 @@
 namespace tandem::cpu {
 
 struct Options {
-  std::string kernel;         // empty = the best; else its name
-  unsigned thread_count = 0;  // 0 = allowed_core_count()
-  std::int32_t executor = TANDEM_EXECUTOR_DEFAULT;
-  std::int32_t partition = TANDEM_PARTITION_DEFAULT;
-  std::int32_t schedule = TANDEM_SCHEDULE_DEFAULT;
+  std::string kernel;                          // empty = the best; else its name
+  unsigned thread_count = 0;                   // 0 = allowed_core_count()
+  std::string executor;                        // "serial", "pthread", "openmp"; empty: pthread, serial with one thread
   std::vector<unsigned> cores;                 // pthread: workers are pinned to these in turn; empty: not pinned
   std::string technique;                       // "matrix", "transform"; empty: the cheaper one
   core::Budget *budget = nullptr;              // outlives the backend
@@ -35,8 +33,9 @@ struct Choice {
   std::uint64_t inline_bytes;  // a run that moves fewer stays on the calling thread
 };
 
-// Enum values are known ones: api/context.cpp refuses the others, for every backend. Throws Error (UNAVAILABLE), with a
-// list of those that exist, for an unknown kernel, and for a kernel or executor that this machine lacks.
+// Executor and technique are known ones: api/expert.cpp refuses the others, for every backend. Throws Error
+// (UNAVAILABLE), with a list of those that exist, for an unknown kernel, and for a kernel or executor that this machine
+// lacks.
 std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &log, Choice *choice_out);
 
 // Copies on up to so many threads, including the calling one; 0: allowed_core_count(). They start with the first run

@@ -36,8 +36,12 @@ struct Gf16Operator::Range {
   std::uint8_t *piece;     // lane, of a compare
 };
 
-Gf16Operator::Gf16Operator(const Gf16Kernel &kernel, const core::Operator &what)
-    : kernel_(kernel), form_(what.form()), tables_(aligned_memory(kernel.tables_bytes)) {
+Gf16Operator::Gf16Operator(const Gf16Kernel &kernel, const core::Operator &what, const KnownOfModes &known,
+                           std::shared_ptr<const Known> tuned)
+    : CpuPrepared(what, known, std::move(tuned)),
+      kernel_(kernel),
+      form_(what.form()),
+      tables_(aligned_memory(kernel.tables_bytes)) {
   dense_ = std::get_if<core::Dense16>(&form_);
   leopard_ = std::get_if<core::Leopard16>(&form_);
   const core::gf16::Field &field = dense_ != nullptr ? *dense_->field : core::gf16::Field::cantor();
@@ -65,26 +69,24 @@ std::vector<Gf16Operator::Group> Gf16Operator::groups_of(const std::vector<core:
   return groups;
 }
 
-std::size_t Gf16Operator::scratch_bytes(Mode mode, std::uint64_t length_bytes) const noexcept {
+std::size_t Gf16Operator::scratch_bytes(const OperatorCall &call) const noexcept {
   if (leopard_ != nullptr) {
-    const std::size_t lane = rounded_up(std::min<std::uint64_t>(lane_bytes_, length_bytes));
+    const std::size_t lane = rounded_up(std::min<std::uint64_t>(lane_bytes_, call.length_bytes));
     return ((std::size_t{chosen_.empty() ? 2u : 3u} << leopard_->group_log2) + 1) * lane;
   }
-  if (mode != Mode::compare) return 0;
-  const unsigned rows = dense_->coefficients->rows();
-  return rounded_up(rows * sizeof(std::uint8_t *)) + rows * compare_tile(rows);
+  if (call.task->mode != Mode::compare) return 0;
+  return rounded_up(rows() * sizeof(std::uint8_t *)) + rows() * compare_tile(rows());
 }
 
-void Gf16Operator::apply(const Task &task, std::uint64_t offset_bytes, std::uint64_t length_bytes, std::byte *scratch,
-                         Mismatch *found) const noexcept {
-  if (dense_ != nullptr) return apply_dense(task, offset_bytes, length_bytes, scratch, found);
+void Gf16Operator::apply(const OperatorCall &call, std::byte *scratch, Mismatch *found) const noexcept {
+  if (dense_ != nullptr) return apply_dense(call, scratch, found);
   auto *const memory = reinterpret_cast<std::uint8_t *>(scratch);
-  for (std::uint64_t done = 0; done < length_bytes;) {
-    const std::size_t bytes = std::min<std::uint64_t>(lane_bytes_, length_bytes - done);
+  for (std::uint64_t done = 0; done < call.length_bytes;) {
+    const std::size_t bytes = std::min<std::uint64_t>(lane_bytes_, call.length_bytes - done);
     const std::size_t lane = rounded_up(bytes), group = lane << leopard_->group_log2;
     std::uint8_t *const solution = memory + 2 * group;
-    const Range range{task,  found,  offset_bytes + done, bytes,    lane,
-                      group, memory, memory + group,      solution, solution + (chosen_.empty() ? 0 : group)};
+    const Range range{*call.task, found,  call.offset_bytes + done, bytes,    lane,
+                      group,      memory, memory + group,           solution, solution + (chosen_.empty() ? 0 : group)};
     done += bytes;
     read_data(range);
     if (!chosen_.empty()) {
@@ -165,7 +167,7 @@ void Gf16Operator::write_lost(const Range &range) const noexcept {
 }
 
 void Gf16Operator::write_parity(const Range &range) const noexcept {
-  const std::size_t first_output = range.task.prepared->rows() - leopard_->parity_points.size();
+  const std::size_t first_output = rows() - leopard_->parity_points.size();
   for (const Group &group : parity_) {
     const bool is_last = &group == &parity_.back();
     std::uint8_t *const target = is_last ? range.sum : range.work;
@@ -185,35 +187,23 @@ void Gf16Operator::write(const Range &range, std::size_t output, const std::uint
   merge_differences(shard, range.piece, range.bytes, range.at, &range.found[output]);
 }
 
-void Gf16Operator::apply_dense(const Task &task, std::uint64_t offset_bytes, std::uint64_t length_bytes,
-                               std::byte *scratch, Mismatch *found) const noexcept {
-  Gf16Call call;
-  call.tables = tables_.get();
-  call.coefficients = dense_->coefficients->data();
-  call.inputs = reinterpret_cast<const std::uint8_t *const *>(task.inputs);
-  call.outputs = reinterpret_cast<std::uint8_t *const *>(task.outputs);
-  call.offset_bytes = offset_bytes;
-  call.length_bytes = length_bytes;
-  call.rows = dense_->coefficients->rows();
-  call.columns = dense_->coefficients->columns();
-  call.accumulate = task.mode == Mode::accumulate;
-  call.is_words = dense_->layout == core::Layout::words;
-  if (task.mode != Mode::compare) return kernel_.apply(call);
-
-  const std::size_t tile = compare_tile(call.rows);
+void Gf16Operator::apply_dense(const OperatorCall &call, std::byte *scratch, Mismatch *found) const noexcept {
+  const Task &task = *call.task;
+  Gf16Call kernel_call;
+  kernel_call.tables = tables_.get();
+  kernel_call.coefficients = dense_->coefficients->data();
+  kernel_call.inputs = reinterpret_cast<const std::uint8_t *const *>(task.inputs);
+  kernel_call.outputs = reinterpret_cast<std::uint8_t *const *>(task.outputs);
+  kernel_call.offset_bytes = call.offset_bytes;
+  kernel_call.length_bytes = call.length_bytes;
+  kernel_call.rows = rows();
+  kernel_call.columns = columns();
+  kernel_call.accumulate = task.mode == Mode::accumulate;
+  kernel_call.is_words = dense_->layout == core::Layout::words;
+  if (task.mode != Mode::compare) return kernel_.apply(kernel_call);
   auto **const outputs = reinterpret_cast<std::uint8_t **>(scratch);
-  auto *const computed = reinterpret_cast<std::uint8_t *>(scratch) + rounded_up(call.rows * sizeof *outputs);
-  call.outputs = outputs;
-  for (std::uint64_t done = 0; done < length_bytes; done += tile) {
-    call.offset_bytes = offset_bytes + done;
-    call.length_bytes = std::min<std::uint64_t>(tile, length_bytes - done);
-    // The kernel adds the offset to inputs and outputs alike.
-    for (std::uint32_t r = 0; r < call.rows; ++r) outputs[r] = moved(computed + r * tile, call.offset_bytes);
-    kernel_.apply(call);
-    for (std::uint32_t r = 0; r < call.rows; ++r)
-      merge_differences(bytes_of(task.outputs[r]) + call.offset_bytes, computed + r * tile, call.length_bytes,
-                        call.offset_bytes, &found[r]);
-  }
+  auto *const computed = reinterpret_cast<std::uint8_t *>(scratch) + rounded_up(rows() * sizeof *outputs);
+  compare_tiles(kernel_call, compare_tile(rows()), computed, outputs, found, kernel_.apply);
 }
 
 }  // namespace tandem::cpu

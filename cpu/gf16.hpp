@@ -4,23 +4,24 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "cpu/kernels/kernel.hpp"
 #include "cpu/memory.hpp"
-#include "cpu/scratch_operator.hpp"
+#include "cpu/prepared.hpp"
 
 namespace tandem::cpu {
 
-class Gf16Operator final : public ScratchOperator {
+class Gf16Operator final : public CpuPrepared {
  public:
-  Gf16Operator(const Gf16Kernel &kernel, const core::Operator &what);
+  Gf16Operator(const Gf16Kernel &kernel, const core::Operator &what, const KnownOfModes &known,
+               std::shared_ptr<const Known> tuned);
 
   std::vector<core::Technique> techniques() const override { return {{leopard_ != nullptr ? "transform" : "matrix"}}; }
   std::size_t least_range_bytes() const noexcept override { return leopard_ != nullptr ? lane_bytes_ : kCacheLine; }
-  std::size_t scratch_bytes(core::Mode mode, std::uint64_t length_bytes) const noexcept override;
-  void apply(const core::Task &task, std::uint64_t offset_bytes, std::uint64_t length_bytes, std::byte *scratch,
-             core::Mismatch *found) const noexcept override;
+  std::size_t scratch_bytes(const OperatorCall &call) const noexcept override;
+  void apply(const OperatorCall &call, std::byte *scratch, core::Mismatch *found) const noexcept override;
 
  private:
   // Consecutive lists of points in one group.
@@ -30,9 +31,7 @@ class Gf16Operator final : public ScratchOperator {
   struct Range;  // of one call, and where its scratch lies
   static std::vector<Group> groups_of(const std::vector<core::Element> &points, unsigned log2);
 
-  void apply_dense(const core::Task &task, std::uint64_t offset_bytes, std::uint64_t length_bytes, std::byte *scratch,
-                   core::Mismatch *found) const noexcept;
-  void apply_leopard(Range &range) const noexcept;
+  void apply_dense(const OperatorCall &call, std::byte *scratch, core::Mismatch *found) const noexcept;
   void read_data(const Range &range) const noexcept;
   void solve(const Range &range) const noexcept;
   void write_lost(const Range &range) const noexcept;

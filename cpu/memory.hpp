@@ -2,6 +2,7 @@
 // Memory of the CPU backend: whole cache lines, pointers before an array, and places where two ranges differ.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -54,6 +55,25 @@ inline void merge_differences(const std::uint8_t *stored, const std::uint8_t *ri
   }
   for (; i < bytes; ++i) part.byte_count += stored[i] != right[i];
   found->merge(part);
+}
+
+// Recomputes the outputs of `call` tile by tile, and records where the stored ones differ. computed: call.rows tiles of
+// tile_bytes each. outputs: as many pointers. apply: runs a call on one tile.
+template <class Call, class Apply>
+void compare_tiles(Call call, std::size_t tile_bytes, std::uint8_t *computed, std::uint8_t **outputs,
+                   core::Mismatch *found, const Apply &apply) {
+  std::uint8_t *const *const stored = call.outputs;
+  call.outputs = outputs;
+  const std::size_t end = call.offset_bytes + call.length_bytes;
+  for (; call.offset_bytes < end; call.offset_bytes += call.length_bytes) {
+    call.length_bytes = std::min(tile_bytes, end - call.offset_bytes);
+    // The kernel adds the offset to inputs and outputs alike.
+    for (std::uint32_t r = 0; r < call.rows; ++r) outputs[r] = moved(computed + r * tile_bytes, call.offset_bytes);
+    apply(call);
+    for (std::uint32_t r = 0; r < call.rows; ++r)
+      merge_differences(stored[r] + call.offset_bytes, computed + r * tile_bytes, call.length_bytes, call.offset_bytes,
+                        &found[r]);
+  }
 }
 
 }  // namespace tandem::cpu

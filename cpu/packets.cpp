@@ -74,23 +74,23 @@ struct PacketOperator::Tile {
   std::size_t bytes;  // of each packet
 };
 
-PacketOperator::PacketOperator(const Kernel &kernel, const core::BitMatrix &form, bool shares_sums)
-    : kernel_(kernel),
-      word_bits_(form.word_bits),
-      input_count_(form.bits->columns() / form.word_bits),
-      output_count_(form.bits->rows() / form.word_bits),
-      packet_bytes_(form.packet_bytes) {
+PacketOperator::PacketOperator(const Kernel &kernel, const core::Operator &what, bool shares_sums,
+                               const KnownOfModes &known, std::shared_ptr<const Known> tuned)
+    : CpuPrepared(what, known, std::move(tuned)), kernel_(kernel) {
+  const auto &form = std::get<core::BitMatrix>(what.form());
+  word_bits_ = form.word_bits;
+  packet_bytes_ = form.packet_bytes;
   const unsigned most_at_once = kMostScheduledBits / word_bits_;
   const auto evenly = [&](unsigned count) { return divided_up(count, std::max(1u, divided_up(count, most_at_once))); };
-  inputs_at_once_ = std::max(1u, evenly(input_count_));
-  outputs_at_once_ = std::max(1u, evenly(output_count_));
+  inputs_at_once_ = std::max(1u, evenly(columns()));
+  outputs_at_once_ = std::max(1u, evenly(rows()));
 
   std::vector<Schedule> schedules;
-  for (unsigned row = 0; row < output_count_; row += outputs_at_once_) {
-    const unsigned rows = std::min(outputs_at_once_, output_count_ - row);
+  for (unsigned row = 0; row < rows(); row += outputs_at_once_) {
+    const unsigned rows = std::min(outputs_at_once_, this->rows() - row);
     unsigned column = 0;
     do {  // without inputs: zeros
-      const unsigned columns = std::min(inputs_at_once_, input_count_ - column);
+      const unsigned columns = std::min(inputs_at_once_, this->columns() - column);
       const core::Matrix bits =
           part_of(*form.bits, row * word_bits_, rows * word_bits_, column * word_bits_, columns * word_bits_);
       const Schedule plain = plain_schedule(bits);
@@ -115,7 +115,7 @@ PacketOperator::PacketOperator(const Kernel &kernel, const core::BitMatrix &form
         for (std::uint32_t &slot : sum.from) slot = moved_slot(slot);
       }
       column += columns;
-    } while (column < input_count_);
+    } while (column < this->columns());
   }
 
   slot_bytes_ = std::clamp(kPacketTileBytes / std::max(1u, slot_count_) / kCacheLine * kCacheLine, kLeastSlotBytes,
@@ -142,7 +142,7 @@ PacketOperator::PacketOperator(const Kernel &kernel, const core::BitMatrix &form
       read_count += sum.from.size();
     }
   }
-  reads_in_place_ = in_place_ && read_count < kReadsToGather * word_bits_ * input_count_;
+  reads_in_place_ = in_place_ && read_count < kReadsToGather * word_bits_ * columns();
 }
 
 std::vector<core::Technique> PacketOperator::techniques() const {
@@ -158,18 +158,18 @@ std::vector<core::Technique> PacketOperator::techniques() const {
 
 std::size_t PacketOperator::least_range_bytes() const noexcept { return groups_at_once_ * word_bits_ * packet_bytes_; }
 
-std::size_t PacketOperator::scratch_bytes(Mode, std::uint64_t) const noexcept {
+std::size_t PacketOperator::scratch_bytes(const OperatorCall &) const noexcept {
   return rounded_up(slot_count_ * sizeof(std::uint8_t *)) + slot_count_ * slot_bytes_;
 }
 
-void PacketOperator::apply(const core::Task &task, std::uint64_t offset_bytes, std::uint64_t length_bytes,
-                           std::byte *scratch, Mismatch *found) const noexcept {
-  const std::uint64_t group_bytes = word_bits_ * packet_bytes_, end = offset_bytes + length_bytes;
+void PacketOperator::apply(const OperatorCall &call, std::byte *scratch, Mismatch *found) const noexcept {
+  const core::Task &task = *call.task;
+  const std::uint64_t group_bytes = word_bits_ * packet_bytes_, end = call.offset_bytes + call.length_bytes;
   auto **const slots = reinterpret_cast<std::uint8_t **>(scratch);
   auto *const memory = reinterpret_cast<std::uint8_t *>(scratch) + rounded_up(slot_count_ * sizeof *slots);
   for (std::uint32_t i = 0; i < slot_count_; ++i) slots[i] = memory + i * slot_bytes_;
   const bool writes_in_place = in_place_ && task.mode == Mode::assign;
-  for (std::uint64_t group = offset_bytes; group < end;) {
+  for (std::uint64_t group = call.offset_bytes; group < end;) {
     const std::uint64_t group_count = std::min(groups_at_once_, (end - group) / group_bytes);
     const std::uint64_t next_group = group + group_count * group_bytes;
     for (std::uint64_t at = 0; at < packet_bytes_; at += piece_bytes_) {
@@ -181,20 +181,20 @@ void PacketOperator::apply(const core::Task &task, std::uint64_t offset_bytes, s
                       group + at,  next_byte,
                       group_count, static_cast<std::size_t>(std::min<std::uint64_t>(piece_bytes_, packet_bytes_ - at))};
       const Block *block = blocks_.data();
-      for (unsigned row = 0; row < output_count_; row += outputs_at_once_) {
-        const unsigned rows = std::min(outputs_at_once_, output_count_ - row);
+      for (unsigned row = 0; row < rows(); row += outputs_at_once_) {
+        const unsigned rows = std::min(outputs_at_once_, this->rows() - row);
         if (writes_in_place)
           for (unsigned i = 0; i < rows * word_bits_; ++i)
             slots[i] = reinterpret_cast<std::uint8_t *>(task.outputs[row + i / word_bits_]) + tile.first_byte +
                        i % word_bits_ * packet_bytes_;
         unsigned column = 0;
         do {
-          const unsigned columns = std::min(inputs_at_once_, input_count_ - column);
-          if (row == 0 || columns != input_count_) take_inputs(tile, column, columns);
+          const unsigned columns = std::min(inputs_at_once_, this->columns() - column);
+          if (row == 0 || columns != this->columns()) take_inputs(tile, column, columns);
           kernel_.add_packets({slots, rounded_up(group_count * tile.bytes), block->sums.data(), block->sum_count});
           ++block;
           column += columns;
-        } while (column < input_count_);
+        } while (column < this->columns());
         if (!writes_in_place) scatter(tile, row, rows);
       }
     }

@@ -5,22 +5,23 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "cpu/kernels/kernel.hpp"
-#include "cpu/scratch_operator.hpp"
+#include "cpu/prepared.hpp"
 
 namespace tandem::cpu {
 
-class PacketOperator final : public ScratchOperator {
+class PacketOperator final : public CpuPrepared {
  public:
-  PacketOperator(const Kernel &kernel, const core::BitMatrix &form, bool shares_sums);
+  PacketOperator(const Kernel &kernel, const core::Operator &what, bool shares_sums, const KnownOfModes &known,
+                 std::shared_ptr<const Known> tuned);
 
   std::vector<core::Technique> techniques() const override;
   std::size_t least_range_bytes() const noexcept override;
-  std::size_t scratch_bytes(core::Mode mode, std::uint64_t length_bytes) const noexcept override;
-  void apply(const core::Task &task, std::uint64_t offset_bytes, std::uint64_t length_bytes, std::byte *scratch,
-             core::Mismatch *found) const noexcept override;
+  std::size_t scratch_bytes(const OperatorCall &call) const noexcept override;
+  void apply(const OperatorCall &call, std::byte *scratch, core::Mismatch *found) const noexcept override;
 
  private:
   // Sums of some outputs over some inputs, in the kernel's form. Blocks after the first one add to the outputs.
@@ -34,7 +35,7 @@ class PacketOperator final : public ScratchOperator {
   void scatter(const Tile &tile, unsigned first_output, unsigned output_count) const noexcept;
 
   const Kernel &kernel_;
-  unsigned word_bits_, input_count_, output_count_;
+  unsigned word_bits_;
   std::uint64_t packet_bytes_;
   unsigned inputs_at_once_, outputs_at_once_;  // shards of a block, at most
   std::vector<Block> blocks_;                  // of the first outputs for all inputs, then of the next outputs

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operator in the form of a CPU kernel: tables for bands of its rows, and how each band runs.
+// An operator in the form of CPU kernels. There is one class for each field: Gf8Operator (gf8.hpp), Gf16Operator
+// (gf16.hpp), and PacketOperator (packets.hpp) for GF(2).
 #pragma once
 
 #include <array>
@@ -7,19 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "core/backend.hpp"
-#include "cpu/kernels/kernel.hpp"
-#include "cpu/scratch_operator.hpp"
-#include "cpu/transforms.hpp"
 
 namespace tandem::cpu {
 
-// A kernel takes at most this many rows and columns. Larger operators are assembled from blocks.
-inline constexpr unsigned kMostRows = 256, kMostColumns = 256;
 // A run that moves fewer bytes than this (inputs and outputs together) stays on the calling thread: waking a worker
 // takes about as long as coding this many.
 inline constexpr std::uint64_t kInlineBytes = 256 << 10;
@@ -28,6 +23,9 @@ inline constexpr std::size_t kModeCount = 3;  // of enum class Mode
 // How an operator is run: by its matrix, by transforms that share work between shards, or by the cheaper one of the
 // two.
 enum class Technique { by_cost, matrix, transform };
+
+// Throws Error (UNSUPPORTED): the operator lacks the technique.
+void check_technique(const core::Operator &what, Technique technique);
 
 // The tuning values of the running process, as numbers. Only runs that are spread read them: a small run gains nothing
 // from them.
@@ -45,74 +43,42 @@ struct Known {
   std::string news;  // empty: nothing was measured
   mutable std::atomic<bool> told{false};
 };
+// In the order of Mode. They outlive what is prepared with them.
 using KnownOfModes = std::array<const Known *, kModeCount>;
 
-// The technique of a band in place of its matrix, and why.
-struct Way {
-  std::shared_ptr<const Transforms> in_cache, out_of_cache;  // nullptr: the matrix
-  std::vector<core::Technique> techniques;
+// One application to a byte range of a task's shards.
+struct OperatorCall {
+  const core::Task *task;
+  std::uint64_t offset_bytes, length_bytes;
+  // From the values of a run that is spread.
+  bool out_of_cache = false;
+  std::uint32_t tile_bytes = 0, prefetch_bytes = 0;
 };
 
-// A range of at most kMostRows rows of an operator. Its kernel tables are for the first kMostColumns columns. The
-// tables of the next columns lie step_bytes further.
-struct Band {
-  // nullptr: the matrix.
-  const Transforms *transforms(bool out_of_cache) const noexcept {
-    return way == nullptr ? nullptr : (out_of_cache ? way->out_of_cache : way->in_cache).get();
-  }
-
-  std::uint32_t first_row, row_count;
-  std::byte *tables;
-  std::size_t step_bytes;
-  const Way *way;  // nullptr: the matrix in any case
-};
-
-// An operator in the form of a kernel, cut into bands. One piece of memory has all tables of matrices.
-class Bands {
+class CpuPrepared : public core::Prepared {
  public:
-  Bands(const Kernel &kernel, const core::Operator &what, unsigned most_rows, Technique technique);
+  // tuned: what `known` points to, if it is of this operator alone.
+  CpuPrepared(const core::Operator &what, const KnownOfModes &known, std::shared_ptr<const Known> tuned)
+      : Prepared(what), known_(known), tuned_(std::move(tuned)) {}
 
-  unsigned count() const noexcept { return count_; }
-  bool has_ways() const noexcept { return !ways_.empty(); }
-  Band operator[](unsigned i) const noexcept {
-    if (i == 0 && ways_.empty()) return {0, std::min(band_rows_, row_count_), tables_, step_bytes_, nullptr};
-    const std::uint32_t first_row = i * band_rows_;
-    return {first_row, std::min(band_rows_, row_count_ - first_row), tables_ + i * band_bytes_, step_bytes_,
-            ways_.empty() ? nullptr : &ways_[i]};
-  }
-
- private:
-  static void prepare(const Kernel &kernel, const core::Matrix &matrix, Band band);
-
-  std::uint32_t row_count_, band_rows_, count_;
-  std::size_t step_bytes_ = 0, band_bytes_ = 0;
-  std::unique_ptr<std::byte[]> memory_;
-  std::byte *tables_ = nullptr;  // in it, at a cache line
-  std::vector<Way> ways_;        // empty: matrices
-};
-
-// Throws Error (UNSUPPORTED): the operator lacks the technique.
-void check_technique(const core::Operator &what, Technique technique);
-
-class CpuPrepared final : public core::Prepared {
- public:
-  // known_of_modes: the backend's own, which exist whenever this is run. tuned: values of this operator alone. parts
-  // are at most part_count, each some of the rows.
-  CpuPrepared(const Kernel &kernel, const core::Operator &what, unsigned part_count, Technique technique,
-              const KnownOfModes &known_of_modes, std::shared_ptr<const Known> tuned);
-
-  const Known &known(core::Mode mode) const noexcept { return *known_of_modes_[static_cast<std::size_t>(mode)]; }
-  const Values &values(core::Mode mode) const noexcept { return known(mode).values; }
-  std::vector<core::Technique> techniques() const override;
+  const Known &known(core::Mode mode) const noexcept { return *known_[static_cast<std::size_t>(mode)]; }
   std::uint64_t out_of_cache_bytes(core::Mode mode) const override;
 
-  std::unique_ptr<const ScratchOperator> by_scratch;  // GF(2^16) and packets: instead of the bands
-  Bands whole;                                        // none of these
-  bool is_one_kernel_call;                            // of the matrix
-  std::optional<Bands> parts;  // partition parity: at most one for each thread, up to kMostRows rows each
+  // Not null: one call of the kernel with these tables applies the operator, without scratch.
+  const void *tables_of_one_call() const noexcept { return tables_of_one_call_; }
+
+  // Shorter ranges than this cost more for each byte.
+  virtual std::size_t least_range_bytes() const noexcept = 0;
+  // The scratch size of a call, aligned to a cache line. Never less for a longer range.
+  virtual std::size_t scratch_bytes(const OperatorCall &call) const noexcept = 0;
+  // found: compare; as many records as there are outputs, merged into.
+  virtual void apply(const OperatorCall &call, std::byte *scratch, core::Mismatch *found) const noexcept = 0;
+
+ protected:
+  const void *tables_of_one_call_ = nullptr;
 
  private:
-  KnownOfModes known_of_modes_;
+  KnownOfModes known_;
   std::shared_ptr<const Known> tuned_;
 };
 

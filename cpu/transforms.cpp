@@ -10,9 +10,6 @@ namespace {
 constexpr std::size_t kMostShards = 256;  // a transform has at most as many points as the field
 // Tiles of the syndromes of a decode. Together they stay in the L1 cache, or in the L2 cache if there are many.
 constexpr std::size_t kLeastTileBytes = 512, kMostTransformTileBytes = 4096, kTilesBytes = 32 << 10;
-// The stack size of a call without an arena. One cache line of every shard fits: 256 points in groups, twice, and as
-// many syndromes.
-constexpr std::size_t kStackScratchBytes = 56 << 10;
 
 // The places of a decode's syndromes in scratch memory, `bytes` of each. Long ones are a cache line apart, so that they
 // use different sets of the L1 cache.
@@ -86,26 +83,8 @@ std::size_t Transforms::scratch_bytes(std::size_t length_bytes, bool out_of_cach
          std::max(first_.scratch_bytes(tile, out_of_cache), solve_.scratch_bytes(tile, out_of_cache));
 }
 
-void Transforms::apply(const KernelCall &call) const noexcept {
-  const std::size_t bytes = scratch_bytes(call.length_bytes, call.out_of_cache);
-  std::byte *const scratch = bytes == 0 ? nullptr : thread_scratch(bytes);
-  if (bytes != 0 && scratch == nullptr) return apply_from_stack(call);
-  apply_with(call, scratch);
-}
-
-void Transforms::apply_with(const KernelCall &call, std::byte *scratch) const noexcept {
+void Transforms::apply(const KernelCall &call, std::byte *scratch) const noexcept {
   syndrome_count_ == 0 ? first_.apply(call, scratch) : decode(call, scratch);
-}
-
-[[gnu::noinline]] void Transforms::apply_from_stack(const KernelCall &call) const noexcept {
-  alignas(kCacheLine) std::byte scratch[kStackScratchBytes];
-  KernelCall piece = call;
-  piece.out_of_cache = false;
-  const std::size_t end = call.offset_bytes + call.length_bytes;
-  for (; piece.offset_bytes < end; piece.offset_bytes += piece.length_bytes) {
-    piece.length_bytes = std::min(kCacheLine, end - piece.offset_bytes);
-    apply_with(piece, scratch);
-  }
 }
 
 void Transforms::decode(const KernelCall &call, std::byte *scratch) const noexcept {

@@ -44,9 +44,10 @@ class Transforms {
   // The chosen parity shards' syndromes are solved by a transform, or by a matrix.
   Transforms(const Kernel &kernel, const core::SyndromeDecode &form, bool solve_by_transform);
 
-  // `call` is for the whole form; its tables are not used. Scratch is the calling thread's own, and grows with the
-  // first call that needs it. Without memory for it, the call runs in short pieces on the stack.
-  void apply(const KernelCall &call) const noexcept;
+  // The scratch size of a call, aligned to a cache line. Never less for a longer one.
+  std::size_t scratch_bytes(std::size_t length_bytes, bool out_of_cache) const noexcept;
+  // `call` is for the whole form; its tables are not used.
+  void apply(const KernelCall &call, std::byte *scratch) const noexcept;
 
  private:
   // A transform, a matrix, or nothing.
@@ -62,10 +63,7 @@ class Transforms {
   static Stage transform_stage(const Kernel &kernel, const core::CauchyTransform &form);
   static Stage matrix_stage(const Kernel &kernel, const core::Matrix &matrix);
 
-  std::size_t scratch_bytes(std::size_t length_bytes, bool out_of_cache) const noexcept;
-  void apply_with(const KernelCall &call, std::byte *scratch) const noexcept;
   void decode(const KernelCall &call, std::byte *scratch) const noexcept;
-  void apply_from_stack(const KernelCall &call) const noexcept;
 
   Stage first_;  // the whole; for a decode the part that computes the syndromes (nothing if no data is present)
   // Members of a decode:

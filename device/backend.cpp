@@ -40,7 +40,7 @@ void check_options(const Options &options, bool is_name, const char *label, cons
   if (technique.empty() || technique == "auto" ||
       std::find(kTechniqueNames.begin(), kTechniqueNames.end(), technique) != kTechniqueNames.end())
     return;
-  base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("kernel \"{}\" is unknown to backend \"{}\"; known: auto, {}",
+  base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("technique \"{}\" is unknown to backend \"{}\"; known: auto, {}",
                                                     technique, options.device, base::join(kTechniqueNames, ", ")));
 }
 

@@ -24,7 +24,7 @@ bool shards_suffice(const SetHeader &header, std::vector<std::uint8_t> present) 
   tandem_context_options options = {};
   options.struct_bytes = sizeof options;
   options.backend = "cpu";
-  options.executor = TANDEM_EXECUTOR_SERIAL;
+  options.expert = "executor=serial";
   options.thread_count = 1;
   tandem_context *context = nullptr;
   check(tandem_context_create(&options, &context));

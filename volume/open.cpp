@@ -59,7 +59,7 @@ Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std:
     tandem_context_options options{};
     options.struct_bytes = sizeof options;
     options.backend = "cpu";
-    options.executor = TANDEM_EXECUTOR_SERIAL;
+    options.expert = "executor=serial";
     check(tandem_context_create(&options, &settings_.context));
     own_context_.reset(settings_.context);
   }

@@ -289,7 +289,7 @@ def schedules(study):
     n = study.pick(400, 100_000, 400_000)
     lines = {}
     for label, way in (("naive, OpenMP static", "openmp-static"), ("naive, OpenMP dynamic", "openmp-dynamic"),
-                       ("Tandem, OpenMP static", "tandem-openmp"), ("Tandem, OpenMP dynamic", "tandem-openmp-dynamic")):
+                       ("Tandem, OpenMP static", "tandem-openmp-static"), ("Tandem, OpenMP dynamic", "tandem-openmp-dynamic")):
         points = [(count, seconds(study, field=8, k=10, m=4, shard_bytes=n, way=way, rows="whole", threads=count,
                                   block_columns=256)) for count in counts]
         lines[label] = points

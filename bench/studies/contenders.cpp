@@ -63,14 +63,13 @@ void check(tandem_status status) {
   if (status != TANDEM_OK) throw std::runtime_error(tandem_last_error_message());
 }
 
-ContextOwner make_context(std::int32_t executor, unsigned thread_count, std::int32_t partition, std::int32_t schedule) {
+ContextOwner make_context(const std::string &executor, unsigned thread_count) {
+  const std::string expert = "executor=" + executor;
   tandem_context_options options{};
   options.struct_bytes = sizeof options;
   options.backend = "cpu";
   options.thread_count = thread_count;
-  options.executor = executor;
-  options.partition = partition;
-  options.schedule = schedule;
+  options.expert = expert.c_str();
   options.tuning_file = "";
   options.timeline_file = "";
   tandem_context *context = nullptr;

@@ -51,9 +51,8 @@ using CodecOwner = std::unique_ptr<tandem_codec, Destroy>;
 void check(tandem_status status);  // throws std::runtime_error with the library's sentence
 
 // The CPU, without tuning file and timeline. UNAVAILABLE throws NotMeasured.
-ContextOwner make_context(std::int32_t executor, unsigned thread_count,
-                          std::int32_t partition = TANDEM_PARTITION_DEFAULT,
-                          std::int32_t schedule = TANDEM_SCHEDULE_DEFAULT);
+// executor: "serial", "pthread".
+ContextOwner make_context(const std::string &executor, unsigned thread_count);
 CodecOwner make_codec(unsigned k, unsigned m, std::int32_t matrix);
 
 void fill_random(void *memory, std::size_t bytes, std::uint64_t seed);

@@ -10,9 +10,10 @@ def runtimes(study):
     """Label -> (way, part of the runtime's file name)."""
     known = {"Tandem's pool": ("pthread", None), "OpenMP, libgomp": ("openmp:gnu", "libgomp"),
              "OpenMP, LLVM libomp": ("openmp:llvm", "libomp"), "oneTBB": ("tbb", None)}
-    if not (study.folder / "libtandem_openmp_llvm.so").exists():
-        study.not_measured("OpenMP, LLVM libomp", "clang with LLVM's runtime is not installed (Debian, Ubuntu: apt-get install clang libomp-dev)")
-        del known["OpenMP, LLVM libomp"]
+    for label, name, packages in (("OpenMP, libgomp", "gnu", "g++"), ("OpenMP, LLVM libomp", "llvm", "clang libomp-dev")):
+        if not (study.folder / f"libstudy_openmp_{name}.so").exists():
+            study.not_measured(label, f"no compiler for this runtime is installed (Debian, Ubuntu: apt-get install {packages})")
+            del known[label]
     return known
 
 
@@ -80,9 +81,9 @@ def waiting(study, known):
                         "The default of each runtime lies between the two: libgomp spins 300,000 times, libomp 200 ms.", timed=True)
 
 
-def energy(study, known):
-    """Joules for 1 GB by runtime, from `tandem-bench run --energy`: at least 30 samples; the energy of a pause is subtracted."""
-    ways = {label: choice[0] for label, choice in known.items() if choice[0] != "tbb"}  # no executor of Tandem
+def energy(study):
+    """Joules for 1 GB by executor, from `tandem-bench run --energy`: at least 30 samples; the energy of a pause is subtracted."""
+    ways = {"Tandem's pool": "pthread", "OpenMP": "openmp"}
     report = study.bench("run", "--code", "10+4", "--shard-bytes", study.pick(65536, 1 << 20, 1 << 20), "--threads", st.core_count(),
                          "--executor", ",".join(ways.values()), "--peer", "none", "--repeats", study.pick(1, 5, 50), "--seconds",
                          study.pick(0.01, 0.2, 1), "--energy", "--sysfs", study.arguments.sysfs)
@@ -111,7 +112,7 @@ def measure(study):
     throughput(study, known)
     waiting(study, known)
     before = len(study.result["not_measured"])
-    study.attempt("energy", energy, study, known)
+    study.attempt("energy", energy, study)
     reason = "".join(each["reason"] for each in study.result["not_measured"][before:])
     study.claim("8.5 to 11.7 % less energy for 1.8 to 9.3 % less speed (Turbo Boost and governors)", "-", None,
                 reason or "Turbo Boost and governors belong to the administrator of the machine; a study does not change them.")

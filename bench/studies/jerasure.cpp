@@ -64,7 +64,7 @@ class Experiment {
     check(tandem_codec_coefficients(codec_.get(), coefficients.data(), coefficients.size()));
     std::copy(coefficients.begin(), coefficients.end(), matrix_.begin());
     fill_random(original_.memory(), at_.k * original_.shard_bytes(), 1);
-    const ContextOwner serial = make_context(TANDEM_EXECUTOR_SERIAL, 1);
+    const ContextOwner serial = make_context("serial", 1);
     check(tandem_encode(serial.get(), codec_.get(), original_.data(), original_.data(at_.k), original_.shard_bytes()));
     std::memcpy(shards_.memory(), original_.memory(), original_.bytes());
     lose();
@@ -155,6 +155,14 @@ class Experiment {
   }
   bool has_second_region() const { return !lost_data_.empty() && !lost_parity_.empty(); }
 
+  // By Tandem, into the pointers that are not NULL.
+  void code(void *const *shards) {
+    const std::size_t bytes = shards_.shard_bytes();
+    if (at_.operation == "encode")
+      return check(tandem_encode(context_.get(), codec_.get(), shards, shards + at_.k, bytes));
+    check(tandem_decode(context_.get(), codec_.get(), shards, present_.data(), bytes));
+  }
+
   std::function<void()> round_of() {
     const std::string &way = at_.way;
     const std::size_t bytes = shards_.shard_bytes();
@@ -203,13 +211,19 @@ class Experiment {
         });
       };
     }
-    if (way == "tandem-column" || way == "tandem-parity") {
-      context_ = make_context(at_.threads == 1 ? TANDEM_EXECUTOR_SERIAL : TANDEM_EXECUTOR_PTHREAD, at_.threads,
-                              way == "tandem-parity" ? TANDEM_PARTITION_PARITY : TANDEM_PARTITION_COLUMN);
-      return [this, bytes] {
-        if (at_.operation == "encode")
-          return check(tandem_encode(context_.get(), codec_.get(), shards_.data(), shards_.data(at_.k), bytes));
-        check(tandem_decode(context_.get(), codec_.get(), shards_.data(), present_.data(), bytes));
+    if (way == "tandem-column") {
+      context_ = make_context(at_.threads == 1 ? "serial" : "pthread", at_.threads);
+      return [this] { code(shards_.data()); };
+    }
+    if (way == "tandem-parity") {  // some of the outputs for each thread, over their whole length
+      context_ = make_context("serial", 1);
+      return [this] {
+        on_new_threads(at_.threads, [this](unsigned thread) {
+          std::vector<void *> shards(shards_.data(), shards_.data() + shards_.count());
+          for (std::size_t i = 0, lost = 0; i < shards.size(); ++i)
+            if (present_[i] == 0 && lost++ % at_.threads != thread) shards[i] = nullptr;
+          code(shards.data());
+        });
       };
     }
     throw std::runtime_error("no way is called " + way);

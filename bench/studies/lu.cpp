@@ -206,8 +206,7 @@ void tbb_graph([[maybe_unused]] Matrix &a, [[maybe_unused]] unsigned threads) {
 class ByTandem {
  public:
   ByTandem(unsigned threads, std::size_t n)
-      : context_(make_context(threads == 1 ? TANDEM_EXECUTOR_SERIAL : TANDEM_EXECUTOR_PTHREAD, threads)),
-        sums_(kMostRows, n) {}
+      : context_(make_context(threads == 1 ? "serial" : "pthread", threads)), sums_(kMostRows, n) {}
 
   void operator()(Matrix &a) {
     const std::size_t count = a.tiles(), tile = a.tile();

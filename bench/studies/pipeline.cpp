@@ -70,7 +70,7 @@ class Job {
         payload_bytes_(payload_bytes),
         input_(input, O_RDONLY),
         content_bytes_(input_.bytes()),
-        context_(make_context(TANDEM_EXECUTOR_SERIAL, 1)),
+        context_(make_context("serial", 1)),
         codec_(make_codec(k, m, TANDEM_MATRIX_ISAL_CAUCHY)) {
     for (unsigned i = 0; i < k + m; ++i)
       files_.push_back(std::make_unique<File>(folder + "/" + std::to_string(i), O_WRONLY | O_CREAT | O_TRUNC));

@@ -161,7 +161,7 @@ class Experiment {
       : at_(settings),
         cores_(allowed_cores()),
         codec_(make_codec(static_cast<unsigned>(at_.strips), kParity, TANDEM_MATRIX_ISAL_CAUCHY)),
-        context_(make_context(TANDEM_EXECUTOR_SERIAL, 1)),
+        context_(make_context("serial", 1)),
         network_(at_.strips, at_.strip_bytes),
         expected_(kParity, at_.strip_bytes) {
     fill_random(network_.memory(), network_.bytes(), 1);
@@ -268,7 +268,7 @@ Json measure_model(std::size_t strip_bytes, std::size_t strips, std::size_t repe
   const std::vector<int> cores = allowed_cores();
   if (cores.size() < 2) throw NotMeasured("this process may use one core; a strip cannot come from another one");
   const CodecOwner codec = make_codec(static_cast<unsigned>(strips), kParity, TANDEM_MATRIX_ISAL_CAUCHY);
-  const ContextOwner context = make_context(TANDEM_EXECUTOR_SERIAL, 1);
+  const ContextOwner context = make_context("serial", 1);
   Shards from(1, strip_bytes), strip(1, strip_bytes), parity(kParity, strip_bytes);
   fill_random(from.memory(), strip_bytes, 1);
   Json local = Json::array(), remote = Json::array();

@@ -276,6 +276,16 @@ class Experiment {
     transpose_seconds_ += wall_seconds() - began;
   }
 
+  // By Tandem.
+  void encode_columns(std::size_t begin, std::size_t end) {
+    if (begin == end) return;
+    std::vector<const void *> data;
+    std::vector<void *> parity;
+    for (std::size_t i = 0; i < at_.k; ++i) data.push_back(data_[i] + begin * sizeof(Element));
+    for (std::size_t i = 0; i < at_.m; ++i) parity.push_back(out_[rows_ - at_.m + i] + begin * sizeof(Element));
+    check(tandem_encode(context_.get(), codec_.get(), data.data(), parity.data(), (end - begin) * sizeof(Element)));
+  }
+
   // The columns of one of at_.threads threads.
   std::pair<std::size_t, std::size_t> part(unsigned thread) const {
     return {columns_ * thread / at_.threads, columns_ * (thread + 1) / at_.threads};
@@ -334,28 +344,37 @@ class Experiment {
     }
     if (way == "tandem-spawn") {  // the report's threads over Tandem's serial code: each round makes them
       counts_threads_ = true;
-      context_ = make_context(TANDEM_EXECUTOR_SERIAL, 1);
+      context_ = make_context("serial", 1);
       return [this](std::size_t) {
         on_new_threads(at_.threads, [this](unsigned thread) {
-          auto [begin, end] = part(thread);
-          if (begin == end) return;
-          std::vector<const void *> data;
-          std::vector<void *> parity;
-          for (std::size_t i = 0; i < at_.k; ++i) data.push_back(data_[i] + begin * sizeof(Element));
-          for (std::size_t i = 0; i < at_.m; ++i) parity.push_back(out_[rows_ - at_.m + i] + begin * sizeof(Element));
-          check(
-              tandem_encode(context_.get(), codec_.get(), data.data(), parity.data(), (end - begin) * sizeof(Element)));
+          const auto [begin, end] = part(thread);
+          encode_columns(begin, end);
         });
         threads_made_ += at_.threads;
       };
     }
-    if (way.starts_with("tandem-")) {
-      const bool openmp = way.starts_with("tandem-openmp");
-      context_ = make_context(openmp                   ? TANDEM_EXECUTOR_OPENMP
-                              : way == "tandem-serial" ? TANDEM_EXECUTOR_SERIAL
-                                                       : TANDEM_EXECUTOR_PTHREAD,
-                              way == "tandem-serial" ? 1 : at_.threads, TANDEM_PARTITION_DEFAULT,
-                              way == "tandem-openmp-dynamic" ? TANDEM_SCHEDULE_DYNAMIC : TANDEM_SCHEDULE_DEFAULT);
+    if (way == "tandem-openmp-static" || way == "tandem-openmp-dynamic") {  // a loop over Tandem's serial code
+#ifndef _OPENMP
+      throw NotMeasured("this compiler has no OpenMP runtime");
+#endif
+      context_ = make_context("serial", 1);
+      return [this, is_static = way == "tandem-openmp-static"](std::size_t) {
+        constexpr std::int64_t kBlock = 8192 / sizeof(Element);
+        const auto columns = static_cast<std::int64_t>(columns_);
+        const auto run = [&](std::int64_t begin) {
+          encode_columns(static_cast<std::size_t>(begin), static_cast<std::size_t>(std::min(begin + kBlock, columns)));
+        };
+        if (is_static) {
+#pragma omp parallel for schedule(static) num_threads(at_.threads)
+          for (std::int64_t begin = 0; begin < columns; begin += kBlock) run(begin);
+        } else {
+#pragma omp parallel for schedule(dynamic) num_threads(at_.threads)
+          for (std::int64_t begin = 0; begin < columns; begin += kBlock) run(begin);
+        }
+      };
+    }
+    if (way == "tandem-serial" || way == "tandem-pthread") {
+      context_ = way == "tandem-serial" ? make_context("serial", 1) : make_context("pthread", at_.threads);
       return [this](std::size_t) {
         check(tandem_encode(context_.get(), codec_.get(), data_.data(), out_.data(rows_ - at_.m), at_.shard_bytes));
       };
@@ -366,7 +385,7 @@ class Experiment {
   // Of the last round.
   bool as_tandem() {
     Shards parity(at_.m, at_.shard_bytes);
-    const ContextOwner serial = make_context(TANDEM_EXECUTOR_SERIAL, 1);
+    const ContextOwner serial = make_context("serial", 1);
     check(tandem_encode(serial.get(), codec_.get(), data_.data(), parity.data(), at_.shard_bytes));
     const bool is_tandem = at_.way.starts_with("tandem-");
     return equal(out_, rows_ - at_.m, parity, 0, at_.m) && (!at_.whole || is_tandem || equal(out_, 0, data_, 0, at_.k));

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Study D: one encode by the executors of Tandem and by oneTBB, back to back and with pauses. The program links no
-// OpenMP runtime, so the only one in the process is that of Tandem's module. Its file is part of the answer.
+// Study D: one encode by Tandem's own pool, and by loops of OpenMP runtimes and of oneTBB over Tandem's serial code,
+// back to back and with pauses. The program links no OpenMP runtime, so the only one in the process is that of the
+// loop's library. Its file is part of the answer.
+#include <dlfcn.h>
+
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "bench/studies/contenders.hpp"
+#include "bench/studies/openmp_loop.hpp"
 
 #ifdef TANDEM_STUDIES_TBB
 #include <tbb/global_control.h>
@@ -32,6 +37,17 @@ Json mapped_runtimes() {
   return found;
 }
 
+constexpr std::size_t kPartBytes = 8192;  // of each shard: an item of a loop
+
+using Loop = decltype(&study_openmp_loop);
+
+Loop openmp_loop(const std::string &runtime) {
+  const std::string folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  void *const library = dlopen((folder + "/libstudy_openmp_" + runtime + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) throw NotMeasured(dlerror());
+  return reinterpret_cast<Loop>(dlsym(library, "study_openmp_loop"));
+}
+
 Json measure(Arguments &arguments) {
   const auto k = static_cast<unsigned>(arguments.number("k", 10)), m = static_cast<unsigned>(arguments.number("m", 4));
   const auto threads = static_cast<unsigned>(arguments.number("threads", 1));
@@ -43,7 +59,7 @@ Json measure(Arguments &arguments) {
     throw std::runtime_error("k + m <= 256, shards of 64 bytes or more, at least one thread and one call");
 
   const CodecOwner codec = make_codec(k, m, TANDEM_MATRIX_ISAL_CAUCHY);
-  const ContextOwner serial = make_context(TANDEM_EXECUTOR_SERIAL, 1);
+  const ContextOwner serial = make_context("serial", 1);
   Shards shards(k + m, shard_bytes), expected(m, shard_bytes);
   fill_random(shards.memory(), k * shard_bytes, 1);
   check(tandem_encode(serial.get(), codec.get(), shards.data(), expected.data(), shard_bytes));
@@ -52,28 +68,29 @@ Json measure(Arguments &arguments) {
   std::function<void()> call = [&] {
     check(tandem_encode(context.get(), codec.get(), shards.data(), shards.data(k), shard_bytes));
   };
-  if (way == "pthread" || way == "openmp:gnu" || way == "openmp:llvm") {
-    context = make_context(way == "pthread"      ? TANDEM_EXECUTOR_PTHREAD
-                           : way == "openmp:gnu" ? TANDEM_EXECUTOR_OPENMP_GNU
-                                                 : TANDEM_EXECUTOR_OPENMP_LLVM,
-                           threads);
+  std::function<void(std::size_t)> encode_part = [&](std::size_t part) {
+    const std::size_t begin = part * kPartBytes, bytes = std::min(kPartBytes, shard_bytes - begin);
+    std::vector<const void *> data(k);
+    std::vector<void *> parity(m);
+    for (unsigned i = 0; i < k; ++i) data[i] = shards[i] + begin;
+    for (unsigned i = 0; i < m; ++i) parity[i] = shards[k + i] + begin;
+    check(tandem_encode(serial.get(), codec.get(), data.data(), parity.data(), bytes));
+  };
+  const std::size_t part_count = (shard_bytes + kPartBytes - 1) / kPartBytes;
+  if (way == "pthread") {
+    context = make_context("pthread", threads);
+  } else if (way == "openmp:gnu" || way == "openmp:llvm") {
+    call = [&, loop = openmp_loop(way.substr(way.find(':') + 1))] {
+      const auto item = [](void *user, std::size_t part) { (*static_cast<decltype(encode_part) *>(user))(part); };
+      loop(threads, part_count, item, &encode_part);
+    };
   } else if (way == "tbb") {
 #ifndef TANDEM_STUDIES_TBB
     throw NotMeasured("built without oneTBB (Debian, Ubuntu: apt-get install libtbb-dev)");
 #else
     call = [&, limit = std::make_shared<tbb::global_control>(tbb::global_control::max_allowed_parallelism, threads),
             arena = std::make_shared<tbb::task_arena>(static_cast<int>(threads))] {
-      constexpr std::size_t kPartBytes = 8192;
-      arena->execute([&] {
-        tbb::parallel_for(std::size_t{0}, (shard_bytes + kPartBytes - 1) / kPartBytes, [&](std::size_t part) {
-          const std::size_t begin = part * kPartBytes, bytes = std::min(kPartBytes, shard_bytes - begin);
-          std::vector<const void *> data(k);
-          std::vector<void *> parity(m);
-          for (unsigned i = 0; i < k; ++i) data[i] = shards[i] + begin;
-          for (unsigned i = 0; i < m; ++i) parity[i] = shards[k + i] + begin;
-          check(tandem_encode(serial.get(), codec.get(), data.data(), parity.data(), bytes));
-        });
-      });
+      arena->execute([&] { tbb::parallel_for(std::size_t{0}, part_count, encode_part); });
     };
 #endif
   } else {

@@ -56,7 +56,6 @@ class Executor {
 struct ExecutorOptions {
   unsigned thread_count = 1;       // >= 1; the calling thread is one of them
   std::vector<unsigned> cores;     // pthread: workers are pinned to these in turn; empty: they are not pinned
-  bool dynamic_schedule = false;   // openmp
   core::Budget *budget = nullptr;  // outlives the executor; null = no cap
   // pthread: whether a pool of so many threads may spin; asked at most once in 10 ms. Null: it may if cgroup quota,
   // affinity mask and the machine's load leave a core for each thread.
@@ -66,15 +65,12 @@ struct ExecutorOptions {
 // All throw Error (INVALID_ARGUMENT) for a thread_count of 0. Threads start with the first run that can use them.
 std::unique_ptr<Executor> make_serial_executor(const ExecutorOptions &options);
 std::unique_ptr<Executor> make_pthread_executor(const ExecutorOptions &options);
-// Opens a module in the library's own folder. `runtime` is "gnu" or "llvm", or "": that of the library's compiler.
-// Throws Error (UNAVAILABLE) if the module is missing, or if another runtime stands in for the one that it was built
-// for (a preloaded one). In a forked child it works as, and is named, "pthread": libgomp hangs in a child of a process
-// that used it. A runtime that cannot start its threads ends the process (libgomp: gomp_fatal); the pthread executor
-// continues with fewer.
-std::unique_ptr<Executor> make_openmp_executor(const ExecutorOptions &options, const std::string &runtime = "");
-// The same with the modules of another folder.
-std::unique_ptr<Executor> make_openmp_executor_from(const std::string &folder, const ExecutorOptions &options,
-                                                    const std::string &runtime = "");
+// Opens the module in the library's own folder. Throws Error (UNAVAILABLE) if it is missing. In a forked child it works
+// as, and is named, "pthread": libgomp hangs in a child of a process that used it. A runtime that cannot start its
+// threads ends the process (libgomp: gomp_fatal); the pthread executor continues with fewer.
+std::unique_ptr<Executor> make_openmp_executor(const ExecutorOptions &options);
+// The same with the module of another folder.
+std::unique_ptr<Executor> make_openmp_executor_from(const std::string &folder, const ExecutorOptions &options);
 
 // Cores that this process may use: affinity mask and cgroup CPU quota (v1 and v2), rounded up, at least 1.
 unsigned allowed_core_count();

@@ -17,7 +17,7 @@ namespace tandem::cpu {
 
 namespace {
 
-constexpr const char *kModuleFile = "libtandem_openmp.so";  // of the library's compiler
+constexpr const char *kModuleFile = "libtandem_openmp.so";
 
 static_assert(sizeof(ItemLoop) <= TANDEM_OPENMP_THREAD_BYTES && alignof(ItemLoop) <= 16);
 
@@ -26,22 +26,6 @@ void begin_thread(void *user, void *thread) { new (thread) ItemLoop(*static_cast
 void run_one(void *, void *thread, std::size_t item) { static_cast<ItemLoop *>(thread)->run(item); }
 
 void end_thread(void *, void *thread) { static_cast<ItemLoop *>(thread)->~ItemLoop(); }
-
-// The library that a runtime's function is of: "/usr/lib/x86_64-linux-gnu/libgomp.so.1"; "" if unknown.
-std::string file_of(void (*function)(void)) {
-  Dl_info info = {};
-  return dladdr(reinterpret_cast<void *>(function), &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
-}
-
-// A program may have loaded a library under the name of another, or one with the functions of both.
-void check_runtime(const tandem_openmp_module *module, const std::string &path) {
-  const std::string file = file_of(module->parallel_region);
-  const std::string name = file.substr(file.rfind('/') + 1);
-  const bool is_llvm = name.starts_with("libomp") || name.starts_with("libiomp");
-  if (is_llvm == (std::string_view(module->runtime) == "llvm")) return;
-  base::fail(TANDEM_ERROR_UNAVAILABLE,
-             base::format("executor \"openmp:{}\": {} would run on {}, another runtime", module->runtime, path, file));
-}
 
 const tandem_openmp_module *open_module(const std::string &path) {
   // Never closed: the runtime's threads outlive any executor.
@@ -58,19 +42,15 @@ const tandem_openmp_module *open_module(const std::string &path) {
   }
   const tandem_openmp_module *module = get();
   check_openmp_module(module, path);
-  check_runtime(module, path);
   return module;
 }
 
 class OpenmpExecutor final : public Executor {
  public:
   OpenmpExecutor(const tandem_openmp_module *module, const ExecutorOptions &options)
-      : module_(module),
-        name_(std::string("openmp:") + module->runtime),
-        options_(options),
-        in_child_(make_pthread_executor(options)) {}
+      : module_(module), options_(options), in_child_(make_pthread_executor(options)) {}
 
-  const char *name() const noexcept override { return forked() ? in_child_->name() : name_.c_str(); }
+  const char *name() const noexcept override { return forked() ? in_child_->name() : "openmp"; }
   unsigned thread_count() const noexcept override { return options_.thread_count; }
 
   bool run(Batch &batch, std::size_t item_count, core::Control &control, unsigned most_threads) override {
@@ -80,8 +60,7 @@ class OpenmpExecutor final : public Executor {
       return run_serially(batch, item_count, control, options_.budget);
     }
     Run run(batch, control, options_.budget);
-    const tandem_openmp_run call = {&run,         item_count, threads,   options_.dynamic_schedule ? 1u : 0u,
-                                    begin_thread, run_one,    end_thread};
+    const tandem_openmp_run call = {&run, item_count, threads, begin_thread, run_one, end_thread};
     module_->run(&call);
     return run.ran_all(item_count);
   }
@@ -91,20 +70,9 @@ class OpenmpExecutor final : public Executor {
   static bool forked() noexcept { return base::fork_generation() != base::kFirstForkGeneration; }
 
   const tandem_openmp_module *module_;
-  const std::string name_;
   const ExecutorOptions options_;
   const std::unique_ptr<Executor> in_child_;  // has no threads until it is used
 };
-
-// The module of the library's compiler is not built twice.
-std::string module_file(const std::string &runtime) {
-#if defined(__clang__)
-  constexpr std::string_view kOwn = "llvm";
-#else
-  constexpr std::string_view kOwn = "gnu";
-#endif
-  return runtime.empty() || runtime == kOwn ? kModuleFile : base::format("libtandem_openmp_{}.so", runtime);
-}
 
 }  // namespace
 
@@ -116,24 +84,20 @@ void check_openmp_module(const tandem_openmp_module *module, const std::string &
                base::format("executor \"openmp\": {} has version {}, this library needs version {}", path,
                             module->version, version));
   }
-  if (module->struct_bytes != sizeof(tandem_openmp_module) || module->run == nullptr || module->runtime == nullptr ||
-      module->parallel_region == nullptr) {
+  if (module->struct_bytes != sizeof(tandem_openmp_module) || module->run == nullptr) {
     base::fail(TANDEM_ERROR_UNAVAILABLE,
                base::format("executor \"openmp\": {} has a table of {} bytes, this library expects {}", path,
                             module->struct_bytes, sizeof(tandem_openmp_module)));
   }
 }
 
-std::unique_ptr<Executor> make_openmp_executor_from(const std::string &folder, const ExecutorOptions &options,
-                                                    const std::string &runtime) {
+std::unique_ptr<Executor> make_openmp_executor_from(const std::string &folder, const ExecutorOptions &options) {
   check_executor_options(options);
-  const tandem_openmp_module *module = open_module(folder + "/" + module_file(runtime));
-  return std::make_unique<OpenmpExecutor>(module, options);
+  return std::make_unique<OpenmpExecutor>(open_module(folder + "/" + kModuleFile), options);
 }
 
-std::unique_ptr<Executor> make_openmp_executor(const ExecutorOptions &options, const std::string &runtime) {
-  const std::string folder = base::module_folder(module_file(runtime), "executor \"openmp\"");
-  return make_openmp_executor_from(folder, options, runtime);
+std::unique_ptr<Executor> make_openmp_executor(const ExecutorOptions &options) {
+  return make_openmp_executor_from(base::module_folder(kModuleFile, "executor \"openmp\""), options);
 }
 
 }  // namespace tandem::cpu

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface between libtandem and its OpenMP modules: libtandem_openmp.so, built by the library's compiler, and one
-// with another compiler's runtime (libtandem_openmp_llvm.so, libtandem_openmp_gnu.so). Plain C, because each is built
-// by its own compiler. Do not include our headers here.
+// The interface between libtandem and its OpenMP module, libtandem_openmp.so. Plain C: the module includes none of the
+// library's headers.
 #pragma once
 
 #include <stddef.h>
@@ -10,7 +9,7 @@
 extern "C" {
 
 enum {
-  TANDEM_OPENMP_VERSION = 2,  // raise it with every change below
+  TANDEM_OPENMP_VERSION = 3,  // raise it with every change below
   TANDEM_OPENMP_THREAD_BYTES = 64
 };
 
@@ -20,7 +19,6 @@ struct tandem_openmp_run {
   void *user;
   size_t item_count;
   uint32_t thread_count;
-  uint32_t dynamic_schedule;  // 0 = schedule(static)
   void (*begin_thread)(void *user, void *thread);
   void (*item)(void *user, void *thread, size_t item);
   void (*end_thread)(void *user, void *thread);
@@ -30,8 +28,6 @@ struct tandem_openmp_module {
   uint32_t version;       // TANDEM_OPENMP_VERSION; always the first field
   uint32_t struct_bytes;  // sizeof(tandem_openmp_module)
   void (*run)(const struct tandem_openmp_run *run);
-  const char *runtime;            // that it was built for: "gnu", "llvm"
-  void (*parallel_region)(void);  // the runtime's function that starts one: its address tells which library it is of
 };
 
 // The module's one symbol, by this name.

@@ -202,32 +202,6 @@ TANDEM_API tandem_status tandem_codec_coefficients(const tandem_codec *codec, vo
 
 typedef struct tandem_context tandem_context;
 
-/* How the CPU's work is spread over threads. */
-enum tandem_executor_value {
-  TANDEM_EXECUTOR_DEFAULT = 0,    /* pthread; serial if only one thread is allowed */
-  TANDEM_EXECUTOR_SERIAL = 1,     /* the calling thread alone */
-  TANDEM_EXECUTOR_PTHREAD = 2,    /* a pool of the context's own, started by the first large call */
-  TANDEM_EXECUTOR_OPENMP = 3,     /* the OpenMP runtime of Tandem's compiler (libtandem_openmp.so, in tandem/ beside the
-                                     library) */
-  TANDEM_EXECUTOR_OPENMP_GNU = 4, /* GNU's runtime, libgomp */
-  TANDEM_EXECUTOR_OPENMP_LLVM = 5 /* LLVM's runtime, libomp. UNAVAILABLE where its module was not built */
-};
-
-/* How a call is divided between CPU threads. By parity, as in the Jerasure 2.0 paper, a chunk is as long as the shards.
- * Cancel and budget then take effect late. */
-enum tandem_partition_value {
-  TANDEM_PARTITION_DEFAULT = 0, /* column */
-  TANDEM_PARTITION_COLUMN = 1,  /* byte ranges of all shards */
-  TANDEM_PARTITION_PARITY = 2   /* some of the outputs, over their whole length */
-};
-
-/* OpenMP's schedule clause. */
-enum tandem_schedule_value {
-  TANDEM_SCHEDULE_DEFAULT = 0, /* static */
-  TANDEM_SCHEDULE_STATIC = 1,
-  TANDEM_SCHEDULE_DYNAMIC = 2
-};
-
 enum tandem_log_level_value { TANDEM_LOG_DEBUG = 0, TANDEM_LOG_INFO = 1, TANDEM_LOG_WARNING = 2 };
 
 /* Receives what the library decided and why. Any thread may call it, several at once. It must not call back into
@@ -242,29 +216,19 @@ typedef struct tandem_context_options {
                                        its first device. Or a device of tandem_devices() in tools.h: "opencl:0:1",
                                        "cuda:0". Plans for device memory need that device named. "auto" with an
                                        executor means the CPU */
-  const char *kernel;               /* NULL = the best that this CPU has; the name of a CPU kernel forces it. OpenCL,
-                                       CUDA: "compiled", "tables" or "transform" forces that technique; "transform"
-                                       compiles operators that are no wide Cauchy code */
+  const char *kernel;               /* NULL = the best that this CPU has; the name of a CPU kernel forces it */
   uint32_t thread_count;            /* 0 = every core that affinity and cgroup quota allow */
-  int32_t executor;                 /* enum tandem_executor_value */
-  int32_t partition;                /* enum tandem_partition_value */
-  int32_t schedule;                 /* enum tandem_schedule_value; only for the executors OpenMP */
-  int32_t pin_threads;              /* non-zero: each worker of the executor pthread is pinned to a core of the
-                                       affinity mask. So is each worker of a function of files.h that codes on the CPU
-                                       alone, without OpenMP */
   int32_t log_level;                /* the lowest enum tandem_log_level_value that log_callback receives */
-  const char *resources;            /* NULL, or amounts such as "cpu=5,my.disks=2": see tandem_context_set_resource */
   tandem_log_callback log_callback; /* NULL = silent */
   void *log_user;
+  const char *resources;   /* NULL, or amounts such as "cpu=5,my.disks=2": see tandem_context_set_resource */
   const char *tuning_file; /* NULL = TANDEM_TUNING, else tandem/tuning.tsv in the user's data folder; "" = none */
-  const char *policy; /* hybrid: NULL = "auto": work is shared so that no slow device delays the end; "budget": an idle
-                         worker takes a chunk, within `resources`; "free": the same without `resources` */
-  const char *timeline_file; /* a trace for Perfetto, written when the context ends (docs/TIMELINE.md). It shows which
-                                worker (thread, lane of a device) ran which range when, and when functions of files.h
-                                read, hashed and wrote. NULL = TANDEM_TIMELINE, else none; "" = none */
-  const char *technique;     /* CPU: NULL or "" = the cheaper one; "matrix": a product for each coefficient;
-                                "transform": work that data shards share. With "transform", plans and calls that have no
-                                transform are refused (UNSUPPORTED), except updates and accumulation of single shards */
+  const char *policy; /* hybrid: NULL = "auto": no slow device delays the end; "budget": an idle worker takes a chunk,
+                         within `resources`; "free": the same without `resources` */
+  const char *timeline_file; /* a trace for Perfetto, written when the context ends: which worker ran which range when
+                                (docs/TIMELINE.md). NULL = TANDEM_TIMELINE, else none; "" = none */
+  const char *expert; /* NULL, or what only experiments need: "executor=openmp,pin=1". docs/ENVIRONMENT.md has the keys:
+                         executor, pin and technique of the CPU, device_technique */
 } tandem_context_options;
 
 /* Makes a context. Threads start and devices are touched only when a call needs them. If this machine lacks the device,
@@ -273,18 +237,17 @@ typedef struct tandem_context_options {
  *   context_out  the new context, for tandem_context_destroy; untouched on failure
  *
  * Options left at zero are read from the environment (docs/ENVIRONMENT.md): TANDEM_BACKEND, TANDEM_KERNEL,
- * TANDEM_THREADS, TANDEM_EXECUTOR, TANDEM_PARTITION, TANDEM_SCHEDULE, TANDEM_PIN, TANDEM_RESOURCES, TANDEM_POLICY,
- * TANDEM_TIMELINE, TANDEM_TUNING.
+ * TANDEM_THREADS, TANDEM_RESOURCES, TANDEM_POLICY, TANDEM_TIMELINE, TANDEM_TUNING, TANDEM_EXPERT.
  *
- * The tuning file holds what tandem_autotune (tools.h) found on this machine. It is read once. A file that is damaged,
- * newer, or of other devices is ignored, and log_callback receives a warning. Tuning changes speed, never bytes. A
- * hybrid with the policy "auto" writes the speeds that it learned into that file when the context ends.
+ * The tuning file holds what tandem_autotune (tools.h) found on this machine. It changes speed, never bytes. A damaged,
+ * newer or foreign file is ignored, with a warning in the log. A hybrid with the policy "auto" adds the speeds that it
+ * learned when the context ends.
  *
  * An option that has no effect on the backend is refused:
  *   - policy, unless the backend is a hybrid
- *   - thread_count, executor, partition by parity, schedule, pin_threads and technique, if the backend has no CPU
- *     threads (a device alone, a hybrid without "cpu"); kernel, if the backend is a hybrid without "cpu"
- *   - executor and pin_threads, for a hybrid of several with another policy than "auto"
+ *   - kernel, thread_count, and executor, pin and technique of expert, if the backend has no CPU threads (a device
+ *     alone, a hybrid without "cpu"); device_technique, if it is no device alone
+ *   - executor and pin, for a hybrid of several with another policy than "auto"
  * Environment variables are defaults for all programs: they are not refused.
  *
  * Status: INVALID_ARGUMENT (also an option without effect; the message names it and the backend), UNSUPPORTED (unknown
@@ -327,8 +290,7 @@ typedef struct tandem_context_info {
   const char *executor;  /* "pthread"; devices: "device"; where several are named together: "hybrid" */
   uint32_t thread_count; /* of the CPU; devices: 0 */
   uint32_t reserved;
-  uint64_t
-      kernel_calls; /* 0 = the named kernel has not run yet. Counts chunks; all small calls together count as one */
+  uint64_t kernel_calls; /* 0 = the named kernel has not run yet. Chunks count; all small calls count as one */
   uint64_t inline_bytes; /* the calling thread runs a call alone if it moves fewer bytes, inputs and outputs together;
                             0 = any call may run elsewhere */
   uint32_t caller_count; /* how many threads keep the backend busy, if each calls it at once and has work of its own
@@ -484,10 +446,9 @@ typedef struct tandem_plan_options {
   const char *resources;    /* NULL, or resources that each task of the plan holds besides its usual ones: "my.disks=2".
                                They are counted if an amount is set (tandem_context_set_resource). Refused: the built-in
                                names listed there, because their shares are fixed, and other names without a dot */
-  uint32_t wait_for_kernel; /* 1: tandem_plan_create returns after the fastest kernel for these shards is compiled and
-                               loaded. OpenCL memory: the first run waits instead, because a program belongs to a
-                               queue. 0: it is compiled in the background. CPU kernels are always ready. A hybrid
-                               refuses 1 for host memory (UNSUPPORTED) */
+  uint32_t wait_for_kernel; /* 1: tandem_plan_create waits until the fastest kernel for these shards is compiled; with
+                               OpenCL memory the first run waits instead, because a program belongs to a queue. 0: it is
+                               compiled in the background. A hybrid refuses 1 for host memory (UNSUPPORTED) */
   uint32_t reserved;        /* 0 */
 
   const uint32_t *read_costs; /* decode: k+m costs, one for reading each shard. The plan reads the cheapest set that it
@@ -497,10 +458,9 @@ typedef struct tandem_plan_options {
 /* Prepares an operation: solves for the coefficient matrix and builds the kernel's tables. Runs of the plan do neither
  * again. A plan may outlive its codec, but not its context.
  *
- * A plan for device memory is ready at once, with a kernel that serves every matrix (technique tables). Threads of the
- * context compile the kernel of this matrix in the background and keep it in the cache. Submits use it as soon as it is
- * compiled. If the compile fails, the log says so once, and all runs use tables. wait_for_kernel, and the kernel
- * "compiled" of the context, wait for the compile: some tenths of a second, minutes for the widest codes.
+ * A plan for device memory is ready at once, with a kernel that serves every matrix (technique tables). The kernel of
+ * this matrix is compiled in the background; later submits use it. If the compile fails, the log says so once.
+ * wait_for_kernel, and device_technique=compiled of the context, wait: tenths of a second, minutes for wide codes.
  *
  * Status: INVALID_ARGUMENT (also resources that are malformed or exceed the whole amount; read_costs of another
  *   operation), UNSUPPORTED (a memory kind that no backend of the context reaches; read_costs in GF(2^16)),

@@ -165,19 +165,28 @@ TEST(BadContext, UnknownChoices) {
   options = context_options();
   options.backend = "abacus";
   EXPECT_TRUE(context_refused(options, TANDEM_ERROR_UNAVAILABLE, {"abacus", "cpu"}));
-  options = context_options(6);
-  EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"6", "5"}));
-  options = context_options(-1);
-  EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"-1"}));
-  options = context_options();
-  options.partition = 3;
-  EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"partition", "3"}));
-  options.partition = -1;
-  EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"partition", "-1"}));
-  options = context_options();
-  options.schedule = 99;
-  EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"schedule", "99"}));
-  options = context_options(TANDEM_EXECUTOR_PTHREAD, UINT32_MAX);
+  // The message has the text, what is wrong in it, and what is known.
+  const struct {
+    const char *expert;
+    std::initializer_list<const char *> words;
+  } wrong[] = {
+      {"executor=fibers", {"executor is \"fibers\"", "serial, pthread, openmp"}},
+      {"schedule=dynamic", {"no key is called \"schedule\"", "executor, pin, technique, device_technique"}},
+      {"pin", {"pin has no value", "pin=0"}},
+      {"pin=", {"pin is \"\"", "0, 1"}},
+      {"pin=1,pin=1", {"pin stands twice"}},
+      {"pin=1,", {"\"pin=1,\"", "last comma"}},
+      {",", {"no key is called \"\""}},
+      {"pin=1;executor=serial", {"1;executor=serial"}},
+      {"technique=tables", {"technique is \"tables\"", "matrix, transform"}},
+      {"device_technique=matrix", {"device_technique is \"matrix\"", "compiled, tables, transform"}},
+  };
+  for (const auto &[expert, words] : wrong) {
+    options = context_options();
+    options.expert = expert;
+    EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, words)) << expert;
+  }
+  options = context_options("pthread", UINT32_MAX);
   EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"4294967295"}));
   const std::string long_name(5000, 'x');  // the message is cut, not the memory behind it
   options = context_options();
@@ -195,21 +204,20 @@ TEST(BadContext, OptionsWithoutEffect) {
   };
   const Option policy = {"policy \"budget\"", [](auto &options) { options.policy = "budget"; }};
   const Option kernel = {"kernel \"scalar\"", [](auto &options) { options.kernel = "scalar"; }};
-  const Option pinned = {"pin_threads", [](auto &options) { options.pin_threads = 1; }};
-  const Option fixed = {"schedule static", [](auto &options) { options.schedule = TANDEM_SCHEDULE_STATIC; }};
-  const Option dynamic = {"schedule dynamic", [](auto &options) { options.schedule = TANDEM_SCHEDULE_DYNAMIC; }};
+  const Option pinned = {"pin=1", [](auto &options) { options.expert = "pin=1"; }};
+  const Option of_device = {"device_technique=tables",
+                            [](auto &options) { options.expert = "device_technique=tables"; }};
   const std::vector<Option> of_cpu_threads = {
       {"thread_count 1", [](auto &options) { options.thread_count = 1; }},
       {"thread_count 3", [](auto &options) { options.thread_count = 3; }},
-      {"executor serial", [](auto &options) { options.executor = TANDEM_EXECUTOR_SERIAL; }},
-      {"executor pthread", [](auto &options) { options.executor = TANDEM_EXECUTOR_PTHREAD; }},
-      {"executor openmp", [](auto &options) { options.executor = TANDEM_EXECUTOR_OPENMP; }},
-      {"partition parity", [](auto &options) { options.partition = TANDEM_PARTITION_PARITY; }},
-      pinned,
-      fixed,
-      dynamic};
+      {"executor=serial", [](auto &options) { options.expert = "executor=serial"; }},
+      {"executor=pthread", [](auto &options) { options.expert = "executor=pthread"; }},
+      {"executor=openmp", [](auto &options) { options.expert = "executor=openmp"; }},
+      {"technique=matrix", [](auto &options) { options.expert = "technique=matrix"; }},
+      kernel,
+      pinned};
   const auto with = [](const char *backend, const Option &option) {
-    tandem_context_options options = context_options(TANDEM_EXECUTOR_DEFAULT, 0);
+    tandem_context_options options = context_options("", 0);
     options.backend = backend;
     option.give(options);
     return options;
@@ -221,16 +229,16 @@ TEST(BadContext, OptionsWithoutEffect) {
         << backend << ", " << option.words;
   };
   expect_refused("cpu", policy);
-  expect_refused("cpu", dynamic);
+  expect_refused("cpu", of_device);
+  expect_refused("hybrid:cpu", of_device);
   for (const char *device : {"opencl", "opencl:0:0", "cuda", "cuda:1"}) {
     expect_refused(device, policy);
     for (const Option &option : of_cpu_threads) expect_refused(device, option);
   }
-  tandem_context_options options = context_options(TANDEM_EXECUTOR_DEFAULT, 0);
+  tandem_context_options options = context_options("", 0);
   options.backend = "hybrid:opencl:0:0";
   tandem_context *there = nullptr;
   if (tandem_context_create(&options, &there) == TANDEM_OK) {  // touches no device
-    expect_refused(options.backend, kernel);
     for (const Option &option : of_cpu_threads) expect_refused(options.backend, option);
   } else {
     printf("NOT RUN: a hybrid without the CPU: %s\n", tandem_last_error_message());
@@ -238,14 +246,11 @@ TEST(BadContext, OptionsWithoutEffect) {
   tandem_context_destroy(there);
 
   // Where the executor has no use for it.
-  for (const int32_t executor : {TANDEM_EXECUTOR_SERIAL, TANDEM_EXECUTOR_OPENMP}) {
+  for (const char *expert : {"executor=serial,pin=1", "pin=1,executor=openmp"}) {
     options = with("cpu", pinned);
-    options.executor = executor;
-    EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"pin_threads", "executor is not pthread"}));
+    options.expert = expert;
+    EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"pin=1", "executor is not pthread"}));
   }
-  options = with("cpu", dynamic);
-  options.executor = TANDEM_EXECUTOR_PTHREAD;
-  EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"schedule dynamic", "not openmp"}));
 
   // With an effect: the same options elsewhere. An empty text, and zero, are defaults.
   EXPECT_NE(make_context(with("hybrid:cpu", policy)), nullptr);
@@ -257,7 +262,7 @@ TEST(BadContext, OptionsWithoutEffect) {
   // What the environment says holds for all programs of the machine.
   setenv("TANDEM_POLICY", "budget", 1);
   setenv("TANDEM_THREADS", "2", 1);
-  setenv("TANDEM_EXECUTOR", "pthread", 1);
+  setenv("TANDEM_EXPERT", "executor=pthread,device_technique=tables", 1);
   const Option nothing = {"", [](auto &) {}};
   EXPECT_NE(make_context(with("cpu", nothing)), nullptr);
   options = with("opencl:0:0", nothing);
@@ -266,7 +271,7 @@ TEST(BadContext, OptionsWithoutEffect) {
   tandem_context_destroy(there);
   unsetenv("TANDEM_POLICY");
   unsetenv("TANDEM_THREADS");
-  unsetenv("TANDEM_EXECUTOR");
+  unsetenv("TANDEM_EXPERT");
 }
 
 TEST(BadContext, Resources) {

@@ -67,33 +67,27 @@ TEST(Context, DefaultsWork) {
 }
 
 TEST(Context, ForcedChoices) {
-  for (const int32_t executor : executors()) {
-    for (const int32_t partition : {TANDEM_PARTITION_COLUMN, TANDEM_PARTITION_PARITY}) {
-      for (const int32_t schedule : {TANDEM_SCHEDULE_STATIC, TANDEM_SCHEDULE_DYNAMIC}) {
-        if (schedule == TANDEM_SCHEDULE_DYNAMIC && executor < TANDEM_EXECUTOR_OPENMP) continue;
-        tandem_context_options options = context_options(executor, 3);
-        std::string kernel = "scalar", backend = "cpu";
-        options.kernel = kernel.c_str();
-        options.backend = backend.c_str();
-        options.partition = partition;
-        options.schedule = executor < TANDEM_EXECUTOR_OPENMP ? TANDEM_SCHEDULE_DEFAULT : schedule;
-        options.pin_threads = executor == TANDEM_EXECUTOR_PTHREAD;
-        const Context context = make_context(options);
-        kernel = backend = "gone";  // the strings were copied
-        const tandem_context_info info = query(context.get());
-        EXPECT_STREQ(info.kernel, "scalar");
-        EXPECT_STREQ(info.backend, "cpu");
-        EXPECT_EQ(info.thread_count, executor == TANDEM_EXECUTOR_SERIAL ? 1u : 3u);
-        EXPECT_EQ(info.caller_count, info.thread_count);
-        expect_works(context.get());
-      }
-    }
+  for (const std::string &executor : executors()) {
+    tandem_context_options options = context_options(executor, 3);
+    std::string kernel = "scalar", backend = "cpu";
+    options.kernel = kernel.c_str();
+    options.backend = backend.c_str();
+    const std::string expert = "executor=" + executor + (executor == "pthread" ? ",pin=1" : "");
+    options.expert = expert.c_str();
+    const Context context = make_context(options);
+    kernel = backend = "gone";  // the strings were copied
+    const tandem_context_info info = query(context.get());
+    EXPECT_STREQ(info.kernel, "scalar");
+    EXPECT_STREQ(info.backend, "cpu");
+    EXPECT_EQ(info.thread_count, executor == "serial" ? 1u : 3u);
+    EXPECT_EQ(info.caller_count, info.thread_count);
+    expect_works(context.get());
   }
 }
 
 // A device is not touched: these say how to call it. One call in hand is not enough to keep it busy.
 TEST(Context, CallersOfADevice) {
-  tandem_context_options options = context_options(TANDEM_EXECUTOR_DEFAULT, 0);
+  tandem_context_options options = context_options("", 0);
   options.backend = "opencl";
   const tandem_context_info info = query(make_context(options).get());
   EXPECT_EQ(info.thread_count, 0u);
@@ -103,7 +97,7 @@ TEST(Context, CallersOfADevice) {
 
 TEST(Context, NoThreadBelowInlineBytes) {
   const unsigned before = thread_count_of_process();
-  const Context context = make_context(TANDEM_EXECUTOR_PTHREAD, 4);
+  const Context context = make_context("pthread", 4);
   const std::uint64_t bytes = query(context.get()).inline_bytes;
   ASSERT_GT(bytes, 3u);
   Random random(9);
@@ -120,7 +114,7 @@ TEST(Context, NoThreadBelowInlineBytes) {
 
 TEST(Context, NoThreadBeforeALargeCall) {
   const unsigned before = thread_count_of_process();
-  const Context context = make_context(TANDEM_EXECUTOR_PTHREAD, 4);
+  const Context context = make_context("pthread", 4);
   EXPECT_EQ(thread_count_of_process(), before);
   Random random(9);
   Stripe stripe(random, 2, 1, 64);
@@ -134,7 +128,7 @@ TEST(Context, NoThreadBeforeALargeCall) {
 
 TEST(Context, DestroyEndsItsThreads) {
   const unsigned before = thread_count_of_process();
-  for (unsigned i = 0; i < 50; ++i) expect_works(make_context(TANDEM_EXECUTOR_PTHREAD, 3).get());
+  for (unsigned i = 0; i < 50; ++i) expect_works(make_context("pthread", 3).get());
   // The system counts a thread for a moment after it was joined.
   for (unsigned i = 0; i < 1000 && thread_count_of_process() > before; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -144,7 +138,8 @@ TEST(Context, DestroyEndsItsThreads) {
 TEST(Context, Environment) {
   {
     const Variable kernel("TANDEM_KERNEL", "scalar"), threads("TANDEM_THREADS", "2"),
-        executor("TANDEM_EXECUTOR", "serial"), backend("TANDEM_BACKEND", "cpu"), resources("TANDEM_RESOURCES", "cpu=1");
+        expert("TANDEM_EXPERT", "executor=serial"), backend("TANDEM_BACKEND", "cpu"),
+        resources("TANDEM_RESOURCES", "cpu=1");
     tandem_context *raw = nullptr;
     ASSERT_EQ(tandem_context_create(nullptr, &raw), TANDEM_OK) << tandem_last_error_message();
     const Context context(raw);
@@ -152,13 +147,12 @@ TEST(Context, Environment) {
     EXPECT_STREQ(query(raw).executor, "serial");
     expect_works(raw);
     // What the caller says goes before the environment.
-    tandem_context_options options = context_options(TANDEM_EXECUTOR_PTHREAD, 3);
+    tandem_context_options options = context_options("pthread", 3);
     EXPECT_STREQ(query(make_context(options).get()).executor, "pthread");
     EXPECT_EQ(query(make_context(options).get()).thread_count, 3u);
   }
   {
-    const Variable threads("TANDEM_THREADS", "5"), executor("TANDEM_EXECUTOR", "pthread"),
-        partition("TANDEM_PARTITION", "parity"), schedule("TANDEM_SCHEDULE", "dynamic"), pin("TANDEM_PIN", "1");
+    const Variable threads("TANDEM_THREADS", "5"), expert("TANDEM_EXPERT", "executor=pthread,pin=1");
     tandem_context *raw = nullptr;
     ASSERT_EQ(tandem_context_create(nullptr, &raw), TANDEM_OK);
     EXPECT_EQ(query(raw).thread_count, 5u);
@@ -175,11 +169,9 @@ TEST(Context, Environment) {
   };
   refuses("TANDEM_KERNEL", "avx1024", TANDEM_ERROR_UNAVAILABLE);
   refuses("TANDEM_BACKEND", "abacus", TANDEM_ERROR_UNAVAILABLE);
-  refuses("TANDEM_EXECUTOR", "fibers", TANDEM_ERROR_UNAVAILABLE);
+  refuses("TANDEM_EXPERT", "executor=fibers", TANDEM_ERROR_INVALID_ARGUMENT);
   refuses("TANDEM_THREADS", "many", TANDEM_ERROR_INVALID_ARGUMENT);
-  refuses("TANDEM_PARTITION", "rows", TANDEM_ERROR_INVALID_ARGUMENT);
-  refuses("TANDEM_SCHEDULE", "guided", TANDEM_ERROR_INVALID_ARGUMENT);
-  refuses("TANDEM_PIN", "yes", TANDEM_ERROR_INVALID_ARGUMENT);
+  refuses("TANDEM_EXPERT", "pin=yes", TANDEM_ERROR_INVALID_ARGUMENT);
   refuses("TANDEM_THREADS", "2x", TANDEM_ERROR_INVALID_ARGUMENT);
   refuses("TANDEM_THREADS", "-1", TANDEM_ERROR_INVALID_ARGUMENT);
   refuses("TANDEM_THREADS", "99999999999", TANDEM_ERROR_INVALID_ARGUMENT);
@@ -187,7 +179,7 @@ TEST(Context, Environment) {
 }
 
 TEST(Context, Resources) {
-  for (const int32_t executor : executors()) {
+  for (const std::string &executor : executors()) {
     tandem_context_options options = context_options(executor, 3);
     options.resources = "cpu=1";
     const Context context = make_context(options);
@@ -202,7 +194,7 @@ TEST(Context, Resources) {
 
 // The amount may change while others code.
 TEST(Context, ResourceChangesWhileRunning) {
-  const Context context = make_context(TANDEM_EXECUTOR_PTHREAD, 4);
+  const Context context = make_context("pthread", 4);
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < 3; ++t)
     threads.emplace_back([&] {
@@ -228,7 +220,7 @@ void hear(void *user, int32_t level, const char *message) {
 
 TEST(Context, LogSaysWhatWasChosen) {
   Log log;
-  tandem_context_options options = context_options(TANDEM_EXECUTOR_PTHREAD, 2);
+  tandem_context_options options = context_options("pthread", 2);
   options.kernel = "scalar";
   options.log_callback = hear;
   options.log_user = &log;

@@ -43,10 +43,9 @@ bool code(tandem_context *context, const tandem_codec *codec, const tandem_plan 
   return status == TANDEM_OK && stripe.intact();
 }
 
-class Fork : public testing::TestWithParam<int32_t> {};
+class Fork : public testing::TestWithParam<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(Executors, Fork, testing::ValuesIn(executors()),
-                         [](const auto &test) { return "executor" + std::to_string(test.param); });
+INSTANTIATE_TEST_SUITE_P(Executors, Fork, testing::ValuesIn(executors()), [](const auto &test) { return test.param; });
 
 void expect_exit_zero(pid_t child) {
   int status = 0;

@@ -71,7 +71,7 @@ class Hybrid : public testing::Test {
   std::string folder_, file_;
   Random random_{6};
   Stripe stripe_{random_, 6, 3, kShardBytes};
-  tandem_context_options options_ = context_options(TANDEM_EXECUTOR_DEFAULT, 2);
+  tandem_context_options options_ = context_options("", 2);
 };
 
 TEST_F(Hybrid, EveryOperationUnderEveryPolicy) {

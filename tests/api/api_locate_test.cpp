@@ -126,7 +126,7 @@ void expect_exact(const Found &found, const std::vector<std::uint64_t> &damaged,
 
 // Every set of damaged shards within the guarantee has a column of its own, for every set of lost shards.
 TEST(Locate, NamesEverySetOfDamagedShardsInSmallCodes) {
-  const Context context = make_context(TANDEM_EXECUTOR_SERIAL, 1);
+  const Context context = make_context("serial", 1);
   Random random(1);
   for (const Code &code : small_codes()) {
     SCOPED_TRACE(code.name + ", groups " + std::to_string(code.options.local_groups));
@@ -326,7 +326,7 @@ TEST(Locate, OfACleanStripeIsAVerify) {
 }
 
 TEST(Locate, RefusesWhatItCannotDo) {
-  const Context context = make_context(TANDEM_EXECUTOR_SERIAL, 1);
+  const Context context = make_context("serial", 1);
   Random random(8);
   const Codec codec = make_codec(4, 3);
   Stripe stripe(random, 4, 3, 100);

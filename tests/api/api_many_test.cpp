@@ -12,13 +12,12 @@ namespace {
 
 constexpr std::uint64_t kSeed = 555;
 
-class Many : public testing::TestWithParam<int32_t> {
+class Many : public testing::TestWithParam<std::string> {
  protected:
   Context context_ = make_context(GetParam());
 };
 
-INSTANTIATE_TEST_SUITE_P(Executors, Many, testing::ValuesIn(executors()),
-                         [](const auto &test) { return "executor" + std::to_string(test.param); });
+INSTANTIATE_TEST_SUITE_P(Executors, Many, testing::ValuesIn(executors()), [](const auto &test) { return test.param; });
 
 // A struct of the caller's own, with a tandem_stripe in it.
 struct Record {

@@ -178,7 +178,7 @@ TEST(OutOfMemory, ACodeOf65536Shards) {
   std::optional<long> kept;  // by the first call, on its way: tables of the process
   const auto begin = [&] {
     live_before = live_allocations.load();
-    context = make_context(TANDEM_EXECUTOR_PTHREAD, 2);
+    context = make_context("pthread", 2);
     codec = make_codec(options);
     plan = nullptr;
     before = all;

@@ -19,13 +19,12 @@ tandem_plan_arguments arguments_of(Stripe &stripe) {
   return arguments;
 }
 
-class Plans : public testing::TestWithParam<int32_t> {
+class Plans : public testing::TestWithParam<std::string> {
  protected:
   Context context_ = make_context(GetParam());
 };
 
-INSTANTIATE_TEST_SUITE_P(Executors, Plans, testing::ValuesIn(executors()),
-                         [](const auto &test) { return "executor" + std::to_string(test.param); });
+INSTANTIATE_TEST_SUITE_P(Executors, Plans, testing::ValuesIn(executors()), [](const auto &test) { return test.param; });
 
 // Wide codes through the C API: what a plan says about its technique, the bytes of every operation, and the suspect of
 // a verify.
@@ -34,8 +33,9 @@ TEST(WidePlans, TechniquesGiveTheSameBytes) {
   const unsigned k = 40, m = 12;
   Codec codec = make_codec(k, m);
   for (const char *technique : {"", "matrix", "transform"}) {
-    auto options = context_options(TANDEM_EXECUTOR_PTHREAD, 2);
-    options.technique = technique;
+    auto options = context_options("pthread", 2);
+    const std::string expert = std::string("technique=") + technique;
+    if (*technique != 0) options.expert = expert.c_str();
     const Context context = make_context(options);
     for (const std::size_t bytes : {64, 5'001, 60'000}) {
       Stripe stripe(random, k, m, bytes);
@@ -83,8 +83,8 @@ TEST(WidePlans, TechniquesGiveTheSameBytes) {
     EXPECT_EQ(status, std::string(technique) == "transform" ? TANDEM_ERROR_UNSUPPORTED : TANDEM_OK);
     tandem_plan_destroy(plan);
   }
-  auto unknown = context_options(TANDEM_EXECUTOR_SERIAL, 1);
-  unknown.technique = "magic";
+  auto unknown = context_options("serial", 1);
+  unknown.expert = "technique=magic";
   tandem_context *context = nullptr;
   EXPECT_EQ(tandem_context_create(&unknown, &context), TANDEM_ERROR_INVALID_ARGUMENT);
 }

@@ -102,26 +102,23 @@ std::string one_operation(Random &random, tandem_context *context, const std::ve
 }
 
 TEST(Threads, RandomOperationsOnSharedObjects) {
-  for (const int32_t executor : executors()) {
-    for (const int32_t partition : {TANDEM_PARTITION_COLUMN, TANDEM_PARTITION_PARITY}) {
-      tandem_context_options options = context_options(executor, 4);
-      options.partition = partition;
-      const Context context = make_context(options);
-      std::vector<Codec> codecs;
-      for (const auto &[k, m] : kShapes) codecs.push_back(make_codec(k, m));
-      std::vector<std::string> wrong(kThreads);
-      std::vector<std::thread> threads;
-      for (unsigned t = 0; t < kThreads; ++t) {
-        threads.emplace_back([&, t] {
-          Random random(kSeed + t);
-          for (unsigned round = 0; round < kRounds && wrong[t].empty(); ++round)
-            wrong[t] = one_operation(random, context.get(), codecs);
-        });
-      }
-      for (std::thread &thread : threads) thread.join();
-      for (unsigned t = 0; t < kThreads; ++t)
-        EXPECT_EQ(wrong[t], "") << "executor " << executor << ", thread " << t << ", seed " << kSeed + t;
+  for (const std::string &executor : executors()) {
+    tandem_context_options options = context_options(executor, 4);
+    const Context context = make_context(options);
+    std::vector<Codec> codecs;
+    for (const auto &[k, m] : kShapes) codecs.push_back(make_codec(k, m));
+    std::vector<std::string> wrong(kThreads);
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        Random random(kSeed + t);
+        for (unsigned round = 0; round < kRounds && wrong[t].empty(); ++round)
+          wrong[t] = one_operation(random, context.get(), codecs);
+      });
     }
+    for (std::thread &thread : threads) thread.join();
+    for (unsigned t = 0; t < kThreads; ++t)
+      EXPECT_EQ(wrong[t], "") << "executor " << executor << ", thread " << t << ", seed " << kSeed + t;
   }
 }
 
@@ -133,7 +130,7 @@ TEST(Threads, ContextsComeAndGo) {
     threads.emplace_back([&, t] {
       Random random(kSeed + 100 + t);
       for (unsigned i = 0; i < 15; ++i) {
-        const Context context = make_context(TANDEM_EXECUTOR_PTHREAD, 3);
+        const Context context = make_context("pthread", 3);
         Stripe stripe(random, 4, 2, 500'000);
         stripe.lose_parity();
         const Codec codec = make_codec(4, 2);

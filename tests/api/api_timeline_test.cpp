@@ -62,32 +62,29 @@ class TimelineOf : public testing::Test {
   std::string folder_, file_;
   Random random_{7};
   Stripe large_{random_, kData, kParity, kShardBytes}, small_{random_, kData, kParity, kSmallBytes};
-  tandem_context_options options_ = context_options(TANDEM_EXECUTOR_DEFAULT, 2);
+  tandem_context_options options_ = context_options("", 2);
 };
 
-TEST_F(TimelineOf, EachExecutorAndPartition) {
+TEST_F(TimelineOf, EachExecutor) {
   options_.backend = "cpu";
-  for (const int32_t executor : executors()) {
-    for (const int32_t partition : {TANDEM_PARTITION_COLUMN, TANDEM_PARTITION_PARITY}) {
-      SCOPED_TRACE(executor * 10 + partition);
-      options_.executor = executor;
-      options_.partition = partition;
-      {
-        const Context context = make_context(options_);
-        encode(context.get(), large_);
-        encode(context.get(), small_);
-      }
-      const json whole = trace();
-      expect_both_encodes(whole, "cpu");
-      // Small calls are on the row of the thread that called.
-      std::set<std::string> names;
-      for (const json &worker : whole["otherData"]["workers"]) names.insert(worker["name"]);
-      EXPECT_TRUE(names.contains("cpu, caller 0"));
-      names.erase("cpu, caller 0");
-      names.erase("cpu, worker 0");
-      EXPECT_TRUE(names.empty()) << *names.begin();
-      EXPECT_FALSE(whole["otherData"].contains("efficiency"));
+  for (const std::string &executor : executors()) {
+    SCOPED_TRACE(executor);
+    options_.expert = expert_of(executor);
+    {
+      const Context context = make_context(options_);
+      encode(context.get(), large_);
+      encode(context.get(), small_);
     }
+    const json whole = trace();
+    expect_both_encodes(whole, "cpu");
+    // Small calls are on the row of the thread that called.
+    std::set<std::string> names;
+    for (const json &worker : whole["otherData"]["workers"]) names.insert(worker["name"]);
+    EXPECT_TRUE(names.contains("cpu, caller 0"));
+    names.erase("cpu, caller 0");
+    names.erase("cpu, worker 0");
+    EXPECT_TRUE(names.empty()) << *names.begin();
+    EXPECT_FALSE(whole["otherData"].contains("efficiency"));
   }
 }
 

@@ -79,7 +79,7 @@ class Tuning : public testing::Test {
   std::string folder_, file_, heard_;
   const char *const ranges_[4] = {"chunk_bytes=1<<v, v=16:17", "tile_bytes=0,1024", "prefetch_bytes=0",
                                   "out_of_cache_bytes=65536"};
-  tandem_context_options where_ = context_options(TANDEM_EXECUTOR_SERIAL, 1);
+  tandem_context_options where_ = context_options("serial", 1);
   tandem_autotune_options options_ = {};
   tandem_autotune_result result_ = {};
 };

@@ -160,7 +160,7 @@ TEST(Jerasure, EncodesTheSameBytes) {
 // What one encoded the other decodes, after every loss of up to m shards.
 TEST(Jerasure, DecodesBothWays) {
   Random random(kSeed + 1);
-  const Context context = make_context(TANDEM_EXECUTOR_SERIAL, 1);
+  const Context context = make_context("serial", 1);
   Slice slice(150);
   for (const unsigned word_bits : {4u, 8u, 16u}) {
     for (const bool is_good : {false, true}) {

@@ -203,8 +203,7 @@ TEST(Fork, NamesOfResourcesAndTheirAmountsStayInTheChild) {
 
 class ForkWhileCoding : public testing::TestWithParam<Kind> {};
 
-INSTANTIATE_TEST_SUITE_P(Executors, ForkWhileCoding,
-                         testing::Values(Kind::serial, Kind::pthread, Kind::openmp_static, Kind::openmp_dynamic),
+INSTANTIATE_TEST_SUITE_P(Executors, ForkWhileCoding, testing::Values(Kind::serial, Kind::pthread, Kind::openmp),
                          [](const auto &test) { return kind_name(test.param); });
 
 bool runs_well(cpu::Executor &executor) {
@@ -250,7 +249,7 @@ TEST_P(ForkWhileCoding, TheChildRunsOnTheSameExecutor) {
   for (int i = 0; i < 50; ++i) {
     const int before = runs.load();
     const int status = in_child([&] {
-      const bool openmp = GetParam() == Kind::openmp_static || GetParam() == Kind::openmp_dynamic;
+      const bool openmp = GetParam() == Kind::openmp;
       if (openmp && std::string(executor->name()) != "pthread") return 1;
       if (!runs_well(*executor)) return 2;
       if (!runs_well(*make(GetParam(), options))) return 3;  // made in the child

@@ -239,7 +239,7 @@ class Command(unittest.TestCase):
             self.assertFalse(os.path.exists(self.shards))
         self.ok(*encode, *narrow, "--technique", "fast", status=2)
         done = self.ok(*encode, *narrow, "--technique", "matrix", "--backend", "opencl:0:0", status=2)
-        self.assertIn(b"technique matrix has no effect", done.stderr)
+        self.assertIn(b"technique=matrix has no effect", done.stderr)
         # A set of a narrow code is there: nothing of it is changed or decoded.
         self.ok(*encode, *narrow)
         os.remove(self.shard(1))
@@ -400,8 +400,10 @@ class Command(unittest.TestCase):
         for backend, flags, words in (
             ("cpu", ("--policy", "free"), (b'policy "free"', b'"cpu"')),
             ("opencl:0:0", ("--policy", "auto"), (b'policy "auto"', b'"opencl:0:0"')),
-            ("opencl:0:0", ("--executor", "serial"), (b"executor serial", b'"opencl:0:0"')),
-            ("cuda:0", ("--executor", "openmp"), (b"executor openmp", b'"cuda:0"')),
+            ("opencl:0:0", ("--executor", "serial"), (b"expert executor=serial", b'"opencl:0:0"')),
+            ("cuda:0", ("--executor", "openmp"), (b"expert executor=openmp", b'"cuda:0"')),
+            ("cpu", ("--device-technique", "tables"), (b"expert device_technique=tables", b'"cpu"')),
+            ("opencl:0:0", ("--kernel", "scalar"), (b'kernel "scalar"', b"no CPU threads")),
         ):
             done = self.ok(*encode, backend, *flags, status=2)
             for word in (*words, b"has no effect"):
@@ -410,12 +412,11 @@ class Command(unittest.TestCase):
             self.assertFalse(os.path.exists(self.shards))
         done = self.ok("autotune", "-k", 4, "-m", 2, "--output", self.path("tuning.tsv"), "--backend", "opencl:0:0", "--threads", 2, status=2)
         self.assertIn(b'thread_count 2 has no effect on the backend "opencl:0:0"', done.stderr)
-        self.assertIn(b"--executor openmp", self.ok(*encode[:-1], "--partition", "parity", status=2).stderr)
         self.ok(*encode, "hybrid:cpu", "--policy", "free", "--executor", "pthread", "--threads", 2)
         self.ok(*encode, "cpu", "--pin", "--threads", 2, "--force")
         self.ok("verify", self.shards, "--pin")
         # The environment's defaults are for all programs.
-        for name, value in (("TANDEM_POLICY", "free"), ("TANDEM_EXECUTOR", "pthread"), ("TANDEM_THREADS", "2")):
+        for name, value in (("TANDEM_POLICY", "free"), ("TANDEM_EXPERT", "executor=pthread"), ("TANDEM_THREADS", "2")):
             os.environ[name] = value
             self.addCleanup(os.environ.pop, name)
         self.ok(*encode, "cpu", "--force")
@@ -687,7 +688,7 @@ class Command(unittest.TestCase):
     def test_verify_codes_nothing(self):
         self.encode()
         self.ok("verify", self.shards, "--threads", 1)
-        for flag in ("--backend=cpu", "--kernel=scalar", "--technique=matrix", "--executor=serial", "--resource=cpu=1", "--policy=free"):
+        for flag in ("--backend=cpu", "--kernel=scalar", "--technique=matrix", "--device-technique=tables", "--executor=serial", "--resource=cpu=1", "--policy=free"):
             self.assertIn(flag.split("=")[0].encode(), self.ok("verify", self.shards, flag, status=2).stderr)
 
     @staticmethod

@@ -56,7 +56,7 @@ TEST(Caches, ACodecKeepsAsManyLargePatternsAsItsBoundHolds) {
 }
 
 TEST(Caches, AThreadKeepsAsManyLargePlansAsItsBoundHolds) {
-  const Context context = make_context(TANDEM_EXECUTOR_SERIAL);
+  const Context context = make_context("serial");
   const Codec codec = make_codec(options16(TANDEM_MATRIX_PAR2, kData, kParity + 1));
   std::vector<std::weak_ptr<const core::Plan>> made;
   for (unsigned i = 0; i < 10; ++i) {
@@ -73,7 +73,7 @@ TEST(Caches, AThreadKeepsAsManyLargePlansAsItsBoundHolds) {
 TEST(Caches, AVerifyKeepsWhatADecodeFound) {
   constexpr unsigned k = 100, m = 20;
   constexpr std::size_t kBytes = 64;
-  const Context context = make_context(TANDEM_EXECUTOR_SERIAL);
+  const Context context = make_context("serial");
   const Codec codec = make_codec(options16(TANDEM_MATRIX_LEOPARD16, k, m));
   std::vector<std::weak_ptr<const Application>> made;
   for (unsigned i = 0; i < core::Codec::kCachedPatterns; ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the conformance suite on the CPU backend: every kernel x executor x partition. If this CPU lacks a kernel, or
+// Runs the conformance suite on the CPU backend: every kernel x executor. If this CPU lacks a kernel, or
 // the module of an executor is missing, prints NOT RUN.
 #include <gtest/gtest.h>
 
@@ -23,16 +23,11 @@
 namespace tandem::test {
 namespace {
 
-struct Executor {
-  const char *name;
-  std::int32_t value;
-};
-
-constexpr Executor kExecutors[] = {
-    {"serial", TANDEM_EXECUTOR_SERIAL},
-    {"pthread", TANDEM_EXECUTOR_PTHREAD},
+constexpr const char *kExecutors[] = {
+    "serial",
+    "pthread",
 #if !defined(TANDEM_TEST_WITHOUT_OPENMP)  // the thread sanitizer does not understand libgomp
-    {"openmp", TANDEM_EXECUTOR_OPENMP},
+    "openmp",
 #endif
 };
 
@@ -44,7 +39,7 @@ std::unique_ptr<core::Backend> make(const cpu::Options &options) {
 }
 
 // Why the executor cannot be had, or "".
-std::string missing(std::int32_t executor) {
+std::string missing(const char *executor) {
   cpu::Options options;
   options.executor = executor;
   cpu::Choice choice = {};
@@ -59,24 +54,20 @@ std::string missing(std::int32_t executor) {
 std::vector<BackendMaker> cpu_makers(const char *technique = "") {
   std::vector<BackendMaker> makers;
   for (const cpu::KernelDescription &kernel : cpu::describe_kernels()) {
-    for (const Executor &executor : kExecutors) {
-      for (const std::int32_t partition : {TANDEM_PARTITION_COLUMN, TANDEM_PARTITION_PARITY}) {
-        cpu::Options options;
-        options.kernel = kernel.name;
-        options.executor = executor.value;
-        options.partition = partition;
-        options.thread_count = 4;
-        options.technique = technique;
-        std::string name = kernel.name;
-        for (char &c : name)
-          if (c == '-') c = '_';
-        name += std::string("_") + executor.name + (partition == TANDEM_PARTITION_COLUMN ? "_column" : "_parity");
-        std::string not_run = missing(executor.value);
-        if (!kernel.available) not_run = std::string("kernel ") + kernel.name + " needs " + kernel.needs;
-        const bool takes_gf16 = *technique == 0 && partition == TANDEM_PARTITION_COLUMN;
-        makers.push_back({name, [options] { return make(options); }, not_run, 1, false, true, takes_gf16,
-                          partition == TANDEM_PARTITION_COLUMN});
-      }
+    for (const char *executor : kExecutors) {
+      cpu::Options options;
+      options.kernel = kernel.name;
+      options.executor = executor;
+      options.thread_count = 4;
+      options.technique = technique;
+      std::string name = kernel.name;
+      for (char &c : name)
+        if (c == '-') c = '_';
+      name += std::string("_") + executor;
+      std::string not_run = missing(executor);
+      if (!kernel.available) not_run = std::string("kernel ") + kernel.name + " needs " + kernel.needs;
+      const bool takes_gf16 = *technique == 0;
+      makers.push_back({name, [options] { return make(options); }, not_run, 1, false, true, takes_gf16, true});
     }
   }
   return makers;
@@ -104,7 +95,7 @@ TEST(CpuBackend, WideCodesAreRunByTransforms) {
   for (const cpu::KernelDescription &kernel : cpu::describe_kernels()) {
     if (!kernel.available) continue;
     cpu::Options options;
-    options.executor = TANDEM_EXECUTOR_SERIAL;
+    options.executor = "serial";
     options.kernel = kernel.name;
     cpu::Choice choice = {};
     const auto backend = cpu::make_backend(options, base::Log(), &choice);
@@ -142,7 +133,7 @@ TEST(CpuBackend, TechniquesAreForced) {
   Random random(9);
   const core::Operator decode(random_decode(random, 24, 8, 8, 0));
   cpu::Options options;
-  options.executor = TANDEM_EXECUTOR_SERIAL;
+  options.executor = "serial";
   cpu::Choice choice = {};
   for (const char *kernel : {"", "scalar"}) {
     options.kernel = kernel;
@@ -200,22 +191,16 @@ const core::TuningValues kLargest = {{"chunk_bytes", UINT64_MAX}, {"out_of_cache
 std::vector<BackendMaker> cpu_variants() {
   static core::Budget one_at_a_time;
   one_at_a_time.set("cpu", 1);
-  cpu::Options budget, pinned, dynamic, crowd;
-  budget.kernel = pinned.kernel = dynamic.kernel = crowd.kernel = "scalar";
-  budget.executor = pinned.executor = crowd.executor = TANDEM_EXECUTOR_PTHREAD;
-  budget.thread_count = pinned.thread_count = dynamic.thread_count = 3;
+  cpu::Options budget, pinned, crowd;
+  budget.kernel = pinned.kernel = crowd.kernel = "scalar";
+  budget.executor = pinned.executor = crowd.executor = "pthread";
+  budget.thread_count = pinned.thread_count = 3;
   budget.budget = &one_at_a_time;
   pinned.cores = base::affinity_cores();
   crowd.thread_count = 40;  // more threads than chunks
-  crowd.partition = TANDEM_PARTITION_PARITY;
-  dynamic.executor = TANDEM_EXECUTOR_OPENMP;
-  dynamic.schedule = TANDEM_SCHEDULE_DYNAMIC;
   std::vector<BackendMaker> makers = {{"budget_of_one", [=] { return make(budget); }, ""},
                                       {"pinned", [=] { return make(pinned); }, ""},
                                       {"crowd", [=] { return make(crowd); }, ""}};
-#if !defined(TANDEM_TEST_WITHOUT_OPENMP)
-  makers.push_back({"openmp_dynamic", [=] { return make(dynamic); }, missing(TANDEM_EXECUTOR_OPENMP)});
-#endif
   makers.push_back({"groups", [=] { return make(pinned); }, "", 96});
   // Values of a hostile tuning file, with every kernel: slow at worst.
   static const SameValues smallest(kSmallest), largest(kLargest);
@@ -223,7 +208,7 @@ std::vector<BackendMaker> cpu_variants() {
     for (const SameValues *values : {&smallest, &largest}) {
       cpu::Options tuned;
       tuned.kernel = kernel.name;
-      tuned.executor = TANDEM_EXECUTOR_PTHREAD;
+      tuned.executor = "pthread";
       tuned.thread_count = 3;
       tuned.tuning = values;
       std::string name = std::string("tuned_") + (values == &smallest ? "smallest_" : "largest_") + kernel.name;
@@ -249,11 +234,11 @@ TEST(CpuBackend, CountsWhatIsNotRun) {
 }
 
 TEST(CpuBackend, KernelCallsAreCounted) {
-  for (const Executor &executor : kExecutors) {
-    if (!missing(executor.value).empty()) continue;
+  for (const char *executor : kExecutors) {
+    if (!missing(executor).empty()) continue;
     cpu::Options options;
     options.kernel = "scalar";
-    options.executor = executor.value;
+    options.executor = executor;
     options.thread_count = 2;
     const auto backend = make(options);
     EXPECT_EQ(backend->kernel_calls(), 0u);
@@ -271,7 +256,7 @@ TEST(CpuBackend, KernelCallsAreCounted) {
     EXPECT_GT(after_small, 0u);
     const core::Task large = {prepared.get(), &in, &out, 0, input.size(), core::Mode::assign};
     backend->run({&large, 1}, control);
-    EXPECT_GE(backend->kernel_calls(), after_small + 2) << executor.name << ": a large run is cut into chunks";
+    EXPECT_GE(backend->kernel_calls(), after_small + 2) << executor << ": a large run is cut into chunks";
   }
 }
 
@@ -301,7 +286,7 @@ TEST(CpuBackend, TunedValuesAreUsedAndTold) {
                          const char *message) { static_cast<std::vector<std::string> *>(user)->push_back(message); },
                       &heard, TANDEM_LOG_INFO);
   cpu::Options options;
-  options.executor = TANDEM_EXECUTOR_SERIAL;
+  options.executor = "serial";
   cpu::Choice choice = {};
   const auto plain = cpu::make_backend(options, log, &choice);
   options.tuning = &source;
@@ -329,7 +314,7 @@ TEST(CpuBackend, TunedValuesAreUsedAndTold) {
 // The bytes of a matrix do not show where they were cut; the number of chunks does.
 TEST(CpuBackend, ChunksEndAtMultiplesOfTheGranularity) {
   cpu::Options options;
-  options.executor = TANDEM_EXECUTOR_SERIAL;
+  options.executor = "serial";
   cpu::Choice choice = {};
   const auto backend = cpu::make_backend(options, base::Log(), &choice);
   for (const auto &[granularity, chunks] :
@@ -342,7 +327,7 @@ TEST(CpuBackend, ChunksEndAtMultiplesOfTheGranularity) {
 // One that another machine measured: what is about the machine stays there.
 TEST(CpuBackend, ThreadsAndCachesOfAnotherMachineAreLeftOut) {
   cpu::Options options;
-  options.executor = TANDEM_EXECUTOR_PTHREAD;
+  options.executor = "pthread";
   options.thread_count = 4;
   cpu::Choice choice = {};
   const auto chunks_with = [&](core::TuningValues values, bool same_machine) {
@@ -367,7 +352,7 @@ TEST(CpuBackend, ThreadsAndCachesOfAnotherMachineAreLeftOut) {
 TEST(CpuBackend, WhatMayBeTuned) {
   cpu::Options options;
   options.thread_count = 4;
-  options.executor = TANDEM_EXECUTOR_PTHREAD;
+  options.executor = "pthread";
   cpu::Choice choice = {};
   const auto backend = cpu::make_backend(options, base::Log(), &choice);
   for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
@@ -381,11 +366,10 @@ TEST(CpuBackend, WhatMayBeTuned) {
   }
   const core::TuningIdentity identity = backend->tuning_identity();
   EXPECT_EQ(identity.driver, std::string("kernel ") + choice.kernel + ", executor pthread, 4 threads");
-  options.partition = TANDEM_PARTITION_PARITY;
-  options.schedule = TANDEM_SCHEDULE_DYNAMIC;
+  options.technique = "matrix";
   options.cores = base::affinity_cores();
   EXPECT_EQ(cpu::make_backend(options, base::Log(), &choice)->tuning_identity().driver,
-            identity.driver + ", partition parity, schedule dynamic, pinned");
+            identity.driver + ", pinned, technique matrix");
   options.kernel = "scalar";
   EXPECT_NE(cpu::make_backend(options, base::Log(), &choice)->tuning_kernel_hash(), backend->tuning_kernel_hash());
 }

@@ -24,11 +24,9 @@ constexpr std::size_t kSmallBytes = 4096, kLargeBytes = 200'000;
 constexpr std::size_t kManyChunksBytes = thinned(50) * kLargeBytes;
 constexpr unsigned kRounds = kThinning == 1 ? 6 : 2;
 
-Context make_limited(const char *resources, int32_t partition = TANDEM_PARTITION_DEFAULT,
-                     int32_t executor = TANDEM_EXECUTOR_PTHREAD) {
+Context make_limited(const char *resources, const std::string &executor = "pthread") {
   tandem_context_options options = context_options(executor, kThreads);
   options.backend = "cpu";
-  options.partition = partition;
   options.resources = resources;
   return make_context(options);
 }
@@ -140,13 +138,11 @@ INSTANTIATE_TEST_SUITE_P(Ways, EveryWay, testing::ValuesIn(kWays), [](const auto
 TEST_P(EveryWay, KeepsToTheAmount) {
   for (const unsigned amount : {1u, 2u}) {
     for (const std::size_t shard_bytes : {kSmallBytes, kLargeBytes}) {
-      for (const int32_t partition : {TANDEM_PARTITION_COLUMN, TANDEM_PARTITION_PARITY}) {
-        const Context context = make_limited(("cpu=" + std::to_string(amount)).c_str(), partition);
-        count_kernel_calls(amount);
-        run_on_threads(context.get(), GetParam(), shard_bytes);
-        EXPECT_EQ(most_kernel_calls_at_once(), amount) << shard_bytes << " bytes, partition " << partition;
-        EXPECT_GE(kernel_calls_so_far(), kRounds * kThreads);
-      }
+      const Context context = make_limited(("cpu=" + std::to_string(amount)).c_str());
+      count_kernel_calls(amount);
+      run_on_threads(context.get(), GetParam(), shard_bytes);
+      EXPECT_EQ(most_kernel_calls_at_once(), amount) << shard_bytes << " bytes";
+      EXPECT_GE(kernel_calls_so_far(), kRounds * kThreads);
     }
   }
 }
@@ -160,8 +156,8 @@ TEST_P(EveryWay, RunsFreelyWithoutAnAmount) {
 }
 
 TEST_P(EveryWay, KeepsToTheAmountWithEveryExecutor) {
-  for (const int32_t executor : executors()) {
-    const Context context = make_limited("cpu=2", TANDEM_PARTITION_DEFAULT, executor);
+  for (const std::string &executor : executors()) {
+    const Context context = make_limited("cpu=2", executor);
     count_kernel_calls(2);
     run_on_threads(context.get(), GetParam(), kLargeBytes);
     EXPECT_EQ(most_kernel_calls_at_once(), 2u) << "executor " << executor;
@@ -243,9 +239,9 @@ TEST(PlanResources, OtherPlansDoNotWait) {
 
 TEST(PlanResources, AnAmountLoweredBelowTheNeedFailsTheCall) {
   const Codec codec = make_codec(kK, kM);
-  for (const int32_t executor : executors()) {
+  for (const std::string &executor : executors()) {
     static tandem_context *lowered = nullptr;
-    const Context context = make_limited("app.widgets=8", TANDEM_PARTITION_DEFAULT, executor);
+    const Context context = make_limited("app.widgets=8", executor);
     const Plan plan = plan_with(context.get(), codec.get(), "app.widgets=2");
     Random random(1);
     Stripe stripe(random, kK, kM, kManyChunksBytes);
@@ -292,9 +288,9 @@ void encode_under(tandem_context *context, void (*hook)(unsigned)) {
 
 // A thread's first call after the change may have had its unit before. With its second one it has the only unit.
 TEST(ChangedAmount, LoweredIsFeltAtTheNextChunk) {
-  for (const int32_t executor : executors()) {
-    if (executor == TANDEM_EXECUTOR_SERIAL) continue;  // one call, one thread
-    const Context context = make_limited("cpu=4", TANDEM_PARTITION_DEFAULT, executor);
+  for (const std::string &executor : executors()) {
+    if (executor == "serial") continue;  // one call, one thread
+    const Context context = make_limited("cpu=4", executor);
     encode_under(context.get(), [](unsigned in_flight) {
       thread_local unsigned known_round = 0, own_calls = 0;
       if (std::exchange(known_round, change_round.load()) != change_round.load()) own_calls = 0;
@@ -316,9 +312,9 @@ TEST(ChangedAmount, LoweredIsFeltAtTheNextChunk) {
 
 // The call that raises the amount does not end before three are in flight: threads that wait must feel it at once.
 TEST(ChangedAmount, RaisedIsFeltAtOnce) {
-  for (const int32_t executor : executors()) {
-    if (executor == TANDEM_EXECUTOR_SERIAL) continue;
-    const Context context = make_limited("cpu=1", TANDEM_PARTITION_DEFAULT, executor);
+  for (const std::string &executor : executors()) {
+    if (executor == "serial") continue;
+    const Context context = make_limited("cpu=1", executor);
     encode_under(context.get(), [](unsigned) {
       if (!is_time_to_change()) return;
       EXPECT_EQ(most_kernel_calls_at_once(), 1u);

@@ -22,7 +22,7 @@ namespace tandem::test {
 
 inline constexpr core::Need kOneCpu[] = {{core::Budget::kCpu, 1}};
 
-enum class Kind { serial, pthread, openmp_static, openmp_dynamic };
+enum class Kind { serial, pthread, openmp };
 
 inline std::string kind_name(Kind kind) {
   switch (kind) {
@@ -30,17 +30,14 @@ inline std::string kind_name(Kind kind) {
       return "serial";
     case Kind::pthread:
       return "pthread";
-    case Kind::openmp_static:
-      return "openmp_static";
     default:
-      return "openmp_dynamic";
+      return "openmp";
   }
 }
 
-inline std::unique_ptr<cpu::Executor> make(Kind kind, cpu::ExecutorOptions options) {
+inline std::unique_ptr<cpu::Executor> make(Kind kind, const cpu::ExecutorOptions &options) {
   if (kind == Kind::serial) return cpu::make_serial_executor(options);
   if (kind == Kind::pthread) return cpu::make_pthread_executor(options);
-  options.dynamic_schedule = kind == Kind::openmp_dynamic;
 #ifdef TANDEM_OPENMP_MODULE_FOLDER
   return cpu::make_openmp_executor_from(TANDEM_OPENMP_MODULE_FOLDER, options);
 #else

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
-#include <execinfo.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -41,8 +40,7 @@ class EveryExecutor : public testing::TestWithParam<Kind> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Executors, EveryExecutor,
-                         testing::Values(Kind::serial, Kind::pthread, Kind::openmp_static, Kind::openmp_dynamic),
+INSTANTIATE_TEST_SUITE_P(Executors, EveryExecutor, testing::Values(Kind::serial, Kind::pthread, Kind::openmp),
                          [](const auto &test) { return kind_name(test.param); });
 
 TEST_P(EveryExecutor, RunsEveryItemOnce) {
@@ -91,11 +89,7 @@ TEST_P(EveryExecutor, KeepsToTheThreadsOfOneRun) {
   }
 }
 
-TEST_P(EveryExecutor, NamesItself) {
-  const std::string name = executor(2)->name(), kind = name.substr(0, name.find(':'));
-  EXPECT_EQ(kind, kind_name(GetParam()).substr(0, kind.size()));
-  EXPECT_EQ(kind == "openmp", name == "openmp:gnu" || name == "openmp:llvm");
-}
+TEST_P(EveryExecutor, NamesItself) { EXPECT_EQ(executor(2)->name(), kind_name(GetParam())); }
 
 TEST_P(EveryExecutor, RefusesZeroThreads) {
   try {
@@ -349,9 +343,7 @@ TEST_P(EveryExecutor, CancelEndsAWaitForTheBudgetWithoutRunning) {
 }
 
 TEST_P(EveryExecutor, LeavesNoThreadsBehind) {
-  if (GetParam() == Kind::openmp_static || GetParam() == Kind::openmp_dynamic) {
-    GTEST_SKIP() << "the OpenMP runtime keeps its threads";
-  }
+  if (GetParam() == Kind::openmp) GTEST_SKIP() << "the OpenMP runtime keeps its threads";
   const unsigned before = process_thread_count();
   for (int i = 0; i < 200; ++i) {
     const auto executor = this->executor(4);
@@ -697,11 +689,10 @@ TEST(OpenmpExecutor, RefusesAModuleOfAnotherVersion) {
     }
     return {};
   };
-  tandem_openmp_module module{TANDEM_OPENMP_VERSION, sizeof(tandem_openmp_module), [](const tandem_openmp_run *) {},
-                              "gnu", [] {}};
+  tandem_openmp_module module{TANDEM_OPENMP_VERSION, sizeof(tandem_openmp_module), [](const tandem_openmp_run *) {}};
   EXPECT_EQ(refusal(&module), "");
   module.version = 7;
-  EXPECT_EQ(refusal(&module), "executor \"openmp\": /a/module.so has version 7, this library needs version 2");
+  EXPECT_EQ(refusal(&module), "executor \"openmp\": /a/module.so has version 7, this library needs version 3");
   module.version = TANDEM_OPENMP_VERSION;
   module.struct_bytes = 8;
   EXPECT_NE(refusal(&module).find("table of 8 bytes"), std::string::npos);
@@ -716,71 +707,13 @@ TEST(OpenmpExecutor, KnowsTheFolderOfItsOwnFile) {
   EXPECT_TRUE(std::filesystem::equivalent(folder, std::filesystem::canonical(info.dli_fname).parent_path()));
 }
 
-// The libraries of the calling thread's callers, by name.
-std::set<std::string> libraries_of_callers() {
-  void *frames[64];
-  std::set<std::string> names;
-  for (int i = 0, count = backtrace(frames, 64); i < count; ++i) {
-    Dl_info info{};
-    if (dladdr(frames[i], &info) == 0) continue;
-    const std::string file = info.dli_fname;
-    names.insert(file.substr(file.rfind('/') + 1));
-  }
-  return names;
-}
-
-// The threads of a region come from the runtime that was asked for, and the two stay apart in one process.
-TEST(OpenmpExecutor, RunsOnTheRuntimeThatWasAskedFor) {
-  if (kThreadSanitizer) GTEST_SKIP() << "NOT RUN: the thread sanitizer does not understand OpenMP runtimes";
-  unsigned missing_count = 0;
-  for (const std::string runtime : {"gnu", "llvm", "gnu"}) {
-    if (kAddressSanitizer && runtime == "llvm") {
-      std::printf("NOT RUN: the leak sanitizer crashes when it looks at threads of libomp\n");
-      ++missing_count;
-      continue;
-    }
-    ExecutorOptions options;
-    options.thread_count = 2;
-    std::unique_ptr<cpu::Executor> executor;
-    try {
-#ifdef TANDEM_OPENMP_MODULE_FOLDER
-      executor = cpu::make_openmp_executor_from(TANDEM_OPENMP_MODULE_FOLDER, options, runtime);
-#else
-      executor = cpu::make_openmp_executor(options, runtime);
-#endif
-    } catch (const base::Error &error) {
-      EXPECT_EQ(error.status(), TANDEM_ERROR_UNAVAILABLE);
-      const bool is_missing = std::string(error.what()).find("cannot open shared object file") != std::string::npos;
-      EXPECT_TRUE(is_missing) << error.what();
-      ++missing_count;
-      std::printf("NOT RUN: %s\n", error.what());
-      continue;
-    }
-    EXPECT_EQ(executor->name(), "openmp:" + runtime);
-    std::mutex mutex;
-    std::set<std::string> libraries;
-    const std::thread::id caller = std::this_thread::get_id();
-    on_every_thread(*executor, [&] {
-      const std::set<std::string> found = libraries_of_callers();
-      const std::lock_guard lock(mutex);
-      if (std::this_thread::get_id() != caller) libraries.insert(found.begin(), found.end());
-    });
-    const auto has = [&](const char *name) {
-      return std::ranges::any_of(libraries, [&](const std::string &each) { return each.starts_with(name); });
-    };
-    EXPECT_EQ(has("libgomp"), runtime == "gnu") << testing::PrintToString(libraries);
-    EXPECT_EQ(has("libomp") || has("libiomp"), runtime == "llvm") << testing::PrintToString(libraries);
-  }
-  if (missing_count == 3) GTEST_SKIP() << "NOT RUN: there is no module";
-}
-
 // Each item waits for the others: the region has as many threads as asked.
 TEST(OpenmpExecutor, UsesAsManyThreadsAsAsked) {
-  const std::string reason = why_not(Kind::openmp_static);
+  const std::string reason = why_not(Kind::openmp);
   if (!reason.empty()) GTEST_SKIP() << reason;
   ExecutorOptions options;
   options.thread_count = 3;
-  const auto executor = make(Kind::openmp_static, options);
+  const auto executor = make(Kind::openmp, options);
   std::mutex mutex;
   std::set<std::thread::id> threads;
   on_every_thread(*executor, [&] {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transforms of wide codes need scratch memory. A thread that gets none must compute the same bytes.
-#include "cpu/transforms.hpp"
+// Operators that need scratch memory, and the times that choose between them.
 
 #include <gtest/gtest.h>
 
@@ -9,7 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "cpu/costs.hpp"
+#include "cpu/factory.hpp"
 #include "cpu/gf16.hpp"
 #include "tests/conformance/forms.hpp"
 #include "tests/support/expected.hpp"
@@ -20,64 +22,116 @@
 namespace tandem::test {
 namespace {
 
-// One call on `bytes` bytes, and what it should give.
-struct Call {
-  Call(Random &random, const core::Matrix &matrix, std::size_t bytes) {
-    for (unsigned c = 0; c < matrix.columns(); ++c) inputs.push_back(random.bytes(bytes));
-    outputs.assign(matrix.rows(), Bytes(bytes));
-    for (const Bytes &input : inputs) in.push_back(input.data());
-    for (Bytes &output : outputs) out.push_back(output.data());
-    want = expected(matrix.data(), matrix.rows(), matrix.columns(), in.data(), bytes);
-    call.inputs = in.data();
-    call.outputs = out.data();
-    call.length_bytes = bytes;
-    call.rows = matrix.rows();
-    call.columns = matrix.columns();
-  }
-  Shards inputs, outputs, want;
-  std::vector<const std::uint8_t *> in;
-  std::vector<std::uint8_t *> out;
-  cpu::KernelCall call = {};
+// An operator that needs scratch memory, and a way to run it.
+struct Scratched {
+  const char *name;
+  core::Operator what;
+  core::Mode mode;
 };
 
-TEST(Transforms, WithoutScratchMemoryTheBytesAreTheSame) {
-  Random random(21);
-  std::vector<std::pair<std::string, core::Form>> forms;
-  forms.emplace_back("square", transform_of(points_from(0, 128), points_from(128, 128)));
-  forms.emplace_back("every group has both", random_transform(random, 128, 128));
-  forms.emplace_back("most syndromes", random_decode(random, 60, 128, 30, 30));
-  forms.emplace_back("narrow", transform_of(points_from(0, 12), points_from(12, 4)));
-  const cpu::CpuFeatures features = cpu::cpu_features();
-  const cpu::KernelTable table = cpu::kernel_table();
-  for (std::uint32_t i = 0; i < table.count; ++i) {
-    const cpu::Kernel &kernel = *table.kernels[i];
-    if (!kernel.supported(features)) continue;
-    for (const auto &[name, form] : forms) {
-      const core::Operator what(form);
-      for (const bool solve_by_transform : {false, true}) {
-        const auto made = [&] {
-          const auto *decode = std::get_if<core::SyndromeDecode>(&what.form());
-          if (decode != nullptr) return cpu::Transforms(kernel, *decode, solve_by_transform);
-          return cpu::Transforms(kernel, std::get<core::CauchyTransform>(what.form()));
-        }();
-        for (const bool out_of_cache : {false, true}) {
-          Call call(random, what.dense(), 1000);
-          call.call.out_of_cache = out_of_cache;
-          std::thread thread([&] {  // its scratch memory is its own
-            allowed_allocations = 0;
-            made.apply(call.call);
-            allowed_allocations = -1;
-          });
-          thread.join();
-          ASSERT_EQ(call.outputs, call.want) << kernel.name << ", " << name << ", out of cache " << out_of_cache;
-        }
-      }
-    }
-  }
-  EXPECT_GT(failed_allocations.load(), 0) << "scratch memory was not refused";
+// Leopard's encode of 24 data shards.
+core::Operator leopard() {
+  constexpr unsigned kData = 24, kParity = 16;
+  core::Leopard16 form;
+  form.group_log2 = 4;
+  for (unsigned c = 0; c < kData; ++c) form.data_points.push_back(static_cast<core::Element>(kParity + c));
+  for (unsigned r = 0; r < kParity; ++r) form.parity_points.push_back(static_cast<core::Element>(r));
+  return core::Operator(std::move(form));
 }
 
-// Scratch of a call on few bytes is as short as they are: a whole lane more would be written beyond its end.
+std::vector<Scratched> scratched() {
+  Random random(21);
+  using core::Mode;
+  std::vector<Scratched> all;
+  all.push_back({"square", core::Operator(transform_of(points_from(0, 128), points_from(128, 128))), Mode::assign});
+  all.push_back({"every group has both", core::Operator(random_transform(random, 128, 128)), Mode::accumulate});
+  all.push_back({"most syndromes", core::Operator(random_decode(random, 60, 128, 30, 30)), Mode::assign});
+  all.push_back({"compare", core::Operator(transform_of(points_from(0, 64), points_from(64, 32))), Mode::compare});
+  all.push_back({"leopard", leopard(), Mode::assign});
+  return all;
+}
+
+// Runs on a thread of its own, whose scratch memory is its own. Allocations fail after so many; -1: none fails. False:
+// the run was refused for lack of memory.
+bool run_with(const Scratched &of, const std::string &executor, const Shards &inputs, Shards &outputs,
+              std::vector<core::Mismatch> &found, long allowed) {
+  cpu::Options options;
+  options.executor = executor;
+  options.thread_count = executor == "serial" ? 1 : 4;
+  options.technique = of.what.field() == core::Field::gf8 ? "transform" : "";
+  cpu::Choice choice = {};
+  const auto backend = cpu::make_backend(options, base::Log(), &choice);
+  const auto prepared = backend->prepare(of.what);
+  std::vector<const std::byte *> in;
+  std::vector<std::byte *> out;
+  for (const Bytes &each : inputs) in.push_back(reinterpret_cast<const std::byte *>(each.data()));
+  for (Bytes &each : outputs) out.push_back(reinterpret_cast<std::byte *>(each.data()));
+  found.assign(outputs.size(), core::Mismatch());
+  const core::Task task{prepared.get(), in.data(), out.data(), 0, inputs[0].size(), of.mode, found.data()};
+  bool has_run = false;
+  std::thread thread([&] {
+    core::Control control;
+    allowed_allocations = allowed;
+    try {
+      backend->run({&task, 1}, control);
+      has_run = true;
+    } catch (const std::bad_alloc &) {
+    } catch (const base::Error &error) {
+      allowed_allocations = -1;
+      EXPECT_EQ(error.status(), TANDEM_ERROR_OUT_OF_MEMORY) << error.what();
+    }
+    allowed_allocations = -1;
+  });
+  thread.join();
+  return has_run;
+}
+
+// OpenMP gives each thread its chunks, so that a thread without memory has some. With the pool the calling thread may
+// be done before.
+std::string executor_with_chunks_for_each_thread() {
+#if !defined(TANDEM_TEST_WITHOUT_OPENMP)
+  cpu::Options options;
+  options.executor = "openmp";
+  cpu::Choice choice = {};
+  try {
+    cpu::make_backend(options, base::Log(), &choice);
+    return "openmp";
+  } catch (const base::Error &error) {
+    std::printf("NOT RUN: %s\n", error.what());
+  }
+#endif
+  return "pthread";
+}
+
+// A thread without memory for scratch leaves its chunks to the calling thread, which reserves its own before anything
+// is written.
+TEST(Scratch, WithoutMemoryNothingIsWrittenOrAllOfIt) {
+  const std::string executor = executor_with_chunks_for_each_thread();
+  Random random(22);
+  for (const Scratched &each : scratched()) {
+    SCOPED_TRACE(each.name);
+    Shards inputs, before;
+    for (unsigned c = 0; c < each.what.input_count(); ++c) inputs.push_back(random.bytes(40'000));
+    for (unsigned r = 0; r < each.what.output_count(); ++r) before.push_back(random.bytes(40'000));
+    Shards want = before;
+    std::vector<core::Mismatch> wanted, found;
+    ASSERT_TRUE(run_with(each, "serial", inputs, want, wanted, -1));
+    unsigned refused_count = 0, saved_count = 0;
+    for (long allowed = 0;; ++allowed) {
+      Shards outputs = before;
+      failed_allocations = 0;
+      const bool has_run = run_with(each, executor, inputs, outputs, found, allowed);
+      ASSERT_EQ(outputs, has_run ? want : before) << allowed << " allocations";
+      for (unsigned r = 0; has_run && r < found.size(); ++r)
+        ASSERT_EQ(found[r].byte_count, wanted[r].byte_count) << r;
+      if (failed_allocations == 0) break;
+      ++(has_run ? saved_count : refused_count);
+    }
+    EXPECT_GT(refused_count, 0u);
+    EXPECT_TRUE(saved_count > 0 || executor == "pthread") << "no thread lacked memory";
+  }
+}
+
 // Without times of its own a kernel takes those of "scalar", which choose the wrong technique.
 TEST(Costs, EveryKernelOfTheTableHasItsTimes) {
   const cpu::KernelTable table = cpu::kernel_table();
@@ -90,28 +144,23 @@ TEST(Costs, EveryKernelOfTheTableHasItsTimes) {
   EXPECT_EQ(cpu::cost_of(steps, unknown, true), cpu::cost_of(steps, *table.kernels[table.count - 1], true));
 }
 
+// Scratch of a call on few bytes is as short as they are: a whole lane more would be written beyond its end.
 TEST(Gf16Operator, LanesAreAsShortAsTheRange) {
-  constexpr unsigned kData = 24, kParity = 16;
-  core::Leopard16 form;
-  form.group_log2 = 4;
-  for (unsigned c = 0; c < kData; ++c) form.data_points.push_back(static_cast<core::Element>(kParity + c));
-  for (unsigned r = 0; r < kParity; ++r) form.parity_points.push_back(static_cast<core::Element>(r));
-  const core::Operator what(std::move(form));
-  const cpu::Gf16Operator made(*cpu::select_kernel(cpu::cpu_features(), nullptr)->gf16, what);
+  const cpu::Gf16Operator made(*cpu::select_kernel(cpu::cpu_features(), nullptr)->gf16, leopard(), {}, nullptr);
   Random random(16);
-  Shards inputs, whole(kParity, Bytes(3000)), parts(kParity, Bytes(3000));
+  Shards inputs, whole(made.rows(), Bytes(3000)), parts(made.rows(), Bytes(3000));
   std::vector<const std::byte *> in;
-  for (unsigned c = 0; c < kData; ++c) inputs.push_back(random.bytes(3000));
+  for (unsigned c = 0; c < made.columns(); ++c) inputs.push_back(random.bytes(3000));
   for (const Bytes &each : inputs) in.push_back(reinterpret_cast<const std::byte *>(each.data()));
-  const core::Prepared prepared(what);
   const auto apply = [&](Shards &outputs, std::uint64_t offset_bytes, std::uint64_t length_bytes) {
     std::vector<std::byte *> out;
     for (Bytes &each : outputs) out.push_back(reinterpret_cast<std::byte *>(each.data()));
-    const core::Task task{&prepared, in.data(), out.data(), offset_bytes, length_bytes, core::Mode::assign};
-    const Guarded scratch(made.scratch_bytes(task.mode, length_bytes));
-    made.apply(task, offset_bytes, length_bytes, reinterpret_cast<std::byte *>(scratch.data()), nullptr);
+    const core::Task task{&made, in.data(), out.data(), offset_bytes, length_bytes, core::Mode::assign};
+    const cpu::OperatorCall call{&task, offset_bytes, length_bytes};
+    const Guarded scratch(made.scratch_bytes(call));
+    made.apply(call, reinterpret_cast<std::byte *>(scratch.data()), nullptr);
   };
-  EXPECT_EQ(16 * made.scratch_bytes(core::Mode::assign, 2), made.scratch_bytes(core::Mode::assign, 1 << 20));
+  EXPECT_EQ(16 * made.scratch_bytes({nullptr, 0, 2}), made.scratch_bytes({nullptr, 0, 1 << 20}));
   apply(whole, 0, 3000);
   std::uint64_t at = 0;
   for (const std::uint64_t bytes : {64, 128, 1024, 1088, 640, 56}) {

@@ -477,7 +477,7 @@ TEST_F(Files, WorkersArePinnedIfTheContextPins) {
   for (const bool pins : {false, true}) {
     auto given = sized<tandem_context_options>();
     given.thread_count = 2;
-    given.pin_threads = pins ? 1 : 0;
+    given.expert = pins ? "pin=1" : "pin=0";
     tandem_context *context = nullptr;
     ASSERT_EQ(tandem_context_create(&given, &context), TANDEM_OK) << tandem_last_error_message();
     int in[2];

@@ -60,11 +60,8 @@ struct ContextDelete {
 };
 using Context = std::unique_ptr<tandem_context, ContextDelete>;
 
-// How work is spread: on one thread, or on two by columns or by parity, which GF(2^16) has not.
-constexpr unsigned kSpreads = 3, kSpreads16 = 2;
-
-// The context of an available kernel, with one of so many ways to spread work, and a technique. Made once.
-tandem_context *context_of(unsigned number, unsigned spreads, const char *technique = "") {
+// The context of an available kernel, on one thread or on two, and with a technique. Made once.
+tandem_context *context_of(unsigned number, const char *technique = "") {
   static const std::vector<std::string> names = [] {
     tandem_kernel kernels[32];
     std::size_t count = 0;
@@ -75,17 +72,17 @@ tandem_context *context_of(unsigned number, unsigned spreads, const char *techni
     return available;
   }();
   static std::map<std::tuple<unsigned, unsigned, std::string>, Context> made;
-  number %= spreads * static_cast<unsigned>(names.size());
-  const unsigned kernel = number / spreads, spread = number % spreads;
-  Context &context = made[{kernel, spread, technique}];
+  number %= 2 * static_cast<unsigned>(names.size());
+  const unsigned kernel = number / 2, is_serial = number % 2;
+  Context &context = made[{kernel, is_serial, technique}];
   if (context == nullptr) {
     tandem_context_options options = {};
     options.struct_bytes = sizeof options;
     options.kernel = names[kernel].c_str();
-    options.executor = spread == 0 ? TANDEM_EXECUTOR_SERIAL : TANDEM_EXECUTOR_PTHREAD;
-    options.partition = spread == 2 ? TANDEM_PARTITION_PARITY : TANDEM_PARTITION_COLUMN;
+    std::string expert = is_serial != 0 ? "executor=serial" : "executor=pthread";
+    if (*technique != 0) expert += std::string(",technique=") + technique;
+    options.expert = expert.c_str();
     options.thread_count = 2;
-    options.technique = technique;
     tandem_context *raw = nullptr;
     if (tandem_context_create(&options, &raw) != TANDEM_OK) wrong("tandem_context_create");
     context.reset(raw);
@@ -365,7 +362,7 @@ void run_narrow(Input &input, unsigned flags) {
   const reference::Rows parity = rows_of(coefficients, k), rows = generator(k, parity);
   if (flags & kLocate) {
     const unsigned losses = flags & kGroups ? m - options.local_groups + 1 : allow_non_mds ? 0 : m;
-    return damage_and_locate(input, context_of(context, kSpreads), codec.get(), k, m, coefficients, losses);
+    return damage_and_locate(input, context_of(context), codec.get(), k, m, coefficients, losses);
   }
   if (!custom && !(flags & kGroups) && parity != reference::parity_rows(tandem_matrix_name(options.matrix), k, m))
     wrong("coefficients of a preset");
@@ -376,7 +373,7 @@ void run_narrow(Input &input, unsigned flags) {
   Random random(0);
   const Loss loss = read_loss(input, k + m, flags & kByPlan, &random);
   encode_and_decode(
-      context_of(context, kSpreads), false, codec.get(), stripe_of(random, k, m, coefficients, bytes), k, loss,
+      context_of(context), false, codec.get(), stripe_of(random, k, m, coefficients, bytes), k, loss,
       [&](const Bytes &present, const Bytes &wanted) { return spans(rows, reference::rank, present, wanted); });
 }
 
@@ -396,7 +393,7 @@ void run_wide(Input &input, unsigned flags) {
   const Loss loss = read_loss(input, k + m, flags & kByPlan, &random);
   const Shards truth = stripe_of(random, k, m, coefficients, bytes);
   for (const char *technique : {"matrix", "transform", ""})
-    encode_and_decode(context_of(context, kSpreads, technique), *technique == 't', codec.get(), truth, k, loss,
+    encode_and_decode(context_of(context, technique), *technique == 't', codec.get(), truth, k, loss,
                       [&](const Bytes &present, const Bytes &wanted) { return has_k_shards(k, present, wanted); });
 }
 
@@ -471,14 +468,14 @@ void run_gf16(Input &input, unsigned flags) {
     std::vector<void *> pointers;
     for (Bytes &shard : truth) pointers.push_back(shard.data());
     const tandem_status status =
-        tandem_encode(context_of(context, kSpreads16), codec.get(), pointers.data(), pointers.data() + k, bytes);
+        tandem_encode(context_of(context), codec.get(), pointers.data(), pointers.data() + k, bytes);
     if (m != 0 && status != TANDEM_ERROR_INVALID_ARGUMENT) wrong("half an element was taken");
     for (std::size_t i = k; i < k + m; ++i)
       if (truth[i] != Bytes(bytes, 0xdd)) wrong("a refused encode wrote");
     return;
   }
   for (Bytes &each : reference16::apply(preset, parity, truth)) truth.push_back(std::move(each));
-  encode_and_decode(context_of(context, kSpreads16), false, codec.get(), truth, k, loss,
+  encode_and_decode(context_of(context), false, codec.get(), truth, k, loss,
                     [&](const Bytes &present, const Bytes &wanted) {
                       return by_rank ? spans(rows, rank, present, wanted) : has_k_shards(k, present, wanted);
                     });
@@ -560,11 +557,11 @@ void run_packets(Input &input, unsigned flags) {
   std::vector<void *> pointers;
   for (Bytes &shard : truth) pointers.push_back(shard.data());
   const std::size_t odd = bytes - 1 - random.below(group_bytes - 1);
-  if (m != 0 && tandem_encode(context_of(context, kSpreads16), codec.get(), pointers.data(), pointers.data() + k,
-                              odd) != TANDEM_ERROR_INVALID_ARGUMENT)
+  if (m != 0 && tandem_encode(context_of(context), codec.get(), pointers.data(), pointers.data() + k, odd) !=
+                    TANDEM_ERROR_INVALID_ARGUMENT)
     wrong("a part of a group was taken");
   const char *const technique = flags & kLocate ? "matrix" : "";
-  encode_and_decode(context_of(context, kSpreads16, technique), false, codec.get(), truth, k, loss,
+  encode_and_decode(context_of(context, technique), false, codec.get(), truth, k, loss,
                     [&](const Bytes &present, const Bytes &wanted) { return spans(all, rank, present, wanted); });
 }
 

@@ -101,7 +101,7 @@ class Workshop {
     folder_ = pattern;
     tandem_context_options options = {};
     options.struct_bytes = sizeof options;
-    options.executor = TANDEM_EXECUTOR_SERIAL;
+    options.expert = "executor=serial";
     options.thread_count = 1;
     check(tandem_context_create(&options, &context_), "tandem_context_create");
     memory_ = memfd_create("decoded", 0);

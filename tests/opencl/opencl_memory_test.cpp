@@ -69,7 +69,7 @@ class OpenclMemory : public testing::TestWithParam<Layout> {
       if (std::getenv("TANDEM_TEST_REQUIRE_OPENCL") != nullptr) FAIL() << "no OpenCL device";
       GTEST_SKIP() << "NOT RUN: no OpenCL device";
     }
-    tandem_context_options options = context_options(TANDEM_EXECUTOR_DEFAULT, 0);
+    tandem_context_options options = context_options("", 0);
     options.backend = "opencl:0:0";
     context_ = make_context(options);
     codec_ = make_codec(kK, kM);
@@ -237,10 +237,10 @@ class OpenclBatch : public OpenclMemory {
   void SetUp() override {
     OpenclMemory::SetUp();
     if (IsSkipped() || HasFatalFailure() || GetParam() == Layout::one_buffer) return;
-    tandem_context_options options = context_options(TANDEM_EXECUTOR_DEFAULT, 0);
+    tandem_context_options options = context_options("", 0);
     const bool is_hybrid = GetParam() == Layout::own_buffers;
     options.backend = is_hybrid ? "hybrid:cpu+opencl:0:0" : "opencl:0:0";
-    if (!is_hybrid) options.kernel = "compiled";  // the others run technique tables
+    if (!is_hybrid) options.expert = "device_technique=compiled";  // the others run technique tables
     context_ = make_context(options);
   }
 
@@ -395,7 +395,7 @@ TEST(OpenclOwnMemory, ABatchInIt) {
     if (!opencl.is_there && std::getenv("TANDEM_TEST_REQUIRE_OPENCL") != nullptr) FAIL() << "no OpenCL device";
     if (!opencl.is_there) GTEST_SKIP() << "NOT RUN: no OpenCL device";
   }
-  tandem_context_options options = context_options(TANDEM_EXECUTOR_DEFAULT, 0);
+  tandem_context_options options = context_options("", 0);
   options.backend = "opencl:0:0";
   const Context context = make_context(options);
   const Codec codec = make_codec(kK, kM);
@@ -476,15 +476,13 @@ TEST(OpenclOptions, SenselessOnesAreRefused) {
     return found;
   };
   EXPECT_EQ(status([](auto &) {}), TANDEM_OK) << tandem_last_error_message();
-  EXPECT_EQ(status([](auto &options) { options.executor = 99; }), TANDEM_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(status([](auto &options) { options.partition = 99; }), TANDEM_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(status([](auto &options) { options.schedule = -1; }), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(status([](auto &options) { options.expert = "executor=99"; }), TANDEM_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(status([](auto &options) { options.thread_count = 100'000; }), TANDEM_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(status([](auto &options) { options.resources = "opencl_mib=0"; }), TANDEM_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(status([](auto &options) { options.resources = "cpu=1,opencl_mib=64"; }), TANDEM_OK);
-  setenv("TANDEM_EXECUTOR", "bogus", 1);
-  EXPECT_EQ(status([](auto &) {}), TANDEM_ERROR_UNAVAILABLE);
-  unsetenv("TANDEM_EXECUTOR");
+  setenv("TANDEM_EXPERT", "executor=bogus", 1);
+  EXPECT_EQ(status([](auto &) {}), TANDEM_ERROR_INVALID_ARGUMENT);
+  unsetenv("TANDEM_EXPERT");
   setenv("TANDEM_THREADS", "x", 1);
   EXPECT_EQ(status([](auto &) {}), TANDEM_ERROR_INVALID_ARGUMENT);
   unsetenv("TANDEM_THREADS");

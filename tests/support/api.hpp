@@ -28,10 +28,17 @@ using Codec = std::unique_ptr<tandem_codec, Destroy>;
 using Plan = std::unique_ptr<tandem_plan, Destroy>;
 using Job = std::unique_ptr<tandem_job, Destroy>;
 
-inline tandem_context_options context_options(int32_t executor = TANDEM_EXECUTOR_PTHREAD, uint32_t thread_count = 3) {
+// "serial", "pthread", "openmp" as the option `expert`; null for others.
+inline const char *expert_of(std::string_view executor) {
+  for (const char *each : {"executor=serial", "executor=pthread", "executor=openmp"})
+    if (std::string_view(each).ends_with(executor) && !executor.empty()) return each;
+  return nullptr;
+}
+
+inline tandem_context_options context_options(std::string_view executor = "pthread", uint32_t thread_count = 3) {
   tandem_context_options options = {};
   options.struct_bytes = sizeof options;
-  options.executor = executor;
+  options.expert = expert_of(executor);
   options.thread_count = thread_count;
   return options;
 }
@@ -50,7 +57,7 @@ inline Context make_context(const tandem_context_options &options) {
   EXPECT_EQ(tandem_context_create(&options, &context), TANDEM_OK) << tandem_last_error_message();
   return Context(context);
 }
-inline Context make_context(int32_t executor = TANDEM_EXECUTOR_PTHREAD, uint32_t thread_count = 3) {
+inline Context make_context(std::string_view executor = "pthread", uint32_t thread_count = 3) {
   return make_context(context_options(executor, thread_count));
 }
 
@@ -79,13 +86,13 @@ inline Plan make_plan(tandem_context *context, const tandem_codec *codec, int32_
 }
 
 // The executors that can run here; the thread sanitizer does not understand OpenMP's runtime.
-inline std::vector<int32_t> executors() {
-  std::vector<int32_t> all = {TANDEM_EXECUTOR_SERIAL, TANDEM_EXECUTOR_PTHREAD};
+inline std::vector<std::string> executors() {
+  std::vector<std::string> all = {"serial", "pthread"};
 #if !defined(TANDEM_TEST_WITHOUT_OPENMP)
-  const tandem_context_options options = context_options(TANDEM_EXECUTOR_OPENMP);
+  const tandem_context_options options = context_options("openmp");
   tandem_context *context = nullptr;
   if (tandem_context_create(&options, &context) == TANDEM_OK) {
-    all.push_back(TANDEM_EXECUTOR_OPENMP);
+    all.push_back("openmp");
     tandem_context_destroy(context);
   } else {
     std::printf("NOT RUN: %s\n", tandem_last_error_message());
