@@ -322,7 +322,7 @@ class CpuBackend final : public core::Backend {
                     base::Timeline::now()});
   }
 
-  // Chunks of a task whose width is not 0. In front of all others, a small one may be a sample of the rest.
+  // Chunks of a task with a width above 0. In front of all others, a small one may be a sample of the rest.
   void cut(const Task &task, std::uint64_t total_bytes, Chunks &batch) const {
     const CpuPrepared &prepared = prepared_of(task);
     const Values &values = prepared.known(task.mode).values;

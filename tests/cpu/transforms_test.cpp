@@ -51,7 +51,7 @@ std::vector<Scratched> scratched() {
   return all;
 }
 
-// Runs on a thread of its own, whose scratch memory is its own. Allocations fail after so many; -1: none fails. False:
+// Runs on a thread of its own, with scratch memory of its own. Allocations fail after so many; -1: none fails. False:
 // the run was refused for lack of memory.
 bool run_with(const Scratched &of, const std::string &executor, const Shards &inputs, Shards &outputs,
               std::vector<core::Mismatch> &found, long allowed) {

@@ -62,8 +62,7 @@ int main(int argc, char **argv) {
   tandem_context_destroy(context);
 
   /* Two threads, so that the module really has something to do. */
-  tandem_context_options openmp = {
-      .struct_bytes = sizeof openmp, .expert = "executor=openmp", .thread_count = 2};
+  tandem_context_options openmp = {.struct_bytes = sizeof openmp, .expert = "executor=openmp", .thread_count = 2};
   const tandem_status status = tandem_context_create(&openmp, &context);
   if (with_openmp) {
     check(status, "tandem_context_create with the executor openmp");
