@@ -5,12 +5,31 @@
 
 namespace tandem::base {
 
+namespace {
+
+std::uintptr_t address(const std::byte *at) { return reinterpret_cast<std::uintptr_t>(at); }
+
+// Whether the outputs lie in order, none on the next, and no input reaches into the range from the first to the last.
+bool are_apart(std::span<const std::byte *const> inputs, std::span<std::byte *const> outputs,
+               std::size_t bytes) noexcept {
+  bool apart = true;
+  for (std::size_t i = 1; i < outputs.size(); ++i)
+    apart &= address(outputs[i]) > address(outputs[i - 1]) && address(outputs[i]) - address(outputs[i - 1]) >= bytes;
+  if (!apart || outputs.empty()) return apart;
+  const std::uintptr_t before = address(outputs.front()) - (bytes - 1);
+  const std::uintptr_t reach = address(outputs.back()) + bytes - before;
+  for (const std::byte *input : inputs) apart &= address(input) - before >= reach;
+  return apart;
+}
+
+}  // namespace
+
 bool any_overlap(std::span<const std::byte *const> inputs, std::span<std::byte *const> outputs,
                  std::size_t bytes) noexcept {
+  if (are_apart(inputs, outputs, bytes)) return false;
   bool any = false;
   const auto compare = [&any, bytes](const std::byte *a, const std::byte *b) {
-    const auto apart = reinterpret_cast<std::uintptr_t>(a) - reinterpret_cast<std::uintptr_t>(b);
-    any |= apart + (bytes - 1) < 2 * bytes - 1;  // from -(bytes - 1) to bytes - 1
+    any |= address(a) - address(b) + (bytes - 1) < 2 * bytes - 1;  // from -(bytes - 1) to bytes - 1
   };
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     for (const std::byte *input : inputs) compare(input, outputs[i]);
@@ -20,13 +39,13 @@ bool any_overlap(std::span<const std::byte *const> inputs, std::span<std::byte *
 }
 
 bool find_overlap(std::span<Extent> extents, Overlap *found) {
-  const auto address = [](const Extent &e) { return reinterpret_cast<std::uintptr_t>(e.begin); };
-  std::sort(extents.begin(), extents.end(), [&](const Extent &a, const Extent &b) { return address(a) < address(b); });
+  std::sort(extents.begin(), extents.end(),
+            [](const Extent &a, const Extent &b) { return address(a.begin) < address(b.begin); });
   // Sweep by address. An output is compared with the earlier buffer that reaches furthest, an input only with outputs.
   const Extent *furthest = nullptr, *furthest_output = nullptr;
   std::uintptr_t end = 0, end_output = 0;
   for (const Extent &e : extents) {
-    const std::uintptr_t begin = address(e);
+    const std::uintptr_t begin = address(e.begin);
     const Extent *other = nullptr;
     if (e.is_output && furthest != nullptr && begin < end) other = furthest;
     if (!e.is_output && furthest_output != nullptr && begin < end_output) other = furthest_output;

@@ -9,7 +9,7 @@
 namespace tandem::base {
 
 // Whether any of the outputs overlaps an input or another output; all have `bytes` bytes, at least 1. For few buffers:
-// it compares all pairs, without a branch.
+// unless they lie in the usual order, it compares all pairs.
 bool any_overlap(std::span<const std::byte *const> inputs, std::span<std::byte *const> outputs,
                  std::size_t bytes) noexcept;
 
