@@ -224,15 +224,11 @@ class Decoder {
     return (count - 1) * header_.stripe_data_bytes() + header_.content_bytes_of(last);
   }
 
-  // Data blocks of a stripe that cannot be recovered become zeros. A block of padding alone is zeros, so it is no hole.
-  void make_holes(Stripe &stripe) {
+  // Data blocks of a stripe that cannot be recovered become zeros.
+  void make_holes(const Stripe &stripe) {
     const std::uint64_t payload = header_.payload_bytes_of(stripe.number);
-    for (std::uint32_t i = 0; i < header_.k; ++i) {
-      if (stripe.present[i] != 0) continue;
-      std::fill_n(stripe.buffers->at(i), payload, std::byte{0});
-      if (i * payload >= header_.content_bytes_of(stripe.number))
-        stripe.hashes[i] = hash128(stripe.buffers->at(i), payload);
-    }
+    for (std::uint32_t i = 0; i < header_.k; ++i)
+      if (stripe.present[i] == 0) std::fill_n(stripe.buffers->at(i), payload, std::byte{0});
   }
   // Called in the order of the stripes.
   void note(const Stripe &stripe) {
@@ -277,10 +273,8 @@ class Decoder {
       else
         source_.demand(stripes);
       for (Stripe &stripe : stripes) {
-        if (stripe.complete)
-          source_.hash_computed(stripe);
-        else
-          make_holes(stripe);
+        if (!stripe.complete) make_holes(stripe);
+        source_.hash_computed(stripe);  // a block of padding alone is zeros: no hole, and part of the digest
       }
       if (!workers_.enter(batch)) return;
       for (const Stripe &stripe : stripes) note(stripe);
