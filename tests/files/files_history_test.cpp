@@ -698,6 +698,16 @@ class History {
       const File file = pick(still.state(*of).files);
       hit(*of, file, below(13));
     }
+    if (chance(12)) {
+      happen(
+          "cut all files",
+          [&] {
+            for (const File &file : there.state(*of).files)
+              if (fs::exists(root_ / file.path) && of->stripe_count() != 0)
+                fs::resize_file(root_ / file.path, of->offset(below(of->stripe_count())) + below(20));
+          },
+          chance(2));
+    }
   }
   void hit(const Generation &of, const File &file, std::uint64_t kind) {
     const fs::path path = root_ / file.path;
