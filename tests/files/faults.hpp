@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -24,21 +25,24 @@ struct Call {
   std::int64_t result, offset, length;
 };
 struct Ended {
-  bool killed = false, power_lost = false;
+  bool killed = false, power_lost = false, call_failed = false;
   tandem_status status = TANDEM_OK;
   std::vector<Call> calls;
   Bytes data;  // of all writes, in order
 };
 
-// The call in a child, until the n-th of its calls on paths below `root`. It returns the status.
-inline Ended until_call(const std::function<tandem_status()> &call, std::uint64_t n, bool half,
-                        const std::string &root) {
+// The call in a child. `action` is that of fault.c for its n-th call on paths below `root`, or for each from there on.
+// The child returns the status.
+inline Ended call_with_fault(const std::function<tandem_status()> &call, const std::string &action, std::uint64_t n,
+                             bool each, const std::string &root) {
   const std::string log = root + ".log";
   const pid_t child = fork();
   if (child == 0) {
     setenv("TANDEM_FAULT_PATH", root.c_str(), 1);
     setenv("TANDEM_FAULT_CALLS", "create,write,rename,renameat2,link,unlink,mkdir,rmdir,ftruncate,fsync", 1);
-    setenv("TANDEM_FAULT_ACTION", half ? "kill-half" : "kill", 1);
+    setenv("TANDEM_FAULT_ACTION", action.c_str(), 1);
+    setenv("TANDEM_FAULT_COUNT", each ? "100000" : "1", 1);
+    setenv("TANDEM_FAULT_ERRNO", std::to_string(n % 2 == 0 ? ENOSPC : EIO).c_str(), 1);
     setenv("TANDEM_FAULT_AT", std::to_string(n).c_str(), 1);
     setenv("TANDEM_FAULT_LOG", log.c_str(), 1);
     read_fault_settings();

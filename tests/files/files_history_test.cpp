@@ -293,13 +293,15 @@ class History {
     Ended ended;
 #ifdef TANDEM_TEST_WITH_FAULTS
     if (chance(2)) {
-      const bool power = chance(2);
+      const std::string action = pick<std::string>({"kill", "kill", "kill-half", "fail"});
       const std::uint64_t at = chance(3) ? 1 + below(12) : at_least + below(range);
-      ended = until_call(call, at, chance(3), root_.string());
-      say(what + (ended.killed ? " KILLED at " + std::to_string(at) : " = " + std::to_string(ended.status)) +
-          (power ? ", POWER CUT" : ""));
-      ended.power_lost = power;
-      if (power) restore(PowerLoss(root_.string(), before, ended, random_).tree());
+      ended = call_with_fault(call, action, at, chance(2), root_.string());
+      ended.power_lost = action != "fail" && chance(2);
+      ended.call_failed = action == "fail";
+      ended.killed = ended.killed || (ended.call_failed && ended.status != TANDEM_OK);
+      say(what + " " + action + " at " + std::to_string(at) + " = " + std::to_string(ended.status) +
+          (ended.power_lost ? ", POWER CUT" : ""));
+      if (ended.power_lost) restore(PowerLoss(root_.string(), before, ended, random_).tree());
     } else
 #endif
     {
@@ -399,7 +401,7 @@ class History {
       ASSERT_TRUE(after == before);
     }
     is_divided_ = is_divided_ || (named.size() < disks_.size() && !is_clean(before));
-    if (!dry_run && !ended.power_lost && !is_divided_) {
+    if (!dry_run && !ended.power_lost && !ended.call_failed && !is_divided_) {
       ASSERT_TRUE(is_clean(after)) << "remains stay: " << names(after);
     }
   }
@@ -519,9 +521,11 @@ class History {
     Ended ended;
 #ifdef TANDEM_TEST_WITH_FAULTS
     const std::uint64_t at = 1 + below(12);
-    ended = until_call([&] { return decode(id); }, at, chance(3), (base_ / "out").string());
-    say("decode" + (ended.killed ? " KILLED at " + std::to_string(at) : ""));
-    if (chance(2)) {
+    const std::string action = pick<std::string>({"kill", "kill-half", "fail"});
+    ended = call_with_fault([&] { return decode(id); }, action, at, chance(2), (base_ / "out").string());
+    ended.killed = ended.killed || (action == "fail" && ended.status != TANDEM_OK);
+    say("decode " + action + " at " + std::to_string(at) + " = " + std::to_string(ended.status));
+    if (action != "fail" && chance(2)) {
       const Tree start{{"copy", older}};
       const Tree left = PowerLoss((base_ / "out").string(), start, ended, random_).tree();
       fs::remove_all(base_ / "out");

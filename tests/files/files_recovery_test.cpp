@@ -464,6 +464,41 @@ TEST_F(Recovery, AFolderCleanedUpAloneIsNotWaitedFor) {
   EXPECT_EQ(entries(folders[1]), 5u) << notes_;
 }
 
+// The same where the run that gives it up dies, before its set counts and after.
+TEST_F(Recovery, AGivenUpSetGoesWhenTheNewOneCounts) {
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
+  // Sets are cleaned up in the order of their ids, which are random: both orders come up.
+  for (unsigned i = 0; i < 16; ++i) {
+    const OwnKind state = i % 2 == 0 ? OwnKind::pending_record : OwnKind::commit_record;
+    for (const fs::path &folder : folders) fs::remove_all(folder);
+    encode_into(folders, 5, 4, 1, false);
+    stage(folders, 5, 4, 2, {OwnKind::commit_record, OwnKind::pending_record});
+    const Contents before = contents(folders[1]);
+    CommitRecord older = sample_record();
+    for (const auto &[name, bytes] : before)
+      if (const auto own = parse_own_name(name)) older.set_id = own->set_id;
+    CommitRecord newer = stage({folders[1]}, 3, 2, 3, {});
+    newer.given_up = {older.set_id};
+    put_record(folders[1], newer, state);
+    const bool counts = state == OwnKind::commit_record;
+    // The older set's lead is named too, and says that it counts. Readers see what the newer one leaves of it.
+    EXPECT_EQ(shards_found(folders, older.set_id), counts ? 5u : 9u);
+    recover(folders);
+    recover(folders);
+    EXPECT_EQ(entries(folders[1]), counts ? 5u : 4u) << notes_;
+    EXPECT_EQ(entries(folders[0]), 5u) << notes_;
+    shards_ = counts ? folders[1] : root_ / "all";
+    if (!counts) {
+      fs::remove_all(shards_);
+      fs::create_directory(shards_);
+      for (const fs::path &folder : folders)
+        for (const auto &[name, bytes] : contents(folder)) spill(shards_ / name, bytes);
+    }
+    expect_content(counts ? 3 : 2);
+    EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
+  }
+}
+
 // A complete set that could not be finished would have removed an older one: force gives up both.
 TEST_F(Recovery, WhatAGivenUpSetGaveUpDoesNotComeBack) {
   const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
