@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # cpack runs this before it packs: each package gets its copyright and changelog, and its manual pages are compressed.
 cmake_minimum_required(VERSION 3.22)
+if(NOT CPACK_GENERATOR STREQUAL DEB)
+  return()
+endif()
 
 set(source ${CMAKE_CURRENT_LIST_DIR}/..)
 file(READ ${source}/NOTICE notice)
