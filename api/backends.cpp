@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "cpu/factory.hpp"
 #include "device/disk_cache.hpp"
 #include "gpu/factory.hpp"
@@ -46,13 +46,12 @@ void say_what_is_known(const tandem_context &context, const core::Backend &cpu, 
   const core::TuningIdentity identity = cpu.tuning_identity();
   const std::size_t count = context.tuning->entries().size();
   if (context.tuning->knows(identity)) {
-    context.log.say(TANDEM_LOG_INFO, base::format("tuning file {}: {} entries", context.tuning_path, count));
+    context.log.say(TANDEM_LOG_INFO, base::text("tuning file ", context.tuning_path, ": ", count, " entries"));
     // otherwise these are entries of another backend
   } else if (named || context.tuning->has_backend(identity.backend)) {
-    context.log.say(TANDEM_LOG_WARNING,
-                    base::format("tuning file {} is ignored: none of its {} entries was measured on {} or another "
-                                 "device of {}",
-                                 context.tuning_path, count, identity.device, identity.vendor));
+    context.log.say(TANDEM_LOG_WARNING, base::text("tuning file ", context.tuning_path, " is ignored: none of its ",
+                                                   count, " entries was measured on ", identity.device,
+                                                   " or another device of ", identity.vendor));
   }
 }
 
@@ -145,7 +144,7 @@ std::unique_ptr<core::Backend> make_device(const BackendKind &kind, tandem_conte
                                            const std::string &name) {
   const std::string &technique = settings.expert.device_technique;
   auto backend = open_device<Options, kFactory>(kind, context, settings, name, technique, false);
-  context.resource_names = base::format("cpu,gpu,{}", kind.memory_resource);
+  context.resource_names = base::text("cpu,gpu,", kind.memory_resource);
   context.kernel_name = "auto";
   for (const char *forced : device::kTechniqueNames)
     if (technique == forced) context.kernel_name = forced;
@@ -212,9 +211,8 @@ std::vector<core::Need> plan_needs(core::Budget &budget, const char *resources) 
     const std::string &name = budget.name(need.resource);
     if (need.resource < core::Budget::kBuiltInCount) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::format("\"{}={}\" in the resources of a plan: how much of \"{}\" a task holds is fixed, see "
-                              "tandem_context_set_resource",
-                              name, need.amount, name));
+                 base::text("\"", name, "=", need.amount, "\" in the resources of a plan: how much of \"", name,
+                            "\" a task holds is fixed, see tandem_context_set_resource"));
     }
   }
   budget.check(needs);

@@ -14,9 +14,9 @@
 #include "api/backends.hpp"
 #include "api/speeds.hpp"
 #include "base/affinity.hpp"
-#include "base/format.hpp"
 #include "base/gate.hpp"
 #include "base/options.hpp"
+#include "base/text.hpp"
 #include "cpu/factory.hpp"
 
 namespace tandem::api {
@@ -37,10 +37,10 @@ std::uint32_t thread_count_option(std::uint32_t given) {
     const char *end = value + std::strlen(value);
     const auto [stopped, error] = std::from_chars(value, end, count);
     if (error != std::errc() || stopped != end)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("TANDEM_THREADS is \"{}\", not a number", value));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("TANDEM_THREADS is \"", value, "\", not a number"));
   }
   if (count > kMost)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("thread_count is {}; at most {}", count, kMost));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("thread_count is ", count, "; at most ", kMost));
   return count;
 }
 
@@ -51,7 +51,7 @@ hybrid::Policy policy_option(const char *given) {
   const auto found = std::ranges::find(kPolicies, name);
   if (found != std::end(kPolicies)) return static_cast<hybrid::Policy>(found - std::begin(kPolicies));
   base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-             base::format("policy is \"{}\"; known are {}", name, base::join(kPolicies, ", ")));
+             base::text("policy is \"", name, "\"; known are ", base::join(kPolicies, ", ")));
 }
 
 // Every value is checked for every backend: an invalid value is never ignored.
@@ -82,19 +82,19 @@ void check_effects(const tandem_context_options &given, const Settings &settings
   const std::string backend = settings.backend.empty() ? "auto" : settings.backend;
   const auto refuse = [&](const std::string &option, const char *why) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::format("{} has no effect on the backend \"{}\": {}", option, backend, why));
+               base::text(option, " has no effect on the backend \"", backend, "\": ", why));
   };
   const auto is_given = [](const char *text) { return text != nullptr && *text != 0; };
   if (is_given(given.policy) && !takes.policy) {
-    refuse(base::format("policy \"{}\"", given.policy),
+    refuse(base::text("policy \"", given.policy, "\""),
            backend == "auto" ? "it is the CPU alone here; a policy is for hybrids, such as hybrid:cpu+opencl:0:0"
                              : "a policy is for hybrids, such as hybrid:cpu+opencl:0:0");
   }
   const Expert &expert = settings.given_expert;
   if (!takes.cpu) {
     constexpr const char *kWhy = "it has no CPU threads";
-    if (is_given(given.kernel)) refuse(base::format("kernel \"{}\"", given.kernel), kWhy);
-    if (given.thread_count != 0) refuse(base::format("thread_count {}", given.thread_count), kWhy);
+    if (is_given(given.kernel)) refuse(base::text("kernel \"", given.kernel, "\""), kWhy);
+    if (given.thread_count != 0) refuse(base::text("thread_count ", given.thread_count), kWhy);
     for (const std::string &each : given_values(expert, false)) refuse("expert " + each, kWhy);
   }
   if (!takes.device)
@@ -134,7 +134,7 @@ std::vector<hybrid::Member> find_members(tandem_context &context, const Settings
           members.push_back(std::move(member));
         }
       } catch (const base::Error &error) {
-        context.log.say(TANDEM_LOG_WARNING, base::format("hybrid: without {}: {}", each.name, error.what()));
+        context.log.say(TANDEM_LOG_WARNING, base::text("hybrid: without ", each.name, ": ", error.what()));
       }
     }
     if (kind.vendor != nullptr && members.size() != before) taken.push_back(kind.vendor);
@@ -149,7 +149,7 @@ std::vector<hybrid::Member> named_members(tandem_context &context, const Setting
   std::vector<hybrid::Member> members;
   std::vector<std::string> seen;
   const auto refuse = [&](tandem_status status, const std::string &why) {
-    base::fail(status, base::format("backend \"hybrid:{}\": {}", names, why));
+    base::fail(status, base::text("backend \"hybrid:", names, "\": ", why));
   };
   for (std::string_view rest = names;;) {
     const std::size_t plus = rest.find('+');
@@ -160,7 +160,7 @@ std::vector<hybrid::Member> named_members(tandem_context &context, const Setting
     const BackendKind *kind = find_backend_kind(each);
     if (kind == nullptr) {
       refuse(TANDEM_ERROR_UNAVAILABLE,
-             base::format("\"{}\" is no device; a hybrid is such as hybrid:cpu+opencl:0:0+cuda:1", each));
+             base::text("\"", each, "\" is no device; a hybrid is such as hybrid:cpu+opencl:0:0+cuda:1"));
     }
     std::vector<hybrid::Member> more = kind->members(*kind, context, settings, each);
     if (kind == &cpu_kind()) *has_cpu_out = true;
@@ -210,7 +210,7 @@ std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settin
   for (const BackendKind &kind : device_kinds()) {
     const auto is_of_kind = [&](const hybrid::Member &member) { return kind.is_name(member.name); };
     if (kind.memory_resource != nullptr && (!is_named || std::ranges::any_of(options.members, is_of_kind)))
-      resource_names += base::format(",{}", kind.memory_resource);
+      resource_names += base::text(",", kind.memory_resource);
   }
   if (is_auto) {
     options.name = "cpu";
@@ -249,10 +249,9 @@ std::unique_ptr<core::Backend> make_backend(tandem_context &context, const Setti
     return cpu_kind().make(cpu_kind(), context, settings, "cpu");
   }
   std::string known;
-  for (const BackendKind &kind : backend_kinds()) known += base::format("{}, ", kind.forms);
-  base::fail(
-      TANDEM_ERROR_UNAVAILABLE,
-      base::format("backend \"{}\" does not exist here; known: auto, {}hybrid, hybrid:DEVICE+DEVICE...", name, known));
+  for (const BackendKind &kind : backend_kinds()) known += base::text(kind.forms, ", ");
+  base::fail(TANDEM_ERROR_UNAVAILABLE, base::text("backend \"", name, "\" does not exist here; known: auto, ", known,
+                                                  "hybrid, hybrid:DEVICE+DEVICE..."));
 }
 
 std::unique_ptr<tandem_context> make_context(const tandem_context_options *options, bool may_have_timeline) {

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 
 namespace tandem::api {
 namespace {
@@ -32,7 +32,7 @@ constexpr Key kKeys[] = {{"executor", kExecutors, &Expert::executor},
 
 void read_expert(std::string_view from, std::string_view text, Expert &expert) {
   const auto refuse = [&](const std::string &why) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} is \"{}\": {}", from, text, why));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(from, " is \"", text, "\": ", why));
   };
   Expert read;
   for (std::string_view rest = text; !rest.empty();) {
@@ -40,13 +40,13 @@ void read_expert(std::string_view from, std::string_view text, Expert &expert) {
     const std::string_view pair = rest.substr(0, comma), name = pair.substr(0, pair.find('='));
     const auto key = std::ranges::find(kKeys, name, &Key::name);
     if (key == std::end(kKeys))
-      refuse(base::format("no key is called \"{}\"; known are {}", name,
-                          base::join(std::views::transform(kKeys, &Key::name), ", ")));
-    if (name.size() == pair.size()) refuse(base::format("{} has no value; write {}={}", name, name, key->values[0]));
+      refuse(base::text("no key is called \"", name, "\"; known are ",
+                        base::join(std::views::transform(kKeys, &Key::name), ", ")));
+    if (name.size() == pair.size()) refuse(base::text(name, " has no value; write ", name, "=", key->values[0]));
     const std::string_view value = pair.substr(name.size() + 1);
     if (std::ranges::find(key->values, value) == key->values.end())
-      refuse(base::format("{} is \"{}\"; known are {}", name, value, base::join(key->values, ", ")));
-    if (!(read.*key->member).empty()) refuse(base::format("{} stands twice", name));
+      refuse(base::text(name, " is \"", value, "\"; known are ", base::join(key->values, ", ")));
+    if (!(read.*key->member).empty()) refuse(base::text(name, " stands twice"));
     read.*key->member = expert.*key->member = value;
     if (comma == std::string_view::npos) return;
     rest.remove_prefix(comma + 1);
@@ -58,7 +58,7 @@ std::vector<std::string> given_values(const Expert &expert, bool of_devices) {
   std::vector<std::string> list;
   for (const Key &key : kKeys)
     if (key.is_of_devices == of_devices && !(expert.*key.member).empty())
-      list.push_back(base::format("{}={}", key.name, expert.*key.member));
+      list.push_back(base::text(key.name, "=", expert.*key.member));
   return list;
 }
 

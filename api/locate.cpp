@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which shards of a stripe are damaged.
 #include "core/locate.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -46,14 +46,14 @@ void check_shards(const core::Codec &codec, const core::ShardSet &present, void 
   for (unsigned i = 0; i < codec.shard_count(); ++i) {
     if (!present[i]) continue;
     if (shards[i] == nullptr)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("the pointer to shard {} is NULL, but it is present", i));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("the pointer to shard ", i, " is NULL, but it is present"));
     extents.push_back(
         {static_cast<const std::byte *>(shards[i]), shard_bytes, is_written, static_cast<std::uint16_t>(i)});
   }
   base::Overlap found;
   if (is_written && base::find_overlap(extents, &found)) {
     base::fail(TANDEM_ERROR_OVERLAP,
-               base::format("shard {} (written, {} bytes) overlaps shard {}", found.output, shard_bytes, found.other));
+               base::text("shard ", found.output, " (written, ", shard_bytes, " bytes) overlaps shard ", found.other));
   }
 }
 
@@ -61,10 +61,10 @@ void locate(tandem_context &context, const tandem_codec &codec, void *const *sha
             const tandem_locate_options &options, tandem_locate_result *result_out) {
   const core::Codec &of = *codec.codec;
   if (options.repair != 0 && options.repair != 1)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("repair is {}; known values are 0 and 1", options.repair));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("repair is ", options.repair, "; known values are 0 and 1"));
   if (options.ranges == nullptr && options.range_capacity != 0) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::format("ranges is NULL, but range_capacity is {}", options.range_capacity));
+               base::text("ranges is NULL, but range_capacity is ", options.range_capacity));
   }
   check_shard_bytes(shard_bytes, of.shard_count());
   core::ShardSet present;
@@ -79,9 +79,8 @@ void locate(tandem_context &context, const tandem_codec &codec, void *const *sha
   const unsigned most = core::most_damaged_shards(of, absent_count);
   const Checking checking = checking_of(context, codec, present, absent_count);
   if (checking.application.what.granularity_bytes() != 1) {
-    base::fail(TANDEM_ERROR_UNSUPPORTED,
-               base::format("locate: it works on single bytes, but this code has pieces of {}",
-                            checking.application.what.granularity_bytes()));
+    base::fail(TANDEM_ERROR_UNSUPPORTED, base::text("locate: it works on single bytes, but this code has pieces of ",
+                                                    checking.application.what.granularity_bytes()));
   }
   check_shards(of, present, shards, shard_bytes, options.repair != 0);
 

@@ -4,8 +4,8 @@
 #include <new>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
 #include "base/gate.hpp"
+#include "base/text.hpp"
 #include "core/registered_memory.hpp"
 #include "tandem/device.h"
 #include "tandem/tandem.h"
@@ -21,15 +21,15 @@ constexpr std::size_t kPage = 4096;
 // same L1 set.
 void allocate_shards(std::size_t count, std::size_t shard_bytes, std::uint32_t flags, void **shards_out) {
   if (flags > TANDEM_SHARDS_PINNED) {
-    base::fail(TANDEM_ERROR_UNSUPPORTED,
-               base::format("flags is {:#x}; known: TANDEM_SHARDS_PINNED ({})", flags, int{TANDEM_SHARDS_PINNED}));
+    base::fail(TANDEM_ERROR_UNSUPPORTED, base::text("flags is ", "0x", base::digits(flags, 16),
+                                                    "; known: TANDEM_SHARDS_PINNED (", int{TANDEM_SHARDS_PINNED}, ")"));
   }
   if (count == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "count is 0");
   constexpr std::size_t kMost = static_cast<std::size_t>(PTRDIFF_MAX) / 2;
   if (shard_bytes == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard_bytes is 0");
   if (shard_bytes > kMost || count > kMost / (shard_bytes + 2 * kLine))
     base::fail(TANDEM_ERROR_TOO_LARGE,
-               base::format("{} shards of {} bytes do not fit the address space", count, shard_bytes));
+               base::text(count, " shards of ", shard_bytes, " bytes do not fit the address space"));
   const std::size_t lines = (shard_bytes + kLine - 1) / kLine | 1;
   const bool is_pinned = (flags & TANDEM_SHARDS_PINNED) != 0;
   const std::size_t used_bytes = count * lines * kLine;

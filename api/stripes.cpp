@@ -7,9 +7,9 @@
 
 #include "api/run.hpp"
 #include "api/stripe_array.hpp"
-#include "base/format.hpp"
 #include "base/gate.hpp"
 #include "base/stripe_error.hpp"
+#include "base/text.hpp"
 
 namespace tandem::api {
 
@@ -18,12 +18,12 @@ void check_stripes(const void *stripes, std::size_t stripe_count, std::size_t st
   if (stripes == nullptr && stripe_count != 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "stripes is NULL");
   if (stride_bytes < type_bytes || stride_bytes % alignment != 0) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::format("stride_bytes is {}: not a multiple of {}, or smaller than a {} ({})", stride_bytes,
-                            alignment, type, type_bytes));
+               base::text("stride_bytes is ", stride_bytes, ": not a multiple of ", alignment, ", or smaller than a ",
+                          type, " (", type_bytes, ")"));
   }
   if (stripe_count > static_cast<std::size_t>(PTRDIFF_MAX) / stride_bytes)
     base::fail(TANDEM_ERROR_TOO_LARGE,
-               base::format("{} stripes {} bytes apart do not fit the address space", stripe_count, stride_bytes));
+               base::text(stripe_count, " stripes ", stride_bytes, " bytes apart do not fit the address space"));
 }
 
 namespace {
@@ -35,7 +35,7 @@ void check_stripe(const tandem_stripe &stripe, const core::Codec &codec) {
   if (stripe.shards == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL");
   if (stripe.memory != TANDEM_MEMORY_HOST)
     base::fail(TANDEM_ERROR_UNSUPPORTED,
-               base::format("memory kind {}: plans and batches (device.h) take it, stripes do not", stripe.memory));
+               base::text("memory kind ", stripe.memory, ": plans and batches (device.h) take it, stripes do not"));
   check_shard_bytes(stripe.shard_bytes, codec.shard_count());
 }
 
@@ -178,7 +178,7 @@ void decode_stripes(tandem_context &context, const tandem_codec &codec, tandem_s
       stripe.status = error.status();
       if (first_status != TANDEM_OK) continue;
       first_status = error.status();
-      first_message = base::format("stripe {} of {}: {}", i, stripe_count, error.what());
+      first_message = base::text("stripe ", i, " of ", stripe_count, ": ", error.what());
     }
     if (group.full()) group.run();
   }

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "api/objects.hpp"
-#include "base/format.hpp"
 #include "base/gate.hpp"
 #include "base/lists.hpp"
 #include "base/options.hpp"
+#include "base/text.hpp"
 #include "tandem/tools.h"
 #include "tuning/autotune.hpp"
 #include "tuning/ranges.hpp"
@@ -48,7 +48,7 @@ std::vector<core::TunedOperation> operations_of(std::string_view list) {
     const std::optional<core::TunedOperation> operation = core::tuned_operation_from_name(name);
     if (!operation) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::format("\"{}\" cannot be tuned; known: encode, decode, verify, update", name.substr(0, 40)));
+                 base::text("\"", name.substr(0, 40), "\" cannot be tuned; known: encode, decode, verify, update"));
     }
     operations.push_back(*operation);
     if (comma == std::string_view::npos) return operations;
@@ -68,7 +68,7 @@ std::vector<tuning::Case> cases_of(const tandem_autotune_options &given) {
       for (const std::uint64_t m : ms) cases.push_back({operation, static_cast<unsigned>(k), static_cast<unsigned>(m)});
   if (cases.size() > kMostCases) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::format("{} combinations of operation, k and m; at most {}", cases.size(), kMostCases));
+               base::text(cases.size(), " combinations of operation, k and m; at most ", kMostCases));
   }
   return cases;
 }
@@ -79,11 +79,11 @@ std::vector<tuning::NamedValues> ranges_of(const tandem_autotune_options &given)
     const std::string_view name = text.substr(0, text.find('='));
     if (name.size() == text.size() || !tuning::valid_name(name)) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::format("\"{}\" is not NAME=RANGE, such as \"local_x=16:1024:x2\"", text.substr(0, 80)));
+                 base::text("\"", text.substr(0, 80), "\" is not NAME=RANGE, such as \"local_x=16:1024:x2\""));
     }
     const bool twice =
         std::any_of(ranges.begin(), ranges.end(), [&](const tuning::NamedValues &range) { return range.name == name; });
-    if (twice) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("two ranges for {}", name));
+    if (twice) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("two ranges for ", name));
     ranges.push_back({std::string(name), tuning::parse_range(text.substr(name.size() + 1), 0, core::kMostTuningValue)});
   }
   return ranges;
@@ -98,11 +98,11 @@ tuning::Options engine_options(const tandem_autotune_options &given) {
   options.on_device = given.on_device != 0;
   if (given.repeats != 0) options.repeats = given.repeats;
   if (options.repeats > kMostRepeats) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("repeats is {}; at most {}", options.repeats, kMostRepeats));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("repeats is ", options.repeats, "; at most ", kMostRepeats));
   }
   options.max_seconds = given.max_seconds;
   if (!std::isfinite(given.max_seconds) || given.max_seconds < 0)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("max_seconds is {}", given.max_seconds));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("max_seconds is ", given.max_seconds));
   return options;
 }
 
@@ -139,9 +139,8 @@ std::unique_ptr<tandem_context, DestroyContext> make_context(const tandem_contex
   // They are not part of the identity of an entry, and may change at any time.
   const char *const resources = options.resources != nullptr ? options.resources : std::getenv("TANDEM_RESOURCES");
   if (resources != nullptr && *resources != 0) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::format("resources are \"{}\": tuning measures the machine without such limits",
-                            std::string_view(resources).substr(0, 80)));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("resources are \"", std::string_view(resources).substr(0, 80),
+                                                         "\": tuning measures the machine without such limits"));
   }
   tandem_context *context = nullptr;
   const tandem_status status = tandem_context_create(&options, &context);
@@ -161,12 +160,12 @@ bool has_more(const tuning::Table &table, const tuning::Entry &entry) {
 // bench/heat_map.py reads these lines.
 std::string tried_text(const tuning::Entry &at, bool is_built_in, std::optional<tuning::Failure> failure) {
   const tuning::EntryKey &key = at.key;
-  return base::format("autotune: {} ({}): {} ({}, {}), {} bytes a shard: {}{}: {}", key.identity.backend,
-                      key.identity.device, core::tuned_operation_name(key.operation), key.k, key.m, at.shard_bytes,
-                      core::tuning_values_text(at.values), is_built_in ? " (built-in)" : "",
-                      !failure ? base::format("{:.2f} GB/s of data", at.bytes_per_second / 1e9)
-                      : failure == tuning::Failure::refused ? "refused"
-                                                            : "wrong bytes");
+  return base::text("autotune: ", key.identity.backend, " (", key.identity.device,
+                    "): ", core::tuned_operation_name(key.operation), " (", key.k, ", ", key.m, "), ", at.shard_bytes,
+                    " bytes a shard: ", core::tuning_values_text(at.values), is_built_in ? " (built-in)" : "", ": ",
+                    !failure ? base::text(base::fixed(at.bytes_per_second / 1e9, 2), " GB/s of data")
+                    : failure == tuning::Failure::refused ? "refused"
+                                                          : "wrong bytes");
 }
 
 tandem_autotune_result run(const tandem_context_options *where, const tandem_autotune_options &given) {
@@ -186,12 +185,12 @@ tandem_autotune_result run(const tandem_context_options *where, const tandem_aut
     tuning::update_file(output, [&](tuning::Table &table) {
       if (!entry.searched.empty() || !has_more(table, entry)) table.replace(entry);
     });
-    context->log.say(
-        TANDEM_LOG_INFO,
-        base::format("{}: {} ({}, {}): {}; {:.2f} GB/s of data, {:.2f} with the built-in values",
-                     entry.key.identity.backend, core::tuned_operation_name(entry.key.operation), entry.key.k,
-                     entry.key.m, entry.values.empty() ? "the built-in values" : core::tuning_values_text(entry.values),
-                     entry.bytes_per_second / 1e9, entry.default_bytes_per_second / 1e9));
+    context->log.say(TANDEM_LOG_INFO,
+                     base::text(entry.key.identity.backend, ": ", core::tuned_operation_name(entry.key.operation), " (",
+                                entry.key.k, ", ", entry.key.m, "): ",
+                                entry.values.empty() ? "the built-in values" : core::tuning_values_text(entry.values),
+                                "; ", base::fixed(entry.bytes_per_second / 1e9, 2), " GB/s of data, ",
+                                base::fixed(entry.default_bytes_per_second / 1e9, 2), " with the built-in values"));
   };
   const double started = seconds_now();
   const tuning::Result found = tuning::autotune(*context->backend, options, known, hooks);
@@ -266,7 +265,7 @@ tandem_status tandem_tuning_merge(const char *const *files, size_t file_count, c
       for (const std::string_view each : others) {
         const std::string other(each);
         if (!tuning::read_regular_file(other, tuning::Table::kMostFileBytes))
-          base::fail(TANDEM_ERROR_IO, base::format("{} does not exist", other));
+          base::fail(TANDEM_ERROR_IO, base::text(other, " does not exist"));
         merged.merge(tuning::read_file(other));
       }
     });
@@ -279,7 +278,7 @@ tandem_status tandem_tuning_path(const char *tuning_file, char *path_out, size_t
     const std::string path = tuning::file_path(tuning_file);
     if (path_out == nullptr || capacity_bytes <= path.size()) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::format("path_out is NULL, or {} bytes are too few for {}", capacity_bytes, path.size() + 1));
+                 base::text("path_out is NULL, or ", capacity_bytes, " bytes are too few for ", path.size() + 1));
     }
     std::memcpy(path_out, path.c_str(), path.size() + 1);
   });

@@ -13,7 +13,7 @@
 #include <chrono>
 #include <thread>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 
 namespace tandem::base {
 namespace {
@@ -193,9 +193,9 @@ std::size_t ManyFolders::add(const std::string &path, FolderUse use) {
 
 FolderLocked::FolderLocked(const Folder &folder, std::uint32_t seconds)
     : Error(TANDEM_ERROR_IO,
-            base::format("{} is locked by another process (flock), for more than {} second{} now; a lock around a "
-                         "command of tandem must be on another file than a folder that it uses",
-                         folder.path(), seconds, seconds == 1 ? "" : "s")) {}
+            base::text(folder.path(), " is locked by another process (flock), for more than ", seconds, " second",
+                       seconds == 1 ? "" : "s",
+                       " now; a lock around a command of tandem must be on another file than a folder that it uses")) {}
 
 FoldersLock::FoldersLock(const Folders &folders, const LockWait &wait) : folders_(folders) {
   // All processes lock in the same order, so there is no deadlock.

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "base/utf8.hpp"
 
 namespace tandem::base {
@@ -18,7 +18,7 @@ std::string json_text(std::string_view text) {
       result += '\\';
       result += kLetters[at];
     } else if (first < 0x20) {
-      result += format("\\u{:04x}", unsigned{first});
+      result += base::text("\\u", digits(unsigned{first}, 16, 4));
     } else {
       result += next.is_valid ? text.substr(0, next.length) : "\xEF\xBF\xBD";
     }
@@ -29,7 +29,7 @@ std::string json_text(std::string_view text) {
 
 std::string json_text(double number) {
   if (!std::isfinite(number)) return "null";
-  std::string text = format("{}", number);
+  std::string text = base::text(number);
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
 }

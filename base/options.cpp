@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 
 namespace tandem::base {
 namespace {
@@ -19,7 +19,7 @@ std::size_t checked_struct_bytes(const void *given, const StructKind &kind, std:
   std::memcpy(&bytes, given, sizeof bytes);
   if (bytes < least_bytes || bytes > kMostStructBytes || bytes % kind.alignment != 0) {
     fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         base::format("{0}.struct_bytes is {1}; set it to sizeof({0}), {2}", kind.name, bytes, kind.bytes));
+         base::text(kind.name, ".struct_bytes is ", bytes, "; set it to sizeof(", kind.name, "), ", kind.bytes));
   }
   return bytes;
 }
@@ -29,16 +29,15 @@ void copy_options(const void *given, void *ours, const StructKind &kind) {
   const auto *bytes = static_cast<const unsigned char *>(given);
   for (std::size_t i = kind.bytes; i < given_bytes; ++i) {
     if (bytes[i] != 0) {
-      fail(TANDEM_ERROR_UNSUPPORTED,
-           base::format("{}: byte {} of {} is set; it belongs to an option newer than this library", kind.name, i,
-                        given_bytes));
+      fail(TANDEM_ERROR_UNSUPPORTED, base::text(kind.name, ": byte ", i, " of ", given_bytes,
+                                                " is set; it belongs to an option newer than this library"));
     }
   }
   std::memcpy(ours, given, std::min(given_bytes, kind.bytes));
 }
 
 void check_reserved(std::int64_t value, const char *field, const StructKind &kind) {
-  if (value != 0) fail(TANDEM_ERROR_UNSUPPORTED, base::format("{}.{} is {}, must be 0", kind.name, field, value));
+  if (value != 0) fail(TANDEM_ERROR_UNSUPPORTED, base::text(kind.name, ".", field, " is ", value, ", must be 0"));
 }
 
 void copy_result(const void *ours, void *given, const StructKind &kind) {
@@ -50,13 +49,12 @@ void copy_result(const void *ours, void *given, const StructKind &kind) {
 
 std::vector<std::string_view> read_strings(const char *const *list, std::size_t count, const char *name,
                                            std::size_t most_count) {
-  if (count > most_count)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} {}; at most {}", count, name, most_count));
+  if (count > most_count) fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(count, " ", name, "; at most ", most_count));
   if (list == nullptr && count != 0)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} is NULL, but there are to be {}", name, count));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(name, " is NULL, but there are to be ", count));
   std::vector<std::string_view> strings;
   for (std::size_t i = 0; i < count; ++i) {
-    if (list[i] == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{}[{}] is NULL", name, i));
+    if (list[i] == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(name, "[", i, "] is NULL"));
     strings.push_back(list[i]);
   }
   return strings;

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
 #include "base/json_text.hpp"
+#include "base/text.hpp"
 
 namespace tandem::base {
 namespace {
@@ -27,11 +27,20 @@ struct Sum {
   }
 };
 
+// Of values that are JSON already.
+std::string object(std::initializer_list<std::pair<std::string_view, std::string>> members) {
+  std::string whole = "{";
+  for (const auto &[name, value] : members) whole += text(whole.size() == 1 ? "\"" : ",\"", name, "\":", value);
+  return whole + '}';
+}
+
 // Viewers show the rows in the order of sort_index.
 std::string metadata(unsigned row, std::string_view name) {
-  return base::format(R"({{"name":"thread_name","ph":"M","pid":1,"tid":{0},"args":{{"name":{1}}}}},)"
-                      R"({{"name":"thread_sort_index","ph":"M","pid":1,"tid":{0},"args":{{"sort_index":{0}}}}})",
-                      row, json_text(name));
+  const auto line = [row](const char *what, const std::string &arguments) {
+    return object({{"name", json_text(what)}, {"ph", "\"M\""}, {"pid", "1"}, {"tid", text(row)}, {"args", arguments}});
+  };
+  return text(line("thread_name", object({{"name", json_text(name)}})), ",",
+              line("thread_sort_index", object({{"sort_index", text(row)}})));
 }
 
 // Gives the span its colour.
@@ -41,11 +50,17 @@ std::string_view kind_of(const TimelineSpan &span, const TimelineRow &row) noexc
 
 std::string event(const TimelineSpan &span, const TimelineRow &row) {
   constexpr double kMicroseconds = 1e6;
-  return base::format(R"({{"name":{},"cat":{},"ph":"X","pid":1,"tid":{},"ts":{},"dur":{},)"
-                      R"("args":{{"begin":{},"end":{},"bytes":{},"committed":{}}}}})",
-                      json_text(span.what), json_text(kind_of(span, row)), span.row, span.start_seconds * kMicroseconds,
-                      (span.end_seconds - span.start_seconds) * kMicroseconds, span.begin, span.end, span.bytes,
-                      span.committed);
+  return object({{"name", json_text(span.what)},
+                 {"cat", json_text(kind_of(span, row))},
+                 {"ph", "\"X\""},
+                 {"pid", "1"},
+                 {"tid", text(span.row)},
+                 {"ts", text(span.start_seconds * kMicroseconds)},
+                 {"dur", text((span.end_seconds - span.start_seconds) * kMicroseconds)},
+                 {"args", object({{"begin", text(span.begin)},
+                                  {"end", text(span.end)},
+                                  {"bytes", text(span.bytes)},
+                                  {"committed", text(span.committed)}})}});
 }
 
 // The work of each worker, and totals of each kind of work.
@@ -68,18 +83,27 @@ std::string summary(std::span<const TimelineRow> rows, std::span<const TimelineS
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Sum &sum = of_rows[i];
     const double share = coded_bytes > 0 ? static_cast<double>(sum.bytes) / static_cast<double>(coded_bytes) : 0;
-    workers += base::format(R"({}{{"name":{},"kind":{},"bytes":{},"share":{},"tasks":{},"busy_seconds":{},)"
-                            R"("idle_seconds":{},"idle_tail_seconds":{}}})",
-                            i == 0 ? "" : ",", json_text(rows[i].name), json_text(rows[i].kind), sum.bytes, share,
-                            sum.task_count, sum.busy_seconds, std::max(makespan_seconds - sum.busy_seconds, 0.0),
-                            std::max(makespan_seconds - sum.last_end_seconds, 0.0));
+    workers += text(i == 0 ? "" : ",",
+                    object({{"name", json_text(rows[i].name)},
+                            {"kind", json_text(rows[i].kind)},
+                            {"bytes", text(sum.bytes)},
+                            {"share", text(share)},
+                            {"tasks", text(sum.task_count)},
+                            {"busy_seconds", text(sum.busy_seconds)},
+                            {"idle_seconds", text(std::max(makespan_seconds - sum.busy_seconds, 0.0))},
+                            {"idle_tail_seconds", text(std::max(makespan_seconds - sum.last_end_seconds, 0.0))}}));
   }
   for (const auto &[kind, sum] : of_kinds)
-    kinds += base::format(R"({}{{"kind":{},"bytes":{},"tasks":{},"busy_seconds":{}}})", kinds.empty() ? "" : ",",
-                          json_text(kind), sum.bytes, sum.task_count, sum.busy_seconds);
-  return base::format(R"({{"makespan_seconds":{}{},"bytes":{},"workers":[{}],"kinds":[{}]}})", makespan_seconds,
-                      efficiency ? base::format(R"(,"efficiency":{})", json_text(*efficiency)) : "", coded_bytes,
-                      workers, kinds);
+    kinds += text(kinds.empty() ? "" : ",", object({{"kind", json_text(kind)},
+                                                    {"bytes", text(sum.bytes)},
+                                                    {"tasks", text(sum.task_count)},
+                                                    {"busy_seconds", text(sum.busy_seconds)}}));
+  // Without an efficiency the key is missing.
+  const std::string known = efficiency ? text(",\"efficiency\":", json_text(*efficiency)) : "";
+  return object({{"makespan_seconds", text(makespan_seconds, known)},
+                 {"bytes", text(coded_bytes)},
+                 {"workers", text("[", workers, "]")},
+                 {"kinds", text("[", kinds, "]")}});
 }
 
 }  // namespace
@@ -94,7 +118,7 @@ void write_timeline(const std::string &path, std::span<const TimelineRow> rows, 
   file << "],\n\"displayTimeUnit\":\"ms\",\"otherData\":" << summary(rows, spans, makespan_seconds, efficiency)
        << "}\n";
   file.close();
-  if (!file) fail(TANDEM_ERROR_IO, base::format("cannot write {}: {}", path, std::strerror(errno)));
+  if (!file) fail(TANDEM_ERROR_IO, base::text("cannot write ", path, ": ", std::strerror(errno)));
 }
 
 Timeline::Timeline(std::string file, const Log &log, std::size_t most_spans)
@@ -103,7 +127,7 @@ Timeline::Timeline(std::string file, const Log &log, std::size_t most_spans)
 void Timeline::check_file() const {
   errno = 0;
   if (!std::ofstream(file_, std::ios::app))
-    fail(TANDEM_ERROR_IO, base::format("cannot write {}: {}", file_, std::strerror(errno)));
+    fail(TANDEM_ERROR_IO, base::text("cannot write ", file_, ": ", std::strerror(errno)));
 }
 
 double Timeline::now() noexcept {
@@ -133,8 +157,8 @@ unsigned Timeline::row_of_this_thread(std::string_view kind, std::string_view ro
   try {
     const std::lock_guard lock(mutex_);
     std::string &name = name_of_thread_[std::this_thread::get_id()];
-    if (name.empty()) name = base::format("{} {}", role, thread_count_[std::string(role)]++);
-    return find_or_add(base::format("{}, {}", kind, name), kind);
+    if (name.empty()) name = base::text(role, " ", thread_count_[std::string(role)]++);
+    return find_or_add(base::text(kind, ", ", name), kind);
   } catch (const std::bad_alloc &) {
     return kNoRow;
   }
@@ -155,7 +179,7 @@ void Timeline::add(const Span &span) noexcept {
       if (std::exchange(is_full_, true)) return;
     }
     log_.say(TANDEM_LOG_WARNING,
-             base::format("timeline {}: full at {} spans; later ones are left out", file_, most_spans_));
+             base::text("timeline ", file_, ": full at ", most_spans_, " spans; later ones are left out"));
   } catch (const std::exception &) {  // no memory: this span is left out
   }
 }
@@ -193,7 +217,7 @@ void Timeline::write() noexcept {
     spans_.clear();
   } catch (const std::exception &error) {
     try {
-      log_.say(TANDEM_LOG_WARNING, base::format("no timeline: {}", error.what()));
+      log_.say(TANDEM_LOG_WARNING, base::text("no timeline: ", error.what()));
     } catch (const std::exception &) {  // nothing more can be said
     }
   }

@@ -11,7 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 
 namespace tandem::core {
 
@@ -43,21 +43,20 @@ void check_name(std::string_view name) {
            c == '-';
   };
   if (name.empty() || name.size() > Budget::kMostNameBytes) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::format("the name of a resource has {} characters; 1 to {} are allowed", name.size(),
-                            Budget::kMostNameBytes));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("the name of a resource has ", name.size(),
+                                                         " characters; 1 to ", Budget::kMostNameBytes, " are allowed"));
   }
   const auto wrong = std::find_if_not(name.begin(), name.end(), is_allowed);
   if (wrong != name.end()) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::format("character {} of the resource name \"{}\" is none of A-Z a-z 0-9 _ . -",
-                            wrong - name.begin() + 1, name));
+               base::text("character ", wrong - name.begin() + 1, " of the resource name \"", name,
+                          "\" is none of A-Z a-z 0-9 _ . -"));
   }
 }
 
 void check_amount(std::string_view name, std::uint64_t amount) {
   if (amount == 0) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("amount 0 of resource \"{}\": at least 1 is needed", name));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("amount 0 of resource \"", name, "\": at least 1 is needed"));
   }
 }
 
@@ -73,21 +72,21 @@ std::vector<std::pair<std::string_view, std::uint64_t>> parse(std::string_view t
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), amount);
     if (error == std::errc::result_out_of_range) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::format("resource amount \"{}\" does not fit in 64 bits in \"{}\"", digits, text));
+                 base::text("resource amount \"", digits, "\" does not fit in 64 bits in \"", text, "\""));
     }
     if (equals == 0 || digits.empty() || error != std::errc() || end != digits.data() + digits.size() ||
         comma == rest.size() - 1) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::format("\"{}\" is not a list of resource amounts such as \"cpu=5\" (at character {})", text,
-                              static_cast<std::size_t>(entry.data() - text.data()) + 1));
+                 base::text("\"", text, "\" is not a list of resource amounts such as \"cpu=5\" (at character ",
+                            static_cast<std::size_t>(entry.data() - text.data()) + 1, ")"));
     }
     const std::string_view name = entry.substr(0, equals);
     check_name(name);
     check_amount(name, amount);
     for (const auto &[before, its_amount] : list) {
       if (before == name) {
-        base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                   base::format("resource \"{}\" stands twice in \"{}\" ({} and {})", name, text, its_amount, amount));
+        base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("resource \"", name, "\" stands twice in \"", text, "\" (",
+                                                             its_amount, " and ", amount, ")"));
       }
     }
     list.emplace_back(name, amount);
@@ -132,9 +131,8 @@ struct Process {
 };
 
 [[noreturn]] void refuse(const Resource &resource, std::uint64_t needed, std::uint64_t amount) {
-  base::fail(
-      TANDEM_ERROR_INVALID_ARGUMENT,
-      base::format("a task needs {} of resource \"{}\", but its whole amount is {}", needed, resource.name, amount));
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("a task needs ", needed, " of resource \"", resource.name,
+                                                       "\", but its whole amount is ", amount));
 }
 
 }  // namespace
@@ -180,8 +178,8 @@ struct Budget::State {
     std::string known;
     for (const Resource &each : built_in) known += each.name + ", ";
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::format("resource \"{}\" is unknown; known: {}and names of your own with a dot, such as \"my.{}\"",
-                            name, known, name));
+               base::text("resource \"", name, "\" is unknown; known: ", known,
+                          "and names of your own with a dot, such as \"my.", name, "\""));
   }
 
   // This process' counters, made if necessary. Later steps allocate nothing.

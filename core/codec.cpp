@@ -12,8 +12,8 @@
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
-#include "base/format.hpp"
 #include "base/options.hpp"
+#include "base/text.hpp"
 #include "core/codec16.hpp"
 #include "core/codec8.hpp"
 #include "core/presets.hpp"
@@ -26,15 +26,15 @@ void check_shape(const tandem_codec_options &options) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: k = 0, at least 1 data shard is needed");
   if (options.field != TANDEM_FIELD_GF8 && options.field != TANDEM_FIELD_GF16) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::format("codec options: unknown field {}, known are {} (GF(2^8)) and {} (GF(2^16))", options.field,
-                            int{TANDEM_FIELD_GF8}, int{TANDEM_FIELD_GF16}));
+               base::text("codec options: unknown field ", options.field, ", known are ", int{TANDEM_FIELD_GF8},
+                          " (GF(2^8)) and ", int{TANDEM_FIELD_GF16}, " (GF(2^16))"));
   }
   const bool is_gf16 = options.field == TANDEM_FIELD_GF16;
   const unsigned limit = is_gf16 ? kMaxShards16 : kMaxShards;
   if (options.k > limit || options.m > limit - options.k) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::format("codec options: k = {}, m = {}, but k + m must be at most {} in GF(2^{})", options.k,
-                            options.m, limit, is_gf16 ? 16 : 8));
+               base::text("codec options: k = ", options.k, ", m = ", options.m, ", but k + m must be at most ", limit,
+                          " in GF(2^", is_gf16 ? 16 : 8, ")"));
   }
 }
 
@@ -46,23 +46,24 @@ void check_shape(const tandem_codec_options &options) {
 std::optional<PacketLayout> packet_layout(const tandem_codec_options &options) {
   if (options.layout == TANDEM_LAYOUT_BYTES) {
     if (options.word_bits != 0 || options.packet_bytes != 0)
-      refuse_layout(base::format("word_bits = {} and packet_bytes = {} are for layout {} (packets), but layout is {}",
-                                 options.word_bits, options.packet_bytes, int{TANDEM_LAYOUT_PACKETS}, options.layout));
+      refuse_layout(base::text("word_bits = ", options.word_bits, " and packet_bytes = ", options.packet_bytes,
+                               " are for layout ", int{TANDEM_LAYOUT_PACKETS}, " (packets), but layout is ",
+                               options.layout));
     return std::nullopt;
   }
   if (options.layout != TANDEM_LAYOUT_PACKETS)
-    refuse_layout(base::format("unknown layout {}, known are {} (bytes) and {} (packets)", options.layout,
-                               int{TANDEM_LAYOUT_BYTES}, int{TANDEM_LAYOUT_PACKETS}));
+    refuse_layout(base::text("unknown layout ", options.layout, ", known are ", int{TANDEM_LAYOUT_BYTES},
+                             " (bytes) and ", int{TANDEM_LAYOUT_PACKETS}, " (packets)"));
   const bool is_gf16 = options.field == TANDEM_FIELD_GF16;
   const unsigned word_bits = options.word_bits != 0 ? options.word_bits : is_gf16 ? 16 : 8;
   if (is_gf16 ? word_bits != 16 : word_bits != 4 && word_bits != 8)
-    refuse_layout(base::format("word_bits = {}, but packets have {} in GF(2^{})", word_bits, is_gf16 ? "16" : "4 or 8",
-                               is_gf16 ? 16 : 8));
+    refuse_layout(base::text("word_bits = ", word_bits, ", but packets have ", is_gf16 ? "16" : "4 or 8", " in GF(2^",
+                             is_gf16 ? 16 : 8, ")"));
   constexpr std::uint64_t kUnit = BitMatrix::kPacketUnitBytes;
   const std::uint64_t most = Operator::kMostGranularityBytes / word_bits;
   if (options.packet_bytes == 0 || options.packet_bytes % kUnit != 0 || options.packet_bytes > most)
-    refuse_layout(base::format("packet_bytes = {}, but with word_bits = {} it must be a multiple of {} from {} to {}",
-                               options.packet_bytes, word_bits, kUnit, kUnit, most));
+    refuse_layout(base::text("packet_bytes = ", options.packet_bytes, ", but with word_bits = ", word_bits,
+                             " it must be a multiple of ", kUnit, " from ", kUnit, " to ", most));
   const char *name = "";
   if (const Preset *preset = find_preset(options.matrix); preset != nullptr) name = preset->name;
   for (const Preset16 &each : presets16())
@@ -70,22 +71,20 @@ std::optional<PacketLayout> packet_layout(const tandem_codec_options &options) {
   if (const LocalPreset *local = find_local_preset(options.matrix); local != nullptr) name = local->name;
   if (*name != '\0' && !has_packets(options.matrix))
     refuse_layout(
-        base::format("matrix {} is not stored in packets: jerasure-cauchy-orig, jerasure-cauchy-good and "
-                     "custom matrices can be",
-                     name));
+        base::text("matrix ", name,
+                   " is not stored in packets: jerasure-cauchy-orig, jerasure-cauchy-good and custom matrices can be"));
   const std::uint64_t cells = std::uint64_t{options.k} * options.m * word_bits * word_bits;
   if (cells > BitMatrix::kMostCells)
     base::fail(TANDEM_ERROR_TOO_LARGE,
-               base::format("codec options: k = {}, m = {} and word_bits = {} are a matrix of {} bits, packets have at "
-                            "most {}",
-                            options.k, options.m, word_bits, cells, BitMatrix::kMostCells));
+               base::text("codec options: k = ", options.k, ", m = ", options.m, " and word_bits = ", word_bits,
+                          " are a matrix of ", cells, " bits, packets have at most ", BitMatrix::kMostCells));
   return PacketLayout{word_bits, options.packet_bytes};
 }
 
 }  // namespace
 
 std::string count_of(std::size_t count, const char *what) {
-  return base::format("{} {}{}", count, what, count == 1 ? "" : "s");
+  return base::text(count, " ", what, count == 1 ? "" : "s");
 }
 
 // "3, 7, 12"; a long list is cut, the message has 511 bytes.
@@ -93,7 +92,7 @@ std::string list_of(std::span<const std::uint16_t> indices) {
   constexpr std::size_t kShown = 16;
   const std::size_t shown = std::min(indices.size(), kShown);
   std::string text = base::join(std::span(indices).first(shown), ", ");
-  if (indices.size() > shown) text += base::format(" and {} more", indices.size() - shown);
+  if (indices.size() > shown) text += base::text(" and ", indices.size() - shown, " more");
   return text;
 }
 
@@ -205,9 +204,8 @@ Codec::Codec(const tandem_codec_options &options)
   check_shape(options);
   packets_ = packet_layout(options);
   if (options.local_groups != 0 && find_local_preset(options.matrix) == nullptr) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::format("codec options: local_groups is {}, but matrix {} has no local groups",
-                            options.local_groups, options.matrix));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("codec options: local_groups is ", options.local_groups,
+                                                         ", but matrix ", options.matrix, " has no local groups"));
   }
   static std::atomic<std::uint64_t> next_id{1};
   id_ = next_id.fetch_add(1, std::memory_order_relaxed);
@@ -219,8 +217,8 @@ void Codec::check_wanted_parity(const ShardSet &wanted) const {
   for (std::size_t i = 0; i < wanted.end(); ++i) {
     if (wanted[i] && (i < k_ || i >= shard_count())) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::format("shard {} is wanted, but it is not one of the {} after data shard {}", i,
-                              count_of(m(), "parity shard"), k_ - 1));
+                 base::text("shard ", i, " is wanted, but it is not one of the ", count_of(m(), "parity shard"),
+                            " after data shard ", k_ - 1));
     }
   }
 }
@@ -237,7 +235,7 @@ Application Codec::encode(const ShardSet &wanted) const {
 
 Application Codec::column(unsigned index, const ShardSet &wanted) const {
   if (index >= k_) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("data shard {} does not exist, there are {}", index, k_));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("data shard ", index, " does not exist, there are ", k_));
   }
   check_wanted_parity(wanted);
   Application application;
@@ -259,13 +257,13 @@ std::shared_ptr<const Application> Codec::solve(const ShardSet &present, const S
   const unsigned n = shard_count();
   if (present.end() > n || wanted.end() > n) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::format("a shard from {} up is present or wanted, there are {}", n, n));
+               base::text("a shard from ", n, " up is present or wanted, there are ", n));
   }
   auto application = std::make_shared<Application>();
   Indices &outputs = application->outputs = indices_of(wanted, 0, n);
   if (std::ranges::any_of(outputs, [&](std::uint16_t shard) { return present[shard]; })) {
     std::erase_if(outputs, [&](std::uint16_t shard) { return !present[shard]; });
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("shards {} are both present and wanted", list_of(outputs)));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("shards ", list_of(outputs), " are both present and wanted"));
   }
   if (!outputs.empty()) solve_for(present, costs, *application);
   return application;
@@ -287,8 +285,8 @@ Operator Codec::packet_operator(unsigned rows, unsigned columns, const Products 
 }
 
 void Codec::fail_too_few(std::size_t lost_count, std::size_t parity_count) const {
-  base::fail(TANDEM_ERROR_NOT_RECOVERABLE, base::format("{} of {} data shards missing, only {} present", lost_count, k_,
-                                                        count_of(parity_count, "parity shard")));
+  base::fail(TANDEM_ERROR_NOT_RECOVERABLE, base::text(lost_count, " of ", k_, " data shards missing, only ",
+                                                      count_of(parity_count, "parity shard"), " present"));
 }
 
 void Codec::fail_undetermined(const ShardSet &present, const Indices &undetermined, unsigned rank) const {
@@ -297,10 +295,9 @@ void Codec::fail_undetermined(const ShardSet &present, const Indices &undetermin
   if (parity_count < lost.size()) fail_too_few(lost.size(), parity_count);
   base::fail(
       TANDEM_ERROR_NOT_RECOVERABLE,
-      base::format("this matrix is not MDS and cannot rebuild shards {}: with data shards {} and parity shards {} "
-                   "missing, the {} parity shards left have rank {}, {} needed",
-                   list_of(undetermined), list_of(lost), parity.empty() ? "none" : list_of(parity), parity_count, rank,
-                   lost.size()));
+      base::text("this matrix is not MDS and cannot rebuild shards ", list_of(undetermined), ": with data shards ",
+                 list_of(lost), " and parity shards ", parity.empty() ? "none" : list_of(parity), " missing, the ",
+                 parity_count, " parity shards left have rank ", rank, ", ", lost.size(), " needed"));
 }
 
 std::uint32_t Codec::locate(std::span<const std::uint16_t> rows, std::span<const Element> syndromes) const {

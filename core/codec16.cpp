@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "core/presets.hpp"
 
 namespace tandem::core {
@@ -37,20 +37,20 @@ Codec16::Codec16(const tandem_codec_options &options) : Codec(options) {
   const Preset16 *preset = std::ranges::find(kPresets16, options.matrix, &Preset16::value);
   if (packets_ && has_packets(options.matrix)) {
     if (options.coefficients != nullptr)
-      refuse(base::format("codec options: coefficients are for a custom matrix, with {} they must be NULL",
-                          find_preset(options.matrix)->name));
+      refuse(base::text("codec options: coefficients are for a custom matrix, with ", find_preset(options.matrix)->name,
+                        " they must be NULL"));
     make_jerasure(options.matrix == TANDEM_MATRIX_JERASURE_CAUCHY_GOOD);
     return;
   }
   if (preset == std::end(kPresets16)) {
     const Preset *other = find_preset(options.matrix);
-    if (other == nullptr) refuse(base::format("codec options: unknown matrix {}", options.matrix));
-    refuse(base::format("codec options: matrix {} is over GF(2^8), but field is {} (GF(2^16))", other->name,
-                        int{TANDEM_FIELD_GF16}));
+    if (other == nullptr) refuse(base::text("codec options: unknown matrix ", options.matrix));
+    refuse(base::text("codec options: matrix ", other->name, " is over GF(2^8), but field is ", int{TANDEM_FIELD_GF16},
+                      " (GF(2^16))"));
   }
   if (options.coefficients != nullptr)
     refuse(
-        base::format("codec options: coefficients are for a custom matrix, with {} they must be NULL", preset->name));
+        base::text("codec options: coefficients are for a custom matrix, with ", preset->name, " they must be NULL"));
   switch (options.matrix) {
     case TANDEM_MATRIX_LEOPARD16:
       make_leopard(preset->name, false);
@@ -73,10 +73,9 @@ void Codec16::make_leopard(const char *name, bool may_be_low_rate) {
   is_low_rate_ = may_be_low_rate && (data_span < parity_span || (data_span == parity_span && k_ > m_));
   const unsigned group = is_low_rate_ ? data_span : parity_span, others = is_low_rate_ ? m_ : k_;
   if (group + others > gf16::kFieldSize)
-    refuse(
-        base::format("matrix {}: k = {}, m = {} need {} + {} points of the field (one of the two counts is rounded "
-                     "up to a power of two), it has {}",
-                     name, k_, m_, group, others, gf16::kFieldSize));
+    refuse(base::text("matrix ", name, ": k = ", k_, ", m = ", m_, " need ", group, " + ", others,
+                      " points of the field (one of the two counts is rounded up to a power of two), it has ",
+                      gf16::kFieldSize));
   kind_ = Kind::leopard;
   gf_ = &gf16::Field::cantor();
   layout_ = Layout::leopard;
@@ -86,8 +85,8 @@ void Codec16::make_leopard(const char *name, bool may_be_low_rate) {
 // The Vandermonde matrix of the points 0, 1, 2, ... made systematic, its columns scaled so that parity row 0 is ones.
 void Codec16::make_liberasurecode() {
   if (k_ + m_ > kMostLiberasurecodeShards)
-    refuse(base::format("matrix liberasurecode-rs-vand: k + m = {}, at most {} shards are possible", k_ + m_,
-                        kMostLiberasurecodeShards));
+    refuse(base::text("matrix liberasurecode-rs-vand: k + m = ", k_ + m_, ", at most ", kMostLiberasurecodeShards,
+                      " shards are possible"));
   kind_ = Kind::cauchy;
   for (unsigned c = 0; c < k_; ++c)
     logs_of_scales_.push_back(
@@ -139,14 +138,15 @@ void Codec16::make_jerasure(bool is_good) {
 
 // Row r is the r-th powers of constants: the powers of 2 that have order 65535 (Parity Volume Set Specification 2.0).
 void Codec16::make_par2(bool allow_non_mds) {
-  if (k_ > kMostPar2Data) refuse(base::format("matrix par2: k = {}, it has at most {} data shards", k_, kMostPar2Data));
+  if (k_ > kMostPar2Data)
+    refuse(base::text("matrix par2: k = ", k_, ", it has at most ", kMostPar2Data, " data shards"));
   // As for PAR1: rows 1 ; a ; a^2 of distinct a, or two columns of ratio 2^n with powers that do not repeat.
   is_mds_ = m_ <= 3 || k_ <= 2;
   if (!is_mds_ && !allow_non_mds)
-    base::fail(TANDEM_ERROR_NOT_MDS,
-               base::format("matrix par2 with k = {}, m = {} is not known to recover from every loss of {} shards (it "
-                            "is for m <= 3, or k <= 2): use leopard16, or set allow_non_mds to read what exists",
-                            k_, m_, m_));
+    base::fail(
+        TANDEM_ERROR_NOT_MDS,
+        base::text("matrix par2 with k = ", k_, ", m = ", m_, " is not known to recover from every loss of ", m_,
+                   " shards (it is for m <= 3, or k <= 2): use leopard16, or set allow_non_mds to read what exists"));
   check_cells(m_, k_, "matrix par2");
   Matrix16 powers(m_, k_);
   unsigned exponent = 0;
@@ -162,7 +162,7 @@ void Codec16::make_par2(bool allow_non_mds) {
 void Codec16::make_custom(const tandem_codec_options &options) {
   check_cells(m_, k_, "a custom matrix");
   if (m_ != 0 && options.coefficients == nullptr)
-    refuse(base::format("codec options: a custom matrix needs coefficients ({} x {} of 2 bytes), got NULL", m_, k_));
+    refuse(base::text("codec options: a custom matrix needs coefficients (", m_, " x ", k_, " of 2 bytes), got NULL"));
   Matrix16 given(m_, k_);
   if (m_ != 0) std::memcpy(given.row(0).data(), options.coefficients, std::size_t{m_} * k_ * sizeof(std::uint16_t));
   cells_ = std::make_shared<const Matrix16>(std::move(given));
@@ -173,19 +173,18 @@ void Codec16::make_custom(const tandem_codec_options &options) {
   }
   const MdsProof proof = prove_mds(*gf_, *cells_);
   if (proof == MdsProof::proven) return;
-  base::fail(
-      TANDEM_ERROR_NOT_MDS,
-      base::format("the custom matrix with k = {}, m = {} {} {} shards: set allow_non_mds to use it", k_, m_,
-                   proof == MdsProof::refuted ? "cannot recover from every loss of"
-                                              : "has too many minors to check that it recovers from every loss of",
-                   m_));
+  base::fail(TANDEM_ERROR_NOT_MDS,
+             base::text("the custom matrix with k = ", k_, ", m = ", m_, " ",
+                        proof == MdsProof::refuted ? "cannot recover from every loss of"
+                                                   : "has too many minors to check that it recovers from every loss of",
+                        " ", m_, " shards: set allow_non_mds to use it"));
 }
 
 void Codec16::check_cells(std::uint64_t rows, std::uint64_t columns, const char *what) const {
   if (rows * columns * sizeof(std::uint16_t) <= kMostMatrixBytes16) return;
-  base::fail(TANDEM_ERROR_TOO_LARGE,
-             base::format("{} with k = {}, m = {}: {} x {} coefficients are {} bytes, at most {} are possible", what,
-                          k_, m_, rows, columns, rows * columns * sizeof(std::uint16_t), kMostMatrixBytes16));
+  base::fail(TANDEM_ERROR_TOO_LARGE, base::text(what, " with k = ", k_, ", m = ", m_, ": ", rows, " x ", columns,
+                                                " coefficients are ", rows * columns * sizeof(std::uint16_t),
+                                                " bytes, at most ", kMostMatrixBytes16, " are possible"));
 }
 
 std::uint16_t Codec16::point(unsigned shard) const {

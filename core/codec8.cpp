@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "core/codec16.hpp"
 #include "core/gf.hpp"
 #include "core/presets.hpp"
@@ -22,12 +22,9 @@ void take_subfield(Matrix &matrix) {
   for (unsigned r = 0; r < matrix.rows(); ++r) {
     for (unsigned c = 0; c < matrix.columns(); ++c) {
       if (matrix.at(r, c) >= gf::kSubfield4.element.size())
-        base::fail(
-            TANDEM_ERROR_INVALID_ARGUMENT,
-            base::format(
-                "codec options: coefficient {} of parity row {}, column {} is not in GF(2^4), which word_bits = 4 asks "
-                "for",
-                matrix.at(r, c), r, c));
+        base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+                   base::text("codec options: coefficient ", matrix.at(r, c), " of parity row ", r, ", column ", c,
+                              " is not in GF(2^4), which word_bits = 4 asks for"));
       matrix.at(r, c) = gf::kSubfield4.element[matrix.at(r, c)];
     }
   }
@@ -36,13 +33,12 @@ void take_subfield(Matrix &matrix) {
 void check_local_groups(const LocalPreset &preset, const tandem_codec_options &options) {
   if (options.local_groups == 0 || options.local_groups > std::min(options.k, options.m)) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::format("codec options: local_groups is {}, matrix {} with k = {}, m = {} has 1 to {}",
-                            options.local_groups, preset.name, options.k, options.m, std::min(options.k, options.m)));
+               base::text("codec options: local_groups is ", options.local_groups, ", matrix ", preset.name,
+                          " with k = ", options.k, ", m = ", options.m, " has 1 to ", std::min(options.k, options.m)));
   }
   if (options.coefficients != nullptr) {
-    base::fail(
-        TANDEM_ERROR_INVALID_ARGUMENT,
-        base::format("codec options: coefficients are for a custom matrix, with {} they must be NULL", preset.name));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("codec options: coefficients are for a custom matrix, with ",
+                                                         preset.name, " they must be NULL"));
   }
 }
 
@@ -50,29 +46,25 @@ Matrix custom_matrix(const tandem_codec_options &options) {
   Matrix matrix(options.m, options.k);
   if (options.m == 0) return matrix;
   if (options.coefficients == nullptr) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::format("codec options: a custom matrix needs coefficients ({} x {} bytes), got NULL", options.m,
-                            options.k));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("codec options: a custom matrix needs coefficients (",
+                                                         options.m, " x ", options.k, " bytes), got NULL"));
   }
   std::memcpy(matrix.row(0).data(), options.coefficients, std::size_t{options.m} * options.k);
   return matrix;
 }
 
 [[noreturn]] void refuse_preset(const Preset &preset, unsigned k, unsigned m) {
-  base::fail(
-      TANDEM_ERROR_NOT_MDS,
-      base::format(
-          "matrix {} with k = {}, m = {} cannot recover from every loss of {} (it can for {}): use isal-cauchy, or "
-          "set allow_non_mds to read what exists",
-          preset.name, k, m, count_of(m, "shard"), preset.mds_limit));
+  base::fail(TANDEM_ERROR_NOT_MDS,
+             base::text("matrix ", preset.name, " with k = ", k, ", m = ", m, " cannot recover from every loss of ",
+                        count_of(m, "shard"), " (it can for ", preset.mds_limit,
+                        "): use isal-cauchy, or set allow_non_mds to read what exists"));
 }
 
 [[noreturn]] void refuse_custom(MdsProof proof, unsigned k, unsigned m) {
   const char *reason = proof == MdsProof::refuted ? "cannot recover from every loss of"
                                                   : "has too many minors to check that it recovers from every loss of";
-  base::fail(TANDEM_ERROR_NOT_MDS,
-             base::format("the custom matrix with k = {}, m = {} {} {}: set allow_non_mds to use it", k, m, reason,
-                          count_of(m, "shard")));
+  base::fail(TANDEM_ERROR_NOT_MDS, base::text("the custom matrix with k = ", k, ", m = ", m, " ", reason, " ",
+                                              count_of(m, "shard"), ": set allow_non_mds to use it"));
 }
 
 // Logarithm of the XOR of two points of a CauchyForm. That of a point with itself and with infinity is 0, so that both
@@ -119,14 +111,13 @@ Codec8::Codec8(const tandem_codec_options &options) : Codec(options) {
       for (const Preset16 &each : presets16())
         if (each.value == options.matrix)
           base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                     base::format("codec options: matrix {} is over GF(2^16): field must be {} (TANDEM_FIELD_GF16)",
-                                  each.name, int{TANDEM_FIELD_GF16}));
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("codec options: unknown matrix {}", options.matrix));
+                     base::text("codec options: matrix ", each.name, " is over GF(2^16): field must be ",
+                                int{TANDEM_FIELD_GF16}, " (TANDEM_FIELD_GF16)"));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("codec options: unknown matrix ", options.matrix));
     }
     if (options.coefficients != nullptr) {
-      base::fail(
-          TANDEM_ERROR_INVALID_ARGUMENT,
-          base::format("codec options: coefficients are for a custom matrix, with {} they must be NULL", preset->name));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("codec options: coefficients are for a custom matrix, with ",
+                                                           preset->name, " they must be NULL"));
     }
     parity_ = is_subfield ? make_jerasure4(options.matrix, options.k, options.m) : preset->make(options.k, options.m);
     if (preset->points != nullptr && options.m != 0 && !packets_) {
@@ -320,15 +311,15 @@ void Codec8::fail_groups(const ShardSet &present) const {
       ++unnamed;
       continue;
     }
-    list += base::format("{}group {} (data shards {} to {}, parity shard {}) misses {} of {}", list.empty() ? "" : ", ",
-                         group, begin, end - 1, parity, lost, end - begin + 1);
+    list += base::text(list.empty() ? "" : ", ", "group ", group, " (data shards ", begin, " to ", end - 1,
+                       ", parity shard ", parity, ") misses ", lost, " of ", end - begin + 1);
   }
-  if (unnamed != 0) list += base::format(" and {} more", count_of(unnamed, "group"));
+  if (unnamed != 0) list += base::text(" and ", count_of(unnamed, "group"), " more");
   if (list.empty()) list = "no group misses two shards";
   base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
-             base::format("matrix {}: {}; beyond one for each group that is {}, and {} of {} present{}", name_, list,
-                          beyond, globals, count_of(all_globals, "global parity shard"),
-                          beyond > globals ? "" : ": enough for most such losses, but not for this one"));
+             base::text("matrix ", name_, ": ", list, "; beyond one for each group that is ", beyond, ", and ", globals,
+                        " of ", count_of(all_globals, "global parity shard"), " present",
+                        beyond > globals ? "" : ": enough for most such losses, but not for this one"));
 }
 
 }  // namespace tandem::core

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "core/gf.hpp"
 #include "core/presets.hpp"
 #include "tandem/tandem.h"
@@ -16,15 +16,15 @@ namespace {
 constexpr unsigned kOrder = gf::kFieldSize - 1;  // of the multiplicative group
 
 [[noreturn]] void refuse(const char *name, const std::string &why) {
-  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("matrix {}: {}", name, why));
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("matrix ", name, ": ", why));
 }
 
 // The rows that a code with local groups is cut out of: global_count + 1 rows of an MDS code, the last one for the
 // groups. They are those of the systematic Vandermonde matrix of the points 2^1, 2^2, ...
 Matrix uncut_rows(const char *name, const LocalGroups &groups) {
   if (groups.k + groups.global_count + 1 >= gf::kFieldSize) {  // 2^256 = 2^1
-    refuse(name, base::format("k = {} and {} global parity shards, together at most {} are possible", groups.k,
-                              groups.global_count, gf::kFieldSize - 2));
+    refuse(name, base::text("k = ", groups.k, " and ", groups.global_count, " global parity shards, together at most ",
+                            gf::kFieldSize - 2, " are possible"));
   }
   return find_preset(TANDEM_MATRIX_LIBERASURECODE_ISAL_VAND_INV)->make(groups.k, groups.global_count + 1);
 }
@@ -43,10 +43,8 @@ Matrix lrc_azure(const LocalGroups &groups) {
   const unsigned step = *std::ranges::lower_bound(kDivisors, count);
   const unsigned size = groups.end(0) - groups.begin(0);
   if (is_few && size > kOrder / step) {
-    refuse(kName,
-           base::format(
-               "groups of {} data shards; with {} groups and up to 2 global parity shards at most {} are possible",
-               size, count, kOrder / step));
+    refuse(kName, base::text("groups of ", size, " data shards; with ", count,
+                             " groups and up to 2 global parity shards at most ", kOrder / step, " are possible"));
   }
   const Matrix whole = is_few ? Matrix() : uncut_rows(kName, groups);
   Matrix matrix(count + groups.global_count, k);
@@ -67,8 +65,7 @@ Matrix lrc_azure(const LocalGroups &groups) {
 Matrix liberasurecode_isal_lrc(const LocalGroups &groups) {
   constexpr const char *kName = "liberasurecode-isal-lrc";
   if (2 * groups.group_count > groups.k)
-    refuse(kName,
-           base::format("{} groups of k = {} data shards, a group has at least 2", groups.group_count, groups.k));
+    refuse(kName, base::text(groups.group_count, " groups of k = ", groups.k, " data shards, a group has at least 2"));
   const Matrix whole = uncut_rows(kName, groups);
   Matrix matrix(groups.global_count + groups.group_count, groups.k);
   for (unsigned c = 0; c < groups.k; ++c) {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "core/gf.hpp"
 
 namespace tandem::core {
@@ -28,18 +28,18 @@ void check(const CauchyTransform &form) {
   for (const auto &[points, scales, name] : {std::tuple{&form.input_points, &form.input_scales, "input"},
                                              std::tuple{&form.output_points, &form.output_scales, "output"}}) {
     if (std::ranges::adjacent_find(*points, std::ranges::greater_equal{}) != points->end())
-      refuse_form(base::format("the {} {} points do not ascend", points->size(), name));
+      refuse_form(base::text("the ", points->size(), " ", name, " points do not ascend"));
     if (!points->empty() && points->back() >= gf::kFieldSize)
-      refuse_form(base::format("{} point {} is not in GF(2^8)", name, points->back()));
+      refuse_form(base::text(name, " point ", points->back(), " is not in GF(2^8)"));
     if (!scales->empty() && scales->size() != points->size())
-      refuse_form(base::format("{} {} scales for {} points", scales->size(), name, points->size()));
+      refuse_form(base::text(scales->size(), " ", name, " scales for ", points->size(), " points"));
     for (const Element scale : *scales)
       if (scale == 0 || scale >= gf::kFieldSize)
-        refuse_form(base::format("{} scale {} is not from 1 to 255", name, scale));
+        refuse_form(base::text(name, " scale ", scale, " is not from 1 to 255"));
   }
   for (const Element point : form.output_points)
     if (std::ranges::binary_search(form.input_points, point))
-      refuse_form(base::format("point {} is of an input and of an output", point));
+      refuse_form(base::text("point ", point, " is of an input and of an output"));
 }
 
 void check(const SyndromeDecode &form) {
@@ -47,11 +47,11 @@ void check(const SyndromeDecode &form) {
   check(form.solve);
   for (const Element point : form.solve.input_points)
     if (!std::ranges::binary_search(form.syndromes.output_points, point))
-      refuse_form(base::format("the chosen parity point {} has no syndrome", point));
+      refuse_form(base::text("the chosen parity point ", point, " has no syndrome"));
   for (const Element point : form.syndromes.output_points)
     if (!std::ranges::binary_search(form.solve.input_points, point) &&
         !std::ranges::binary_search(form.solve.output_points, point))
-      refuse_form(base::format("the syndrome of point {} is not used", point));
+      refuse_form(base::text("the syndrome of point ", point, " is not used"));
 }
 
 // Where each of some points is in the list that has them.
@@ -99,23 +99,22 @@ void check(const BitMatrix &form) {
   const auto fail = [](const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a bit matrix: " + why); };
   const Matrix &bits = *form.bits;
   if (bits.rows() % form.word_bits != 0 || bits.columns() % form.word_bits != 0)
-    fail(base::format("{} x {} bits are not of elements of {}", bits.rows(), bits.columns(), form.word_bits));
+    fail(base::text(bits.rows(), " x ", bits.columns(), " bits are not of elements of ", form.word_bits));
   for (unsigned r = 0; r < bits.rows(); ++r)
     for (const std::uint8_t bit : bits.row(r))
-      if (bit > 1) fail(base::format("a bit of row {} is {}", r, bit));
+      if (bit > 1) fail(base::text("a bit of row ", r, " is ", bit));
 }
 
 std::uint64_t granularity_of(const BitMatrix &form) {
   constexpr std::uint64_t kUnit = BitMatrix::kPacketUnitBytes;
   if (form.word_bits == 0 || form.word_bits > BitMatrix::kMostWordBits)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("a bit matrix: {} bits of an element, not 1 to {}",
-                                                           form.word_bits, BitMatrix::kMostWordBits));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("a bit matrix: ", form.word_bits,
+                                                         " bits of an element, not 1 to ", BitMatrix::kMostWordBits));
   if (form.packet_bytes == 0 || form.packet_bytes % kUnit != 0 ||
       form.packet_bytes > Operator::kMostGranularityBytes / form.word_bits)
-    base::fail(
-        TANDEM_ERROR_INVALID_ARGUMENT,
-        base::format("a bit matrix: packets of {} bytes are not a multiple of {}, or {} of them are more than {}",
-                     form.packet_bytes, kUnit, form.word_bits, Operator::kMostGranularityBytes));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+               base::text("a bit matrix: packets of ", form.packet_bytes, " bytes are not a multiple of ", kUnit,
+                          ", or ", form.word_bits, " of them are more than ", Operator::kMostGranularityBytes));
   return form.word_bits * form.packet_bytes;
 }
 
@@ -166,8 +165,8 @@ Operator::Operator(Form form, std::uint64_t granularity_bytes)
   if (std::holds_alternative<Leopard16>(form_)) granularity_bytes_ = granularity_of(Layout::leopard);
   if (const BitMatrix *packets = std::get_if<BitMatrix>(&form_)) granularity_bytes_ = granularity_of(*packets);
   if (granularity_bytes_ == 0 || granularity_bytes_ > kMostGranularityBytes)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("an operator's granularity of {} bytes is not from 1 to {}",
-                                                           granularity_bytes_, kMostGranularityBytes));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("an operator's granularity of ", granularity_bytes_,
+                                                         " bytes is not from 1 to ", kMostGranularityBytes));
   std::visit([](const auto &each) { check(each); }, form_);
   input_count_ = std::visit([](const auto &each) { return input_count_of(each); }, form_);
   output_count_ = std::visit([](const auto &each) { return output_count_of(each); }, form_);

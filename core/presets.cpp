@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "core/gf.hpp"
 #include "tandem/tandem.h"
 
@@ -17,17 +17,17 @@ namespace {
 
 void check_shard_count(const char *name, unsigned k, unsigned m, unsigned limit) {
   if (k == 0)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("matrix {}: k = 0, at least 1 data shard is needed", name));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("matrix ", name, ": k = 0, at least 1 data shard is needed"));
   if (k > limit || m > limit - k) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("matrix {}: k + m = {}, at most {} shards are possible",
-                                                           name, std::uint64_t{k} + m, limit));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("matrix ", name, ": k + m = ", std::uint64_t{k} + m,
+                                                         ", at most ", limit, " shards are possible"));
   }
 }
 
 void check_parity_count(const char *name, unsigned m, unsigned limit) {
   if (m > limit) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::format("matrix {}: m = {}, it has at most {} parity shards", name, m, limit));
+               base::text("matrix ", name, ": m = ", m, ", it has at most ", limit, " parity shards"));
   }
 }
 
@@ -192,7 +192,7 @@ Matrix snapraid_cauchy(unsigned k, unsigned m) {
   check_parity_count("snapraid-cauchy", m, 6);
   if (k > 251) {  // at c = 251 the points of the data meet that of parity 5: 2^-251 = 2^4
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::format("matrix snapraid-cauchy: k = {}, it has at most 251 data shards", k));
+               base::text("matrix snapraid-cauchy: k = ", k, ", it has at most 251 data shards"));
   }
   return fill(k, m, [](unsigned r, unsigned c) -> std::uint8_t {
     if (r < 2) return gf::power_of_two(r * c);

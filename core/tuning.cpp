@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "core/backend.hpp"
 
 namespace tandem::core {
@@ -42,12 +42,12 @@ bool same_key(const SpeedEntry &a, const SpeedEntry &b) noexcept {
 std::string tuning_hash(std::string_view text) {
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return base::format("{:016x}", hash);
+  return base::text(base::digits(hash, 16, 16));
 }
 
 std::string tuning_values_text(const TuningValues &values) {
   std::string text;
-  for (const auto &[name, value] : values) text += base::format("{}{}={}", text.empty() ? "" : ", ", name, value);
+  for (const auto &[name, value] : values) text += base::text(text.empty() ? "" : ", ", name, "=", value);
   return text;
 }
 

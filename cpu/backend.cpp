@@ -17,7 +17,7 @@
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "core/backend.hpp"
 #include "core/budget.hpp"
 #include "core/recorded_run.hpp"
@@ -119,14 +119,14 @@ class CpuBackend final : public core::Backend {
 
   core::TuningIdentity tuning_identity() const override {
     return {"cpu", cpu_vendor({}), describe_cpu(),
-            base::format("kernel {}, executor {}, {} threads{}", kernel_.name, executor_->name(),
-                         executor_->thread_count(), manner_)};
+            base::text("kernel ", kernel_.name, ", executor ", executor_->name(), ", ", executor_->thread_count(),
+                       " threads", manner_)};
   }
 
   // The kernels are part of this build.
   std::string tuning_kernel_hash() const override {
-    return core::tuning_hash(base::format("{}.{}.{} {} {}", TANDEM_VERSION_MAJOR, TANDEM_VERSION_MINOR,
-                                          TANDEM_VERSION_PATCH, __VERSION__, kernel_.name));
+    return core::tuning_hash(base::text(TANDEM_VERSION_MAJOR, ".", TANDEM_VERSION_MINOR, ".", TANDEM_VERSION_PATCH, " ",
+                                        __VERSION__, " ", kernel_.name));
   }
 
   void run(std::span<const Task> tasks, Control &control) override {
@@ -195,7 +195,7 @@ class CpuBackend final : public core::Backend {
       const auto found = tuned.find(name);
       if (found == tuned.end()) return;
       if (found->second < least || found->second > most)
-        beyond(base::format("{} = {} is not from {} to {}", name, found->second, least, most));
+        beyond(base::text(name, " = ", found->second, " is not from ", least, " to ", most));
       *value = static_cast<std::remove_pointer_t<decltype(value)>>(std::clamp(found->second, least, most));
     };
     take(kChunkBytes, &values.chunk_bytes, kLeastTunedChunkBytes, kMostTunedChunkBytes);
@@ -227,10 +227,10 @@ class CpuBackend final : public core::Backend {
     const auto known = known_from(values_from(choice.values, [](const std::string &) {}));
     if (!choice.reason.empty()) {
       constexpr const char *kModes[] = {"coding", "adding", "comparing"};
-      known->news = base::format(
-          "cpu: {} ({}, {}) with {}: {}", kModes[static_cast<std::size_t>(mode)], what.input_count(),
-          what.output_count(), choice.values.empty() ? "the built-in values" : core::tuning_values_text(choice.values),
-          choice.reason);
+      known->news = base::text("cpu: ", kModes[static_cast<std::size_t>(mode)], " (", what.input_count(), ", ",
+                               what.output_count(), ") with ",
+                               choice.values.empty() ? "the built-in values" : core::tuning_values_text(choice.values),
+                               ": ", choice.reason);
     }
     return known;
   }
@@ -268,7 +268,7 @@ class CpuBackend final : public core::Backend {
   // Ensures that the calling thread can run any part of a task, even if other threads lack memory.
   static void reserve_scratch(std::size_t bytes) {
     if (bytes != 0 && thread_scratch(bytes) == nullptr)
-      base::fail(TANDEM_ERROR_OUT_OF_MEMORY, base::format("cpu: no {} bytes of memory for scratch", bytes));
+      base::fail(TANDEM_ERROR_OUT_OF_MEMORY, base::text("cpu: no ", bytes, " bytes of memory for scratch"));
   }
 
   // A byte range of a task.
@@ -422,8 +422,8 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const base::
   const Kernel *kernel = select_kernel(features, options.kernel.empty() ? nullptr : options.kernel.c_str());
   if (kernel == nullptr) {
     base::fail(TANDEM_ERROR_UNAVAILABLE,
-               base::format("CPU kernel \"{}\" is unknown or needs more than this CPU has; this CPU runs: {}",
-                            options.kernel, kernel_names(features)));
+               base::text("CPU kernel \"", options.kernel,
+                          "\" is unknown or needs more than this CPU has; this CPU runs: ", kernel_names(features)));
   }
   ExecutorOptions executor_options;
   executor_options.thread_count = options.thread_count != 0 ? options.thread_count : allowed_core_count();
@@ -432,14 +432,15 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const base::
   if (options.executor == "serial") executor_options.thread_count = 1;
   std::unique_ptr<Executor> executor = make_executor(options.executor, executor_options);
   *choice_out = {kernel->name, executor->name(), executor->thread_count(), kInlineBytes};
-  log.say(TANDEM_LOG_INFO, base::format("cpu: kernel {} ({}), executor {}, {} thread{}", kernel->name,
-                                        options.kernel.empty() ? "the best this CPU has" : "as asked", executor->name(),
-                                        executor->thread_count(), executor->thread_count() == 1 ? "" : "s"));
+  log.say(TANDEM_LOG_INFO,
+          base::text("cpu: kernel ", kernel->name, " (", options.kernel.empty() ? "the best this CPU has" : "as asked",
+                     "), executor ", executor->name(), ", ", executor->thread_count(), " thread",
+                     executor->thread_count() == 1 ? "" : "s"));
   const Technique technique = options.technique.empty()       ? Technique::by_cost
                               : options.technique == "matrix" ? Technique::matrix
                                                               : Technique::transform;
-  const std::string manner = base::format("{}{}", options.cores.empty() ? "" : ", pinned",
-                                          options.technique.empty() ? "" : ", technique " + options.technique);
+  const std::string manner = base::text(options.cores.empty() ? "" : ", pinned",
+                                        options.technique.empty() ? "" : ", technique " + options.technique);
   return std::make_unique<CpuBackend>(*kernel, std::move(executor), technique, manner, log, options.budget,
                                       options.tuning, options.timeline);
 }

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 
 namespace tandem::cpu {
 
@@ -16,11 +16,10 @@ void check_technique(const core::Operator &what, Technique technique) {
   if (technique == Technique::transform && what.field() == core::Field::gf2)
     base::fail(TANDEM_ERROR_UNSUPPORTED, "cpu: technique transform: codes with layout packets have none");
   if (technique == Technique::transform && is_matrix && what.input_count() > 2)
-    base::fail(
-        TANDEM_ERROR_UNSUPPORTED,
-        base::format("cpu: technique transform: there is none from {} shards to {}; encode, verify and decode have "
-                     "one from 12 data shards and 4 outputs on, if the points of the matrix lie in runs",
-                     what.input_count(), what.output_count()));
+    base::fail(TANDEM_ERROR_UNSUPPORTED, base::text("cpu: technique transform: there is none from ", what.input_count(),
+                                                    " shards to ", what.output_count(),
+                                                    "; encode, verify and decode have one from 12 data shards and 4 "
+                                                    "outputs on, if the points of the matrix lie in runs"));
   if (technique == Technique::matrix && std::holds_alternative<core::Leopard16>(what.form()))
     base::fail(TANDEM_ERROR_UNSUPPORTED, "cpu: technique matrix: Leopard's codes over GF(2^16) have a transform only");
 }

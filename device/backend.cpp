@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "core/recorded_run.hpp"
 #include "device/piece_stream.hpp"
 
@@ -34,14 +34,15 @@ bool is_device_name(std::string_view name, std::string_view backend, unsigned nu
 void check_options(const Options &options, bool is_name, const char *label, const char *names) {
   if (!is_name) {
     base::fail(TANDEM_ERROR_UNAVAILABLE,
-               base::format("backend \"{}\" does not exist; {} devices are {}", options.device, label, names));
+               base::text("backend \"", options.device, "\" does not exist; ", label, " devices are ", names));
   }
   const std::string &technique = options.technique;
   if (technique.empty() || technique == "auto" ||
       std::find(kTechniqueNames.begin(), kTechniqueNames.end(), technique) != kTechniqueNames.end())
     return;
-  base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("technique \"{}\" is unknown to backend \"{}\"; known: auto, {}",
-                                                    technique, options.device, base::join(kTechniqueNames, ", ")));
+  base::fail(TANDEM_ERROR_UNAVAILABLE,
+             base::text("technique \"", technique, "\" is unknown to backend \"", options.device, "\"; known: auto, ",
+                        base::join(kTechniqueNames, ", ")));
 }
 
 DeviceBackend::DeviceBackend(const Options &options, const DeviceModule &module, MemoryKind memory, const char *mib,
@@ -79,9 +80,9 @@ const DeviceBackend::Found &DeviceBackend::found() const {
     found.traits.shares_cores = device.shares_cores;
     found.traits.shares_memory = device.shares_memory;
     if (options_.tuning != nullptr && !options_.tuning->knows(found.chooser->identity())) {
-      log_.say(TANDEM_LOG_WARNING,
-               base::format("{}: {} is ignored: no entry of the tuning file was measured on {} or another device of {}",
-                            device.identity.backend, device.name, device.model(), device.identity.vendor));
+      log_.say(TANDEM_LOG_WARNING, base::text(device.identity.backend, ": ", device.name,
+                                              " is ignored: no entry of the tuning file was measured on ",
+                                              device.model(), " or another device of ", device.identity.vendor));
     }
     found_ = std::make_unique<const Found>(std::move(found));
     traits_.store(&found_->traits, std::memory_order_release);
@@ -110,14 +111,13 @@ std::shared_ptr<const core::Prepared> DeviceBackend::make_prepared(const core::O
 // The arguments of a kernel hold a fixed number of shards.
 const core::Operator &DeviceBackend::checked(const core::Operator &what) const {
   if (what.field() == core::Field::gf2)
-    base::fail(TANDEM_ERROR_UNSUPPORTED,
-               base::format("{}: codes with layout packets run on the CPU alone", traits().name));
+    base::fail(TANDEM_ERROR_UNSUPPORTED, base::text(traits().name, ": codes with layout packets run on the CPU alone"));
   if (what.field() != core::Field::gf8)
-    base::fail(TANDEM_ERROR_UNSUPPORTED, base::format("{}: codes over GF(2^16) run on the CPU alone", traits().name));
+    base::fail(TANDEM_ERROR_UNSUPPORTED, base::text(traits().name, ": codes over GF(2^16) run on the CPU alone"));
   if (std::uint64_t{what.input_count()} + what.output_count() > KernelArguments::kMostShards) {
     base::fail(TANDEM_ERROR_UNSUPPORTED,
-               base::format("{}: a kernel takes {} shards at most, not {} inputs and {} outputs", traits().name,
-                            KernelArguments::kMostShards, what.input_count(), what.output_count()));
+               base::text(traits().name, ": a kernel takes ", KernelArguments::kMostShards, " shards at most, not ",
+                          what.input_count(), " inputs and ", what.output_count(), " outputs"));
   }
   return what;
 }
@@ -148,8 +148,8 @@ std::shared_ptr<core::DeviceMemory> DeviceBackend::device_memory(std::uint64_t b
   const Device &device = *found().device;
   if (bytes == 0 || bytes > device.most_buffer_bytes) {
     base::fail(bytes == 0 ? TANDEM_ERROR_INVALID_ARGUMENT : TANDEM_ERROR_OUT_OF_MEMORY,
-               base::format("{}: {} bytes of device memory: a buffer of {} has 1 to {}", device.label, bytes,
-                            device.name, device.most_buffer_bytes));
+               base::text(device.label, ": ", bytes, " bytes of device memory: a buffer of ", device.name, " has 1 to ",
+                          device.most_buffer_bytes));
   }
   std::shared_ptr<core::DeviceMemory> memory;
   guarded([&](const Workplace &place) { memory = make_device_memory(place.session, bytes); });
@@ -180,7 +180,7 @@ void DeviceBackend::guarded(const std::function<void(const Workplace &)> &body) 
 const Task &DeviceBackend::checked_for_device(const Task &task) const {
   if (task.length_bytes != 0 && task.prepared->rows() != 0 && task.prepared->columns() == 0) {
     base::fail(TANDEM_ERROR_UNSUPPORTED,
-               base::format("{}: a matrix without columns on device memory", known().device->label));
+               base::text(known().device->label, ": a matrix without columns on device memory"));
   }
   return task;
 }
@@ -198,7 +198,7 @@ void DeviceBackend::run(std::span<const Task> tasks, Control &control) {
       on_device.push_back(checked_for_device(task));
     } else if (task.memory != MemoryKind::host) {
       base::fail(TANDEM_ERROR_UNSUPPORTED,
-                 base::format("{}: memory kind {}", device.name, static_cast<std::int32_t>(task.memory)));
+                 base::text(device.name, ": memory kind ", static_cast<std::int32_t>(task.memory)));
     } else if (task.prepared->columns() == 0) {
       if (control.cancelled()) fail_cancelled(device);
       apply_nothing(task);

@@ -13,8 +13,8 @@
 #include <new>
 #include <utility>
 
-#include "base/format.hpp"
 #include "base/pending_file.hpp"
+#include "base/text.hpp"
 
 namespace tandem::device {
 namespace {
@@ -65,7 +65,7 @@ Key key_of(std::initializer_list<std::string_view> parts) {
   return key;
 }
 
-std::string hex(const Key &key) { return base::format("{:016x}{:016x}", key.high, key.low); }
+std::string hex(const Key &key) { return base::text(base::digits(key.high, 16, 16), base::digits(key.low, 16, 16)); }
 
 std::string default_cache_folder(const std::string &backend) {
   const auto variable = [](const char *name) {
@@ -89,14 +89,14 @@ DiskCache::DiskCache(const std::string &folder, const base::Log &log, std::uint6
   if (!opened || fstat(opened.get(), &found) != 0) {
     reason = std::strerror(errno);
   } else if (found.st_uid != geteuid()) {
-    reason = base::format("it belongs to user {}, not to {}", found.st_uid, geteuid());
+    reason = base::text("it belongs to user ", found.st_uid, ", not to ", geteuid());
   } else if ((found.st_mode & 077) != 0) {
-    reason = base::format("its mode is {:o}, others may use it; 0700 is needed", found.st_mode & 07777);
+    reason = base::text("its mode is ", base::digits(found.st_mode & 07777, 8), ", others may use it; 0700 is needed");
   }
   if (reason.empty())
     folder_ = std::make_shared<base::Folder>(folder, std::move(opened));
   else
-    log_.say(TANDEM_LOG_WARNING, base::format("cache folder {} not used: {}", folder, reason));
+    log_.say(TANDEM_LOG_WARNING, base::text("cache folder ", folder, " not used: ", reason));
 }
 
 bool DiskCache::has(const Key &key) const noexcept {
@@ -127,7 +127,7 @@ std::optional<std::vector<unsigned char>> DiskCache::load(const Key &key) const 
            key_of({{reinterpret_cast<const char *>(bytes.data()), bytes.size()}}) == header.content;
   }
   if (!good) {
-    log_.say(TANDEM_LOG_WARNING, base::format("cache entry {} is damaged; it is removed and built again", name));
+    log_.say(TANDEM_LOG_WARNING, base::text("cache entry ", name, " is damaged; it is removed and built again"));
     unlinkat(folder_->descriptor(), name.c_str(), 0);
     return {};
   }
@@ -143,7 +143,7 @@ void DiskCache::store(const Key &key, const std::vector<unsigned char> &bytes) n
     header.byte_count = bytes.size();
     header.key = key;
     header.content = key_of({{reinterpret_cast<const char *>(bytes.data()), bytes.size()}});
-    const std::string temporary = base::format("{}{}-{}-{}", kTemporary, hex(key), getpid(), next.fetch_add(1));
+    const std::string temporary = base::text(kTemporary, hex(key), "-", getpid(), "-", next.fetch_add(1));
     try {
       base::PendingFile file(folder_, temporary, 0600);
       const auto *program = reinterpret_cast<const std::byte *>(bytes.data());
@@ -153,7 +153,7 @@ void DiskCache::store(const Key &key, const std::vector<unsigned char> &bytes) n
       file.finish(true);  // not synced: load() finds what a power cut has damaged
       file.rename(name_of(key), true, true);
     } catch (const base::Error &error) {
-      return log_.say(TANDEM_LOG_INFO, base::format("a program could not be kept on disk: {}", error.what()));
+      return log_.say(TANDEM_LOG_INFO, base::text("a program could not be kept on disk: ", error.what()));
     }
     make_room();
   } catch (const std::bad_alloc &) {  // it is not kept then

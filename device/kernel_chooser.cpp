@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "core/wide.hpp"
 #include "device/transform_text.hpp"
 
@@ -37,13 +37,11 @@ const char *name_of(Technique technique) { return kTechniqueNames[static_cast<st
 
 std::string text_of(const DeviceSettings &settings) {
   const KernelTuning &kernel = settings.kernel;
-  return base::format(
-      "local {}x{}x{}, element_bytes {}, elements_per_item {}, rows_per_pass {}, loads {}, staging_bytes {}, "
-      "compile_after_bytes "
-      "{}, transform {}",
-      kernel.local[0], kernel.local[1], kernel.local[2], kernel.element_bytes, kernel.elements_per_item,
-      kernel.rows_per_pass, static_cast<int>(kernel.loads), settings.staging_bytes, settings.compile_after_bytes,
-      settings.transforms ? 1 : 0);
+  return base::text("local ", kernel.local[0], "x", kernel.local[1], "x", kernel.local[2], ", element_bytes ",
+                    kernel.element_bytes, ", elements_per_item ", kernel.elements_per_item, ", rows_per_pass ",
+                    kernel.rows_per_pass, ", loads ", static_cast<int>(kernel.loads), ", staging_bytes ",
+                    settings.staging_bytes, ", compile_after_bytes ", settings.compile_after_bytes, ", transform ",
+                    settings.transforms ? 1 : 0);
 }
 
 // Powers of two from `least` to `most`, and `value`: candidates of a tuning parameter.
@@ -82,13 +80,13 @@ DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &va
     const auto found = values.find(name);
     if (found == values.end()) return;
     if (found->second < least || found->second > most)
-      return refused(base::format("{} = {} is not between {} and {}", name, found->second, least, most));
+      return refused(base::text(name, " = ", found->second, " is not between ", least, " and ", most));
     into = static_cast<std::remove_reference_t<decltype(into)>>(found->second);
   };
   if (const auto found = values.find("element_bytes"); found != values.end()) {
     if (found->second < 4 || found->second > device.most_element_bytes || !std::has_single_bit(found->second)) {
       refused(
-          base::format("element_bytes = {} is no power of two from 4 to {}", found->second, device.most_element_bytes));
+          base::text("element_bytes = ", found->second, " is no power of two from 4 to ", device.most_element_bytes));
     } else {
       settings.kernel.element_bytes = static_cast<unsigned>(found->second);
     }
@@ -102,7 +100,7 @@ DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &va
     if (found->second <= static_cast<std::uint64_t>(device.most_loads)) {
       settings.kernel.loads = static_cast<Loads>(found->second);
     } else {
-      refused(base::format("loads = {} is more than {}", found->second, static_cast<int>(device.most_loads)));
+      refused(base::text("loads = ", found->second, " is more than ", static_cast<int>(device.most_loads)));
     }
   }
   take(kStagingBytes, settings.staging_bytes, kLeastStagingBytes, kMostStagingBytes);
@@ -164,21 +162,20 @@ std::vector<core::TuningParameter> KernelChooser::parameters(unsigned rows, unsi
 }
 
 DeviceSettings KernelChooser::forced_settings(unsigned rows, unsigned columns, const core::TuningValues &values) const {
-  const DeviceSettings settings =
-      with_values(device_.settings(rows, columns), values, device_, [&](const std::string &why) {
-        base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{}: {}", device_.label, why));
-      });
+  const DeviceSettings settings = with_values(
+      device_.settings(rows, columns), values, device_,
+      [&](const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(device_.label, ": ", why)); });
   const std::array<unsigned, 3> &local = settings.kernel.local;
   for (unsigned d = 0; d < 3; ++d) {
     if (local[d] <= device_.most_items[d]) continue;
-    base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("{}: local size {} in dimension {}: {} runs {} at most",
-                                                      device_.label, local[d], d, device_.name, device_.most_items[d]));
+    base::fail(TANDEM_ERROR_UNAVAILABLE, base::text(device_.label, ": local size ", local[d], " in dimension ", d, ": ",
+                                                    device_.name, " runs ", device_.most_items[d], " at most"));
   }
   const std::uint64_t items = std::uint64_t{local[0]} * local[1] * local[2];  // of 2^16 each: fits
   if (items > device_.most_group_items) {
     base::fail(TANDEM_ERROR_UNAVAILABLE,
-               base::format("{}: a work-group of {}x{}x{} = {} items: {} runs {} at most", device_.label, local[0],
-                            local[1], local[2], items, device_.name, device_.most_group_items));
+               base::text(device_.label, ": a work-group of ", local[0], "x", local[1], "x", local[2], " = ", items,
+                          " items: ", device_.name, " runs ", device_.most_group_items, " at most"));
   }
   return settings;
 }
@@ -221,7 +218,7 @@ const std::string &KernelChooser::generator_hash() const {
     core::Matrix matrix(3, 4);
     for (unsigned r = 0; r < matrix.rows(); ++r)
       for (unsigned c = 0; c < matrix.columns(); ++c) matrix.at(r, c) = static_cast<std::uint8_t>(31 * r + 17 * c + 1);
-    std::string texts = base::format("{}.{}.{}", TANDEM_VERSION_MAJOR, TANDEM_VERSION_MINOR, TANDEM_VERSION_PATCH);
+    std::string texts = base::text(TANDEM_VERSION_MAJOR, ".", TANDEM_VERSION_MINOR, ".", TANDEM_VERSION_PATCH);
     for (const Technique technique : {Technique::compiled, Technique::tables}) {
       for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
         for (const Access access : {Access::aligned, Access::shifted, Access::direct}) {
@@ -267,11 +264,11 @@ DeviceSettings KernelChooser::settings(const DevicePrepared &prepared, core::Mod
     const core::TuningChoice choice = known_values(prepared, mode);
     settings = with_values(settings, choice.values, device_, [&](const std::string &why) {
       log_.say(TANDEM_LOG_WARNING,
-               base::format("{}: {}: tuning value left out: {}", device_.identity.backend, device_.name, why));
+               base::text(device_.identity.backend, ": ", device_.name, ": tuning value left out: ", why));
     });
-    log_.say(TANDEM_LOG_INFO, base::format("{}: {}: {} x {} {}: {} ({})", device_.identity.backend, device_.name,
-                                           prepared.rows(), prepared.columns(), name_of(mode), text_of(settings),
-                                           choice.reason.empty() ? "built-in" : choice.reason));
+    log_.say(TANDEM_LOG_INFO, base::text(device_.identity.backend, ": ", device_.name, ": ", prepared.rows(), " x ",
+                                         prepared.columns(), " ", name_of(mode), ": ", text_of(settings), " (",
+                                         choice.reason.empty() ? "built-in" : choice.reason, ")"));
   }
   of_mode.settings = settings;
   return settings;
@@ -287,12 +284,12 @@ Key KernelChooser::text_key(const DevicePrepared &prepared, const DevicePrograms
   // A hash of the text's inputs. Writing the text takes long for a large matrix, and most are never compiled.
   const KernelTuning &tuning = spec.tuning;
   std::string made_of =
-      base::format("{} {} {} {} {} {} {} {} {} {} {}", generator_hash(), static_cast<int>(spec.technique),
-                   static_cast<int>(spec.mode), static_cast<int>(spec.access), static_cast<int>(spec.binding),
-                   spec.byte_lanes, tuning.element_bytes, tuning.elements_per_item, tuning.rows_per_pass,
-                   static_cast<int>(tuning.loads), spec.architecture);
+      base::text(generator_hash(), " ", static_cast<int>(spec.technique), " ", static_cast<int>(spec.mode), " ",
+                 static_cast<int>(spec.access), " ", static_cast<int>(spec.binding), " ", spec.byte_lanes, " ",
+                 tuning.element_bytes, " ", tuning.elements_per_item, " ", tuning.rows_per_pass, " ",
+                 static_cast<int>(tuning.loads), " ", spec.architecture);
   if (spec.technique != Technique::tables || spec.binding == Binding::arguments)
-    made_of += base::format(" {} x {} ", prepared.rows(), prepared.columns());
+    made_of += base::text(" ", prepared.rows(), " x ", prepared.columns(), " ");
   if (spec.technique != Technique::tables) {
     for (unsigned r = 0; r < prepared.rows(); ++r)
       made_of.append(reinterpret_cast<const char *>(prepared.matrix.row(r).data()), prepared.columns());
@@ -300,8 +297,8 @@ Key KernelChooser::text_key(const DevicePrepared &prepared, const DevicePrograms
   if (spec.technique == Technique::transform) {
     // Programs for the same matrix and points are interchangeable.
     const core::CauchyTransform &form = spec.points->form;
-    made_of += base::format(" {}x{} {} {}", tuning.local[0], tuning.local[1], base::join(form.input_points, ","),
-                            base::join(form.output_points, ","));
+    made_of += base::text(" ", tuning.local[0], "x", tuning.local[1], " ", base::join(form.input_points, ","), " ",
+                          base::join(form.output_points, ","));
   }
   const Key key = programs.key(made_of);
   const std::lock_guard lock(prepared.mutex);
@@ -337,10 +334,10 @@ bool KernelChooser::transforms(const DevicePrepared &prepared, const DeviceProgr
                            kernel_shared_bytes(spec, prepared.columns()) <= device_.local_bytes;
   if (!is_possible && prepared.forced.has_value() && prepared.forced->transforms) {
     base::fail(TANDEM_ERROR_UNAVAILABLE,
-               base::format("{}: {} does not run technique transform for {} outputs: it needs work-groups of {}x{} "
-                            "items with {} bytes of local memory, and at most {} groups of 8 points with outputs",
-                            device_.label, device_.name, prepared.rows(), local[0], local[1],
-                            kernel_shared_bytes(spec, prepared.columns()), kMostTransformGroups));
+               base::text(device_.label, ": ", device_.name, " does not run technique transform for ", prepared.rows(),
+                          " outputs: it needs work-groups of ", local[0], "x", local[1], " items with ",
+                          kernel_shared_bytes(spec, prepared.columns()), " bytes of local memory, and at most ",
+                          kMostTransformGroups, " groups of 8 points with outputs"));
   }
   return is_possible;
 }
@@ -407,18 +404,17 @@ KernelChooser::Choice KernelChooser::technique(const DevicePrepared &prepared, c
   const KernelSpec wanted = program_spec(prepared, programs, spec, settings);
   const auto compiled = [&](std::string reason) { return Choice{wanted, std::move(reason)}; };
   if (technique_ == "tables") return tables("as asked");
-  const std::string large = base::format(
-      "{} coefficients, more than {}", std::uint64_t{prepared.rows()} * prepared.columns(), kMostCompiledCoefficients);
+  const std::string large = base::text(std::uint64_t{prepared.rows()} * prepared.columns(), " coefficients, more than ",
+                                       kMostCompiledCoefficients);
   if (!tables_fit(prepared)) {
     if (!can_compile(prepared, wanted)) {
-      base::fail(
-          TANDEM_ERROR_UNAVAILABLE,
-          base::format("{}: {} has {} bytes of local memory, tables of {} columns need {}; and {} can be compiled",
-                       device_.label, device_.name, device_.local_bytes, prepared.columns(),
-                       prepared.columns() * kTableBytesPerColumn, large));
+      base::fail(TANDEM_ERROR_UNAVAILABLE,
+                 base::text(device_.label, ": ", device_.name, " has ", device_.local_bytes,
+                            " bytes of local memory, tables of ", prepared.columns(), " columns need ",
+                            prepared.columns() * kTableBytesPerColumn, "; and ", large, " can be compiled"));
     }
-    return compiled(base::format("tables of {} columns do not fit {} bytes of local memory", prepared.columns(),
-                                 device_.local_bytes));
+    return compiled(base::text("tables of ", prepared.columns(), " columns do not fit ", device_.local_bytes,
+                               " bytes of local memory"));
   }
   if (!can_compile(prepared, wanted)) return tables(large);
   if (technique_ == "compiled") return compiled("as asked");
@@ -433,11 +429,11 @@ KernelChooser::Choice KernelChooser::technique(const DevicePrepared &prepared, c
   if (prepared.promise != DevicePrepared::Promise::none) return compiled("made ready to be used often");
   if (bytes >= settings.compile_after_bytes) {
     return compiled(
-        base::format("{} bytes through this matrix pay for a compile (from {})", bytes, settings.compile_after_bytes));
+        base::text(bytes, " bytes through this matrix pay for a compile (from ", settings.compile_after_bytes, ")"));
   }
   if (is_known(prepared, programs, wanted)) return compiled("it is in the cache");
-  return tables(base::format("{} bytes through this matrix do not pay for a compile (from {})", bytes,
-                             settings.compile_after_bytes));
+  return tables(base::text(bytes, " bytes through this matrix do not pay for a compile (from ",
+                           settings.compile_after_bytes, ")"));
 }
 
 void KernelChooser::tell(const DevicePrepared &prepared, core::Mode mode, const Choice &choice) const {
@@ -448,8 +444,8 @@ void KernelChooser::tell(const DevicePrepared &prepared, core::Mode mode, const 
     told = choice.spec.technique;
   }
   log_.say(TANDEM_LOG_INFO,
-           base::format("{}: {}: {} x {} {}: technique {}: {}", device_.identity.backend, device_.name, prepared.rows(),
-                        prepared.columns(), name_of(mode), name_of(choice.spec.technique), choice.reason));
+           base::text(device_.identity.backend, ": ", device_.name, ": ", prepared.rows(), " x ", prepared.columns(),
+                      " ", name_of(mode), ": technique ", name_of(choice.spec.technique), ": ", choice.reason));
 }
 
 bool KernelChooser::tables_fit(const DevicePrepared &prepared) const noexcept {
@@ -458,10 +454,10 @@ bool KernelChooser::tables_fit(const DevicePrepared &prepared) const noexcept {
 
 void KernelChooser::check_tables_fit(const DevicePrepared &prepared) const {
   if (tables_fit(prepared)) return;
-  base::fail(
-      TANDEM_ERROR_UNAVAILABLE,
-      base::format("{}: technique tables needs {} bytes of local memory for {} columns, {} has {}", device_.label,
-                   prepared.columns() * kTableBytesPerColumn, prepared.columns(), device_.name, device_.local_bytes));
+  base::fail(TANDEM_ERROR_UNAVAILABLE,
+             base::text(device_.label, ": technique tables needs ", prepared.columns() * kTableBytesPerColumn,
+                        " bytes of local memory for ", prepared.columns(), " columns, ", device_.name, " has ",
+                        device_.local_bytes));
 }
 
 bool KernelChooser::waits(const DevicePrepared &prepared) const noexcept {
@@ -539,7 +535,7 @@ bool KernelChooser::build(const DevicePrepared &prepared, DevicePrograms &progra
 void KernelChooser::leave_transform(const DevicePrepared &prepared, std::string why) const {
   if (prepared.cannot_transform.exchange(true)) return;
   log_.say(TANDEM_LOG_INFO,
-           base::format("{}: {}: technique transform is left: {}", device_.identity.backend, device_.name, why));
+           base::text(device_.identity.backend, ": ", device_.name, ": technique transform is left: ", why));
 }
 
 // Work-groups of technique transform have the size that is in the text.
@@ -547,8 +543,8 @@ bool KernelChooser::does_not_fit(const DevicePrepared &prepared, const Variant &
   const std::array<unsigned, 3> &local = variant.spec.tuning.local;
   if (variant.spec.technique != Technique::transform || local[0] * local[1] <= variant.program->most_group_items())
     return false;
-  leave_transform(prepared, base::format("work-groups of {} items, at most {} of this kernel run", local[0] * local[1],
-                                         variant.program->most_group_items()));
+  leave_transform(prepared, base::text("work-groups of ", local[0] * local[1], " items, at most ",
+                                       variant.program->most_group_items(), " of this kernel run"));
   return true;
 }
 
@@ -569,17 +565,17 @@ void KernelChooser::fit_local_size(const DevicePrepared &prepared, Variant &vari
     largest /= 2;
   }
   if (local == wanted) return;
-  const std::string text = base::format(
-      "local size {}x{}x{} is more than {} runs of this kernel ({} items a group, {}x{}x{}, {} bytes of local memory)",
-      wanted[0], wanted[1], wanted[2], device_.name, most, device_.most_items[0], device_.most_items[1],
-      device_.most_items[2], device_.local_bytes);
-  if (prepared.forced.has_value()) base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("{}: {}", device_.label, text));
+  const std::string text =
+      base::text("local size ", wanted[0], "x", wanted[1], "x", wanted[2], " is more than ", device_.name,
+                 " runs of this kernel (", most, " items a group, ", device_.most_items[0], "x", device_.most_items[1],
+                 "x", device_.most_items[2], ", ", device_.local_bytes, " bytes of local memory)");
+  if (prepared.forced.has_value()) base::fail(TANDEM_ERROR_UNAVAILABLE, base::text(device_.label, ": ", text));
   {
     const std::lock_guard lock(prepared.mutex);
     if (std::exchange(prepared.texts[DevicePrepared::name_of(variant.spec)].told_local, true)) return;
   }
   log_.say(TANDEM_LOG_INFO,
-           base::format("{}: {}; {}x{}x{} instead", device_.identity.backend, text, local[0], local[1], local[2]));
+           base::text(device_.identity.backend, ": ", text, "; ", local[0], "x", local[1], "x", local[2], " instead"));
 }
 
 void merge_records(const KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "core/gf.hpp"
 #include "device/transform_text.hpp"
 #include "kernel_text_files.hpp"
@@ -35,14 +35,14 @@ void check_transform(const core::Matrix &matrix, const KernelSpec &spec, const R
   const core::CauchyTransform &form = spec.points->form;
   if (matrix.columns() == 0 || form.input_points.size() != matrix.columns() ||
       form.output_points.size() != matrix.rows())
-    refuse(base::format("{} + {} points for a matrix of {} x {}", form.input_points.size(), form.output_points.size(),
-                        matrix.rows(), matrix.columns()));
+    refuse(base::text(form.input_points.size(), " + ", form.output_points.size(), " points for a matrix of ",
+                      matrix.rows(), " x ", matrix.columns()));
   if (tuning.element_bytes * tuning.elements_per_item != KernelSpec::kTransformBytes)
-    refuse(base::format("technique transform needs {} bytes an item, not {} x {}", KernelSpec::kTransformBytes,
-                        tuning.elements_per_item, tuning.element_bytes));
+    refuse(base::text("technique transform needs ", KernelSpec::kTransformBytes, " bytes an item, not ",
+                      tuning.elements_per_item, " x ", tuning.element_bytes));
   if (tuning.local[0] == 0 || !std::has_single_bit(tuning.local[1]) || tuning.local[1] > 8 || tuning.local[2] != 1)
-    refuse(base::format("technique transform needs a work-group of X x 1, 2, 4 or 8 x 1 items, not {} x {} x {}",
-                        tuning.local[0], tuning.local[1], tuning.local[2]));
+    refuse(base::text("technique transform needs a work-group of X x 1, 2, 4 or 8 x 1 items, not ", tuning.local[0],
+                      " x ", tuning.local[1], " x ", tuning.local[2]));
 }
 
 void check(const core::Matrix &matrix, const KernelSpec &spec) {
@@ -51,14 +51,14 @@ void check(const core::Matrix &matrix, const KernelSpec &spec) {
   const unsigned most = spec.dialect == Dialect::cuda_c ? 16 : 64;
   if (tuning.element_bytes < 4 || tuning.element_bytes > most ||
       (tuning.element_bytes & (tuning.element_bytes - 1)) != 0)
-    refuse(base::format("element_bytes is {}; a power of two from 4 to {}", tuning.element_bytes, most));
+    refuse(base::text("element_bytes is ", tuning.element_bytes, "; a power of two from 4 to ", most));
   if (tuning.elements_per_item < 1 || tuning.elements_per_item > KernelTuning::kMostElementsPerItem)
     refuse(
-        base::format("elements_per_item is {}; 1 to {}", tuning.elements_per_item, KernelTuning::kMostElementsPerItem));
+        base::text("elements_per_item is ", tuning.elements_per_item, "; 1 to ", KernelTuning::kMostElementsPerItem));
   if (tuning.rows_per_pass < 1) refuse("rows_per_pass is 0");
   if (matrix.rows() == 0) refuse("a matrix without rows");
   if (matrix.rows() + matrix.columns() > KernelArguments::kMostShards)
-    refuse(base::format("{} shards; at most {}", matrix.rows() + matrix.columns(), KernelArguments::kMostShards));
+    refuse(base::text(matrix.rows() + matrix.columns(), " shards; at most ", KernelArguments::kMostShards));
   if (spec.binding == Binding::table && spec.mode != core::Mode::assign)
     refuse("a table of stripes is for mode assign");
   if (spec.access == Access::direct && spec.dialect == Dialect::cuda_c) refuse("CUDA C has no access at any address");
@@ -67,7 +67,7 @@ void check(const core::Matrix &matrix, const KernelSpec &spec) {
       refuse("loads other than plain are for compiled CUDA C with aligned access");
     if (tuning.loads == Loads::async && spec.architecture < kArchitectureOfAsyncCopies)
       refuse(
-          base::format("asynchronous copies need sm_{}; this is sm_{}", kArchitectureOfAsyncCopies, spec.architecture));
+          base::text("asynchronous copies need sm_", kArchitectureOfAsyncCopies, "; this is sm_", spec.architecture));
   }
   if (spec.technique == Technique::transform) check_transform(matrix, spec, refuse);
   if (spec.name.empty()) refuse("it has no name");
@@ -115,13 +115,13 @@ class PassWriter {
   // Starts the copies of up to four inputs, as one group.
   void fetch(unsigned first) {
     for (unsigned c = first; c < std::min(first + kColumnsTogether, matrix_.columns()); ++c)
-      if (needed(c)) line(base::format("FETCH({}, AT(INPUT({})));", c % kSlots, c));
+      if (needed(c)) line(base::text("FETCH(", c % kSlots, ", AT(INPUT(", c, ")));"));
     line("COPY_CLOSE;");
   }
 
   void load_column(unsigned column) {
-    line(async_ ? base::format("const element x{} = FETCHED({});", column, column % kSlots)
-                : base::format("const element x{} = LOAD(AT(INPUT({})));", column, column));
+    line(async_ ? base::text("const element x", column, " = FETCHED(", column % kSlots, ");")
+                : base::text("const element x", column, " = LOAD(AT(INPUT(", column, ")));"));
     ++operations_.loads;
   }
 
@@ -136,11 +136,11 @@ class PassWriter {
     for (unsigned r = first_row_; r < end_row_; ++r)
       for (unsigned bit = 0; bit < 8; ++bit) used[mask_of(r, bit)] = true;
 
-    if (first != 0 && first % kColumnsAhead == 0 && !last_.empty()) line(base::format("AFTER(at, {});", last_));
+    if (first != 0 && first % kColumnsAhead == 0 && !last_.empty()) line(base::text("AFTER(at, ", last_, ");"));
     if (async_) {
       const bool more = end < matrix_.columns();
       if (more) fetch(end);
-      line(base::format("COPY_WAIT({});", more ? 1 : 0));
+      line(base::text("COPY_WAIT(", more ? 1 : 0, ");"));
     }
     for (unsigned c = first; c < end; ++c)
       if (needed(c)) load_column(c);
@@ -180,27 +180,27 @@ class PassWriter {
       }
     }
     write_sum(mask ^ part, first, written);
-    line(base::format("const element {} = {} ^ {};", sum_name(mask, first), sum_name(part, first),
-                      sum_name(mask ^ part, first)));
+    line(base::text("const element ", sum_name(mask, first), " = ", sum_name(part, first), " ^ ",
+                    sum_name(mask ^ part, first), ";"));
     ++operations_.two_input;
     ++operations_.three_input;
     written[mask] = true;
   }
 
-  static std::string accumulator(unsigned row, unsigned bit) { return base::format("p{}_{}", row, bit); }
+  static std::string accumulator(unsigned row, unsigned bit) { return base::text("p", row, "_", bit); }
 
   void add(unsigned row, unsigned bit, const std::string &sum) {
     const std::string name = accumulator(row, bit);
     unsigned &count = terms(row, bit);
-    if (count++ == 0) return line(base::format("element {} = {};", name, sum));
+    if (count++ == 0) return line(base::text("element ", name, " = ", sum, ";"));
     ++operations_.two_input;
     operations_.three_input += count % 2 == 0;  // every second one is free
-    if (!pairs_) return line(base::format("{0} = {0} ^ {1};", name, sum));
+    if (!pairs_) return line(base::text(name, " = ", name, " ^ ", sum, ";"));
     std::string &waiting = waiting_[place(row, bit)];
     if (waiting.empty()) {
       waiting = sum;
     } else {
-      together_.push_back(base::format("{}, {}, {}", name, waiting, sum));
+      together_.push_back(base::text(name, ", ", waiting, ", ", sum));
       if (together_.size() == kAddedTogether) write_together();
       waiting.clear();
       last_ = name;
@@ -210,9 +210,9 @@ class PassWriter {
   // Sums for several accumulators, in one statement as far as possible.
   void write_together() {
     if (together_.size() == kAddedTogether) {
-      line(base::format("XOR3_FOUR({});", base::join(together_, ", ")));
+      line(base::text("XOR3_FOUR(", base::join(together_, ", "), ");"));
     } else {
-      for (const std::string &each : together_) line(base::format("XOR3_TO({});", each));
+      for (const std::string &each : together_) line(base::text("XOR3_TO(", each, ");"));
     }
     together_.clear();
   }
@@ -220,7 +220,7 @@ class PassWriter {
   // The sums that are left single.
   void add_waiting(unsigned row, unsigned bit) {
     std::string &waiting = waiting_[place(row, bit)];
-    if (!waiting.empty()) line(base::format("{0} = {0} ^ {1};", accumulator(row, bit), waiting));
+    if (!waiting.empty()) line(base::text(accumulator(row, bit), " = ", accumulator(row, bit), " ^ ", waiting, ";"));
     waiting.clear();
   }
 
@@ -230,15 +230,15 @@ class PassWriter {
       add_waiting(row, bit);
       const std::string next = terms(row, bit) != 0 ? accumulator(row, bit) : "ZERO";
       if (!sum.empty()) {
-        line(base::format("{0} = HORNER({0}, {1});", sum, next));
+        line(base::text(sum, " = HORNER(", sum, ", ", next, ");"));
         operations_.two_input += kHornerTwoInput;
         operations_.three_input += kHornerThreeInput;
       } else if (terms(row, bit) != 0) {
-        sum = base::format("p{}", row);
-        line(base::format("element {} = {};", sum, next));
+        sum = base::text("p", row);
+        line(base::text("element ", sum, " = ", next, ";"));
       }
     }
-    line(base::format("FINISH({0}, OUTPUT({0}), {1});", row, sum.empty() ? "ZERO" : sum));
+    line(base::text("FINISH(", row, ", OUTPUT(", row, "), ", sum.empty() ? "ZERO" : sum, ");"));
     ++operations_.stores;
   }
 
@@ -258,7 +258,7 @@ std::string write_passes(const core::Matrix &matrix, const KernelSpec &spec, Ker
   const unsigned rows_per_pass = spec.tuning.rows_per_pass;
   std::string out;
   for (unsigned first = 0, pass = 0; first < matrix.rows(); first += rows_per_pass, ++pass) {
-    out += base::format("            if (pass == {}) {{\n", pass);
+    out += base::text("            if (pass == ", pass, ") {\n");
     if (rows_per_pass < matrix.rows()) out += "            FORGET(at);\n";
     PassWriter(matrix, spec, first, std::min(first + rows_per_pass, matrix.rows()), out, operations).write();
     out += "            }\n";
@@ -270,7 +270,7 @@ std::string write_matrix(const core::Matrix &matrix) {
   std::string out = "CONSTANT uchar matrix[] = {";
   for (unsigned r = 0; r < matrix.rows(); ++r)
     for (unsigned c = 0; c < matrix.columns(); ++c)
-      out += base::format("{}{},", (r * matrix.columns() + c) % 24 == 0 ? "\n    " : " ", matrix.at(r, c));
+      out += base::text((r * matrix.columns() + c) % 24 == 0 ? "\n    " : " ", matrix.at(r, c), ",");
   return out + (matrix.rows() == 0 || matrix.columns() == 0 ? "0};\n" : "\n};\n");
 }
 
@@ -307,11 +307,9 @@ std::string list(const char *before, unsigned count, const char *after) {
 
 // For Binding::table: how a group finds its row, and a word of it.
 std::string write_row(const char *pointer, const char *table, const char *word) {
-  return base::format(
-      "#define ROW_WORD(i) {}\n"
-      "#define TAKE_ROW const {} *stripe = {} + ROW * ({} + COLUMNS + ROWS); const ulong begin = ROW_WORD(0), "
-      "end = ROW_WORD(1), length = ROW_WORD(2);\n",
-      word, pointer, table, kRowWords);
+  return base::text("#define ROW_WORD(i) ", word, "\n#define TAKE_ROW const ", pointer, " *stripe = ", table,
+                    " + ROW * (", kRowWords,
+                    " + COLUMNS + ROWS); const ulong begin = ROW_WORD(0), end = ROW_WORD(1), length = ROW_WORD(2);\n");
 }
 
 // The kernel's parameter list, and the macros by which the body finds arguments and shards.
@@ -319,20 +317,19 @@ std::string write_interface(const core::Matrix &matrix, const KernelSpec &spec) 
   const bool tables = spec.technique == Technique::tables, transform = spec.technique == Technique::transform;
   if (spec.dialect != Dialect::opencl_c) {
     const bool host = spec.dialect == Dialect::host_c;
-    std::string out = base::format("#define ARGUMENTS {}\n", host ? "arguments->" : "arguments.");
+    std::string out = base::text("#define ARGUMENTS ", host ? "arguments->" : "arguments.", "\n");
     if (spec.binding == Binding::table) {
       out += write_row("ulong", "(const ulong *)ARGUMENTS shards[0]", host ? "stripe[i]" : "__ldg(stripe + (i))");
-      out += base::format("#define SHARD(i) ((uchar *)ROW_WORD({} + (i)))\n#define MOVE_ROW(by) stripe += by\n",
-                          kRowWords);
+      out += base::text("#define SHARD(i) ((uchar *)ROW_WORD(", kRowWords,
+                        " + (i)))\n#define MOVE_ROW(by) stripe += by\n");
     } else {
       out +=
           "#define SHARD(i) (ARGUMENTS shards[i])\n#define MOVE_ROW(by) (void)0\n"
           "#define TAKE_ROW const ulong begin = ARGUMENTS begin, end = ARGUMENTS end, length = ARGUMENTS length;\n";
     }
-    out += base::format(
-        "#define ANY_INPUT(c) ((const uchar *)SHARD(c))\n#define ANY_OUTPUT(r) SHARD(COLUMNS + (r))\n"
-        "#define INPUT(c) ANY_INPUT(c)\n#define OUTPUT(r) ANY_OUTPUT(r)\n#define TAKE_SHARDS\n"
-        "#define TAKE_ARGUMENTS{}{}{}{} TAKE_ROW\n",
+    out += base::text(
+        "#define ANY_INPUT(c) ((const uchar *)SHARD(c))\n#define ANY_OUTPUT(r) SHARD(COLUMNS + (r))\n#define INPUT(c) "
+        "ANY_INPUT(c)\n#define OUTPUT(r) ANY_OUTPUT(r)\n#define TAKE_SHARDS\n#define TAKE_ARGUMENTS",
         host ? " uint item[3];" : "",
         spec.mode == core::Mode::compare ? " uint *const records = ARGUMENTS records;" : "",
         tables ? " const uint *const tables = ARGUMENTS tables; const uint columns = ARGUMENTS columns, "
@@ -340,12 +337,11 @@ std::string write_interface(const core::Matrix &matrix, const KernelSpec &spec) 
                : "",
         !tables && !transform ? ""
         : host                ? " uint *const space = ARGUMENTS space;"
-                              : " extern __shared__ __align__(128) uint space[];");
-    out += host ? base::format(
-                      "KERNEL({})(const struct tandem_arguments *arguments, ulong group, "
-                      "const uint *local)\n",
-                      spec.name)
-                : base::format("KERNEL({})(const __grid_constant__ struct tandem_arguments arguments)\n", spec.name);
+                              : " extern __shared__ __align__(128) uint space[];",
+        " TAKE_ROW\n");
+    out += host ? base::text("KERNEL(", spec.name,
+                             ")(const struct tandem_arguments *arguments, ulong group, const uint *local)\n")
+                : base::text("KERNEL(", spec.name, ")(const __grid_constant__ struct tandem_arguments arguments)\n");
     return out;
   }
 
@@ -353,7 +349,7 @@ std::string write_interface(const core::Matrix &matrix, const KernelSpec &spec) 
   std::string out, parameters;
   if (table) {
     out += write_row("__global ulong", "offsets", "stripe[i]");
-    out += base::format("#define TAKE_ARGUMENTS TAKE_ROW\n#define OFFSET(i) ROW_WORD({} + (i))\n", kRowWords);
+    out += base::text("#define TAKE_ARGUMENTS TAKE_ROW\n#define OFFSET(i) ROW_WORD(", kRowWords, " + (i))\n");
   } else {
     out += "#define TAKE_ARGUMENTS\n#define OFFSET(i) offsets[i]\n";
   }
@@ -364,20 +360,21 @@ std::string write_interface(const core::Matrix &matrix, const KernelSpec &spec) 
     parameters = "const __global uchar *inputs, __global uchar *outputs, ";
   } else {
     const std::string inputs = list("INPUT(", matrix.columns(), "), ");
-    out += base::format(
-        "#define INPUT(c) (in_##c + offsets[c])\n#define OUTPUT(r) (out_##r + offsets[COLUMNS + (r)])\n"
-        "#define ANY_INPUT(c) in[c]\n#define ANY_OUTPUT(r) out[r]\n"
-        "#define TAKE_SHARDS const __global uchar *const in[] = {{{}}}; __global uchar *const out[] = {{{}}};\n",
-        inputs.empty() ? "0" : inputs, list("OUTPUT(", matrix.rows(), "), "));
+    out += base::text(
+        "#define INPUT(c) (in_##c + offsets[c])\n#define OUTPUT(r) (out_##r + offsets[COLUMNS + (r)])\n#define "
+        "ANY_INPUT(c) in[c]\n#define ANY_OUTPUT(r) out[r]\n#define TAKE_SHARDS const __global uchar *const in[] = {",
+        inputs.empty() ? "0" : inputs, "}; __global uchar *const out[] = {", list("OUTPUT(", matrix.rows(), "), "),
+        "};\n");
     parameters =
         list("const __global uchar *in_", matrix.columns(), ", ") + list("__global uchar *out_", matrix.rows(), ", ");
   }
-  return out + base::format("KERNEL({})({}{} ulong *offsets, {}__global uint *records{})\n", spec.name, parameters,
-                            table ? "const __global" : "__constant",
-                            table ? "" : "ulong begin, ulong end, ulong length, ",
-                            tables      ? ", const __global uint *tables, uint columns, uint rows, __local uint *space"
-                            : transform ? ", __local uint *space"
-                                        : "");
+  return out + base::text("KERNEL(", spec.name, ")(", parameters, table ? "const __global" : "__constant",
+                          " ulong *offsets, ", table ? "" : "ulong begin, ulong end, ulong length, ",
+                          "__global uint *records",
+                          tables      ? ", const __global uint *tables, uint columns, uint rows, __local uint *space"
+                          : transform ? ", __local uint *space"
+                                      : "",
+                          ")\n");
 }
 
 // Technique `tables`, per word: four data bytes, each a shift and mask by nibble and two XORs. The four outputs of a
@@ -403,7 +400,7 @@ void count_finish(std::uint64_t words, core::Mode mode, KernelOperations &operat
 
 std::string replace(std::string text, std::string_view what, std::string_view by) {
   const std::size_t at = text.find(what);
-  if (at == std::string::npos) base::fail(TANDEM_ERROR_INTERNAL, base::format("kernel text has no {}", what));
+  if (at == std::string::npos) base::fail(TANDEM_ERROR_INTERNAL, base::text("kernel text has no ", what));
   return text.replace(at, what.size(), by);
 }
 
@@ -427,13 +424,13 @@ KernelText generate_kernel(const core::Matrix &matrix, const KernelSpec &spec) {
   kernel.operations.data_bytes = std::uint64_t{matrix.columns()} * 4 * words;
 
   std::string &out = kernel.text;
-  out =
-      base::format("#define ELEMENT_BYTES {}\n#define ELEMENTS_PER_ITEM {}\n#define {}\n#define {}\n",
-                   tuning.element_bytes, tuning.elements_per_item, mode_define(spec.mode), access_define(spec.access));
+  out = base::text("#define ELEMENT_BYTES ", tuning.element_bytes, "\n#define ELEMENTS_PER_ITEM ",
+                   tuning.elements_per_item, "\n#define ", mode_define(spec.mode), "\n#define ",
+                   access_define(spec.access), "\n");
   if (any_shape) {
     out += "#define ROWS rows\n#define COLUMNS columns\n";
   } else {
-    out += base::format("#define ROWS {}u\n#define COLUMNS {}u\n", matrix.rows(), matrix.columns());
+    out += base::text("#define ROWS ", matrix.rows(), "u\n#define COLUMNS ", matrix.columns(), "u\n");
   }
   out += tables ? "#define TILE_WIDTH (LOCAL_SIZE(0) * LOCAL_SIZE(1))\n" : "#define TILE_WIDTH LOCAL_SIZE(0)\n";
   if (spec.byte_lanes) out += "#define BYTE_LANES\n";
@@ -460,7 +457,7 @@ KernelText generate_kernel(const core::Matrix &matrix, const KernelSpec &spec) {
     out += replace(text::transform_h, "    //[phases]\n", transform.phases);
   } else {
     const unsigned pass_count = (matrix.rows() + tuning.rows_per_pass - 1) / tuning.rows_per_pass;
-    out += base::format("#define PASS_COUNT {}u\n", pass_count) + write_matrix(matrix) + write_interface(matrix, spec);
+    out += base::text("#define PASS_COUNT ", pass_count, "u\n") + write_matrix(matrix) + write_interface(matrix, spec);
     out += replace(text::compiled_h, "            //[passes]\n", write_passes(matrix, spec, kernel.operations));
   }
   count_finish(std::uint64_t{matrix.rows()} * words, spec.mode, kernel.operations);
@@ -490,7 +487,7 @@ KernelRange cut_kernel_range(const KernelSpec &spec, std::uint64_t length, std::
   const std::uint64_t element = tuning.element_bytes;
   if (spec.dialect == Dialect::cuda_c && length > kMostLaunchBytes) {
     base::fail(TANDEM_ERROR_TOO_LARGE,
-               base::format("kernel: {} bytes in one launch; at most {}", length, kMostLaunchBytes));
+               base::text("kernel: ", length, " bytes in one launch; at most ", kMostLaunchBytes));
   }
   KernelRange range;
   range.length = length;
@@ -511,7 +508,7 @@ KernelRange cut_kernel_range(const KernelSpec &spec, std::uint64_t length, std::
                                      std::uint64_t{spec.technique == Technique::tables ? tuning.local[1] : 1}}) {
     if (factor == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "kernel: a local size is 0");
     if (factor > kMostTileBytes / tile)
-      base::fail(TANDEM_ERROR_TOO_LARGE, base::format("kernel: a tile of more than {} bytes", kMostTileBytes));
+      base::fail(TANDEM_ERROR_TOO_LARGE, base::text("kernel: a tile of more than ", kMostTileBytes, " bytes"));
     tile *= factor;
   }
   if (tuning.local[2] == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "kernel: a local size is 0");
@@ -520,7 +517,8 @@ KernelRange cut_kernel_range(const KernelSpec &spec, std::uint64_t length, std::
   range.group_count = (range.tile_count + tuning.local[2] - 1) / tuning.local[2] + 1;
   range.record_count = range.tile_count + 2;
   if (range.group_count > kMostGroups)
-    base::fail(TANDEM_ERROR_TOO_LARGE, base::format("kernel: {} work-groups for {} bytes", range.group_count, length));
+    base::fail(TANDEM_ERROR_TOO_LARGE,
+               base::text("kernel: ", range.group_count, " work-groups for ", length, " bytes"));
   return range;
 }
 
@@ -550,7 +548,7 @@ KernelBatch cut_kernel_batch(const KernelSpec &spec, std::span<const BatchStripe
   }
   const std::uint64_t z = (rows + kMostGridRows - 1) / kMostGridRows, y = (rows + z - 1) / z;
   if (z > kMostGridRows || batch.group_count > kMostGroups)
-    base::fail(TANDEM_ERROR_TOO_LARGE, base::format("kernel: {} stripes, {} rows of a table", stripes.size(), rows));
+    base::fail(TANDEM_ERROR_TOO_LARGE, base::text("kernel: ", stripes.size(), " stripes, ", rows, " rows of a table"));
   batch.y = static_cast<unsigned>(y);
   batch.z = static_cast<unsigned>(z);
   batch.words.resize(y * z * (kRowWords + stripes.front().starts.size()));

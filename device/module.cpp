@@ -7,13 +7,13 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
 #include "base/own_folder.hpp"
+#include "base/text.hpp"
 
 namespace tandem::device {
 namespace {
 
-std::string who(const DeviceModule &module) { return base::format("backend \"{}\"", module.backend); }
+std::string who(const DeviceModule &module) { return base::text("backend \"", module.backend, "\""); }
 
 }  // namespace
 
@@ -22,22 +22,21 @@ std::string DeviceModule::path() const { return base::module_folder(file, who(*t
 void DeviceModule::check_installed() const {
   const std::string module_path = path();
   if (access(module_path.c_str(), R_OK) == 0) return;
-  base::fail(TANDEM_ERROR_UNAVAILABLE,
-             base::format("{} needs {}, which is not there: {} is not part of this installation", who(*this),
-                          module_path, label));
+  base::fail(TANDEM_ERROR_UNAVAILABLE, base::text(who(*this), " needs ", module_path, ", which is not there: ", label,
+                                                  " is not part of this installation"));
 }
 
 void DeviceModule::check(const void *table, const std::string &module_path) const {
-  if (table == nullptr) base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("{}: {} is empty", who(*this), module_path));
+  if (table == nullptr) base::fail(TANDEM_ERROR_UNAVAILABLE, base::text(who(*this), ": ", module_path, " is empty"));
   std::uint32_t found[2];
   std::memcpy(found, table, sizeof found);
   if (found[0] != version) {
-    base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("{}: {} has version {}, this library needs version {}",
-                                                      who(*this), module_path, found[0], version));
+    base::fail(TANDEM_ERROR_UNAVAILABLE, base::text(who(*this), ": ", module_path, " has version ", found[0],
+                                                    ", this library needs version ", version));
   }
   if (found[1] != struct_bytes) {
-    base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("{}: {} has a table of {} bytes, this library expects {}",
-                                                      who(*this), module_path, found[1], struct_bytes));
+    base::fail(TANDEM_ERROR_UNAVAILABLE, base::text(who(*this), ": ", module_path, " has a table of ", found[1],
+                                                    " bytes, this library expects ", struct_bytes));
   }
 }
 
@@ -46,12 +45,12 @@ void *DeviceModule::open() const {
   void *handle = dlopen(module_path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) {
     const char *reason = dlerror();
-    base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("{} needs {}: {}", who(*this), module_path,
-                                                      reason != nullptr ? reason : "it cannot be opened"));
+    base::fail(TANDEM_ERROR_UNAVAILABLE, base::text(who(*this), " needs ", module_path, ": ",
+                                                    reason != nullptr ? reason : "it cannot be opened"));
   }
   void *found = dlsym(handle, symbol);
   if (found == nullptr)
-    base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("{}: {} has no symbol {}", who(*this), module_path, symbol));
+    base::fail(TANDEM_ERROR_UNAVAILABLE, base::text(who(*this), ": ", module_path, " has no symbol ", symbol));
   return found;
 }
 
@@ -59,11 +58,9 @@ void DeviceModule::claim() const {
   const std::uint32_t now = base::fork_generation();
   std::uint32_t claimed = 0;
   if (claimed_in.compare_exchange_strong(claimed, now) || claimed == now) return;
-  base::fail(
-      TANDEM_ERROR_DEVICE,
-      base::format("{0}: this process was forked by one that had used {1}, and {1} drivers do not survive a fork; "
-                   "use the backend \"cpu\" in children, or start them by exec",
-                   who(*this), label));
+  base::fail(TANDEM_ERROR_DEVICE,
+             base::text(who(*this), ": this process was forked by one that had used ", label, ", and ", label,
+                        " drivers do not survive a fork; use the backend \"cpu\" in children, or start them by exec"));
 }
 
 bool DeviceModule::in_child() const noexcept {

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "core/recorded_run.hpp"
 
 namespace tandem::device {
@@ -227,8 +227,9 @@ std::uint64_t most_piece_bytes(const Workplace &place, const Task &task, const V
   if (piece == 0 && budget >= shards * 2 * kLine) piece = kLine;  // the reason is a tuning value, not memory
   if (piece == 0) {
     base::fail(TANDEM_ERROR_OUT_OF_MEMORY,
-               base::format("{}: the memory budget of {} on {} ({} bytes) does not hold {} bytes of each of {} shards",
-                            device.label, device.name, device.model(), place.session->budget().bytes(), kLine, shards));
+               base::text(device.label, ": the memory budget of ", device.name, " on ", device.model(), " (",
+                          place.session->budget().bytes(), " bytes) does not hold ", kLine, " bytes of each of ",
+                          shards, " shards"));
   }
   return piece;
 }

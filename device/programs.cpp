@@ -6,8 +6,8 @@
 #include <system_error>
 #include <thread>
 
-#include "base/format.hpp"
 #include "base/signals.hpp"
+#include "base/text.hpp"
 
 namespace tandem::device {
 namespace {
@@ -21,7 +21,7 @@ Device::~Device() = default;
 DeviceProgram::~DeviceProgram() = default;
 
 void fail_cancelled(const Device &device) {
-  base::fail(TANDEM_ERROR_CANCELLED, base::format("cancelled: {} runs no more of this job", device.name));
+  base::fail(TANDEM_ERROR_CANCELLED, base::text("cancelled: ", device.name, " runs no more of this job"));
 }
 
 DevicePrograms::DevicePrograms(const Device &device, std::shared_ptr<DiskCache> disk, const base::Log &log)
@@ -153,8 +153,8 @@ void DevicePrograms::finish(Making &making) noexcept {
 
 void DevicePrograms::tell_transform_left(std::string_view why) const noexcept {
   try {
-    log_.say(TANDEM_LOG_WARNING, base::format("{}: {}: {}; technique compiled in place of transform from now on",
-                                              device_.identity.backend, device_.name, why));
+    log_.say(TANDEM_LOG_WARNING, base::text(device_.identity.backend, ": ", device_.name, ": ", why,
+                                            "; technique compiled in place of transform from now on"));
   } catch (const std::bad_alloc &) {
   }
 }
@@ -187,10 +187,10 @@ void DevicePrograms::stop_compiling(std::string_view why) noexcept {
     {
       const std::lock_guard lock(mutex_);
       if (!no_compiler_.empty()) return;
-      no_compiler_ = base::format("no more kernels are compiled: {}", why);
+      no_compiler_ = base::text("no more kernels are compiled: ", why);
     }
     log_.say(TANDEM_LOG_WARNING,
-             base::format("{}: {}: {}; technique tables from now on", device_.identity.backend, device_.name, why));
+             base::text(device_.identity.backend, ": ", device_.name, ": ", why, "; technique tables from now on"));
   } catch (const std::bad_alloc &) {
   }
 }

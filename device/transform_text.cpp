@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "core/gf.hpp"
 #include "core/subspaces.hpp"
 
@@ -115,8 +115,8 @@ class Writer {
           names[h][mask] = sum;
           continue;
         }
-        names[h][mask] = base::format("s{}_{}", h, mask);
-        line(base::format("const uint {} = {};", names[h][mask], sum));
+        names[h][mask] = base::text("s", h, "_", mask);
+        line(base::text("const uint ", names[h][mask], " = ", sum, ";"));
         const unsigned terms = static_cast<unsigned>(std::popcount(mask));
         count(terms - 1, terms / 2);
       }
@@ -135,11 +135,11 @@ class Writer {
     std::size_t i = 0;
     if (is_first) {
       i = std::min<std::size_t>(terms.size(), 3);
-      line(base::format("{} = {};", to, base::join(std::span(terms).first(i), " ^ ")));
+      line(base::text(to, " = ", base::join(std::span(terms).first(i), " ^ "), ";"));
       count(i - 1, i / 2);
     }
     if ((terms.size() - i) % 2 != 0) {
-      line(base::format("{0} = {0} ^ {1};", to, terms[i++]));
+      line(base::text(to, " = ", to, " ^ ", terms[i++], ";"));
       count(1, 1);
     }
     for (; i < terms.size(); i += 2) {
@@ -153,11 +153,12 @@ class Writer {
   void flush() {
     std::string all;
     for (const Pair &pair : together_)
-      all += base::format("{}{}, {}, {}", all.empty() ? "" : ", ", pair.to, pair.first, pair.second);
+      all += base::text(all.empty() ? "" : ", ", pair.to, ", ", pair.first, ", ", pair.second);
     if (together_.size() == kPlanesTogether) {
-      line(base::format("XOR3_WORDS({});", all));
+      line(base::text("XOR3_WORDS(", all, ");"));
     } else {
-      for (const Pair &pair : together_) line(base::format("XOR3_WORD({}, {}, {});", pair.to, pair.first, pair.second));
+      for (const Pair &pair : together_)
+        line(base::text("XOR3_WORD(", pair.to, ", ", pair.first, ", ", pair.second, ");"));
     }
     together_.clear();
   }
@@ -199,7 +200,7 @@ class Writer {
 
 Names lane_names(unsigned lane) {
   Names names;
-  for (unsigned i = 0; i < kPlanes; ++i) names[i] = base::format("x[{}]", lane * kPlanes + i);
+  for (unsigned i = 0; i < kPlanes; ++i) names[i] = base::text("x[", lane * kPlanes + i, "]");
   return names;
 }
 
@@ -220,10 +221,10 @@ class TransformWriter {
   TransformText write() {
     std::string inputs;
     for (const Group &group : from_)
-      for (const int shard : group.shards) inputs += base::format(" {},", shard);
+      for (const int shard : group.shards) inputs += base::text(" ", shard, ",");
     const std::size_t sums = std::size_t{lanes_} * to_.size() * kPlanes;
-    std::string defines = base::format(
-        "CONSTANT short input_at[] = {{{}}};\n#define SUM_COUNT {}u\n#define GROUP_WIDTH {}u\n", inputs, sums, width_);
+    std::string defines = base::text("CONSTANT short input_at[] = {", inputs, "};\n#define SUM_COUNT ", sums,
+                                     "u\n#define GROUP_WIDTH ", width_, "u\n");
     for (unsigned first = 0; first < from_.size(); first += at_once_) {
       if (first != 0) writer_.line("BARRIER;");
       load(first);
@@ -244,24 +245,24 @@ class TransformWriter {
     return std::min(first + count, static_cast<unsigned>(size));
   }
   std::string sum_name(unsigned lane_slot, std::size_t group, unsigned plane) const {
-    return base::format("SUM({})", (lane_slot * to_.size() + group) * kPlanes + plane);
+    return base::text("SUM(", (lane_slot * to_.size() + group) * kPlanes + plane, ")");
   }
   std::string plane_name(unsigned row, const std::string &lane, unsigned plane) const {
-    return base::format("PLANE(({}u * {}u + {}) * {}u + {}u)", row, kLanes, lane, kPlanes, plane);
+    return base::text("PLANE((", row, "u * ", kLanes, "u + ", lane, ") * ", kPlanes, "u + ", plane, "u)");
   }
   // Kept inputs lie behind the groups.
   std::string kept_name(int shard, unsigned plane) const {
     const auto slot = std::ranges::find(kept_, shard) - kept_.begin();
-    return base::format("PLANE({}u)", (at_once_ * kLanes + static_cast<unsigned>(slot)) * kPlanes + plane);
+    return base::text("PLANE(", (at_once_ * kLanes + static_cast<unsigned>(slot)) * kPlanes + plane, "u)");
   }
 
   void scale(unsigned lane, std::uint8_t by) {
     if (by == 1) return;
     writer_.line("{ uint scaled[8];");
     Names scaled;
-    for (unsigned i = 0; i < kPlanes; ++i) scaled[i] = base::format("scaled[{}]", i);
+    for (unsigned i = 0; i < kPlanes; ++i) scaled[i] = base::text("scaled[", i, "]");
     writer_.products(lane_names(lane), {{scaled, by, true}});
-    writer_.line(base::format("UNROLL for (uint i = 0; i < 8; ++i) x[{} + i] = scaled[i]; }}", lane * kPlanes));
+    writer_.line(base::text("UNROLL for (uint i = 0; i < 8; ++i) x[", lane * kPlanes, " + i] = scaled[i]; }"));
   }
 
   // u += t * v
@@ -311,19 +312,17 @@ class TransformWriter {
   }
 
   // Begins a part that the work-items of one row do, of the rows that share the tile.
-  void begin_row(unsigned row) { writer_.line(at_once_ == 1 ? "{" : base::format("if (LOCAL_ID(1) == {}u) {{", row)); }
+  void begin_row(unsigned row) { writer_.line(at_once_ == 1 ? "{" : base::text("if (LOCAL_ID(1) == ", row, "u) {")); }
 
   // The next groups of inputs, one for each row of work-items: loaded, transformed, and written to local memory.
   void load(unsigned first) {
     const unsigned end = end_of(first, at_once_, from_.size());
     writer_.line("FOR_EACH_ITEM {");
-    writer_.line(end - first < at_once_ ? base::format("if (LOCAL_ID(1) < {}u) {{", end - first) : "{");
+    writer_.line(end - first < at_once_ ? base::text("if (LOCAL_ID(1) < ", end - first, "u) {") : "{");
     writer_.line("TAKE_SHARDS");
     writer_.line("uint x[64];");
-    writer_.line(
-        base::format("UNROLL for (uint lane = 0; lane < 8; ++lane) {{ const int input = input_at[({}u + "
-                     "LOCAL_ID(1)) * 8 + lane]; LOAD_PLANES(x + lane * 8, input) }}",
-                     first));
+    writer_.line(base::text("UNROLL for (uint lane = 0; lane < 8; ++lane) { const int input = input_at[(", first,
+                            "u + LOCAL_ID(1)) * 8 + lane]; LOAD_PLANES(x + lane * 8, input) }"));
     for (unsigned g = first; g < end; ++g) {
       const Group &group = from_[g];
       begin_row(g - first);
@@ -335,7 +334,7 @@ class TransformWriter {
         scale(lane, scale_of(form_.input_scales, shard));
         if (twin_of(group, to_) == nullptr) continue;
         for (unsigned i = 0; i < kPlanes; ++i)
-          writer_.line(base::format("{} = {};", kept_name(shard, i), lane_names(lane)[i]));
+          writer_.line(base::text(kept_name(shard, i), " = ", lane_names(lane)[i], ";"));
       }
       inverse_transform(group);
       writer_.line("}");
@@ -367,9 +366,9 @@ class TransformWriter {
         writer_.line("{");
         Names from;
         for (unsigned i = 0; i < kPlanes; ++i) {
-          from[i] = base::format("c{}", i);
-          writer_.line(base::format("const uint {} = {};", from[i],
-                                    plane_name(g - first, base::format("LOCAL_ID(1) + {}u", slot * at_once_), i)));
+          from[i] = base::text("c", i);
+          writer_.line(base::text("const uint ", from[i], " = ",
+                                  plane_name(g - first, base::text("LOCAL_ID(1) + ", slot * at_once_, "u"), i), ";"));
         }
         // Each row of work-items does it for lanes of its own.
         const KernelOperations before_products = operations_;
@@ -388,9 +387,8 @@ class TransformWriter {
     for (unsigned slot = 0; slot < lanes_; ++slot)
       for (unsigned t = first; t < end; ++t)
         for (unsigned i = 0; i < kPlanes; ++i)
-          writer_.line(base::format("{} = {};",
-                                    plane_name(t - first, base::format("LOCAL_ID(1) + {}u", slot * at_once_), i),
-                                    is_summed_[t] ? sum_name(slot, t, i) : "0"));
+          writer_.line(base::text(plane_name(t - first, base::text("LOCAL_ID(1) + ", slot * at_once_, "u"), i), " = ",
+                                  is_summed_[t] ? sum_name(slot, t, i) : "0", ";"));
     writer_.line("}");
   }
 
@@ -404,14 +402,14 @@ class TransformWriter {
       const Group &group = to_[t];
       begin_row(t - first);
       writer_.line("uint x[64];");
-      writer_.line(base::format("UNROLL for (uint i = 0; i < 64; ++i) x[i] = PLANE({}u + i);", (t - first) * 64));
+      writer_.line(base::text("UNROLL for (uint i = 0; i < 64; ++i) x[i] = PLANE(", (t - first) * 64, "u + i);"));
       transform(group);
       if (const Group *inputs = twin_of(group, from_)) add_directly(group, *inputs);
       for (unsigned lane = 0; lane < kLanes; ++lane) {
         const int shard = group.shards[lane];
         if (shard == kNone) continue;
         scale(lane, scale_of(form_.output_scales, shard));
-        writer_.line(base::format("FINISH_PLANES({}, x + {})", shard, lane * kPlanes));
+        writer_.line(base::text("FINISH_PLANES(", shard, ", x + ", lane * kPlanes, ")"));
         writer_.count(kTransposeTwoInput, kTransposeThreeInput);
         operations_.stores += kPlanes;
       }
@@ -433,8 +431,8 @@ class TransformWriter {
       writer_.line("{");
       Names names;
       for (unsigned i = 0; i < kPlanes; ++i) {
-        names[i] = base::format("c{}", i);
-        writer_.line(base::format("const uint {} = {};", names[i], kept_name(inputs.shards[from], i)));
+        names[i] = base::text("c", i);
+        writer_.line(base::text("const uint ", names[i], " = ", kept_name(inputs.shards[from], i), ";"));
       }
       writer_.products(names, list);
       writer_.line("}");

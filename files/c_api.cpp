@@ -5,9 +5,9 @@
 #include <memory>
 #include <span>
 
-#include "base/format.hpp"
 #include "base/gate.hpp"
 #include "base/options.hpp"
+#include "base/text.hpp"
 #include "files/decode.hpp"
 #include "files/encode.hpp"
 #include "files/error.hpp"
@@ -43,7 +43,7 @@ using base::write_result;
 constexpr std::uint32_t kRecoverLockSeconds = 2;
 
 void require(const void *pointer, const char *name) {
-  if (pointer == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} is NULL", name));
+  if (pointer == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(name, " is NULL"));
 }
 
 // The options tell a call what to do: without them there is nothing to do.
@@ -100,7 +100,7 @@ tandem_files_result result_of(const Outcome &outcome) {
 const FoundSet &set_at(const tandem_files_search *search, std::size_t index) {
   require(search, "search");
   if (index >= search->found.sets.size())
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("set {} of {}", index, search->found.sets.size()));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("set ", index, " of ", search->found.sets.size()));
   return search->found.sets[index];
 }
 
@@ -109,10 +109,10 @@ tandem_status write_sentence(const tandem_files_search *search, std::vector<std:
                              const char *kind, std::size_t index, const char **sentence_out) {
   return guarded([&] {
     require(search, "search");
-    require(sentence_out, base::format("{}_out", kind).c_str());
+    require(sentence_out, base::text(kind, "_out").c_str());
     const std::vector<std::string> &sentences = search->found.*list;
     if (index >= sentences.size())
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} file {} of {}", kind, index, sentences.size()));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(kind, " file ", index, " of ", sentences.size()));
     *sentence_out = sentences[index].c_str();
   });
 }
@@ -172,7 +172,7 @@ tandem_status tandem_files_search_shard(const tandem_files_search *search, size_
     const FoundSet &set = set_at(search, set_index);
     require(shard_out, "tandem_files_shard");
     if (file_index >= set.files.size())
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, tandem::base::format("shard file {} of {}", file_index, set.files.size()));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, tandem::base::text("shard file ", file_index, " of ", set.files.size()));
     const ShardFile &file = set.files[file_index];
     tandem_files_shard ours = {};
     ours.path = file.path.c_str();
@@ -232,8 +232,8 @@ tandem_status tandem_files_writer_begin(tandem_context *context, const tandem_fi
     require(ours.name, "name");
     if (attach != 0) require(ours.set_id, "set_id, which a writer that attaches needs,");
     if (content_bytes > kMaxContentBytes)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           tandem::base::format("the content has {} bytes; at most {} are possible", content_bytes, kMaxContentBytes));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, tandem::base::text("the content has ", content_bytes, " bytes; at most ",
+                                                             kMaxContentBytes, " are possible"));
     const auto check_cancelled = [progress = ours.progress, user = ours.progress_user] {
       if (progress != nullptr && progress(user, 0, 0) != 0) fail(TANDEM_ERROR_CANCELLED, "cancelled");
     };

@@ -9,7 +9,7 @@
 #include <charconv>
 #include <cstring>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "files/error.hpp"
 
 namespace tandem::files {
@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view kPending = ".tandem-pending", kCommit = ".tandem-commit", kTemporary = ".tandem-tmp",
                            kShardFile = ".tandem";
 
-std::string index_text(std::uint32_t index) { return base::format("{:03}", index); }
+std::string index_text(std::uint32_t index) { return base::digits(index, 10, 3); }
 
 bool take(std::string_view &text, std::string_view suffix) {
   if (!text.ends_with(suffix)) return false;
@@ -116,8 +116,8 @@ void remove_given_up(const Folder &folder, const CommitRecord &record) {
     if (!file) fail_io("open", folder.path_of(name), errno);
     if (const Lock lock = lock_file(file); lock != Lock::ours)
       fail(TANDEM_ERROR_IO,
-           base::format("{} is of a set that was given up, and {}", folder.path_of(name),
-                        lock == Lock::held_by_another ? "is being written" : "cannot be locked: " + error_text(errno)));
+           base::text(folder.path_of(name), " is of a set that was given up, and ",
+                      lock == Lock::held_by_another ? "is being written" : "cannot be locked: " + error_text(errno)));
     locked.push_back(std::move(file));
   }
   for (const OwnKind kind : {OwnKind::set_temporary, OwnKind::commit_record})
@@ -152,7 +152,7 @@ std::vector<std::uint32_t> finish_folder(const FolderRecord &member, bool no_syn
     }
     // An intact file of the old set is replaced only by the file that was committed.
     if (!is_shard_of(folder, temporary, record.set_id, i))
-      fail(TANDEM_ERROR_DAMAGED, base::format("{} is damaged at both ends", folder.path_of(temporary)));
+      fail(TANDEM_ERROR_DAMAGED, base::text(folder.path_of(temporary), " is damaged at both ends"));
     if (Descriptor old = record.force ? folder.open_file(name, O_RDONLY) : Descriptor(); old && leaves_enough(old))
       replaced->push_back(std::move(old));
     folder.rename(temporary, name, record.force);
@@ -284,18 +284,18 @@ std::string own_name(const OwnName &name) {
   const std::string id = hexadecimal(name.set_id);
   switch (name.kind) {
     case OwnKind::pending_record:
-      return base::format(".{}{}", id, kPending);
+      return base::text(".", id, kPending);
     case OwnKind::commit_record:
-      return base::format(".{}{}", id, kCommit);
+      return base::text(".", id, kCommit);
     case OwnKind::set_temporary:
-      return base::format(".{}.{}{}", id, index_text(name.index), kTemporary);
+      return base::text(".", id, ".", index_text(name.index), kTemporary);
     default:
-      return base::format(".{}{}", id, kTemporary);
+      return base::text(".", id, kTemporary);
   }
 }
 
 std::string shard_file_name(std::string_view set_name, std::uint32_t index) {
-  return base::format("{}.{}{}", set_name, index_text(index), kShardFile);
+  return base::text(set_name, ".", index_text(index), kShardFile);
 }
 
 std::optional<std::pair<std::string, std::uint32_t>> parse_shard_file_name(const std::string &name) {

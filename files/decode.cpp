@@ -11,7 +11,7 @@
 #include <optional>
 #include <thread>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "files/commit.hpp"
 #include "files/error.hpp"
 #include "files/folder.hpp"
@@ -49,14 +49,14 @@ class Sink {
       if (S_ISDIR(status.st_mode)) fail_io("write", name_, EISDIR);
       if (!S_ISREG(status.st_mode) && options.salvage != 0)
         fail(TANDEM_ERROR_INVALID_ARGUMENT,
-             base::format("{} is no regular file: salvage writes a file, as a stream cannot say where its holes are",
-                          name_));
+             base::text(name_,
+                        " is no regular file: salvage writes a file, as a stream cannot say where its holes are"));
       if (!S_ISREG(status.st_mode)) {
         if (dry_run) return;
         open_stream(S_ISFIFO(status.st_mode), check_cancelled);
         return;
       }
-      if (options.force == 0) fail(TANDEM_ERROR_IO, base::format("{} exists; use --force to replace it", name_));
+      if (options.force == 0) fail(TANDEM_ERROR_IO, base::text(name_, " exists; use --force to replace it"));
       check_no_shard(set, name_, status);
     }
     if (options.salvage != 0) check_partial(set, options.force != 0);
@@ -101,7 +101,7 @@ class Sink {
     for (const ShardFile &file : set.files)
       if (file.identity == std::pair(status.st_dev, status.st_ino))
         fail(TANDEM_ERROR_INVALID_ARGUMENT,
-             base::format("{} is shard {} of the set that is decoded; choose another output", name, file.index));
+             base::text(name, " is shard ", file.index, " of the set that is decoded; choose another output"));
   }
 
   std::string partial_name() const { return name_ + ".partial"; }
@@ -114,8 +114,8 @@ class Sink {
       return;
     }
     if (!S_ISREG(status.st_mode))
-      fail(TANDEM_ERROR_IO, base::format("{} is no regular file; salvage may have to write a file of this name", name));
-    if (!force) fail(TANDEM_ERROR_IO, base::format("{} exists; use --force to replace it", name));
+      fail(TANDEM_ERROR_IO, base::text(name, " is no regular file; salvage may have to write a file of this name"));
+    if (!force) fail(TANDEM_ERROR_IO, base::text(name, " exists; use --force to replace it"));
     check_no_shard(set, name, status);
   }
 
@@ -162,7 +162,7 @@ class Decoder {
     if (known_count() < header_.k && !salvages()) {
       check_all_read(search_, set_, false);
       fail(TANDEM_ERROR_NOT_RECOVERABLE,
-           base::format("{} of {} shards found, {} are needed", set_.shard_count, header_.shard_count(), header_.k));
+           base::text(set_.shard_count, " of ", header_.shard_count(), " shards found, ", header_.k, " are needed"));
     }
     sink_.emplace(options_, set_, [this] { workers_.check_cancelled(); });
     const Division division = divide(context_, options_.thread_count, header_, places_.count());
@@ -255,8 +255,8 @@ class Decoder {
     if (holes_.count() != header_.content_bytes) return;
     check_all_read(search_, set_, false);
     fail(TANDEM_ERROR_NOT_RECOVERABLE,
-         base::format("nothing can be salvaged: {} of {} shards found, {} are needed, and no data block is intact",
-                      set_.shard_count, header_.shard_count(), header_.k));
+         base::text("nothing can be salvaged: ", set_.shard_count, " of ", header_.shard_count(), " shards found, ",
+                    header_.k, " are needed, and no data block is intact"));
   }
 
   void work(std::uint64_t batch_stripes) {

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "files/error.hpp"
 #include "files/format.hpp"
 #include "files/handles.hpp"
@@ -38,15 +38,16 @@ class Source {
     is_file_ = true;
     if (fstat(descriptor_, &at_first_) != 0) fail_io("stat", name_, errno);
     if (S_ISDIR(at_first_.st_mode))
-      fail(TANDEM_ERROR_IO, base::format("{0} is a folder, and a set holds one file: name a file in it, or make a file "
-                                         "of it first (tar -cf FILE.tar {0})",
-                                         name_));
+      fail(TANDEM_ERROR_IO, base::text(name_,
+                                       " is a folder, and a set holds one file: name a file in it, or make a file of "
+                                       "it first (tar -cf FILE.tar ",
+                                       name_, ")"));
     if (!S_ISREG(at_first_.st_mode))
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           base::format(
-               "{} is no regular file; give its descriptor to read a stream (on the command line: - for standard "
-               "input)",
-               name_));
+      fail(
+          TANDEM_ERROR_INVALID_ARGUMENT,
+          base::text(
+              name_,
+              " is no regular file; give its descriptor to read a stream (on the command line: - for standard input)"));
     mode_ = at_first_.st_mode & 0777;
     // Files of /proc say that they are empty and are not: length 0 is read as a stream.
     if (at_first_.st_size > 0) content_bytes_ = static_cast<std::uint64_t>(at_first_.st_size);
@@ -81,8 +82,8 @@ class Source {
   [[noreturn]] void fail_changed() const {
     struct stat now = at_first_;
     fstat(descriptor_, &now);
-    fail(TANDEM_ERROR_IO, base::format("{} changed while it was read ({} bytes at first, {} now); nothing was written",
-                                       name_, at_first_.st_size, now.st_size));
+    fail(TANDEM_ERROR_IO, base::text(name_, " changed while it was read (", at_first_.st_size, " bytes at first, ",
+                                     now.st_size, " now); nothing was written"));
   }
 
   std::string name_;
@@ -186,7 +187,7 @@ class Encoder {
     read.add_bytes(content_bytes);
     stream_bytes_ += content_bytes;
     if (stream_bytes_ > kMaxContentBytes)
-      fail(TANDEM_ERROR_TOO_LARGE, base::format("the input has more than {} bytes", kMaxContentBytes));
+      fail(TANDEM_ERROR_TOO_LARGE, base::text("the input has more than ", kMaxContentBytes, " bytes"));
     if (content_bytes < header_.stripe_data_bytes()) cut_anew(buffers, content_bytes);
     return content_bytes;
   }

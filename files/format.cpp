@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstring>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 
 namespace tandem::files {
 namespace {
@@ -41,11 +41,10 @@ std::uint32_t version_of(const SetHeader &header) {
 std::optional<std::string> out_of_limits(const Record &record, std::uint32_t end, std::uint32_t version) {
   if (auto why = out_of_limits(record.set)) return why;
   const std::uint32_t shard_count = record.set.shard_count();
-  if (version != version_of(record.set))
-    return base::format("{} shards in a record of version {}", shard_count, version);
-  if (record.shard_index >= shard_count) return base::format("shard {} of {}", record.shard_index, shard_count);
+  if (version != version_of(record.set)) return base::text(shard_count, " shards in a record of version ", version);
+  if (record.shard_index >= shard_count) return base::text("shard ", record.shard_index, " of ", shard_count);
   if (end != static_cast<std::uint32_t>(RecordEnd::start) && end != static_cast<std::uint32_t>(RecordEnd::end))
-    return base::format("end is {}", end);
+    return base::text("end is ", end);
   return std::nullopt;
 }
 
@@ -60,20 +59,21 @@ std::uint64_t SetHeader::shard_file_bytes() const {
 
 std::optional<std::string> out_of_limits(const SetHeader &header) {
   if (header.k == 0 || header.k > kMaxShardCount || header.m > kMaxShardCount - header.k)
-    return base::format("k = {} and m = {}; k is at least 1 and k + m at most {}", header.k, header.m, kMaxShardCount);
+    return base::text("k = ", header.k, " and m = ", header.m, "; k is at least 1 and k + m at most ", kMaxShardCount);
   if (header.block_bytes < kMinBlockBytes || header.block_bytes > kMaxBlockBytes ||
       header.block_bytes % kBlockGranularityBytes != 0)
-    return base::format("block_bytes is {}; it is a multiple of {} from {} to {}", header.block_bytes,
-                        kBlockGranularityBytes, kMinBlockBytes, kMaxBlockBytes);
+    return base::text("block_bytes is ", header.block_bytes, "; it is a multiple of ", kBlockGranularityBytes, " from ",
+                      kMinBlockBytes, " to ", kMaxBlockBytes);
   const std::uint64_t stripe_bytes = std::uint64_t{header.shard_count()} * header.block_bytes;
   if (stripe_bytes > kMaxStripeBytes)
-    return base::format("{} shards of {} bytes a block are {} bytes a stripe; at most {} are possible",
-                        header.shard_count(), header.block_bytes, stripe_bytes, kMaxStripeBytes);
+    return base::text(header.shard_count(), " shards of ", header.block_bytes, " bytes a block are ", stripe_bytes,
+                      " bytes a stripe; at most ", kMaxStripeBytes, " are possible");
   if (header.content_bytes > kMaxContentBytes)
-    return base::format("the content has {} bytes; at most {} are possible", header.content_bytes, kMaxContentBytes);
-  if (header.mode != kModeUnknown && header.mode > 0777) return base::format("mode is {:o} (octal)", header.mode);
+    return base::text("the content has ", header.content_bytes, " bytes; at most ", kMaxContentBytes, " are possible");
+  if (header.mode != kModeUnknown && header.mode > 0777)
+    return base::text("mode is ", base::digits(header.mode, 8), " (octal)");
   if (header.folder_count > header.shard_count())
-    return base::format("{} shards lie in {} folders", header.shard_count(), header.folder_count);
+    return base::text(header.shard_count(), " shards lie in ", header.folder_count, " folders");
   return std::nullopt;
 }
 
@@ -118,8 +118,8 @@ ParseResult parse_record(std::span<const std::byte, kRecordBytes> bytes, Record 
   std::string ignored;
   std::string &why = why_out != nullptr ? *why_out : ignored;
   if (version != kFormatVersion && version != kWideFormatVersion) {
-    why = base::format("a shard file of version {}, this Tandem reads versions {} and {}; use the Tandem that made it",
-                       *version, kFormatVersion, kWideFormatVersion);
+    why = base::text("a shard file of version ", *version, ", this Tandem reads versions ", kFormatVersion, " and ",
+                     kWideFormatVersion, "; use the Tandem that made it");
     return ParseResult::unknown_version;
   }
 

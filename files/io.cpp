@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <vector>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "files/error.hpp"
 #include "files/format.hpp"
 
@@ -91,7 +91,7 @@ void check_open_files(std::size_t staying_count, const std::string &what) {
     if (opened.back()) continue;
     const int error = errno;
     opened.clear();
-    fail_io(base::format("open {} more files at once, for", staying_count + kSpareCount), what, error);
+    fail_io(base::text("open ", staying_count + kSpareCount, " more files at once, for"), what, error);
   }
 }
 

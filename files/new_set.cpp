@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <set>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "files/error.hpp"
 #include "files/recovery.hpp"
 
@@ -21,18 +21,18 @@ namespace {
 void check_files_to_open(const std::vector<std::string> &folder_of_shard) {
   const std::size_t shards = folder_of_shard.size();
   const std::size_t folders = std::set(folder_of_shard.begin(), folder_of_shard.end()).size();
-  check_open_files(shards + 2 * folders, base::format("{} shard files, {} folder{} and the record in each", shards,
-                                                      folders, folders == 1 ? "" : "s"));
+  check_open_files(shards + 2 * folders, base::text(shards, " shard files, ", folders, " folder",
+                                                    folders == 1 ? "" : "s", " and the record in each"));
 }
 
 }  // namespace
 
 void check_names_free(const std::string &folder, const std::string &name, std::uint32_t shard, bool force) {
-  const std::string path = base::format("{}/{}", folder, shard_file_name(name, shard));
+  const std::string path = base::text(folder, "/", shard_file_name(name, shard));
   struct stat status;
   if (lstat(path.c_str(), &status) != 0) return;
-  if (!force) fail(TANDEM_ERROR_IO, base::format("{} exists; use --force to replace it", path));
-  if (S_ISDIR(status.st_mode)) fail(TANDEM_ERROR_IO, base::format("{} is a folder", path));
+  if (!force) fail(TANDEM_ERROR_IO, base::text(path, " exists; use --force to replace it"));
+  if (S_ISDIR(status.st_mode)) fail(TANDEM_ERROR_IO, base::text(path, " is a folder"));
 }
 
 NewSet::NewSet(Options options) : options_(std::move(options)) {}
@@ -66,18 +66,17 @@ void NewSet::attach(const std::vector<std::string> &folder_of_shard) {
     if (!file && errno != ENOENT) fail_io("open", folder.path_of(name), errno);
     if (!file || lock_file(file) == Lock::ours)
       fail(TANDEM_ERROR_IO,
-           base::format("set {} is not being written to {}: a writer can attach only after the leading "
-                        "writer has made the files, and while it exists",
-                        id, folder.path()));
+           base::text("set ", id, " is not being written to ", folder.path(),
+                      ": a writer can attach only after the leading writer has made the files, and while it exists"));
     CommitRecord record;
     if (!parse_commit_record(read_commit_record(file), &record))
-      fail(TANDEM_ERROR_IO, base::format("{} is damaged", folder.path_of(name)));
+      fail(TANDEM_ERROR_IO, base::text(folder.path_of(name), " is damaged"));
     if (record.geometry != options_.geometry || record.name != options_.name || record.folder != i ||
         record.folder_count != folders_.size() || record.folder_of != folder_of_)
       fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           base::format("set {} is being written to {} with other options: all writers of a set give the same k, m, "
-                        "matrix, block_bytes, mode, name, folders and length of the content",
-                        id, folder.path()));
+           base::text("set ", id, " is being written to ", folder.path(),
+                      " with other options: all writers of a set give the same k, m, matrix, block_bytes, mode, name, "
+                      "folders and length of the content"));
   }
   for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
     files_.emplace_back(folders_[folder_of_[i]], own_name({OwnKind::set_temporary, options_.set_id, i}));
@@ -120,8 +119,8 @@ void NewSet::check_names() const {
     check_names_free(folder.path(), options_.name, i, options_.force);
     if (const std::string name = shard_file_name(options_.name, i);
         options_.force && is_shard_of(folder, name, options_.set_id, i))
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} is of set {} already: a new set needs an id of its own",
-                                                       folder.path_of(name), hexadecimal(options_.set_id)));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(folder.path_of(name), " is of set ", hexadecimal(options_.set_id),
+                                                     " already: a new set needs an id of its own"));
   }
 }
 
@@ -167,9 +166,8 @@ void NewSet::check_given_up() const {
   for (std::size_t folder = 0; folder < now.size(); ++folder)
     for (const SetId &id : now[folder])
       if (std::find(given_up_[folder].begin(), given_up_[folder].end(), id) == given_up_[folder].end())
-        fail(TANDEM_ERROR_IO,
-             base::format("set {}, also called {}, was begun in {} and not finished while this set was written",
-                          hexadecimal(id), options_.name, folders_[folder]->path()));
+        fail(TANDEM_ERROR_IO, base::text("set ", hexadecimal(id), ", also called ", options_.name, ", was begun in ",
+                                         folders_[folder]->path(), " and not finished while this set was written"));
 }
 
 void NewSet::sync_folders() const {
@@ -200,26 +198,24 @@ std::vector<Descriptor> NewSet::commit() {
     // harm.
     renameat(lead.folder->descriptor(), own_name({OwnKind::commit_record, options_.set_id}).c_str(),
              lead.folder->descriptor(), own_name({OwnKind::pending_record, options_.set_id}).c_str());
-    fail(error.status(), base::format("{}; it is not known whether the new set is valid, and the next command that "
-                                      "reads all these folders decides",
-                                      error.what()));
+    fail(error.status(), base::text(error.what(),
+                                    "; it is not known whether the new set is valid, and the next command that reads "
+                                    "all these folders decides"));
   }
   Finished finished;
   try {
     finished = roll_forward(members_, folders_, options_.no_sync);
   } catch (const Error &error) {
-    fail(error.status(),
-         base::format("the new set is complete, but not all of its files have their names yet ({}); the "
-                      "next command that reads or writes these folders continues",
-                      error.what()));
+    fail(error.status(), base::text("the new set is complete, but not all of its files have their names yet (",
+                                    error.what(), "); the next command that reads or writes these folders continues"));
   }
   for (std::size_t folder = 0; options_.note && folder < given_up_.size(); ++folder)
     for (const SetId &id : given_up_[folder])
-      options_.note(base::format("gave up the files of the unfinished set {} in {}: the new set replaces it",
-                                 hexadecimal(id), folders_[folder]->path()));
+      options_.note(base::text("gave up the files of the unfinished set ", hexadecimal(id), " in ",
+                               folders_[folder]->path(), ": the new set replaces it"));
   if (!finished.missing.empty())
-    fail(TANDEM_ERROR_IO, base::format("another program removed {} while it was written; of {} shards, {} are missing",
-                                       finished.missing.front(), folder_of_.size(), finished.missing.size()));
+    fail(TANDEM_ERROR_IO, base::text("another program removed ", finished.missing.front(), " while it was written; of ",
+                                     folder_of_.size(), " shards, ", finished.missing.size(), " are missing"));
   return std::move(finished.replaced);
 }
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "files/commit.hpp"
 #include "files/error.hpp"
 #include "files/folder.hpp"
@@ -80,13 +80,13 @@ std::vector<std::size_t> folders_in_turn(const Usable &usable, const FoundSet &s
   }
   if (crowded_count == 0) return folders;
   const std::size_t most = place_of(std::max_element(file_counts.begin(), file_counts.end()), file_counts);
-  *note_out = base::format(
-      "the layout of the encode cannot be restored: {}, and {} named. {} missing shard{} to folders with other shards; "
-      "{} then holds {} of the {} shards",
-      set.header.folder_count != 0 ? base::format("it used {} folders", set.header.folder_count)
-                                   : "the headers do not say how it used its folders",
-      usable.folders.size() == 1 ? "1 is" : base::format("{} are", usable.folders.size()), crowded_count,
-      crowded_count == 1 ? " goes" : "s go", usable.folders[most], file_counts[most], shard_count);
+  *note_out = base::text("the layout of the encode cannot be restored: ",
+                         set.header.folder_count != 0 ? base::text("it used ", set.header.folder_count, " folders")
+                                                      : "the headers do not say how it used its folders",
+                         ", and ", usable.folders.size() == 1 ? "1 is" : base::text(usable.folders.size(), " are"),
+                         " named. ", crowded_count, " missing shard", crowded_count == 1 ? " goes" : "s go",
+                         " to folders with other shards; ", usable.folders[most], " then holds ", file_counts[most],
+                         " of the ", shard_count, " shards");
   return folders;
 }
 
@@ -126,7 +126,7 @@ Places places_for(const Search &search, const FoundSet &set, const std::vector<s
     place.folder = given.empty() ? usable.folders[folders[i]] : given[shard % given.size()];
     place.name = shard_file_name(common, shard);
     for (unsigned number = 0; !is_free(place) && !holds_shard(place, set, shard); ++number)
-      place.name = shard_file_name(number == 0 ? own : base::format("{}-{}", own, number), shard);
+      place.name = shard_file_name(number == 0 ? own : base::text(own, "-", number), shard);
     places.of.push_back(std::move(place));
   }
   return places;

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "files/error.hpp"
 #include "files/workers.hpp"
 
@@ -41,8 +41,8 @@ RangeReader::RangeReader(tandem_context *context, FoundSet set, std::uint32_t th
 void RangeReader::read(std::uint64_t offset, std::uint64_t byte_count, std::byte *content_out) {
   const SetHeader &header = set_.header;
   if (offset > header.content_bytes || byte_count > header.content_bytes - offset)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} bytes from {} on are not all of the content, which has {}",
-                                                     byte_count, offset, header.content_bytes));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(byte_count, " bytes from ", offset,
+                                                   " on are not all of the content, which has ", header.content_bytes));
   if (byte_count != 0) read_range(offset, byte_count, content_out, nullptr);
 }
 
@@ -50,14 +50,14 @@ void RangeReader::read_stripes(std::uint64_t first_stripe, std::uint64_t stripe_
                                std::byte *hashes_out) {
   const SetHeader &header = set_.header;
   if (first_stripe > header.stripe_count() || stripe_count > header.stripe_count() - first_stripe)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} stripes from {} on are not all of the set, which has {}",
-                                                     stripe_count, first_stripe, header.stripe_count()));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(stripe_count, " stripes from ", first_stripe,
+                                                   " on are not all of the set, which has ", header.stripe_count()));
   std::uint64_t bytes = 0;
   if (stripe_count != 0)
     bytes = (stripe_count - 1) * header.stripe_data_bytes() + header.content_bytes_of(first_stripe + stripe_count - 1);
   if (content_out.size() != bytes)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} stripes from {} on have {} bytes of content, {} are given",
-                                                     stripe_count, first_stripe, bytes, content_out.size()));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(stripe_count, " stripes from ", first_stripe, " on have ", bytes,
+                                                   " bytes of content, ", content_out.size(), " are given"));
   if (bytes != 0) read_range(first_stripe * header.stripe_data_bytes(), bytes, content_out.data(), hashes_out);
 }
 

@@ -9,7 +9,7 @@
 #include <optional>
 #include <set>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "files/commit.hpp"
 #include "files/error.hpp"
 #include "files/recoverable.hpp"
@@ -196,12 +196,11 @@ Survey survey(const Folders &folders, bool held_only = false) {
 }
 
 std::string of_another_tandem(const std::string &path, const FolderPart &part) {
-  return base::format("{} is of version {}, made by another Tandem", path, *part.strange_version);
+  return base::text(path, " is of version ", *part.strange_version, ", made by another Tandem");
 }
 
 std::string cannot_lock(const std::string &path, int error) {
-  return base::format("{} cannot be locked, {}: a live process may be writing it, so it stays", path,
-                      error_text(error));
+  return base::text(path, " cannot be locked, ", error_text(error), ": a live process may be writing it, so it stays");
 }
 
 // One set after the other. A set that cannot be handled does not stop the others.
@@ -215,7 +214,7 @@ class Recovery {
       try {
         recover_set(set_id, set);
       } catch (const Error &error) {
-        leave(base::format("remains of set {} stay for now: {}", hexadecimal(set_id), error.what()));
+        leave(base::text("remains of set ", hexadecimal(set_id), " stay for now: ", error.what()));
       }
     }
     for (const auto &[folder, number] : survey_.lone)
@@ -227,11 +226,12 @@ class Recovery {
   void recover_set(const SetId &set_id, Unfinished &set) {
     const std::string id = hexadecimal(set_id);
     if (set.held_back)
-      return leave(base::format(
-          "set {} is complete, but {}: it replaces no older file until all folders of its encode are named", id,
-          set.shard_count == 0 ? "none of its shards is in these folders"
-                               : base::format("{} of its shards are in these folders and {} are needed",
-                                              set.shard_count, set.needed_count)));
+      return leave(base::text("set ", id, " is complete, but ",
+                              set.shard_count == 0
+                                  ? "none of its shards is in these folders"
+                                  : base::text(set.shard_count, " of its shards are in these folders and ",
+                                               set.needed_count, " are needed"),
+                              ": it replaces no older file until all folders of its encode are named"));
     std::vector<FolderRecord> forward, back;
     std::vector<std::pair<std::size_t, std::string>> loose;  // folder, name
     for (FolderPart &part : set.parts) {
@@ -243,23 +243,20 @@ class Recovery {
       }
       const std::string name = record_name(set_id, part);
       Descriptor file = open_to_lock(*folder, name);
-      if (!file) return leave(base::format("{} cannot be opened: {}", folder->path_of(name), error_text(errno)));
+      if (!file) return leave(base::text(folder->path_of(name), " cannot be opened: ", error_text(errno)));
       if (const Lock lock = lock_file(file); lock != Lock::ours)
-        return leave(lock == Lock::held_by_another ? base::format("set {} is being written to {}", id, folder->path())
+        return leave(lock == Lock::held_by_another ? base::text("set ", id, " is being written to ", folder->path())
                                                    : cannot_lock(folder->path_of(name), errno));
       const Verdict verdict = verdict_on(part, set, folders_.size());
       if (verdict == Verdict::waits) continue;
       if (part.strange_version)
-        return leave(base::format("{}; its remains of set {} stay as they are",
-                                  of_another_tandem(folder->path_of(name), part), id));
+        return leave(base::text(of_another_tandem(folder->path_of(name), part), "; its remains of set ", id,
+                                " stay as they are"));
       if (verdict == Verdict::asks_lead && !part.record)
-        return leave(
-            base::format("{} is damaged; whether set {} was complete is not known", folder->path_of(name), id));
+        return leave(base::text(folder->path_of(name), " is damaged; whether set ", id, " was complete is not known"));
       if (verdict == Verdict::asks_lead) {
-        leave(
-            base::format("{} holds {} of set {}, which may be complete: name also the first folder of its "
-                         "encode",
-                         folder->path(), files(part.temporaries.size()), id));
+        leave(base::text(folder->path(), " holds ", files(part.temporaries.size()), " of set ", id,
+                         ", which may be complete: name also the first folder of its encode"));
         continue;
       }
       if (!part.record) {  // damaged, and nothing depends on it
@@ -279,45 +276,42 @@ class Recovery {
     ++result_.finished_set_count;
     if (dry_run_) {
       if (!leaves_record(members, folders_)) result_.would_finish.push_back(members.front().record.set_id);
-      return note(base::format("would finish set {} in {}: it is complete", id, where));
+      return note(base::text("would finish set ", id, " in ", where, ": it is complete"));
     }
     const Finished finished = roll_forward(members, folders_, false);
-    note(base::format("finished set {} in {}: a run that ended early had completed it", id, where));
+    note(base::text("finished set ", id, " in ", where, ": a run that ended early had completed it"));
     for (const std::string &path : finished.missing)
-      leave(base::format(
-          "{} of set {} is missing: another program removed it before it had its name; files of this name that the "
-          "set was to replace stay in its folder",
-          path, id));
+      leave(base::text(path, " of set ", id,
+                       " is missing: another program removed it before it had its name; files of this name that the "
+                       "set was to replace stay in its folder"));
     if (finished.record_left) wait_for_others(members, id);
   }
 
   void remove_set(const std::string &id, std::vector<FolderRecord> &members) {
     const std::string where = list(members);
     ++result_.removed_set_count;
-    if (dry_run_) return note(base::format("would remove the remains of the incomplete set {} in {}", id, where));
+    if (dry_run_) return note(base::text("would remove the remains of the incomplete set ", id, " in ", where));
     const bool done = roll_back(members, false);
-    note(base::format("removed the remains of the incomplete set {} in {}: its run ended early", id, where));
+    note(base::text("removed the remains of the incomplete set ", id, " in ", where, ": its run ended early"));
     if (done) return;
     for (const FolderRecord &member : members)
       if (member.record.folder == 0)
-        leave(
-            base::format("{} stays until each of the {} folders of set {} was cleaned up with it; where one is lost, "
-                         "the file may be removed",
-                         member.folder->path_of(own_name({OwnKind::pending_record, member.record.set_id})),
-                         member.record.folder_count, id));
+        leave(base::text(member.folder->path_of(own_name({OwnKind::pending_record, member.record.set_id})),
+                         " stays until each of the ", member.record.folder_count, " folders of set ", id,
+                         " was cleaned up with it; where one is lost, the file may be removed"));
   }
 
   void wait_for_others(const std::vector<FolderRecord> &members, const std::string &id) {
-    leave(base::format("a record of set {} stays in {} until all its {} folders are named together", id, list(members),
-                       members.front().record.folder_count));
+    leave(base::text("a record of set ", id, " stays in ", list(members), " until all its ",
+                     members.front().record.folder_count, " folders are named together"));
   }
 
   void remove_temporary(const Folder &folder, const std::string &name) {
     const Descriptor file = open_to_lock(folder, name);
     if (!file && errno == ENOENT) return;
-    if (!file) return leave(base::format("{} is no file of Tandem, or cannot be opened", folder.path_of(name)));
+    if (!file) return leave(base::text(folder.path_of(name), " is no file of Tandem, or cannot be opened"));
     if (const Lock lock = lock_file(file); lock != Lock::ours)
-      return leave(lock == Lock::held_by_another ? base::format("{} is being written", folder.path_of(name))
+      return leave(lock == Lock::held_by_another ? base::text(folder.path_of(name), " is being written")
                                                  : cannot_lock(folder.path_of(name), errno));
     try {
       if (!dry_run_) folder.remove(name);
@@ -325,11 +319,11 @@ class Recovery {
       return leave(error.what());
     }
     ++result_.removed_file_count;
-    note(base::format("{} {}, which a run that ended early left", dry_run_ ? "would remove" : "removed",
-                      folder.path_of(name)));
+    note(base::text(dry_run_ ? "would remove" : "removed", " ", folder.path_of(name),
+                    ", which a run that ended early left"));
   }
 
-  static std::string files(std::size_t count) { return base::format("{} file{}", count, count == 1 ? "" : "s"); }
+  static std::string files(std::size_t count) { return base::text(count, " file", count == 1 ? "" : "s"); }
   static std::string list(const std::vector<FolderRecord> &members) {
     std::string text;
     for (const FolderRecord &member : members) text += (text.empty() ? "" : ", ") + member.folder->path();
@@ -361,11 +355,11 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
     if (std::find(here.begin(), here.end(), set_id) != here.end()) return;
     const std::string &folder = folders[part.folder]->path();
     if (here.size() == kMaxGivenUpCount)
-      fail(
-          TANDEM_ERROR_IO,
-          base::format("{0} holds more than {1} unfinished sets called {2}, and --force gives up {1} at once. Of those "
-                       "whose files are not wanted any more, one is {3}: remove {0}/{4} and {0}/.{3}.*.tandem-tmp",
-                       folder, kMaxGivenUpCount, set_name, hexadecimal(set_id), record_name(set_id, part)));
+      fail(TANDEM_ERROR_IO, base::text(folder, " holds more than ", kMaxGivenUpCount, " unfinished sets called ",
+                                       set_name, ", and --force gives up ", kMaxGivenUpCount,
+                                       " at once. Of those whose files are not wanted any more, one is ",
+                                       hexadecimal(set_id), ": remove ", folder, "/", record_name(set_id, part),
+                                       " and ", folder, "/.", hexadecimal(set_id), ".*.tandem-tmp"));
     here.push_back(set_id);
   };
   for (const auto &[set_id, set] : found.sets) {
@@ -383,14 +377,12 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
       if (!part.has_commit && lock == Lock::held_by_another) continue;
       if (part.strange_version)
         fail(TANDEM_ERROR_IO,
-             base::format("{}: it may belong to an unfinished set, also called {}, which that Tandem can finish",
-                          of_another_tandem(path, part), set_name));
+             base::text(of_another_tandem(path, part), ": it may belong to an unfinished set, also called ", set_name,
+                        ", which that Tandem can finish"));
       if (!part.record)
-        fail(
-            TANDEM_ERROR_IO,
-            base::format("{} is damaged: it may belong to an unfinished set, also called {}. If no file of that set is "
-                         "wanted any more, remove it and {}/.{}.*.tandem-tmp",
-                         path, set_name, folder.path(), hexadecimal(set_id)));
+        fail(TANDEM_ERROR_IO, base::text(path, " is damaged: it may belong to an unfinished set, also called ",
+                                         set_name, ". If no file of that set is wanted any more, remove it and ",
+                                         folder.path(), "/.", hexadecimal(set_id), ".*.tandem-tmp"));
       const bool may_be_lost = lead_of(set.parts) == nullptr || verdict == Verdict::held_back;
       if (force && may_be_lost && lock == Lock::ours) {
         give_up(set_id, part);
@@ -410,11 +402,11 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
               : "; --force does not give it up where the record cannot be locked: " + error_text(error);
       const std::string first_step =
           folders.size() < part.record->folder_count
-              ? base::format("name all folders of its encode, {}, or repair it", part.record->folder_count)
+              ? base::text("name all folders of its encode, ", part.record->folder_count, ", or repair it")
           : lead_of(set.parts) != nullptr ? "repair it"
                                           : "the folder that its encode named first has no record of it: repair it";
-      fail(TANDEM_ERROR_IO, base::format("set {}, also called {}, is not finished in {} (its record is {}): {}{}",
-                                         hexadecimal(set_id), set_name, folder.path(), path, first_step, way_out));
+      fail(TANDEM_ERROR_IO, base::text("set ", hexadecimal(set_id), ", also called ", set_name, ", is not finished in ",
+                                       folder.path(), " (its record is ", path, "): ", first_step, way_out));
     }
   }
   return given_up;
@@ -474,7 +466,7 @@ Recovered recover(const std::vector<std::string> &paths, bool dry_run, const Loc
       folders.push_back(folder);
     } else {
       notes.push_back(
-          base::format("{} cannot be listed, so remains of runs that ended early are not found there", folder->path()));
+          base::text(folder->path(), " cannot be listed, so remains of runs that ended early are not found there"));
     }
   }
   Recovered result;
@@ -482,7 +474,7 @@ Recovered recover(const std::vector<std::string> &paths, bool dry_run, const Loc
     result = recover_many(std::move(folders), dry_run, wait);
   } catch (const FolderLocked &locked) {
     result.left_count = 1;
-    notes.push_back(base::format("{}; nothing is cleaned up", locked.what()));
+    notes.push_back(base::text(locked.what(), "; nothing is cleaned up"));
   }
   result.notes.insert(result.notes.begin(), notes.begin(), notes.end());
   return result;

@@ -10,7 +10,7 @@
 #include <chrono>
 #include <memory>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "files/commit.hpp"
 #include "files/error.hpp"
 #include "files/repair_steps.hpp"
@@ -70,8 +70,7 @@ class NewFiles {
   void give_name(Target &target) {
     const FoldersLock lock({target.folder}, lock_wait());
     if (target.file != kNoFile && !is_still_there(target))
-      fail(TANDEM_ERROR_IO,
-           base::format("{} was replaced since it was read; the new file is left alone", target.path()));
+      fail(TANDEM_ERROR_IO, base::text(target.path(), " was replaced since it was read; the new file is left alone"));
     const bool may_replace = target.file != kNoFile || task_.options.force != 0;
     target.pending->rename(target.place.name, may_replace, task_.options.no_sync != 0);
   }
@@ -109,7 +108,7 @@ void join(const RepairTask &task, const std::string &temporary, Target &target) 
     target.opened = Descriptor(open(temporary.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     if (!target.opened) fail_io("open", temporary, errno);
   } else if (!open_in_place(task.set.files[target.file], &target.opened)) {
-    fail(TANDEM_ERROR_IO, base::format("process 0 can write to {}, but this process cannot", target.path()));
+    fail(TANDEM_ERROR_IO, base::text("process 0 can write to ", target.path(), ", but this process cannot"));
   }
 }
 
@@ -265,7 +264,7 @@ void check_failures(const RepairTask &task) {
   const auto more = std::count_if(first + 1, task.targets.end(), has_failed);
   fail(TANDEM_ERROR_IO, more == 0
                             ? first->failure
-                            : base::format("{} (and {} more shard files could not be mended)", first->failure, more));
+                            : base::text(first->failure, " (and ", more, " more shard files could not be mended)"));
 }
 
 // ---- the call ----

@@ -5,8 +5,8 @@
 #include <cerrno>
 #include <set>
 
-#include "base/format.hpp"
 #include "base/options.hpp"
+#include "base/text.hpp"
 #include "files/error.hpp"
 #include "files/repair_steps.hpp"
 
@@ -24,10 +24,9 @@ bool is_length_credible(const RepairTask &task) {
     if (header.is_padding(shard)) agrees[shard] = true;
   const auto count = static_cast<std::uint32_t>(std::count(agrees.begin(), agrees.end(), true));
   if (count >= header.k) return true;
-  task.note(
-      base::format("nothing is written: {} shard{} a file of at least half of the {} bytes that the headers claim, {} "
-                   "are needed",
-                   count, count == 1 ? " has" : "s have", header.shard_file_bytes(), header.k));
+  task.note(base::text("nothing is written: ", count, " shard", count == 1 ? " has" : "s have",
+                       " a file of at least half of the ", header.shard_file_bytes(), " bytes that the headers claim, ",
+                       header.k, " are needed"));
   return false;
 }
 
@@ -52,8 +51,8 @@ void check_files_to_open(const std::vector<Target> &targets) {
   std::set<std::string> folders;
   for (const Target &target : targets) folders.insert(target.place.folder);
   check_open_files(targets.size() + folders.size(),
-                   base::format("{} shard files to be mended or rebuilt in {} folder{}", targets.size(), folders.size(),
-                                folders.size() == 1 ? "" : "s"));
+                   base::text(targets.size(), " shard files to be mended or rebuilt in ", folders.size(), " folder",
+                              folders.size() == 1 ? "" : "s"));
 }
 
 }  // namespace

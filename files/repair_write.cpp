@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <functional>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "files/error.hpp"
 #include "files/repair_steps.hpp"
 #include "files/workers.hpp"
@@ -88,7 +88,7 @@ void write_block(RepairTask &task, Target &target, std::uint64_t stripe, const s
   const std::lock_guard lock(task.mutex);
   if (!good)
     return fail_first(target,
-                      base::format("cannot write block {} of {}: {}", stripe, target.path(), error_text(error)));
+                      base::text("cannot write block ", stripe, " of ", target.path(), ": ", error_text(error)));
   target.written.add(stripe, stripe + 1);
   task.written_bytes += bytes;
 }
@@ -98,9 +98,8 @@ void leave_block(RepairTask &task, Target &target, std::uint64_t stripe) {
   const std::lock_guard lock(task.mutex);
   ++target.left_count;
   if (!task.findings.lost.contains(stripe))
-    fail_first(target,
-               base::format("block {} of {} cannot be computed: other blocks of its stripe cannot be read any more",
-                            stripe, target.path()));
+    fail_first(target, base::text("block ", stripe, " of ", target.path(),
+                                  " cannot be computed: other blocks of its stripe cannot be read any more"));
 }
 
 // A block of the old file that cannot be recovered: its bytes may still be of use.
@@ -111,9 +110,9 @@ void keep_block(RepairTask &task, Target &target, std::uint64_t stripe, std::byt
   if (is_read && put_block(task, target.descriptor(), block, bytes, stripe)) return;
   const int error = errno;
   const std::lock_guard lock(task.mutex);
-  fail_first(target,
-             base::format("block {} of {}, which cannot be computed, cannot be {}{}; the file is left alone", stripe,
-                          target.path(), is_read ? "copied" : "read", error != 0 ? ": " + error_text(error) : ""));
+  fail_first(target, base::text("block ", stripe, " of ", target.path(), ", which cannot be computed, cannot be ",
+                                is_read ? "copied" : "read", error != 0 ? ": " + error_text(error) : "",
+                                "; the file is left alone"));
 }
 
 void write_stripe(RepairTask &task, const StripeSource::Stripe &got, std::span<Target *const> targets) {
@@ -172,7 +171,7 @@ void read_back_stripe(RepairTask &task, std::uint64_t stripe, const ShardBuffers
     const std::lock_guard lock(task.mutex);
     task.read_bytes += bytes;
     if (failed)
-      fail_first(target, base::format("block {} of {} was written and does not read back", stripe, target.path()));
+      fail_first(target, base::text("block ", stripe, " of ", target.path(), " was written and does not read back"));
   }
 }
 
@@ -198,7 +197,7 @@ void read_back_records(const RepairTask &task, const Target &target) {
     if (read_at(target.descriptor(), bytes.data(), bytes.size(), offset_of(task, end)) !=
             static_cast<std::int64_t>(bytes.size()) ||
         parse_record(bytes, &record) != ParseResult::record || record != Record{task.header, target.shard, end})
-      fail(TANDEM_ERROR_IO, base::format("a record of {} was written and does not read back", target.path()));
+      fail(TANDEM_ERROR_IO, base::text("a record of ", target.path(), " was written and does not read back"));
   }
 }
 

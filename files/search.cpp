@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "files/commit.hpp"
 #include "files/error.hpp"
 #include "files/folder.hpp"
@@ -159,7 +159,7 @@ class Searcher {
   }
 
   static std::string cannot(std::string_view what, const std::string &path, int error) {
-    return base::format("cannot {} {}: {}", what, path, error_text(error));
+    return base::text("cannot ", what, " ", path, ": ", error_text(error));
   }
 
   static std::string why_ignored(ParseResult result) {
@@ -228,9 +228,7 @@ class Searcher {
     return {static_cast<std::uint32_t>(most - votes.begin()), *most};
   }
 
-  void ignore(const std::string &path, std::string_view why) {
-    found_.ignored.push_back(base::format("{}: {}", path, why));
-  }
+  void ignore(const std::string &path, std::string_view why) { found_.ignored.push_back(base::text(path, ": ", why)); }
 
   ManyFolders folders_;
   std::vector<Hidden> hidden_;  // by folder
@@ -252,8 +250,8 @@ std::string list(const std::vector<FoundSet> &sets) {
   std::string text;
   for (std::size_t i = 0; i < std::min(sets.size(), kMostListed); ++i) {
     const std::string name = name_of_set(sets[i]);
-    text += base::format("{}{} ({}{}{} of {} shards)", i == 0 ? "" : ", ", hexadecimal(sets[i].header.set_id), name,
-                         name.empty() ? "" : ", ", sets[i].shard_count, sets[i].header.shard_count());
+    text += base::text(i == 0 ? "" : ", ", hexadecimal(sets[i].header.set_id), " (", name, name.empty() ? "" : ", ",
+                       sets[i].shard_count, " of ", sets[i].header.shard_count(), " shards)");
   }
   return sets.size() > kMostListed ? text + ", ..." : text;
 }
@@ -265,8 +263,8 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
     if (const std::string why = not_read(); !why.empty()) fail(TANDEM_ERROR_IO, why);
     if (!other_version.empty()) fail(TANDEM_ERROR_UNSUPPORTED, other_version);
     fail(TANDEM_ERROR_NOT_RECOVERABLE,
-         base::format("no shard file found ({} other file{}){}{}", ignored.size(), ignored.size() == 1 ? "" : "s",
-                      out_of_limits.empty() ? "" : "; ", out_of_limits));
+         base::text("no shard file found (", ignored.size(), " other file", ignored.size() == 1 ? "" : "s", ")",
+                    out_of_limits.empty() ? "" : "; ", out_of_limits));
   }
   std::string wanted = set_id_prefix;
   for (char &c : wanted) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -283,12 +281,12 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
   if (match_count == 1) return *chosen;
   if (match_count == 0)
     fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         base::format("no set has an id that starts with {}; there are: {}", wanted, list(sets)));
+         base::text("no set has an id that starts with ", wanted, "; there are: ", list(sets)));
   if (enough_count == 1) return *only_with_enough;  // the others are left-overs of other generations
-  fail(TANDEM_ERROR_INVALID_ARGUMENT,
-       base::format("{} sets found, choose one by the first digits of its id (set_id_prefix; on the command line --set "
-                    "ID, or --name NAME): {}",
-                    match_count, list(sets)));
+  fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(match_count,
+                                                 " sets found, choose one by the first digits of its id "
+                                                 "(set_id_prefix; on the command line --set ID, or --name NAME): ",
+                                                 list(sets)));
 }
 
 std::string name_of_set(const FoundSet &set) {
@@ -307,19 +305,19 @@ void check_current(const Search &search) {
 }
 
 void check_current(const Search &search, const FoundSet &set) {
-  if (!search.vanished.empty()) fail(TANDEM_ERROR_IO, base::format("{}: it existed a moment ago", search.vanished));
+  if (!search.vanished.empty()) fail(TANDEM_ERROR_IO, base::text(search.vanished, ": it existed a moment ago"));
   for (const ShardFile &file : set.files) {
     struct stat status;
     if (stat(file.path.c_str(), &status) != 0) fail_io("find", file.path, errno);
     if (std::pair(status.st_dev, status.st_ino) != file.identity)
-      fail(TANDEM_ERROR_IO, base::format("{} was replaced since it was found", file.path));
+      fail(TANDEM_ERROR_IO, base::text(file.path, " was replaced since it was found"));
   }
 }
 
 void check_all_read(const Search &search, const FoundSet &set, bool recoverable) {
   const std::string why = search.not_read();
   if (!why.empty() && !(recoverable && set.shard_count == set.header.shard_count()))
-    fail(TANDEM_ERROR_IO, base::format("{}; set {} may have more shards there", why, hexadecimal(set.header.set_id)));
+    fail(TANDEM_ERROR_IO, base::text(why, "; set ", hexadecimal(set.header.set_id), " may have more shards there"));
 }
 
 std::size_t Search::choose_to_code(const std::string &set_id_prefix) const {
@@ -328,8 +326,9 @@ std::size_t Search::choose_to_code(const std::string &set_id_prefix) const {
     make_codec(sets[chosen].header, true);
   } catch (const Error &error) {
     if (error.status() == TANDEM_ERROR_OUT_OF_MEMORY) throw;
-    fail(TANDEM_ERROR_DAMAGED, base::format("{}: its header asks for a code that this Tandem does not have: {}",
-                                            sets[chosen].files[0].path, error.what()));
+    fail(TANDEM_ERROR_DAMAGED,
+         base::text(sets[chosen].files[0].path,
+                    ": its header asks for a code that this Tandem does not have: ", error.what()));
   }
   return chosen;
 }

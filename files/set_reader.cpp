@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "files/error.hpp"
 
 namespace tandem::files {
@@ -43,7 +43,7 @@ bool SetReader::read_block_at(const Descriptor &descriptor, const ShardFile &sha
   {
     base::TimedStep read = step_of(timeline_, "read", header, stripe);
     const std::int64_t got = read_at(descriptor.get(), block_out, block_bytes, static_cast<std::uint64_t>(offset));
-    if (got < 0) lack(base::format("cannot read {}: {}", shard.path, error_text(errno)));
+    if (got < 0) lack(base::text("cannot read ", shard.path, ": ", error_text(errno)));
     if (got > 0) read_bytes_.fetch_add(static_cast<std::uint64_t>(got), std::memory_order_relaxed);
     if (got != static_cast<std::int64_t>(block_bytes)) return false;
     read.add_bytes(block_bytes);
@@ -99,7 +99,7 @@ std::shared_ptr<Descriptor> SetReader::descriptor_of(std::size_t file) {
       struct stat status;
       if (opened && fstat(opened.get(), &status) == 0 &&
           std::pair(status.st_dev, status.st_ino) != set_.files[file].identity) {
-        lack(base::format("{} was replaced since it was found: another file has its name now", path));
+        lack(base::text(path, " was replaced since it was found: another file has its name now"));
         open.failed = true;
         return nullptr;
       }
@@ -108,7 +108,7 @@ std::shared_ptr<Descriptor> SetReader::descriptor_of(std::size_t file) {
         return open.descriptor = std::make_shared<Descriptor>(std::move(opened));
       }
       if (!is_out_of_resources(errno)) {
-        lack(base::format("cannot open {}: {}", path, error_text(errno)));
+        lack(base::text("cannot open ", path, ": ", error_text(errno)));
         open.failed = true;
         return nullptr;
       }

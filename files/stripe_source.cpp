@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "files/error.hpp"
 
 namespace tandem::files {
@@ -85,15 +85,13 @@ void StripeSource::fail_incomplete(const Stripe &stripe) const {
   for (std::uint32_t shard = 0; shard < header_.shard_count(); ++shard) shard_count += reader_.has(shard) ? 1 : 0;
   if (stripe.good_count >= header_.k)
     fail(TANDEM_ERROR_NOT_RECOVERABLE,
-         base::format("stripe {} of {} has {} intact blocks, which do not determine the others: with this matrix, not "
-                      "every {} blocks are enough",
-                      stripe.number, header_.stripe_count(), stripe.good_count, header_.k));
+         base::text("stripe ", stripe.number, " of ", header_.stripe_count(), " has ", stripe.good_count,
+                    " intact blocks, which do not determine the others: with this matrix, not every ", header_.k,
+                    " blocks are enough"));
   fail(TANDEM_ERROR_NOT_RECOVERABLE,
-       base::format(
-           "stripe {} of {} has {} intact blocks, {} are needed: {} shards are missing and {} of its blocks are "
-           "damaged",
-           stripe.number, header_.stripe_count(), stripe.good_count, header_.k, header_.shard_count() - shard_count,
-           shard_count - stripe.good_count));
+       base::text("stripe ", stripe.number, " of ", header_.stripe_count(), " has ", stripe.good_count,
+                  " intact blocks, ", header_.k, " are needed: ", header_.shard_count() - shard_count,
+                  " shards are missing and ", shard_count - stripe.good_count, " of its blocks are damaged"));
 }
 
 void StripeSource::hash_computed(Stripe &stripe) const {

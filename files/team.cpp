@@ -4,8 +4,8 @@
 #include <cstring>
 #include <exception>
 
-#include "base/format.hpp"
 #include "base/options.hpp"
+#include "base/text.hpp"
 
 namespace tandem::files {
 
@@ -58,7 +58,7 @@ Team::Team(const tandem_files_team *given) {
   team_ = base::read_options(given, "tandem_files_team");
   if (team_.process >= team_.process_count)
     fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         base::format("team: process is {} of process_count {}", team_.process, team_.process_count));
+         base::text("team: process is ", team_.process, " of process_count ", team_.process_count));
   if (team_.agree == nullptr || team_.gather == nullptr || team_.broadcast == nullptr)
     fail(TANDEM_ERROR_INVALID_ARGUMENT, "team: agree, gather or broadcast is NULL");
 }

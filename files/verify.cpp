@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "files/recoverable.hpp"
 #include "files/set_reader.hpp"
 #include "files/workers.hpp"
@@ -268,9 +268,8 @@ void check_same(const Team &team, const FoundSet &set) {
     if (leading.bytes() == mine.bytes()) return;
     const std::string id = leading.text();
     fail(TANDEM_ERROR_IO,
-         base::format("this process and process 0 find different shard files: {} of set {} here, {} of set {} "
-                      "there",
-                      set.files.size(), hexadecimal(set.header.set_id), leading.number(), id));
+         base::text("this process and process 0 find different shard files: ", set.files.size(), " of set ",
+                    hexadecimal(set.header.set_id), " here, ", leading.number(), " of set ", id, " there"));
   });
 }
 
@@ -330,10 +329,10 @@ tandem_files_verify_result verify(tandem_context *context, const Search &search,
     if (team.leads()) report(set, findings, options.report, options.report_user);
     if (findings.digest && findings.digest != set.header.digest)
       fail(TANDEM_ERROR_DAMAGED,
-           base::format("every data block of set {} is intact, but their digest is {} and the set's {}: "
-                        "its writer had a defect, or another program changed it",
-                        hexadecimal(set.header.set_id), hexadecimal(printed_order(*findings.digest)),
-                        hexadecimal(printed_order(set.header.digest))));
+           base::text("every data block of set ", hexadecimal(set.header.set_id), " is intact, but their digest is ",
+                      hexadecimal(printed_order(*findings.digest)), " and the set's ",
+                      hexadecimal(printed_order(set.header.digest)),
+                      ": its writer had a defect, or another program changed it"));
   });
 
   tandem_files_verify_result result = {};

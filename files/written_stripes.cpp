@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "files/error.hpp"
 
 namespace tandem::files {
@@ -12,7 +12,7 @@ namespace tandem::files {
 void WrittenStripes::take(std::uint64_t first, std::uint64_t count, std::uint64_t stripe_count) {
   if (first > stripe_count || count > stripe_count - first)
     fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         base::format("{} stripes from {} on are not all of the set, which has {}", count, first, stripe_count));
+         base::text(count, " stripes from ", first, " on are not all of the set, which has ", stripe_count));
   if (count == 0) return;
   const std::uint64_t end = first + count;
   const std::lock_guard lock(mutex_);
@@ -22,7 +22,7 @@ void WrittenStripes::take(std::uint64_t first, std::uint64_t count, std::uint64_
   if (first < digested_count_ || (after != ranges_.begin() && std::prev(after)->second.end > first)) taken = first;
   if (taken < end)
     fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         base::format("{} stripes from {} on: stripe {} was written before, or is being written", count, first, taken));
+         base::text(count, " stripes from ", first, " on: stripe ", taken, " was written before, or is being written"));
   ranges_.emplace_hint(after, first, Range{end});
 }
 
@@ -58,8 +58,8 @@ void WrittenStripes::check_complete(std::uint64_t stripe_count) const {
   for (const auto &[first, range] : ranges_)
     if (range.written) written += range.end - first;
   if (written != stripe_count)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} of {} stripes are not written, the first of them is {}",
-                                                     stripe_count - written, stripe_count, digested_count_));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(stripe_count - written, " of ", stripe_count,
+                                                   " stripes are not written, the first of them is ", digested_count_));
 }
 
 Hash128 WrittenStripes::digest(std::uint64_t content_bytes) const {
@@ -74,8 +74,9 @@ void WrittenStripes::add_told(const SetHeader &header, std::uint64_t first, std:
   try {
     const std::uint64_t block_count = count * header.k;
     if (bytes.size() != block_count * kHashBytes)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} stripes of {} data blocks have {} bytes of hashes, {} given",
-                                                       count, header.k, block_count * kHashBytes, bytes.size()));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           base::text(count, " stripes of ", header.k, " data blocks have ", block_count * kHashBytes,
+                      " bytes of hashes, ", bytes.size(), " given"));
     std::vector<Hash128> hashes(block_count);
     for (std::size_t i = 0; i < block_count; ++i) hashes[i] = read_check(bytes.data() + i * kHashBytes);
     add(first, std::move(hashes));
@@ -88,8 +89,8 @@ void WrittenStripes::add_told(const SetHeader &header, std::uint64_t first, std:
 void check_digest(const SetHeader &header, const Hash128 &digest) {
   if (digest == header.digest) return;
   fail(TANDEM_ERROR_DAMAGED,
-       base::format("the digest of the {} decoded bytes is {}, the set's is {}", header.content_bytes,
-                    hexadecimal(printed_order(digest)), hexadecimal(printed_order(header.digest))));
+       base::text("the digest of the ", header.content_bytes, " decoded bytes is ", hexadecimal(printed_order(digest)),
+                  ", the set's is ", hexadecimal(printed_order(header.digest))));
 }
 
 }  // namespace tandem::files

@@ -5,7 +5,7 @@
 #include <exception>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "device/backend.hpp"
 #include "gpu/factory.hpp"
 #include "gpu/runs.hpp"
@@ -70,7 +70,7 @@ class CudaBackend final : public device::DeviceBackend {
       } catch (const device::DriverError &error) {
         if (is_sticky(error.number())) throw;
         base::fail(TANDEM_ERROR_OUT_OF_MEMORY,
-                   base::format("CUDA: no {} bytes of pinned memory: {}", bytes, error.what()));
+                   base::text("CUDA: no ", bytes, " bytes of pinned memory: ", error.what()));
       }
     });
     return memory;
@@ -93,11 +93,10 @@ class CudaBackend final : public device::DeviceBackend {
     auto found = std::make_shared<CudaDevice>(select_device(devices, wanted_, left_out));
     found->most_launch_bytes = most_launch_bytes_;
     log_.say(TANDEM_LOG_INFO,
-             base::format("cuda: {} ({}, compute capability {}, driver of {}), {}: {} multiprocessors, {} bytes of "
-                          "memory",
-                          found->name, found->model(), capability_text(*found), found->driver_text(),
-                          wanted_ == "cuda" ? "the first that can be used" : "as asked", found->unit_count,
-                          found->memory_bytes));
+             base::text("cuda: ", found->name, " (", found->model(), ", compute capability ", capability_text(*found),
+                        ", driver of ", found->driver_text(), "), ",
+                        wanted_ == "cuda" ? "the first that can be used" : "as asked", ": ", found->unit_count,
+                        " multiprocessors, ", found->memory_bytes, " bytes of memory"));
     return found;
   }
 
@@ -105,7 +104,7 @@ class CudaBackend final : public device::DeviceBackend {
     const CudaDevice &device = static_cast<const CudaDevice &>(of);
     if (const auto reason = given_up(*device.driver, device.ordinal)) {
       base::fail(TANDEM_ERROR_DEVICE,
-                 base::format("CUDA: {} was given up for the rest of this process: {}", device.name, *reason));
+                 base::text("CUDA: ", device.name, " was given up for the rest of this process: ", *reason));
     }
   }
 
@@ -129,7 +128,7 @@ class CudaBackend final : public device::DeviceBackend {
   void failed(const std::shared_ptr<device::DeviceSession> &session, const device::DriverError &error) override {
     const CudaDevice &device = static_cast<const CudaDevice &>(*known().device);
     if (!is_sticky(error.number())) {
-      log_.say(TANDEM_LOG_WARNING, base::format("cuda: {}: {}", device.name, error.what()));
+      log_.say(TANDEM_LOG_WARNING, base::text("cuda: ", device.name, ": ", error.what()));
     } else if (session != nullptr) {
       static_cast<CudaSession &>(*session).give_up(error.what());
     } else {

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
 #include "base/overlap.hpp"
 #include "base/stripe_error.hpp"
+#include "base/text.hpp"
 #include "core/mismatch_ranges.hpp"
 #include "device/quarantine.hpp"
 #include "gpu/runs.hpp"
@@ -28,7 +28,7 @@ constexpr std::uint64_t kFewRanges = 1024;  // of a verify, fetched from the dev
 
 std::string name_of(const Task &task, unsigned index) {
   const unsigned columns = task.prepared->columns();
-  return index < columns ? base::format("input {}", index) : base::format("output {}", index - columns);
+  return index < columns ? base::text("input ", index) : base::text("output ", index - columns);
 }
 
 // The driver's answers about addresses. It is asked once for each allocation.
@@ -62,22 +62,23 @@ std::vector<std::uint64_t> addresses_of(Allocations &allocations, const Task &ta
     CUdeviceptr first = 0, last = 0;
     if (__builtin_add_overflow(base, offset, &first) || __builtin_add_overflow(first, task.offset_bytes, &first) ||
         __builtin_add_overflow(first, task.length_bytes - 1, &last)) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("CUDA: {} of {} bytes does not fit the address space",
-                                                             name_of(task, index), task.length_bytes));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("CUDA: ", name_of(task, index), " of ", task.length_bytes,
+                                                           " bytes does not fit the address space"));
     }
     const Address address = allocations.at(first);
     if (address.type != CU_MEMORYTYPE_DEVICE && !address.is_managed) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::format("CUDA: {} at {:#x} is no device memory", name_of(task, index), first));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("CUDA: ", name_of(task, index), " at ", "0x",
+                                                           base::digits(first, 16), " is no device memory"));
     }
     if (!address.is_managed && address.ordinal != device.ordinal) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("CUDA: {} lies on cuda:{}, the context is of {}",
-                                                             name_of(task, index), address.ordinal, device.name));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("CUDA: ", name_of(task, index), " lies on cuda:",
+                                                           address.ordinal, ", the context is of ", device.name));
     }
     if (!address.holds(first, task.length_bytes)) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::format("CUDA: {} has {} bytes from {:#x}, its allocation {} bytes from {:#x}",
-                              name_of(task, index), task.length_bytes, first, address.bytes, address.start));
+                 base::text("CUDA: ", name_of(task, index), " has ", task.length_bytes, " bytes from ", "0x",
+                            base::digits(first, 16), ", its allocation ", address.bytes, " bytes from ", "0x",
+                            base::digits(address.start, 16)));
     }
     list.push_back(first);
     extents.push_back(
@@ -87,8 +88,8 @@ std::vector<std::uint64_t> addresses_of(Allocations &allocations, const Task &ta
   for (unsigned r = 0; r < task.prepared->rows(); ++r) add(task.outputs[r], task.output_offsets, r, true);
   base::Overlap found{};
   if (task.mode != Mode::compare && base::find_overlap(extents, &found)) {
-    base::fail(TANDEM_ERROR_OVERLAP, base::format("CUDA: {} overlaps {} ({} bytes each)", name_of(task, found.output),
-                                                  name_of(task, found.other), task.length_bytes));
+    base::fail(TANDEM_ERROR_OVERLAP, base::text("CUDA: ", name_of(task, found.output), " overlaps ",
+                                                name_of(task, found.other), " (", task.length_bytes, " bytes each)"));
   }
   return list;
 }
@@ -105,16 +106,15 @@ bool check_stream(const CudaSession &session, CUstream stream) {
   const auto refuse = [&](CUresult error, const char *call) {
     if (error == CUDA_SUCCESS) return;
     if (error == CUDA_ERROR_INVALID_HANDLE || error == CUDA_ERROR_INVALID_VALUE || error == CUDA_ERROR_INVALID_CONTEXT)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("CUDA: queue is no stream of this process ({} failed with "
-                                                             "{})",
-                                                             call, error_name(driver, error)));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("CUDA: queue is no stream of this process (", call,
+                                                           " failed with ", error_name(driver, error), ")"));
     check(driver, error, call);
   };
   CUcontext context = nullptr;
   refuse(driver.cuStreamGetCtx(stream, &context), "cuStreamGetCtx");
   if (context != session.context()) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::format("CUDA: the stream is not of the primary context of {}", session.device().name));
+               base::text("CUDA: the stream is not of the primary context of ", session.device().name));
   }
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   refuse(driver.cuStreamIsCapturing(stream, &status), "cuStreamIsCapturing");
@@ -295,7 +295,7 @@ class CudaRun final : public device::DeviceRun {
     std::uint64_t bytes = 0;
     if (task_.mode != Mode::compare) return 0;
     if (__builtin_mul_overflow(range.record_count, task_.prepared->rows() * device::kRecordBytes, &bytes))
-      base::fail(TANDEM_ERROR_TOO_LARGE, base::format("CUDA: records of {} bytes of shards", task_.length_bytes));
+      base::fail(TANDEM_ERROR_TOO_LARGE, base::text("CUDA: records of ", task_.length_bytes, " bytes of shards"));
     return bytes;
   }
 

@@ -7,8 +7,8 @@
 #include <iterator>
 
 #include "base/fork.hpp"
-#include "base/format.hpp"
 #include "base/patience.hpp"
+#include "base/text.hpp"
 #include "device/built_in.hpp"
 #include "gpu/factory.hpp"
 
@@ -50,8 +50,8 @@ void describe(CudaDevice &device) {
 // Why the device cannot be used, or "".
 std::string unfit(const CudaDevice &device) {
   if (device.architecture < kOldestArchitecture) {
-    return base::format("its compute capability is {}, {} or later is needed", capability_text(device),
-                        kOldestArchitecture / 10.0);
+    return base::text("its compute capability is ", capability_text(device), ", ", kOldestArchitecture / 10.0,
+                      " or later is needed");
   }
   if (attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == CU_COMPUTEMODE_PROHIBITED)
     return "its compute mode is \"prohibited\" (nvidia-smi -c changes that)";
@@ -79,10 +79,10 @@ device::DeviceSettings CudaDevice::settings(unsigned rows, unsigned columns) con
   return settings;
 }
 
-std::string version_text(int version) { return base::format("{}.{}", version / 1000, version % 1000 / 10); }
+std::string version_text(int version) { return base::text(version / 1000, ".", version % 1000 / 10); }
 
 std::string capability_text(const CudaDevice &device) {
-  return base::format("{}.{}", device.architecture / 10, device.architecture % 10);
+  return base::text(device.architecture / 10, ".", device.architecture % 10);
 }
 
 std::vector<CudaDevice> find_devices(const Driver &driver, const base::Log &log, std::string *left_out) {
@@ -90,12 +90,12 @@ std::vector<CudaDevice> find_devices(const Driver &driver, const base::Log &log,
   const base::ForkPause pause;  // it may load its other libraries
   int version = 0, count = 0;
   const auto ask = [&](CUresult error, const char *call) {
-    if (error != CUDA_SUCCESS) fail_without(base::format("{} failed with {}", call, error_name(driver, error)));
+    if (error != CUDA_SUCCESS) fail_without(base::text(call, " failed with ", error_name(driver, error)));
   };
   ask(driver.cuDriverGetVersion(&version), "cuDriverGetVersion");
   if (version < TANDEM_CUDA_OLDEST) {
-    fail_without(base::format("the NVIDIA driver is too old: it is of CUDA {}, {} or later is needed",
-                              version_text(version), version_text(TANDEM_CUDA_OLDEST)));
+    fail_without(base::text("the NVIDIA driver is too old: it is of CUDA ", version_text(version), ", ",
+                            version_text(TANDEM_CUDA_OLDEST), " or later is needed"));
   }
   const CUresult started = driver.cuInit(0);
   if (started == CUDA_ERROR_NO_DEVICE) fail_without("the NVIDIA driver finds no GPU");
@@ -106,7 +106,7 @@ std::vector<CudaDevice> find_devices(const Driver &driver, const base::Log &log,
   for (int i = 0; i < count && i < kMostDevices; ++i) {
     CudaDevice device;
     device.label = "CUDA";
-    device.name = base::format("cuda:{}", i);
+    device.name = base::text("cuda:", i);
     device.identity = {"cuda", "NVIDIA", "", "CUDA " + version_text(version)};
     device.dialect = device::Dialect::cuda_c;
     device.most_items = {1024, 1024, 64};
@@ -127,7 +127,7 @@ std::vector<CudaDevice> find_devices(const Driver &driver, const base::Log &log,
       usable.push_back(std::move(device));
       continue;
     }
-    const std::string line = base::format("{} ({}) left out: {}", device.name, device.model(), reason);
+    const std::string line = base::text(device.name, " (", device.model(), ") left out: ", reason);
     log.say(TANDEM_LOG_WARNING, "cuda: " + line);
     *left_out += (left_out->empty() ? "" : "; ") + line;
   }
@@ -137,16 +137,15 @@ std::vector<CudaDevice> find_devices(const Driver &driver, const base::Log &log,
 const CudaDevice &select_device(const std::vector<CudaDevice> &devices, const std::string &name,
                                 const std::string &left_out) {
   if (devices.empty())
-    base::fail(TANDEM_ERROR_UNAVAILABLE,
-               base::format("backend \"{}\": no CUDA device can be used: {}", name, left_out));
+    base::fail(TANDEM_ERROR_UNAVAILABLE, base::text("backend \"", name, "\": no CUDA device can be used: ", left_out));
   if (name == "cuda") return devices.front();
   std::string known;
   for (const CudaDevice &device : devices) {
     if (device.name == name) return device;
     known += (known.empty() ? "" : ", ") + device.name;
   }
-  base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("backend \"{}\" does not exist here; known: {}{}", name, known,
-                                                    left_out.empty() ? "" : " (" + left_out + ")"));
+  base::fail(TANDEM_ERROR_UNAVAILABLE, base::text("backend \"", name, "\" does not exist here; known: ", known,
+                                                  left_out.empty() ? "" : " (" + left_out + ")"));
 }
 
 bool may_have_devices(const std::string &root) {
@@ -163,18 +162,17 @@ Listing describe_devices(std::chrono::milliseconds patience, const Driver *given
       kModule.claim();
       const auto devices = find_devices(given != nullptr ? *given : open_driver(), base::Log(), &listing.missing);
       for (const CudaDevice &device : devices) {
-        listing.devices.push_back(
-            {device.name,
-             base::format("{} (compute capability {}, {} MiB, {})", device.model(), capability_text(device),
-                          device.memory_bytes >> 20, device.driver_text()),
-             device.unit_count});
+        listing.devices.push_back({device.name,
+                                   base::text(device.model(), " (compute capability ", capability_text(device), ", ",
+                                              device.memory_bytes >> 20, " MiB, ", device.driver_text(), ")"),
+                                   device.unit_count});
       }
     } catch (const base::Error &error) {
       listing.missing = error.what();
     }
     return listing;
   });
-  return answer.value_or(Listing{{}, base::format("the driver has not answered in {} s", patience.count() / 1000.0)});
+  return answer.value_or(Listing{{}, base::text("the driver has not answered in ", patience.count() / 1000.0, " s")});
 }
 
 }  // namespace tandem::gpu

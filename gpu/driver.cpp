@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "base/fork.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 
 namespace tandem::gpu {
 namespace {
@@ -36,7 +36,7 @@ std::string error_name(const Driver &driver, CUresult error) {
 void fail_call(const Driver &driver, CUresult error, const char *call) {
   throw device::DriverError(
       error == CUDA_ERROR_OUT_OF_MEMORY ? TANDEM_ERROR_OUT_OF_MEMORY : TANDEM_ERROR_DEVICE,
-      base::format("CUDA: {} failed with {} ({})", call, error_name(driver, error), static_cast<int>(error)),
+      base::text("CUDA: ", call, " failed with ", error_name(driver, error), " (", static_cast<int>(error), ")"),
       static_cast<int>(error));
 }
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "gpu/device_code/names.hpp"
 
 namespace tandem::gpu {
@@ -28,8 +28,8 @@ class Compilation {
     const nvrtcResult result = driver_.nvrtcCompileProgram(program_, 2, options);
     if (result == NVRTC_SUCCESS) return;
     base::fail(TANDEM_ERROR_UNAVAILABLE,
-               base::format("CUDA: NVRTC does not compile a generated kernel for {} ({}): {}", architecture,
-                            driver_.nvrtcGetErrorString(result), log().substr(0, device::kMostLogBytes)));
+               base::text("CUDA: NVRTC does not compile a generated kernel for ", architecture, " (",
+                          driver_.nvrtcGetErrorString(result), "): ", log().substr(0, device::kMostLogBytes)));
   }
 
   std::vector<unsigned char> binary(bool ptx) const {
@@ -37,7 +37,7 @@ class Compilation {
     check(ptx ? driver_.nvrtcGetPTXSize(program_, &size) : driver_.nvrtcGetCUBINSize(program_, &size),
           ptx ? "nvrtcGetPTXSize" : "nvrtcGetCUBINSize");
     if (size == 0 || size > device::kMostBinaryBytes)
-      base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("CUDA: NVRTC made a program of {} bytes", size));
+      base::fail(TANDEM_ERROR_UNAVAILABLE, base::text("CUDA: NVRTC made a program of ", size, " bytes"));
     std::vector<unsigned char> bytes(size);
     char *out = reinterpret_cast<char *>(bytes.data());
     check(ptx ? driver_.nvrtcGetPTX(program_, out) : driver_.nvrtcGetCUBIN(program_, out),
@@ -49,7 +49,7 @@ class Compilation {
   void check(nvrtcResult result, const char *call) const {
     if (result == NVRTC_SUCCESS) return;
     base::fail(TANDEM_ERROR_UNAVAILABLE,
-               base::format("CUDA: {} failed with {}", call, driver_.nvrtcGetErrorString(result)));
+               base::text("CUDA: ", call, " failed with ", driver_.nvrtcGetErrorString(result)));
   }
 
   std::string log() const {
@@ -102,13 +102,13 @@ CudaPrograms::CudaPrograms(const CudaDevice &device, CUcontext context, std::sha
                            const base::Log &log)
     : DevicePrograms(device, std::move(disk), log), driver_(*device.driver), context_(context) {
   look_at_compiler();
-  if (!no_compiler_.empty()) log_.say(TANDEM_LOG_INFO, base::format("cuda: {}: {}", device_.name, no_compiler_));
+  if (!no_compiler_.empty()) log_.say(TANDEM_LOG_INFO, base::text("cuda: ", device_.name, ": ", no_compiler_));
 }
 
 // Machine code for exactly this device if NVRTC supports it, else PTX of the newest older architecture.
 void CudaPrograms::look_at_compiler() {
   if (driver_.nvrtc_problem != nullptr) {
-    no_compiler_ = base::format("nothing is compiled: {}", driver_.nvrtc_problem);
+    no_compiler_ = base::text("nothing is compiled: ", driver_.nvrtc_problem);
     return;
   }
   int major = 0, minor = 0, count = 0;
@@ -117,11 +117,11 @@ void CudaPrograms::look_at_compiler() {
     no_compiler_ = "nothing is compiled: NVRTC does not tell its version";
     return;
   }
-  compiler_ = base::format("NVRTC {}.{}", major, minor);
+  compiler_ = base::text("NVRTC ", major, ".", minor);
   compiler_version_ = 1000 * major + 10 * minor;
   if (compiler_version_ < TANDEM_CUDA_OLDEST) {
-    no_compiler_ = base::format("nothing is compiled: {} is too old, {} or later is needed", compiler_,
-                                version_text(TANDEM_CUDA_OLDEST));
+    no_compiler_ = base::text("nothing is compiled: ", compiler_, " is too old, ", version_text(TANDEM_CUDA_OLDEST),
+                              " or later is needed");
     return;
   }
   std::vector<int> known(static_cast<std::size_t>(count));
@@ -131,12 +131,12 @@ void CudaPrograms::look_at_compiler() {
   for (const int each : known)
     if (each <= architecture) best = std::max(best, each);
   if (best == 0) {
-    no_compiler_ = base::format("nothing is compiled: {} does not know compute capability {}.{}", compiler_,
-                                architecture / 10, architecture % 10);
+    no_compiler_ = base::text("nothing is compiled: ", compiler_, " does not know compute capability ",
+                              architecture / 10, ".", architecture % 10);
     return;
   }
   makes_ptx_ = best != architecture;
-  architecture_ = base::format("--gpu-architecture={}_{}", makes_ptx_ ? "compute" : "sm", best);
+  architecture_ = base::text("--gpu-architecture=", makes_ptx_ ? "compute" : "sm", "_", best);
 }
 
 // For programs that the driver refuses: machine code runs on drivers of its own major version of CUDA, and on later
@@ -144,10 +144,8 @@ void CudaPrograms::look_at_compiler() {
 std::string CudaPrograms::remedy(int made_by) const {
   int driver = 0;
   if (driver_.cuDriverGetVersion(&driver) != CUDA_SUCCESS || driver / 1000 >= made_by / 1000) return "";
-  return base::format(
-      "; it was made by CUDA {}, which needs a driver of CUDA {}.0 or later: update the driver, or use "
-      "NVRTC and a library built with CUDA {}",
-      version_text(made_by), made_by / 1000, driver / 1000);
+  return base::text("; it was made by CUDA ", version_text(made_by), ", which needs a driver of CUDA ", made_by / 1000,
+                    ".0 or later: update the driver, or use NVRTC and a library built with CUDA ", driver / 1000);
 }
 
 device::Key CudaPrograms::key(const std::string &made_of) const {
@@ -160,7 +158,7 @@ std::shared_ptr<const device::DeviceProgram> CudaPrograms::make(const device::Ke
   if (auto program = from_image(spec)) return program;
   if (auto program = from_disk(key)) return program;
   if (driver_.nvrtc_problem != nullptr || architecture_.empty())
-    base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("CUDA: {}: {}", device_.name, no_compiler()));
+    base::fail(TANDEM_ERROR_UNAVAILABLE, base::text("CUDA: ", device_.name, ": ", no_compiler()));
   const std::vector<unsigned char> binary = compile(text());
   try {
     const auto program = std::make_shared<const CudaProgram>(
@@ -170,8 +168,8 @@ std::shared_ptr<const device::DeviceProgram> CudaPrograms::make(const device::Ke
   } catch (const device::DriverError &error) {
     if (is_not_of_the_program(error)) throw;
     base::fail(TANDEM_ERROR_UNAVAILABLE,
-               base::format("CUDA: the driver of {} ({}) refuses what {} compiled: {}{}", device_.name,
-                            device_.driver_text(), compiler_, error.what(), remedy(compiler_version_)));
+               base::text("CUDA: the driver of ", device_.name, " (", device_.driver_text(), ") refuses what ",
+                          compiler_, " compiled: ", error.what(), remedy(compiler_version_)));
   }
 }
 
@@ -191,9 +189,9 @@ std::shared_ptr<const CudaProgram> CudaPrograms::from_image(const device::Kernel
   } catch (const device::DriverError &error) {
     if (is_not_of_the_program(error)) throw;
     image_is_refused_ = true;
-    log_.say(TANDEM_LOG_WARNING,
-             base::format("cuda: {}: the driver ({}) does not take the kernels that came with this library: {}{}",
-                          device_.name, device_.driver_text(), error.what(), remedy(CUDA_VERSION)));
+    log_.say(TANDEM_LOG_WARNING, base::text("cuda: ", device_.name, ": the driver (", device_.driver_text(),
+                                            ") does not take the kernels that came with this library: ", error.what(),
+                                            remedy(CUDA_VERSION)));
     return nullptr;
   }
 }
@@ -208,7 +206,7 @@ std::shared_ptr<const CudaProgram> CudaPrograms::from_disk(const device::Key &ke
   } catch (const device::DriverError &error) {
     if (is_not_of_the_program(error)) throw;
     log_.say(TANDEM_LOG_INFO,
-             base::format("cuda: {} refuses a program from the cache; built again: {}", device_.name, error.what()));
+             base::text("cuda: ", device_.name, " refuses a program from the cache; built again: ", error.what()));
     disk_->remove(key);
     return nullptr;
   }
@@ -220,9 +218,10 @@ std::vector<unsigned char> CudaPrograms::compile(const std::string &text) const 
   compilation.compile(architecture_);
   std::vector<unsigned char> binary = compilation.binary(makes_ptx_);
   log_.say(TANDEM_LOG_DEBUG,
-           base::format("cuda: {}: {} bytes of kernel text compiled by {} ({}) in {:.3f} s", device_.name, text.size(),
-                        compiler_, architecture_,
-                        std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count()));
+           base::text("cuda: ", device_.name, ": ", text.size(), " bytes of kernel text compiled by ", compiler_, " (",
+                      architecture_, ") in ",
+                      base::fixed(std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count(), 3),
+                      " s"));
   return binary;
 }
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "core/registered_memory.hpp"
 #include "device/look.hpp"
 
@@ -66,8 +66,9 @@ CudaMemory roomy(CudaSession &session, CUstream stream, std::uint64_t bytes) {
 CudaMemory::CudaMemory(CudaSession &session, CUstream stream, std::uint64_t bytes)
     : stream_(stream), bytes_(bytes), reserved_(session.budget().try_reserve(bytes)) {
   if (!reserved_) {
-    base::fail(TANDEM_ERROR_OUT_OF_MEMORY, base::format("CUDA: the memory budget of {} ({} bytes) has no {} bytes left",
-                                                        session.device().name, session.budget().bytes(), bytes));
+    base::fail(TANDEM_ERROR_OUT_OF_MEMORY,
+               base::text("CUDA: the memory budget of ", session.device().name, " (", session.budget().bytes(),
+                          " bytes) has no ", bytes, " bytes left"));
   }
   const Driver &driver = session.driver();
   check(driver, driver.cuMemAllocFromPoolAsync(&address_, bytes, session.pool(), stream), "cuMemAllocFromPoolAsync");
@@ -260,8 +261,8 @@ void CudaSession::close() noexcept {
 
 void give_up(const CudaDevice &device, const std::string &reason, const base::Log &log) {
   give_up(*device.driver, device.ordinal, reason);
-  log.say(TANDEM_LOG_WARNING, base::format("cuda: {} ({}) is given up for the rest of this process: {}", device.name,
-                                           device.model(), reason));
+  log.say(TANDEM_LOG_WARNING, base::text("cuda: ", device.name, " (", device.model(),
+                                         ") is given up for the rest of this process: ", reason));
 }
 
 void CudaSession::give_up(const std::string &reason) noexcept {
@@ -276,9 +277,9 @@ void CudaSession::summarise_failed(int error, const char *message) noexcept {
   if (has_summarise_failed_.exchange(true)) return;
   try {
     log_.say(TANDEM_LOG_WARNING,
-             base::format("cuda: {}: what a verify found is not reduced on the device any more, but on the host: error "
-                          "{} of the CUDA runtime, {}",
-                          device().name, error, message));
+             base::text("cuda: ", device().name,
+                        ": what a verify found is not reduced on the device any more, but on the host: error ", error,
+                        " of the CUDA runtime, ", message));
   } catch (const std::exception &) {  // no memory: it is not logged
   }
 }
@@ -310,9 +311,9 @@ void CudaSession::pin_registered(const std::byte *first, std::uint64_t bytes) co
     } catch (const device::DriverError &error) {
       if (is_sticky(error.number()) || is_of_capture(error.number())) throw;
       if (error.number() == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) return pin;  // by the program itself
-      log_.say(TANDEM_LOG_WARNING,
-               base::format("cuda: {}: the {} registered bytes at {:#x} cannot be pinned, so they are staged: {}",
-                            device().name, count, reinterpret_cast<std::uintptr_t>(memory), error.what()));
+      log_.say(TANDEM_LOG_WARNING, base::text("cuda: ", device().name, ": the ", count, " registered bytes at ", "0x",
+                                              base::digits(reinterpret_cast<std::uintptr_t>(memory), 16),
+                                              " cannot be pinned, so they are staged: ", error.what()));
     }
     return pin;
   });
@@ -329,7 +330,7 @@ void CudaSession::find_direct(device::HostTask &work) const {
     if (address.type == CU_MEMORYTYPE_DEVICE) {
       base::fail(
           TANDEM_ERROR_INVALID_ARGUMENT,
-          base::format("CUDA: {} {} lies in device memory, but the task is for memory of the host", what, index));
+          base::text("CUDA: ", what, " ", index, " lies in device memory, but the task is for memory of the host"));
     }
     if (device().shares_memory) return true;
     if (address.type != CU_MEMORYTYPE_HOST) return false;

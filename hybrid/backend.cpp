@@ -8,8 +8,8 @@
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
-#include "base/format.hpp"
 #include "base/signals.hpp"
+#include "base/text.hpp"
 #include "core/recorded_run.hpp"
 #include "hybrid/runtime/prepared.hpp"
 #include "hybrid/runtime/runtime.hpp"
@@ -318,7 +318,7 @@ class HybridBackend final : public core::Backend {
       if (std::find(memories.begin(), memories.end(), memory) != memories.end()) return {i, backend};
     }
     base::fail(TANDEM_ERROR_UNSUPPORTED,
-               base::format("hybrid: none of its devices takes memory kind {}", static_cast<std::int32_t>(memory)));
+               base::text("hybrid: none of its devices takes memory kind ", static_cast<std::int32_t>(memory)));
   }
 
   // Once, on a thread of its own: drivers take long, and this run does not wait for them.
@@ -336,7 +336,7 @@ class HybridBackend final : public core::Backend {
         if (found.empty()) return log_.say(TANDEM_LOG_INFO, "hybrid: no device was found: the CPU does all work");
         std::string names;
         for (const Member &each : found) names += (names.empty() ? "" : ", ") + each.name;
-        log_.say(TANDEM_LOG_INFO, base::format("hybrid: devices beside the CPU from now on: {}", names));
+        log_.say(TANDEM_LOG_INFO, base::text("hybrid: devices beside the CPU from now on: ", names));
         std::vector<Member> all = options_.members;
         all.insert(all.end(), found.begin(), found.end());
         // In a child the parent's description exists already, and may be in use.
@@ -344,7 +344,7 @@ class HybridBackend final : public core::Backend {
         runtime(state).add(std::move(found));
         traits_.store(&found_traits_, std::memory_order_release);
       } catch (const std::exception &error) {
-        log_.say(TANDEM_LOG_WARNING, base::format("hybrid: looking for devices failed: {}", error.what()));
+        log_.say(TANDEM_LOG_WARNING, base::text("hybrid: looking for devices failed: ", error.what()));
       }
     };
     try {
@@ -361,7 +361,7 @@ class HybridBackend final : public core::Backend {
       std::vector<core::SpeedEntry> learned = runtime.learned();
       if (!learned.empty()) options_.remember(std::move(learned));
     } catch (const std::exception &error) {
-      log_.say(TANDEM_LOG_INFO, base::format("hybrid: learned speeds cannot be stored: {}", error.what()));
+      log_.say(TANDEM_LOG_INFO, base::text("hybrid: learned speeds cannot be stored: ", error.what()));
     }
   }
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "device/backend.hpp"
 #include "opencl/factory.hpp"
 #include "opencl/runs.hpp"
@@ -50,13 +50,13 @@ class OpenclBackend final : public device::DeviceBackend {
     const Driver &driver = driver_ != nullptr ? *driver_ : open_driver();
     auto found = std::make_shared<const OpenclDevice>(select_device(find_devices(driver, log_), wanted_));
     log_.say(TANDEM_LOG_INFO,
-             base::format("opencl: {} ({}, {}), {}: {} compute units, {} of {} bytes of memory, {}", found->name,
-                          found->model(), found->driver_text(),
-                          wanted_ == "opencl" ? (found->is_cpu() ? "the first device; there is no GPU or accelerator"
-                                                                 : "the first GPU or accelerator")
-                                              : "as asked",
-                          found->unit_count, budget_bytes(*found, found->memory_bytes / 2), found->memory_bytes,
-                          may_share_memory(*found) ? "host shards are used in place" : "host shards are staged"));
+             base::text("opencl: ", found->name, " (", found->model(), ", ", found->driver_text(), "), ",
+                        wanted_ == "opencl" ? (found->is_cpu() ? "the first device; there is no GPU or accelerator"
+                                                               : "the first GPU or accelerator")
+                                            : "as asked",
+                        ": ", found->unit_count, " compute units, ", budget_bytes(*found, found->memory_bytes / 2),
+                        " of ", found->memory_bytes, " bytes of memory, ",
+                        may_share_memory(*found) ? "host shards are used in place" : "host shards are staged"));
     return found;
   }
 
@@ -76,7 +76,7 @@ class OpenclBackend final : public device::DeviceBackend {
   void failed(const std::shared_ptr<DeviceSession> &session, const device::DriverError &error) override {
     if (session == nullptr) return;
     log_.say(TANDEM_LOG_WARNING,
-             base::format("opencl: {}: {}; its context is given up", opencl_device().name, error.what()));
+             base::text("opencl: ", opencl_device().name, ": ", error.what(), "; its context is given up"));
     const std::lock_guard lock(mutex_);
     if (session_ == session) session_.reset();
   }
@@ -97,7 +97,7 @@ class OpenclBackend final : public device::DeviceBackend {
       is_done = run_zero_copy(place, task, control);
       if (is_done) return;
       log_.say(TANDEM_LOG_DEBUG,
-               base::format("opencl: {} cannot use shards in place; they are staged", session.device().name));
+               base::text("opencl: ", session.device().name, " cannot use shards in place; they are staged"));
     });
     return is_done;
   }

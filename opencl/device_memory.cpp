@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
 #include "base/stripe_error.hpp"
+#include "base/text.hpp"
 #include "device/quarantine.hpp"
 #include "opencl/runs.hpp"
 
@@ -32,7 +32,7 @@ struct BufferRange {
 };
 
 std::string name_of(const BufferRange &range) {
-  return base::format("{} {}", range.is_output ? "output" : "input", range.index);
+  return base::text(range.is_output ? "output" : "input", " ", range.index);
 }
 
 // Checks the buffers of tasks, each buffer once.
@@ -78,10 +78,10 @@ class BufferInspector {
   const Known &known(const BufferRange &range) {
     if (const auto found = known_.find(range.buffer); found != known_.end()) return found->second;
     if (ask<cl_mem_object_type>(range.buffer, CL_MEM_TYPE) != CL_MEM_OBJECT_BUFFER)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("OpenCL: {} is a cl_mem, but no buffer", name_of(range)));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("OpenCL: ", name_of(range), " is a cl_mem, but no buffer"));
     if (ask<cl_context>(range.buffer, CL_MEM_CONTEXT) != context_) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::format("OpenCL: the buffer of {} belongs to another context than the queue", name_of(range)));
+                 base::text("OpenCL: the buffer of ", name_of(range), " belongs to another context than the queue"));
     }
     Known made = {};
     made.bytes = ask<std::size_t>(range.buffer, CL_MEM_SIZE);
@@ -97,8 +97,8 @@ class BufferInspector {
     const std::uint64_t size = buffer.bytes, first = range.start_bytes;
     if (task.offset_bytes > size || first > size - task.offset_bytes ||
         task.length_bytes > size - task.offset_bytes - first) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("OpenCL: {} has {} bytes from {}, its buffer {} bytes",
-                                                             name_of(range), task.length_bytes, first, size));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("OpenCL: ", name_of(range), " has ", task.length_bytes,
+                                                           " bytes from ", first, ", its buffer ", size, " bytes"));
     }
     range.start_bytes += task.offset_bytes;
     range.root = buffer.root;
@@ -122,9 +122,9 @@ class BufferInspector {
       };
       const BufferRange *other = range->is_output && meets(last) ? last : meets(last_output) ? last_output : nullptr;
       if (other != nullptr) {
-        base::fail(TANDEM_ERROR_OVERLAP,
-                   base::format("OpenCL: {} overlaps {} in their buffer ({} bytes from {} and {})", name_of(*range),
-                                name_of(*other), length_bytes, range->root_start_bytes, other->root_start_bytes));
+        base::fail(TANDEM_ERROR_OVERLAP, base::text("OpenCL: ", name_of(*range), " overlaps ", name_of(*other),
+                                                    " in their buffer (", length_bytes, " bytes from ",
+                                                    range->root_start_bytes, " and ", other->root_start_bytes, ")"));
       }
       last = range;
       if (range->is_output) last_output = range;
@@ -269,8 +269,8 @@ class OpenclRun final : public device::DeviceRun {
     }
     if (!reserved[1]) {
       base::fail(TANDEM_ERROR_OUT_OF_MEMORY,
-                 base::format("OpenCL: the memory budget of {} ({} bytes) has no {} bytes left of each of {} shards",
-                              session_.device().name, session_.budget().bytes(), most, columns + rows));
+                 base::text("OpenCL: the memory budget of ", session_.device().name, " (", session_.budget().bytes(),
+                            " bytes) has no ", most, " bytes left of each of ", columns + rows, " shards"));
     }
     const std::uint64_t pitch = most;
     scratch_[0] = DeviceBuffer(session_, std::move(reserved[0]), CL_MEM_READ_WRITE, pitch * columns);
@@ -368,8 +368,8 @@ std::unique_ptr<core::Ticket> start_on_device(const std::function<device::Workpl
     check(driver.clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof on, &on, nullptr), "clGetCommandQueueInfo");
     if (on != device.id) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::format("OpenCL: the queue is of another device than the context's, {} ({})", device.name,
-                              device.model()));
+                 base::text("OpenCL: the queue is of another device than the context's, ", device.name, " (",
+                            device.model(), ")"));
     }
     return places.insert({given, {place(context), BufferInspector(driver, context)}}).first->second;
   };

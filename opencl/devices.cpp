@@ -8,8 +8,8 @@
 #include <iterator>
 
 #include "base/fork.hpp"
-#include "base/format.hpp"
 #include "base/patience.hpp"
+#include "base/text.hpp"
 #include "opencl/factory.hpp"
 
 namespace tandem::opencl {
@@ -98,14 +98,14 @@ std::string nonsense(OpenclDevice &device) {
   if (device.most_group_items == 0) return "its driver reports work-groups of at most 0 items";
   const cl_uint dimensions = ask.number<cl_uint>(CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS);
   if (dimensions < 3 || dimensions > 64)
-    return base::format("its driver reports {} dimensions of work-items", dimensions);
+    return base::text("its driver reports ", dimensions, " dimensions of work-items");
   std::vector<std::size_t> sizes(dimensions);
   check(driver.clGetDeviceInfo(device.id, CL_DEVICE_MAX_WORK_ITEM_SIZES, dimensions * sizeof(std::size_t), sizes.data(),
                                nullptr),
         "clGetDeviceInfo");
   for (unsigned d = 0; d < 3; ++d) {
     device.most_items[d] = sizes[d];
-    if (sizes[d] == 0) return base::format("its driver reports at most 0 work-items in dimension {}", d);
+    if (sizes[d] == 0) return base::text("its driver reports at most 0 work-items in dimension ", d);
   }
   const auto most_of = [&](unsigned dimension, std::size_t cap) {
     return std::min({device.most_items[dimension], device.most_group_items, cap});
@@ -162,7 +162,7 @@ std::vector<OpenclDevice> find_devices(const Driver &driver, const base::Log &lo
           },
           "clGetDeviceIDs", CL_DEVICE_NOT_FOUND);
     } catch (const device::DriverError &error) {
-      log.say(TANDEM_LOG_WARNING, base::format("opencl: platform {} left out: {}", p, error.what()));
+      log.say(TANDEM_LOG_WARNING, base::text("opencl: platform ", p, " left out: ", error.what()));
     }
     for (std::size_t d = 0; d < ids.size(); ++d) {
       OpenclDevice device;
@@ -171,7 +171,7 @@ std::vector<OpenclDevice> find_devices(const Driver &driver, const base::Log &lo
       device.driver = &driver;
       device.id = ids[d];
       device.platform = platforms[p];
-      device.name = base::format("opencl:{}:{}", p, d);
+      device.name = base::text("opencl:", p, ":", d);
       std::string reason;
       try {
         describe(device);
@@ -182,7 +182,7 @@ std::vector<OpenclDevice> find_devices(const Driver &driver, const base::Log &lo
       if (reason.empty()) {
         usable.push_back(std::move(device));
       } else {
-        log.say(TANDEM_LOG_WARNING, base::format("opencl: {} ({}) left out: {}", device.name, device.model(), reason));
+        log.say(TANDEM_LOG_WARNING, base::text("opencl: ", device.name, " (", device.model(), ") left out: ", reason));
       }
     }
   }
@@ -191,10 +191,9 @@ std::vector<OpenclDevice> find_devices(const Driver &driver, const base::Log &lo
 
 const OpenclDevice &select_device(const std::vector<OpenclDevice> &devices, const std::string &name) {
   if (devices.empty()) {
-    base::fail(TANDEM_ERROR_UNAVAILABLE,
-               base::format("backend \"{}\": no usable OpenCL device on this machine (no driver is installed, or "
-                            "the log says why each device was left out)",
-                            name));
+    base::fail(TANDEM_ERROR_UNAVAILABLE, base::text("backend \"", name,
+                                                    "\": no usable OpenCL device on this machine (no driver is "
+                                                    "installed, or the log says why each device was left out)"));
   }
   if (name == "opencl") {
     const auto found =
@@ -205,14 +204,14 @@ const OpenclDevice &select_device(const std::vector<OpenclDevice> &devices, cons
     if (device.name == name) return device;
   std::string known;
   for (const OpenclDevice &device : devices) known += (known.empty() ? "" : ", ") + device.name;
-  base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("backend \"{}\" does not exist here; known: {}", name, known));
+  base::fail(TANDEM_ERROR_UNAVAILABLE, base::text("backend \"", name, "\" does not exist here; known: ", known));
 }
 
 bool may_have_gpus(const std::string &root) {
   const auto exists = [&](const char *node) { return access((root + node).c_str(), F_OK) == 0; };
   if (std::any_of(std::begin(kNodes), std::end(kNodes), exists)) return true;
   for (unsigned minor = kFirstRenderNode; minor < kFirstRenderNode + 128; ++minor) {
-    const std::string node = base::format("renderD{}", minor);
+    const std::string node = base::text("renderD", minor);
     if (!exists(("/dev/dri/" + node).c_str())) continue;
     // "0x1002"; no file: it is not on a PCI bus
     std::ifstream file(root + "/sys/class/drm/" + node + "/device/vendor");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "opencl/driver.hpp"
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "device/look.hpp"
 
 namespace tandem::opencl {
@@ -65,7 +65,7 @@ const char *error_name(cl_int error) noexcept {
 
 void fail_call(cl_int error, const char *call) {
   throw device::DriverError(means_memory(error) ? TANDEM_ERROR_OUT_OF_MEMORY : TANDEM_ERROR_DEVICE,
-                            base::format("OpenCL: {} failed with {} ({})", call, error_name(error), error), error);
+                            base::text("OpenCL: ", call, " failed with ", error_name(error), " (", error, ")"), error);
 }
 
 Queue make_queue(const Driver &driver, cl_context context, cl_device_id device) {

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 
 namespace tandem::opencl {
 namespace {
@@ -79,8 +79,8 @@ ProgramHandle OpenclPrograms::load(const device::Key &key) const {
   if (error == CL_SUCCESS) error = status;
   if (error == CL_SUCCESS) error = driver_.clBuildProgram(program.get(), 1, &id_, kBuildOptions, nullptr, nullptr);
   if (error == CL_SUCCESS) return program;
-  log_.say(TANDEM_LOG_INFO, base::format("opencl: {} refuses a program from the cache ({}); built from its text",
-                                         device_.name, error_name(error)));
+  log_.say(TANDEM_LOG_INFO, base::text("opencl: ", device_.name, " refuses a program from the cache (",
+                                       error_name(error), "); built from its text"));
   disk_->remove(key);
   return {};
 }
@@ -96,14 +96,15 @@ ProgramHandle OpenclPrograms::build(const std::string &text) const {
   error = driver_.clBuildProgram(program.get(), 1, &id_, kBuildOptions, nullptr, nullptr);
   if (error == CL_BUILD_PROGRAM_FAILURE) {
     const std::string log = build_log(program.get());
-    log_.say(TANDEM_LOG_WARNING, base::format("opencl: {}: a kernel does not build: {}", device_.name, log));
-    base::fail(TANDEM_ERROR_DEVICE, base::format("OpenCL: a generated kernel does not build on {} ({}): {}",
-                                                 device_.name, device_.model(), log.substr(0, device::kMostLogBytes)));
+    log_.say(TANDEM_LOG_WARNING, base::text("opencl: ", device_.name, ": a kernel does not build: ", log));
+    base::fail(TANDEM_ERROR_DEVICE, base::text("OpenCL: a generated kernel does not build on ", device_.name, " (",
+                                               device_.model(), "): ", log.substr(0, device::kMostLogBytes)));
   }
   check(error, "clBuildProgram");
   log_.say(TANDEM_LOG_DEBUG,
-           base::format("opencl: {}: {} bytes of kernel text built in {:.3f} s", device_.name, text.size(),
-                        std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count()));
+           base::text("opencl: ", device_.name, ": ", text.size(), " bytes of kernel text built in ",
+                      base::fixed(std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count(), 3),
+                      " s"));
   return program;
 }
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 
 namespace tandem::opencl {
 namespace {
@@ -34,8 +34,8 @@ DeviceBuffer::DeviceBuffer(const OpenclSession &session, cl_mem_flags flags, std
     : reserved_(session.budget().try_reserve(bytes)) {
   if (!reserved_) {
     base::fail(TANDEM_ERROR_OUT_OF_MEMORY,
-               base::format("OpenCL: the memory budget of {} ({} bytes) has no {} bytes left", session.device().name,
-                            session.budget().bytes(), bytes));
+               base::text("OpenCL: the memory budget of ", session.device().name, " (", session.budget().bytes(),
+                          " bytes) has no ", bytes, " bytes left"));
   }
   buffer_ = make_buffer(session.driver(), session.context(), flags, bytes, host);
 }

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "opencl/runs.hpp"
 
 namespace tandem::opencl {
@@ -138,9 +138,8 @@ bool run_zero_copy(const device::Workplace &place, const Task &task, core::Contr
     }
   } catch (...) {
     if (!session.settle(lease)) {
-      base::fail(TANDEM_ERROR_DEVICE, base::format("OpenCL: work on {} does not end: it may still write to "
-                                                   "the shards in this memory",
-                                                   session.device().name));
+      base::fail(TANDEM_ERROR_DEVICE, base::text("OpenCL: work on ", session.device().name,
+                                                 " does not end: it may still write to the shards in this memory"));
     }
     throw;
   }

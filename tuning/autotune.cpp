@@ -7,7 +7,7 @@
 #include <random>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "core/codec.hpp"
 #include "core/plan.hpp"
 #include "tuning/candidates.hpp"
@@ -65,11 +65,11 @@ class Search {
     }
     if (place_.shard_bytes % granularity_bytes_ != 0)
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::format("shard_bytes = {} is not a multiple of this code's {} bytes", place_.shard_bytes,
-                              granularity_bytes_));
+                 base::text("shard_bytes = ", place_.shard_bytes, " is not a multiple of this code's ",
+                            granularity_bytes_, " bytes"));
     place_.repeats = options.repeats;
     searched_ = core::tuning_hash(
-        base::format("repeats {}; shard_bytes {}{}", options.repeats, place_.shard_bytes, candidates_.text()));
+        base::text("repeats ", options.repeats, "; shard_bytes ", place_.shard_bytes, candidates_.text()));
   }
 
   // The result of the same search, if the table has it.
@@ -149,10 +149,10 @@ class Search {
         failed += each.failure.has_value();
       }
       if (count == 0 || failed < count) continue;
-      base::fail(TANDEM_ERROR_UNAVAILABLE,
-                 base::format("{} runs none of the {} candidates with the range given for {} ({} {}, {}){}",
-                              backend_.traits().name, count, range.name, core::tuned_operation_name(at_.operation),
-                              at_.k, at_.m, race.last_refusal()));
+      base::fail(TANDEM_ERROR_UNAVAILABLE, base::text(backend_.traits().name, " runs none of the ", count,
+                                                      " candidates with the range given for ", range.name, " (",
+                                                      core::tuned_operation_name(at_.operation), " ", at_.k, ", ",
+                                                      at_.m, ")", race.last_refusal()));
     }
   }
 
@@ -228,8 +228,8 @@ std::vector<Case> distinct(const std::vector<Case> &cases) {
   for (Case at : cases) {
     if (at.k < 1 || at.m < 1 || at.k > core::kMaxShards || at.m > core::kMaxShards || at.k + at.m > core::kMaxShards) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::format("({}, {}) cannot be tuned: k and m are at least 1 and together at most {}", at.k, at.m,
-                              core::kMaxShards));
+                 base::text("(", at.k, ", ", at.m, ") cannot be tuned: k and m are at least 1 and together at most ",
+                            core::kMaxShards));
     }
     if (at.operation == core::TunedOperation::update) at.k = 1;
     const bool known = std::any_of(list.begin(), list.end(), [&](const Case &other) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "core/backend.hpp"
 #include "tuning/autotune.hpp"
 
@@ -51,7 +51,7 @@ class Candidates {
     built_in_ = &candidate(own);
     if (const std::size_t count = combinations(local_sizes_); !is_grid() && count > kMostCombinations) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::format("{} combinations of local sizes; at most {} are tried", count, kMostCombinations));
+                 base::text(count, " combinations of local sizes; at most ", kMostCombinations, " are tried"));
     }
   }
 
@@ -89,7 +89,7 @@ class Candidates {
   std::string text() const {
     std::string text;
     for (const core::TuningParameter &parameter : parameters_)
-      text += base::format("; {} {}: {}", parameter.name, parameter.value, base::join(parameter.candidates, " "));
+      text += base::text("; ", parameter.name, " ", parameter.value, ": ", base::join(parameter.candidates, " "));
     return text;
   }
 
@@ -98,22 +98,22 @@ class Candidates {
                                                           core::Mode mode, const Options &options) {
     std::vector<core::TuningParameter> parameters = backend.tuning_parameters(matrix.rows(), matrix.columns(), mode);
     if (parameters.empty())
-      base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("backend {} has nothing to tune", backend.traits().name));
+      base::fail(TANDEM_ERROR_UNAVAILABLE, base::text("backend ", backend.traits().name, " has nothing to tune"));
     for (const NamedValues &range : options.ranges) {
       const auto found =
           std::find_if(parameters.begin(), parameters.end(),
                        [&](const core::TuningParameter &parameter) { return parameter.name == range.name; });
       if (found != parameters.end() && options.on_device && found->is_of_transfers) {
         base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                   base::format("{} makes no difference to shards in the memory of the device", range.name));
+                   base::text(range.name, " makes no difference to shards in the memory of the device"));
       }
       if (found == parameters.end()) {
         std::string names;
         for (const core::TuningParameter &parameter : parameters) names += (names.empty() ? "" : ", ") + parameter.name;
         base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                   base::format("backend {} has no {} to tune; it has {}", backend.traits().name, range.name, names));
+                   base::text("backend ", backend.traits().name, " has no ", range.name, " to tune; it has ", names));
       }
-      if (range.values.empty()) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("no values for {}", range.name));
+      if (range.values.empty()) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("no values for ", range.name));
       found->candidates = range.values;
       found->is_switch_over = false;  // the user has chosen the values
     }

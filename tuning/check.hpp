@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "core/backend.hpp"
 #include "core/gf.hpp"
 #include "tuning/autotune.hpp"
@@ -39,7 +39,7 @@ class Shards {
     const std::uint64_t pitch = ((bytes + kLine - 1) / kLine | 1) * kLine;
     std::uint64_t total = 0;
     if (bytes > UINT64_MAX / 2 || __builtin_mul_overflow(pitch, std::uint64_t{count}, &total) || total > SIZE_MAX / 2)
-      base::fail(TANDEM_ERROR_TOO_LARGE, base::format("{} shards of {} bytes do not fit memory", count, bytes));
+      base::fail(TANDEM_ERROR_TOO_LARGE, base::text(count, " shards of ", bytes, " bytes do not fit memory"));
     memory_.reset(
         static_cast<std::byte *>(::operator new (std::max<std::uint64_t>(total, 1), std::align_val_t{kLine})));
     for (unsigned i = 0; i < count; ++i) pointers_.push_back(memory_.get() + i * pitch);
@@ -152,9 +152,9 @@ class Check {
 
   // The backend's own values give wrong bytes. Throws Error (INTERNAL).
   [[noreturn]] void fail_built_in() const {
-    base::fail(TANDEM_ERROR_INTERNAL,
-               base::format("backend {} computes wrong bytes for {} ({}, {}) with its own values",
-                            backend_.traits().name, core::tuned_operation_name(at_.operation), at_.k, at_.m));
+    base::fail(TANDEM_ERROR_INTERNAL, base::text("backend ", backend_.traits().name, " computes wrong bytes for ",
+                                                 core::tuned_operation_name(at_.operation), " (", at_.k, ", ", at_.m,
+                                                 ") with its own values"));
   }
 
  private:

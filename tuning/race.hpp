@@ -315,11 +315,10 @@ class Race {
       refused += each.failure == Failure::refused;
       wrong += each.failure == Failure::wrong;
     }
-    base::fail(
-        TANDEM_ERROR_UNAVAILABLE,
-        base::format("{} of {} candidates for {} ({}, {}) were refused by {}, {} gave wrong bytes; none is left{}",
-                     refused, candidates_.all().size(), core::tuned_operation_name(at_.operation), at_.k, at_.m,
-                     backend_.traits().name, wrong, last_refusal()));
+    base::fail(TANDEM_ERROR_UNAVAILABLE,
+               base::text(refused, " of ", candidates_.all().size(), " candidates for ",
+                          core::tuned_operation_name(at_.operation), " (", at_.k, ", ", at_.m, ") were refused by ",
+                          backend_.traits().name, ", ", wrong, " gave wrong bytes; none is left", last_refusal()));
   }
 
   core::Backend &backend_;

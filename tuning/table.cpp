@@ -23,7 +23,7 @@
 
 #include "base/descriptor.hpp"
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "base/utf8.hpp"
 #include "core/backend.hpp"
 #include "core/codec.hpp"
@@ -57,7 +57,7 @@ constexpr double kMostRate = 1e15, kMostLatencySeconds = 1e4;
 constexpr std::size_t kMostTextBytes = 256;  // of a name of a device and the like
 
 [[noreturn]] void fail_io(const char *what, const std::string &path, int error) {
-  base::fail(TANDEM_ERROR_IO, base::format("cannot {} {}: {}", what, path, std::strerror(error)));
+  base::fail(TANDEM_ERROR_IO, base::text("cannot ", what, " ", path, ": ", std::strerror(error)));
 }
 
 // The text as a field may have it: short, and safe on a terminal.
@@ -110,7 +110,7 @@ Fields fields_of(std::string_view line) {
     const std::string_view field = cut(rest, "\t");
     if (count < kColumnCount) fields[count] = field;
   }
-  if (count != kColumnCount) base::fail(TANDEM_ERROR_DAMAGED, base::format("{} fields, not {}", count, kColumnCount));
+  if (count != kColumnCount) base::fail(TANDEM_ERROR_DAMAGED, base::text(count, " fields, not ", kColumnCount));
   return fields;
 }
 
@@ -122,12 +122,12 @@ class Reader {
   void text(Column column, std::string &out) const {
     out = clean(fields_[column.index]);
     if (out != fields_[column.index])
-      fail(column, base::format("has more than {} bytes, or characters that cannot be shown", kMostTextBytes));
+      fail(column, base::text("has more than ", kMostTextBytes, " bytes, or characters that cannot be shown"));
   }
   template <class Number>
   void number(Column column, Number &out, std::uint64_t most) const {
     const std::optional<std::uint64_t> number = number_in<std::uint64_t>(fields_[column.index]);
-    if (!number || *number == 0 || *number > most) fail(column, base::format("is no number from 1 to {}", most));
+    if (!number || *number == 0 || *number > most) fail(column, base::text("is no number from 1 to ", most));
     out = static_cast<Number>(*number);
   }
   void rate(Column column, double &out) const {
@@ -155,15 +155,15 @@ class Reader {
       const std::optional<std::uint64_t> number = value ? number_in<std::uint64_t>(*value) : std::nullopt;
       if (!valid_name(name) || !number || *number > core::kMostTuningValue || out.size() == kMostValues ||
           !out.emplace(name, *number).second) {
-        fail(column, base::format("are not such as \"local_x=64, local_y=1\", at most {} and up to {}", kMostValues,
-                                  core::kMostTuningValue));
+        fail(column, base::text("are not such as \"local_x=64, local_y=1\", at most ", kMostValues, " and up to ",
+                                core::kMostTuningValue));
       }
     }
   }
 
  private:
   [[noreturn]] static void fail(Column column, const std::string &why) {
-    base::fail(TANDEM_ERROR_DAMAGED, base::format("{} {}", column.name, why));
+    base::fail(TANDEM_ERROR_DAMAGED, base::text(column.name, " ", why));
   }
 
   const Fields &fields_;
@@ -177,9 +177,9 @@ class Writer {
   void text(Column column, const std::string &text) { fields_[column.index] = clean(text); }
   template <class Number>
   void number(Column column, Number number, std::uint64_t) {
-    fields_[column.index] = base::format("{}", number);
+    fields_[column.index] = base::text(number);
   }
-  void rate(Column column, double rate) { fields_[column.index] = base::format("{}", rate); }
+  void rate(Column column, double rate) { fields_[column.index] = base::text(rate); }
   void operation(Column column, core::TunedOperation operation) {
     fields_[column.index] = core::tuned_operation_name(operation);
   }
@@ -258,7 +258,7 @@ class Newest {
   void add(const Any &entry) {
     const auto [place, is_new] = places_.emplace(row_of(entry).key(), list_.size());
     if (is_new && list_.size() == Table::kMostEntries)
-      base::fail(TANDEM_ERROR_DAMAGED, base::format("more than {} rows of one kind", Table::kMostEntries));
+      base::fail(TANDEM_ERROR_DAMAGED, base::text("more than ", Table::kMostEntries, " rows of one kind"));
     if (is_new) {
       list_.push_back(entry);
     } else if (Any &same = list_[place->second]; entry.date >= same.date) {
@@ -275,7 +275,7 @@ void check_header(std::string_view line) {
   const std::string_view version = line.substr(0, line.find('\t'));
   if (version != kVersion && version.starts_with(kVersionStart) &&
       number_in<std::uint64_t>(version.substr(kVersionStart.size())))
-    base::fail(TANDEM_ERROR_UNSUPPORTED, base::format("it is of another version than {}", kVersion));
+    base::fail(TANDEM_ERROR_UNSUPPORTED, base::text("it is of another version than ", kVersion));
   if (line != kHeader) base::fail(TANDEM_ERROR_DAMAGED, "it is not the header of a tuning file");
 }
 
@@ -360,7 +360,7 @@ bool valid_name(std::string_view name) noexcept {
 
 Table Table::parse(std::string_view text) {
   if (text.size() > kMostFileBytes)
-    base::fail(TANDEM_ERROR_DAMAGED, base::format("{} bytes, more than {}", text.size(), kMostFileBytes));
+    base::fail(TANDEM_ERROR_DAMAGED, base::text(text.size(), " bytes, more than ", kMostFileBytes));
   Table table;
   Newest<Entry> entries(table.entries_);
   Newest<core::SpeedEntry> speeds(table.speeds_);
@@ -384,14 +384,14 @@ Table Table::parse(std::string_view text) {
     for (std::optional<std::string_view> rest = text; number == 0 || (rest && !rest->empty());)
       ++number == 1 ? check_header(cut(rest, "\n")) : add_row(cut(rest, "\n"));
   } catch (const base::Error &error) {
-    base::fail(error.status(), base::format("line {}: {}", number, error.what()));
+    base::fail(error.status(), base::text("line ", number, ": ", error.what()));
   }
   return table;
 }
 
 // What would not be read back is left out: speeds of a clock that went wrong.
 std::string Table::to_text() const {
-  std::string text = base::format("{}\n", kHeader);
+  std::string text = base::text(kHeader, "\n");
   for (const Entry &entry : entries_) text += row_of(entry).line();
   for (const core::SpeedEntry &entry : speeds_)
     if (has_valid_rates(entry)) text += row_of(entry).line();
@@ -442,16 +442,16 @@ core::TuningChoice Table::find(const core::TuningQuery &query) const {
   const auto &[other_device, others, far, decode] = best_rank;
   const std::string what =
       query.mode == core::Mode::accumulate
-          ? base::format("update of {} parity shards", best->key.m)
-          : base::format("{} ({}, {})", core::tuned_operation_name(best->key.operation), best->key.k, best->key.m);
+          ? base::text("update of ", best->key.m, " parity shards")
+          : base::text(core::tuned_operation_name(best->key.operation), " (", best->key.k, ", ", best->key.m, ")");
   const char *const exactness = far == 0 ? "" : ", the nearest that was tuned,";
   const std::string where =
-      other_device ? base::format("another device of {}: {}", query.identity.vendor, best->key.identity.device)
+      other_device ? base::text("another device of ", query.identity.vendor, ": ", best->key.identity.device)
       : others     ? std::string("this device with another driver or other kernels")
                    : std::string("this device");
   return {best->values,
-          base::format("measured for {}{} on {}{}, {}", what, exactness, query.on_device ? "the memory of " : "", where,
-                       best->date),
+          base::text("measured for ", what, exactness, " on ", query.on_device ? "the memory of " : "", where, ", ",
+                     best->date),
           !other_device && best->key.identity.driver == query.identity.driver};
 }
 
@@ -487,7 +487,7 @@ std::optional<std::string> read_regular_file(const std::string &path, std::size_
   }
   struct stat status = {};
   if (fstat(file.get(), &status) != 0) fail_io("read", path, errno);
-  if (!S_ISREG(status.st_mode)) base::fail(TANDEM_ERROR_IO, base::format("{} is no regular file", path));
+  if (!S_ISREG(status.st_mode)) base::fail(TANDEM_ERROR_IO, base::text(path, " is no regular file"));
   std::string text;
   char buffer[1 << 14];
   for (;;) {
@@ -497,7 +497,7 @@ std::optional<std::string> read_regular_file(const std::string &path, std::size_
     if (got == 0) return text;
     text.append(buffer, static_cast<std::size_t>(got));
     if (text.size() > most_bytes)
-      base::fail(TANDEM_ERROR_DAMAGED, base::format("{} is larger than {} bytes", path, most_bytes));
+      base::fail(TANDEM_ERROR_DAMAGED, base::text(path, " is larger than ", most_bytes, " bytes"));
   }
 }
 
@@ -507,7 +507,7 @@ Table read_file(const std::string &path) {
   try {
     return Table::parse(*text);
   } catch (const base::Error &error) {
-    base::fail(error.status(), base::format("tuning file {}: {}", path, error.what()));
+    base::fail(error.status(), base::text("tuning file ", path, ": ", error.what()));
   }
 }
 
@@ -515,14 +515,14 @@ std::unique_ptr<const Table> load_file(const std::string &path, bool named, cons
   if (path.empty()) return nullptr;
   try {
     if (named && access(path.c_str(), F_OK) != 0) {
-      log.say(TANDEM_LOG_WARNING, base::format("tuning file {} does not exist: built-in values are used", path));
+      log.say(TANDEM_LOG_WARNING, base::text("tuning file ", path, " does not exist: built-in values are used"));
       return nullptr;
     }
     auto table = std::make_unique<Table>(read_file(path));
     if (table->empty()) return nullptr;
     return table;
   } catch (const base::Error &error) {
-    log.say(TANDEM_LOG_WARNING, base::format("{}: ignored", error.what()));
+    log.say(TANDEM_LOG_WARNING, base::text(error.what(), ": ignored"));
     return nullptr;
   }
 }
@@ -531,7 +531,7 @@ void write_file(const std::string &path, const Table &table) {
   const std::size_t count = std::max(table.entries().size(), table.speeds().size());
   if (count > Table::kMostEntries) {
     base::fail(TANDEM_ERROR_TOO_LARGE,
-               base::format("{} entries do not fit {}: at most {}", count, path, Table::kMostEntries));
+               base::text(count, " entries do not fit ", path, ": at most ", Table::kMostEntries));
   }
   make_parent_folders(path);
   const std::string target = real_path(path);

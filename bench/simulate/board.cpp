@@ -7,7 +7,7 @@
 #include <queue>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "bench/simulate/random.hpp"
 
 namespace tandem::bench {
@@ -30,8 +30,8 @@ struct BoardEvent {
 void check(const Simulation &simulation) {
   const auto refuse = [](const SimulatedWorker &worker, const char *what) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::format("worker {}: {} has no meaning with policy free or budget if a worker has inner tasks",
-                            worker.name, what));
+               base::text("worker ", worker.name, ": ", what,
+                          " has no meaning with policy free or budget if a worker has inner tasks"));
   };
   for (const SimulatedWorker &each : simulation.workers) {
     if (each.claims != 1) refuse(each, "claim");

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 
 namespace tandem::bench {
 namespace {
@@ -26,11 +26,11 @@ std::string quoted(std::string_view text) {
   std::string shown(text.substr(0, kMostShownBytes));
   for (char &c : shown)
     if (c < 0x20 || c > 0x7e) c = '?';
-  return base::format("\"{}\"{}", shown, text.size() > kMostShownBytes ? " ..." : "");
+  return base::text("\"", shown, "\"", text.size() > kMostShownBytes ? " ..." : "");
 }
 
 [[noreturn]] void complain(const char *what, std::string_view text, const std::string &why) {
-  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::format("{} {}: {}", what, quoted(text), why));
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(what, " ", quoted(text), ": ", why));
 }
 
 // Only whole decimal numbers: no sign, no space, nothing after them.
@@ -65,9 +65,10 @@ std::string_view cut(std::optional<std::string_view> &rest, char separator) {
 // Bytes per second of a text in GB/s. `what` and `whole` are for the message.
 double speed(const char *what, std::string_view whole, std::string_view text) {
   const std::optional<double> gbps = number_of<double>(text);
-  if (!gbps) complain(what, whole, base::format("{} is no speed in GB/s", quoted(text)));
+  if (!gbps) complain(what, whole, base::text(quoted(text), " is no speed in GB/s"));
   if (!(*gbps >= kLeastGbps && *gbps <= kMostGbps)) {
-    complain(what, whole, base::format("{} GB/s is not from {} to {:.0f}", quoted(text), kLeastGbps, kMostGbps));
+    complain(what, whole,
+             base::text(quoted(text), " GB/s is not from ", kLeastGbps, " to ", base::fixed(kMostGbps, 0)));
   }
   return *gbps * 1e9;
 }
@@ -80,7 +81,7 @@ class WorkerParser {
     std::optional<std::string_view> rest = text_;
     const std::string_view name = cut(rest, ':');
     if (!valid_name(name)) {
-      refuse(base::format("{} is no name: 1 to {} letters, digits, '_', '-' or '.'", quoted(name), kMostNameBytes));
+      refuse(base::text(quoted(name), " is no name: 1 to ", kMostNameBytes, " letters, digits, '_', '-' or '.'"));
     }
     out_.worker.name = name;
     if (!rest) refuse("it has no speed: NAME:COUNTxGBPS or NAME:GROUPSxMEMBERSxGBPS");
@@ -97,7 +98,7 @@ class WorkerParser {
     std::vector<std::string_view> parts;
     for (std::optional<std::string_view> rest = shape; rest && parts.size() <= 3;) parts.push_back(cut(rest, 'x'));
     if (parts.size() != 2 && parts.size() != 3)
-      refuse(base::format("{} is neither COUNTxGBPS nor GROUPSxMEMBERSxGBPS", quoted(shape)));
+      refuse(base::text(quoted(shape), " is neither COUNTxGBPS nor GROUPSxMEMBERSxGBPS"));
     out_.is_groups = parts.size() == 3;
     out_.count = count(out_.is_groups ? "groups" : "workers", parts[0]);
     if (out_.is_groups) out_.worker.member_count = count("members of a group", parts[1]);
@@ -107,27 +108,27 @@ class WorkerParser {
   unsigned count(const char *what, std::string_view text, unsigned most = kMostWorkers) const {
     const std::optional<std::uint64_t> value = number_of<std::uint64_t>(text);
     if (!value || *value == 0 || *value > most)
-      refuse(base::format("the number of {} is {}, not from 1 to {}", what, quoted(text), most));
+      refuse(base::text("the number of ", what, " is ", quoted(text), ", not from 1 to ", most));
     return static_cast<unsigned>(*value);
   }
 
   void setting(std::string_view setting) {
     std::optional<std::string_view> rest = setting;
     const std::string_view key = cut(rest, '=');
-    if (!rest) refuse(base::format("{} is not KEY=VALUE", quoted(setting)));
+    if (!rest) refuse(base::text(quoted(setting), " is not KEY=VALUE"));
     const std::string_view value = *rest;
     if (key == "latency") {
       out_.worker.latency_seconds = seconds(key, value, kMostLatencySeconds);
     } else if (key == "jitter") {
       const std::optional<double> jitter = number_of<double>(value);
       if (!jitter || !(*jitter <= kMostJitter))
-        refuse(base::format("jitter is {}, not from 0 to {}", quoted(value), kMostJitter));
+        refuse(base::text("jitter is ", quoted(value), ", not from 0 to ", kMostJitter));
       out_.worker.jitter = *jitter;
     } else if (key == "claim") {
       if (!out_.is_groups) refuse("only groups claim: NAME:GROUPSxMEMBERSxGBPS");
       const std::optional<std::uint64_t> claims =
           value == "inf" ? std::optional(UINT64_MAX) : number_of<std::uint64_t>(value);
-      if (!claims || *claims == 0) refuse(base::format("claim is {}, neither a number from 1 nor inf", quoted(value)));
+      if (!claims || *claims == 0) refuse(base::text("claim is ", quoted(value), ", neither a number from 1 nor inf"));
       out_.worker.claims = *claims;
     } else if (key == "inner") {
       if (!out_.is_groups) refuse("only groups have inner tasks: NAME:GROUPSxMEMBERSxGBPS");
@@ -143,24 +144,24 @@ class WorkerParser {
     } else if (key == "assumed-latency") {
       out_.worker.assumed_latency_seconds = seconds(key, value, kMostLatencySeconds);
     } else if (key == "link") {
-      if (!valid_name(value)) refuse(base::format("link is {}, no name", quoted(value)));
+      if (!valid_name(value)) refuse(base::text("link is ", quoted(value), ", no name"));
       out_.link = value;
     } else {
-      refuse(
-          base::format("{} is unknown; known: latency, jitter, claim, inner, spawn, slow, fails, hangs, "
-                       "assumed-latency, link",
-                       quoted(key)));
+      refuse(base::text(
+          quoted(key),
+          " is unknown; known: latency, jitter, claim, inner, spawn, slow, fails, hangs, assumed-latency, link"));
     }
-    if (has(key)) refuse(base::format("{} is given twice", key));
+    if (has(key)) refuse(base::text(key, " is given twice"));
     seen_.push_back(key);
   }
 
   void slow(std::string_view text) {
     std::optional<std::string_view> rest = text;
     const std::optional<double> factor = number_of<double>(cut(rest, '@'));
-    if (!factor || !rest) refuse(base::format("slow is {}, not FACTOR@TIME such as 10@2s", quoted(text)));
+    if (!factor || !rest) refuse(base::text("slow is ", quoted(text), ", not FACTOR@TIME such as 10@2s"));
     if (!(*factor > 1 && *factor <= kMostSlowFactor))
-      refuse(base::format("slow is {}: the factor is not above 1 and at most {:.0f}", quoted(text), kMostSlowFactor));
+      refuse(base::text("slow is ", quoted(text), ": the factor is not above 1 and at most ",
+                        base::fixed(kMostSlowFactor, 0)));
     out_.worker.slow_factor = *factor;
     out_.worker.slow_from_seconds = seconds("slow", *rest, kMostMomentSeconds);
   }
@@ -178,10 +179,10 @@ class WorkerParser {
       const std::optional<double> value = number_of<double>(text.substr(0, text.size() - unit.size()));
       if (!value) break;
       if (!(*value * unit_seconds <= most))
-        refuse(base::format("{} is {}, more than {:.0f} s", key, quoted(text), most));
+        refuse(base::text(key, " is ", quoted(text), ", more than ", base::fixed(most, 0), " s"));
       return *value * unit_seconds;
     }
-    refuse(base::format("{} is {}, no time such as 0.5s, 2ms, 30us", key, quoted(text)));
+    refuse(base::text(key, " is ", quoted(text), ", no time such as 0.5s, 2ms, 30us"));
   }
 
   bool has(std::string_view key) const { return std::find(seen_.begin(), seen_.end(), key) != seen_.end(); }
@@ -201,14 +202,13 @@ std::vector<WorkerDescription> parse_workers(std::span<const std::string_view> t
     WorkerDescription one = WorkerParser(text).parse();
     total += std::uint64_t{one.count} * one.worker.member_count;
     if (total > kMostWorkers)
-      complain("worker", text, base::format("{} workers in all with it, more than {}", total, kMostWorkers));
+      complain("worker", text, base::text(total, " workers in all with it, more than ", kMostWorkers));
     const bool mixed = std::any_of(all.begin(), all.end(), [&](const WorkerDescription &known) {
       return known.worker.name == one.worker.name && known.is_groups != one.is_groups;
     });
     if (mixed) {
-      complain(
-          "worker", text,
-          base::format("{} is already the name of {}", one.worker.name, one.is_groups ? "single workers" : "groups"));
+      complain("worker", text,
+               base::text(one.worker.name, " is already the name of ", one.is_groups ? "single workers" : "groups"));
     }
     all.push_back(std::move(one));
   }
@@ -247,16 +247,17 @@ Links parse_links(std::string_view text, std::span<const WorkerDescription> work
     std::optional<std::string_view> value = one;
     const std::string_view name = cut(value, '=');
     if (!value) complain("link", one, "not NAME=GBPS, such as pcie=25");
-    if (!valid_name(name)) complain("link", one, base::format("{} is no name", quoted(name)));
+    if (!valid_name(name)) complain("link", one, base::text(quoted(name), " is no name"));
     if (has(name)) complain("link", one, "it has a speed already");
     if (std::none_of(workers.begin(), workers.end(), [&](const WorkerDescription &each) { return each.link == name; }))
-      complain("link", one, base::format("no worker has :link={}", name));
+      complain("link", one, base::text("no worker has :link=", name));
     links.emplace_back(name, speed("link", one, *value));
   }
   for (const WorkerDescription &each : workers) {
     if (!each.link.empty() && !has(each.link))
-      complain("link", each.link,
-               base::format("worker {} is behind it, and it has no speed, such as {}=25", each.worker.name, each.link));
+      complain(
+          "link", each.link,
+          base::text("worker ", each.worker.name, " is behind it, and it has no speed, such as ", each.link, "=25"));
   }
   return links;
 }

@@ -6,8 +6,8 @@
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
-#include "base/format.hpp"
 #include "base/own_folder.hpp"
+#include "base/text.hpp"
 #include "core/budget.hpp"
 #include "cpu/executors/executor.hpp"
 #include "cpu/executors/item_loop.hpp"
@@ -32,13 +32,13 @@ const tandem_openmp_module *open_module(const std::string &path) {
   void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) {
     const char *reason = dlerror();
-    base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("executor \"openmp\" needs {}: {}", path,
-                                                      reason != nullptr ? reason : "it cannot be opened"));
+    base::fail(TANDEM_ERROR_UNAVAILABLE, base::text("executor \"openmp\" needs ", path, ": ",
+                                                    reason != nullptr ? reason : "it cannot be opened"));
   }
   const auto get = reinterpret_cast<tandem_openmp_module_get_function>(dlsym(handle, TANDEM_OPENMP_SYMBOL));
   if (get == nullptr) {
     base::fail(TANDEM_ERROR_UNAVAILABLE,
-               base::format("executor \"openmp\": {} has no symbol {}", path, TANDEM_OPENMP_SYMBOL));
+               base::text("executor \"openmp\": ", path, " has no symbol ", TANDEM_OPENMP_SYMBOL));
   }
   const tandem_openmp_module *module = get();
   check_openmp_module(module, path);
@@ -78,16 +78,15 @@ class OpenmpExecutor final : public Executor {
 
 void check_openmp_module(const tandem_openmp_module *module, const std::string &path) {
   constexpr std::uint32_t version = TANDEM_OPENMP_VERSION;
-  if (module == nullptr) base::fail(TANDEM_ERROR_UNAVAILABLE, base::format("executor \"openmp\": {} is empty", path));
+  if (module == nullptr) base::fail(TANDEM_ERROR_UNAVAILABLE, base::text("executor \"openmp\": ", path, " is empty"));
   if (module->version != version) {
-    base::fail(TANDEM_ERROR_UNAVAILABLE,
-               base::format("executor \"openmp\": {} has version {}, this library needs version {}", path,
-                            module->version, version));
+    base::fail(TANDEM_ERROR_UNAVAILABLE, base::text("executor \"openmp\": ", path, " has version ", module->version,
+                                                    ", this library needs version ", version));
   }
   if (module->struct_bytes != sizeof(tandem_openmp_module) || module->run == nullptr) {
     base::fail(TANDEM_ERROR_UNAVAILABLE,
-               base::format("executor \"openmp\": {} has a table of {} bytes, this library expects {}", path,
-                            module->struct_bytes, sizeof(tandem_openmp_module)));
+               base::text("executor \"openmp\": ", path, " has a table of ", module->struct_bytes,
+                          " bytes, this library expects ", sizeof(tandem_openmp_module)));
   }
 }
 

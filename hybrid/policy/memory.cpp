@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 
 namespace tandem::hybrid {
 namespace {
@@ -22,9 +22,7 @@ core::TunedOperation operation_of(core::Mode mode) {
 
 }  // namespace
 
-std::string text_of(const WorkKind &kind) {
-  return base::format("{} {}x{}", name_of(kind.mode), kind.rows, kind.columns);
-}
+std::string text_of(const WorkKind &kind) { return base::text(name_of(kind.mode), " ", kind.rows, "x", kind.columns); }
 
 Way Memory::way(std::size_t member, const WorkKind &kind) const {
   const auto found = speeds_.find({member, kind});

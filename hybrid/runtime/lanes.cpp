@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "core/registered_memory.hpp"
 #include "hybrid/runtime/prepared.hpp"
 #include "hybrid/runtime/runtime.hpp"
@@ -271,7 +271,7 @@ void Runtime::do_piece(Lane &lane, Job &job, const Piece &piece, Chunk &chunk, L
   lane.on_device_since.reset();
   if (std::exchange(lane.is_given_up, false)) {
     --state.lanes_given_up;
-    log_.say(TANDEM_LOG_INFO, base::format("hybrid: {} answers again", state.member.name));
+    log_.say(TANDEM_LOG_INFO, base::text("hybrid: ", state.member.name, " answers again"));
   }
   std::uint64_t committed = 0;
   if (error) {

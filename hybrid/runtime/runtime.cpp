@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
 #include "base/signals.hpp"
+#include "base/text.hpp"
 #include "core/registered_memory.hpp"
 #include "hybrid/policy/rule.hpp"
 #include "hybrid/runtime/prepared.hpp"
@@ -57,7 +57,7 @@ void Runtime::add(std::vector<Member> members) {
       lane->member = index;
       if (options_.timeline != nullptr) {
         const std::string kind = member.name.substr(0, member.name.find(':'));
-        lane->row = options_.timeline->row(base::format("{}, lane {}", member.name, i), kind);
+        lane->row = options_.timeline->row(base::text(member.name, ", lane ", i), kind);
       }
       lanes_.push_back(std::move(lane));
     }
@@ -114,8 +114,8 @@ Choice Runtime::choose(const WorkKind &kind, std::uint64_t bytes) {
   if (log_.hears(TANDEM_LOG_INFO) && (is_new || place->second != choice.member)) {
     log_.say(
         TANDEM_LOG_INFO,
-        base::format("hybrid: {}, {} bytes moved: {}", text_of(kind), bytes,
-                     choice.member == kTogether ? "shared" : members_[choice.member]->member.name + " does it alone"));
+        base::text("hybrid: ", text_of(kind), ", ", bytes, " bytes moved: ",
+                   choice.member == kTogether ? "shared" : members_[choice.member]->member.name + " does it alone"));
   }
   place->second = choice.member;
   return choice;
@@ -166,8 +166,8 @@ void Runtime::count_failure(MemberState &state, const std::exception_ptr &error)
   constexpr unsigned kMostFailures = 3;
   if (is_unsupported(error)) return;  // an error of this operator, not of the device
   state.is_out = ++state.failures >= kMostFailures;
-  log_.say(TANDEM_LOG_WARNING, base::format("hybrid: {} failed ({}): its work goes to the others{}", state.member.name,
-                                            base::what_of(error), state.is_out ? ", it gets no more" : ""));
+  log_.say(TANDEM_LOG_WARNING, base::text("hybrid: ", state.member.name, " failed (", base::what_of(error),
+                                          "): its work goes to the others", state.is_out ? ", it gets no more" : ""));
 }
 
 std::vector<core::SpeedEntry> Runtime::learned() const {
@@ -383,10 +383,9 @@ void Runtime::give_up_late_lanes(double at) {
     MemberState &state = *members_[lane->member];
     ++state.lanes_given_up;
     for (const auto &job : jobs_) retire(*job, lane->member);
-    log_.say(TANDEM_LOG_WARNING,
-             base::format("hybrid: {} has not answered for {:.1f} s: its work goes to the others, its memory is kept "
-                          "until it does",
-                          state.member.name, at - *lane->on_device_since));
+    log_.say(TANDEM_LOG_WARNING, base::text("hybrid: ", state.member.name, " has not answered for ",
+                                            base::fixed(at - *lane->on_device_since, 1),
+                                            " s: its work goes to the others, its memory is kept until it does"));
     wake_lanes();
   }
 }
@@ -421,7 +420,7 @@ void Runtime::stop() noexcept {
       lock.lock();
     } else {
       log_.say(TANDEM_LOG_WARNING,
-               base::format("hybrid: {} still does not answer; its thread and memory are not freed", member.name));
+               base::text("hybrid: ", member.name, " still does not answer; its thread and memory are not freed"));
       lane->thread.detach();
     }
   }
@@ -440,11 +439,13 @@ void Runtime::tell(const Job &job) {
   if (!log_.hears(TANDEM_LOG_DEBUG)) return;
   std::string shares;
   for (std::size_t i = 0; i < job.is_ready.size(); ++i) {
-    shares += base::format("{}{} {:.1f} %", i == 0 ? "" : ", ", members_[i]->member.name,
-                           100.0 * static_cast<double>(job.share.done_by(i)) / static_cast<double>(job.work.bytes()));
+    shares += base::text(
+        i == 0 ? "" : ", ", members_[i]->member.name, " ",
+        base::fixed(100.0 * static_cast<double>(job.share.done_by(i)) / static_cast<double>(job.work.bytes()), 1),
+        " %");
   }
-  log_.say(TANDEM_LOG_DEBUG, base::format("hybrid: {}, {} bytes moved in {:.6f} s: {}", job.what, job.work.bytes(),
-                                          now() - job.start_seconds, shares));
+  log_.say(TANDEM_LOG_DEBUG, base::text("hybrid: ", job.what, ", ", job.work.bytes(), " bytes moved in ",
+                                        base::fixed(now() - job.start_seconds, 6), " s: ", shares));
 }
 
 }  // namespace tandem::hybrid

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <mutex>
 
-#include "base/format.hpp"
+#include "base/text.hpp"
 #include "tests/cpu/executor_kit.hpp"
 
 namespace tandem::test {
@@ -194,13 +194,13 @@ TEST(Budget, SaysWhatIsWrong) {
   EXPECT_EQ(refusal_of(budget, "cpu=5,di sk=2"),
             "character 3 of the resource name \"di sk\" is none of A-Z a-z 0-9 _ . -");
   for (const char *unknown : {"cpus", "Cpu", "opencl-mib"}) {
-    const std::string says = base::format(
-        "resource \"{0}\" is unknown; known: cpu, gpu, pinned_mib, opencl_mib, cuda_mib, and names of your own with a "
-        "dot, such as \"my.{0}\"",
-        unknown);
-    EXPECT_EQ(refusal_of(budget, base::format("app.x=1,{}=5", unknown)), says);
+    const std::string says = base::text("resource \"", unknown,
+                                        "\" is unknown; known: cpu, gpu, pinned_mib, opencl_mib, cuda_mib, and names "
+                                        "of your own with a dot, such as \"my.",
+                                        unknown, "\"");
+    EXPECT_EQ(refusal_of(budget, base::text("app.x=1,", unknown, "=5")), says);
     EXPECT_EQ(refusal_of_set(budget, unknown, 5), says);
-    EXPECT_EQ(refusal([&] { budget.needs_of(base::format("{}=5", unknown)); }), says);
+    EXPECT_EQ(refusal([&] { budget.needs_of(base::text(unknown, "=5")); }), says);
   }
   EXPECT_FALSE(budget.is_limited());
   EXPECT_EQ(refusal([&] { budget.index(std::string(64, 'x')); }),
