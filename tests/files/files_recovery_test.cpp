@@ -530,6 +530,26 @@ TEST_F(Recovery, WhatAGivenUpSetGaveUpDoesNotComeBack) {
 }
 
 // Another process holds files that were given up: the record that says so stays until they can be removed.
+TEST_F(Recovery, ASetThatAppearsWhileAnotherIsWrittenIsNotReplaced) {
+  encode_into({shards_}, 3, 2, 1, false);
+  tandem_files_encode_options options = encode_options("", 3, 2, 256);
+  options.source_path = nullptr;
+  options.name = "source";
+  options.force = 1;
+  tandem_files_writer *writer = nullptr;
+  ASSERT_EQ(tandem_files_writer_begin(context_, &options, 0, 0, &writer), TANDEM_OK) << tandem_last_error_message();
+  CommitRecord other = stage({shards_}, 3, 2, 2, {});
+  other.folder_count = 2;
+  other.folder = 1;  // its lead is in a folder that the writer does not see
+  other.folder_of.assign(5, 1);
+  put_record(shards_, other, OwnKind::pending_record);
+  EXPECT_EQ(tandem_files_writer_commit(writer, nullptr), TANDEM_ERROR_IO);
+  EXPECT_NE(std::string(tandem_last_error_message()).find("and not finished while this set was written"),
+            std::string::npos)
+      << tandem_last_error_message();
+  tandem_files_writer_destroy(writer);
+}
+
 TEST_F(Recovery, AGivenUpSetThatIsHeldIsNotForgotten) {
   const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
   encode_into(folders, 3, 2, 1, false);
