@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls in a child that is killed, or loses its power, at one of its calls that change files: fault/fault.c is part of
-// the program, and counts and logs these calls.
+// Calls in a child that is killed, loses its power or gets an error at one of its calls that change files.
+// fault/fault.c is part of the program, and counts and logs these calls.
 #pragma once
 
 #include <sys/wait.h>
@@ -25,7 +25,8 @@ struct Call {
   std::int64_t result, offset, length;
 };
 struct Ended {
-  bool killed = false, power_lost = false, call_failed = false;
+  bool killed = false;  // or it ended with an error that was made
+  bool power_lost = false, call_failed = false;
   tandem_status status = TANDEM_OK;
   std::vector<Call> calls;
   Bytes data;  // of all writes, in order

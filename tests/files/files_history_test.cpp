@@ -285,8 +285,8 @@ class History {
     return status;
   }
 
-  // A call that may be killed or lose its power. Nothing that is not of the set may change.
-  // It dies at one of its first calls, or about where it matters most.
+  // A call that may be killed, lose its power or meet errors: at one of its first calls, or about where it matters
+  // most. Nothing that is not of the set may change.
   Ended disturb(const std::string &what, const std::function<tandem_status()> &call,
                 [[maybe_unused]] std::uint64_t at_least = 1, [[maybe_unused]] std::uint64_t range = 40) {
     const Tree before = tree();
@@ -327,7 +327,7 @@ class History {
   void expect_no_worse(const World &before, const World &after) {
     const Generation *const old = before.expected() != nullptr ? before.expected() : before.newest();
     const Generation *const now = after.expected() != nullptr ? after.expected() : after.newest();
-    if (old == nullptr) return;
+    if (old == nullptr || has_come_back_) return;
     ASSERT_NE(now, nullptr) << "the set is gone";
     if (now->number > old->number && after.expected() != nullptr) return;
     for (std::uint64_t block = 0; block < old->stripe_count(); ++block)
@@ -449,6 +449,12 @@ class History {
     expect_repaired(*of, old.state(*of), before, after, named);
     if (!told.empty()) {  // not in a child
       ASSERT_TRUE(told == planned) << "the dry run said something else";
+      for (const Told &each : told) {
+        const bool anew = (each.condition & (TANDEM_FILES_WRONG_LENGTH | TANDEM_FILES_MISSING)) != 0;
+        if (each.action == TANDEM_FILES_MEND || each.action == TANDEM_FILES_REBUILD) {
+          ASSERT_EQ(each.action, anew ? TANDEM_FILES_REBUILD : TANDEM_FILES_MEND) << each.path;
+        }
+      }
       const bool decodable = old.state(*of).is_decodable();
       ASSERT_EQ(result.state, decodable ? TANDEM_FILES_INTACT : TANDEM_FILES_LOST);
       ASSERT_EQ(result.lost_stripe_count, old.state(*of).lost_count());
@@ -549,6 +555,7 @@ class History {
     const Tree now = tree();
     const World there = world(now);
     is_divided_ = is_divided_ && !is_clean(now);
+    has_come_back_ = has_come_back_ && !is_clean(now);
     look_decode(there, is_tidy(now));
     if (is_tidy(now) && there.newest() != nullptr && !::testing::Test::HasFailure()) {
       const State &state = there.state(*there.newest());
@@ -796,6 +803,7 @@ class History {
           if (!fs::exists(away)) return;
           fs::remove_all(root_ / disk);
           fs::copy(away, root_ / disk);
+          has_come_back_ = !is_clean(tree());
         });
     }
   }
@@ -806,12 +814,15 @@ class History {
   std::vector<std::string> disks_;
   Generations generations_;
   bool is_divided_ = false;  // a call or a loss has seen only a part of the folders of an unfinished set
+  // A disk that was away during an encode is back, with an unfinished older set: when that is finished, its files
+  // replace those that repair has put there.
+  bool has_come_back_ = false;
   bool is_given_up_ = false;
   std::string text_, message_;
 };
 
 TEST(History, ReadsGiveTheOldContentOrTheNewOneAndRepairMakesNothingWorse) {
-  const std::uint64_t count = tandem::test::thinned(tandem::test::runs_every_case() ? 20000 : 300);
+  const std::uint64_t count = tandem::test::thinned(tandem::test::runs_every_case() ? 10000 : 300);
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::uint64_t seed = tandem::test::slice_seed() + i;
     History history(seed);
