@@ -194,6 +194,7 @@ class Lists(unittest.TestCase):
         "resources": (("core/budget.cpp", r"Resource\(\"(\w+)\"\)"), ["include/tandem/tandem.h", "docs/ENVIRONMENT.md", "docs/HYBRID.md"]),
         "environment variables": (("api/*.cpp base/*.cpp cpu/*.cpp device/*.cpp files/*.cpp isal/*.cpp tuning/*.cpp cli/*.cpp",
                                    r"(?:getenv|_option)\([^;]*?\"(TANDEM_\w+)\""), ["docs/ENVIRONMENT.md"]),
+        "keys of expert": (("api/expert.cpp", r"\{\"(\w+)\", k\w+, &Expert::"), ["docs/ENVIRONMENT.md", "include/tandem/tandem.h"]),
     }
 
     def test_each_list_is_whole(self):
