@@ -73,19 +73,6 @@ void Descriptor::reset() noexcept {
   number_ = -1;
 }
 
-bool Descriptor::write_all(const void *bytes, std::size_t count) const noexcept {
-  const char *next = static_cast<const char *>(bytes);
-  while (count != 0) {
-    const ssize_t written = write(number_, next, count);
-    if (written < 0 && errno == EINTR) continue;
-    if (written == 0) errno = EIO;  // a regular file never does that
-    if (written <= 0) return false;
-    next += written;
-    count -= static_cast<std::size_t>(written);
-  }
-  return true;
-}
-
 std::int64_t read_at(int descriptor, std::byte *bytes_out, std::size_t byte_count, std::uint64_t offset) noexcept {
   iovec piece{bytes_out, byte_count};
   return read_pieces_at(descriptor, std::span(&piece, 1), offset);

@@ -29,11 +29,7 @@ class Descriptor {
   void reset() noexcept;
 
   int get() const noexcept { return number_; }
-  bool is_open() const noexcept { return number_ >= 0; }
-  explicit operator bool() const noexcept { return is_open(); }
-
-  // Writes all bytes, in as many calls as needed. If it returns false, errno has the reason, and a part may be written.
-  bool write_all(const void *bytes, std::size_t count) const noexcept;
+  explicit operator bool() const noexcept { return number_ >= 0; }
 
  private:
   int number_ = -1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of values: text("worker ", name, " of ", count). GCC 12 has no std::format, and a project that embeds libtandem must
-// not need a third-party package.
+// Text of values: text("worker ", name, " of ", count). GCC 12 has no std::format, and a project that embeds libtandem
+// must not need a third-party package.
 #pragma once
 
 #include <concepts>

@@ -4,9 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,15 +12,17 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <map>
+#include <memory>
 #include <span>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
-#include "base/descriptor.hpp"
+#include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/io_error.hpp"
+#include "base/pending_file.hpp"
 #include "base/text.hpp"
 #include "base/utf8.hpp"
 #include "core/backend.hpp"
@@ -55,10 +55,6 @@ constexpr std::string_view kTuned = "tuned", kSpeed = "speed";
 constexpr std::uint64_t kMostLanes = 65'536;
 constexpr double kMostRate = 1e15, kMostLatencySeconds = 1e4;
 constexpr std::size_t kMostTextBytes = 256;  // of a name of a device and the like
-
-[[noreturn]] void fail_io(const char *what, const std::string &path, int error) {
-  base::fail(TANDEM_ERROR_IO, base::text("cannot ", what, " ", path, ": ", std::strerror(error)));
-}
 
 // The text as a field may have it: short, and safe on a terminal.
 std::string clean(std::string_view text) {
@@ -298,45 +294,41 @@ void put_into(std::vector<Any> &list, Any entry, bool also_older) {
   }
 }
 
-// The target of a link. The link stays; the target is read, locked and replaced.
-std::string real_path(const std::string &path) {
-  char real[PATH_MAX];
-  return realpath(path.c_str(), real) != nullptr ? real : path;
-}
-
 void make_parent_folders(const std::string &path) {
   for (std::size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
     const std::string folder = path.substr(0, slash);
     if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST && access(folder.c_str(), X_OK) != 0)  // 0700: as XDG says
-      fail_io("make folder", folder, errno);
+      base::fail_io("make folder", folder, errno);
   }
 }
 
-// Holds the lock of a file's folder while the object lives.
-class FolderLock {
- public:
-  explicit FolderLock(const std::string &path) {
-    constexpr int kMostNaps = 400;
-    constexpr timespec kNap = {0, 5'000'000};
-    const std::string target = real_path(path);
-    const std::size_t slash = target.rfind('/');
-    const std::string folder = slash == std::string::npos ? "." : target.substr(0, slash + 1);
-    folder_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    for (int i = 0; folder_ >= 0 && i < kMostNaps && flock(folder_, LOCK_EX | LOCK_NB) != 0; ++i) {
-      if (errno != EWOULDBLOCK && errno != EINTR) return;
-      nanosleep(&kNap, nullptr);
-    }
-  }
-  ~FolderLock() {
-    if (folder_ < 0) return;
-    flock(folder_, LOCK_UN);  // a child that was forked meanwhile has the descriptor, too
-    close(folder_);
-  }
-  FolderLock(const FolderLock &) = delete;
-  FolderLock &operator=(const FolderLock &) = delete;
+void check_size(const std::string &path, const Table &table) {
+  const std::size_t count = std::max(table.entries().size(), table.speeds().size());
+  if (count > Table::kMostEntries)
+    base::fail(TANDEM_ERROR_TOO_LARGE,
+               base::text(count, " entries do not fit ", path, ": at most ", Table::kMostEntries));
+}
 
- private:
-  int folder_;
+// Where a file is written and which folder is locked for it. A link stays, and its target is replaced.
+struct Target {
+  explicit Target(const std::string &path) {
+    make_parent_folders(path);
+    char real[PATH_MAX];
+    const std::string target = realpath(path.c_str(), real) != nullptr ? real : path;
+    folder = std::make_shared<base::Folder>(base::folder_of(target));
+    name = base::name_of(target);
+  }
+  void write(const Table &table) const {
+    const std::string text = table.to_text();
+    base::PendingFile file(folder, base::text(name, ".", base::random_hexadecimal(8), ".tmp"), 0644);
+    if (!base::write_at(file.descriptor(), reinterpret_cast<const std::byte *>(text.data()), text.size(), 0))
+      base::fail_io("write", file.path(), errno);
+    file.finish(false);
+    file.rename(name, true, false);
+  }
+
+  std::shared_ptr<base::Folder> folder;
+  std::string name;
 };
 
 }  // namespace
@@ -481,19 +473,19 @@ std::string file_path(const char *given, bool *named_out) {
 std::optional<std::string> read_regular_file(const std::string &path, std::size_t most_bytes) {
   const base::Descriptor file(
       open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));  // opening a pipe must not wait for its writer
-  if (!file.is_open()) {
+  if (!file) {
     if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
-    fail_io("open", path, errno);
+    base::fail_io("open", path, errno);
   }
   struct stat status = {};
-  if (fstat(file.get(), &status) != 0) fail_io("read", path, errno);
+  if (fstat(file.get(), &status) != 0) base::fail_io("read", path, errno);
   if (!S_ISREG(status.st_mode)) base::fail(TANDEM_ERROR_IO, base::text(path, " is no regular file"));
   std::string text;
   char buffer[1 << 14];
   for (;;) {
     const ssize_t got = read(file.get(), buffer, sizeof buffer);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail_io("read", path, errno);
+    if (got < 0) base::fail_io("read", path, errno);
     if (got == 0) return text;
     text.append(buffer, static_cast<std::size_t>(got));
     if (text.size() > most_bytes)
@@ -528,33 +520,17 @@ std::unique_ptr<const Table> load_file(const std::string &path, bool named, cons
 }
 
 void write_file(const std::string &path, const Table &table) {
-  const std::size_t count = std::max(table.entries().size(), table.speeds().size());
-  if (count > Table::kMostEntries) {
-    base::fail(TANDEM_ERROR_TOO_LARGE,
-               base::text(count, " entries do not fit ", path, ": at most ", Table::kMostEntries));
-  }
-  make_parent_folders(path);
-  const std::string target = real_path(path);
-  const std::string text = table.to_text();
-  std::string temporary = target + ".XXXXXX.tmp";  // a different one for each thread and container
-  int error = 0;
-  {
-    const base::Descriptor file(mkostemps(temporary.data(), 4, O_CLOEXEC));
-    if (!file.is_open()) fail_io("make", temporary, errno);
-    if (fchmod(file.get(), 0644) != 0 || !file.write_all(text.data(), text.size()) || fsync(file.get()) != 0)
-      error = errno;
-  }
-  if (error == 0 && rename(temporary.c_str(), target.c_str()) != 0) error = errno;
-  if (error == 0) return;
-  unlink(temporary.c_str());
-  fail_io("write", path, error);
+  check_size(path, table);
+  Target(path).write(table);
 }
 
 Table update_file(const std::string &path, const std::function<void(Table &)> &change) {
-  const FolderLock lock(path);
+  const Target target(path);
+  const base::FoldersLock lock({target.folder}, {.seconds = 10});
   Table table = read_file(path);
   change(table);
-  write_file(path, table);
+  check_size(path, table);
+  target.write(table);
   return table;
 }
 

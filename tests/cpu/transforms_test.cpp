@@ -122,8 +122,7 @@ TEST(Scratch, WithoutMemoryNothingIsWrittenOrAllOfIt) {
       failed_allocations = 0;
       const bool has_run = run_with(each, executor, inputs, outputs, found, allowed);
       ASSERT_EQ(outputs, has_run ? want : before) << allowed << " allocations";
-      for (unsigned r = 0; has_run && r < found.size(); ++r)
-        ASSERT_EQ(found[r].byte_count, wanted[r].byte_count) << r;
+      for (unsigned r = 0; has_run && r < found.size(); ++r) ASSERT_EQ(found[r].byte_count, wanted[r].byte_count) << r;
       if (failed_allocations == 0) break;
       ++(has_run ? saved_count : refused_count);
     }
