@@ -169,7 +169,7 @@ class Command(unittest.TestCase):
             rows = [worker["name"] for worker in trace["otherData"]["workers"] if "worker" in worker["name"]]
             self.assertEqual(bool(rows), spreads, (executor, rows))
         done = self.ok(*encode, "hybrid:cpu+opencl:0:0", "--policy", "free", "--executor", "openmp", status=2)
-        self.assertIn(b"executor openmp has no effect", done.stderr)
+        self.assertIn(b"executor=openmp has no effect", done.stderr)
 
     def test_without_a_cuda_device(self):
         report = json.loads(self.ok("devices", "--json").stdout)
