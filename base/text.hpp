@@ -21,7 +21,7 @@ void append(std::string &text, double value);  // the shortest text that reads b
 template <class... Values>
 std::string text(const Values &...values) {
   std::string whole;
-  const auto add = [&whole]<class Value>(const Value &value) {
+  [[maybe_unused]] const auto add = [&whole]<class Value>(const Value &value) {
     if constexpr (std::same_as<Value, bool>) {
       append(whole, std::string_view(value ? "true" : "false"));
     } else if constexpr (std::same_as<Value, char>) {

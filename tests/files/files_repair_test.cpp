@@ -13,14 +13,11 @@
 #include <cerrno>
 #include <functional>
 #include <mutex>
-#include <numeric>
 #include <random>
 
 #include "files/format.hpp"
 #include "files/ranges.hpp"
 #include "tests/files/kit.hpp"
-#include "tests/support/random.hpp"
-#include "tests/support/thinned.hpp"
 
 using namespace tandem::files;
 

@@ -451,7 +451,7 @@ TEST(HybridMachines, EveryRunEndsWhateverHangsOrFails) {
     const SimulationResult result = simulate(machine);
     ended_undone += !result.completed;
     const bool all_fail = std::all_of(machine.workers.begin(), machine.workers.end(),
-                                      [](const auto &each) { return each.fails_at_seconds < hybrid::kNeverSeconds; });
+                                      [](const auto &each) { return each.fails_at_seconds < bench::kNeverSeconds; });
     EXPECT_TRUE(result.completed || any_hangs || all_fail) << seed;
   }
   EXPECT_GT(ended_undone, 50u);
