@@ -39,28 +39,6 @@ typedef struct tandem_plan_info {
  * Threads: any. */
 TANDEM_API tandem_status tandem_plan_query(const tandem_plan *plan, tandem_plan_info *info_out);
 
-/* One way to run a plan, and what it costs for one vector of each shard. */
-typedef struct tandem_plan_technique {
-  const char *name;                       /* as `technique` above */
-  uint32_t products;                      /* of a vector by a coefficient; 0: only one technique was possible */
-  uint32_t is_used, is_used_out_of_cache; /* 0 or 1: the plan runs this way */
-  uint32_t reserved;
-  double cost, cost_out_of_cache; /* estimated times, in products of the matrix. The plan uses the lowest, unless the
-                                     context forces a technique */
-} tandem_plan_technique;
-
-/* Lists all ways to run a plan, the matrix first.
- *   plan             as for tandem_plan_query
- *   techniques_out   `capacity` structs, stride_bytes apart; NULL with capacity 0 only counts
- *   stride_bytes     sizeof(tandem_plan_technique); of each element only the bytes that fit are written
- *   count_out        how many there are. If that is more than capacity, the first `capacity` were written
- * Status: INVALID_ARGUMENT (a NULL pointer, stride_bytes < sizeof(tandem_plan_technique) of version 0.1),
- *   OUT_OF_MEMORY.
- * On failure nothing is written.
- * Threads: any. */
-TANDEM_API tandem_status tandem_plan_techniques(const tandem_plan *plan, tandem_plan_technique *techniques_out,
-                                                size_t capacity, size_t stride_bytes, size_t *count_out);
-
 /* ---- where parity does not match -------------------------------------------------------------------- */
 
 /* A part of one parity shard that does not match the data. */

@@ -36,8 +36,7 @@
  *              must not be destroyed while another call uses it.
  *   stack      A call needs up to 80 KiB of the calling thread's stack.
  *   fork       A child process may use contexts, codecs and plans that its parent made. Jobs that run at the fork
- *              belong to the parent. Drivers do not survive a fork. If the parent had used a device, contexts of
- *              devices (OpenCL) return TANDEM_ERROR_DEVICE in the child.
+ *              belong to the parent. If the parent had used a device, its contexts fail (TANDEM_ERROR_DEVICE).
  *   field      GF(2^8) with the polynomial 0x11d (x^8 + x^4 + x^3 + x^2 + 1) and generator 2: up to 256 shards.
  *              GF(2^16): up to 65,536 shards, on the CPU alone (docs/MATRICES.md). Shards of GF(2^16) have an even
  *              number of bytes. Shards in packets have whole groups of packets.
