@@ -132,7 +132,7 @@ class CpuBackend final : public core::Backend {
   void run(std::span<const Task> tasks, Control &control) override {
     const bool is_counted = timeline_ != nullptr || (budget_ != nullptr && budget_->is_limited());
     // Most calls: one kernel call and nothing else.
-    if (tasks.size() == 1 && !is_counted && is_one_kernel_call(tasks[0]) &&
+    if (tasks.size() == 1 && !is_counted && is_one_kernel_call(inline_call(tasks[0])) &&
         moved_bytes(tasks[0], tasks[0].length_bytes) < kInlineBytes) {
       kernel_.apply(kernel_call(inline_call(tasks[0]), prepared_of(tasks[0]).tables_of_one_call(), l1_ways_));
       return count_inline_calls();
@@ -157,9 +157,12 @@ class CpuBackend final : public core::Backend {
 
   // Small runs, on the calling thread.
   void run_inline(std::span<const Task> tasks) {
+    std::size_t bytes = 0;
     for (const Task &task : tasks)
-      if (!is_one_kernel_call(task)) reserve_scratch(prepared_of(task).scratch_bytes(inline_call(task)));
-    for (const Task &task : tasks) apply(inline_call(task), thread_scratch(0), task.mismatches);
+      if (prepared_of(task).tables_of_one_call() == nullptr)
+        bytes = std::max(bytes, prepared_of(task).scratch_bytes(inline_call(task)));
+    std::byte *const scratch = reserve_scratch(bytes);
+    for (const Task &task : tasks) apply(inline_call(task), scratch, task.mismatches);
     count_inline_calls();
   }
 
@@ -241,8 +244,9 @@ class CpuBackend final : public core::Backend {
     return length_bytes * (task.prepared->rows() + task.prepared->columns());
   }
 
-  static bool is_one_kernel_call(const Task &task) noexcept {
-    return prepared_of(task).tables_of_one_call() != nullptr && task.mode != Mode::compare && task.length_bytes != 0;
+  static bool is_one_kernel_call(const OperatorCall &call) noexcept {
+    return prepared_of(*call.task).tables_of_one_call() != nullptr && call.task->mode != Mode::compare &&
+           call.length_bytes != 0 && !call.out_of_cache;
   }
 
   // Its bytes are in the cache, or will be.
@@ -251,14 +255,13 @@ class CpuBackend final : public core::Backend {
   // Without a virtual call where one kernel call is all.
   void apply(const OperatorCall &call, std::byte *scratch, Mismatch *found) const noexcept {
     const CpuPrepared &prepared = prepared_of(*call.task);
-    if (is_one_kernel_call(*call.task))
-      return kernel_.apply(kernel_call(call, prepared.tables_of_one_call(), l1_ways_));
+    if (is_one_kernel_call(call)) return kernel_.apply(kernel_call(call, prepared.tables_of_one_call(), l1_ways_));
     prepared.apply(call, scratch, found);
   }
 
   // Scratch for a chunk. The records of a compare lie in front of that of the operator.
   static std::size_t scratch_bytes(const OperatorCall &call) noexcept {
-    if (is_one_kernel_call(*call.task)) return 0;
+    if (is_one_kernel_call(call)) return 0;
     return record_bytes(*call.task) + prepared_of(*call.task).scratch_bytes(call);
   }
   static std::size_t record_bytes(const Task &task) noexcept {
@@ -266,9 +269,12 @@ class CpuBackend final : public core::Backend {
   }
 
   // Ensures that the calling thread can run any part of a task, even if other threads lack memory.
-  static void reserve_scratch(std::size_t bytes) {
-    if (bytes != 0 && thread_scratch(bytes) == nullptr)
+  static std::byte *reserve_scratch(std::size_t bytes) {
+    if (bytes == 0) return nullptr;
+    std::byte *const scratch = thread_scratch(bytes);
+    if (scratch == nullptr)
       base::fail(TANDEM_ERROR_OUT_OF_MEMORY, base::text("cpu: no ", bytes, " bytes of memory for scratch"));
+    return scratch;
   }
 
   // A byte range of a task.

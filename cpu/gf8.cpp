@@ -110,7 +110,8 @@ Gf8Operator::Gf8Operator(const Kernel &kernel, std::uint32_t l1_ways, const core
   if (!is_matrix) choose_ways(what, technique);
   const auto needs_matrix = [](const Way &way) { return way.in_cache == nullptr || way.out_of_cache == nullptr; };
   if (is_matrix || std::ranges::any_of(ways_, needs_matrix)) prepare_matrix(what.dense());
-  if (band_count_ == 1 && ways_.empty() && columns() <= kMostColumns) tables_of_one_call_ = tables_;
+  const bool is_matrix_in_cache = ways_.empty() || ways_.front().in_cache == nullptr;
+  if (band_count_ == 1 && columns() <= kMostColumns && is_matrix_in_cache) tables_of_one_call_ = tables_;
 }
 
 void Gf8Operator::choose_ways(const core::Operator &what, Technique technique) {
@@ -173,11 +174,9 @@ std::size_t Gf8Operator::scratch_bytes(const OperatorCall &call) const noexcept 
 
 void Gf8Operator::apply(const OperatorCall &call, std::byte *scratch, core::Mismatch *found) const noexcept {
   if (call.length_bytes == 0) return;
-  const KernelCall of_all = kernel_call(call, nullptr, l1_ways_);
   for (unsigned i = 0; i < band_count_; ++i) {
     const Band band = this->band(i);
-    KernelCall of_band = of_all;
-    of_band.tables = band.tables;
+    KernelCall of_band = kernel_call(call, band.tables, l1_ways_);
     of_band.outputs += band.first_row;
     of_band.rows = band.row_count;
     if (call.task->mode == core::Mode::compare)
@@ -205,7 +204,7 @@ void Gf8Operator::apply_matrix(const KernelCall &call) const noexcept {
   }
 }
 
-void Gf8Operator::compare_band(const KernelCall &call, const Band &band, std::byte *scratch,
+void Gf8Operator::compare_band(KernelCall &call, const Band &band, std::byte *scratch,
                                core::Mismatch *found) const noexcept {
   alignas(kCacheLine) std::uint8_t computed[kCompareBufferBytes];
   std::uint8_t *outputs[kMostRows];

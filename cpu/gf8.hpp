@@ -16,20 +16,19 @@ namespace tandem::cpu {
 // For all rows of a task's operator.
 inline KernelCall kernel_call(const OperatorCall &call, const void *tables, std::uint32_t l1_ways) noexcept {
   const core::Task &task = *call.task;
-  KernelCall kernel_call = {};
-  kernel_call.tables = tables;
-  kernel_call.inputs = reinterpret_cast<const std::uint8_t *const *>(task.inputs);
-  kernel_call.outputs = reinterpret_cast<std::uint8_t *const *>(task.outputs);
-  kernel_call.offset_bytes = call.offset_bytes;
-  kernel_call.length_bytes = call.length_bytes;
-  kernel_call.rows = task.prepared->rows();
-  kernel_call.columns = task.prepared->columns();
-  kernel_call.accumulate = task.mode == core::Mode::accumulate;
-  kernel_call.out_of_cache = call.out_of_cache;
-  kernel_call.tile_bytes = call.tile_bytes;
-  kernel_call.prefetch_bytes = call.prefetch_bytes;
-  kernel_call.l1_ways = l1_ways;
-  return kernel_call;
+  return {.tables = tables,
+          .inputs = reinterpret_cast<const std::uint8_t *const *>(task.inputs),
+          .outputs = reinterpret_cast<std::uint8_t *const *>(task.outputs),
+          .offset_bytes = call.offset_bytes,
+          .length_bytes = call.length_bytes,
+          .rows = task.prepared->rows(),
+          .columns = task.prepared->columns(),
+          .accumulate = task.mode == core::Mode::accumulate,
+          .out_of_cache = call.out_of_cache,
+          .tile_bytes = call.tile_bytes,
+          .prefetch_bytes = call.prefetch_bytes,
+          .small_stack = false,
+          .l1_ways = l1_ways};
 }
 
 class Gf8Operator final : public CpuPrepared {
@@ -71,7 +70,7 @@ class Gf8Operator final : public CpuPrepared {
 
   void apply_band(const KernelCall &call, const Band &band, std::byte *scratch) const noexcept;
   void apply_matrix(const KernelCall &call) const noexcept;
-  void compare_band(const KernelCall &call, const Band &band, std::byte *scratch, core::Mismatch *found) const noexcept;
+  void compare_band(KernelCall &call, const Band &band, std::byte *scratch, core::Mismatch *found) const noexcept;
 
   const Kernel &kernel_;
   std::uint32_t l1_ways_, band_count_;

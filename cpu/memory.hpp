@@ -57,10 +57,10 @@ inline void merge_differences(const std::uint8_t *stored, const std::uint8_t *ri
   found->merge(part);
 }
 
-// Recomputes the outputs of `call` tile by tile, and records where the stored ones differ. computed: call.rows tiles of
-// tile_bytes each. outputs: as many pointers. apply: runs a call on one tile.
+// Recomputes the outputs of `call`, which it changes, tile by tile, and records where the stored ones differ. computed:
+// call.rows tiles of tile_bytes each. outputs: as many pointers. apply: runs a call on one tile.
 template <class Call, class Apply>
-void compare_tiles(Call call, std::size_t tile_bytes, std::uint8_t *computed, std::uint8_t **outputs,
+void compare_tiles(Call &call, std::size_t tile_bytes, std::uint8_t *computed, std::uint8_t **outputs,
                    core::Mismatch *found, const Apply &apply) {
   std::uint8_t *const *const stored = call.outputs;
   call.outputs = outputs;

@@ -64,7 +64,8 @@ class CpuPrepared : public core::Prepared {
   const Known &known(core::Mode mode) const noexcept { return *known_[static_cast<std::size_t>(mode)]; }
   std::uint64_t out_of_cache_bytes(core::Mode mode) const override;
 
-  // Not null: one call of the kernel with these tables applies the operator, without scratch.
+  // Not null: in the cache, one call of the kernel with these tables applies the operator. A compare there needs no
+  // scratch either.
   const void *tables_of_one_call() const noexcept { return tables_of_one_call_; }
 
   // Shorter ranges than this cost more for each byte.

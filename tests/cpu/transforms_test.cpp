@@ -13,6 +13,7 @@
 #include "cpu/costs.hpp"
 #include "cpu/factory.hpp"
 #include "cpu/gf16.hpp"
+#include "cpu/gf8.hpp"
 #include "tests/conformance/forms.hpp"
 #include "tests/support/expected.hpp"
 #include "tests/support/failing_memory.hpp"
@@ -128,6 +129,38 @@ TEST(Scratch, WithoutMemoryNothingIsWrittenOrAllOfIt) {
     }
     EXPECT_GT(refused_count, 0u);
     EXPECT_TRUE(saved_count > 0 || executor == "pthread") << "no thread lacked memory";
+  }
+}
+
+// Scratch of the size that a call says is enough, with every kernel, in the cache and out of it.
+TEST(Scratch, OfACallIsEnough) {
+  Random random(23);
+  const cpu::CpuFeatures features = cpu::cpu_features();
+  const cpu::KernelTable table = cpu::kernel_table();
+  for (const Scratched &each : scratched()) {
+    if (each.what.field() != core::Field::gf8 || each.mode == core::Mode::compare) continue;
+    const core::Matrix &matrix = each.what.dense();
+    Shards inputs;
+    std::vector<const std::uint8_t *> in;
+    for (unsigned c = 0; c < matrix.columns(); ++c) inputs.push_back(random.bytes(5'000));
+    for (const Bytes &input : inputs) in.push_back(input.data());
+    const Shards want = expected(matrix.data(), matrix.rows(), matrix.columns(), in.data(), 5'000);
+    for (std::uint32_t i = 0; i < table.count; ++i) {
+      const cpu::Kernel &kernel = *table.kernels[i];
+      if (!kernel.supported(features)) continue;
+      const cpu::Gf8Operator made(kernel, 0, each.what, cpu::Technique::transform, {}, nullptr);
+      for (const bool out_of_cache : {false, true}) {
+        Shards outputs(matrix.rows(), Bytes(5'000));
+        std::vector<std::byte *> out;
+        for (Bytes &output : outputs) out.push_back(reinterpret_cast<std::byte *>(output.data()));
+        const core::Task task{&made,    reinterpret_cast<const std::byte *const *>(in.data()), out.data(), 0, 5'000,
+                              each.mode};
+        const cpu::OperatorCall call{&task, 0, 5'000, out_of_cache};
+        const Guarded scratch(made.scratch_bytes(call));
+        made.apply(call, reinterpret_cast<std::byte *>(scratch.data()), nullptr);
+        ASSERT_EQ(outputs, want) << kernel.name << ", " << each.name << ", out of cache " << out_of_cache;
+      }
+    }
   }
 }
 
