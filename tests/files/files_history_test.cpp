@@ -40,7 +40,7 @@ class History {
     root_ = base_ / "root";
     for (const fs::path &folder : {root_, base_ / "away", base_ / "out"}) fs::create_directory(folder);
     auto options = sized<tandem_context_options>();
-    options.executor = TANDEM_EXECUTOR_SERIAL;
+    options.expert = "executor=serial";
     options.thread_count = 1;
     EXPECT_EQ(tandem_context_create(&options, &context_), TANDEM_OK);
     for (std::uint64_t i = 0, count = 1 + below(5); i < count; ++i) disks_.push_back("d" + std::to_string(i));
