@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "base/bytes.hpp"
+#include "base/descriptor.hpp"
 #include "mpi/cells.hpp"
 #include "mpi/error.hpp"
 #include "mpi/protect.hpp"
@@ -378,8 +379,8 @@ class Recovery {
                           name = fmt::format(".{}.{}.{}.tandem-restore-tmp", id, member.rank, i);
         make_folders(folder, no_sync());
         unlink((folder + "/" + name).c_str());  // of a recovery that died
-        PendingFile pending(folders_[base::add_folder(folders_, folder, base::FolderUse::enter)], name, file.mode);
-        if (ftruncate(pending.descriptor(), static_cast<off_t>(file.bytes)) != 0) fail_io("write", file.path, errno);
+        PendingFile pending(folders_[base::add_folder(folders_, folder)], name, file.mode);
+        if (!base::set_length(pending.descriptor(), file.bytes)) fail_io("write", file.path, errno);
         resident.cells->data.set_descriptor(i, Descriptor(dup(pending.descriptor())));
         resident.new_files.push_back(std::move(pending));
       }
