@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "base/error.hpp"
 #include "core/plan.hpp"

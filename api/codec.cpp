@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
-#include <span>
 
 #include "api/objects.hpp"
 #include "base/gate.hpp"

@@ -4,7 +4,6 @@
 #include "base/text.hpp"
 
 #include <algorithm>
-#include <optional>
 
 #include "api/run.hpp"
 #include "base/gate.hpp"

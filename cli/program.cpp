@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <new>
 #include <nlohmann/json.hpp>
 
 #include "cli/help.hpp"

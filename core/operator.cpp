@@ -2,7 +2,6 @@
 #include "core/operator.hpp"
 
 #include <algorithm>
-#include <span>
 #include <utility>
 
 #include "base/error.hpp"

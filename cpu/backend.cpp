@@ -3,13 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
-#include <cstring>
 #include <map>
 #include <mutex>
-#include <new>
 #include <numeric>
-#include <optional>
 #include <string_view>
 #include <thread>
 #include <type_traits>

@@ -5,7 +5,6 @@
 
 #include <list>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
