@@ -26,8 +26,8 @@ struct Event {
 };
 
 constexpr double kGuessedLatencySeconds = 100e-6;
-// If no task that runs will end, only a look can start one. The share waits longer and longer for workers that hang, so
-// it starts one soon or never: looks alone would follow each other for ever.
+// If no running task will end, only a look can start another. Looks would then follow each other for ever. So the
+// simulation stops after this many looks that started nothing.
 constexpr unsigned kMostVainLooks = 1000;
 
 bool are_lanes_of_one(const SimulatedWorker &a, const SimulatedWorker &b) {

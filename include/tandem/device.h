@@ -89,7 +89,7 @@ typedef struct tandem_device_stripe {
  *   "cuda_mib". A CUDA graph can capture the call, even the first one: it has one kernel for each launch. The job is
  *   then over at once, but keeps what the kernels read. Destroy it after the last launch of the graph is over.
  *   Runs use technique tables until a compile pays for itself and is done (docs/CUDA.md). A graph keeps the kernel
- *   that it was captured with. A context with kernel "compiled" waits for the compiled kernel.
+ *   that it was captured with. A context with "device_technique=compiled" in `expert` waits for the compiled kernel.
  * OpenCL: one launch takes all stripes of one matrix with one buffer for the shards that are read, and one (the same or
  *   another) for those that are written. Aligned stripes (offsets are multiples of 64) and others have separate
  *   launches. A stripe with more buffers has a launch of its own.
