@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,6 +11,7 @@
 
 #include "base/affinity.hpp"
 #include "base/fork.hpp"
+#include "base/signals.hpp"
 #include "core/budget.hpp"
 #include "cpu/cores.hpp"
 #include "cpu/executors/executor.hpp"
@@ -395,12 +395,9 @@ class Pool {
       ask_for_room_ = options.has_room;
     }
 
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited: signals belong to the program
+    const base::SignalsBlocked blocked;  // inherited: signals belong to the program
     while (count < wanted && start_worker(workers_[count], count + 1, options.cores)) worker_count_.store(++count);
     if (count < wanted) retry_at_ = now() + kRetryAfter;
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
   bool start_worker(Worker &worker, unsigned number, const std::vector<unsigned> &cores) noexcept {
