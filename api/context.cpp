@@ -103,10 +103,11 @@ void check_effects(const tandem_context_options &given, const Settings &settings
   if (!takes.executor) {
     constexpr const char *kWhy = "with policies free and budget its lanes are threads of their own";
     if (!expert.executor.empty()) refuse("expert executor=" + expert.executor, kWhy);
-    if (!expert.pin.empty()) refuse("expert pin=" + expert.pin, kWhy);
+    if (expert.pin == "1") refuse("expert pin=1", kWhy);
   }
-  if (!expert.pin.empty() && !expert.executor.empty() && expert.executor != "pthread")
-    refuse("expert pin=" + expert.pin, "its executor is not pthread");
+  const std::string &executor = settings.expert.executor;
+  if (expert.pin == "1" && !executor.empty() && executor != "pthread")
+    refuse("expert pin=1", "its executor is not pthread");
 }
 
 enum class Search { all, where_device_nodes_are };

@@ -245,12 +245,14 @@ TEST(BadContext, OptionsWithoutEffect) {
   }
   tandem_context_destroy(there);
 
-  // Where the executor has no use for it.
+  // Where the executor has no use for it. Off is the default.
   for (const char *expert : {"executor=serial,pin=1", "pin=1,executor=openmp"}) {
     options = with("cpu", pinned);
     options.expert = expert;
     EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"pin=1", "executor is not pthread"}));
   }
+  options.expert = "executor=serial,pin=0";
+  EXPECT_NE(make_context(options), nullptr);
 
   // With an effect: the same options elsewhere. An empty text, and zero, are defaults.
   EXPECT_NE(make_context(with("hybrid:cpu", policy)), nullptr);

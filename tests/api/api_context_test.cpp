@@ -159,6 +159,14 @@ TEST(Context, Environment) {
     expect_works(raw);
     tandem_context_destroy(raw);
   }
+  for (const char *executor : {"executor=serial", "executor=openmp"}) {  // an option without effect
+    const Variable expert("TANDEM_EXPERT", executor);
+    tandem_context_options options = context_options("", 3);
+    options.expert = "pin=1";
+    tandem_context *raw = nullptr;
+    EXPECT_TRUE(refused(tandem_context_create(&options, &raw), TANDEM_ERROR_INVALID_ARGUMENT,
+                        {"pin=1", "executor is not pthread"}));
+  }
   const auto refuses = [](const char *name, const char *value, tandem_status status) {
     const Variable variable(name, value);
     tandem_context *raw = nullptr;
