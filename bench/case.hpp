@@ -56,7 +56,7 @@ struct Scaling {
 
 struct BenchResult {
   BenchCase at;
-  tandem_context_options context = {};
+  bool is_pinned = false;
   std::string executor;  // tandem_context_info, and the next
   unsigned thread_count = 0;
   std::size_t data_bytes = 0;  // a call's k * shard_bytes (update: one shard); 0: not a rate but a time

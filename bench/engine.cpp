@@ -171,8 +171,8 @@ nlohmann::ordered_json measure_codes(const CodesRequest &request, bool show) {
     std::vector<BenchCase> cases;
   };
   std::vector<Axis> axes;
-  for (const tandem_context_options &options : request.contexts) {
-    ContextOwner context = make_context(options);
+  for (const RequestedContext &requested : request.contexts) {
+    ContextOwner context = make_context(requested.options);
     const tandem_context_info info = query(context);
     if (settings.clock == BenchClock::cpu && info.thread_count > 1)
       refuse(fmt::format("--clock cpu counts the calling thread alone, and there are {}", info.thread_count));
@@ -189,9 +189,9 @@ nlohmann::ordered_json measure_codes(const CodesRequest &request, bool show) {
   if (show) table.begin(machine, settings, axes[0].info);
   for (std::size_t i = 0; i < axes[0].cases.size(); ++i) {  // all contexts soon after each other
     for (std::size_t c = 0; c < axes.size(); ++c) {
-      settings.context = request.contexts[c];
+      settings.context = request.contexts[c].options;
       results.push_back(run_case(axes[c].cases[i], settings));
-      results.back().context = request.contexts[c];
+      results.back().is_pinned = request.contexts[c].is_pinned;
       results.back().executor = axes[c].info.executor;
       results.back().thread_count = axes[c].info.thread_count;
       if (show) table.add(results.back());

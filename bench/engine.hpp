@@ -19,9 +19,14 @@ struct EngineFailure : std::runtime_error {
   tandem_status status;
 };
 
+struct RequestedContext {
+  tandem_context_options options = {};  // its strings live until the call returns
+  bool is_pinned = false;
+};
+
 // Every combination of the lists is measured, beside a peer and the memory roof. The texts are those of the flags.
 struct CodesRequest {
-  std::vector<tandem_context_options> contexts = {{}};  // their strings live until the call returns
+  std::vector<RequestedContext> contexts = {{}};
   std::vector<std::string> operations = {"encode"};
   std::vector<std::string> codes;  // "10+4", or "all"; none: k and m
   unsigned k = 10, m = 4;

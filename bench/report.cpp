@@ -73,14 +73,10 @@ std::string rate_text(const BenchResult &result, const Samples *samples) {
 constexpr const char *kRateLine = "{:>8} {:>9} {:>8} {:>13} {:>6} {:>8} {:>7} {:>7} {:>10} {:>11}  {}\n";
 constexpr const char *kTimeLine = "{:>8} {:>10} {:>16} {:>10} {:>7}\n";
 
-bool is_pinned(const tandem_context_options &options) {
-  return options.expert != nullptr && std::string_view(options.expert).find("pin=1") != std::string_view::npos;
-}
-
 // "pthread, 4 threads, pinned": what differs from the defaults, after the executor and its threads.
 std::string context_text(const BenchResult &result) {
   std::string text = fmt::format("{}, {}", result.executor, plural(result.thread_count, "thread"));
-  if (is_pinned(result.context)) text += ", pinned";
+  if (result.is_pinned) text += ", pinned";
   return text;
 }
 
@@ -135,7 +131,7 @@ Json result_json(const BenchResult &result) {
   Json json = {{"operation", operation_name(at.operation)}, {"k", at.k}, {"m", at.m}, {"matrix", matrix_text(at)}};
   json["executor"] = result.executor;
   json["threads"] = result.thread_count;
-  json["pin"] = is_pinned(result.context);
+  json["pin"] = result.is_pinned;
   if (at.packets.packet_bytes != 0) {
     json["word_bits"] = at.packets.word_bits;
     json["packet_bytes"] = at.packets.packet_bytes;

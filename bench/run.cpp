@@ -169,7 +169,7 @@ void add_batch_command(CLI::App &app, Invocation &invocation) {
   command->add_option("--backend", flags->batch.backend, "A device, such as cuda or opencl:0:0")
       ->type_name("NAME")
       ->required();
-  command->add_option("--technique", flags->batch.technique, "How the device codes")
+  command->add_option("--device-technique", flags->batch.technique, "How the device codes")
       ->check(one_of({"compiled", "tables", "transform"}))
       ->capture_default_str()
       ->group(kExpert);
