@@ -340,7 +340,7 @@ void add_kernels_command(CLI::App &app, Invocation &invocation) {
   add_code_flags(*command, flags->code);
   CLI::Option *text = command->add_option("--text", flags->dialect, "Print the text in this dialect, no table")
                           ->check(one_of({"opencl", "cuda", "host"}));
-  command->add_option("--technique", flags->technique, "With --text: compiled (default), tables or transform")
+  command->add_option("--device-technique", flags->technique, "With --text: compiled (default), tables or transform")
       ->check(one_of({"compiled", "tables", "transform"}))
       ->needs(text);
   command->add_option("--operation", flags->operation, "With --text: encode (default), update or verify")

@@ -87,7 +87,7 @@ int run_codes(const BenchFlags &flags) {
   std::deque<ContextOptions> options;  // they point into themselves
   CodesRequest request = flags.codes;
   request.contexts.clear();
-  for (const ContextFlags &each : contexts) request.contexts.push_back(*options.emplace_back(each).get());
+  for (const ContextFlags &each : contexts) request.contexts.push_back({*options.emplace_back(each).get(), each.pin});
   return run(flags, measure_codes, request);
 }
 

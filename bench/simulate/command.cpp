@@ -72,7 +72,7 @@ bool is_board(const Simulation &simulation) {
 
 void check_beliefs(const SimulateFlags &flags, const std::vector<SimulatedWorker> &workers) {
   if (flags.unknown_speeds)
-    refuse(fmt::format("unknown_speeds is for policy auto: {} asks for no speed", flags.policy));
+    refuse(fmt::format("--unknown-speeds is for policy auto: {} asks for no speed", flags.policy));
   for (const SimulatedWorker &each : workers) {
     if (each.assumed_latency_seconds)
       refuse(fmt::format("worker {}: assumed-latency is for policy auto: {} asks for no latency", each.name,
@@ -115,7 +115,7 @@ Simulation simulation_of(const SimulateFlags &flags, const std::vector<WorkerDes
   simulation.work_bytes = flags.work_bytes;
   simulation.chunk_bytes = flags.chunk_bytes;
   if (flags.work_bytes > kMostWorkBytes)
-    refuse(fmt::format("work_bytes is {}, at most {}", flags.work_bytes, kMostWorkBytes));
+    refuse(fmt::format("--work is {}, at most {}", flags.work_bytes, kMostWorkBytes));
   if (simulation.policy != Policy::automatic) {
     check_beliefs(flags, simulation.workers);
     check_tasks(simulation);

@@ -209,7 +209,7 @@ class Bench(unittest.TestCase):
             (("--worker", "cpu:1x4x1:inner=2:fails=1s", "--policy", "free"), "worker cpu: fails has no meaning"),
             (("--worker", "cpu:1x4x1:inner=4096", "--policy", "free"), "at most 2097152 parts"),
             (("--worker", "cpu:1x1", "--link", "pcie=25"), "no worker has :link=pcie"),
-            (("--worker", "cpu:1x1", "--policy", "free", "--unknown-speeds"), "unknown_speeds is for policy auto"),
+            (("--worker", "cpu:1x1", "--policy", "free", "--unknown-speeds"), "--unknown-speeds is for policy auto"),
             (("--worker", "cpu:1x1:assumed-latency=1ms", "--policy", "budget"), "assumed-latency is for policy auto"),
             (("--worker", "cpu:1x1", "--work", "0"), "from 1 byte"),
             (("--worker", "cpu:1x1", "--work", "-1"), "-1 is no size"),
@@ -343,7 +343,7 @@ class Bench(unittest.TestCase):
         self.assertEqual(kernels["tables", "encode"]["table_lookups_per_byte"], 2)
         for dialect, word in (("opencl", b"__kernel void"), ("cuda", b"__global__"), ("host", b"stdint.h")):
             for technique in ("compiled", "tables"):
-                text = self.ok("kernels", "--text", dialect, "--technique", technique).stdout
+                text = self.ok("kernels", "--text", dialect, "--device-technique", technique).stdout
                 self.assertIn(word, text)
                 self.assertEqual(text.count(b"{"), text.count(b"}"))
         self.assertIn(b"FINISH(2, OUTPUT(2)", self.ok("kernels", "-k", 5, "-m", 3, "--text", "host").stdout)
@@ -356,11 +356,11 @@ class Bench(unittest.TestCase):
         self.assertEqual({each["device"]: each["technique"] for each in wide["built_in"]},
                          {name: "transform" if name == "nvidia" else "compiled" for name in ("nvidia", "amd", "intel", "gpu", "cpu")})
         self.assertEqual({each["technique"] for each in report["built_in"]}, {"compiled"})
-        self.assertIn(b"PLANE(", self.ok("kernels", "-k", 20, "-m", 10, "--text", "cuda", "--technique", "transform",
+        self.assertIn(b"PLANE(", self.ok("kernels", "-k", 20, "-m", 10, "--text", "cuda", "--device-technique", "transform",
                                          "--element-bytes", 8).stdout)  # fmt: skip
         for arguments in ((), ("-k", 20, "-m", 10, "--operation", "update")):
             self.assertIn(b"technique transform encodes and verifies wide Cauchy codes",
-                          self.ok("kernels", "--text", "cuda", "--technique", "transform", *arguments, status=2).stderr)
+                          self.ok("kernels", "--text", "cuda", "--device-technique", "transform", *arguments, status=2).stderr)
         built_in = {each.pop("device"): each for each in report["built_in"]}
         self.assertEqual(list(built_in), ["nvidia", "amd", "intel", "gpu", "cpu"])
         self.assertEqual({name: each["element_bytes"] for name, each in built_in.items()},

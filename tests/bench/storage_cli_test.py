@@ -131,14 +131,14 @@ class Storage(unittest.TestCase):
         broken("two jobs read 65536 bytes", lambda jobs: jobs.append(jobs[0]))
 
     def test_bad_input(self):
-        self.refused("server_count is 0", *SMALL[2:], "--servers", 0)
-        self.refused("unit_bytes is 0", *SMALL, "--unit", 0)
-        self.refused("client_count is 0", "--clients", 0)
+        self.refused("--servers is 0", *SMALL[2:], "--servers", 0)
+        self.refused("--unit is 0", *SMALL, "--unit", 0)
+        self.refused("--clients is 0", "--clients", 0)
         self.refused("--clients", "--clients", 99999999999)
         self.refused("--clients", "--clients", "-1")
         self.refused("--unit", *SMALL, "--unit", "99999999999EiB")
-        self.refused("write_bytes is 0", *SMALL, "--size", 0)
-        self.refused("clients_per_application is 0", "--application", 0)
+        self.refused("--size is 0", *SMALL, "--size", 0)
+        self.refused("--application is 0", "--application", 0)
         self.refused("would take 0 clients", "--total", "1MiB", "--size", "2MiB")
         self.refused("would take 0 clients", "--total", "1MiB", "--size", 0)
         self.refused("would take 288230376151711744 clients", "--total", "1EiB", "--size", 4)
@@ -149,7 +149,8 @@ class Storage(unittest.TestCase):
         self.refused("--service go together", *SMALL, "--service", "1ms")
         self.refused("5 parsecs is no time", *SMALL, "--device", "constant", "--service", "5 parsecs")
         self.refused("--latency", *SMALL, "--latency", "-1s")
-        self.refused("most_seconds is -1", *SMALL[:-2], "--seconds", -1)
+        self.refused("--seconds is -1", *SMALL[:-2], "--seconds", -1)
+        self.refused("--link is -2: 0 to", *SMALL, "--link", -2)
         self.refused("--seeds", *SMALL, "--seeds", 0)
 
     def test_both_simulators(self):

@@ -301,19 +301,19 @@ class StorageBadInput : public testing::Test {
 
 TEST_F(StorageBadInput, Options) {
   run(options_, device_);
-  refused([&] { options_.server_count = 0; }, "server_count is 0, at least 1");
-  refused([&] { options_.server_count = 65537; }, "server_count is 65537, at most 65536");
-  refused([&] { options_.width = 9; }, "width is 9, and there are 8 servers");
-  refused([&] { options_.parity_count = 8; }, "parity_count is 8, and a row has 8 servers");
-  refused([&] { options_.parity_count = 0; }, "parity_count is 0");
+  refused([&] { options_.server_count = 0; }, "--servers is 0, at least 1");
+  refused([&] { options_.server_count = 65537; }, "--servers is 65537, at most 65536");
+  refused([&] { options_.width = 9; }, "--width is 9, and there are 8 servers");
+  refused([&] { options_.parity_count = 8; }, "--parity is 8, and a row has 8 servers");
+  refused([&] { options_.parity_count = 0; }, "--parity is 0");
   refused([&] { options_.strategy = Strategy::raid0; }, "RAID0 has none");
-  refused([&] { options_.client_count = 0; }, "client_count is 0");
-  refused([&] { options_.clients_per_application = 0; }, "clients_per_application is 0");
-  refused([&] { options_.writes_per_window = 0; }, "writes_per_window is 0");
-  refused([&] { options_.client_count = UINT32_MAX; }, "client_count is 4294967295");
-  refused([&] { options_.unit_bytes = 100; }, "unit_bytes is 100, at least 4096");
-  refused([&] { options_.unit_bytes = 6000; }, "unit_bytes is 6000, which is no multiple of 4096");
-  refused([&] { options_.unit_bytes = UINT64_MAX; }, "unit_bytes is 18446744073709551615");
+  refused([&] { options_.client_count = 0; }, "--clients is 0");
+  refused([&] { options_.clients_per_application = 0; }, "--application is 0");
+  refused([&] { options_.writes_per_window = 0; }, "--window is 0");
+  refused([&] { options_.client_count = UINT32_MAX; }, "--clients is 4294967295");
+  refused([&] { options_.unit_bytes = 100; }, "--unit is 100, at least 4096");
+  refused([&] { options_.unit_bytes = 6000; }, "--unit is 6000, which is no multiple of 4096");
+  refused([&] { options_.unit_bytes = UINT64_MAX; }, "--unit is 18446744073709551615");
   refused([&] { options_.write_bytes = 768 * kKiB; }, "neither a divisor nor a multiple");
   refused(
       [&] {
@@ -327,11 +327,11 @@ TEST_F(StorageBadInput, Options) {
         options_.write_bytes = 64 * kMiB;
       },
       "16777216 clients may have");
-  refused([&] { options_.latency_seconds = -1; }, "latency_seconds is -1");
-  refused([&] { options_.latency_seconds = std::nan(""); }, "latency_seconds is nan");
-  refused([&] { options_.server_link_bytes_per_second = std::numeric_limits<double>::infinity(); }, "is inf");
-  refused([&] { options_.most_seconds = -5; }, "most_seconds is -5");
-  refused([&] { options_.confidence = 2; }, "confidence is 2");
+  refused([&] { options_.latency_seconds = -1; }, "--latency is -1");
+  refused([&] { options_.latency_seconds = std::nan(""); }, "--latency is nan");
+  refused([&] { options_.server_link_bytes_per_second = std::numeric_limits<double>::infinity(); }, "--link is inf");
+  refused([&] { options_.most_seconds = -5; }, "--seconds is -5");
+  refused([&] { options_.confidence = 2; }, "--confidence is 2");
 }
 
 TEST_F(StorageBadInput, Devices) {

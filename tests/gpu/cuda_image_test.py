@@ -36,7 +36,7 @@ class CudaImage(unittest.TestCase):
         tables = pathlib.Path(TABLES).read_text()
         for mode, access, element, name in names():
             text = subprocess.run(
-                [BENCH, "kernels", "--text", "cuda", "--technique", "tables", "--operation", OPERATIONS[mode],
+                [BENCH, "kernels", "--text", "cuda", "--device-technique", "tables", "--operation", OPERATIONS[mode],
                  "--access", ACCESSES[access], "--element-bytes", str(element)],
                 check=True, capture_output=True, text=True).stdout  # fmt: skip
             self.assertIn("KERNEL(tandem_apply)", text)

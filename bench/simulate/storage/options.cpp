@@ -50,33 +50,32 @@ void check_requests(const Options &options) {
 Options checked(Options options) {
   constexpr std::uint64_t kMostServers = 65536, kMostClients = 1 << 24, kMostUnit = 1 << 30,
                           kBlock = TANDEM_VOLUME_BLOCK_BYTES;
-  check_between(options.server_count, 1, kMostServers, "server_count");
+  check_between(options.server_count, 1, kMostServers, "--servers");
   if (options.width == 0) options.width = options.server_count;
   if (options.width > options.server_count)
-    refuse(fmt::format("width is {}, and there are {} servers", options.width, options.server_count));
+    refuse(fmt::format("--width is {}, and there are {} servers", options.width, options.server_count));
   const bool raid0 = options.strategy == Strategy::raid0;
-  if (raid0 && options.parity_count != 0)
-    refuse(fmt::format("parity_count is {}: RAID0 has none", options.parity_count));
-  if (!raid0 && options.parity_count == 0) refuse("parity_count is 0: every strategy but RAID0 has parity");
+  if (raid0 && options.parity_count != 0) refuse(fmt::format("--parity is {}: RAID0 has none", options.parity_count));
+  if (!raid0 && options.parity_count == 0) refuse("--parity is 0: every strategy but RAID0 has parity");
   if (options.parity_count >= options.width)
-    refuse(fmt::format("parity_count is {}, and a row has {} servers", options.parity_count, options.width));
+    refuse(fmt::format("--parity is {}, and a row has {} servers", options.parity_count, options.width));
   if (raid0 && options.width > kMostServers - 1)  // the plan of a write has at least one parity unit
-    refuse(fmt::format("width is {}, at most {}", options.width, kMostServers - 1));
-  check_between(options.client_count, 1, kMostClients, "client_count");
-  check_between(options.clients_per_application, 1, kMostClients, "clients_per_application");
-  check_between(options.writes_per_window, 1, UINT32_MAX, "writes_per_window");
-  check_between(options.unit_bytes, kBlock, kMostUnit, "unit_bytes");
-  check_between(options.write_bytes, kBlock, kMostUnit, "write_bytes");
-  for (const auto &[bytes, name] : {std::pair{options.unit_bytes, "unit_bytes"}, {options.write_bytes, "write_bytes"}})
+    refuse(fmt::format("--width is {}, at most {}", options.width, kMostServers - 1));
+  check_between(options.client_count, 1, kMostClients, "--clients");
+  check_between(options.clients_per_application, 1, kMostClients, "--application");
+  check_between(options.writes_per_window, 1, UINT32_MAX, "--window");
+  check_between(options.unit_bytes, kBlock, kMostUnit, "--unit");
+  check_between(options.write_bytes, kBlock, kMostUnit, "--size");
+  for (const auto &[bytes, name] : {std::pair{options.unit_bytes, "--unit"}, {options.write_bytes, "--size"}})
     if (bytes % kBlock != 0) refuse(fmt::format("{} is {}, which is no multiple of {}", name, bytes, kBlock));
   if (options.unit_bytes % options.write_bytes != 0 && options.write_bytes % options.unit_bytes != 0)
-    refuse(fmt::format("write_bytes is {}: neither a divisor nor a multiple of unit_bytes, {}", options.write_bytes,
+    refuse(fmt::format("--size is {}: neither a divisor nor a multiple of --unit, {}", options.write_bytes,
                        options.unit_bytes));
-  check_number(options.server_link_bytes_per_second, 1e18, "server_link_bytes_per_second");
-  check_number(options.client_link_bytes_per_second, 1e18, "client_link_bytes_per_second");
-  check_number(options.latency_seconds, 1e6, "latency_seconds");
-  check_number(options.most_seconds, 1e9, "most_seconds");
-  check_number(options.confidence, 1, "confidence");
+  check_number(options.server_link_bytes_per_second / 1e9, 1e9, "--link");
+  check_number(options.client_link_bytes_per_second / 1e9, 1e9, "--client-link");
+  check_number(options.latency_seconds, 1e6, "--latency");
+  check_number(options.most_seconds, 1e9, "--seconds");
+  check_number(options.confidence, 1, "--confidence");
   check_requests(options);
   return options;
 }
