@@ -12,7 +12,6 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -79,7 +78,18 @@ fs::path isal_folder() {
 
 std::string shown(const fs::path &path) { return printable(path.string()); }
 
-std::string install_command() { return fmt::format("{} isal-env --install", program_name()); }
+// As one word for a shell.
+std::string quoted(const std::string &text) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:,@%";
+  if (text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string result = "'";
+  for (const char character : text) result += character == '\'' ? std::string("'\\''") : std::string(1, character);
+  return result + "'";
+}
+
+std::string install_command(const Flags &flags) {
+  return fmt::format("{} isal-env --install{}", program_name(), flags.to.empty() ? "" : " --to " + quoted(flags.to));
+}
 
 // Whether the name exists. A link to nowhere counts.
 bool occupied(const fs::path &path) {
@@ -272,10 +282,10 @@ fs::path broken_link(const Places &places) {
   return {};
 }
 
-std::string broken_text(const fs::path &link) {
+std::string broken_text(const Flags &flags, const fs::path &link) {
   const fs::path target = target_of(link);
-  return fmt::format("{} is gone; `{}` makes the chained build again", (target.empty() ? link : target).string(),
-                     install_command());
+  const fs::path gone = target.empty() ? link : (link.parent_path() / target).lexically_normal();
+  return fmt::format("{} is gone; `{}` makes the chained build again", gone.string(), install_command(flags));
 }
 
 int status(const Flags &flags) {
@@ -299,10 +309,10 @@ int status(const Flags &flags) {
     return kExitDone;
   }
   const fs::path broken = broken_link(places);
-  const std::string state = !installed       ? "not there: " + install_command()
+  const std::string state = !installed       ? "not there: " + install_command(flags)
                             : !ours          ? "not made by this command"
                             : broken.empty() ? "in front of " + real
-                                             : broken_text(broken);
+                                             : broken_text(flags, broken);
   fmt::print("interface   ISA-L {}, erasure code and RAID\n", version);
   fmt::print("standalone  {}\n", shown(places.standalone()));
   fmt::print("chained     {}\n            {}\n", shown(places.chained()), printable(state));
@@ -321,10 +331,11 @@ fs::path chosen_library(const Flags &flags, const Places &places) {
   const bool installed = occupied(places.chained());
   if (flags.standalone || (!flags.chained && !installed)) return places.standalone();
   if (!installed)
-    fail(kExitInputOutput, fmt::format("{} is not there; `{}` makes it", places.chained().string(), install_command()));
+    fail(kExitInputOutput,
+         fmt::format("{} is not there; `{}` makes it", places.chained().string(), install_command(flags)));
   if (!places.chained_is_ours()) fail(kExitInputOutput, fmt::format("{} is not Tandem's", places.chained().string()));
   const fs::path broken = broken_link(places);
-  if (!broken.empty()) fail(kExitInputOutput, broken_text(broken));
+  if (!broken.empty()) fail(kExitInputOutput, broken_text(flags, broken));
   return places.chained();
 }
 
@@ -346,15 +357,6 @@ std::vector<Assignment> assignments(const Flags &flags, const Places &places, co
   // A program that needs more of ISA-L must fail at its start, not at its first call.
   if (library == places.standalone()) all.push_back({"LD_BIND_NOW", "1"});
   return all;
-}
-
-// As one word for a shell.
-std::string quoted(const std::string &text) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:,@%";
-  if (text.find_first_not_of(kPlain) == std::string::npos) return text;
-  std::string result = "'";
-  for (const char character : text) result += character == '\'' ? std::string("'\\''") : std::string(1, character);
-  return result + "'";
 }
 
 int print(const Flags &flags) {

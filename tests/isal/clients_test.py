@@ -121,7 +121,7 @@ class Command(Case):
         folder = self.folder / "chained"
         to = ("--to", folder)
         self.assertFalse(self.status(*to)["chained"]["installed"])
-        self.assertIn("--install", self.isal_env(*to, "--chained", "true", status=3).stderr)
+        self.assertIn(f"isal-env --install --to {folder}`", self.isal_env(*to, "--chained", "true", status=3).stderr)
         self.assertIn("nothing to remove", self.isal_env("--uninstall", *to).stdout)
         _, library = self.chained()
         self.assertEqual(os.readlink(folder / "libisal-pyeclib.so.2"), "libisal.so.2")
@@ -145,11 +145,15 @@ class Command(Case):
         self.assertEqual(self.status(*to)["chained"]["real_library"], f"{real}/libisal.so.2")
         shutil.rmtree(real)
         self.assertFalse(self.status(*to)["chained"]["real_library_exists"])
-        self.assertIn(f"{real}/libisal.so.2 is gone; `tandem isal-env --install`", self.isal_env(*to, "true", status=3).stderr)
+        self.assertIn(f"{real}/libisal.so.2 is gone; `tandem isal-env --install --to {folder}`", self.isal_env(*to, "true", status=3).stderr)
         self.assertIn(f"{real}/libisal.so.2 is gone", self.isal_env("--status", *to).stdout)
         self.isal_env("--install", *to)
         self.isal_env(*to, "true")
 
+        # A link to our own library is relative, and is named in full.
+        os.remove(library)
+        os.symlink("gone/libisal-chained.so", library)
+        self.assertIn(f"{folder}/gone/libisal-chained.so is gone", self.isal_env(*to, "true", status=3).stderr)
         self.isal_env("--uninstall", *to)
         self.assertFalse(folder.exists())
 
