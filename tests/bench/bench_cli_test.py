@@ -213,7 +213,7 @@ class Bench(unittest.TestCase):
             (("--worker", "cpu:1x1:assumed-latency=1ms", "--policy", "budget"), "assumed-latency is for policy auto"),
             (("--worker", "cpu:1x1", "--work", "0"), "from 1 byte"),
             (("--worker", "cpu:1x1", "--work", "-1"), "-1 is no size"),
-            (("--worker", "cpu:1x1", "--work", "15EiB"), "work_bytes"),
+            (("--worker", "cpu:1x1", "--work", "15EiB"), "--work is"),
             (("--worker", "cpu:1x1", "--work", "1TiB", "--chunk", "1", "--policy", "free"), "tasks"),
             (("--worker", "cpu:513x1"), "513 workers; at most 512 with policy auto"),
             (("--worker", "cpu:300x1", "--work", "1TiB", "--chunk", "1MiB", "--policy", "free"), "1048576 tasks for 300 workers"),

@@ -12,11 +12,14 @@
 //   job agree ODD                                      rank ODD is not well
 //   job none                                           communicators that are none
 //   job threads
+//
+// JOB_FILE_BYTES: a limit on the size of files, set once MPI has made its own.
 #define _GNU_SOURCE
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -238,6 +241,11 @@ static tandem_status encode(int32_t world, tandem_context *context, int count, c
 
 int main(int argc, char **argv) {
   MPI_Init(&argc, &argv);
+  const char *file_bytes = getenv("JOB_FILE_BYTES");
+  if (file_bytes != NULL) {
+    const struct rlimit limit = {strtoull(file_bytes, NULL, 10), RLIM_INFINITY};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   const int32_t world = MPI_Comm_c2f(MPI_COMM_WORLD);
   tandem_context_options options = {.struct_bytes = sizeof options, .backend = "cpu", .thread_count = 1};

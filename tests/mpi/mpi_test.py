@@ -642,6 +642,8 @@ class FailingRanks(MpiTest):
         message = self.refused(3, "IO", *recover, **self.fault(1, ACTION="fail", ERRNO=28, AT=2, CALLS="write"))
         self.assertIn("rank 1: cannot write", message)
         self.assertIn("No space left", message)
+        message = self.refused(3, "IO", *recover, on_rank=1, variables={"JOB_FILE_BYTES": 80_000})  # no signal
+        self.assertRegex(message, "rank 1: cannot write .*File too large")
 
 
 def multiply(a, b):
