@@ -227,7 +227,7 @@ bool is_less(const Numbered &a, const Numbered &b) {
   return a.digits.size() != b.digits.size() ? a.digits.size() < b.digits.size() : a.digits < b.digits;
 }
 
-// A shell lists shard.* as shard.0, shard.1, shard.10, shard.11, ..., shard.2. What is meant is the order of the
+// A shell lists shard.* as shard.0, shard.1, shard.10, shard.11, ..., shard.2. The user means the order of the
 // numbers.
 std::vector<std::string> in_order_of_numbers(const std::vector<std::string> &paths) {
   std::vector<Numbered> named;

@@ -119,10 +119,13 @@ Repaired repair_set(const RepairFlags &flags, const ContextOwner &context, const
   Repaired repaired;
   auto options = sized<tandem_files_repair_options>();
   if (!set_id.empty()) options.set_id_prefix = set_id.c_str();
-  if (!folders.empty()) options.folders = folder_pointers.data();
-  options.folder_count = folders.size();
-  options.new_folders = new_pointers.data();
-  options.new_folder_count = new_folders.size();
+  if (folders.empty()) {
+    options.new_folders = new_pointers.data();
+    options.new_folder_count = new_pointers.size();
+  } else {
+    options.folders = folder_pointers.data();
+    options.folder_count = folder_pointers.size();
+  }
   flags.write.set(options);
   options.thread_count = flags.context.thread_count;
   if (!flags.output.quiet) options.note = print_note;

@@ -310,6 +310,9 @@ tandem_files_repair_result run(RepairTask &task) {
 tandem_files_repair_result repair(tandem_context *context, const Search &search,
                                   const tandem_files_repair_options &options) {
   const Clock::time_point started = Clock::now();
+  if (options.folders != nullptr && options.new_folders != nullptr)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         "folders and new_folders are both given; with folders, every missing shard goes there");
   const Team team(options.team);
   std::size_t set = 0;
   team.together([&] { set = search.choose_to_code(options.set_id_prefix != nullptr ? options.set_id_prefix : ""); });

@@ -42,7 +42,7 @@ struct Search {
   std::string out_of_limits;         // the same: the first one with numbers that no writer makes
   std::vector<std::string> folders;  // folders that were named, or that hold named files; each once
 
-  // Why there may be more shard files than were found; "": there are not.
+  // Why there may be more shard files than were found; empty: all files were read.
   std::string not_read() const { return unread.empty() ? vanished : unread.front(); }
   // Throws INVALID_ARGUMENT (ambiguous or unknown), NOT_RECOVERABLE (no set), IO (unread) or UNSUPPORTED (only sets of
   // another version). An empty prefix matches all. Of several sets the only one with k shards or more is chosen.

@@ -21,6 +21,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/folder.hpp"
 #include "base/io_error.hpp"
 #include "base/pending_file.hpp"
 #include "base/text.hpp"
@@ -239,6 +240,11 @@ Writer row_of(const Any &entry) {
 
 bool valid_rate(double rate) { return rate == 0 || (rate >= 1 && rate <= kMostRate); }  // 0: not known
 
+bool has_valid_rates(const Entry &entry) {
+  const auto valid = [](double rate) { return std::isfinite(rate) && !std::signbit(rate); };
+  return valid(entry.bytes_per_second) && valid(entry.default_bytes_per_second);
+}
+
 bool has_valid_rates(const core::SpeedEntry &entry) {
   return valid_rate(entry.bytes_per_second) && valid_rate(entry.alone_bytes_per_second) &&
          std::max(entry.bytes_per_second, entry.alone_bytes_per_second) > 0 &&
@@ -384,7 +390,8 @@ Table Table::parse(std::string_view text) {
 // What would not be read back is left out: speeds of a clock that went wrong.
 std::string Table::to_text() const {
   std::string text = base::text(kHeader, "\n");
-  for (const Entry &entry : entries_) text += row_of(entry).line();
+  for (const Entry &entry : entries_)
+    if (has_valid_rates(entry)) text += row_of(entry).line();
   for (const core::SpeedEntry &entry : speeds_)
     if (has_valid_rates(entry)) text += row_of(entry).line();
   return text;
@@ -526,7 +533,12 @@ void write_file(const std::string &path, const Table &table) {
 
 Table update_file(const std::string &path, const std::function<void(Table &)> &change) {
   const Target target(path);
-  const base::FoldersLock lock({target.folder}, {.seconds = 10});
+  std::optional<base::FoldersLock> lock;
+  try {
+    lock.emplace(base::Folders{target.folder}, base::LockWait{.seconds = 2});
+  } catch (const base::FolderLocked &) {
+    // Not a reason to lose a measurement, nor for a context to wait when it ends.
+  }
   Table table = read_file(path);
   change(table);
   check_size(path, table);

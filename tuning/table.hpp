@@ -88,7 +88,7 @@ std::unique_ptr<const Table> load_file(const std::string &path, bool named, cons
 void write_file(const std::string &path, const Table &table);
 
 // Reads the file, changes the table, writes it back, and returns it. One at a time among threads and processes (flock
-// of the folder). Waits two seconds at most. Without the lock it continues: entries that are then overwritten are
+// of the folder). Waits two seconds at most, then continues without the lock: entries that are overwritten then are
 // measured again. Throws Error as reading and writing do, and the exceptions of `change`.
 Table update_file(const std::string &path, const std::function<void(Table &)> &change);
 

@@ -519,8 +519,8 @@ typedef struct tandem_files_repair_options {
                                  written to a set that too few shards agree on */
   void *note_user;
   const tandem_files_team *team;  /* NULL = this process alone */
-  const char *const *new_folders; /* without `folders`: folders that may stand for lost ones, the first ones first.
-                                     NULL: those of the search */
+  const char *const *new_folders; /* folders that may stand for lost ones, the first ones first. NULL: those of the
+                                     search. Not together with `folders` */
   size_t new_folder_count;
 } tandem_files_repair_options;
 

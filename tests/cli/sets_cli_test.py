@@ -227,6 +227,35 @@ class Command(unittest.TestCase):
         os.utime(self.path("old2", "a.002.tandem"))
         self.json("verify", *folders, status=4)
 
+    def test_a_lost_set_beside_a_newer_one_of_its_name_is_lost(self):
+        for folder in "", "disk{i}":
+            with self.subTest(folder=folder):
+                os.mkdir(self.path("w1"))
+                os.mkdir(self.path("w2"))
+                old = self.encode("a", self.path("w1", folder))
+                new = self.encode("a", self.path("w2", folder), seed=2)
+                for index in range(3):
+                    os.remove(self.path("w1", folder.format(i=index), f"a.{index:03}.tandem"))
+                found = self.json("verify", self.path("w1"), self.path("w2"), status=4)
+                self.assertEqual({each["set_id"]: each["state"] for each in found["sets"]},
+                                 {old: "not recoverable", new: "intact"})
+                shutil.rmtree(self.path("w1"))
+                shutil.rmtree(self.path("w2"))
+
+    def test_padding_counts_among_the_shards_that_are_enough(self):
+        # Of "hello" in six data shards the last one has no byte.
+        self.encode("hello", self.path("s"), k=10, m=2)
+        for index in range(10):
+            os.remove(self.path("s", f"hello.{index:03}.tandem"))
+        new = self.encode("hello", self.path("s"), k=6, m=1, size=5)
+        os.remove(self.path("s", "hello.005.tandem"))
+        os.remove(self.path("s", "hello.006.tandem"))
+        found = self.json("verify", self.path("s"), "--name", "hello", status=1)
+        self.assertEqual([(each["set_id"], each["state"]) for each in found["sets"]], [(new, "recoverable")])
+        self.assertEqual(len(found["other_sets"]), 2)
+        self.run_command("decode", self.path("s"), "--name", "hello", "-o", self.path("output"))
+        self.assertEqual(self.read(self.path("output")), self.read(self.path("sources", "hello")))
+
     def lock_out(self, *names):
         """A folder that the user of the commands cannot read; returns it and that user, for subprocess."""
         folder = self.path(*names)

@@ -641,6 +641,11 @@ TEST_F(Repair, BadArgumentsAreNamed) {
   auto result = sized<tandem_files_repair_result>();
   EXPECT_EQ(tandem_files_repair(context_, Search(shards_), &options, &result), TANDEM_ERROR_INVALID_ARGUMENT);
   expect_message("folders[0] is NULL");
+  const char *const there[] = {"."};
+  options.folders = options.new_folders = there;
+  options.new_folder_count = 1;
+  EXPECT_EQ(tandem_files_repair(context_, Search(shards_), &options, &result), TANDEM_ERROR_INVALID_ARGUMENT);
+  expect_message("folders and new_folders are both given");
   EXPECT_EQ(tandem_files_recover(nullptr, 0, nullptr, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
 }
 

@@ -10,12 +10,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
+#include <memory>
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/folder.hpp"
 #include "core/backend.hpp"
 #include "tests/support/random.hpp"
 
@@ -260,6 +264,13 @@ TEST(Table, WhatItWritesCanBeRead) {
   odd.key.identity.device = "two\tfields\nand \x1b[31m\xff\x7f \xc3\xa9";
   odd.key.identity.driver = std::string(255, 'x') + "\xc3\xa9";
   Table table = table_of({odd});
+  for (const double wrong : {std::numeric_limits<double>::infinity(), std::nan(""), -1.0, -0.0}) {
+    Entry measured = entry(TunedOperation::verify, 10, 4, 64), compared = entry(TunedOperation::update, 10, 4, 64);
+    measured.bytes_per_second = compared.default_bytes_per_second = wrong;
+    table.replace(measured);
+    table.replace(compared);
+    EXPECT_EQ(Table::parse(table.to_text()).entries().size(), 1u) << wrong;
+  }
   table.put(speed("cpu", 10, 0.25));
   table.put(speed("cpu", 11, 5e9));
   const Table again = Table::parse(table.to_text());
@@ -523,6 +534,16 @@ TEST_F(TuningFile, AnUpdateEnds) {
   int status = 1;
   EXPECT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+TEST_F(TuningFile, AnUpdateDoesWithoutALockThatAnotherKeeps) {
+  const base::FoldersLock another({std::make_shared<base::Folder>(folder_)}, {.seconds = 0});
+  const auto began = std::chrono::steady_clock::now();
+  tuning::update_file(path("t.tsv"), [](Table &table) { table.replace(speed("cpu", 10, 1e9)); });
+  const auto took = std::chrono::steady_clock::now() - began;
+  EXPECT_GE(took, std::chrono::seconds(2));
+  EXPECT_LT(took, std::chrono::seconds(5));
+  EXPECT_EQ(tuning::read_file(path("t.tsv")).speeds().size(), 1u);
 }
 
 TEST_F(TuningFile, WhatIsWrongIsAWarning) {

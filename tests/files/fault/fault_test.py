@@ -323,6 +323,24 @@ class Faults(unittest.TestCase):
                     few, many = count(20, *command), count(40, *command)
                     self.assertLess(many, 2.1 * few)
 
+    def test_lost_sets_beside_others_of_their_name_are_linear_too(self):
+        def count(sets):
+            folders = [f"{kind}{number}" for kind in ("new", "beside", "old") for number in range(sets)]
+            self.sandbox.restore({"source": b"hello"})
+            for number in range(sets):
+                encode = ("encode", "source", "-k", 2, "-m", 1, "--no-sync")
+                self.assertEqual(self.sandbox.run(*encode, "-o", f"new{number}", "-o", f"beside{number}").status, 0)
+                self.assertEqual(self.sandbox.run(*encode, "-o", f"old{number}").status, 0)
+            whole = self.sandbox.tree()
+            for number in range(sets):
+                for index in (1, 2):
+                    del whole[f"old{number}/source.{index:03}.tandem"]
+            done = self.run_on(whole, "verify", *folders, status=4, calls=("look", "stat", "open", "read"), log=True)
+            self.assertIn(f"{2 * sets} sets: {sets} intact", done.stdout.decode())
+            return len(done.calls)
+
+        self.assertLess(count(20), 2.1 * count(10))
+
     def test_a_temporary_that_cannot_be_looked_at_is_removed(self):
         for command, path in ((DECODE, "copies"), (ENCODE, "out/.")):
             start = self.encoded if command is DECODE else self.empty
