@@ -215,7 +215,7 @@ class Volume {
   void survey(View &view, tandem_volume_care_result *result);
   // Blocks that do not fit to the others, in rows with all data present. The view gets their right content.
   std::vector<Part> wrong_blocks(View &view, tandem_volume_care_result *result);
-  std::vector<std::uint32_t> locate(View &view, std::uint32_t row);
+  std::vector<std::uint32_t> locate(View &view, std::uint32_t row, std::string &problem);
   void check_stripe(std::uint64_t stripe, tandem_volume_care_result *result);
   // Mends all blocks that can be mended, in a session that has begun. `check_parity`: also blocks that do not fit.
   void repair_stripe(std::uint64_t stripe, bool check_parity, tandem_volume_care_result *result);
@@ -248,6 +248,7 @@ class Volume {
   mutable std::shared_mutex windows_mutex_;
   std::vector<OpenWindow> windows_;
   std::mutex care_mutex_;
+  std::set<std::string> told_;  // what this scrub has noted of blocks that do not fit; under care_mutex_
   Lock locks_[256];
   Buffer zeros_;  // a unit of them
 

@@ -315,6 +315,7 @@ typedef struct tandem_volume_care_result {
   uint64_t lost_block_count;         /* blocks that cannot be rebuilt: too many of their row are bad; it is not clear
                                         which block of a row does not match; or data of a window is on a missing member */
   uint64_t unprotected_stripe_count; /* stripes inside windows: their parity is not checked */
+  uint64_t left_block_count;         /* bad blocks, and blocks that do not fit to their row, that were not mended */
 } tandem_volume_care_result;
 
 /* Reads every written block and compares checksums. Compares parity too, if all data of a row is there.

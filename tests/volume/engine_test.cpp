@@ -809,6 +809,109 @@ TEST(Care, ARebuildCountsWhatItWrote) {
   EXPECT_EQ(mended, 4u) << "two blocks of data and two of parity, no zeros";
 }
 
+// A member whose content is old and whose checksums are right, as a copy that was made during this session.
+struct OldCopy {
+  std::uint32_t m;
+  std::int32_t matrix;
+  Array array{4, m, 8192, 1 << 20, 0, matrix};
+  std::unique_ptr<Volume> volume = array.open();
+  Geometry geometry = volume->geometry();
+  Bytes model = paint(geometry.volume_bytes(), 3);
+
+  void write(std::uint64_t stripe, std::uint32_t column, std::uint64_t seed) {
+    const std::uint64_t at = stripe * geometry.stripe_bytes() + std::uint64_t{column} * geometry.unit_bytes;
+    const Bytes data = paint(geometry.unit_bytes, seed);
+    std::copy(data.begin(), data.end(), model.begin() + static_cast<std::ptrdiff_t>(at));
+    volume->write(at, data.data(), data.size());
+    volume->flush();
+  }
+  // Member 1 becomes old: a unit of it in each of the first stripes where members 0 and 1 hold data.
+  explicit OldCopy(std::uint32_t m_, std::int32_t matrix_, bool rebuilding) : m(m_), matrix(matrix_) {
+    volume->write(0, model.data(), model.size());
+    volume->flush();
+    if (rebuilding) {
+      volume->replace(0, array.fresh_member("new"), false);
+      array.disks[0] = array.spare;
+    }
+    volume.reset();
+    volume = array.open();
+    const auto column_of = [&](std::uint64_t stripe, std::uint32_t member) {
+      std::uint32_t column = 0;
+      while (geometry.member_of(stripe, column) != member) ++column;
+      return column;
+    };
+    write(0, column_of(0, 2), 50);
+    const Bytes old = array.disks[1]->bytes;
+    for (std::uint64_t stripe = 0; stripe < 4; ++stripe)
+      if (column_of(stripe, 0) < 4 && column_of(stripe, 1) < 4) {
+        write(stripe, column_of(stripe, 1), stripe);
+        ++changed;
+      }
+    // Only the newest record is replayed: this one has no page of member 1.
+    for (std::uint64_t stripe = 4;; ++stripe)
+      if (column_of(stripe, 1) < 4) {
+        write(stripe, column_of(stripe, 1) == 0 ? 1 : 0, 60);
+        break;
+      }
+    volume.reset();
+    array.disks[1]->bytes = old;
+    array.disks[1]->settle();
+    array.notes.clear();
+    volume = array.open();
+    EXPECT_EQ(member_of(*volume, 1).state, TANDEM_VOLUME_MEMBER_CURRENT);
+  }
+  tandem_volume_care_result result{};
+  tandem_volume_care_result *nothing() { return &(result = {}); }
+  std::uint64_t changed = 0;
+  std::size_t notes_with(const std::string &text) const {
+    return static_cast<std::size_t>(std::count_if(array.notes.begin(), array.notes.end(), [&](const auto &note) {
+      return note.find(text) != std::string::npos;
+    }));
+  }
+};
+
+TEST(Care, ScrubBesideAnOldCopyWhileAMemberIsRebuilt) {
+  for (const std::uint32_t m : {2u, 3u}) {
+    SCOPED_TRACE(m);
+    OldCopy own(m, 0, true);
+    ASSERT_GT(own.changed, 0u);
+    ASSERT_EQ(own.volume->scrub({.repair = true, .restart = true}, own.nothing()), TANDEM_OK);
+    EXPECT_EQ(own.result.lost_block_count != 0, m == 2) << "one parity of two is needed for the member without blocks";
+    EXPECT_EQ(own.result.left_block_count != 0, m == 2);
+    own.volume.reset();
+    own.volume = own.array.open({1});
+    EXPECT_EQ(read_all(*own.volume), own.model) << "all is there without the old copy";
+    if (m == 2) continue;
+    own.volume.reset();
+    own.volume = own.array.open({2, 3, 4});
+    EXPECT_EQ(read_all(*own.volume), own.model) << "and all was mended";
+  }
+}
+
+TEST(Care, ScrubNamesAnOldCopyOnce) {
+  const struct {
+    std::uint32_t m;
+    std::int32_t matrix;
+    std::string note;
+  } cases[] = {{1, 0, "too little parity"},
+               {2, 0, "it is member 1"},
+               {2, TANDEM_MATRIX_PAR2, "cannot be told with this matrix"}};
+  for (const auto &each : cases) {
+    SCOPED_TRACE(each.note);
+    OldCopy own(each.m, each.matrix, false);
+    const bool is_named = each.note == "it is member 1";
+    ASSERT_EQ(own.volume->scrub({.repair = true, .restart = true}, own.nothing()), TANDEM_OK);
+    EXPECT_EQ(own.notes_with(each.note), 1u) << (own.array.notes.empty() ? "no note" : own.array.notes[0]);
+    EXPECT_EQ(own.result.mended_block_count, is_named ? 2 * own.changed : 0);
+    EXPECT_EQ(own.result.bad_parity_count, 2 * own.changed * each.m);
+    EXPECT_EQ(own.result.left_block_count != 0, !is_named);
+    EXPECT_EQ(own.result.lost_block_count != 0, !is_named);
+    if (is_named) {
+      EXPECT_EQ(read_all(*own.volume), own.model);
+    }
+  }
+}
+
 // ---- extents ----------------------------------------------------------------------------------------
 
 TEST(Extents, AreWhatWasWritten) {
