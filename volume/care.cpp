@@ -249,7 +249,11 @@ tandem_status Volume::scrub(const CareSettings &settings, tandem_volume_care_res
   told_.clear();
   if (settings.repair) end_left_over_windows();
   // A repair makes a missing member stale, but that may be the only one with data of a window that is open.
-  const bool repairs = settings.repair && (session_is_durable_ || !lacks_members_ || window_list().empty());
+  const bool repairs = settings.repair && (window_list().empty() || !session_would_make_stale());
+  if (settings.repair && !repairs)
+    settings_.note(
+        "nothing is mended: a window of delayed parity is open, and a missing member may have data of it. Give that "
+        "member, or end the window first");
   if (repairs) begin_session();
   constexpr std::uint64_t kBytesPerNote = 1 << 30;
   const std::uint64_t stripes_per_note = std::max<std::uint64_t>(1, kBytesPerNote / geometry().stripe_bytes());

@@ -529,6 +529,34 @@ TEST_F(Damage, InsideAWindowLostDataIsUnprotectedAndNeverWrong) {
   EXPECT_EQ(read_all(*volume), model) << "and the rest is protected again";
 }
 
+TEST_F(Damage, AMemberThatFailsBeforeTheSessionKeepsItsDataOfAWindow) {
+  const Geometry geometry = volume->geometry();
+  const std::uint64_t stripe = geometry.stripe_bytes();
+  const auto window = volume->delay_begin(stripe, 4 * stripe);
+  const Bytes data = paint(4 * stripe, 8);
+  volume->write(stripe, data.data(), data.size());
+  std::copy(data.begin(), data.end(), model.begin() + static_cast<std::ptrdiff_t>(stripe));
+  reopen();
+  for (std::uint64_t each = 5; each < 8; ++each) rot(0, geometry.block_offset(geometry.first_block(each)));
+  array.disks[0]->fails_writes = true;
+  Bytes found(3 * stripe);
+  volume->read(5 * stripe, found.data(), found.size());  // a block of it cannot be mended
+  ASSERT_EQ(member_of(*volume, 0).state, TANDEM_VOLUME_MEMBER_LOST);
+  EXPECT_EQ(status_of([&] { volume->delay_end(window, false); }), TANDEM_ERROR_NOT_RECOVERABLE);
+  tandem_volume_care_result result{};
+  EXPECT_EQ(volume->scrub({.repair = true, .restart = true}, &result), TANDEM_OK);
+  EXPECT_NE(result.lost_block_count, 0u);
+  ASSERT_FALSE(array.notes.empty());
+  EXPECT_NE(array.notes.back().find("nothing is mended"), std::string::npos) << array.notes.back();
+  volume.reset();
+  array.disks[0]->fails_writes = false;
+  volume = array.open();
+  EXPECT_EQ(read_all(*volume), model);
+  volume->delay_end(window, false);
+  reopen({0, 1});
+  EXPECT_EQ(read_all(*volume), model);
+}
+
 TEST_F(Damage, ScrubWithRepairEndsWindowsThatWereLeftOpen) {
   const std::uint64_t stripe = volume->geometry().stripe_bytes();
   volume->delay_begin(0, 2 * stripe);
