@@ -248,7 +248,7 @@ tandem_status Volume::scrub(const CareSettings &settings, tandem_volume_care_res
   const auto lock = alone(care_mutex_);
   told_.clear();
   if (settings.repair) end_left_over_windows();
-  // A repair makes a missing member stale, but that may be the only one with data of a window that is open.
+  // A repair makes a missing member stale. That member may have the only copy of data of an open window.
   const bool repairs = settings.repair && (window_list().empty() || !session_would_make_stale());
   if (settings.repair && !repairs)
     settings_.note(

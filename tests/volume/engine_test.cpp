@@ -916,6 +916,40 @@ TEST(Care, ScrubBesideAnOldCopyWhileAMemberIsRebuilt) {
   }
 }
 
+TEST(Care, AnOldParityThatWasNeverWrittenDoesNotEmptyARow) {
+  Array own(4, 3, 8192, 1 << 20);
+  auto open = own.open();
+  const Geometry geometry = open->geometry();
+  Bytes model(geometry.volume_bytes());
+  // Writes the column of a member in the first stripe where members 0 and 1 hold these kinds.
+  const auto write = [&](std::uint32_t member, bool data_on_0, bool data_on_1) {
+    for (std::uint64_t stripe = 0;; ++stripe) {
+      std::vector<std::uint32_t> columns(7);
+      for (std::uint32_t column = 0; column < 7; ++column) columns[geometry.member_of(stripe, column)] = column;
+      if ((columns[0] < 4) != data_on_0 || (columns[1] < 4) != data_on_1 || columns[member] >= 4) continue;
+      const std::uint64_t at = stripe * geometry.stripe_bytes() + std::uint64_t{columns[member]} * 8192;
+      const Bytes data = paint(8192, stripe);
+      std::copy(data.begin(), data.end(), model.begin() + static_cast<std::ptrdiff_t>(at));
+      open->write(at, data.data(), data.size());
+      open->flush();
+      return;
+    }
+  };
+  write(2, true, true);
+  const Bytes old = own.disks[1]->bytes;
+  write(0, true, false);
+  write(3, true, true);  // its record has no page of members 0 and 1
+  open.reset();
+  own.disks[1]->bytes = old;
+  own.disks[0]->bytes[geometry.page_offset(0)] ^= std::byte{1};
+  open = own.open();
+  tandem_volume_care_result result{};
+  ASSERT_EQ(open->scrub({.repair = true, .restart = true}, &result), TANDEM_OK);
+  open.reset();
+  open = own.open({1});
+  EXPECT_EQ(read_all(*open), model);
+}
+
 TEST(Care, ScrubNamesAnOldCopyOnce) {
   const struct {
     std::uint32_t m;
