@@ -837,7 +837,7 @@ TEST(Care, ARebuildCountsWhatItWrote) {
   EXPECT_EQ(mended, 4u) << "two blocks of data and two of parity, no zeros";
 }
 
-// A member whose content is old and whose checksums are right, as a copy that was made during this session.
+// A volume with a member that has old content with right checksums: a copy that was made during this session.
 struct OldCopy {
   std::uint32_t m;
   std::int32_t matrix;
@@ -889,7 +889,7 @@ struct OldCopy {
     EXPECT_EQ(member_of(*volume, 1).state, TANDEM_VOLUME_MEMBER_CURRENT);
   }
   tandem_volume_care_result result{};
-  tandem_volume_care_result *nothing() { return &(result = {}); }
+  tandem_volume_care_result *fresh_result() { return &(result = {}); }
   std::uint64_t changed = 0;
   std::size_t notes_with(const std::string &text) const {
     return static_cast<std::size_t>(std::count_if(array.notes.begin(), array.notes.end(), [&](const auto &note) {
@@ -903,7 +903,7 @@ TEST(Care, ScrubBesideAnOldCopyWhileAMemberIsRebuilt) {
     SCOPED_TRACE(m);
     OldCopy own(m, 0, true);
     ASSERT_GT(own.changed, 0u);
-    ASSERT_EQ(own.volume->scrub({.repair = true, .restart = true}, own.nothing()), TANDEM_OK);
+    ASSERT_EQ(own.volume->scrub({.repair = true, .restart = true}, own.fresh_result()), TANDEM_OK);
     EXPECT_EQ(own.result.lost_block_count != 0, m == 2) << "one parity of two is needed for the member without blocks";
     EXPECT_EQ(own.result.left_block_count != 0, m == 2);
     own.volume.reset();
@@ -962,7 +962,7 @@ TEST(Care, ScrubNamesAnOldCopyOnce) {
     SCOPED_TRACE(each.note);
     OldCopy own(each.m, each.matrix, false);
     const bool is_named = each.note == "it is member 1";
-    ASSERT_EQ(own.volume->scrub({.repair = true, .restart = true}, own.nothing()), TANDEM_OK);
+    ASSERT_EQ(own.volume->scrub({.repair = true, .restart = true}, own.fresh_result()), TANDEM_OK);
     EXPECT_EQ(own.notes_with(each.note), 1u) << (own.array.notes.empty() ? "no note" : own.array.notes[0]);
     EXPECT_EQ(own.result.mended_block_count, is_named ? 2 * own.changed : 0);
     EXPECT_EQ(own.result.bad_parity_count, 2 * own.changed * each.m);
