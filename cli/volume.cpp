@@ -272,19 +272,18 @@ int scrub(const CareFlags &flags) {
        {"restart", flags.restart},
        {"rate_bytes_per_second", flags.rate_bytes_per_second}},
       [&](const Json &answer) -> int {
-        const std::uint64_t bad = number(answer, "bad_block_count") + number(answer, "bad_parity_count"),
-                            mended = number(answer, "mended_block_count"), lost = number(answer, "lost_block_count");
+        const std::uint64_t lost = number(answer, "lost_block_count");
         if (is_told(flags.output)) {
           fmt::print("{} of {}: {} with a wrong checksum or unreadable, {} that {} not match, {} mended, {}\n",
                      plural(number(answer, "block_count"), "block"), plural(number(answer, "stripe_count"), "stripe"),
                      number(answer, "bad_block_count"), plural(number(answer, "bad_parity_count"), "parity block"),
-                     number(answer, "bad_parity_count") == 1 ? "does" : "do", mended,
+                     number(answer, "bad_parity_count") == 1 ? "does" : "do", number(answer, "mended_block_count"),
                      lost == 0 ? "none lost" : fmt::format("{} LOST", lost));
           if (const std::uint64_t open = number(answer, "unprotected_stripe_count"); open != 0)
             fmt::print("{} in windows of delayed parity: their parity was not looked at\n", plural(open, "stripe"));
         }
         if (lost != 0) return kExitNotRecoverable;
-        return bad > mended ? kExitDamageFound : kExitDone;
+        return number(answer, "left_block_count") != 0 ? kExitDamageFound : kExitDone;
       });
 }
 

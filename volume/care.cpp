@@ -39,6 +39,7 @@ void Volume::survey(View &view, tandem_volume_care_result *result) {
     if (view.have[i] == Have::none) continue;
     result->block_count += view.entries[i].generation != 0;
     result->bad_block_count += view.have[i] == Have::bad;
+    result->left_block_count += view.have[i] == Have::bad;
   }
 }
 
@@ -69,34 +70,44 @@ std::vector<Part> Volume::wrong_blocks(View &view, tandem_volume_care_result *re
                       std::memcmp(static_cast<std::byte *>(computed[i]) + std::size_t{row - begin} * kBlockBytes,
                                   view.block(k + i, row), kBlockBytes) != 0;
       if (mismatches == 0) continue;
-      const bool is_first = result->bad_parity_count == 0;
       result->bad_parity_count += mismatches;
-      const std::vector<std::uint32_t> columns = locate(view, row);
+      std::string problem;
+      const std::vector<std::uint32_t> columns = locate(view, row, problem);
       if (columns.empty()) result->lost_block_count += mismatches;
+      result->left_block_count += columns.empty() ? mismatches : columns.size();
+      // What was computed from a wrong block is wrong too.
+      for (std::uint32_t column = 0; column < members_->count(); ++column)
+        if (Have &have = view.have[view.at(column, row)];
+            have != Have::none && view.entries[view.at(column, row)].generation == kUnknown)
+          have = columns.empty() ? Have::lost : Have::bad;
+      const auto tell_once = [&](const std::string &what) {
+        if (told_.insert(what).second)
+          settings_.note(fmt::format(
+              "blocks of stripe {} have right checksums, but do not fit together, as with an old copy of a member: {}",
+              view.stripe, what));
+      };
+      if (columns.empty()) tell_once(problem);
       for (const std::uint32_t column : columns) {
         members_->count_bad_block(member_of(view, column));
         wrong.push_back({column, row, row + 1});
+        tell_once(fmt::format("it is member {}", member_of(view, column)));
       }
-      if (is_first)
-        settings_.note(fmt::format(
-            "blocks of stripe {} have right checksums, but do not fit together, as with an old copy of a member: {}",
-            view.stripe,
-            columns.empty() ? "too little parity is left to tell which member it is"
-                            : fmt::format("it is member {}", member_of(view, columns[0]))));
     }
   }
   return wrong;
 }
 
-// The columns with wrong blocks in a row, and their right blocks in the view. None: the row does not tell.
-std::vector<std::uint32_t> Volume::locate(View &view, std::uint32_t row) {
+// The columns with wrong blocks in a row, and their right blocks in the view. None: `problem` says why.
+std::vector<std::uint32_t> Volume::locate(View &view, std::uint32_t row, std::string &problem) {
   const std::uint32_t n = members_->count();
   std::vector<void *> shards;
   std::vector<std::uint8_t> present;
   std::vector<std::uint64_t> damaged(n);
   for (std::uint32_t column = 0; column < n; ++column) {
     shards.push_back(view.block(column, row));
-    present.push_back(view.have[view.at(column, row)] == Have::good);
+    // A block with an unknown checksum was computed from the others, so it cannot be a witness.
+    present.push_back(view.have[view.at(column, row)] == Have::good &&
+                      view.entries[view.at(column, row)].generation != kUnknown);
   }
   tandem_locate_options options{};
   options.struct_bytes = sizeof options;
@@ -107,7 +118,9 @@ std::vector<std::uint32_t> Volume::locate(View &view, std::uint32_t row) {
   found.struct_bytes = sizeof found;
   const tandem_status status =
       tandem_locate(settings_.context, codec_.get(), shards.data(), kBlockBytes, &options, &found);
-  if (status == TANDEM_ERROR_OUT_OF_MEMORY) check(status);
+  if (status != TANDEM_ERROR_UNSUPPORTED && status != TANDEM_ERROR_NOT_RECOVERABLE) check(status);
+  problem = status == TANDEM_ERROR_UNSUPPORTED ? "which member it is cannot be told with this matrix"
+                                               : "too little parity is left to tell which member it is";
   std::vector<std::uint32_t> columns;
   for (std::uint32_t column = 0; status == TANDEM_OK && found.repaired && column < n; ++column)
     if (damaged[column] != 0) columns.push_back(column);
@@ -134,6 +147,7 @@ void Volume::repair_stripe(std::uint64_t stripe, bool check_parity, tandem_volum
   const std::vector<Have> before = view.have;
   recover(view, true);
   const std::vector<Part> wrong = check_parity ? wrong_blocks(view, result) : std::vector<Part>();
+  recover(view, true);  // again, from the blocks that are right now
 
   whole([&] {
     std::vector<Stored> stored;
@@ -162,6 +176,7 @@ void Volume::repair_stripe(std::uint64_t stripe, bool check_parity, tandem_volum
           ++result->lost_block_count;
           continue;
         }
+        --result->left_block_count;
         if (view.entries[at].generation != kUnknown) {  // recover() has written it
           ++result->mended_block_count;
           continue;
@@ -171,6 +186,7 @@ void Volume::repair_stripe(std::uint64_t stripe, bool check_parity, tandem_volum
     for (const Part &each : wrong) {
       write_again(each.column, each.begin);
       ++result->mended_block_count;
+      --result->left_block_count;
     }
     store(view, stored);
   });
@@ -230,9 +246,14 @@ void Volume::end_left_over_windows() {
 tandem_status Volume::scrub(const CareSettings &settings, tandem_volume_care_result *result) {
   if (settings.repair) check_writable();
   const auto lock = alone(care_mutex_);
+  told_.clear();
   if (settings.repair) end_left_over_windows();
-  // A repair makes a missing member stale, but that may be the only one with data of a window that is open.
-  const bool repairs = settings.repair && (session_is_durable_ || !lacks_members_ || window_list().empty());
+  // A repair makes a missing member stale. That member may have the only copy of data of an open window.
+  const bool repairs = settings.repair && (window_list().empty() || !session_would_make_stale());
+  if (settings.repair && !repairs)
+    settings_.note(
+        "nothing is mended: a window of delayed parity is open, and a missing member may have data of it. Give that "
+        "member, or end the window first");
   if (repairs) begin_session();
   constexpr std::uint64_t kBytesPerNote = 1 << 30;
   const std::uint64_t stripes_per_note = std::max<std::uint64_t>(1, kBytesPerNote / geometry().stripe_bytes());

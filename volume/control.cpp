@@ -214,7 +214,8 @@ Json to_json(const tandem_volume_care_result &result) {
           {"bad_parity_count", result.bad_parity_count},
           {"mended_block_count", result.mended_block_count},
           {"lost_block_count", result.lost_block_count},
-          {"unprotected_stripe_count", result.unprotected_stripe_count}};
+          {"unprotected_stripe_count", result.unprotected_stripe_count},
+          {"left_block_count", result.left_block_count}};
 }
 
 using Care = tandem_status (*)(tandem_volume *, const tandem_volume_care_options *, tandem_volume_care_result *);

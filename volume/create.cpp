@@ -62,9 +62,10 @@ constexpr Magic kMagics[] = {
      "a program or library"},
 };
 
-// What the member holds; "" if its first MiB and its last 64 KiB are zeros.
+// What the member holds; "" if its first MiB and its last 128 KiB are zeros. MD's format 0.90 lies 64 to 128 KiB before
+// the end.
 std::string content_of(Member &member) {
-  constexpr std::uint64_t kHeadBytes = 1 << 20, kTailBytes = 64 << 10;
+  constexpr std::uint64_t kHeadBytes = 1 << 20, kTailBytes = 128 << 10;
   const std::uint64_t size = member.size_bytes(), head = std::min(size, kHeadBytes),
                       tail = std::min(size - head, kTailBytes);
   std::vector<char> bytes(head + tail);

@@ -104,7 +104,7 @@ void Volume::delay_end(const tandem_volume_window &given, bool accept_loss) {
     next = found->done_before;
   }
   try {
-    if (!accept_loss && lacks_members_ && !session_is_durable_) check_windows();
+    if (!accept_loss && session_would_make_stale()) check_windows();
     begin_session();
     // Several stripes at once: their parity lies on different members.
     const std::uint64_t row_bytes = geometry().stripe_bytes() / geometry().k * members_->count();

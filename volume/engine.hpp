@@ -122,6 +122,8 @@ class Volume {
   void check_inside(std::uint64_t offset, std::uint64_t bytes) const;
   void check_writable() const;
   void check_enough_members() const;
+  // Whether a session that begins now makes members stale that were current.
+  bool session_would_make_stale();
 
   // read.cpp
   Lock &lock_of(std::uint64_t stripe) { return locks_[stripe % std::size(locks_)]; }
@@ -137,6 +139,7 @@ class Volume {
   // that stay `lost`. `mend`: bad blocks with a known checksum are written back.
   void fetch(View &view, std::span<const Part> parts, bool mend);
   void fetch_part(View &view, const Part &part);
+  bool is_known_empty(const View &view, std::uint32_t row) const;
   void recover(View &view, bool mend);
   void decode_rows(View &view, std::uint32_t begin, std::uint32_t end, bool mend);
   void require(const View &view, std::span<const Part> parts) const;
@@ -215,7 +218,7 @@ class Volume {
   void survey(View &view, tandem_volume_care_result *result);
   // Blocks that do not fit to the others, in rows with all data present. The view gets their right content.
   std::vector<Part> wrong_blocks(View &view, tandem_volume_care_result *result);
-  std::vector<std::uint32_t> locate(View &view, std::uint32_t row);
+  std::vector<std::uint32_t> locate(View &view, std::uint32_t row, std::string &problem);
   void check_stripe(std::uint64_t stripe, tandem_volume_care_result *result);
   // Mends all blocks that can be mended, in a session that has begun. `check_parity`: also blocks that do not fit.
   void repair_stripe(std::uint64_t stripe, bool check_parity, tandem_volume_care_result *result);
@@ -241,13 +244,13 @@ class Volume {
   std::unique_ptr<Gate> gate_;
   std::atomic<std::uint64_t> sequence_{0};  // of the current transaction; changed under the exclusive gate
   std::atomic<bool> session_is_durable_{false};
-  bool lacks_members_ = false;             // a session that begins makes members stale that were current
   std::atomic<bool> broken_{false};        // see whole()
   std::vector<std::uint8_t> good_copies_;  // which copy of each member's superblock is the last good one
   std::atomic<std::uint64_t> epoch_{0}, scrub_stripe_{0};  // as in the superblock, for queries
   mutable std::shared_mutex windows_mutex_;
   std::vector<OpenWindow> windows_;
   std::mutex care_mutex_;
+  std::set<std::string> told_;  // what this scrub has noted of blocks that do not fit; under care_mutex_
   Lock locks_[256];
   Buffer zeros_;  // a unit of them
 

@@ -75,7 +75,6 @@ Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std:
   spares_ = std::make_unique<Spares>(std::uint64_t{geometry().member_count()} * geometry().unit_bytes);
   gate_ = std::make_unique<Gate>(most_log_items(geometry().log_bytes),
                                  [this] { return pending_.size() + table_->dirty_count(); });
-  lacks_members_ = members_->standings() != superblock_.standings;
   epoch_ = superblock_.epoch;
   scrub_stripe_ = superblock_.scrub_stripe;
   for (const Window &window : superblock_.windows) {
@@ -88,6 +87,12 @@ Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std:
 }
 
 Volume::~Volume() = default;
+
+bool Volume::session_would_make_stale() {
+  if (session_is_durable_) return false;
+  const Gate::Exclusive exclusive(*gate_);
+  return !session_is_durable_ && members_->standings() != superblock_.standings;
+}
 
 void Volume::choose_superblock(std::vector<Given> &given) {
   std::vector<std::optional<Found>> found;

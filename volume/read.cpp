@@ -59,9 +59,20 @@ void Volume::fetch_part(View &view, const Part &part) {
   }
 }
 
+// Parity was never written, so no data of the row was. One entry is not enough: it may be of an old copy.
+bool Volume::is_known_empty(const View &view, std::uint32_t row) const {
+  bool is_known = false;
+  for (std::uint32_t column = geometry().k; column < members_->count(); ++column) {
+    const std::uint64_t generation = view.entries[view.at(column, row)].generation;
+    if (generation != 0 && generation != kUnknown) return false;
+    is_known = is_known || generation == 0;
+  }
+  return is_known;
+}
+
 // Computes the bad blocks of every row that has one.
 void Volume::recover(View &view, bool mend) {
-  const std::uint32_t n = members_->count(), k = geometry().k;
+  const std::uint32_t n = members_->count();
   const auto row_has_bad = [&](std::uint32_t row) {
     for (std::uint32_t column = 0; column < n; ++column)
       if (view.have[view.at(column, row)] == Have::bad) return true;
@@ -81,11 +92,7 @@ void Volume::recover(View &view, bool mend) {
     for (std::uint32_t column = 0; column < n; ++column) others.push_back({column, begin, end});
     pool_->run(others.size(), [&](std::size_t i) { fetch_part(view, others[i]); });
     for (std::uint32_t row = begin; row < end; ++row) {
-      // Parity was never written, so no data of the row was.
-      bool is_empty = false;
-      for (std::uint32_t column = k; column < n; ++column)
-        is_empty = is_empty || view.entries[view.at(column, row)].generation == 0;
-      if (!is_empty) continue;
+      if (!is_known_empty(view, row)) continue;
       for (std::uint32_t column = 0; column < n; ++column) {
         Have &have = view.have[view.at(column, row)];
         if (have != Have::bad) continue;
@@ -204,7 +211,7 @@ void Volume::read_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint64_
         met_unknown = met_unknown || (view.entries[view.at(part.column, row)].generation == kUnknown &&
                                       members_->is_usable(member_of(view, part.column)));
   }
-  if (!met_unknown || settings_.read_only || (lacks_members_ && !session_is_durable_)) return;
+  if (!met_unknown || settings_.read_only || session_would_make_stale()) return;
   try {
     begin_session();
     tandem_volume_care_result ignored{};
@@ -241,9 +248,7 @@ std::vector<tandem_volume_extent> Volume::extents(std::uint64_t offset, std::uin
       const auto row = static_cast<std::uint32_t>(offset % unit / kBlockBytes);
       const std::uint64_t generation = view.entries[view.at(column, row)].generation;
       bool written = generation != 0;
-      if (generation == kUnknown && !delayed)  // parity tells whether the row holds any data
-        for (std::uint32_t parity = geometry().k; parity < members_->count(); ++parity)
-          written = written && view.entries[view.at(parity, row)].generation != 0;
+      if (generation == kUnknown && !delayed) written = !is_known_empty(view, row);
       const std::uint64_t until = std::min(end, offset - offset % kBlockBytes + kBlockBytes);
       if (!found.empty() && found.back().written == static_cast<std::uint32_t>(written)) {
         found.back().end_bytes = until;

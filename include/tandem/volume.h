@@ -270,7 +270,8 @@ TANDEM_API tandem_status tandem_volume_delay_begin(tandem_volume *volume, uint64
 
 /* Computes the parity of a window from its data and closes the window. Data inside is flushed too. Returns when the
  * parity is on stable storage. Reads and writes continue meanwhile; inside the window they wait for the stripe that is
- * being computed.
+ * being computed. A member that fails a write or a sync meanwhile is lost, with its data of stripes that have no parity
+ * yet, which may be the only copy.
  *   window        from delay_begin or tandem_volume_windows
  *   accept_loss   non-zero: data of a lost member becomes zeros. 0: the call then fails, and the window stays open
  * Status: INVALID_ARGUMENT (NULL; no such window), NOT_RECOVERABLE (data of the window is lost: the message names
@@ -312,9 +313,11 @@ typedef struct tandem_volume_care_result {
   uint64_t bad_block_count;          /* unreadable, with a wrong checksum, or without a table entry */
   uint64_t bad_parity_count;         /* parity blocks with a right checksum that do not match the data */
   uint64_t mended_block_count;       /* blocks that were written again */
-  uint64_t lost_block_count;         /* blocks that cannot be rebuilt: too many of their row are bad; it is not clear
-                                        which block of a row does not match; or data of a window is on a missing member */
+  uint64_t lost_block_count;         /* blocks that cannot be mended. Too many blocks of their row are bad, or it is not
+                                        clear which block of the row is wrong, or they are data of a window and their
+                                        member is missing */
   uint64_t unprotected_stripe_count; /* stripes inside windows: their parity is not checked */
+  uint64_t left_block_count;         /* bad blocks, and blocks that do not fit to their row, that were not mended */
 } tandem_volume_care_result;
 
 /* Reads every written block and compares checksums. Compares parity too, if all data of a row is there.

@@ -119,15 +119,16 @@ class DiskMember : public Member {
 struct Array {
   std::vector<std::shared_ptr<Disk>> disks;
   std::shared_ptr<Machine> machine = std::make_shared<Machine>();
+  std::mutex notes_mutex;
   std::vector<std::string> notes;
 
-  Array(std::uint32_t k, std::uint32_t m, std::uint32_t unit_bytes, std::size_t disk_bytes,
-        std::uint64_t log_bytes = 0) {
+  Array(std::uint32_t k, std::uint32_t m, std::uint32_t unit_bytes, std::size_t disk_bytes, std::uint64_t log_bytes = 0,
+        std::int32_t matrix = 0) {
     for (std::uint32_t i = 0; i < k + m; ++i) disks.push_back(std::make_shared<Disk>(disk_bytes));
     CreateSettings settings;
     settings.geometry = {.k = k,
                          .m = m,
-                         .matrix = 0,
+                         .matrix = matrix,
                          .allow_non_mds = 0,
                          .unit_bytes = unit_bytes,
                          .stripe_count = 0,
@@ -149,6 +150,10 @@ struct Array {
     OpenSettings settings;
     settings.read_only = read_only;
     settings.thread_count = threads;
+    settings.note = [this](const std::string &note) {
+      const std::lock_guard lock(notes_mutex);
+      notes.push_back(note);
+    };
     return std::make_unique<Volume>(given(without), settings);
   }
   Given fresh_member(const std::string &name) {

@@ -502,6 +502,26 @@ class Care(Case):
         self.assertEqual(server.command("scrub")["bad_block_count"], 0)
         self.compare(server.connect(), model)
 
+    def test_scrub_mends_an_old_copy(self):
+        members = self.make()
+        server = self.serve(members)
+        handle = server.connect()
+        model = bytearray(self.bytes(8 * UNIT))
+        handle.pwrite(model, 0)
+        handle.flush()
+        old = pathlib.Path(members[1]).read_bytes()  # it has the first unit
+        for unit in range(2):  # the second record has no page of this member
+            model[unit * UNIT:(unit + 1) * UNIT] = self.bytes(UNIT)
+            handle.pwrite(model[unit * UNIT:(unit + 1) * UNIT], unit * UNIT)
+            handle.flush()
+        server.stop()
+        pathlib.Path(members[1]).write_bytes(old)
+        rows = UNIT // BLOCK
+        for words, status, bad, mended in ([], 1, 2 * rows, 0), (["--repair"], 0, 2 * rows, rows), ([], 0, 0, 0):
+            report = json.loads(self.ok("scrub", *members, "--restart", "--json", *words, status=status).stdout)
+            self.assertEqual((report["bad_parity_count"], report["mended_block_count"]), (bad, mended))
+        self.compare(self.serve(members).connect(), model)
+
     def slow_scrub(self, server):
         """A scrub over the socket that takes half a minute, when it runs."""
         server.connect().pwrite(self.bytes(4 << 20), 0)

@@ -268,6 +268,7 @@ TEST_F(VolumeFiles, NothingIsOverwrittenUnasked) {
                   {65600, "_BHRfS_M", "Btrfs"},
                   {0, "%PDF-1.7", "a PDF document"},
                   {5, "x", "data of an unknown kind"},
+                  {(4 << 20) - (128 << 10), "\xfc\x4e\x2b\xa9", "data of an unknown kind"},
                   {(4 << 20) - 9, "x", "data of an unknown kind"}};
   for (const auto &each : contents) {
     Bytes bytes(4 << 20);
