@@ -62,7 +62,7 @@ def simulate(given):
         # -Bsymbolic: smpirun opens the program as a library, and the program must use its own operator new.
         run(["smpicxx", "-std=c++20", "-O1", "-Wl,-Bsymbolic", f"-I{ROOT}", f"-I{ROOT}/include", CLUSTER / "exchange_sim.cpp",
              *(ROOT / "mpi" / f"{name}.cpp" for name in ("exchange", "groups", "local_file", "protection", "world")),
-             *(ROOT / "base" / f"{name}.cpp" for name in ("bytes", "descriptor", "folder", "format", "io_error", "pending_file")),
+             *(ROOT / "base" / f"{name}.cpp" for name in ("bytes", "descriptor", "folder", "io_error", "pending_file", "text")),
              "-lfmt", "-o", program])
         result = {"kind": "cluster", "simulated": True, "simulator": run(["smpirun", "--version"]).split("\n")[0].strip(),
                   "platform": "bench/cluster/platform.xml", "operation": "protect", "k": given.k, "m": given.m,

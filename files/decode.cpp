@@ -159,7 +159,7 @@ class Decoder {
 
   Outcome run() {
     const Clock::time_point started = Clock::now();
-    if (known_count() < header_.k && !salvages()) {
+    if (known_shard_count(set_) < header_.k && !salvages()) {
       check_all_read(search_, set_, false);
       fail(TANDEM_ERROR_NOT_RECOVERABLE,
            base::text(set_.shard_count, " of ", header_.shard_count(), " shards found, ", header_.k, " are needed"));
@@ -211,12 +211,6 @@ class Decoder {
     return all;
   }
   bool salvages() const { return options_.salvage != 0; }
-  // Shards with a file, and those that need none.
-  std::uint32_t known_count() const {
-    const std::vector<std::uint32_t> missing = missing_shards(set_);
-    return set_.shard_count + static_cast<std::uint32_t>(std::ranges::count_if(
-                                  missing, [this](std::uint32_t shard) { return header_.is_padding(shard); }));
-  }
   std::uint64_t progress_bytes() const {
     const std::uint64_t count = places_.count();
     if (count == 0) return 0;

@@ -274,7 +274,7 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
     if (!starts_with(sets[i].header.set_id, wanted)) continue;
     ++match_count;
     chosen = i;
-    if (sets[i].shard_count < sets[i].header.k) continue;
+    if (known_shard_count(sets[i]) < sets[i].header.k) continue;
     ++enough_count;
     only_with_enough = i;
   }
@@ -340,6 +340,20 @@ Search search(const std::vector<std::string> &paths) {
     if (tries == kMostTries || searcher.is_undisturbed()) return searcher.finish();
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
+}
+
+std::vector<std::uint32_t> missing_shards(const FoundSet &set) {
+  std::vector<bool> found(set.header.shard_count(), false);
+  for (const ShardFile &file : set.files) found[file.index] = true;
+  std::vector<std::uint32_t> missing;
+  for (std::uint32_t i = 0; i < found.size(); ++i)
+    if (!found[i]) missing.push_back(i);
+  return missing;
+}
+
+std::uint32_t known_shard_count(const FoundSet &set) {
+  return set.shard_count + static_cast<std::uint32_t>(std::ranges::count_if(
+                               missing_shards(set), [&](std::uint32_t shard) { return set.header.is_padding(shard); }));
 }
 
 }  // namespace tandem::files

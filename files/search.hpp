@@ -63,4 +63,9 @@ void check_all_read(const Search &search, const FoundSet &set, bool recoverable)
 // Changes nothing. Remains of dead runs are treated as if they were cleaned up.
 Search search(const std::vector<std::string> &paths);
 
+// Shards that have no file.
+std::vector<std::uint32_t> missing_shards(const FoundSet &set);
+// Shards with a file, and those that need none.
+std::uint32_t known_shard_count(const FoundSet &set);
+
 }  // namespace tandem::files

@@ -273,15 +273,6 @@ void check_same(const Team &team, const FoundSet &set) {
   });
 }
 
-std::vector<std::uint32_t> missing_shards(const FoundSet &set) {
-  std::vector<bool> found(set.header.shard_count(), false);
-  for (const ShardFile &file : set.files) found[file.index] = true;
-  std::vector<std::uint32_t> missing;
-  for (std::uint32_t i = 0; i < found.size(); ++i)
-    if (!found[i]) missing.push_back(i);
-  return missing;
-}
-
 void report(const FoundSet &set, const Findings &findings, tandem_files_report tell, void *user,
             const std::function<void(Finding &)> &more) {
   if (tell == nullptr) return;

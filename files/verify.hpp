@@ -35,9 +35,6 @@ void check_same(const Team &team, const FoundSet &set);
 // Stripes that some file is long enough for. All others are lost without a look, however many a header claims.
 Ranges readable_stripes(const FoundSet &set);
 
-// Shards that have no file.
-std::vector<std::uint32_t> missing_shards(const FoundSet &set);
-
 // Reports each shard file, and each shard without one, by index. `more` adds to what verify knows.
 struct Finding {
   std::size_t file;  // place in FoundSet::files; kNoFile

@@ -164,6 +164,7 @@ class Messages(unittest.TestCase):
         for folder in ("api", "base", "cli", "core", "cpu", "files"):
             for path in sorted((ROOT / folder).rglob("*.cpp")):
                 joined = re.sub(r"\"\s*\n\s*\"", "", path.read_text())  # a literal over several lines
+                joined = re.sub(r"\",\s*[^\"]*\? \"\" : \"s\",\s*\"", "s", joined)  # a plural between two literals
                 literals += [text.replace('\\"', '"') for text in re.findall(r"\"((?:[^\"\\\n]|\\.)*)\"", joined)]
         sources = re.sub(r"(\w)\{\}", r"\1s", "\n".join(literals))  # the "s" of a plural
         rows = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)

@@ -481,6 +481,8 @@ class History {
       votes -= name_in(file.path).starts_with(of.id);
     }
     Tree expected = before;
+    for (unsigned i = 0; i < of.k; ++i)
+      if (of.is_padding(i)) long_enough.insert(i);
     const bool is_credible = long_enough.size() >= of.k;
     const auto mend = [&](const std::string &path, unsigned index, bool anew) {
       ASSERT_TRUE(after.contains(path)) << path << " is gone";

@@ -48,6 +48,12 @@ struct Generation {
   std::string_view block(unsigned index, std::uint64_t block) const {
     return std::string_view(files[index]).substr(offset(block), bytes(block));
   }
+  // The block has no content, only the zeros behind it: it is known without a file.
+  bool is_padding(unsigned index, std::uint64_t block) const {
+    const std::uint64_t first = block * k * (block_bytes - 16) + index * (bytes(block) - 16);
+    return index < k && first >= content.size();
+  }
+  bool is_padding(unsigned index) const { return stripe_count() == 1 && is_padding(index, 0); }
   std::string place(unsigned index) const { return folders[index % folders.size()] + "/" + shard_name(name, index); }
   std::string temporary(unsigned index) const { return shard_name("." + id, index) + "-tmp"; }
 };
@@ -83,13 +89,22 @@ struct State {
     for (unsigned i = 0; i < of->k + of->m; ++i) count += has(i, block);
     return count;
   }
-  bool is_lost(std::uint64_t block) const { return good_count(block) < of->k; }
+  bool is_lost(std::uint64_t block) const {
+    unsigned known = good_count(block);
+    for (unsigned i = 0; i < of->k; ++i) known += of->is_padding(i, block) && !has(i, block);
+    return known < of->k;
+  }
   std::uint64_t lost_count() const {
     std::uint64_t count = 0;
     for (std::uint64_t block = 0; block < of->stripe_count(); ++block) count += is_lost(block);
     return count;
   }
-  bool is_decodable() const { return shard_count() >= of->k && lost_count() == 0; }
+  bool has_enough_shards() const {
+    unsigned known = shard_count();
+    for (unsigned i = 0; i < of->k; ++i) known += of->is_padding(i) && !has(i);
+    return known >= of->k;
+  }
+  bool is_decodable() const { return has_enough_shards() && lost_count() == 0; }
   // The content with zeros for what is lost, and the places of that.
   std::pair<Bytes, std::vector<std::pair<std::uint64_t, std::uint64_t>>> salvaged() const {
     Bytes content = of->content;
@@ -194,7 +209,7 @@ class World {
   }
   unsigned sets_with_enough_shards() const {
     return static_cast<unsigned>(std::count_if(states_.begin(), states_.end(), [](const auto &each) {
-      return each.second.of != nullptr && !each.second.files.empty() && each.second.shard_count() >= each.second.of->k;
+      return each.second.of != nullptr && !each.second.files.empty() && each.second.has_enough_shards();
     }));
   }
 
