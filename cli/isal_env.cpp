@@ -349,7 +349,7 @@ std::vector<Assignment> assignments(const Flags &flags, const Places &places, co
 }
 
 // As one word for a shell.
-std::string quoted(const std::string &text) {
+std::string shell_word(const std::string &text) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:,@%";
   if (text.find_first_not_of(kPlain) == std::string::npos) return text;
   std::string result = "'";
@@ -360,7 +360,7 @@ std::string quoted(const std::string &text) {
 int print(const Flags &flags) {
   const Places places(flags);
   for (const Assignment &wanted : assignments(flags, places, chosen_library(flags, places))) {
-    fmt::print("export {}={}\n", wanted.variable, quoted(wanted.value));
+    fmt::print("export {}={}\n", wanted.variable, shell_word(wanted.value));
   }
   return kExitDone;
 }
@@ -371,7 +371,7 @@ std::string libisal_by_rpath(const std::string &program, const fs::path &folder)
   Dl_info loader = {};
   if (dladdr(reinterpret_cast<const void *>(getauxval(AT_BASE)), &loader) == 0) return "";
   const std::string question =
-      fmt::format("{} --list \"$(command -v -- {})\" 2>/dev/null", loader.dli_fname, quoted(program));
+      fmt::format("{} --list \"$(command -v -- {})\" 2>/dev/null", loader.dli_fname, shell_word(program));
   FILE *const lines = popen(question.c_str(), "r");
   if (lines == nullptr) return "";
   std::string found;
