@@ -50,7 +50,7 @@ build: configure
 
 configure:
 	@command -v cmake >/dev/null || { echo "cmake is missing: make deps" >&2; exit 1; }
-	cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release $(CMAKE_FLAGS)
+	cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release -DTANDEM_BATCHES=ON $(CMAKE_FLAGS)
 
 deps:
 	@scripts/install-deps test

@@ -11,7 +11,7 @@ namespace tandem::cli {
 namespace {
 
 // One word of a shell, in single quotes.
-std::string quoted(std::string_view text) {
+std::string shell_word(std::string_view text) {
   std::string result = "'";
   for (const char each : text) result += each == '\'' ? std::string("'\\''") : std::string(1, each);
   return result + "'";
@@ -48,10 +48,10 @@ std::string bash_arm(const CommandText &command) {
     takes_value += (takes_value.empty() ? "" : "|") + pattern(option);
     if (!option.values.empty())
       words += fmt::format("      {}) choices={}; list={} ;;\n", pattern(option),
-                           quoted(fmt::format("{}", fmt::join(option.values, " "))), option.is_list ? 1 : 0);
+                           shell_word(fmt::format("{}", fmt::join(option.values, " "))), option.is_list ? 1 : 0);
   }
-  return fmt::format("  {})\n    below={}\n    flags={}\n{}{}    ;;\n", quoted(command.name),
-                     quoted(command_names(command)), quoted(names),
+  return fmt::format("  {})\n    below={}\n    flags={}\n{}{}    ;;\n", shell_word(command.name),
+                     shell_word(command_names(command)), shell_word(names),
                      words.empty() ? "" : "    case $2 in\n" + words + "    esac\n",
                      takes_value.empty() ? "" : "    case $2 in " + takes_value + ") takes_value=1 ;; esac\n");
 }

@@ -20,7 +20,7 @@ constexpr std::uint32_t kMostDisks = 65536;
 constexpr std::uint32_t kMostListed = 16;  // without --parity
 constexpr double kYearSeconds = 365 * 86400.0, kLeastRebuildSeconds = 1;
 
-constexpr const char *kFooter =
+constexpr const char *kDurabilityFooter =
     "Examples:\n"
     "  tandem durability -k 10 -m 4 --afr 1.5% --rebuild 24h\n"
     "  tandem durability --disks 14 --afr 1.5% --rebuild 24h --sets 1000\n"
@@ -166,7 +166,7 @@ int durability(const DurabilityFlags &flags) {
 void add_durability_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<DurabilityFlags>();
   CLI::App *command = app.add_subcommand("durability", "Compute how likely k + m disks lose data");
-  command->footer(kFooter);
+  command->footer(kDurabilityFooter);
   CLI::Option *k = command->add_option("-k,--data", flags->k, "Data disks of a set");
   CLI::Option *m = command->add_option("-m,--parity", flags->m, "Parity disks of a set: it survives the loss of any m");
   CLI::Option *disks = command->add_option(

@@ -79,7 +79,7 @@ fs::path isal_folder() {
 std::string shown(const fs::path &path) { return printable(path.string()); }
 
 // As one word for a shell.
-std::string quoted(const std::string &text) {
+std::string shell_word(const std::string &text) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:,@%";
   if (text.find_first_not_of(kPlain) == std::string::npos) return text;
   std::string result = "'";
@@ -88,7 +88,7 @@ std::string quoted(const std::string &text) {
 }
 
 std::string install_command(const Flags &flags) {
-  return fmt::format("{} isal-env --install{}", program_name(), flags.to.empty() ? "" : " --to " + quoted(flags.to));
+  return fmt::format("{} isal-env --install{}", program_name(), flags.to.empty() ? "" : " --to " + shell_word(flags.to));
 }
 
 // Whether the name exists. A link to nowhere counts.
@@ -362,7 +362,7 @@ std::vector<Assignment> assignments(const Flags &flags, const Places &places, co
 int print(const Flags &flags) {
   const Places places(flags);
   for (const Assignment &wanted : assignments(flags, places, chosen_library(flags, places))) {
-    fmt::print("export {}={}\n", wanted.variable, quoted(wanted.value));
+    fmt::print("export {}={}\n", wanted.variable, shell_word(wanted.value));
   }
   return kExitDone;
 }
@@ -373,7 +373,7 @@ std::string libisal_by_rpath(const std::string &program, const fs::path &folder)
   Dl_info loader = {};
   if (dladdr(reinterpret_cast<const void *>(getauxval(AT_BASE)), &loader) == 0) return "";
   const std::string question =
-      fmt::format("{} --list \"$(command -v -- {})\" 2>/dev/null", loader.dli_fname, quoted(program));
+      fmt::format("{} --list \"$(command -v -- {})\" 2>/dev/null", loader.dli_fname, shell_word(program));
   FILE *const lines = popen(question.c_str(), "r");
   if (lines == nullptr) return "";
   std::string found;

@@ -61,7 +61,7 @@ void read_type(const std::string &type, OptionText &option) {
   if (option.argument == "TEXT") option.argument = "WORD";
 }
 
-OptionText describe(const CLI::Option &option, const CLI::App &program) {
+OptionText describe_option(const CLI::Option &option, const CLI::App &program) {
   OptionText text;
   text.by_position = option.get_positional();
   if (text.by_position) {
@@ -99,7 +99,7 @@ CommandText describe(const CLI::App &app) {
   text.runs_a_command = app.get_prefix_command();
   text.needs_command = app.get_require_subcommand_min() != 0;
   for (const CLI::Option *option : app.get_options())
-    if (!option->get_group().empty()) text.options.push_back(describe(*option, program));
+    if (!option->get_group().empty()) text.options.push_back(describe_option(*option, program));
   for (const CLI::App *each : app.get_subcommands({}))
     if (!each->get_group().empty()) text.commands.push_back(describe(*each));
   return text;

@@ -141,7 +141,7 @@ Repaired repair_set(const RepairFlags &flags, const ContextOwner &context, const
   return repaired;
 }
 
-struct Total {
+struct RepairTotal {
   std::uint64_t mended_file_count = 0, rebuilt_file_count = 0, read_bytes = 0, written_bytes = 0;
   double seconds = 0;
 
@@ -165,7 +165,7 @@ int repair_each(const RepairFlags &flags, const ContextOwner &context, const Sea
                 const std::vector<ChosenSet> &sets, const Places &places) {
   EachSet each("repair", flags.output);
   const FoldersOfSets folders(found, places);
-  Total total;
+  RepairTotal total;
   each.run(found, sets, false, [&](const ChosenSet &chosen, const std::string &action, nlohmann::ordered_json &object) {
     const Repaired repaired = repair_set(flags, context, found, chosen, hexadecimal(chosen.set.set_id), places,
                                          folders.of(chosen), action, nullptr);
@@ -202,7 +202,7 @@ int repair_found(const RepairFlags &flags, Places &places, Ranks *ranks) {
   const int exit_status = places.all_read() ? of_set : std::max<int>(of_set, kExitInputOutput);
   if (!leads) return exit_status;
   if (flags.output.json) {
-    Total total;
+    RepairTotal total;
     total.add(repaired.result);
     nlohmann::ordered_json object = to_json(sets[0], repaired, flags.write.dry_run);
     object["exit_status"] = of_set;

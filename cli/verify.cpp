@@ -99,7 +99,7 @@ Verified verify_set(const VerifyFlags &flags, const ContextOwner &context, const
   return verified;
 }
 
-struct Total {
+struct VerifyTotal {
   std::uint64_t damaged_file_count = 0, missing_shard_count = 0, bad_block_count = 0, read_bytes = 0;
   double seconds = 0;
 
@@ -129,7 +129,7 @@ int verify_one(const VerifyFlags &flags, const SearchOwner &found, const Places 
   const int exit_status = places.all_read() ? of_set : std::max<int>(of_set, kExitInputOutput);
   if (ranks != nullptr && !ranks->leads()) return exit_status;
   if (flags.output.json) {
-    Total total;
+    VerifyTotal total;
     total.add(verified.result);
     nlohmann::ordered_json object = to_json(chosen, verified);
     object["exit_status"] = of_set;
@@ -143,7 +143,7 @@ int verify_one(const VerifyFlags &flags, const SearchOwner &found, const Places 
 
 int verify_each(const VerifyFlags &flags, Places &places) {
   EachSet each("verify", flags.output);
-  Total total;
+  VerifyTotal total;
   const auto verify_found = [&](const SearchOwner &found) {
     note_unread(found, places);
     const std::vector<ChosenSet> sets = chosen_sets(found, flags.set);

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char *kFooter =
+constexpr const char *kVolumeFooter =
     "A MEMBER is a file, a block device or an NBD URI (nbd://HOST, nbd+unix:///?socket=PATH). The order of members\n"
     "matters in `create` alone. Up to m members may be missing. For a volume that is being served give --socket\n"
     "instead, with the path that `serve` was given. docs/VOLUME.md describes volumes.";
@@ -465,7 +465,7 @@ void add_volume_command(CLI::App &app, Invocation &invocation) {
   CLI::App &volume =
       *app.add_subcommand("volume", "A striped volume over k + m disks, files or NBD servers: make, serve, look after");
   volume.require_subcommand(1);
-  volume.footer(kFooter);
+  volume.footer(kVolumeFooter);
   add_create(volume, invocation);
   const auto flags = std::make_shared<AskFlags>();
   CLI::App &info_command = *volume.add_subcommand("info", "Show a volume and the state of its members");

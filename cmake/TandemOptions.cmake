@@ -37,20 +37,36 @@ if(TANDEM_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${TANDEM_CCACHE})
 endif()
 
+# The headers of C++ and of packages take longer to compile than our code. In batches each is read once for ten files, so the
+# hidden names of a folder's files must differ. Developers change single files, so CMake alone compiles these one by one.
+if(PROJECT_IS_TOP_LEVEL)
+  option(TANDEM_BATCHES "compile the files of a folder ten at a time: a whole build is faster, the next one slower" OFF)
+else()
+  option(TANDEM_BATCHES "compile the files of a folder ten at a time" ON)
+endif()
+function(tandem_in_batches target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${TANDEM_BATCHES} UNITY_BUILD_BATCH_SIZE 10)
+  if(TANDEM_BATCHES)  # in a batch, a .cpp file looks like a header to this warning
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
+endfunction()
+
 # tandem_folder(NAME SOURCES...): an object library of one folder. Include paths are private: include/, and the tree's root,
 # so that includes read "core/gf.hpp". scripts/check-layers checks each folder against its row of the table.
 #
 # Another project compiles the C++ library's headers once. A build of Tandem alone does not: ccache keeps no objects that are
-# made so, and every file must include what it uses. Kernel files include no such headers. It also compiles the files of a
-# folder ten at a time, so their hidden names must differ (scripts/check-embedding).
+# made so, and every file must include what it uses. Kernel files include no such headers.
 function(tandem_folder name)
   add_library(${name} OBJECT ${ARGN})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(${name} PRIVATE Threads::Threads)
-  if(PROJECT_IS_TOP_LEVEL OR name MATCHES "kernels|isal")
+  if(name MATCHES "kernels|isal")
     return()
   endif()
-  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
+  tandem_in_batches(${name})
+  if(PROJECT_IS_TOP_LEVEL)
+    return()
+  endif()
   if(name STREQUAL tandem_base)
     target_precompile_headers(${name} PRIVATE <algorithm> <array> <atomic> <bitset> <charconv> <chrono> <cmath> <condition_variable>
       <deque> <functional> <limits> <list> <map> <memory> <mutex> <numeric> <optional> <set> <shared_mutex> <span> <string> <thread>

@@ -24,8 +24,6 @@
 namespace tandem::mpi {
 namespace {
 
-constexpr std::uint32_t kPieceBytes = 1u << 20, kMostPieceBytes = 64u << 20;
-
 // The files of this rank, open, and their attributes at the beginning.
 class OwnFiles {
  public:
@@ -151,10 +149,7 @@ tandem_mpi_protect_result protect(const World &world, tandem_context *context,
     check_matrix(layout, options.matrix);
     check_protection_name(options.name);
     if (options.folder == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "folder is NULL");
-    if (options.piece_bytes % 64 != 0 || options.piece_bytes > kMostPieceBytes)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("piece_bytes is {}; multiples of 64 up to {} are possible",
-                                                      options.piece_bytes, kMostPieceBytes));
-    if (options.piece_bytes == 0) options.piece_bytes = kPieceBytes;
+    options.piece_bytes = checked_piece_bytes(options.piece_bytes);
   });
   world.require_equal({{"k", std::to_string(options.k)},
                        {"m", std::to_string(options.m)},

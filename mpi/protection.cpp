@@ -286,6 +286,14 @@ void check_protection_name(const char *name) {
          fmt::format("\"{}\" cannot be a name: it is empty, has a / or more than {} bytes", text, kMost));
 }
 
+std::uint32_t checked_piece_bytes(std::uint32_t given) {
+  constexpr std::uint32_t kMostBytes = 64u << 20;
+  if (given % 64 != 0 || given > kMostBytes)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         fmt::format("piece_bytes is {}; multiples of 64 up to {} are possible", given, kMostBytes));
+  return given != 0 ? given : 1u << 20;
+}
+
 void make_folders(const std::string &folder, bool no_sync) {
   namespace fs = std::filesystem;
   std::error_code problem;

@@ -91,6 +91,8 @@ struct FoundFile {
 std::vector<FoundFile> find_protections(const std::string &folder, const std::string &name);
 // Throws INVALID_ARGUMENT.
 void check_protection_name(const char *name);
+// Bytes of one message; 0 = the default. Throws INVALID_ARGUMENT.
+std::uint32_t checked_piece_bytes(std::uint32_t given);
 // Makes a folder and its parents, and syncs those that got an entry.
 void make_folders(const std::string &folder, bool no_sync);
 

@@ -22,8 +22,6 @@
 namespace tandem::mpi {
 namespace {
 
-constexpr std::uint32_t kPieceBytes = 1u << 20, kMostPieceBytes = 64u << 20;
-
 struct Seen {  // a parity file with an intact header, as one rank describes it to the others
   SetId set_id;
   std::uint64_t sequence, segment_bytes;
@@ -507,10 +505,7 @@ tandem_mpi_recover_result recover(const World &world, tandem_context *context,
     options = read_options(given, "tandem_mpi_recover_options");
     check_protection_name(options.name);
     if (options.folder == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "folder is NULL");
-    if (options.piece_bytes % 64 != 0 || options.piece_bytes > kMostPieceBytes)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("piece_bytes is {}; multiples of 64 up to {} are possible",
-                                                      options.piece_bytes, kMostPieceBytes));
-    if (options.piece_bytes == 0) options.piece_bytes = kPieceBytes;
+    options.piece_bytes = checked_piece_bytes(options.piece_bytes);
   });
   world.require_equal({{"name", options.name},
                        {"force", std::to_string(options.force != 0)},

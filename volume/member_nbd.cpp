@@ -14,7 +14,7 @@
 namespace tandem::volume {
 namespace {
 
-constexpr std::size_t kMostBytesPerCall = std::size_t{32} << 20;  // the size that every server accepts
+constexpr std::size_t kMostNbdBytes = std::size_t{32} << 20;  // the size that every server accepts
 
 class NbdMember : public Member {
  public:
@@ -50,11 +50,11 @@ class NbdMember : public Member {
 
   void read(std::uint64_t offset, std::byte *to, std::size_t bytes) override {
     for (; bytes != 0; advance(offset, to, bytes))
-      check(nbd_pread(handle_, to, std::min(bytes, kMostBytesPerCall), offset, 0));
+      check(nbd_pread(handle_, to, std::min(bytes, kMostNbdBytes), offset, 0));
   }
   void write(std::uint64_t offset, const std::byte *from, std::size_t bytes) override {
     for (; bytes != 0; advance(offset, from, bytes))
-      check(nbd_pwrite(handle_, from, std::min(bytes, kMostBytesPerCall), offset, 0));
+      check(nbd_pwrite(handle_, from, std::min(bytes, kMostNbdBytes), offset, 0));
   }
   void sync() override { check(nbd_flush(handle_, 0)); }
   void trim(std::uint64_t offset, std::uint64_t bytes) noexcept override {
@@ -72,7 +72,7 @@ class NbdMember : public Member {
  private:
   template <class Byte>
   static void advance(std::uint64_t &offset, Byte *&at, std::size_t &bytes) {
-    const std::size_t done = std::min(bytes, kMostBytesPerCall);
+    const std::size_t done = std::min(bytes, kMostNbdBytes);
     offset += done;
     at += done;
     bytes -= done;
