@@ -88,7 +88,8 @@ std::string shell_word(const std::string &text) {
 }
 
 std::string install_command(const Flags &flags) {
-  return fmt::format("{} isal-env --install{}", program_name(), flags.to.empty() ? "" : " --to " + shell_word(flags.to));
+  return fmt::format("{} isal-env --install{}", program_name(),
+                     flags.to.empty() ? "" : " --to " + shell_word(flags.to));
 }
 
 // Whether the name exists. A link to nowhere counts.
