@@ -84,7 +84,7 @@ std::string unknown_word(const CLI::App &app) {
       const std::string name = left[0].substr(0, left[0].find('='));
       return fmt::format("{} option {}{}", lacks(command), name, did_you_mean(name, option_names(command)));
     }
-    if (command.commands.empty()) return fmt::format("{}: \"{}\" is one argument too many", own_name(command), left[0]);
+    if (command.commands.empty()) return fmt::format("unexpected argument \"{}\"; usage: {}", left[0], usage(command));
     return no_such_command(command, left[0]);
   }
   return "";

@@ -107,7 +107,7 @@ int info(const InfoFlags &flags) {
 
 void add_info_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<InfoFlags>();
-  CLI::App *command = app.add_subcommand("info", "Say what sets the shard files belong to");
+  CLI::App *command = app.add_subcommand("info", "List the sets, and which shards of each are here");
   add_set_flags(*command, flags->set, "Shard files, or folders with shard files", nullptr);
   add_output_flags(*command, flags->output);
   command->callback([flags, &invocation] { invocation.run = [flags] { return info(*flags); }; });

@@ -285,9 +285,8 @@ void add_locate_flags(CLI::App &command, LocateFlags &flags) {
       ->needs(locate);
   command.add_option("--groups", flags.groups, "Local groups of such a matrix, with --locate")->needs(locate);
   command
-      .add_flag(
-          "--repair", flags.repair,
-          "Put the damaged bytes right in their files, with --locate; nothing is written unless all damage can be told")
+      .add_flag("--repair", flags.repair,
+                "Repair the damaged bytes in place, with --locate; writes nothing unless all damage is located")
       ->needs(locate);
   for (const char *name : {"--locate", "--data", "--parity", "--matrix", "--groups", "--repair"})
     command.get_option(name)->group("Raw shards");

@@ -84,13 +84,18 @@ void print_files(const ChosenSet &chosen, const Repaired &repaired, bool dry_run
   for (const std::string &other : chosen.others) fmt::print("{}{}\n", indent, printable(other));
 }
 
-std::string what_was_done(const tandem_files_repair_result &result, bool dry_run) {
-  constexpr const char *kNow[] = {"intact", "not whole, but recoverable", "not recoverable as a whole"};
-  return fmt::format("{}{}; {} {} ({}), {} {}", dry_run ? "" : "now ",
-                     dry_run && result.state == TANDEM_FILES_RECOVERABLE ? "recoverable" : kNow[result.state],
-                     plural(result.mended_file_count, "file"), dry_run ? "would be mended in place" : "mended in place",
-                     plural(result.mended_block_count, "block"), plural(result.rebuilt_file_count, "file"),
-                     dry_run ? "would be rebuilt" : "rebuilt");
+std::string what_was_done(const ChosenSet &chosen, const tandem_files_repair_result &result, bool dry_run) {
+  constexpr const char *kNow[] = {"now intact", "now not whole, but recoverable", "cannot be recovered completely"};
+  constexpr const char *kFound[] = {"intact", "recoverable", "cannot be recovered completely"};
+  const char *would_be = dry_run ? "would be " : "";
+  std::string text = dry_run ? kFound[result.state] : kNow[result.state];
+  if (result.left_shard_count > chosen.set.m)
+    text += fmt::format(": {} missing, {} allowed", plural(result.left_shard_count, "shard"), chosen.set.m);
+  if (result.state == TANDEM_FILES_LOST && result.mended_file_count == 0 && result.rebuilt_file_count == 0)
+    return text + (dry_run ? "; nothing would be changed" : "; nothing was changed");
+  return fmt::format("{}; {} {}mended in place ({}), {} {}rebuilt", text, plural(result.mended_file_count, "file"),
+                     would_be, plural(result.mended_block_count, "block"), plural(result.rebuilt_file_count, "file"),
+                     would_be);
 }
 
 void print_rest(const ChosenSet &chosen, const tandem_files_repair_result &result, const char *indent) {
@@ -104,7 +109,7 @@ void print_rest(const ChosenSet &chosen, const tandem_files_repair_result &resul
 void print(const ChosenSet &chosen, const Repaired &repaired, bool dry_run) {
   const tandem_files_repair_result &result = repaired.result;
   print_files(chosen, repaired, dry_run, "");
-  fmt::print("set {}: {}\n", hexadecimal(chosen.set.set_id), what_was_done(result, dry_run));
+  fmt::print("set {}: {}\n", hexadecimal(chosen.set.set_id), what_was_done(chosen, result, dry_run));
   print_rest(chosen, result, "");
   fmt::print("{} read, {} written and read back, {:.2f} s\n", size(result.read_bytes), size(result.written_bytes),
              result.seconds);
@@ -174,7 +179,7 @@ int repair_each(const RepairFlags &flags, const ContextOwner &context, const Sea
     if (flags.output.json) {
       object = to_json(chosen, repaired, flags.write.dry_run);
     } else if (!flags.output.quiet) {
-      fmt::print("{}: {}\n", label_of(chosen), what_was_done(result, flags.write.dry_run));
+      fmt::print("{}: {}\n", label_of(chosen), what_was_done(chosen, result, flags.write.dry_run));
       print_files(chosen, repaired, flags.write.dry_run, "  ");
       print_rest(chosen, result, "  ");
     }

@@ -284,8 +284,8 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
          base::text("no set has an id that starts with ", wanted, "; there are: ", list(sets)));
   if (enough_count == 1) return *only_with_enough;  // the others are left-overs of other generations
   fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(match_count,
-                                                 " sets found, choose one by the first digits of its id "
-                                                 "(set_id_prefix; on the command line --set ID, or --name NAME): ",
+                                                 " sets found, choose one with --set ID or --name NAME "
+                                                 "(in a program: set_id_prefix): ",
                                                  list(sets)));
 }
 

@@ -276,8 +276,7 @@ int report(const SimulateFlags &flags) {
 
 void add_simulate_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<SimulateFlags>();
-  CLI::App *command =
-      app.add_subcommand("simulate", "Simulate how workers share a job, on a machine that need not exist");
+  CLI::App *command = app.add_subcommand("simulate", "Simulate how CPU and devices share a job");
   command->footer(kFooter);
   command->add_option("--worker", flags->workers, "Workers, as described below (repeatable)")
       ->type_name("WORKER")

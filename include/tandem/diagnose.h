@@ -102,16 +102,16 @@ typedef struct tandem_locate_result {
 } tandem_locate_result;
 
 /* Names the damaged shards of a stripe without checksums. A column is one byte of each shard. If at most
- * most_damaged_shards of a column's present shards are damaged, exactly these are named. That number is
- * (m - lost shards) / 2, with local groups (m - local_groups + 1 - lost shards) / 2, rounded down.
+ * most_damaged_shards of a column's present shards are damaged, exactly these are named. That number is spare / 2,
+ * rounded down. `spare` is m - lost shards, with local groups m - local_groups + 1 - lost shards.
  *   shards       k+m pointers, data first; read, and written by a repair
  *   options      NULL = all zero
  *   result_out   struct_bytes set by the caller; the rest is written on TANDEM_OK
  *
- * A column with more damage counts in beyond_byte_count, and no shard is named for it. If the number before the
- * division is even, a column with one damaged shard too many may look like other damage. That happens about once in
- * 256^most_damaged_shards / C(k+m, most_damaged_shards) columns. So if some columns are beyond the guarantee, a shard
- * is named only for far more columns than chance would explain. Its other columns count as beyond the guarantee.
+ * A column with more damage counts in beyond_byte_count, and no shard is named for it. If `spare` is even, one
+ * damaged shard too many can imitate other damage, in about one of 256^most_damaged_shards /
+ * C(k+m, most_damaged_shards) columns. So as soon as any column is beyond the guarantee, a shard is named only if
+ * chance cannot explain its columns. The columns of a shard that is not named then count as beyond the guarantee.
  *
  * A clean stripe costs one verify. A damaged stripe is read once more, from the first mismatch to the end. A repair
  * reads it twice more. Columns are solved one by one if their damaged shards change all the time, or if they are beyond

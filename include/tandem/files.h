@@ -210,7 +210,7 @@ TANDEM_API tandem_status tandem_files_search_choose(const tandem_files_search *s
 
 /* ---- decode -------------------------------------------------------------------------------------- */
 
-/* Hears of a hole: byte_count bytes of the content, from first_byte on, that could not be recovered. */
+/* Called for each hole: byte_count bytes of the content, from first_byte on, that could not be recovered. */
 typedef void (*tandem_files_hole)(void *user, uint64_t first_byte, uint64_t byte_count);
 
 typedef struct tandem_files_decode_options {
@@ -237,8 +237,8 @@ typedef struct tandem_files_decode_options {
  * content is checked before the output gets its name. A stream is already written by then.
  *
  * With `salvage`, missing shards and blocks are no error. A stripe with enough intact blocks is decoded. In other
- * stripes, intact data blocks are copied and all other data blocks become zeros. So it is with a matrix that is not MDS
- * in each stripe that cannot be decoded as a whole. The result has the number of lost bytes (hole_bytes), and `hole`
+ * stripes, intact data blocks are copied and all other data blocks become zeros. The same holds for a stripe that
+ * a non-MDS matrix cannot decode completely. The result has the number of lost bytes (hole_bytes), and `hole`
  * receives their places. Beyond 2^20 holes, neighbouring holes are reported as one, with the intact bytes between them.
  *
  * Without a hole, the call does the same as without `salvage`. With a hole, the output is named "<output_path>.partial"

@@ -24,11 +24,11 @@
  *              tandem_shards_allocate places them so. Sizes are checked for overflow.
  *   overlap    No output may overlap another output or an input. Inputs may alias each other. Calls of 4 KiB or
  *              more in total check this (TANDEM_ERROR_OVERLAP). Debug builds always check it.
- *   context    NULL stands for the process's own context: all defaults, made by the first call that needs it, never
- *              destroyed. So it writes no timeline and no learned speeds. A call that makes it can also fail as
- *              tandem_context_create does.
- *   ownership  The library takes a read interest in inputs and a write interest in outputs until the function
- *              returns (for a job: until it was waited for). It keeps no pointer afterwards.
+ *   context    NULL stands for the process's own context: all defaults, made by the first call that needs it. It is
+ *              never destroyed, so it writes no timeline and no learned speeds. The call that makes it may also fail
+ *              with the statuses of tandem_context_create.
+ *   ownership  Until a call returns (a job: until it was waited for), do not write to its inputs and do not touch its
+ *              outputs. The library keeps no pointer afterwards.
  *   errors     Every function returns a tandem_status. After a failure, tandem_last_error_message() has a sentence
  *              with the numbers. A call that is refused for its arguments has written nothing. After
  *              TANDEM_ERROR_CANCELLED and TANDEM_ERROR_DEVICE the outputs are undefined.
@@ -292,8 +292,8 @@ typedef struct tandem_context_info {
   uint64_t kernel_calls; /* 0 = the named kernel has not run yet. Chunks count; all small calls count as one */
   uint64_t inline_bytes; /* the calling thread runs a call alone if it moves fewer bytes, inputs and outputs together;
                             0 = any call may run elsewhere */
-  uint32_t caller_count; /* how many threads keep the backend busy, if each calls it at once and has work of its own
-                            between calls: thread_count. OpenCL: the cores, plus the calls that a device works on */
+  uint32_t caller_count; /* recommended number of calling threads, if each has work of its own between calls:
+                            thread_count. OpenCL: the cores, plus the calls that a device works on */
   uint32_t reserved_2;
   const char *resources; /* the resources that its tasks hold, besides those that plans name: "cpu", or
                             "cpu,gpu,opencl_mib"; lives as long as the context */

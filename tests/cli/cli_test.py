@@ -423,7 +423,7 @@ class Command(unittest.TestCase):
 
     def test_verify_and_info(self):
         self.encode("--block-bytes", "4k")
-        self.assertIn(b"intact", self.ok("verify", self.shards).stdout)
+        self.assertRegex(self.ok("verify", self.shards).stdout, rb"(?m)^set [0-9a-f]{32}: intact$")
         for index in range(14):
             self.damage(self.shard(index), 4096 + 4096 * index + 5)
         report = json.loads(self.ok("verify", self.shards, "--json", status=1).stdout)
@@ -477,9 +477,13 @@ class Command(unittest.TestCase):
         self.damage(self.shard(9), 4096 + 4096 * 7)
         self.assertIn(b"1 of these cannot be recovered", self.ok("verify", self.shards, status=4).stdout)
         self.ok("repair", self.shards, "--dry-run", status=4)
-        self.ok("repair", self.shards, status=4)
+        self.assertIn(b"completely; 1 file mended in place (1 block), 0 files rebuilt\n", self.ok("repair", self.shards, status=4).stdout)
         report = json.loads(self.ok("verify", self.shards, "--json", status=4).stdout)
         self.assertEqual((report["bad_block_count"], report["lost_stripe_count"]), (5, 1))
+        for index in range(5):
+            os.remove(self.shard(index))
+        lost = b": cannot be recovered completely: 5 shards missing, 4 allowed; nothing was changed\n"
+        self.assertIn(lost, self.ok("repair", self.shards, status=4).stdout)
 
     def test_repair_into_another_folder_and_by_set(self):
         self.ok("encode", self.source, "-k", 3, "-m", 2, "-o", self.path("a"), "-o", self.path("b"))
@@ -548,8 +552,8 @@ class Command(unittest.TestCase):
         second = json.loads(self.encode("--json", "--name", "second").stdout)["set_id"]
         shutil.copy(self.source, self.shards)
         done = self.ok("decode", self.shards, "-o", self.output, status=2)
-        self.assertIn(first.encode(), done.stderr)
         self.assertIn(second.encode(), done.stderr)
+        self.assertIn(b"2 sets found, choose one with --set ID or --name NAME (in a program: set_id_prefix): ", done.stderr)
         self.assertIn(f"{first} (first, 14 of 14 shards)".encode(), done.stderr)
         for which in ("--set", second[:10]), ("--name", "second"):
             done = self.ok("decode", self.shards, "-o", self.output, "--force", *which)
@@ -1206,7 +1210,7 @@ class Command(unittest.TestCase):
         # A file that took the number of a closed descriptor would get the reports.
         done = self.run_with("encode", self.source, "-k", 3, "-m", 2, "-o", self.shards, **self.closing(0, 1, 2))
         self.assertEqual(done.returncode, 3)
-        self.assertIn(b"intact", self.ok("verify", self.shards).stdout)
+        self.assertRegex(self.ok("verify", self.shards).stdout, rb"(?m)^set [0-9a-f]{32}: intact$")
         done = self.run_with("decode", self.shards, "-o", self.output, **self.closing(1, 2))
         self.assertEqual((done.returncode, self.read(self.output) == self.content), (3, True))
         done = self.run_with("decode", self.shards, "-o", "-", stderr=subprocess.PIPE, **self.closing(1))

@@ -195,7 +195,7 @@ class Help(Structure):
         self.refused('there is no command "xyzzyxyzzy"; there are encode, decode', "xyzzyxyzzy")
         done = tandem("encode", "file", "--xyzzyxyzzy")
         self.assertIn(b"has no option --xyzzyxyzzy\n", done.stderr)
-        self.refused(f'{PROGRAM}: devices: "other" is one argument too many', "devices", "other")
+        self.refused(f'{PROGRAM}: unexpected argument "other"; usage: {PROGRAM} encode FILE -k N ', "encode", "file", "other", "-k", 4, "-m", 2, "-o", "x")
 
     def test_messages_for_wrong_arguments(self):
         encode = ("encode", "file", "-k", 4, "-m", 2, "-o", "x")
