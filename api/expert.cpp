@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <iterator>
-#include <ranges>
 #include <span>
+#include <string_view>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -39,9 +40,11 @@ void read_expert(std::string_view from, std::string_view text, Expert &expert) {
     const std::size_t comma = rest.find(',');
     const std::string_view pair = rest.substr(0, comma), name = pair.substr(0, pair.find('='));
     const auto key = std::ranges::find(kKeys, name, &Key::name);
-    if (key == std::end(kKeys))
-      refuse(base::text("no key is called \"", name, "\"; known are ",
-                        base::join(std::views::transform(kKeys, &Key::name), ", ")));
+    if (key == std::end(kKeys)) {
+      std::vector<std::string_view> known;
+      for (const Key &each : kKeys) known.push_back(each.name);
+      refuse(base::text("no key is called \"", name, "\"; known are ", base::join(known, ", ")));
+    }
     if (name.size() == pair.size()) refuse(base::text(name, " has no value; write ", name, "=", key->values[0]));
     const std::string_view value = pair.substr(name.size() + 1);
     if (std::ranges::find(key->values, value) == key->values.end())
