@@ -8,6 +8,7 @@
 #include <set>
 
 #include "tests/support/slice.hpp"
+#include "tests/support/thinned.hpp"
 #include "tests/volume/disks.hpp"
 
 namespace tandem::volume::test {
@@ -389,7 +390,7 @@ class History {
 };
 
 TEST(History, NothingFlushedIsLostToDamageOfMMembers) {
-  const std::uint64_t count = tandem::test::runs_every_case() ? 20000 : 700;
+  const std::uint64_t count = tandem::test::thinned(tandem::test::runs_every_case() ? 20000 : 700);
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::uint64_t seed = tandem::test::slice_seed() + i;
     History history(seed);
