@@ -77,7 +77,8 @@ void fuzz_superblock(FuzzInput &input, bool sum) {
                    unit <= 1 << 24 && unit % 4096 == 0 && stripes >= 1 && stripes * k * unit <= Wide{1} << 60 &&
                    log >= 4096 && log % 4096 == 0 && log <= Wide{16} << 30 && windows <= 64 &&
                    load<std::uint64_t>(b + 72) < Wide{1} << 63 && load<std::uint64_t>(b + 80) < Wide{1} << 63 &&
-                   load<std::uint64_t>(b + 88) < 1 << 24 && load<std::uint64_t>(b + 96) <= stripes;
+                   load<std::uint64_t>(b + 88) < 1 << 24 && load<std::uint64_t>(b + 96) <= stripes &&
+                   load<std::uint64_t>(b + 104) <= load<std::uint64_t>(b + 80);
   for (std::size_t i = 0; in_limits && i < k + m; ++i) in_limits = static_cast<unsigned>(b[384 + i]) <= 2;
   Wide behind = 0;
   for (std::size_t i = 0; in_limits && i < windows; ++i) {
