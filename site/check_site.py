@@ -1,40 +1,105 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every relative link, picture and script in the pages of a built site leads to a file there: check_site.py SITE. The pages of
-Doxygen are the targets of links; their own are not looked at."""
+"""Checks the pages of a built site: check_site.py SITE. Every relative link, picture and script leads to a file there, and every
+picture has a text. Where Chromium is installed, it also opens each page as wide as a phone: none may scroll sideways."""
+import functools
+import html
 import html.parser
+import http.server
+import json
 import os
 import pathlib
+import re
+import shutil
+import subprocess
 import sys
+import threading
 import urllib.parse
+
+PHONE_PIXELS = 390
+# Opens the pages one after the other in a frame, and leaves [page, its width] of those that are too wide.
+OPEN_PAGES = """<pre id="found">not ready</pre><iframe id="frame" style="width: %dpx; height: 800px; border: 0"></iframe><script>
+const pages = %s, wide = [], frame = document.getElementById("frame");
+frame.onload = () => {
+  if (frame.name) {
+    const width = frame.contentDocument.documentElement.scrollWidth;
+    if (width > frame.clientWidth) wide.push([frame.name, width]);
+  }
+  frame.name = pages.shift() || "";
+  if (frame.name) frame.src = frame.name;
+  else document.getElementById("found").textContent = JSON.stringify(wide);
+};
+frame.onload();
+</script>"""
 
 
 class Links(html.parser.HTMLParser):
     def __init__(self):
         super().__init__()
-        self.found = []
+        self.found, self.without_text = [], []
 
     def handle_starttag(self, tag, attributes):
         self.found += [value for name, value in attributes if name in ("href", "src") and value]
+        if tag == "img" and not dict(attributes).get("alt"):
+            self.without_text.append(dict(attributes).get("src"))
 
 
-def main(site):
+def wrong_links(site, pages):
     wrong, count = [], 0
-    for page in sorted(site.rglob("*.html")):
-        if page.is_relative_to(site / "api") or page.name == "404.html":
-            continue
+    for page in pages:
         links = Links()
-        links.feed(page.read_text())
+        links.feed((site / page).read_text())
+        wrong += [f"{page}: the picture {name} has no text" for name in links.without_text]
         for link in links.found:
             address = urllib.parse.urlsplit(link)
             if address.scheme or address.netloc or not address.path:
                 continue
             count += 1
-            target = pathlib.Path(os.path.normpath(page.parent / urllib.parse.unquote(address.path)))
+            target = pathlib.Path(os.path.normpath((site / page).parent / urllib.parse.unquote(address.path)))
             if not target.exists():
-                wrong.append(f"{page.relative_to(site)}: {link}: no such file in the site")
-    if wrong or count == 0:
-        sys.exit("\n".join(wrong + [f"check_site.py: {len(wrong)} of {count} links are wrong"]))
+                wrong.append(f"{page}: {link}: no such file in the site")
+    return wrong if count else ["the site has no links"]
+
+
+class Server(http.server.SimpleHTTPRequestHandler):
+    def __init__(self, *arguments, pages, **options):
+        self.pages = pages
+        super().__init__(*arguments, **options)
+
+    def do_GET(self):
+        if self.path != "/check-width":
+            return super().do_GET()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write((OPEN_PAGES % (PHONE_PIXELS, json.dumps(self.pages))).encode())
+
+    def log_message(self, *_):
+        pass
+
+
+def wide_pages(site, pages, browser):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Server, directory=site, pages=pages))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=600000", "--dump-dom",
+               f"http://127.0.0.1:{server.server_port}/check-width"]
+    page = subprocess.run(command, capture_output=True, text=True, timeout=300).stdout
+    server.shutdown()
+    found = re.search(r'<pre id="found">(.*?)</pre>', page)
+    if not found or not found.group(1).startswith("["):
+        return [f"{browser} did not open all pages"]
+    return [f"{name} is {width} pixels wide on a phone of {PHONE_PIXELS}" for name, width in json.loads(html.unescape(found.group(1)))]
+
+
+def main(site):
+    pages = [str(page.relative_to(site)) for page in sorted(site.rglob("*.html")) if page.name != "404.html"]
+    wrong = wrong_links(site, pages)
+    if browser := shutil.which("chromium"):
+        wrong += wide_pages(site, pages, browser)
+    else:
+        print("check_site.py: NOT RUN: the width of pages on a phone: Chromium is not installed (apt-get install chromium)")
+    if wrong:
+        sys.exit("\n".join(wrong))
 
 
 main(pathlib.Path(sys.argv[1]).resolve())

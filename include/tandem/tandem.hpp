@@ -5,11 +5,11 @@
  * itself finds no memory, it throws std::bad_alloc. Statuses, alignment, lengths and the thread rules are those of
  * tandem.h. The comments here tell the differences.
  *
- *   tandem::Codec codec(10, 4);
- *   tandem::Context context;
- *   tandem::Shards shards(codec.shard_count(), 1 << 20);   // 10 of data, then 4 of parity
- *   read(file, shards[0]), ...
- *   tandem::encode(context, codec, shards);
+ *     tandem::Codec codec(10, 4);
+ *     tandem::Context context;
+ *     tandem::Shards shards(codec.shard_count(), 1 << 20);   // 10 of data, then 4 of parity
+ *     read(file, shards[0]), ...
+ *     tandem::encode(context, codec, shards);
  */
 #ifndef TANDEM_TANDEM_HPP
 #define TANDEM_TANDEM_HPP
