@@ -85,7 +85,7 @@ def declarations(text):
     text = re.sub(r"^#ifdef __cplusplus\n.*?^#endif\n", "", text, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"^#if .*?^#endif\n", "", text, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"^namespace detail \{.*?^\}  // namespace detail\n", "", text, flags=re.DOTALL | re.MULTILINE)
-    text = re.sub(r"^(namespace tandem \{|\}  // namespace tandem|#endif.*)\n?", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^(namespace \w+ \{|\}  // namespace \w+|#endif.*)\n?", "", text, flags=re.MULTILINE)
     return text.replace("TANDEM_API ", "")
 
 
@@ -138,18 +138,22 @@ def page(header, text, parsed, linked):
     head = next(comment for comment in COMMENT.findall(text) if "SPDX" not in comment)
     title = re.match(r"/\* (?:\S+ - )?", head).end()
     description = "/* " + head[title].upper() + head[title + 1:]
-    table, body, section = ["| | |", "|---|---|"], [], ""
+    table, body, section, used = ["| | |", "|---|---|"], [], "", set()
     for new_section, comment, code in parsed:
         if new_section != section:
             section = new_section
             table.append(f"| **{section[0].upper() + section[1:]}** | |")
             body.append(f"\n## {section[0].upper() + section[1:]}")
         if names := names_of(code):
+            anchor = names[0].lower()
+            if anchor in used:
+                anchor = f"{section}-{anchor}"
+            used.add(anchor)
             says = first_sentence(comment) if comment else next(kind for begin, kind in KINDS.items() if code.startswith(begin))
-            table.append(f"| [{'<br>'.join(names)}](#{names[0].lower()}) | {says} |")
+            table.append(f"| [{'<br>'.join(names)}](#{anchor}) | {says} |")
             # Each further name is a place that a link can lead to.
             others = "".join(f'<a id="{name.lower()}"></a>' for name in names[1:])
-            body.append(f"\n### {', '.join(names)} {{ #{names[0].lower()} }}\n{others}")
+            body.append(f"\n### {', '.join(names)} {{ #{anchor} }}\n{others}")
         if comment:
             body.append("\n" + linked(markdown(comment, language), here))
         body.append(f"\n```{language}\n{code}\n```")

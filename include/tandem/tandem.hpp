@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Tandem for C++20: tandem.h with owning classes, spans and exceptions.
+/* Tandem for C++17 and later: the C headers with owning classes, spans and exceptions.
  *
  * Header only: a program links libtandem and nothing else. A call that fails throws tandem::Error. If the wrapper
- * itself finds no memory, it throws std::bad_alloc. Statuses, alignment, lengths and the thread rules are those of
- * tandem.h. The comments here tell the differences.
+ * itself finds no memory, it throws std::bad_alloc. Statuses, alignment, lengths and the thread rules are those of the
+ * C headers. The comments here tell the differences. struct_bytes of an options struct is filled in if it is 0.
  *
  *     tandem::Codec codec(10, 4);
  *     tandem::Context context;
@@ -14,20 +14,26 @@
 #ifndef TANDEM_TANDEM_HPP
 #define TANDEM_TANDEM_HPP
 
-#if !defined(__cplusplus) || __cplusplus < 202002L
-#error "tandem.hpp needs C++20; tandem.h is for C and older C++"
+#if !defined(__cplusplus) || __cplusplus < 201703L
+#error "tandem.hpp needs C++17; tandem.h is for C and older C++"
 #endif
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
-#include <span>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
+#if __cplusplus >= 202002L
+#include <ranges>
+#endif
 
 #include "tandem/device.h"
+#include "tandem/diagnose.h"
+#include "tandem/files.h"
 #include "tandem/tandem.h"
 #include "tandem/tools.h"
 
@@ -63,19 +69,43 @@ struct Destroy {
 template <class Object, auto destroy>
 using Owner = std::unique_ptr<Object, Destroy<destroy>>;
 
-/* A struct of the C API: its size is set, the rest is zero. */
+/* A struct of the C API: its size is set, the rest is zero, or as given. */
 template <class Struct>
-Struct sized() {
-  Struct made{};
-  made.struct_bytes = sizeof made;
+Struct sized(Struct made = {}) {
+  if (made.struct_bytes == 0) made.struct_bytes = sizeof made;
   return made;
 }
 
+constexpr const char *kShardCount = "the number of shards is not k + m of the codec";
+constexpr const char *kFlagCount = "`present` does not have a flag for each shard";
 inline void require(bool holds, const char *message) {
   if (!holds) throw Error(TANDEM_ERROR_INVALID_ARGUMENT, message);
 }
 
 }  // namespace detail
+
+/* The elements of an array: C++20's std::span as far as it is needed here. The two convert to each other, and every
+ * container with data() and size() converts to it. */
+template <class Element>
+class Span {
+ public:
+  Span() = default;
+  Span(Element *data, std::size_t size) noexcept : data_(data), size_(size) {}
+  template <class Range, class Found = std::remove_pointer_t<decltype(std::data(std::declval<Range &>()))>,
+            class = std::enable_if_t<std::is_convertible_v<Found (*)[], Element (*)[]>>>
+  Span(Range &&range) noexcept : data_(std::data(range)), size_(std::size(range)) {}
+
+  Element *data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }
+  bool empty() const noexcept { return size_ == 0; }
+  Element *begin() const noexcept { return data_; }
+  Element *end() const noexcept { return data_ + size_; }
+  Element &operator[](std::size_t index) const noexcept { return data_[index]; }
+
+ private:
+  Element *data_ = nullptr;
+  std::size_t size_ = 0;
+};
 
 /* What to compute. Immutable; threads and contexts may share it. Movable. */
 class Codec {
@@ -83,9 +113,9 @@ class Codec {
   /* k data and m parity shards of a preset over GF(2^8); isal-cauchy by default. */
   Codec(std::uint32_t k, std::uint32_t m, std::int32_t matrix = TANDEM_MATRIX_ISAL_CAUCHY)
       : Codec(options_of(k, m, matrix)) {}
-  /* Everything else: custom matrices, GF(2^16). struct_bytes is filled in if it is 0. */
+  /* Everything else: custom matrices, GF(2^16). */
   explicit Codec(tandem_codec_options options) : k_(options.k), m_(options.m) {
-    if (options.struct_bytes == 0) options.struct_bytes = sizeof options;
+    options = detail::sized(options);
     tandem_codec *made = nullptr;
     check(tandem_codec_create(&options, &made));
     codec_.reset(made);
@@ -113,9 +143,9 @@ class Codec {
 /* Where to run. Threads may share it. Movable; plans and jobs must end before it. */
 class Context {
  public:
-  /* All defaults, or options; struct_bytes is filled in if it is 0. Strings are copied. */
+  /* All defaults, or options. Strings are copied. */
   explicit Context(tandem_context_options options = {}) {
-    if (options.struct_bytes == 0) options.struct_bytes = sizeof options;
+    options = detail::sized(options);
     tandem_context *made = nullptr;
     check(tandem_context_create(&options, &made));
     context_.reset(made);
@@ -157,10 +187,10 @@ class Shards {
   std::size_t count() const noexcept { return pointers_.size(); }
   std::size_t shard_bytes() const noexcept { return shard_bytes_; }
   /* Not checked, as std::vector's. */
-  std::span<std::byte> operator[](std::size_t shard) noexcept {
+  Span<std::byte> operator[](std::size_t shard) noexcept {
     return {static_cast<std::byte *>(pointers_[shard]), shard_bytes_};
   }
-  std::span<const std::byte> operator[](std::size_t shard) const noexcept {
+  Span<const std::byte> operator[](std::size_t shard) const noexcept {
     return {static_cast<const std::byte *>(pointers_[shard]), shard_bytes_};
   }
   /* As the C API takes them. */
@@ -175,8 +205,7 @@ class Shards {
 /* Shards of the caller: pointers to k+m shards, data first, of the same length. */
 class ShardView {
  public:
-  ShardView(std::span<void *const> pointers, std::size_t shard_bytes)
-      : pointers_(pointers), shard_bytes_(shard_bytes) {}
+  ShardView(Span<void *const> pointers, std::size_t shard_bytes) : pointers_(pointers), shard_bytes_(shard_bytes) {}
   ShardView(const Shards &shards) : ShardView({shards.pointers(), shards.count()}, shards.shard_bytes()) {}
 
   std::size_t count() const noexcept { return pointers_.size(); }
@@ -184,14 +213,14 @@ class ShardView {
   void *const *pointers() const noexcept { return pointers_.data(); }
 
  private:
-  std::span<void *const> pointers_;
+  Span<void *const> pointers_;
   std::size_t shard_bytes_;
 };
 
 namespace detail {
 
 inline void require_shards_of(const Codec &codec, const ShardView &shards) {
-  require(shards.count() == codec.shard_count(), "the number of shards is not k + m of the codec");
+  require(shards.count() == codec.shard_count(), kShardCount);
 }
 inline const void *const *reading(void *const *pointers) { return const_cast<const void *const *>(pointers); }
 
@@ -206,9 +235,9 @@ inline void encode(const Context &context, const Codec &codec, const ShardView &
 
 /* Rebuilds the shards with flag 0 in `present`. */
 inline void decode(const Context &context, const Codec &codec, const ShardView &shards,
-                   std::span<const std::uint8_t> present) {
+                   Span<const std::uint8_t> present) {
   detail::require_shards_of(codec, shards);
-  detail::require(present.size() == shards.count(), "`present` does not have a flag for each shard");
+  detail::require(present.size() == shards.count(), detail::kFlagCount);
   check(tandem_decode(context.get(), codec.get(), shards.pointers(), present.data(), shards.shard_bytes()));
 }
 
@@ -222,7 +251,7 @@ inline tandem_verify_result verify(const Context &context, const Codec &codec, c
 
 /* Updates parity. `shards` hold the old data of shard `index`; the caller replaces it afterwards. */
 inline void update(const Context &context, const Codec &codec, const ShardView &shards, std::uint32_t index,
-                   std::span<const std::byte> new_data) {
+                   Span<const std::byte> new_data) {
   detail::require_shards_of(codec, shards);
   detail::require(index < codec.k(), "`index` is not a data shard");
   detail::require(new_data.size() == shards.shard_bytes(), "the new data is not as long as a shard");
@@ -237,6 +266,38 @@ inline void accumulate(const Context &context, const Codec &codec, const ShardVi
   detail::require(index < codec.k(), "`index` is not a data shard");
   check(tandem_accumulate(context.get(), codec.get(), index, shards.pointers()[index], shards.pointers() + codec.k(),
                           shards.shard_bytes(), first ? 1 : 0));
+}
+
+/* Names the damaged shards of a stripe without checksums, and repairs them if options.repair is 1. */
+inline tandem_locate_result locate(const Context &context, const Codec &codec, const ShardView &shards,
+                                   tandem_locate_options options = {}) {
+  detail::require_shards_of(codec, shards);
+  options = detail::sized(options);
+  auto found = detail::sized<tandem_locate_result>();
+  check(tandem_locate(context.get(), codec.get(), shards.pointers(), shards.shard_bytes(), &options, &found));
+  return found;
+}
+
+/* Encodes or decodes many stripes in one call. If a stripe cannot be decoded, the others are, and its `status` tells;
+ * then Error is thrown. */
+inline void encode_stripes(const Context &context, const Codec &codec, Span<const tandem_stripe> stripes) {
+  check(tandem_encode_stripes(context.get(), codec.get(), stripes.data(), stripes.size(), sizeof(tandem_stripe)));
+}
+inline void decode_stripes(const Context &context, const Codec &codec, Span<tandem_stripe> stripes) {
+  check(tandem_decode_stripes(context.get(), codec.get(), stripes.data(), stripes.size(), sizeof(tandem_stripe)));
+}
+
+/* Encodes or decodes shards that lie in pieces: k+m entries, data first. */
+inline void encode_scattered(const Context &context, const Codec &codec, Span<const tandem_scattered_shard> shards,
+                             std::size_t shard_bytes) {
+  detail::require(shards.size() == codec.shard_count(), detail::kShardCount);
+  check(tandem_encode_scattered(context.get(), codec.get(), shards.data(), shard_bytes));
+}
+inline void decode_scattered(const Context &context, const Codec &codec, Span<const tandem_scattered_shard> shards,
+                             Span<const std::uint8_t> present, std::size_t shard_bytes) {
+  detail::require(shards.size() == codec.shard_count(), detail::kShardCount);
+  detail::require(present.size() == shards.size(), detail::kFlagCount);
+  check(tandem_decode_scattered(context.get(), codec.get(), shards.data(), present.data(), shard_bytes));
 }
 
 /* A run beside the calling thread. The destructor waits for it. Movable. */
@@ -255,9 +316,8 @@ class Job {
 /* An operation that is prepared once and run often. It may outlive its codec, but not its context. Movable. */
 class Plan {
  public:
-  /* struct_bytes is filled in if it is 0. */
   Plan(const Context &context, const Codec &codec, tandem_plan_options options) : shard_count_(codec.shard_count()) {
-    if (options.struct_bytes == 0) options.struct_bytes = sizeof options;
+    options = detail::sized(options);
     tandem_plan *made = nullptr;
     check(tandem_plan_create(context.get(), codec.get(), &options, &made));
     plan_.reset(made);
@@ -265,8 +325,8 @@ class Plan {
   static Plan encode(const Context &context, const Codec &codec) {
     return Plan(context, codec, options_of(TANDEM_OPERATION_ENCODE));
   }
-  static Plan decode(const Context &context, const Codec &codec, std::span<const std::uint8_t> present) {
-    detail::require(present.size() == codec.shard_count(), "`present` does not have a flag for each shard");
+  static Plan decode(const Context &context, const Codec &codec, Span<const std::uint8_t> present) {
+    detail::require(present.size() == codec.shard_count(), detail::kFlagCount);
     auto options = options_of(TANDEM_OPERATION_DECODE);
     options.present = present.data();
     return Plan(context, codec, options);
@@ -319,6 +379,80 @@ inline std::string matrix_name(std::int32_t matrix) {
   return name;
 }
 
+/* ---- files --------------------------------------------------------------------------------------- */
+
+namespace files {
+
+/* The sets that lie in files and folders. Never changes; threads may share it. Movable. */
+class Search {
+ public:
+  explicit Search(Span<const char *const> paths) : search_(made_for(paths.data(), paths.size())) {}
+  explicit Search(const char *path) : search_(made_for(&path, 1)) {}
+
+  std::size_t set_count() const noexcept { return tandem_files_search_set_count(get()); }
+  tandem_files_set set(std::size_t index) const {
+    auto found = detail::sized<tandem_files_set>();
+    check(tandem_files_search_set(get(), index, &found));
+    return found;
+  }
+  /* The index of the set with an id that begins so; NULL: of the only set. */
+  std::size_t choose(const char *set_id_prefix = nullptr) const {
+    std::size_t index = 0;
+    check(tandem_files_search_choose(get(), set_id_prefix, &index));
+    return index;
+  }
+  const tandem_files_search *get() const noexcept { return search_.get(); }
+
+ private:
+  static tandem_files_search *made_for(const char *const *paths, std::size_t path_count) {
+    tandem_files_search *made = nullptr;
+    check(tandem_files_search_create(paths, path_count, &made));
+    return made;
+  }
+
+  detail::Owner<tandem_files_search, tandem_files_search_destroy> search_;
+};
+
+/* Writes the shard files of a source. */
+inline tandem_files_result encode(const Context &context, tandem_files_encode_options options) {
+  options = detail::sized(options);
+  auto result = detail::sized<tandem_files_result>();
+  check(tandem_files_encode(context.get(), &options, &result));
+  return result;
+}
+
+/* Writes the content of a set. */
+inline tandem_files_result decode(const Context &context, const Search &search, tandem_files_decode_options options) {
+  options = detail::sized(options);
+  auto result = detail::sized<tandem_files_result>();
+  check(tandem_files_decode(context.get(), search.get(), &options, &result));
+  return result;
+}
+
+/* Reads every block of a set. Damage is a result, not an exception. */
+inline tandem_files_verify_result verify(const Context &context, const Search &search,
+                                         tandem_files_verify_options options = {}) {
+  options = detail::sized(options);
+  auto result = detail::sized<tandem_files_verify_result>();
+  check(tandem_files_verify(context.get(), search.get(), &options, &result));
+  return result;
+}
+
+/* Mends damaged blocks and writes missing shard files. */
+inline tandem_files_repair_result repair(const Context &context, const Search &search,
+                                         tandem_files_repair_options options = {}) {
+  options = detail::sized(options);
+  auto result = detail::sized<tandem_files_repair_result>();
+  check(tandem_files_repair(context.get(), search.get(), &options, &result));
+  return result;
+}
+
+}  // namespace files
 }  // namespace tandem
+
+#if __cplusplus >= 202002L
+template <class Element>
+inline constexpr bool std::ranges::enable_borrowed_range<tandem::Span<Element>> = true;
+#endif
 
 #endif

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// tandem.hpp as a user's program sees it: owners, spans, exceptions.
+// tandem.hpp as a user's program of C++17 sees it: owners, spans, exceptions.
 #include "tandem/tandem.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <type_traits>
 
 namespace {
@@ -28,7 +31,7 @@ struct Coded {
       if (!std::equal(bytes[shard].begin(), bytes[shard].end(), shards[shard].begin())) return false;
     return true;
   }
-  void lose(std::size_t shard) { std::ranges::fill(shards[shard], std::byte{0xee}); }
+  void lose(std::size_t shard) { std::fill(shards[shard].begin(), shards[shard].end(), std::byte{0xee}); }
 };
 
 template <class Body>
@@ -79,7 +82,7 @@ TEST(Wrapper, UpdatesAndAccumulates) {
   Coded coded(cpu(), codec, 640);
   const std::vector<std::byte> fresh(640, std::byte{9});
   tandem::update(cpu(), codec, coded.shards, 3, fresh);
-  std::ranges::copy(fresh, coded.shards[3].begin());
+  std::copy(fresh.begin(), fresh.end(), coded.shards[3].begin());
   EXPECT_EQ(tandem::verify(cpu(), codec, coded.shards).consistent, 1);
   for (std::size_t parity = 5; parity < 8; ++parity) coded.lose(parity);
   for (std::uint32_t index = 0; index < 5; ++index) tandem::accumulate(cpu(), codec, coded.shards, index, index == 0);
@@ -95,8 +98,9 @@ TEST(Wrapper, PlansAndJobs) {
   EXPECT_TRUE(coded.is_intact());
   const std::vector<std::uint8_t> present = {1, 0, 1, 1, 1, 1};
   const tandem::Plan decode = tandem::Plan::decode(cpu(), codec, present);
-  EXPECT_EQ(decode.shards_to_read()[1], 0);
-  EXPECT_EQ(std::ranges::count(decode.shards_to_read(), 1), 4);
+  const std::vector<std::uint8_t> to_read = decode.shards_to_read();
+  EXPECT_EQ(to_read[1], 0);
+  EXPECT_EQ(std::count(to_read.begin(), to_read.end(), 1), 4);
   coded.lose(1);
   tandem::Job job = decode.submit(coded.shards);
   const tandem::Job moved = std::move(job);
@@ -105,6 +109,88 @@ TEST(Wrapper, PlansAndJobs) {
   coded.lose(1);
   { const tandem::Job waited_for_by_its_destructor = decode.submit(coded.shards); }
   EXPECT_TRUE(coded.is_intact());
+}
+
+TEST(Wrapper, LocatesAndRepairs) {
+  const tandem::Codec codec(4, 2);
+  Coded coded(cpu(), codec, 300);
+  coded.shards[5][9] ^= std::byte{4};
+  std::vector<std::uint64_t> damaged(6);
+  tandem_locate_options options{};
+  options.damaged_bytes_out = damaged.data();
+  options.repair = 1;
+  EXPECT_EQ(tandem::locate(cpu(), codec, coded.shards, options).repaired, 1);
+  EXPECT_EQ(damaged, (std::vector<std::uint64_t>{0, 0, 0, 0, 0, 1}));
+  EXPECT_TRUE(coded.is_intact());
+  EXPECT_EQ(tandem::locate(cpu(), codec, coded.shards).consistent, 1);
+}
+
+TEST(Wrapper, StripesAndPieces) {
+  const tandem::Codec codec(4, 2);
+  Coded coded(cpu(), codec, 200);
+  const std::vector<std::uint8_t> present = {1, 0, 1, 1, 1, 0}, none(6, 0);
+  const auto lose = [&] { coded.lose(1), coded.lose(5); };
+
+  std::vector<tandem_stripe> stripes(2);
+  stripes[0].shards = stripes[1].shards = coded.shards.pointers();
+  stripes[0].shard_bytes = stripes[1].shard_bytes = 200;
+  stripes[0].present = none.data();
+  stripes[1].present = present.data();
+  lose();
+  EXPECT_EQ(status_of([&] { tandem::decode_stripes(cpu(), codec, stripes); }), TANDEM_ERROR_NOT_RECOVERABLE);
+  EXPECT_EQ(stripes[0].status, TANDEM_ERROR_NOT_RECOVERABLE);
+  EXPECT_TRUE(coded.is_intact());
+  coded.lose(4);
+  tandem::encode_stripes(cpu(), codec, {stripes.data(), 1});
+  EXPECT_TRUE(coded.is_intact());
+
+  std::vector<tandem_segment> halves;
+  std::vector<tandem_scattered_shard> pieces(6);
+  for (std::size_t shard = 0; shard < 6; ++shard)
+    for (const std::size_t half : {0, 1}) halves.push_back({coded.shards[shard].data() + 100 * half, 100});
+  for (std::size_t shard = 0; shard < 6; ++shard) {
+    pieces[shard].segments = &halves[2 * shard];
+    pieces[shard].segment_count = 2;
+  }
+  lose();
+  tandem::decode_scattered(cpu(), codec, pieces, present, 200);
+  EXPECT_TRUE(coded.is_intact());
+  coded.lose(4);
+  tandem::encode_scattered(cpu(), codec, pieces, 200);
+  EXPECT_TRUE(coded.is_intact());
+  pieces.pop_back();
+  EXPECT_EQ(status_of([&] { tandem::encode_scattered(cpu(), codec, pieces, 200); }), TANDEM_ERROR_INVALID_ARGUMENT);
+}
+
+TEST(Wrapper, ShardSets) {
+  const std::string folder = testing::TempDir() + "/wrapper-set", source = testing::TempDir() + "/wrapper-source",
+                    copy = source + ".copy";
+  std::filesystem::remove_all(folder);
+  std::ofstream(source) << "the content of a set";
+  const char *const folders[] = {folder.c_str()};
+  tandem_files_encode_options options{};
+  options.source_path = source.c_str();
+  options.k = 3;
+  options.m = 2;
+  options.folders = folders;
+  options.folder_count = 1;
+  options.name = "set";
+  EXPECT_EQ(tandem::files::encode(cpu(), options).content_bytes, 20u);
+  EXPECT_EQ(status_of([&] { tandem::files::encode(cpu(), options); }), TANDEM_ERROR_IO);
+
+  std::filesystem::remove(folder + "/set.001.tandem");
+  const tandem::files::Search search(folder.c_str());
+  ASSERT_EQ(search.set_count(), 1u);
+  EXPECT_EQ(search.set(search.choose()).shard_count, 4u);
+  EXPECT_EQ(tandem::files::verify(cpu(), search).state, TANDEM_FILES_RECOVERABLE);
+  EXPECT_EQ(tandem::files::repair(cpu(), search).rebuilt_file_count, 1u);
+  tandem_files_decode_options back{};
+  back.output_path = copy.c_str();
+  back.force = 1;
+  EXPECT_EQ(tandem::files::decode(cpu(), tandem::files::Search(folders), back).rebuilt_block_count, 0u);
+  std::stringstream content;
+  content << std::ifstream(copy).rdbuf();
+  EXPECT_EQ(content.str(), "the content of a set");
 }
 
 TEST(Wrapper, OptionsOfTheCApi) {
