@@ -379,6 +379,10 @@ void add_serve(CLI::App &volume, Invocation &invocation) {
   command.add_option("--address", flags->address, "With --port: the address to listen on")
       ->type_name("ADDRESS")
       ->capture_default_str();
+  command
+      .add_option("--pid-file", flags->pid_file,
+                  "Write the process number of the server here once it is ready; removed at its end")
+      ->type_name("PATH");
   command.add_flag("--read-only", flags->read_only, "Write nothing, repair nothing");
   add_output_flags(command, flags->output);
   set_run(command, invocation, flags, serve_volume);

@@ -31,7 +31,7 @@ nlohmann::ordered_json ask_server(const std::string &socket, const nlohmann::ord
 
 struct ServeFlags {
   std::vector<std::string> members;
-  std::string socket = "tandem-volume.socket", address = "127.0.0.1";
+  std::string socket = "tandem-volume.socket", address = "127.0.0.1", pid_file;
   std::uint32_t port = 0;
   bool read_only = false;
   OutputFlags output;

@@ -4,11 +4,15 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -112,6 +116,23 @@ std::optional<Json> next_report(const Pipe &reports, std::string &buffer) {
   }
 }
 
+// Tells systemd or another supervisor that the volume is served, or that it ends: sd_notify(3), without its library. A
+// supervisor that does not answer is no failure of ours.
+void notify(std::string_view state) {
+  const char *const name = std::getenv("NOTIFY_SOCKET");
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  const std::size_t length = name != nullptr ? std::strlen(name) : 0;
+  if (length < 2 || length > sizeof address.sun_path) return;
+  std::memcpy(address.sun_path, name, length);
+  if (name[0] == '@') address.sun_path[0] = '\0';  // in the abstract namespace
+  const int sender = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (sender < 0) return;
+  sendto(sender, state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr *>(&address),
+         static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length));
+  close(sender);
+}
+
 int wait_for_child() {
   int status = 0;
   while (waitpid(child, &status, 0) < 0)
@@ -147,6 +168,7 @@ int serve(const ServeFlags &flags, Json &object) {
     uri = "nbd+unix:///?socket=" + percent_encoded(socket);
   }
   if (flags.read_only) words.push_back("--readonly");
+  if (!flags.pid_file.empty()) words.insert(words.end(), {"--pidfile", flags.pid_file});
   words.push_back(plugin_path().string());
   for (const std::string &member : flags.members) words.push_back("member=" + member);
   words.insert(words.end(), {"control=" + control, "report=3"});
@@ -184,6 +206,7 @@ int serve(const ServeFlags &flags, Json &object) {
       else if (!flags.output.quiet)
         fmt::print("Serving at {}\nControl socket {}\n", printable(uri), printable(control));
       std::fflush(stdout);
+      notify("READY=1");
     }
   } catch (...) {
     kill(child, SIGTERM);
@@ -191,6 +214,7 @@ int serve(const ServeFlags &flags, Json &object) {
     throw;
   }
   const int status = wait_for_child();
+  if (!flags.pid_file.empty()) unlink(flags.pid_file.c_str());
   if (flags.port == 0 && serving) {
     try {
       volume::remove_dead_socket(socket);

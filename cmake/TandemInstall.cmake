@@ -69,7 +69,15 @@ if(TARGET tandem_cli)
   set_property(SOURCE cli/isal_env.cpp cli/volume_serve.cpp TARGET_DIRECTORY tandem_cli APPEND PROPERTY
     COMPILE_DEFINITIONS TANDEM_LIBRARY_FROM_COMMAND="${library_from_command}")
 endif()
+if(TARGET tandem_cli)
+  foreach(unit tandem-scrub@.service tandem-volume@.service)
+    configure_file(packaging/systemd/${unit}.in ${PROJECT_BINARY_DIR}/systemd/${unit} @ONLY)
+  endforeach()
+  install(FILES packaging/systemd/tandem-scrub@.timer ${PROJECT_BINARY_DIR}/systemd/tandem-scrub@.service DESTINATION lib/systemd/system
+    COMPONENT tools)
+endif()
 if(TARGET tandem_nbdkit_plugin)
+  install(FILES ${PROJECT_BINARY_DIR}/systemd/tandem-volume@.service DESTINATION lib/systemd/system COMPONENT tools)
   install(TARGETS tandem_nbdkit_plugin LIBRARY DESTINATION ${module_dir} COMPONENT tools)
 endif()
 # Programs built for ISA-L find these only through `tandem isal-env`: no file lies in a folder that loaders search.

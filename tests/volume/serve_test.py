@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 SYSTEM_PYTHON = "/usr/bin/python3"  # Debian's python3-libnbd is for this one
 SKIPPED = 77
@@ -550,6 +551,23 @@ class Care(Case):
         scrub = self.slow_scrub(server)
         server.stop()
         self.assertNotEqual(scrub.wait(LIMIT_SECONDS), 0)
+
+
+class Supervised(Case):
+    def test_a_supervisor_hears_when_the_volume_is_served(self):
+        members = self.make(2, 1)
+        for name in (self.path("notify"), "@tandem-test-%d" % os.getpid()):
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self.addCleanup(listener.close)
+            listener.settimeout(LIMIT_SECONDS)
+            listener.bind(name.replace("@", "\0"))
+            pid_file = pathlib.Path(self.path("pid"))
+            with unittest.mock.patch.dict(ENVIRONMENT, NOTIFY_SOCKET=name):
+                server = self.serve(members, "--pid-file", pid_file)
+            self.assertEqual(listener.recv(100), b"READY=1")
+            self.assertEqual(int(pid_file.read_text()), server.pid)
+            server.stop()
+            self.assertFalse(pid_file.exists())
 
 
 class Delay(Case):
