@@ -9,56 +9,84 @@
 
 namespace tandem::test::ptx {
 
-// clang-format off
+// In the order of kForms (parse.cpp), and then mov from and to parts of a register.
 enum class Op : std::uint8_t {
-  mov, pack, unpack, ld, st, cvt, cvta, add, sub, mul, mad, div, rem, min, max, and_, or_, xor_, not_, neg, shl, shr, shf,
-  setp, selp, prmt, lop3, bfe, bfi, bra, ret, trap, bar, atom, red, copy, commit, wait
+  mov,
+  ld,
+  st,
+  cvt,
+  cvta,
+  add,
+  sub,
+  mul,
+  mad,
+  div,
+  min,
+  max,
+  and_,
+  or_,
+  xor_,
+  not_,
+  neg,
+  shl,
+  shr,
+  setp,
+  selp,
+  prmt,
+  lop3,
+  bfi,
+  bra,
+  ret,
+  trap,
+  bar,
+  atom,
+  copy,
+  commit,
+  wait,
+  pack,
+  unpack
 };
 enum class Space : std::uint8_t { generic, global, shared, param, constant };
-// What stands behind the mnemonic and is neither a type nor a space.
-enum class Variant : std::uint8_t { none, lo, hi, wide, eq, ne, lt, le, gt, ge, left, right, add, min, to };
-// clang-format on
+enum class Word : std::uint8_t { none, to, lo, wide, eq, ne, lt, le, gt, ge, add, min };
 
 struct Type {
-  unsigned bits = 32;
+  unsigned bits = 32;  // 1: a predicate
   bool is_signed = false;
 };
 
-// Every operand is a row of a warp's registers, with a word for each lane: also constants and special registers.
+// Every operand is a row of a warp's registers, with a value for each lane: also constants and special registers.
 struct Instruction {
   Op op = Op::ret;
-  Variant variant = Variant::none;
+  Word word = Word::none;
   Space space = Space::generic;
-  bool read_only = false, wraps = false, guard_is_negated = false;
-  int guard = -1;
+  bool read_only = false, guard_is_negated = false;
+  unsigned guard = 0;              // row; 0: none
   Type type, from_type;            // the second one: of cvt
-  unsigned count = 1;              // of a vector's elements
+  unsigned count = 1;              // of elements
   std::array<unsigned, 4> to{};    // rows that are written
-  std::array<unsigned, 5> from{};  // rows that are read; an address: from[0] + offset
-  std::uint64_t offset = 0;
-  unsigned target = 0;  // of a branch; of a copy, a barrier and a wait: the number
+  std::array<unsigned, 5> from{};  // rows that are read; row 0 is zeros
+  std::uint64_t offset = 0;        // to the address, which is the first row
+  unsigned number = 0;             // n; of a branch the instruction
   unsigned line = 0;
 };
 
-// Rows of special registers; row 0 is zeros.
-inline constexpr std::array<const char *, 12> kSpecials = {"%tid.x",   "%tid.y",    "%tid.z",    "%ntid.x",
-                                                           "%ntid.y",  "%ntid.z",   "%ctaid.x",  "%ctaid.y",
-                                                           "%ctaid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z"};
-
-struct Variable {
-  std::uint64_t first = 0, bytes = 0;
-};
+// The rows behind row 0, and in their names the three dimensions.
+inline constexpr std::array<const char *, 4> kSpecials = {"%tid", "%ntid", "%ctaid", "%nctaid"};
 
 struct Constant {
   std::uint64_t value = 0;
   bool is_shared = false;  // an offset in shared memory
 };
 
+struct Variable {
+  std::uint64_t first = 0, bytes = 0;
+};
+
 struct Code {
   std::string entry;
   std::vector<std::string> lines;  // of the text
   std::vector<Instruction> instructions;
-  std::vector<Constant> constants;  // rows behind the special registers; registers are behind them
+  std::vector<Constant> constants;  // the first rows: zeros, special registers, constants
   std::vector<unsigned> widths;     // of all rows, in bits
   std::vector<std::uint8_t> constant_bytes;
   std::vector<Variable> constant_variables;

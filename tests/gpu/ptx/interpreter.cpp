@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "tests/gpu/ptx/code.hpp"
@@ -20,8 +21,9 @@ using Mask = std::uint32_t;  // of lanes
 using Row = std::array<std::uint64_t, kLanes>;
 
 constexpr std::uint64_t ones(unsigned bits) { return bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1; }
-constexpr std::int64_t with_sign(std::uint64_t value, unsigned bits) {
-  return static_cast<std::int64_t>(value << (64 - bits)) >> (64 - bits);
+constexpr std::uint64_t extended(std::uint64_t value, Type from) {
+  const std::uint64_t sign = from.is_signed ? std::uint64_t{1} << (from.bits - 1) : 0;
+  return ((value & ones(from.bits)) ^ sign) - sign;
 }
 
 // The threads that used a byte of global memory, and how. They count from 1 in the whole grid.
@@ -147,7 +149,7 @@ class Machine {
         const auto &b = launch_.block, &g = launch_.grid;
         const std::uint64_t values[] = {t % b[0],     t / b[0] % b[1],     t / b[0] / b[1],     b[0], b[1], b[2],
                                         block % g[0], block / g[0] % g[1], block / g[0] / g[1], g[0], g[1], g[2]};
-        for (std::size_t i = 0; i < kSpecials.size(); ++i) warp.rows[1 + i][lane] = values[i];
+        for (std::size_t i = 0; i < std::size(values); ++i) warp.rows[1 + i][lane] = values[i];
       }
     }
     std::vector<unsigned> running;
@@ -227,7 +229,6 @@ class Machine {
   std::uint64_t value(unsigned row, unsigned lane) const { return warp_->rows[row][lane]; }
   void set(unsigned row, unsigned lane, std::uint64_t to) { warp_->rows[row][lane] = to & ones(code_.widths[row]); }
 
-  // Calculates for every lane; the sources are cut to the type's width.
   template <class Function>
   void calculate(const Instruction &is, Mask mask, const Function &function) {
     Row *rows = warp_->rows.data();
@@ -244,9 +245,9 @@ class Machine {
   // Whether the lanes go on together with the next instruction; else their `next` is set.
   bool step(const Instruction &is, unsigned at) {
     Mask mask = mask_;
-    if (is.guard >= 0) {
+    if (is.guard != 0) {
       Mask guard = 0;
-      const Row &row = warp_->rows[static_cast<unsigned>(is.guard)];
+      const Row &row = warp_->rows[is.guard];
       for (unsigned lane = 0; lane < kLanes; ++lane) guard |= static_cast<Mask>(row[lane] & 1) << lane;
       mask &= is.guard_is_negated ? ~guard : guard;
     }
@@ -260,7 +261,7 @@ class Machine {
     };
     switch (is.op) {
       case Op::bra:
-        return leave(State::runs, is.target);
+        return leave(State::runs, is.number);
       case Op::bar:
         return leave(State::waits, at + 1);
       case Op::ret:
@@ -279,184 +280,148 @@ class Machine {
     }
   }
 
+  // Calculates for every lane. Registers hold no more bits than they have; a result is cut to its register.
   void run_op(const Instruction &is, Mask mask) {
     using U = std::uint64_t;
     const unsigned bits = is.type.bits;
-    const U cut = ones(bits);
-    const auto extended = [bits, is_signed = is.type.is_signed, cut](U x) {
-      return is_signed ? static_cast<U>(with_sign(x, bits)) : x & cut;
+    const auto all = [&](auto function) { calculate(is, mask, function); };
+    // Signed numbers in an order of unsigned ones.
+    const U flip = is.type.is_signed ? U{1} << (bits - 1) : 0;
+    const auto compare = [&](auto relation) {
+      all([=, cut = ones(bits)](U a, U b, U) { return U{relation((a & cut) ^ flip, (b & cut) ^ flip)}; });
     };
     switch (is.op) {
       case Op::mov:
       case Op::cvta:
-        return calculate(is, mask, [](U a, U, U) { return a; });
+        return all([](U a, U, U) { return a; });
       case Op::cvt:
-        return calculate(is, mask, [from = is.from_type, cut](U a, U, U) {
-          return (from.is_signed ? static_cast<U>(with_sign(a, from.bits)) : a & ones(from.bits)) & cut;
-        });
+        return all([to = ones(bits), from = is.from_type](U a, U, U) { return extended(a, from) & to; });
       case Op::add:
-        return calculate(is, mask, [](U a, U b, U) { return a + b; });
+        return all([](U a, U b, U) { return a + b; });
       case Op::sub:
-        return calculate(is, mask, [](U a, U b, U) { return a - b; });
+        return all([](U a, U b, U) { return a - b; });
       case Op::mul:
       case Op::mad:  // the third source of mul is row 0
-        if (is.variant == Variant::wide)
-          return calculate(is, mask, [&](U a, U b, U c) { return extended(a) * extended(b) + c; });
-        return calculate(is, mask, [](U a, U b, U c) { return a * b + c; });
+        if (is.word == Word::lo) return all([](U a, U b, U c) { return a * b + c; });
+        return all([type = is.type](U a, U b, U c) { return extended(a, type) * extended(b, type) + c; });
       case Op::div:
-      case Op::rem:
         each_lane(mask, [&](unsigned lane) {
           if (value(is.from[1], lane) == 0) fail("a division by 0", first_thread_ + lane);
         });
-        if (is.op == Op::div) return calculate(is, mask, [](U a, U b, U) { return a / b; });
-        return calculate(is, mask, [](U a, U b, U) { return a % b; });
+        return each_lane(
+            mask, [&](unsigned lane) { set(is.to[0], lane, value(is.from[0], lane) / value(is.from[1], lane)); });
       case Op::min:
-      case Op::max: {
-        const U flip =
-            is.type.is_signed ? U{1} << (bits - 1) : 0;  // makes an order of signed numbers that of unsigned ones
-        if (is.op == Op::min) return calculate(is, mask, [=](U a, U b, U) { return (a ^ flip) < (b ^ flip) ? a : b; });
-        return calculate(is, mask, [=](U a, U b, U) { return (a ^ flip) < (b ^ flip) ? b : a; });
-      }
+        return all([=](U a, U b, U) { return (a ^ flip) < (b ^ flip) ? a : b; });
+      case Op::max:
+        return all([=](U a, U b, U) { return (a ^ flip) < (b ^ flip) ? b : a; });
       case Op::and_:
-        return calculate(is, mask, [](U a, U b, U) { return a & b; });
+        return all([](U a, U b, U) { return a & b; });
       case Op::or_:
-        return calculate(is, mask, [](U a, U b, U) { return a | b; });
+        return all([](U a, U b, U) { return a | b; });
       case Op::xor_:
-        return calculate(is, mask, [](U a, U b, U) { return a ^ b; });
+        return all([](U a, U b, U) { return a ^ b; });
       case Op::not_:
-        return calculate(is, mask, [](U a, U, U) { return ~a; });
+        return all([](U a, U, U) { return ~a; });
       case Op::neg:
-        return calculate(is, mask, [](U a, U, U) { return 0 - a; });
+        return all([](U a, U, U) { return 0 - a; });
       case Op::shl:
-        return calculate(is, mask, [=](U a, U b, U) { return b >= bits ? 0 : a << b; });
+        return all([=](U a, U b, U) { return b >= bits ? 0 : a << b; });
       case Op::shr:
-        return calculate(is, mask, [=](U a, U b, U) {
-          if (is.type.is_signed) return static_cast<U>(with_sign(a, bits) >> std::min<U>(b, bits - 1));
-          return b >= bits ? 0 : a >> b;
-        });
-      case Op::shf:
-        return calculate(is, mask, [=](U a, U b, U c) {
-          const U both = b << 32 | a, by = is.wraps ? c % 32 : std::min<U>(c, 32);
-          return is.variant == Variant::right ? both >> by : both << by >> 32;
+        if (!is.type.is_signed) return all([=](U a, U b, U) { return b >= bits ? 0 : a >> b; });
+        return all([=, type = is.type](U a, U b, U) {
+          return static_cast<U>(static_cast<std::int64_t>(extended(a, type)) >> std::min<U>(b, bits - 1));
         });
       case Op::setp:
-        return compare(is, mask);
+        if (is.word == Word::eq) return compare([](U a, U b) { return a == b; });
+        if (is.word == Word::ne) return compare([](U a, U b) { return a != b; });
+        if (is.word == Word::lt) return compare([](U a, U b) { return a < b; });
+        if (is.word == Word::le) return compare([](U a, U b) { return a <= b; });
+        if (is.word == Word::gt) return compare([](U a, U b) { return a > b; });
+        return compare([](U a, U b) { return a >= b; });
       case Op::selp:
-        return calculate(is, mask, [](U a, U b, U c) { return c != 0 ? a : b; });
+        return all([](U a, U b, U c) { return c != 0 ? a : b; });
       case Op::prmt:
-        return calculate(is, mask, [](U a, U b, U c) {
-          const U both = b << 32 | a;
+        return all([](U a, U b, U c) {
           U out = 0;
-          for (unsigned i = 0; i < 4; ++i) {
-            const U selector = c >> 4 * i & 15, byte = both >> selector % 8 * 8 & 0xff;
-            out |= (selector < 8 ? byte : byte >= 0x80 ? U{0xff} : U{0}) << 8 * i;  // the top bit: the sign alone
+          for (unsigned i = 0; i < 4; ++i, c >>= 4) {
+            const U byte = (b << 32 | a) >> c % 8 * 8 & 0xff, signs = byte >= 0x80 ? 0xff : 0;
+            out |= ((c & 8) != 0 ? signs : byte) << 8 * i;
           }
           return out;
         });
-      case Op::lop3: {
-        // Bit abc of the table is what the three bits make.
-        const U table = value(is.from[3], 0);
-        return calculate(is, mask, [table](U a, U b, U c) {
+      case Op::lop3:  // bit abc of the table is what the three bits make
+        return all([table = value(is.from[3], 0)](U a, U b, U c) {
           U out = 0;
           for (unsigned i = 0; i < 8; ++i)
             out |= (U{0} - (table >> i & 1)) & (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
           return out;
         });
-      }
-      case Op::bfe:
-        return calculate(is, mask, [=](U a, U b, U c) {
-          return (b & 0xff) >= bits ? 0 : a >> (b & 0xff) & ones(static_cast<unsigned>(std::min<U>(c & 0xff, 64)));
-        });
       case Op::bfi:
         return each_lane(mask, [&](unsigned lane) {
-          const U at = value(is.from[2], lane) & 0xff,
-                  field = at >= bits
-                              ? 0
-                              : ones(static_cast<unsigned>(std::min<U>(value(is.from[3], lane) & 0xff, 64))) << at;
-          const U a = at >= bits ? 0 : value(is.from[0], lane) << at;
-          set(is.to[0], lane, (value(is.from[1], lane) & ~field) | (a & field));
+          const U at = value(is.from[2], lane) & 0xff, length = value(is.from[3], lane) & 0xff;
+          const U field = at >= bits ? 0 : ones(static_cast<unsigned>(std::min<U>(length, 64))) << at;
+          const U old = value(is.from[1], lane);
+          set(is.to[0], lane, field == 0 ? old : (old & ~field) | (value(is.from[0], lane) << at & field));
         });
       case Op::pack:
       case Op::unpack:
         return each_lane(mask, [&](unsigned lane) {
           const unsigned part = bits / is.count;
-          U whole = 0;
-          for (unsigned i = 0; i < is.count && is.op == Op::pack; ++i)
-            whole |= (value(is.from[i], lane) & ones(part)) << i * part;
-          if (is.op == Op::pack) return set(is.to[0], lane, whole);
-          whole = value(is.from[0], lane);
-          for (unsigned i = 0; i < is.count; ++i) set(is.to[i], lane, whole >> i * part & ones(part));
+          U whole = is.op == Op::pack ? 0 : value(is.from[0], lane);
+          for (unsigned i = 0; i < is.count; ++i) {
+            if (is.op == Op::pack)
+              whole |= (value(is.from[i], lane) & ones(part)) << i * part;
+            else
+              set(is.to[i], lane, whole >> i * part & ones(part));
+          }
+          if (is.op == Op::pack) set(is.to[0], lane, whole);
         });
-      case Op::commit:
-        return each_lane(mask, [&](unsigned lane) {
-          warp_->copies[lane].groups.push_back(std::exchange(warp_->copies[lane].open, {}));
-        });
-      case Op::wait:
-        return each_lane(mask,
-                         [&](unsigned lane) { wait_for_copies(first_thread_ + lane, warp_->copies[lane], is.target); });
       default:
         return each_lane(mask, [&](unsigned lane) { access(is, lane); });
     }
   }
 
-  void compare(const Instruction &is, Mask mask) {
-    using U = std::uint64_t;
-    const unsigned bits = is.type.bits;
-    const U flip = is.type.is_signed ? U{1} << (bits - 1) : 0, cut = ones(bits);
-    const auto by = [&](auto relation) {
-      calculate(is, mask, [=](U a, U b, U) { return U{relation((a & cut) ^ flip, (b & cut) ^ flip)}; });
-    };
-    switch (is.variant) {
-      case Variant::eq:
-        return by([](U a, U b) { return a == b; });
-      case Variant::ne:
-        return by([](U a, U b) { return a != b; });
-      case Variant::lt:
-        return by([](U a, U b) { return a < b; });
-      case Variant::le:
-        return by([](U a, U b) { return a <= b; });
-      case Variant::gt:
-        return by([](U a, U b) { return a > b; });
-      default:
-        return by([](U a, U b) { return a >= b; });
-    }
-  }
-
-  // A load, a store, an atomic operation or the start of a copy, of one thread.
+  // What a thread does with memory.
   void access(const Instruction &is, unsigned lane) {
     const std::uint64_t thread = first_thread_ + lane, address = value(is.from[0], lane) + is.offset;
     const unsigned bytes = is.type.bits / 8;
+    Copies &copies = warp_->copies[lane];
     if (is.op == Op::copy) {
       const std::uint64_t from = value(is.from[1], lane);
-      use_global(thread, from, is.target, Use::read);
-      std::uint8_t *to = use_shared(thread, address, is.target, true);
-      for (unsigned i = 0; i < is.target; ++i)
-        bytes_[static_cast<std::size_t>(to - shared_.data()) + i].is_in_flight = true;
-      warp_->copies[lane].open.push_back({address, from, is.target});
+      use_global(thread, from, is.number, Use::read);
+      use_shared(thread, address, is.number, true);
+      for (unsigned i = 0; i < is.number; ++i) bytes_[address - shared_base_ + i].is_in_flight = true;
+      copies.open.push_back({address, from, is.number});
+    } else if (is.op == Op::commit) {
+      copies.groups.push_back(std::exchange(copies.open, {}));
+    } else if (is.op == Op::wait) {
+      for (; copies.groups.size() > is.number; copies.groups.erase(copies.groups.begin())) {
+        for (const Copy &each : copies.groups.front()) {
+          for (unsigned i = 0; i < each.bytes; ++i) bytes_[each.to - shared_base_ + i].is_in_flight = false;
+          std::memcpy(use_shared(thread, each.to, each.bytes, true), reinterpret_cast<const void *>(each.from),
+                      each.bytes);
+        }
+      }
     } else if (is.op == Op::ld) {
       const std::uint8_t *from = readable(is, thread, address, bytes * is.count);
       for (unsigned i = 0; i < is.count; ++i) {
         std::uint64_t loaded = 0;
         std::memcpy(&loaded, from + i * bytes, bytes);
-        set(is.to[i], lane, is.type.is_signed ? static_cast<std::uint64_t>(with_sign(loaded, is.type.bits)) : loaded);
+        set(is.to[i], lane, extended(loaded, is.type));
       }
     } else if (is.op == Op::st) {
-      if (is.space == Space::param || is.space == Space::constant)
-        fail("a store to memory that cannot be written", thread);
+      if (is.space == Space::param || is.space == Space::constant) fail("a store to constants", thread);
       std::uint8_t *to = is.space == Space::shared ? use_shared(thread, address, bytes * is.count, true)
                                                    : use_global(thread, address, bytes * is.count, Use::write);
-      for (unsigned i = 0; i < is.count; ++i) {
-        const std::uint64_t stored = value(is.from[1 + i], lane);
-        std::memcpy(to + i * bytes, &stored, bytes);
-      }
-    } else {
-      std::uint8_t *to = use_global(thread, address, bytes, Use::atomic);
+      for (unsigned i = 0; i < is.count; ++i) std::memcpy(to + i * bytes, &warp_->rows[is.from[1 + i]][lane], bytes);
+    } else {  // atom, of 32 bits without a sign
+      std::uint8_t *at = use_global(thread, address, bytes, Use::atomic);
       std::uint32_t old = 0;
-      std::memcpy(&old, to, bytes);
-      const auto by = static_cast<std::uint32_t>(value(is.from[1], lane)), flip = is.type.is_signed ? 1u << 31 : 0u;
-      const std::uint32_t now = is.variant == Variant::add ? old + by : (old ^ flip) < (by ^ flip) ? old : by;
-      std::memcpy(to, &now, bytes);
-      if (is.op == Op::atom) set(is.to[0], lane, old);
+      std::memcpy(&old, at, bytes);
+      const auto by = static_cast<std::uint32_t>(value(is.from[1], lane));
+      const std::uint32_t now = is.word == Word::add ? old + by : std::min(old, by);
+      std::memcpy(at, &now, bytes);
+      set(is.to[0], lane, old);
     }
   }
 
@@ -472,18 +437,6 @@ class Machine {
       if (!is_param && address - each.first <= each.bytes && bytes <= each.bytes - (address - each.first))
         return code_.constant_bytes.data() + address;
     fail((is_param ? "outside of the parameters: " : "outside of constant memory: ") + std::to_string(address), thread);
-  }
-
-  void wait_for_copies(std::uint64_t thread, Copies &copies, unsigned left) {
-    while (copies.groups.size() > left) {
-      for (const Copy &each : copies.groups.front()) {
-        const std::uint64_t at = each.to - shared_base_;
-        for (unsigned i = 0; i < each.bytes; ++i) bytes_[at + i].is_in_flight = false;
-        std::memcpy(use_shared(thread, each.to, each.bytes, true), reinterpret_cast<const void *>(each.from),
-                    each.bytes);
-      }
-      copies.groups.erase(copies.groups.begin());
-    }
   }
 
   std::uint8_t *use_shared(std::uint64_t thread, std::uint64_t address, unsigned bytes, bool writes) {

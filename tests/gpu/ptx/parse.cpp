@@ -2,14 +2,65 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "tests/gpu/ptx/code.hpp"
 #include "tests/gpu/ptx/interpreter.hpp"
 
 namespace tandem::test::ptx {
 namespace {
+
+// Instructions in the order of Op: the mnemonic, the operands, and the words of which one has to be behind the
+// mnemonic. Operands:
+//     d, P, x     results: of the instruction's type (twice as wide with .wide), a predicate, of any width
+//     s, p, u, *  sources: of the instruction's type, a predicate, of 32 bits, of any width; w: as wide as the result
+//     v, e        elements that are loaded or stored; M, m: result and source of mov, which may be in parts
+//     [, a        an address, and one without an offset; n: a number; l: a label
+constexpr std::string_view kForms =
+    "mov Mm;ld v[;st [e;cvt x*;cvta ds to;add dss;sub dss;mul dss lo wide;mad dssw lo wide;div dss;min dss;max dss;"
+    "and dss;or dss;xor dss;not ds;neg ds;shl dsu;shr dsu;setp Pss eq ne lt le gt ge;selp dssp;prmt dsss;lop3 dssss;"
+    "bfi dssuu;bra l;ret ;trap ;bar.sync n;atom d[s add min;cp.async.ca [an;cp.async.commit_group ;"
+    "cp.async.wait_group n;";
+static_assert(std::ranges::count(kForms, ';') == static_cast<std::ptrdiff_t>(Op::pack));
+struct Form {
+  Op op;
+  std::string operands, words;
+};
+const std::map<std::string, Form> &forms() {
+  static const std::map<std::string, Form> all = [] {
+    std::map<std::string, Form> made;
+    std::size_t at = 0;
+    for (unsigned i = 0; at < kForms.size(); ++i) {
+      const std::string each(kForms.substr(at, kForms.find(';', at) - at));
+      const std::size_t first = each.find(' '), second = std::min(each.find(' ', first + 1), each.size());
+      made[each.substr(0, first)] = {static_cast<Op>(i), each.substr(first + 1, second - first - 1),
+                                     each.substr(second) + " "};
+      at += each.size() + 1;
+    }
+    return made;
+  }();
+  return all;
+}
+const std::map<std::string, Word> kWords = {
+    {"to", Word::to}, {"lo", Word::lo}, {"wide", Word::wide}, {"eq", Word::eq},   {"ne", Word::ne},  {"lt", Word::lt},
+    {"le", Word::le}, {"gt", Word::gt}, {"ge", Word::ge},     {"add", Word::add}, {"min", Word::min}};
+const std::map<std::string, Space> kSpaces = {
+    {"global", Space::global}, {"shared", Space::shared}, {"param", Space::param}, {"const", Space::constant}};
+// Hints for caches and branches change nothing here.
+constexpr std::string_view kHints[] = {"cs", "uni", "L1::no_allocate", "L2::128B"};
+
+// Of a word without its dot, like s32; bits 0: none.
+Type type_of(const std::string &word) {
+  if (word == "pred") return {1, false};
+  for (const unsigned bits : {8u, 16u, 32u, 64u})
+    if (!word.empty() && std::string_view("bus").find(word[0]) != std::string_view::npos &&
+        word.substr(1) == std::to_string(bits))
+      return {bits, word[0] == 's'};
+  return {0, false};
+}
 
 struct Token {
   std::string text;
@@ -18,141 +69,86 @@ struct Token {
 
 // Words with the dots in them, numbers without a sign, and single characters.
 std::vector<Token> tokens_of(const std::string &text) {
-  const auto is_word = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("_$%.").find(c) != std::string_view::npos;
-  };
+  constexpr const char *kOfWords = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$%.";
   std::vector<Token> tokens;
   unsigned line = 1;
   for (std::size_t i = 0; i < text.size() && text[i] != '\0';) {
+    std::size_t end = std::min(text.find_first_not_of(kOfWords, i), text.size());
+    while (text.compare(end, 2, "::") == 0) end = std::min(text.find_first_not_of(kOfWords, end + 2), text.size());
     if (text.compare(i, 2, "//") == 0) {
-      i = std::min(text.find('\n', i), text.size());
-    } else if (std::isspace(static_cast<unsigned char>(text[i])) != 0) {
-      line += text[i++] == '\n' ? 1 : 0;
-    } else {
-      std::size_t end = i + 1;
-      if (is_word(text[i]))
-        for (; end < text.size(); ++end) {
-          if (text.compare(end, 2, "::") == 0)
-            ++end;
-          else if (!is_word(text[end]))
-            break;
-        }
+      end = std::min(text.find('\n', i), text.size());
+    } else if (end != i || std::isspace(static_cast<unsigned char>(text[i])) == 0) {
+      end = std::max(end, i + 1);
       tokens.push_back({text.substr(i, end - i), line});
-      i = end;
+    } else {
+      line += text[end++] == '\n' ? 1 : 0;
     }
+    i = end;
   }
   tokens.push_back({"", line});
   return tokens;
 }
 
-struct Form {
-  Op op;
-  unsigned to, from;  // operands; of a vector, those of an element
-};
-const std::map<std::string, Form> kForms = {{"mov", {Op::mov, 1, 1}},
-                                            {"ld", {Op::ld, 1, 1}},
-                                            {"st", {Op::st, 0, 2}},
-                                            {"cvt", {Op::cvt, 1, 1}},
-                                            {"cvta", {Op::cvta, 1, 1}},
-                                            {"add", {Op::add, 1, 2}},
-                                            {"sub", {Op::sub, 1, 2}},
-                                            {"mul", {Op::mul, 1, 2}},
-                                            {"mad", {Op::mad, 1, 3}},
-                                            {"div", {Op::div, 1, 2}},
-                                            {"rem", {Op::rem, 1, 2}},
-                                            {"min", {Op::min, 1, 2}},
-                                            {"max", {Op::max, 1, 2}},
-                                            {"and", {Op::and_, 1, 2}},
-                                            {"or", {Op::or_, 1, 2}},
-                                            {"xor", {Op::xor_, 1, 2}},
-                                            {"not", {Op::not_, 1, 1}},
-                                            {"neg", {Op::neg, 1, 1}},
-                                            {"shl", {Op::shl, 1, 2}},
-                                            {"shr", {Op::shr, 1, 2}},
-                                            {"shf", {Op::shf, 1, 3}},
-                                            {"setp", {Op::setp, 1, 2}},
-                                            {"selp", {Op::selp, 1, 3}},
-                                            {"prmt", {Op::prmt, 1, 3}},
-                                            {"lop3", {Op::lop3, 1, 4}},
-                                            {"bfe", {Op::bfe, 1, 3}},
-                                            {"bfi", {Op::bfi, 1, 4}},
-                                            {"bra", {Op::bra, 0, 0}},
-                                            {"ret", {Op::ret, 0, 0}},
-                                            {"exit", {Op::ret, 0, 0}},
-                                            {"trap", {Op::trap, 0, 0}},
-                                            {"bar.sync", {Op::bar, 0, 0}},
-                                            {"atom", {Op::atom, 1, 2}},
-                                            {"red", {Op::red, 0, 2}},
-                                            {"cp.async.ca", {Op::copy, 0, 2}},
-                                            {"cp.async.cg", {Op::copy, 0, 2}},
-                                            {"cp.async.commit_group", {Op::commit, 0, 0}},
-                                            {"cp.async.wait_group", {Op::wait, 0, 0}}};
-const std::map<std::string, Variant> kVariants = {{"lo", Variant::lo},  {"hi", Variant::hi},   {"wide", Variant::wide},
-                                                  {"eq", Variant::eq},  {"ne", Variant::ne},   {"lt", Variant::lt},
-                                                  {"le", Variant::le},  {"gt", Variant::gt},   {"ge", Variant::ge},
-                                                  {"l", Variant::left}, {"r", Variant::right}, {"to", Variant::to}};
-const std::map<std::string, Space> kSpaces = {
-    {"global", Space::global}, {"shared", Space::shared}, {"param", Space::param}, {"const", Space::constant}};
-// What changes nothing here: hints for caches, and the scope of an atomic operation.
-const std::vector<std::string> kHints = {"cs", "uni", "L1::no_allocate", "L2::128B", "relaxed", "gpu", "clamp"};
-
-std::uint64_t ones(unsigned bits) { return bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1; }
+std::uint64_t align(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
 
 class Parser {
  public:
   explicit Parser(const std::string &text) : tokens_(tokens_of(text)) {
-    for (std::size_t at = 0; at < text.size();) {
-      const std::size_t end = std::min(text.find('\n', at), text.size());
+    for (std::size_t at = 0, end = 0; at <= text.size(); at = end + 1) {
+      end = std::min(text.find('\n', at), text.size());
       code_.lines.push_back(text.substr(at, end - at));
-      at = end + 1;
     }
-    code_.lines.emplace_back();
-    code_.constants.push_back({});
-    for (const char *each : kSpecials) names_.front()[each] = {Name::Kind::row, row_of({}), {32}};
+    row_of({});
+    for (const std::string each : kSpecials)
+      for (const char *dimension : {".x", ".y", ".z"})
+        names_.front()[each + dimension] = {Kind::constant, row_of({}), 32};
   }
 
   Code parse() {
     while (!peek().empty()) {
-      if (take(".version") || take(".address_size")) {
+      if (take(".version") || take(".target") || take(".address_size")) {
         next();
-      } else if (take(".target")) {
-        do next();
-        while (take(","));
       } else if (take(".visible")) {
-      } else if (take(".entry")) {
+        expect(".entry");
         if (!code_.entry.empty()) fail("a second entry");
         entry();
       } else {
         variable();
+        expect(";");
       }
     }
-    if (code_.entry.empty()) fail("no entry");
     for (const auto &[instruction, label] : branches_) {
-      const auto found = labels_.find(label);
-      if (found == labels_.end()) fail("no label " + label);
-      code_.instructions[instruction].target = found->second;
+      if (!labels_.contains(label)) fail("no label " + label);
+      code_.instructions[instruction].number = labels_[label];
     }
-    // Dynamic shared memory lies behind what is declared.
-    const std::uint64_t base = align(code_.shared_bytes, code_.shared_align);
-    for (const unsigned each : dynamic_) code_.constants[each].value = base;
-    code_.shared_bytes = base;
+    if (code_.instructions.empty()) fail("no instructions");
+    code_.shared_bytes = align(code_.shared_bytes, code_.shared_align);
+    for (const unsigned each : dynamic_) code_.constants[each].value = code_.shared_bytes;
+    // Behind constants come registers.
+    const auto constants = static_cast<unsigned>(code_.constants.size());
+    const auto place = [&](unsigned &row) { row = (row & kRegister) != 0 ? (row & ~kRegister) + constants : row; };
+    for (Instruction &each : code_.instructions) {
+      place(each.guard);
+      std::ranges::for_each(each.to, place);
+      std::ranges::for_each(each.from, place);
+    }
+    code_.widths.assign(constants, 64);
+    code_.widths.insert(code_.widths.end(), registers_.begin(), registers_.end());
     return std::move(code_);
   }
 
  private:
+  enum class Kind { constant, register_ };
   struct Name {
-    enum class Kind { row, register_, parameter, constant, shared } kind;
-    std::uint64_t value;  // row, or offset
-    Type type;
+    Kind kind;
+    unsigned row, bits;
   };
+  static constexpr unsigned kRegister = 1u << 31;  // of a row, until all constants are known
 
   [[noreturn]] void fail(const std::string &what) const {
-    throw Error("PTX, line " + std::to_string(tokens_[at_].line) + ": " + what + ": " +
-                code_.lines.at(tokens_[at_].line - 1));
+    const unsigned line = tokens_[at_].line;
+    throw Error("PTX, line " + std::to_string(line) + ": " + what + ": " + code_.lines.at(line - 1));
   }
-  static std::uint64_t align(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
-
   const std::string &peek() const { return tokens_[at_].text; }
   std::string next() {
     if (peek().empty()) fail("the text ends");
@@ -166,127 +162,81 @@ class Parser {
   void expect(std::string_view what) {
     if (!take(what)) fail("not \"" + std::string(what) + "\"");
   }
+  bool is_number() const { return peek() == "-" || std::isdigit(static_cast<unsigned char>(peek()[0])) != 0; }
   std::uint64_t number() {
+    if (!is_number()) fail("not a number");
     const bool is_negative = take("-");
-    if (peek().empty() || std::isdigit(static_cast<unsigned char>(peek()[0])) == 0) fail("not a number");
     char *end = nullptr;
     const std::string text = next();
     const std::uint64_t value = std::strtoull(text.c_str(), &end, 0);
-    if (*end != '\0' && std::string_view(end) != "U") fail("not an integer");
+    if (*end != '\0') fail("not an integer");
     return is_negative ? 0 - value : value;
   }
-
-  bool is_type(const std::string &word, Type *out) const {
-    if (word == "pred") return *out = {1, false}, true;
-    if (word.size() < 2 || word.size() > 3 || std::string_view("usb").find(word[0]) == std::string_view::npos)
-      return false;
-    for (const unsigned bits : {8u, 16u, 32u, 64u})
-      if (word.substr(1) == std::to_string(bits)) return *out = {bits, word[0] == 's'}, true;
-    return false;
-  }
-  Type type() {
-    Type found;
-    const std::string word = next();
-    if (word[0] != '.' || !is_type(word.substr(1), &found)) fail("not a type");
-    return found;
+  unsigned type_bits() {
+    const Type is = type_of(next().substr(1));
+    if (is.bits == 0) fail("not a type");
+    return is.bits;
   }
 
-  // A row of constants.
   unsigned row_of(Constant constant) {
     code_.constants.push_back(constant);
     return static_cast<unsigned>(code_.constants.size() - 1);
   }
-  unsigned row_of_number(std::uint64_t value) {
-    const auto [found, is_new] = numbers_.try_emplace(value, 0);
-    if (is_new) found->second = row_of({value, false});
-    return found->second;
-  }
-
-  void name(const std::string &what, Name::Kind kind, std::uint64_t value, Type of) {
-    if (!names_.back().try_emplace(what, Name{kind, value, of}).second) fail("twice: " + what);
-  }
-  const Name &find(const std::string &what) const {
-    for (auto scope = names_.rbegin(); scope != names_.rend(); ++scope)
-      if (const auto found = scope->find(what); found != scope->end()) return found->second;
-    fail("not declared: " + what);
+  void name(const std::string &what, Kind kind, unsigned row, unsigned bits) {
+    if (!names_.back().try_emplace(what, Name{kind, row, bits}).second) fail("twice: " + what);
   }
 
   // A variable of the text, or a parameter.
   void variable() {
     const bool is_extern = take(".extern");
     const std::string space = next();
-    const std::uint64_t aligned = take(".align") ? number() : 1;
-    const Type of = type();
+    const std::uint64_t aligned = take(".align") ? number() : 1, each_bytes = type_bits() / 8;
     const std::string called = next();
     std::uint64_t count = 1;
     if (take("[")) {
-      count = peek() == "]" ? 0 : number();
+      count = is_number() ? number() : 0;
       expect("]");
     }
-    const std::uint64_t bytes = count * of.bits / 8, least = std::max<std::uint64_t>(aligned, of.bits / 8);
+    const std::uint64_t bytes = count * each_bytes, least = std::max(aligned, each_bytes);
+    const auto put = [&](std::uint64_t &used) {
+      used = align(used, least) + bytes;
+      return used - bytes;
+    };
+    Constant address;
     if (space == ".param") {
-      const std::uint64_t first = align(code_.parameter_bytes, least);
-      code_.parameter_bytes = first + bytes;
-      return name(called, Name::Kind::parameter, row_of({first, false}), of);
-    }
-    if (space == ".shared") {
+      address.value = put(code_.parameter_bytes);
+    } else if (space == ".shared") {
+      address = {is_extern ? 0 : put(code_.shared_bytes), true};
       code_.shared_align = std::max(code_.shared_align, least);
-      const std::uint64_t first = align(code_.shared_bytes, least);
-      const unsigned row = row_of({first, true});
-      if (is_extern) {
-        dynamic_.push_back(row);
-      } else {
-        code_.shared_bytes = first + bytes;
-      }
-      name(called, Name::Kind::shared, row, of);
+      if (is_extern) dynamic_.push_back(static_cast<unsigned>(code_.constants.size()));
     } else if (space == ".const") {
-      std::vector<std::uint8_t> &all = code_.constant_bytes;
-      all.resize(align(all.size() + 64, std::max<std::uint64_t>(least, 64)));  // a gap between two
-      const std::uint64_t first = all.size();
-      all.resize(first + bytes);
-      code_.constant_variables.push_back({first, bytes});
-      name(called, Name::Kind::constant, row_of({first, false}), of);
-      if (take("=")) {
-        const bool is_list = take("{");
-        for (std::uint64_t i = 0; i < count; ++i) {
-          const std::uint64_t value = number();
-          for (unsigned b = 0; b < of.bits / 8; ++b)
-            all[first + i * of.bits / 8 + b] = static_cast<std::uint8_t>(value >> 8 * b);
-          if (!take(",")) break;
-        }
-        if (is_list) expect("}");
-      }
+      std::uint64_t used = code_.constant_bytes.size() + 64;  // a gap between two
+      address.value = put(used);
+      code_.constant_bytes.resize(used);
+      code_.constant_variables.push_back({address.value, bytes});
     } else {
       fail("not known");
     }
-    expect(";");
+    name(called, Kind::constant, row_of(address), 0);
+    if (space != ".const" || !take("=")) return;
+    const bool is_list = take("{");
+    std::uint64_t i = 0;
+    do {
+      const std::uint64_t value = number();
+      for (unsigned b = 0; b < each_bytes; ++b)
+        code_.constant_bytes.at(address.value + i * each_bytes + b) = static_cast<std::uint8_t>(value >> 8 * b);
+    } while (++i < count && take(","));
+    if (is_list) expect("}");
   }
 
   void entry() {
     code_.entry = next();
     expect("(");
-    while (!take(")")) {
-      variable();
-      take(",");
-    }
+    do variable();
+    while (take(","));
+    expect(")");
     expect("{");
-    names_.emplace_back();
-    while (names_.size() > 1) statement();
-    // Behind constants come registers.
-    const auto constants = static_cast<unsigned>(code_.constants.size());
-    for (Instruction &each : code_.instructions) {
-      if (each.guard >= 0) each.guard += static_cast<int>(constants);
-      for (unsigned &row : each.to) row = final_row(row, constants);
-      for (unsigned &row : each.from) row = final_row(row, constants);
-    }
-    std::vector<unsigned> widths(constants, 64);
-    widths.insert(widths.end(), registers_.begin(), registers_.end());
-    code_.widths = std::move(widths);
-    if (code_.instructions.empty()) fail("an entry without instructions");
-  }
-  static constexpr unsigned kRegister = 1u << 31;
-  static unsigned final_row(unsigned row, unsigned constants) {
-    return (row & kRegister) != 0 ? (row & ~kRegister) + constants : row;
+    for (names_.emplace_back(); names_.size() > 1;) statement();
   }
 
   void statement() {
@@ -295,25 +245,24 @@ class Parser {
     } else if (take("}")) {
       names_.pop_back();
     } else if (take(".reg")) {
-      const Type of = type();
+      const unsigned bits = type_bits();
       do {
         const std::string called = next();
         const bool is_range = take("<");
         const std::uint64_t count = is_range ? number() : 1;
         if (is_range) expect(">");
         for (std::uint64_t i = 0; i < count; ++i) {
-          name(is_range ? called + std::to_string(i) : called, Name::Kind::register_, registers_.size(), of);
-          registers_.push_back(of.bits);
+          const auto row = static_cast<unsigned>(registers_.size());
+          name(is_range ? called + std::to_string(i) : called, Kind::register_, row | kRegister, bits);
+          registers_.push_back(bits);
         }
       } while (take(","));
       expect(";");
     } else if (take(".pragma")) {
-      while (next() != ";") {
-      }
-    } else if (peek() == ".shared") {
-      variable();
+      while (next() != ";") continue;
     } else if (tokens_[at_ + 1].text == ":") {
-      if (!labels_.try_emplace(peek(), static_cast<unsigned>(code_.instructions.size())).second) fail("a label twice");
+      const auto here = static_cast<unsigned>(code_.instructions.size());
+      if (!labels_.try_emplace(peek(), here).second) fail("a label twice");
       at_ += 2;
     } else {
       instruction();
@@ -325,201 +274,113 @@ class Parser {
     made.line = tokens_[at_].line;
     if (take("@")) {
       made.guard_is_negated = take("!");
-      made.guard = static_cast<int>(operand({1}) & ~kRegister);
+      made.guard = operand(1);
     }
-    const Form form = mnemonic(made);
-    const Type of = made.type;
     unsigned to = 0, from = 0;
-    const auto read = [&](Type as) { made.from.at(from++) = operand(as); };
-    // Loads, stores and conversions may have registers that are wider than their type.
-    const bool any_width = form.op == Op::ld || form.op == Op::st || form.op == Op::cvt;
-    const auto elements = [&](bool written) {
-      const bool is_vector = take("{");
-      if (is_vector != (made.count > 1)) fail("not as many elements as the instruction has");
-      for (unsigned i = 0; i < made.count; ++i) {
-        const unsigned row = operand(any_width ? Type{0} : of);
-        if (written && (row & kRegister) == 0) fail("a result that is no register");
-        (written ? made.to.at(to++) : made.from.at(from++)) = row;
-        if (i + 1 < made.count) expect(",");
-      }
-      if (is_vector) expect("}");
-    };
-    switch (form.op) {
-      case Op::bra:
+    bool is_next = false;
+    for (const char kind : mnemonic(made).operands) {
+      if (std::exchange(is_next, true)) expect(",");
+      const unsigned bits = made.type.bits, wide = made.word == Word::wide ? 2 * bits : bits;
+      if (kind == 'n') {
+        made.number = static_cast<unsigned>(number());
+      } else if (kind == 'l') {
         branches_.emplace_back(code_.instructions.size(), next());
-        break;
-      case Op::bar:
-      case Op::wait:
-        made.target = static_cast<unsigned>(number());
-        if (form.op == Op::bar && made.target != 0) fail("a barrier other than 0");
-        break;
-      case Op::copy:
-        for (unsigned i = 0; i < 2; ++i, expect(",")) made.from.at(i) = address(i == 0 ? &made.offset : nullptr);
-        made.target = static_cast<unsigned>(number());
-        if (made.target != 4 && made.target != 8 && made.target != 16) fail("a copy of another size");
-        break;
-      case Op::mov:
-        move(made);
-        break;
-      default: {
-        if (form.to != 0 && form.op != Op::st) {
-          Type result = of;
-          if (made.variant == Variant::wide) result.bits *= 2;
-          if (form.op == Op::setp) result.bits = 1;
-          if (form.op == Op::ld) {
-            elements(true);
-          } else {
-            made.to[to++] = operand(any_width ? Type{0} : result);
-            if ((made.to[0] & kRegister) == 0) fail("a result that is no register");
-          }
-          expect(",");
-        }
-        const bool is_access = form.op == Op::ld || form.op == Op::st || form.op == Op::atom || form.op == Op::red;
-        if (is_access) made.from.at(from++) = address(&made.offset);
-        if (form.op == Op::st) {
-          expect(",");
-          elements(false);
-        }
-        for (unsigned i = is_access ? 1 : 0; i < form.from && form.op != Op::st; ++i) {
-          if (i != 0) expect(",");
-          Type as = form.op == Op::cvt ? Type{0} : of;
-          const bool is_shift = form.op == Op::shl || form.op == Op::shr;
-          if (is_shift && i == 1) as.bits = 32;
-          if ((form.op == Op::bfe && i >= 1) || (form.op == Op::bfi && i >= 2)) as.bits = 32;
-          if (form.op == Op::selp && i == 2) as.bits = 1;
-          if (made.variant == Variant::wide && i == 2) as.bits *= 2;
-          read(as);
+      } else if (kind == '[' || kind == 'a') {
+        expect("[");
+        made.from.at(from++) = operand(0);
+        if (kind == '[' && take("+")) made.offset = number();
+        expect("]");
+      } else {
+        const bool is_written = std::string_view("dPxvM").find(kind) != std::string_view::npos;
+        const bool is_list = take("{"), is_move = kind == 'M' || kind == 'm';
+        const unsigned before = is_written ? to : from;
+        do {
+          const unsigned row = operand(kind == 'd' || kind == 'w'             ? wide
+                                       : kind == 's' || (is_move && !is_list) ? bits
+                                       : kind == 'u'                          ? 32
+                                       : kind == 'p' || kind == 'P'           ? 1
+                                                                              : 0);
+          if (is_written && (row & kRegister) == 0) fail("a result that is no register");
+          (is_written ? made.to.at(to++) : made.from.at(from++)) = row;
+        } while (is_list && take(","));
+        if (is_list) expect("}");
+        const unsigned count = (is_written ? to : from) - before;
+        if (is_move && is_list) {
+          made.op = is_written ? Op::unpack : Op::pack;
+          made.count = count;
+        } else if (count != (kind == 'v' || kind == 'e' ? made.count : 1)) {
+          fail("another number of elements");
         }
       }
     }
+    if (made.op == Op::bar && made.number != 0) fail("a barrier other than 0");
     expect(";");
     code_.instructions.push_back(made);
   }
 
-  // Between registers, and between one and the parts of it.
-  void move(Instruction &made) {
-    const auto list = [&](auto &rows) {
-      for (unsigned i = 0; i == 0 || take(","); ++i, ++made.count) rows.at(i) = operand({0});
-      expect("}");
-    };
-    made.count = 0;
-    if (take("{")) {
-      made.op = Op::unpack;
-      list(made.to);
-      expect(",");
-      made.from[0] = operand(made.type);
-    } else {
-      made.to[0] = operand(made.type);
-      expect(",");
-      if (take("{")) {
-        made.op = Op::pack;
-        list(made.from);
-      } else {
-        made.from[0] = operand(made.type);
-        made.count = 1;
+  const Form &mnemonic(Instruction &made) {
+    const std::string whole = next();
+    std::vector<std::string> parts;
+    std::string called;
+    for (std::size_t at = 0; at <= whole.size();) {
+      const std::size_t end = std::min(whole.find('.', at), whole.size());
+      parts.push_back(whole.substr(at, end - at));
+      at = end + 1;
+      if (forms().contains(whole.substr(0, end))) {  // the longest one
+        called = whole.substr(0, end);
+        parts.clear();
       }
     }
-    for (unsigned i = 0; i < (made.op == Op::unpack ? made.count : 1); ++i)
-      if ((made.to[i] & kRegister) == 0) fail("a result that is no register");
-  }
-
-  Form mnemonic(Instruction &made) {
-    const std::string word = next();
-    std::vector<std::string> parts;
-    for (std::size_t at = 0; at <= word.size();) {
-      const std::size_t end = std::min(word.find('.', at), word.size());
-      parts.push_back(word.substr(at, end - at));
-      at = end + 1;
-    }
-    std::string called = parts[0];
-    std::size_t used = 1;
-    if (called == "bar" || called == "cp")
-      for (const std::size_t words = called == "bar" ? 2 : 3; used < std::min(words, parts.size()); ++used)
-        called += "." + parts[used];
-    const auto form = kForms.find(called);
-    if (form == kForms.end()) fail("not known: " + word);
-    made.op = form->second.op;
-    unsigned types = 0, spaces = 0;
-    for (; used < parts.size(); ++used) {
-      const std::string &part = parts[used];
-      Type of;
-      if (is_type(part, &of)) {
-        (types++ == 0 ? made.type : made.from_type) = of;
+    if (called.empty()) fail("not known: " + whole);
+    const Form &form = forms().at(called);
+    made.op = form.op;
+    unsigned types = 0;
+    for (const std::string &part : parts) {
+      if (const Type type = type_of(part); type.bits != 0) {
+        (types++ == 0 ? made.type : made.from_type) = type;
       } else if (const auto space = kSpaces.find(part); space != kSpaces.end()) {
-        if (spaces++ == 0 || made.op != Op::copy) made.space = space->second;
-      } else if ((made.op == Op::atom || made.op == Op::red) && (part == "add" || part == "min")) {
-        made.variant = part == "add" ? Variant::add : Variant::min;
-      } else if (const auto variant = kVariants.find(part); variant != kVariants.end()) {
-        made.variant = variant->second;
+        made.space = space->second;
+      } else if (const auto word = kWords.find(part);
+                 word != kWords.end() && form.words.find(" " + part + " ") != std::string::npos) {
+        made.word = word->second;
       } else if (part == "v2" || part == "v4") {
         made.count = part == "v2" ? 2 : 4;
       } else if (part == "nc") {
         made.read_only = true;
-      } else if (part == "wrap") {
-        made.wraps = true;
-      } else if (std::ranges::find(kHints, part) == kHints.end()) {
-        fail("not known: ." + part + " of " + word);
+      } else if (std::ranges::find(kHints, part) == std::end(kHints)) {
+        fail("not known: ." + part + " of " + whole);
       }
     }
-    check(made, types, spaces);
-    return form->second;
+    const bool has_type = form.operands.find_first_of("dPxveM") != std::string::npos;
+    if (types != (made.op == Op::cvt ? 2u
+                  : has_type         ? 1u
+                                     : 0u) ||
+        (made.word == Word::none) != (form.words == " ") || (made.op == Op::div && made.type.is_signed) ||
+        (made.op == Op::atom && (made.space != Space::global || made.type.bits != 32 || made.type.is_signed)) ||
+        (made.op == Op::cvta && made.space != Space::global))
+      fail("not known in this form");
+    return form;
   }
 
-  // Whether the instruction has what its meaning depends on.
-  void check(const Instruction &made, unsigned types, unsigned spaces) const {
-    const Op op = made.op;
-    const Variant is = made.variant;
-    const bool has_none = op == Op::bra || op == Op::ret || op == Op::trap || op == Op::bar || op == Op::copy ||
-                          op == Op::commit || op == Op::wait;
-    bool right = types == (has_none ? 0u : op == Op::cvt ? 2u : 1u);
-    if (op == Op::mul || op == Op::mad) {
-      right &= is == Variant::lo || is == Variant::wide;
-      right &= is != Variant::wide || made.type.bits < 64;
-    } else if (op == Op::setp) {
-      right &= is >= Variant::eq && is <= Variant::ge;
-    } else if (op == Op::shf) {
-      right &= is == Variant::left || is == Variant::right;
-    } else if (op == Op::atom || op == Op::red) {
-      right &= (is == Variant::add || is == Variant::min) && made.type.bits == 32 && made.space == Space::global;
-    } else if (op == Op::cvta) {
-      right &= made.space == Space::global;  // where generic addresses and those of global memory are the same
-    } else {
-      right &= is == Variant::none;
+  // A register, a special register, a number or the address of a variable. bits 0: of any width.
+  unsigned operand(unsigned bits) {
+    if (is_number()) {
+      const std::uint64_t value =
+          number() & (bits == 0 || bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1);
+      const auto [found, is_new] = numbers_.try_emplace(value, 0);
+      if (is_new) found->second = row_of({value, false});
+      return found->second;
     }
-    if (op == Op::copy) right &= spaces == 2 && made.space == Space::shared;
-    if (op == Op::prmt || op == Op::lop3 || op == Op::shf) right &= made.type.bits == 32;
-    if (op == Op::div || op == Op::rem || op == Op::bfe) right &= !made.type.is_signed;
-    if (made.read_only) right &= op == Op::ld && made.space == Space::global;
-    if (made.count > 1) right &= op == Op::ld || op == Op::st;
-    if (!right) fail("not known in this form");
-  }
-
-  // [register + number], [variable + number]
-  unsigned address(std::uint64_t *offset) {
-    expect("[");
-    const unsigned row = operand({0});
-    if (take("+")) {
-      const std::uint64_t by = number();
-      if (offset == nullptr && by != 0) fail("an offset that is not known here");
-      if (offset != nullptr) *offset = by;
+    const std::string called = next();
+    for (auto scope = names_.rbegin(); scope != names_.rend(); ++scope) {
+      const auto found = scope->find(called);
+      if (found == scope->end()) continue;
+      const Name &is = found->second;
+      if (is.kind == Kind::register_ && bits != 0 && is.bits != bits)
+        fail("a register of " + std::to_string(is.bits) + " bits");
+      return is.row;
     }
-    expect("]");
-    return row;
-  }
-
-  // A register, a special register, a number or a variable's address. as: bits 0: of any width.
-  unsigned operand(Type as) {
-    if (peek() == "-" || (!peek().empty() && std::isdigit(static_cast<unsigned char>(peek()[0])) != 0)) {
-      const std::uint64_t value = number();
-      return row_of_number(as.bits == 0 ? value : value & ones(as.bits));
-    }
-    const Name &found = find(next());
-    if (found.kind == Name::Kind::register_) {
-      if (as.bits != 0 && found.type.bits != as.bits)
-        fail("a register of " + std::to_string(found.type.bits) + " bits");
-      return static_cast<unsigned>(found.value) | kRegister;
-    }
-    return static_cast<unsigned>(found.value);
+    fail("not declared: " + called);
   }
 
   const std::vector<Token> tokens_;
