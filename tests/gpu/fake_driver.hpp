@@ -3,8 +3,8 @@
 // waits for it, or for a command that depends on it. So a missing wait shows as old bytes every time. Calls and
 // commands fail by script; memory, streams and modules are counted; a stream may be captured. Kernels are not run: the
 // fake knows from which matrix and spec a text was generated (fake_generate), and does what device/kernel_text.hpp
-// promises of it, with the slow reference's products. kernel_text_test runs the texts, and the
-// fake compiles them with the real NVRTC on request.
+// promises of it, with the slow reference's products. Or a script interprets them (run_ptx). kernel_text_test runs the
+// texts, and the fake compiles them with the real NVRTC on request.
 #pragma once
 
 #include <array>

@@ -83,7 +83,6 @@ struct Variable {
 };
 
 struct Code {
-  std::string entry;
   std::vector<std::string> lines;  // of the text
   std::vector<Instruction> instructions;
   std::vector<Constant> constants;  // the first rows: zeros, special registers, constants

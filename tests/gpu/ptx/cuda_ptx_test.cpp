@@ -90,6 +90,7 @@ struct Kernel {
   core::Matrix matrix{0, 0};
   device::KernelSpec spec;
   std::string ptx;
+  std::uint64_t output_offset = 0;  // of output 0, with access shifted: where elements begin depends on it
 
   Kernel(const Case &of, const ptx::Nvrtc &nvrtc) : matrix(core::find_preset(0)->make(of.k, of.m)) {
     spec.dialect = device::Dialect::cuda_c;
@@ -118,7 +119,9 @@ struct Stripe {
   Stripe(const Kernel &kernel, std::uint64_t length, Random &random) : bytes(length) {
     const unsigned columns = kernel.matrix.columns(), count = columns + kernel.matrix.rows();
     for (unsigned i = 0; i < count; ++i) {
-      const std::uint64_t offset = kernel.spec.access == Access::aligned ? 0 : random.below(16);
+      const std::uint64_t offset = kernel.spec.access == Access::aligned ? 0
+                                   : i == columns                        ? kernel.output_offset
+                                                                         : random.below(16);
       memory.push_back({static_cast<std::uint8_t *>(std::aligned_alloc(64, (length + 127) / 64 * 64)), std::free});
       shards.push_back(memory.back().get() + offset);
       random.fill(shards.back(), length);
@@ -245,29 +248,33 @@ class CudaPtx : public testing::Test {
   }
 };
 
-// `all`: every length with every shape; else two.
+// `all`: every shape, and every length around an element and a tile. Else one shape. Always ends of every length: what
+// an element may read before and behind itself has to fit.
 void run_case(const Case &each, const ptx::Nvrtc &nvrtc, bool all) {
   SCOPED_TRACE(each.name() + ", NVRTC " + nvrtc.version());
   Random random(slice_seed());
   try {
     Kernel kernel(each, nvrtc);
+    kernel.output_offset = random.below(16);
     const ptx::Module module(kernel.ptx);
-    const auto shapes = shapes_of(kernel.spec);
-    kernel.spec.tuning.local = shapes[random.below(shapes.size())];
-    for (const auto &shape : all ? shapes : std::vector{kernel.spec.tuning.local}) {
+    auto shapes = shapes_of(kernel.spec);
+    if (!all) shapes = {shapes[random.below(shapes.size())]};
+    for (const auto &shape : shapes) {
       kernel.spec.tuning.local = shape;
-      const auto lengths = lengths_of(kernel.spec);
+      const auto around = lengths_of(kernel.spec);
+      std::vector<std::vector<std::uint64_t>> launches;  // lengths of each
       if (each.is_batch) {
-        std::vector<std::uint64_t> some;
-        for (unsigned i = 0; i < 5; ++i) some.push_back(lengths[random.below(lengths.size())]);
-        ASSERT_EQ(run(kernel, module, some, random), "") << shape[0] << " x " << shape[1] << " x " << shape[2];
-        continue;
+        launches.emplace_back();
+        for (unsigned i = 0; i < 5; ++i) launches[0].push_back(around[random.below(around.size())]);
+      } else {
+        const std::uint64_t element = kernel.spec.tuning.element_bytes;
+        for (std::uint64_t i = 2 * element; i < 3 * element + 8; ++i) launches.push_back({i});
+        for (const std::uint64_t length : all ? around : std::vector{around[around.size() - 2]})
+          launches.push_back({length});
       }
-      for (std::size_t i = 0; i < lengths.size(); ++i) {
-        if (!all && i + 2 != lengths.size() && i != random.below(lengths.size())) continue;
-        ASSERT_EQ(run(kernel, module, {lengths[i]}, random), "")
-            << lengths[i] << " bytes, " << shape[0] << " x " << shape[1] << " x " << shape[2];
-      }
+      for (const auto &lengths : launches)
+        ASSERT_EQ(run(kernel, module, lengths, random), "")
+            << lengths[0] << " bytes, " << shape[0] << " x " << shape[1] << " x " << shape[2];
     }
   } catch (const std::exception &error) {
     FAIL() << error.what();

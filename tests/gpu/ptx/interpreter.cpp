@@ -107,12 +107,11 @@ class Machine {
     }
   }
 
-  Counts run() {
+  void run() {
     std::vector<std::uint64_t> order(blocks());
     for (std::uint64_t i = 0; i < order.size(); ++i) order[i] = i;
     for (std::uint64_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random_.below(i)]);
     for (const std::uint64_t each : order) run_block(each);
-    return counts_;
   }
 
  private:
@@ -152,18 +151,15 @@ class Machine {
         for (std::size_t i = 0; i < std::size(values); ++i) warp.rows[1 + i][lane] = values[i];
       }
     }
-    std::vector<unsigned> running;
-    for (;;) {
-      running.clear();
-      for (unsigned w = 0; w < warps_.size(); ++w)
-        if (std::ranges::find(warps_[w].states, State::runs) != warps_[w].states.end()) running.push_back(w);
-      if (!running.empty()) {
-        turn(running[random_.below(running.size())], 1 + random_.below(200));
-      } else if (!end_barrier()) {
-        break;
+    do {
+      std::vector<unsigned> running;
+      for (unsigned w = 0; w < warps_.size(); ++w) running.push_back(w);
+      while (!running.empty()) {
+        const std::size_t pick = random_.below(running.size());
+        if (!turn(running[pick], 1 + random_.below(200)))
+          running.erase(running.begin() + static_cast<std::ptrdiff_t>(pick));
       }
-    }
-    counts_.instructions += instructions_;
+    } while (end_barrier());
   }
 
   // No thread runs: whether there was a barrier for all of them.
@@ -185,13 +181,13 @@ class Machine {
     if (are_there_others) fail("other threads of the block wait at another barrier", waiting);
     for (std::uint64_t t = 0; t < threads_; ++t) warps_[t / kLanes].states[t % kLanes] = State::runs;
     ++barriers_;
-    ++counts_.barriers;
     return true;
   }
   unsigned next_of(std::uint64_t thread) const { return warps_[thread / kLanes].next[thread % kLanes]; }
 
-  // Runs about so many instructions of a warp. Lanes that are behind come first, so that lanes meet again.
-  void turn(unsigned w, std::uint64_t count) {
+  // Runs so many instructions of a warp. False: none of its threads runs any more. Lanes that are behind come first, so
+  // that lanes meet again.
+  bool turn(unsigned w, std::uint64_t count) {
     warp_ = &warps_[w];
     first_thread_ = std::uint64_t{w} * kLanes;
     for (std::uint64_t done = 0; done < count;) {
@@ -199,13 +195,11 @@ class Machine {
       mask_ = 0;
       for (unsigned lane = 0; lane < kLanes; ++lane)
         if (warp_->states[lane] == State::runs) least = std::min(least, warp_->next[lane]);
-      if (least == ~0u) return;
+      if (least == ~0u) return false;
       for (unsigned lane = 0; lane < kLanes; ++lane) {
         if (warp_->states[lane] != State::runs) continue;
-        if (warp_->next[lane] == least)
-          mask_ |= 1u << lane;
-        else
-          limit = std::min(limit, warp_->next[lane]);
+        mask_ |= Mask{warp_->next[lane] == least} << lane;
+        if (warp_->next[lane] != least) limit = std::min(limit, warp_->next[lane]);
       }
       bool goes_on = true;
       for (; goes_on && least < limit && done < count; ++least, ++done) {
@@ -219,6 +213,7 @@ class Machine {
       for (unsigned lane = 0; lane < kLanes; ++lane)
         if ((mask_ >> lane & 1) != 0) warp_->next[lane] = least;
     }
+    return true;
   }
 
   template <class Body>
@@ -526,7 +521,6 @@ class Machine {
   std::vector<Watched> memory_;
   Watched *last_ = nullptr;
   std::vector<Warp> warps_;
-  Counts counts_;
   // Of the block and the instruction that run.
   std::uint64_t block_ = 0, first_thread_ = 0, instructions_ = 0;
   std::uint32_t barriers_ = 1;
@@ -539,8 +533,6 @@ class Machine {
 
 Module::Module(const std::string &text) : code_(std::make_shared<const Code>(parse(text))) {}
 
-const std::string &Module::entry() const noexcept { return code_->entry; }
-
-Counts Module::run(const Launch &launch) const { return Machine(*code_, launch).run(); }
+void Module::run(const Launch &launch) const { Machine(*code_, launch).run(); }
 
 }  // namespace tandem::test::ptx

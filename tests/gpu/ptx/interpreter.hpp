@@ -45,16 +45,10 @@ struct Launch {
   std::uint64_t seed = 1;
 };
 
-struct Counts {
-  std::uint64_t instructions = 0;  // of warps
-  std::uint64_t barriers = 0;      // of blocks
-};
-
 class Module {
  public:
   explicit Module(const std::string &text);  // throws Error
-  const std::string &entry() const noexcept;
-  Counts run(const Launch &launch) const;  // throws Error
+  void run(const Launch &launch) const;      // throws Error
 
  private:
   std::shared_ptr<const Code> code_;

@@ -110,7 +110,7 @@ class Parser {
         next();
       } else if (take(".visible")) {
         expect(".entry");
-        if (!code_.entry.empty()) fail("a second entry");
+        if (!code_.instructions.empty()) fail("a second entry");
         entry();
       } else {
         variable();
@@ -230,7 +230,7 @@ class Parser {
   }
 
   void entry() {
-    code_.entry = next();
+    next();  // its name
     expect("(");
     do variable();
     while (take(","));
