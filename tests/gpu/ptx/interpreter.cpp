@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/gpu/ptx/interpreter.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -16,8 +18,7 @@ namespace {
 constexpr unsigned kLanes = 32;
 constexpr std::uint64_t kMostSharedBytes = 48 << 10;    // without an attribute of the function
 constexpr std::uint64_t kMostInstructions = 4'000'000;  // of a block: it does not end
-constexpr std::uint64_t kPageBytes = 4096;
-using Mask = std::uint32_t;  // of lanes
+using Mask = std::uint32_t;                             // of lanes
 using Row = std::array<std::uint64_t, kLanes>;
 
 constexpr std::uint64_t ones(unsigned bits) { return bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1; }
@@ -26,34 +27,28 @@ constexpr std::uint64_t extended(std::uint64_t value, Type from) {
   return ((value & ones(from.bits)) ^ sign) - sign;
 }
 
-// The threads that used a byte of global memory, and how. They count from 1 in the whole grid.
+// The thread that wrote a byte and the one that read it, since the last barrier if the memory is a block's. Threads
+// count from 1 in the whole grid.
 constexpr std::uint32_t kMany = ~std::uint32_t{0}, kAtomic = kMany - 1;
-enum : std::uint8_t { kUndefined = 1, kReadOnly = 2 };
-struct Page {
-  std::uint32_t writer[kPageBytes] = {}, reader[kPageBytes] = {};
-  std::uint8_t flags[kPageBytes] = {};
+struct Byte {
+  std::uint32_t writer = 0, reader = 0;
+  bool is_defined = true, is_read_only = false, is_in_flight = false;
 };
-struct Watched {
-  Region region;
-  std::vector<std::unique_ptr<Page>> pages;
+struct Area {
+  std::uint64_t first = 0, size = 0;  // as the kernel sees it
+  std::uint8_t *data = nullptr;
+  bool is_defined = true, is_constant = false;
+  std::vector<Byte> bytes{};  // from the first use on
 };
-
-// The same of a byte of shared memory. A stamp: the number of barriers before, and the thread from 1.
-struct SharedByte {
-  std::uint32_t written = 0, read = 0;
-  bool is_defined = false, is_in_flight = false;
-};
-constexpr unsigned kThreadBits = 11;
-
 enum class Use { read, read_only, write, atomic };
 
 struct Copy {
   std::uint64_t to, from;
-  unsigned bytes;
+  unsigned bytes, group;
 };
 struct Copies {
-  std::vector<Copy> open;
-  std::vector<std::vector<Copy>> groups;
+  std::vector<Copy> list;  // that were not waited for
+  unsigned groups = 0;     // that are closed
 };
 
 enum class State : std::uint8_t { runs, waits, ended };
@@ -71,39 +66,41 @@ class Machine {
         launch_(launch),
         random_(launch.seed),
         threads_(std::uint64_t{launch.block[0]} * launch.block[1] * launch.block[2]),
-        shared_base_(code.shared_align * random_.below(8)),
-        shared_(code.shared_bytes + launch.shared_bytes),
-        bytes_(shared_.size()) {
+        shared_bytes_(code.shared_bytes + launch.shared_bytes) {
     const auto refuse = [](const std::string &what) { throw Error("the launch: " + what); };
-    if (threads_ == 0 || threads_ > 1024) refuse(std::to_string(threads_) + " threads a block");
-    if (shared_.size() > kMostSharedBytes) refuse(std::to_string(shared_.size()) + " bytes of shared memory");
+    if (threads_ == 0 || threads_ > 1024) refuse(fmt::format("{} threads a block", threads_));
+    if (shared_bytes_.size() > kMostSharedBytes) refuse(fmt::format("{} bytes of shared memory", shared_bytes_.size()));
     if (launch.parameter_bytes != code.parameter_bytes)
-      refuse(std::to_string(launch.parameter_bytes) + " bytes of parameters; " + std::to_string(code.parameter_bytes) +
-             " belong");
-    if (blocks() == 0 || launch.grid[0] > 0x7fffffff || launch.grid[1] > 65'535 || launch.grid[2] > 65'535)
+      refuse(fmt::format("{} bytes of parameters; {} belong", launch.parameter_bytes, code.parameter_bytes));
+    if (blocks() == 0 || launch.grid[0] > 0x7fffffff || launch.grid[1] > 65'535 || launch.grid[2] > 65'535 ||
+        blocks() * threads_ >= kAtomic)
       refuse("the grid");
-    if (blocks() * threads_ >= kAtomic) refuse("too many threads");
+    const auto constant = [](const void *data) { return static_cast<std::uint8_t *>(const_cast<void *>(data)); };
+    shared_ = {code.shared_align * random_.below(8), shared_bytes_.size(), shared_bytes_.data(), false};
+    parameters_ = {0, code.parameter_bytes, constant(launch.parameters), true, true};
+    for (const Variable &each : code.constant_variables)
+      constants_.push_back({each.first, each.bytes, constant(&code.constant_bytes[each.first]), true, true});
     std::vector<Region> sorted = launch.memory;
     std::ranges::sort(sorted, {}, &Region::first);
     for (const Region &each : sorted) {
       if (each.bytes == 0) continue;
-      if (!memory_.empty() && each.first < memory_.back().region.first + memory_.back().region.bytes) {
-        Region &last = memory_.back().region;
-        last.bytes = std::max(last.bytes, each.first + each.bytes - last.first);
-        last.is_defined |= each.is_defined;
+      if (global_.empty() || each.first >= global_.back().first + global_.back().size) {
+        global_.push_back({each.first, each.bytes, reinterpret_cast<std::uint8_t *>(each.first), each.is_defined});
       } else {
-        memory_.push_back({each, {}});
+        global_.back().size = std::max(global_.back().size, each.first + each.bytes - global_.back().first);
+        global_.back().is_defined |= each.is_defined;
       }
     }
-    for (Watched &each : memory_) each.pages.resize(each.region.bytes / kPageBytes + 1);
     warps_.resize((threads_ + kLanes - 1) / kLanes);
     for (Warp &warp : warps_) {
       warp.rows.resize(code.widths.size());
-      for (std::size_t r = 0; r < warp.rows.size(); ++r)
+      for (std::size_t r = 0; r < warp.rows.size(); ++r) {
+        const bool is_constant = r < code.constants.size();
+        const Constant known = is_constant ? code.constants[r] : Constant();
         for (std::uint64_t &each : warp.rows[r])
-          each = r >= code.constants.size()    ? random_.next() & ones(code.widths[r])
-                 : code.constants[r].is_shared ? shared_base_ + code.constants[r].value
-                                               : code.constants[r].value;
+          each =
+              is_constant ? known.value + (known.is_shared ? shared_.first : 0) : random_.next() & ones(code.widths[r]);
+      }
     }
   }
 
@@ -116,29 +113,29 @@ class Machine {
 
  private:
   std::uint64_t blocks() const { return std::uint64_t{launch_.grid[0]} * launch_.grid[1] * launch_.grid[2]; }
-  static std::string at(const std::array<unsigned, 3> &size, std::uint64_t number) {
-    return std::to_string(number % size[0]) + "," + std::to_string(number / size[0] % size[1]) + "," +
-           std::to_string(number / size[0] / size[1]);
+  static std::string at(const std::array<unsigned, 3> &size, std::uint64_t n) {
+    return fmt::format("{},{},{}", n % size[0], n / size[0] % size[1], n / size[0] / size[1]);
   }
-  std::string thread_at(std::uint64_t thread) const { return "thread " + at(launch_.block, thread); }
-  std::string other(std::uint32_t who) const {
-    if (who == kMany) return "several threads";
-    if (who == kAtomic) return "an atomic operation";
-    return "block " + at(launch_.grid, (who - 1) / threads_) + " " + thread_at((who - 1) % threads_);
+  // Of a number from 1 in the grid.
+  std::string thread_at(std::uint64_t n) const {
+    if (n == kMany) return "several threads";
+    if (n == kAtomic) return "an atomic operation";
+    return "block " + at(launch_.grid, (n - 1) / threads_) + " thread " + at(launch_.block, (n - 1) % threads_);
   }
-  [[noreturn]] void fail(const std::string &what, std::uint64_t thread) const {
-    std::string text = code_.lines.at(line_ - 1);
-    text.erase(0, std::min(text.find_first_not_of(" \t"), text.size()));
-    throw Error("block " + at(launch_.grid, block_) + " " + thread_at(thread) + ", line " + std::to_string(line_) +
-                ": " + what + ": " + text);
+  std::uint32_t number_of(std::uint64_t thread) const {
+    return static_cast<std::uint32_t>(block_ * threads_ + thread + 1);
+  }
+  [[noreturn]] void fail(std::uint64_t thread, const std::string &what) const {
+    const std::string &text = code_.lines.at(line_ - 1);
+    throw Error(fmt::format("{}, line {}: {}: {}", thread_at(number_of(thread)), line_, what,
+                            text.substr(std::min(text.find_first_not_of(" \t"), text.size()))));
   }
 
   void run_block(std::uint64_t block) {
     block_ = block;
-    barriers_ = 1;
     instructions_ = 0;
-    random_.fill(shared_.data(), shared_.size());
-    std::ranges::fill(bytes_, SharedByte());
+    random_.fill(shared_bytes_.data(), shared_bytes_.size());
+    shared_.bytes.clear();
     for (std::size_t w = 0; w < warps_.size(); ++w) {
       Warp &warp = warps_[w];
       for (unsigned lane = 0; lane < kLanes; ++lane) {
@@ -177,10 +174,10 @@ class Machine {
     }
     if (waiting == threads_) return false;
     line_ = code_.instructions[next_of(waiting) - 1].line;
-    if (ended != threads_) fail(thread_at(ended) + " has ended and skips a barrier", waiting);
-    if (are_there_others) fail("other threads of the block wait at another barrier", waiting);
+    if (ended != threads_) fail(waiting, thread_at(number_of(ended)) + " has ended and skips a barrier");
+    if (are_there_others) fail(waiting, "other threads of the block wait at another barrier");
     for (std::uint64_t t = 0; t < threads_; ++t) warps_[t / kLanes].states[t % kLanes] = State::runs;
-    ++barriers_;
+    for (Byte &each : shared_.bytes) each.writer = each.reader = 0;
     return true;
   }
   unsigned next_of(std::uint64_t thread) const { return warps_[thread / kLanes].next[thread % kLanes]; }
@@ -203,10 +200,10 @@ class Machine {
       }
       bool goes_on = true;
       for (; goes_on && least < limit && done < count; ++least, ++done) {
-        if (least >= code_.instructions.size()) fail("the text ends", first_thread_);
+        if (least >= code_.instructions.size()) fail(first_thread_, "the text ends");
         const Instruction &each = code_.instructions[least];
         line_ = each.line;
-        if (++instructions_ > kMostInstructions) fail("the block does not end", first_thread_);
+        if (++instructions_ > kMostInstructions) fail(first_thread_, "the block does not end");
         goes_on = step(each, least);
       }
       if (!goes_on) continue;
@@ -255,19 +252,17 @@ class Machine {
       return false;
     };
     switch (is.op) {
-      case Op::bra:
+      case op_of("bra"):
         return leave(State::runs, is.number);
-      case Op::bar:
+      case op_of("bar.sync"):
         return leave(State::waits, at + 1);
-      case Op::ret:
+      case op_of("ret"):
         each_lane(mask, [&](unsigned lane) {
-          const Copies &copies = warp_->copies[lane];
-          if (!copies.open.empty() || !copies.groups.empty())
-            fail("a thread ends before its copies", first_thread_ + lane);
+          if (!warp_->copies[lane].list.empty()) fail(first_thread_ + lane, "a thread ends before its copies");
         });
         return leave(State::ended, at);
-      case Op::trap:
-        each_lane(mask, [&](unsigned lane) { fail("trap", first_thread_ + lane); });
+      case op_of("trap"):
+        each_lane(mask, [&](unsigned lane) { fail(first_thread_ + lane, "trap"); });
         return true;
       default:
         run_op(is, mask);
@@ -286,56 +281,56 @@ class Machine {
       all([=, cut = ones(bits)](U a, U b, U) { return U{relation((a & cut) ^ flip, (b & cut) ^ flip)}; });
     };
     switch (is.op) {
-      case Op::mov:
-      case Op::cvta:
+      case op_of("mov"):
+      case op_of("cvta"):
         return all([](U a, U, U) { return a; });
-      case Op::cvt:
+      case op_of("cvt"):
         return all([to = ones(bits), from = is.from_type](U a, U, U) { return extended(a, from) & to; });
-      case Op::add:
+      case op_of("add"):
         return all([](U a, U b, U) { return a + b; });
-      case Op::sub:
+      case op_of("sub"):
         return all([](U a, U b, U) { return a - b; });
-      case Op::mul:
-      case Op::mad:  // the third source of mul is row 0
+      case op_of("mul"):
+      case op_of("mad"):  // the third source of mul is row 0
         if (is.word == Word::lo) return all([](U a, U b, U c) { return a * b + c; });
         return all([type = is.type](U a, U b, U c) { return extended(a, type) * extended(b, type) + c; });
-      case Op::div:
+      case op_of("div"):
         each_lane(mask, [&](unsigned lane) {
-          if (value(is.from[1], lane) == 0) fail("a division by 0", first_thread_ + lane);
+          if (value(is.from[1], lane) == 0) fail(first_thread_ + lane, "a division by 0");
         });
         return each_lane(
             mask, [&](unsigned lane) { set(is.to[0], lane, value(is.from[0], lane) / value(is.from[1], lane)); });
-      case Op::min:
+      case op_of("min"):
         return all([=](U a, U b, U) { return (a ^ flip) < (b ^ flip) ? a : b; });
-      case Op::max:
+      case op_of("max"):
         return all([=](U a, U b, U) { return (a ^ flip) < (b ^ flip) ? b : a; });
-      case Op::and_:
+      case op_of("and"):
         return all([](U a, U b, U) { return a & b; });
-      case Op::or_:
+      case op_of("or"):
         return all([](U a, U b, U) { return a | b; });
-      case Op::xor_:
+      case op_of("xor"):
         return all([](U a, U b, U) { return a ^ b; });
-      case Op::not_:
+      case op_of("not"):
         return all([](U a, U, U) { return ~a; });
-      case Op::neg:
+      case op_of("neg"):
         return all([](U a, U, U) { return 0 - a; });
-      case Op::shl:
+      case op_of("shl"):
         return all([=](U a, U b, U) { return b >= bits ? 0 : a << b; });
-      case Op::shr:
+      case op_of("shr"):
         if (!is.type.is_signed) return all([=](U a, U b, U) { return b >= bits ? 0 : a >> b; });
         return all([=, type = is.type](U a, U b, U) {
           return static_cast<U>(static_cast<std::int64_t>(extended(a, type)) >> std::min<U>(b, bits - 1));
         });
-      case Op::setp:
+      case op_of("setp"):
         if (is.word == Word::eq) return compare([](U a, U b) { return a == b; });
         if (is.word == Word::ne) return compare([](U a, U b) { return a != b; });
         if (is.word == Word::lt) return compare([](U a, U b) { return a < b; });
         if (is.word == Word::le) return compare([](U a, U b) { return a <= b; });
         if (is.word == Word::gt) return compare([](U a, U b) { return a > b; });
         return compare([](U a, U b) { return a >= b; });
-      case Op::selp:
+      case op_of("selp"):
         return all([](U a, U b, U c) { return c != 0 ? a : b; });
-      case Op::prmt:
+      case op_of("prmt"):
         return all([](U a, U b, U c) {
           U out = 0;
           for (unsigned i = 0; i < 4; ++i, c >>= 4) {
@@ -344,32 +339,30 @@ class Machine {
           }
           return out;
         });
-      case Op::lop3:  // bit abc of the table is what the three bits make
+      case op_of("lop3"):  // bit abc of the table is what the three bits make
         return all([table = value(is.from[3], 0)](U a, U b, U c) {
           U out = 0;
           for (unsigned i = 0; i < 8; ++i)
             out |= (U{0} - (table >> i & 1)) & (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
           return out;
         });
-      case Op::bfi:
+      case op_of("bfi"):
         return each_lane(mask, [&](unsigned lane) {
           const U at = value(is.from[2], lane) & 0xff, length = value(is.from[3], lane) & 0xff;
           const U field = at >= bits ? 0 : ones(static_cast<unsigned>(std::min<U>(length, 64))) << at;
           const U old = value(is.from[1], lane);
           set(is.to[0], lane, field == 0 ? old : (old & ~field) | (value(is.from[0], lane) << at & field));
         });
-      case Op::pack:
-      case Op::unpack:
-        return each_lane(mask, [&](unsigned lane) {
-          const unsigned part = bits / is.count;
-          U whole = is.op == Op::pack ? 0 : value(is.from[0], lane);
-          for (unsigned i = 0; i < is.count; ++i) {
-            if (is.op == Op::pack)
-              whole |= (value(is.from[i], lane) & ones(part)) << i * part;
-            else
-              set(is.to[i], lane, whole >> i * part & ones(part));
-          }
-          if (is.op == Op::pack) set(is.to[0], lane, whole);
+      case op_of("pack"):
+        return each_lane(mask, [&, part = bits / is.count](unsigned lane) {
+          U whole = 0;
+          for (unsigned i = 0; i < is.count; ++i) whole |= (value(is.from[i], lane) & ones(part)) << i * part;
+          set(is.to[0], lane, whole);
+        });
+      case op_of("unpack"):
+        return each_lane(mask, [&, part = bits / is.count](unsigned lane) {
+          const U whole = value(is.from[0], lane);
+          for (unsigned i = 0; i < is.count; ++i) set(is.to[i], lane, whole >> i * part & ones(part));
         });
       default:
         return each_lane(mask, [&](unsigned lane) { access(is, lane); });
@@ -381,149 +374,113 @@ class Machine {
     const std::uint64_t thread = first_thread_ + lane, address = value(is.from[0], lane) + is.offset;
     const unsigned bytes = is.type.bits / 8;
     Copies &copies = warp_->copies[lane];
-    if (is.op == Op::copy) {
-      const std::uint64_t from = value(is.from[1], lane);
-      use_global(thread, from, is.number, Use::read);
-      use_shared(thread, address, is.number, true);
-      for (unsigned i = 0; i < is.number; ++i) bytes_[address - shared_base_ + i].is_in_flight = true;
-      copies.open.push_back({address, from, is.number});
-    } else if (is.op == Op::commit) {
-      copies.groups.push_back(std::exchange(copies.open, {}));
-    } else if (is.op == Op::wait) {
-      for (; copies.groups.size() > is.number; copies.groups.erase(copies.groups.begin())) {
-        for (const Copy &each : copies.groups.front()) {
-          for (unsigned i = 0; i < each.bytes; ++i) bytes_[each.to - shared_base_ + i].is_in_flight = false;
-          std::memcpy(use_shared(thread, each.to, each.bytes, true), reinterpret_cast<const void *>(each.from),
-                      each.bytes);
+    const auto used = [&](Use how) { return use(thread, is.space, address, bytes * is.count, how); };
+    switch (is.op) {
+      case op_of("ld"): {
+        const std::uint8_t *from = used(is.read_only ? Use::read_only : Use::read);
+        for (unsigned i = 0; i < is.count; ++i, from += bytes) {
+          std::uint64_t loaded = 0;
+          std::memcpy(&loaded, from, bytes);
+          set(is.to[i], lane, extended(loaded, is.type));
         }
+        return;
       }
-    } else if (is.op == Op::ld) {
-      const std::uint8_t *from = readable(is, thread, address, bytes * is.count);
-      for (unsigned i = 0; i < is.count; ++i) {
-        std::uint64_t loaded = 0;
-        std::memcpy(&loaded, from + i * bytes, bytes);
-        set(is.to[i], lane, extended(loaded, is.type));
+      case op_of("st"): {
+        std::uint8_t *to = used(Use::write);
+        for (unsigned i = 0; i < is.count; ++i) std::memcpy(to + i * bytes, &warp_->rows[is.from[1 + i]][lane], bytes);
+        return;
       }
-    } else if (is.op == Op::st) {
-      if (is.space == Space::param || is.space == Space::constant) fail("a store to constants", thread);
-      std::uint8_t *to = is.space == Space::shared ? use_shared(thread, address, bytes * is.count, true)
-                                                   : use_global(thread, address, bytes * is.count, Use::write);
-      for (unsigned i = 0; i < is.count; ++i) std::memcpy(to + i * bytes, &warp_->rows[is.from[1 + i]][lane], bytes);
-    } else {  // atom, of 32 bits without a sign
-      std::uint8_t *at = use_global(thread, address, bytes, Use::atomic);
-      std::uint32_t old = 0;
-      std::memcpy(&old, at, bytes);
-      const auto by = static_cast<std::uint32_t>(value(is.from[1], lane));
-      const std::uint32_t now = is.word == Word::add ? old + by : std::min(old, by);
-      std::memcpy(at, &now, bytes);
-      set(is.to[0], lane, old);
+      case op_of("atom"): {  // of 32 bits without a sign
+        std::uint8_t *to = used(Use::atomic);
+        std::uint32_t old = 0;
+        std::memcpy(&old, to, bytes);
+        const auto by = static_cast<std::uint32_t>(value(is.from[1], lane));
+        const std::uint32_t now = is.word == Word::add ? old + by : std::min(old, by);
+        std::memcpy(to, &now, bytes);
+        return set(is.to[0], lane, old);
+      }
+      case op_of("cp.async.ca"): {
+        const std::uint64_t from = value(is.from[1], lane);
+        use(thread, Space::global, from, is.number, Use::read);
+        use(thread, Space::shared, address, is.number, Use::write);
+        for (unsigned i = 0; i < is.number; ++i) shared_.bytes[address - shared_.first + i].is_in_flight = true;
+        copies.list.push_back({address, from, is.number, copies.groups});
+        return;
+      }
+      case op_of("cp.async.commit_group"):
+        ++copies.groups;
+        return;
+      case op_of("cp.async.wait_group"):  // until so many groups are open
+        std::erase_if(copies.list, [&](const Copy &each) {
+          if (each.group + is.number >= copies.groups) return false;
+          for (unsigned i = 0; i < each.bytes; ++i) shared_.bytes[each.to - shared_.first + i].is_in_flight = false;
+          const auto *from = reinterpret_cast<const std::uint8_t *>(each.from);
+          std::copy_n(from, each.bytes, use(thread, Space::shared, each.to, each.bytes, Use::write));
+          return true;
+        });
     }
   }
 
-  const std::uint8_t *readable(const Instruction &is, std::uint64_t thread, std::uint64_t address, unsigned bytes) {
-    if (is.space == Space::shared) return use_shared(thread, address, bytes, false);
-    if (is.space != Space::param && is.space != Space::constant)
-      return use_global(thread, address, bytes, is.read_only ? Use::read_only : Use::read);
-    if (address % bytes != 0) fail("not aligned", thread);
-    const bool is_param = is.space == Space::param;
-    if (is_param && address <= code_.parameter_bytes && bytes <= code_.parameter_bytes - address)
-      return static_cast<const std::uint8_t *>(launch_.parameters) + address;
-    for (const Variable &each : code_.constant_variables)
-      if (!is_param && address - each.first <= each.bytes && bytes <= each.bytes - (address - each.first))
-        return code_.constant_bytes.data() + address;
-    fail((is_param ? "outside of the parameters: " : "outside of constant memory: ") + std::to_string(address), thread);
+  Area *area_of(Space space, std::uint64_t address) {
+    if (space == Space::shared) return &shared_;
+    if (space == Space::param) return &parameters_;
+    if (space != Space::constant && last_ != nullptr && address - last_->first < last_->size) return last_;
+    std::vector<Area> &all = space == Space::constant ? constants_ : global_;
+    const auto behind = std::ranges::upper_bound(all, address, {}, &Area::first);
+    Area *found = behind == all.begin() ? nullptr : &*std::prev(behind);
+    if (space != Space::constant) last_ = found;
+    return found;
   }
 
-  std::uint8_t *use_shared(std::uint64_t thread, std::uint64_t address, unsigned bytes, bool writes) {
-    const std::uint64_t at = address - shared_base_;
-    if (address < shared_base_ || at > shared_.size() || bytes > shared_.size() - at)
-      fail("outside of shared memory: byte " + std::to_string(static_cast<std::int64_t>(at)) + " of " +
-               std::to_string(shared_.size()),
-           thread);
-    if (address % bytes != 0) fail("not aligned", thread);
-    const std::uint32_t me = barriers_ << kThreadBits | static_cast<std::uint32_t>(thread + 1);
-    const auto is_race = [&](std::uint32_t stamp) { return stamp >> kThreadBits == barriers_ && stamp != me; };
+  // Where the bytes are, if the thread may use them so.
+  std::uint8_t *use(std::uint64_t thread, Space space, std::uint64_t address, unsigned bytes, Use how) {
+    static constexpr const char *kNames[] = {"global memory", "global memory", "shared memory", "the parameters",
+                                             "constant memory"};
+    const char *const name = kNames[static_cast<int>(space)];
+    if (address % bytes != 0) fail(thread, "not aligned");
+    Area *const area = area_of(space, address);
+    const std::uint64_t at = area == nullptr ? 0 : address - area->first;
+    if (area == nullptr || at > area->size || bytes > area->size - at)
+      fail(thread, fmt::format("{} bytes outside of {}, at {} of {}", bytes, name, static_cast<std::int64_t>(at),
+                               area == nullptr ? 0 : area->size));
+    const bool is_atomic = how == Use::atomic, writes = how == Use::write || is_atomic;
+    if (area->is_constant && writes) fail(thread, fmt::format("a store to {}", name));
+    if (area->bytes.empty()) area->bytes.assign(area->size, {0, 0, area->is_defined});
+    const std::uint32_t me = number_of(thread);
     for (std::uint64_t i = at; i < at + bytes; ++i) {
-      SharedByte &byte = bytes_[i];
-      if (byte.is_in_flight) fail("shared memory of a copy that was not waited for: byte " + std::to_string(i), thread);
-      if (!writes && !byte.is_defined)
-        fail("shared memory that is read before it is written: byte " + std::to_string(i), thread);
-      if (is_race(byte.written))
-        fail("a race in shared memory with a write of " + shared_other(byte.written) + ": byte " + std::to_string(i),
-             thread);
+      Byte &byte = area->bytes[i];
+      const auto fail_at = [&](const std::string &what) { fail(thread, fmt::format("{}, byte {}", what, i)); };
+      const auto race = [&](const char *with, std::uint32_t other) {
+        fail_at(fmt::format("a race in {} with a {} of {}", name, with, thread_at(other)));
+      };
+      if (byte.is_in_flight) fail_at("shared memory of a copy that was not waited for");
+      if (byte.writer != 0 && byte.writer != me && !(is_atomic && byte.writer == kAtomic)) race("write", byte.writer);
+      if (writes && byte.reader != 0 && byte.reader != me) race("read", byte.reader);
+      if ((writes && byte.is_read_only) || (how == Use::read_only && byte.writer != 0))
+        fail_at("a read-only load of bytes that are written");
+      if (how != Use::write && !byte.is_defined) fail_at(fmt::format("{} that is read before it is written", name));
       if (writes) {
-        if (is_race(byte.read))
-          fail("a race in shared memory with a read of " + shared_other(byte.read) + ": byte " + std::to_string(i),
-               thread);
-        byte.written = me;
+        byte.writer = is_atomic ? kAtomic : me;
         byte.is_defined = true;
       } else {
-        byte.read = is_race(byte.read) ? barriers_ << kThreadBits : me;
+        byte.reader = byte.reader != 0 && byte.reader != me ? kMany : me;
+        byte.is_read_only |= how == Use::read_only;
       }
     }
-    return shared_.data() + at;
-  }
-  std::string shared_other(std::uint32_t stamp) const {
-    const std::uint32_t thread = stamp & ((1u << kThreadBits) - 1);
-    return thread == 0 ? "several threads" : thread_at(thread - 1);
-  }
-
-  std::uint8_t *use_global(std::uint64_t thread, std::uint64_t address, unsigned bytes, Use use) {
-    if (address % bytes != 0) fail("not aligned", thread);
-    if (last_ == nullptr || address - last_->region.first >= last_->region.bytes) {
-      auto found =
-          std::ranges::upper_bound(memory_, address, {}, [](const Watched &each) { return each.region.first; });
-      last_ = found == memory_.begin() ? nullptr : &*--found;
-    }
-    const std::uint64_t at = last_ == nullptr ? 0 : address - last_->region.first;
-    if (last_ == nullptr || at >= last_->region.bytes || bytes > last_->region.bytes - at) {
-      const std::string where = last_ == nullptr ? ""
-                                                 : ", " + std::to_string(at) + " behind the begin of " +
-                                                       std::to_string(last_->region.bytes) + " bytes";
-      fail(std::to_string(bytes) + " bytes outside of global memory" + where, thread);
-    }
-    const auto me = static_cast<std::uint32_t>(block_ * threads_ + thread + 1);
-    for (std::uint64_t i = at; i < at + bytes; ++i) {
-      std::unique_ptr<Page> &page = last_->pages[i / kPageBytes];
-      if (page == nullptr) {
-        page = std::make_unique<Page>();
-        if (!last_->region.is_defined) std::ranges::fill(page->flags, kUndefined);
-      }
-      std::uint32_t &writer = page->writer[i % kPageBytes], &reader = page->reader[i % kPageBytes];
-      std::uint8_t &flags = page->flags[i % kPageBytes];
-      const bool is_atomic = use == Use::atomic, writes = use == Use::write || is_atomic;
-      if (writer != 0 && writer != me && !(is_atomic && writer == kAtomic))
-        fail("a race in global memory with a write of " + other(writer), thread);
-      if (writes && reader != 0 && reader != me)
-        fail("a race in global memory with a read of " + other(reader), thread);
-      if ((writes && (flags & kReadOnly) != 0) || (use == Use::read_only && writer != 0))
-        fail("a read-only load of bytes that are written", thread);
-      if (use != Use::write && (flags & kUndefined) != 0)
-        fail("global memory that is read before it is written", thread);
-      if (writes) {
-        writer = is_atomic ? kAtomic : me;
-        flags &= static_cast<std::uint8_t>(~kUndefined);
-      } else {
-        reader = reader != 0 && reader != me ? kMany : me;
-        if (use == Use::read_only) flags |= kReadOnly;
-      }
-    }
-    return reinterpret_cast<std::uint8_t *>(address);
+    return area->data + at;
   }
 
   const Code &code_;
   const Launch &launch_;
   Random random_;
   const std::uint64_t threads_;  // of a block
-  const std::uint64_t shared_base_;
-  std::vector<std::uint8_t> shared_;
-  std::vector<SharedByte> bytes_;
-  std::vector<Watched> memory_;
-  Watched *last_ = nullptr;
+  std::vector<std::uint8_t> shared_bytes_;
+  Area shared_, parameters_;
+  std::vector<Area> constants_, global_;
+  Area *last_ = nullptr;  // of global memory
   std::vector<Warp> warps_;
   // Of the block and the instruction that run.
   std::uint64_t block_ = 0, first_thread_ = 0, instructions_ = 0;
-  std::uint32_t barriers_ = 1;
   Warp *warp_ = nullptr;
   Mask mask_ = 0;
   unsigned line_ = 1;

@@ -13,37 +13,6 @@
 namespace tandem::test::ptx {
 namespace {
 
-// Instructions in the order of Op: the mnemonic, the operands, and the words of which one has to be behind the
-// mnemonic. Operands:
-//     d, P, x     results: of the instruction's type (twice as wide with .wide), a predicate, of any width
-//     s, p, u, *  sources: of the instruction's type, a predicate, of 32 bits, of any width; w: as wide as the result
-//     v, e        elements that are loaded or stored; M, m: result and source of mov, which may be in parts
-//     [, a        an address, and one without an offset; n: a number; l: a label
-constexpr std::string_view kForms =
-    "mov Mm;ld v[;st [e;cvt x*;cvta ds to;add dss;sub dss;mul dss lo wide;mad dssw lo wide;div dss;min dss;max dss;"
-    "and dss;or dss;xor dss;not ds;neg ds;shl dsu;shr dsu;setp Pss eq ne lt le gt ge;selp dssp;prmt dsss;lop3 dssss;"
-    "bfi dssuu;bra l;ret ;trap ;bar.sync n;atom d[s add min;cp.async.ca [an;cp.async.commit_group ;"
-    "cp.async.wait_group n;";
-static_assert(std::ranges::count(kForms, ';') == static_cast<std::ptrdiff_t>(Op::pack));
-struct Form {
-  Op op;
-  std::string operands, words;
-};
-const std::map<std::string, Form> &forms() {
-  static const std::map<std::string, Form> all = [] {
-    std::map<std::string, Form> made;
-    std::size_t at = 0;
-    for (unsigned i = 0; at < kForms.size(); ++i) {
-      const std::string each(kForms.substr(at, kForms.find(';', at) - at));
-      const std::size_t first = each.find(' '), second = std::min(each.find(' ', first + 1), each.size());
-      made[each.substr(0, first)] = {static_cast<Op>(i), each.substr(first + 1, second - first - 1),
-                                     each.substr(second) + " "};
-      at += each.size() + 1;
-    }
-    return made;
-  }();
-  return all;
-}
 const std::map<std::string, Word> kWords = {
     {"to", Word::to}, {"lo", Word::lo}, {"wide", Word::wide}, {"eq", Word::eq},   {"ne", Word::ne},  {"lt", Word::lt},
     {"le", Word::le}, {"gt", Word::gt}, {"ge", Word::ge},     {"add", Word::add}, {"min", Word::min}};
@@ -306,33 +275,31 @@ class Parser {
         if (is_list) expect("}");
         const unsigned count = (is_written ? to : from) - before;
         if (is_move && is_list) {
-          made.op = is_written ? Op::unpack : Op::pack;
+          made.op = is_written ? op_of("unpack") : op_of("pack");
           made.count = count;
         } else if (count != (kind == 'v' || kind == 'e' ? made.count : 1)) {
           fail("another number of elements");
         }
       }
     }
-    if (made.op == Op::bar && made.number != 0) fail("a barrier other than 0");
+    if (made.op == op_of("bar.sync") && made.number != 0) fail("a barrier other than 0");
     expect(";");
     code_.instructions.push_back(made);
   }
 
-  const Form &mnemonic(Instruction &made) {
+  Form mnemonic(Instruction &made) {
     const std::string whole = next();
     std::vector<std::string> parts;
-    std::string called;
-    for (std::size_t at = 0; at <= whole.size();) {
-      const std::size_t end = std::min(whole.find('.', at), whole.size());
+    Form form;
+    for (std::size_t at = 0, end = 0; at <= whole.size(); at = end + 1) {
+      end = std::min(whole.find('.', at), whole.size());
       parts.push_back(whole.substr(at, end - at));
-      at = end + 1;
-      if (forms().contains(whole.substr(0, end))) {  // the longest one
-        called = whole.substr(0, end);
-        parts.clear();
-      }
+      const Form longer = form_of(std::string_view(whole).substr(0, end));
+      if (longer.op == 0) continue;
+      form = longer;
+      parts.clear();
     }
-    if (called.empty()) fail("not known: " + whole);
-    const Form &form = forms().at(called);
+    if (form.op == 0) fail("not known: " + whole);
     made.op = form.op;
     unsigned types = 0;
     for (const std::string &part : parts) {
@@ -341,7 +308,7 @@ class Parser {
       } else if (const auto space = kSpaces.find(part); space != kSpaces.end()) {
         made.space = space->second;
       } else if (const auto word = kWords.find(part);
-                 word != kWords.end() && form.words.find(" " + part + " ") != std::string::npos) {
+                 word != kWords.end() && (std::string(form.words) + " ").find(" " + part + " ") != std::string::npos) {
         made.word = word->second;
       } else if (part == "v2" || part == "v4") {
         made.count = part == "v2" ? 2 : 4;
@@ -352,12 +319,12 @@ class Parser {
       }
     }
     const bool has_type = form.operands.find_first_of("dPxveM") != std::string::npos;
-    if (types != (made.op == Op::cvt ? 2u
-                  : has_type         ? 1u
-                                     : 0u) ||
-        (made.word == Word::none) != (form.words == " ") || (made.op == Op::div && made.type.is_signed) ||
-        (made.op == Op::atom && (made.space != Space::global || made.type.bits != 32 || made.type.is_signed)) ||
-        (made.op == Op::cvta && made.space != Space::global))
+    if (types != (made.op == op_of("cvt") ? 2u
+                  : has_type              ? 1u
+                                          : 0u) ||
+        (made.word == Word::none) != form.words.empty() || (made.op == op_of("div") && made.type.is_signed) ||
+        (made.op == op_of("atom") && (made.space != Space::global || made.type.bits != 32 || made.type.is_signed)) ||
+        (made.op == op_of("cvta") && made.space != Space::global))
       fail("not known in this form");
     return form;
   }
