@@ -21,10 +21,10 @@ struct Nvrtc::Functions {
 
 Nvrtc::Nvrtc(const std::string &path) : functions_(std::make_unique<Functions>()) {
   void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  const auto take = [&](auto &function, const char *name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(library == nullptr ? nullptr
-                                                                                                : dlsym(library, name));
-    if (function == nullptr) throw Error("no " + std::string(name) + " in " + path);
+  const auto take = [&]<class Function>(Function *&function, const char *name) {
+    void *const found = library == nullptr ? nullptr : dlsym(library, name);
+    if (found == nullptr) throw Error("no " + std::string(name) + " in " + path);
+    function = reinterpret_cast<Function *>(found);
   };
   take(functions_->version, "nvrtcVersion");
   take(functions_->create, "nvrtcCreateProgram");
@@ -62,11 +62,18 @@ const std::vector<std::unique_ptr<Nvrtc>> &nvrtcs() {
   static const auto all = [] {
     std::vector<std::unique_ptr<Nvrtc>> found;
     for (const char *each : {"newest", "oldest"}) {
-      std::error_code none;
-      for (const auto &entry :
-           std::filesystem::recursive_directory_iterator(TANDEM_TEST_NVRTC "/" + std::string(each), none))
-        if (entry.path().filename().string().starts_with("libnvrtc.so."))
-          found.push_back(std::make_unique<Nvrtc>(entry.path()));
+      // NVRTC opens its builtins by name. Under a sanitizer it does not find them in its own folder.
+      for (const std::string name : {"libnvrtc-builtins.so.", "libnvrtc.so."}) {
+        std::error_code none;
+        const std::string folder = TANDEM_TEST_NVRTC "/" + std::string(each);
+        for (const auto &entry : std::filesystem::recursive_directory_iterator(folder, none)) {
+          if (!entry.path().filename().string().starts_with(name)) continue;
+          if (name == "libnvrtc.so.")
+            found.push_back(std::make_unique<Nvrtc>(entry.path()));
+          else
+            dlopen(entry.path().c_str(), RTLD_NOW | RTLD_LOCAL);
+        }
+      }
     }
     for (const char *each : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so"})
       try {
