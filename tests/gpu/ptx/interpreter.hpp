@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An interpreter of PTX, written from NVIDIA's manual "PTX ISA" (9.0), for kernels that NVRTC made. It runs the text as
+// An interpreter of PTX, written from NVIDIA's manual "PTX ISA", for kernels that NVRTC made. It runs the text as
 // it is: one entry, integers only, the instructions that NVRTC uses for our kernels. Anything else is an error by name.
 //
 // It is stricter than a GPU. Warps and blocks take turns at random; registers and shared memory hold random bytes at
@@ -11,7 +11,7 @@
 //     - bytes of a copy (cp.async) that are used before its thread has waited, and a thread that ends before its copies
 //     - a barrier that some threads of a block skip, or two barriers at once
 //     - read-only loads (ld.global.nc) of bytes that the launch writes
-// It does not know what a GPU's memory may reorder between barriers: every such order is a race.
+// It has no model of the order of memory between barriers: what depends on that order is a race.
 #pragma once
 
 #include <array>
