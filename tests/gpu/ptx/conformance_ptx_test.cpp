@@ -53,6 +53,7 @@ class Interpreted {
     static std::map<std::string, ptx::Module> modules;  // the driver runs one kernel at a time
     static std::uint64_t seed = slice_seed();
     try {
+      if (modules.size() > 100) modules.clear();
       auto found = modules.find(of.ptx);
       if (found == modules.end()) found = modules.emplace(of.ptx, ptx::Module(of.ptx)).first;
       const ptx::Launch launch = ptx::launch_of(of.spec, of.arguments, of.grid, of.shared_bytes, ++seed);
