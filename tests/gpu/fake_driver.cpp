@@ -37,6 +37,7 @@ const unsigned char kImage[] = "the kernels of technique tables";
 struct Made {
   core::Matrix matrix{0, 0};
   device::KernelSpec spec;
+  std::shared_ptr<const std::string> ptx{};  // of a module that was loaded
 };
 
 // What texts were made from, and what NVRTC made of them. Of the process: caches on disk outlive a driver.
@@ -83,6 +84,7 @@ struct FakeFunction {
 struct FakeProgram {
   std::string text;
   nvrtcProgram real = nullptr;
+  bool is_ptx = false;
 };
 struct Range {
   std::uint64_t bytes;
@@ -301,6 +303,8 @@ struct Call {
   Made made;
   device::KernelArguments arguments;
   std::uint64_t group_count = 0, row_count = 0;
+  std::array<unsigned, 3> grid{};
+  unsigned shared_bytes = 0;
 };
 
 void compute(Call &call);
@@ -330,6 +334,15 @@ void compute_rows(Call &call) {
 }
 
 void compute(Call &call) {
+  if (state->script.run_ptx) {
+    const auto is_on_device = [](std::uint64_t first, std::uint64_t bytes) {
+      return on_device(first, bytes, "kernel");
+    };
+    const std::string wrong = state->script.run_ptx(
+        {*call.made.ptx, call.made.spec, call.arguments, call.grid, call.shared_bytes, is_on_device});
+    if (!wrong.empty()) state->violate(wrong);
+    return;
+  }
   if (call.made.spec.binding == device::Binding::table) return compute_rows(call);
   const device::KernelArguments &arguments = call.arguments;
   const device::KernelSpec &spec = call.made.spec;
@@ -774,6 +787,7 @@ CUresult module_load(CUmodule *out, const void *image) {
   } else {
     if (state->script.refuses_cubins) return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
     std::string text = binary_of(image);
+    const auto ptx = std::make_shared<const std::string>(text);
     Registry &all = registry();
     const std::lock_guard also(all.mutex);
     if (text.starts_with(kBinaryMark)) {
@@ -786,6 +800,7 @@ CUresult module_load(CUmodule *out, const void *image) {
     const auto made = all.of_text.find(text);
     if (made == all.of_text.end()) return CUDA_ERROR_INVALID_IMAGE;
     module->made = made->second;
+    module->made.ptx = ptx;
   }
   ++state->live["module"];
   *out = reinterpret_cast<CUmodule>(keep(module.release()));
@@ -822,8 +837,12 @@ CUresult function_attribute(int *out, CUfunction_attribute, CUfunction) {
 CUresult launch(CUfunction function, unsigned grid, unsigned grid_y, unsigned grid_z, unsigned x, unsigned y,
                 unsigned z, unsigned shared_bytes, CUstream stream, void **parameters, void **) {
   BEGIN(cuLaunchKernel, kContext);
-  Call call{*reinterpret_cast<Made *>(function), *static_cast<device::KernelArguments *>(parameters[0]), grid,
-            std::uint64_t{grid_y} * grid_z};
+  Call call{*reinterpret_cast<Made *>(function),
+            *static_cast<device::KernelArguments *>(parameters[0]),
+            grid,
+            std::uint64_t{grid_y} * grid_z,
+            {grid, grid_y, grid_z},
+            shared_bytes};
   device::KernelSpec &spec = call.made.spec;
   spec.tuning.local = {x, y, z};
   device::KernelRange range;
@@ -936,6 +955,7 @@ nvrtcResult rtc_destroy(nvrtcProgram *program) {
 nvrtcResult rtc_compile(nvrtcProgram program, int count, const char *const *options) {
   BEGIN_RTC(nvrtcCompileProgram);
   state->compilers.insert(std::this_thread::get_id());
+  as(program)->is_ptx = std::strstr(options[0], "=compute_") != nullptr;
   if (state->script.refuses_text) return NVRTC_ERROR_COMPILATION;
   return as(program)->real != nullptr ? real().nvrtcCompileProgram(as(program)->real, count, options) : NVRTC_SUCCESS;
 }
@@ -953,7 +973,8 @@ nvrtcResult rtc_log(nvrtcProgram program, char *out) {
 }
 nvrtcResult rtc_size(nvrtcProgram program, std::size_t *out) {
   BEGIN_RTC(nvrtcGetCUBINSize);
-  if (as(program)->real != nullptr) return real().nvrtcGetCUBINSize(as(program)->real, out);
+  if (as(program)->real != nullptr)
+    return (as(program)->is_ptx ? real().nvrtcGetPTXSize : real().nvrtcGetCUBINSize)(as(program)->real, out);
   *out = std::strlen(kBinaryMark) + as(program)->text.size() + 1;
   return NVRTC_SUCCESS;
 }
@@ -963,7 +984,7 @@ nvrtcResult rtc_binary(nvrtcProgram program, char *out) {
     std::strcpy(out, (kBinaryMark + as(program)->text).c_str());
     return NVRTC_SUCCESS;
   }
-  const nvrtcResult result = real().nvrtcGetCUBIN(as(program)->real, out);
+  const nvrtcResult result = (as(program)->is_ptx ? real().nvrtcGetPTX : real().nvrtcGetCUBIN)(as(program)->real, out);
   Registry &all = registry();
   const std::lock_guard also(all.mutex);
   all.text_of_binary[binary_of(out)] = as(program)->text;

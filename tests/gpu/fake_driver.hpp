@@ -3,11 +3,13 @@
 // waits for it, or for a command that depends on it. So a missing wait shows as old bytes every time. Calls and
 // commands fail by script; memory, streams and modules are counted; a stream may be captured. Kernels are not run: the
 // fake knows from which matrix and spec a text was generated (fake_generate), and does what device/kernel_text.hpp
-// promises of it, with the slow reference's products. kernel_text_test runs the texts, and the
-// fake compiles them with the real NVRTC on request.
+// promises of it, with the slow reference's products. Or a script interprets them (run_ptx). kernel_text_test runs the
+// texts, and the fake compiles them with the real NVRTC on request.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <thread>
@@ -34,6 +36,16 @@ struct FakeGpu {
   int most_threads = 1024;                  // of a block of any kernel
 };
 
+// A launch of a kernel that NVRTC made PTX of. spec.tuning.local: its block.
+struct FakeLaunch {
+  std::string ptx;
+  device::KernelSpec spec;
+  device::KernelArguments arguments;
+  std::array<unsigned, 3> grid;
+  std::uint64_t shared_bytes;
+  std::function<bool(std::uint64_t first, std::uint64_t bytes)> is_on_device;
+};
+
 enum class FakeSummarise { absent, works, fails };
 
 struct FakeCudaScript {
@@ -55,6 +67,9 @@ struct FakeCudaScript {
   int nvrtc_version = 12040;
   std::vector<int> architectures = {75, 80, 86, 89, 90, 100, 120};  // NVRTC's
   bool real_nvrtc = false;                                          // that of this machine; has_real_nvrtc()
+  // Runs PTX as a GPU does, in place of the slow reference. Returns what the kernel did wrong, or "". Needs real_nvrtc
+  // and a device that NVRTC has no machine code for: capability 7.6 or 8.1.
+  std::function<std::string(const FakeLaunch &)> run_ptx;
   FakeSummarise summarise = FakeSummarise::absent;
   bool is_done_when_asked = false;      // cuEventQuery brings about what it asks for
   CUresult query_error = CUDA_SUCCESS;  // of cuEventQuery

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/gpu/ptx/kernel.hpp"
+
+#include <dlfcn.h>
+#include <nvrtc.h>
+
+#include <filesystem>
+
+namespace tandem::test::ptx {
+
+struct Nvrtc::Functions {
+  decltype(&::nvrtcVersion) version;
+  decltype(&::nvrtcCreateProgram) create;
+  decltype(&::nvrtcDestroyProgram) destroy;
+  decltype(&::nvrtcCompileProgram) compile;
+  decltype(&::nvrtcGetProgramLogSize) log_size;
+  decltype(&::nvrtcGetProgramLog) log;
+  decltype(&::nvrtcGetPTXSize) ptx_size;
+  decltype(&::nvrtcGetPTX) ptx;
+};
+
+Nvrtc::Nvrtc(const std::string &path) : functions_(std::make_unique<Functions>()) {
+  void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  const auto take = [&]<class Function>(Function *&function, const char *name) {
+    void *const found = library == nullptr ? nullptr : dlsym(library, name);
+    if (found == nullptr) throw Error("no " + std::string(name) + " in " + path);
+    function = reinterpret_cast<Function *>(found);
+  };
+  take(functions_->version, "nvrtcVersion");
+  take(functions_->create, "nvrtcCreateProgram");
+  take(functions_->destroy, "nvrtcDestroyProgram");
+  take(functions_->compile, "nvrtcCompileProgram");
+  take(functions_->log_size, "nvrtcGetProgramLogSize");
+  take(functions_->log, "nvrtcGetProgramLog");
+  take(functions_->ptx_size, "nvrtcGetPTXSize");
+  take(functions_->ptx, "nvrtcGetPTX");
+  int major = 0, minor = 0;
+  functions_->version(&major, &minor);
+  version_ = std::to_string(major) + "." + std::to_string(minor);
+}
+
+Nvrtc::~Nvrtc() = default;
+
+std::string Nvrtc::compile(const std::string &text, unsigned architecture) const {
+  nvrtcProgram program = nullptr;
+  if (functions_->create(&program, text.c_str(), "kernel.cu", 0, nullptr, nullptr) != NVRTC_SUCCESS)
+    throw Error("nvrtcCreateProgram fails");
+  const std::string option = "--gpu-architecture=compute_" + std::to_string(architecture);
+  const char *const options[] = {option.c_str(), "--std=c++17"};  // as gpu/programs.cpp
+  const bool works = functions_->compile(program, 2, options) == NVRTC_SUCCESS;
+  std::size_t bytes = 0;
+  works ? functions_->ptx_size(program, &bytes) : functions_->log_size(program, &bytes);
+  std::string out(bytes, '\0');
+  works ? functions_->ptx(program, out.data()) : functions_->log(program, out.data());
+  functions_->destroy(&program);
+  out.resize(out.find_last_not_of('\0') + 1);
+  if (!works) throw Error("NVRTC " + version_ + ": " + out);
+  return out;
+}
+
+const std::vector<std::unique_ptr<Nvrtc>> &nvrtcs() {
+  static const auto all = [] {
+    std::vector<std::unique_ptr<Nvrtc>> found;
+    for (const char *each : {"newest", "oldest"}) {
+      // NVRTC opens its builtins by name. Under a sanitizer it does not find them in its own folder.
+      for (const std::string name : {"libnvrtc-builtins.so.", "libnvrtc.so."}) {
+        std::error_code none;
+        const std::string folder = TANDEM_TEST_NVRTC "/" + std::string(each);
+        for (const auto &entry : std::filesystem::recursive_directory_iterator(folder, none)) {
+          if (!entry.path().filename().string().starts_with(name)) continue;
+          if (name == "libnvrtc.so.")
+            found.push_back(std::make_unique<Nvrtc>(entry.path()));
+          else
+            dlopen(entry.path().c_str(), RTLD_NOW | RTLD_LOCAL);
+        }
+      }
+    }
+    for (const char *each : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so"})
+      try {
+        if (found.empty()) found.push_back(std::make_unique<Nvrtc>(each));
+      } catch (const Error &) {
+      }
+    return found;
+  }();
+  return all;
+}
+
+Launch launch_of(const device::KernelSpec &spec, const device::KernelArguments &arguments,
+                 const std::array<unsigned, 3> &grid, std::uint64_t shared_bytes, std::uint64_t seed) {
+  Launch launch;
+  launch.grid = grid;
+  launch.block = spec.tuning.local;
+  launch.shared_bytes = shared_bytes;
+  launch.parameters = &arguments;
+  launch.parameter_bytes = sizeof arguments;
+  launch.seed = seed;
+  const auto add = [&](const void *first, std::uint64_t bytes, bool is_defined) {
+    launch.memory.push_back({reinterpret_cast<std::uint64_t>(first), bytes, is_defined});
+  };
+  const unsigned columns = arguments.columns, shards = columns + arguments.rows;
+  const auto is_defined = [&](unsigned shard) { return shard < columns || spec.mode != core::Mode::assign; };
+  if (spec.binding == device::Binding::table) {
+    const std::uint64_t words = 3 + shards, rows = std::uint64_t{grid[1]} * grid[2];
+    const auto *table = static_cast<const std::uint64_t *>(arguments.shards[0]);
+    add(table, rows * words * 8, true);
+    for (unsigned i = 0; i < shards; ++i) {
+      for (std::uint64_t r = 0; r < rows; ++r) {
+        const std::uint64_t *row = table + r * words, first = row[3 + i], length = row[2];
+        // A part of a stripe may read beyond its ends, where the next part is.
+        Region &last = launch.memory.back();
+        if (r > 0 && last.first + last.bytes == first)
+          last.bytes += length;
+        else
+          launch.memory.push_back({first, length, is_defined(i)});
+      }
+    }
+  } else {
+    for (unsigned i = 0; i < shards; ++i) add(arguments.shards[i], arguments.length, is_defined(i));
+  }
+  if (spec.mode == core::Mode::compare) {
+    const auto first_output = reinterpret_cast<std::uint64_t>(arguments.shards[columns]);
+    const std::uint64_t records = device::cut_kernel_range(spec, arguments.length, first_output).record_count;
+    add(arguments.records, records * arguments.rows * 8, true);
+  }
+  if (spec.technique == device::Technique::tables)
+    add(arguments.tables, (arguments.rows + 3) / 4 * columns * device::kTableBytesPerColumn, true);
+  return launch;
+}
+
+}  // namespace tandem::test::ptx
