@@ -60,6 +60,37 @@ TEST(WidePlans, SayTheirTechnique) {
   EXPECT_TRUE(refused(tandem_plan_create(transform.get(), narrow.get(), &encode, &plan), TANDEM_ERROR_UNSUPPORTED));
 }
 
+// What is shared is summed once: fewer additions, and the plan says how many.
+TEST(PacketPlans, CountAdditions) {
+  tandem_codec_options packets = codec_options(10, 6, TANDEM_MATRIX_JERASURE_CAUCHY_ORIG);
+  packets.layout = TANDEM_LAYOUT_PACKETS;
+  packets.packet_bytes = 1024;
+  const Codec codec = make_codec(packets);
+  unsigned ones = 0;
+  for (const auto &row : reference::jerasure_rows("jerasure-cauchy-orig", 8, 10, 6))
+    for (const unsigned cell : row)
+      for (unsigned i = 0; i < 8; ++i)
+        ones += static_cast<unsigned>(__builtin_popcount(reference::multiply(8, cell, 1u << i)));
+  for (const char *expert : {"", "technique=matrix"}) {
+    tandem_context_options options = context_options("", 1);
+    options.backend = "cpu";
+    options.expert = expert;
+    const Context context = make_context(options);
+    const Plan plan = make_plan(context.get(), codec.get(), TANDEM_OPERATION_ENCODE);
+    tandem_plan_info info = {};
+    info.struct_bytes = sizeof info;
+    ASSERT_EQ(tandem_plan_query(plan.get(), &info), TANDEM_OK);
+    EXPECT_EQ(info.matrix_products, ones - 8 * 6) << "an output of n packets is n - 1 additions";
+    if (*expert != 0) {
+      EXPECT_STREQ(info.technique, "matrix");
+      EXPECT_EQ(info.products, info.matrix_products);
+    } else {
+      EXPECT_STREQ(info.technique, "shared sums");
+      EXPECT_LT(info.products * 3, info.matrix_products * 2);
+    }
+  }
+}
+
 TEST(PlansOfAnyContext, SayWhatTheyRead) {
   const Context context = make_context();
   const Codec codec = make_codec(6, 4);
