@@ -30,6 +30,7 @@ static std::ostream &operator<<(std::ostream &stream, const ShardSet &set) {
 
 namespace {
 
+using Shapes = std::vector<std::pair<unsigned, unsigned>>;
 using reference::Bytes;
 using reference::Rows;
 
@@ -428,16 +429,8 @@ Cost cost_of(const Codec &codec, const ShardSet &present, const ShardSet &wanted
 TEST(DecodeCost, OfANewPatternIsBounded) {
   std::mt19937 random(7);
   for (const Preset &preset : presets()) {
-    for (const auto &[k, m] : {std::pair{1u, 1u},
-                               {1u, 3u},
-                               {2u, 2u},
-                               {10u, 2u},
-                               {10u, 3u},
-                               {10u, 4u},
-                               {21u, 4u},
-                               {32u, 8u},
-                               {128u, 32u},
-                               {16u, 100u}}) {
+    for (const auto &[k, m] :
+         Shapes{{1, 1}, {1, 3}, {2, 2}, {10, 2}, {10, 3}, {10, 4}, {21, 4}, {32, 8}, {128, 32}, {16, 100}}) {
       if (!exists(preset, k, m) || !preset.is_mds(k, m)) continue;
       const auto codec = make_codec(preset.value, k, m);
       for (unsigned lost_count = 1; lost_count <= m; ++lost_count) {
