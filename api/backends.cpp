@@ -57,7 +57,7 @@ void say_what_is_known(const tandem_context &context, const core::Backend &cpu, 
 
 std::unique_ptr<core::Backend> make_cpu(const BackendKind &, tandem_context &context, const Settings &settings,
                                         const std::string &) {
-  cpu::Choice choice = {};
+  cpu::Decisions choice = {};
   std::unique_ptr<core::Backend> backend = cpu::make_backend(cpu_options(context, settings), context.log, &choice);
   context.resource_names = "cpu";
   context.kernel_name = choice.kernel;
@@ -79,7 +79,7 @@ std::vector<hybrid::Member> cpu_members(const BackendKind &, tandem_context &con
   options.timeline = nullptr;  // the hybrid records its lanes
   hybrid::Member member;
   member.name = name;
-  cpu::Choice choice = {};
+  cpu::Decisions choice = {};
   member.backend = cpu::make_backend(options, context.log, &choice);
   member.lanes = settings.thread_count != 0 ? settings.thread_count : cpu::allowed_core_count();
   member.is_in_place = true;

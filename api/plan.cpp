@@ -221,7 +221,7 @@ void tandem_plan_destroy(tandem_plan *plan) { delete plan; }
 tandem_status tandem_plan_query(const tandem_plan *plan, tandem_plan_info *info_out) {
   return base::guarded({{"plan", plan}, {"info_out", info_out}}, [&] {
     tandem_plan_info info = {};
-    for (const core::Technique &each : plan->plan->prepared().techniques()) {
+    for (const core::TechniqueCost &each : plan->plan->prepared().techniques()) {
       if (std::string_view(each.name) == "matrix") info.matrix_products = each.products;
       if (each.is_used) info.technique = each.name, info.products = each.products;
       if (each.is_used_out_of_cache) info.technique_out_of_cache = each.name;

@@ -62,7 +62,7 @@ core::ShardSet shards(unsigned begin, unsigned end) {
 
 struct CodeTechniques {
   std::uint32_t k, m, lost;  // lost: 0 = encode
-  std::vector<core::Technique> ways;
+  std::vector<core::TechniqueCost> ways;
 };
 
 // A kernel that this CPU does not run is refused, with the list.
@@ -71,7 +71,7 @@ std::vector<CodeTechniques> techniques_of(const std::string &kernel, const std::
   options.kernel = kernel;
   options.executor = "serial";
   options.thread_count = 1;
-  cpu::Choice choice = {};
+  cpu::Decisions choice = {};
   const std::unique_ptr<core::Backend> backend = cpu::make_backend(options, base::Log(), &choice);
   std::vector<CodeTechniques> list;
   for (const tandem_codec_options &code : codes) {
@@ -102,7 +102,7 @@ void print_techniques(const std::vector<CodeTechniques> &list) {
   constexpr const char *kLine = "{:<9} {:<11} {:<22} {:>9} {:>14} {:>14}\n";
   fmt::print(kLine, "CODE", "OPERATION", "TECHNIQUE", "PRODUCTS", "COST IN CACHE", "OUT OF CACHE");
   for (const CodeTechniques &each : list) {
-    for (const core::Technique &way : each.ways) {
+    for (const core::TechniqueCost &way : each.ways) {
       const auto cost = [&](double value, bool is_used) {
         return (way.products != 0 ? fmt::format("{:.0f}", value) : "-") + (is_used ? "*" : " ");
       };
@@ -117,7 +117,7 @@ void print_techniques(const std::vector<CodeTechniques> &list) {
 nlohmann::ordered_json to_json(const std::vector<CodeTechniques> &list) {
   auto array = nlohmann::ordered_json::array();
   for (const CodeTechniques &each : list) {
-    for (const core::Technique &way : each.ways) {
+    for (const core::TechniqueCost &way : each.ways) {
       nlohmann::ordered_json technique = {{"k", each.k}, {"m", each.m}};
       technique["operation"] = each.lost == 0 ? "encode" : "decode";
       if (each.lost != 0) technique["lost"] = each.lost;

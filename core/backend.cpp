@@ -17,7 +17,7 @@ const char *name_of(Mode mode) noexcept {
 }
 
 Prepared::~Prepared() = default;
-std::vector<Technique> Prepared::techniques() const { return {{}}; }
+std::vector<TechniqueCost> Prepared::techniques() const { return {{}}; }
 std::uint64_t Prepared::out_of_cache_bytes(Mode) const { return UINT64_MAX; }
 void Prepared::add_bytes_elsewhere(std::uint64_t) const {}
 Ticket::~Ticket() = default;

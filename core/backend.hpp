@@ -48,7 +48,7 @@ struct Mismatch {
 };
 
 // One way to run an operator, and what it costs for one vector of each shard.
-struct Technique {
+struct TechniqueCost {
   const char *name = "matrix";             // "transform", "syndromes, matrix", "syndromes, transform"; valid for ever
   std::uint32_t products = 0;              // of a vector by a coefficient. 0: not counted, because there is no choice
   double cost = 0, cost_out_of_cache = 0;  // estimated times, in products of the matrix
@@ -75,7 +75,7 @@ class Prepared {
   std::uint64_t length_unit_bytes() const noexcept { return length_unit_bytes_; }
 
   // All techniques, the matrix first. One is used in cache and one out of cache. By default there is the matrix alone.
-  virtual std::vector<Technique> techniques() const;
+  virtual std::vector<TechniqueCost> techniques() const;
   // Runs that move more bytes than this are out of cache.
   virtual std::uint64_t out_of_cache_bytes(Mode mode) const;
 

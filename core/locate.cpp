@@ -347,10 +347,10 @@ struct Suspects {
       : places(std::move(of)), explanation(checks, places), trails(places.size()) {}
 };
 
-class Search {
+class DamageSearch {
  public:
-  Search(Backend &backend, const Codec &codec, const Application &application, const Prepared &prepared, unsigned most,
-         std::byte *const *shards, std::uint64_t shard_bytes, Control &control)
+  DamageSearch(Backend &backend, const Codec &codec, const Application &application, const Prepared &prepared,
+               unsigned most, std::byte *const *shards, std::uint64_t shard_bytes, Control &control)
       : backend_(backend),
         control_(control),
         prepared_(prepared),
@@ -656,7 +656,7 @@ DamageReport locate_damage(Backend &backend, const Codec &codec, const Applicati
 
   Mismatch all;
   for (const Mismatch &each : found) all.merge(each);
-  Search search(backend, codec, checks, prepared, most_shards, shards, shard_bytes, control);
+  DamageSearch search(backend, codec, checks, prepared, most_shards, shards, shard_bytes, control);
   search.pass(all.first_bytes, false);
   search.report(&report);
   if (!repair || report.beyond_byte_count != 0) return report;

@@ -51,7 +51,7 @@ constexpr const char *kChunkBytes = "chunk_bytes", *kOutOfCacheBytes = "out_of_c
 class CpuBackend final : public core::Backend {
  public:
   // `manner`: how the executor works, if that is not the default.
-  CpuBackend(const Kernel &kernel, std::unique_ptr<Executor> executor, Technique technique, std::string manner,
+  CpuBackend(const Kernel &kernel, std::unique_ptr<Executor> executor, RunBy technique, std::string manner,
              const base::Log &log, core::Budget *budget, const core::TuningSource *tuning, base::Timeline *timeline)
       : kernel_(kernel),
         executor_(std::move(executor)),
@@ -171,8 +171,7 @@ class CpuBackend final : public core::Backend {
                                                       std::shared_ptr<const Known> tuned = nullptr) const {
     switch (what.field()) {
       case core::Field::gf2:
-        return std::make_shared<PacketOperator>(kernel_, what, technique_ != Technique::matrix, known,
-                                                std::move(tuned));
+        return std::make_shared<PacketOperator>(kernel_, what, technique_ != RunBy::matrix, known, std::move(tuned));
       case core::Field::gf16:
         return std::make_shared<Gf16Operator>(*kernel_.gf16, what, known, std::move(tuned));
       default:
@@ -378,7 +377,7 @@ class CpuBackend final : public core::Backend {
 
   const Kernel &kernel_;
   std::unique_ptr<Executor> executor_;
-  Technique technique_;
+  RunBy technique_;
   std::string manner_;
   Values own_values_;
   std::uint32_t l1_ways_;
@@ -419,7 +418,7 @@ std::unique_ptr<Executor> make_executor(const std::string &name, const ExecutorO
 
 }  // namespace
 
-std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &log, Choice *choice_out) {
+std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &log, Decisions *choice_out) {
   const CpuFeatures features = cpu_features();
   const Kernel *kernel = select_kernel(features, options.kernel.empty() ? nullptr : options.kernel.c_str());
   if (kernel == nullptr) {
@@ -438,9 +437,9 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const base::
           base::text("cpu: kernel ", kernel->name, " (", options.kernel.empty() ? "the best this CPU has" : "as asked",
                      "), executor ", executor->name(), ", ", executor->thread_count(), " thread",
                      executor->thread_count() == 1 ? "" : "s"));
-  const Technique technique = options.technique.empty()       ? Technique::by_cost
-                              : options.technique == "matrix" ? Technique::matrix
-                                                              : Technique::transform;
+  const RunBy technique = options.technique.empty()       ? RunBy::cost
+                          : options.technique == "matrix" ? RunBy::matrix
+                                                          : RunBy::transform;
   const std::string manner = base::text(options.cores.empty() ? "" : ", pinned",
                                         options.technique.empty() ? "" : ", technique " + options.technique);
   return std::make_unique<CpuBackend>(*kernel, std::move(executor), technique, manner, log, options.budget,

@@ -26,7 +26,7 @@ struct Options {
 };
 
 // The decisions of the backend.
-struct Choice {
+struct Decisions {
   const char *kernel;
   const char *executor;
   unsigned thread_count;
@@ -36,7 +36,7 @@ struct Choice {
 // Executor and technique are known ones: api/expert.cpp refuses the others, for every backend. Throws Error
 // (UNAVAILABLE), with a list of those that exist, for an unknown kernel, and for a kernel or executor that this machine
 // lacks.
-std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &log, Choice *choice_out);
+std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &log, Decisions *choice_out);
 
 // Copies on up to so many threads, including the calling one; 0: allowed_core_count(). They start with the first run
 // that can use them. Each holds one "cpu" of the budget, which outlives the copier (null: no cap).

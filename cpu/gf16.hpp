@@ -18,7 +18,9 @@ class Gf16Operator final : public CpuPrepared {
   Gf16Operator(const Gf16Kernel &kernel, const core::Operator &what, const KnownOfModes &known,
                std::shared_ptr<const Known> tuned);
 
-  std::vector<core::Technique> techniques() const override { return {{leopard_ != nullptr ? "transform" : "matrix"}}; }
+  std::vector<core::TechniqueCost> techniques() const override {
+    return {{leopard_ != nullptr ? "transform" : "matrix"}};
+  }
   std::size_t least_range_bytes() const noexcept override { return leopard_ != nullptr ? lane_bytes_ : kCacheLine; }
   std::size_t scratch_bytes(const OperatorCall &call) const noexcept override;
   void apply(const OperatorCall &call, std::byte *scratch, core::Mismatch *found) const noexcept override;

@@ -80,17 +80,17 @@ std::vector<Candidate> candidates(const Kernel &kernel, const SyndromeDecode &fo
 
 // The cheapest candidate; `technique` may exclude the matrix.
 template <class Form>
-Gf8Operator::Way Gf8Operator::way_of(const Kernel &kernel, const Form &form, Technique technique) {
+Gf8Operator::BandWay Gf8Operator::way_of(const Kernel &kernel, const Form &form, RunBy technique) {
   const std::vector<Candidate> all = candidates(kernel, form);
   std::vector<std::shared_ptr<const Transforms>> made(all.size());
   const auto choose = [&](bool out_of_cache) {
     const auto cost = [&](const Candidate &each) { return cost_of(each.steps, kernel, out_of_cache); };
     const auto best = static_cast<std::size_t>(
-        std::ranges::min_element(all.begin() + (technique == Technique::transform), all.end(), {}, cost) - all.begin());
+        std::ranges::min_element(all.begin() + (technique == RunBy::transform), all.end(), {}, cost) - all.begin());
     if (all[best].make && made[best] == nullptr) made[best] = std::make_shared<const Transforms>(all[best].make());
     return best;
   };
-  Way way;
+  BandWay way;
   const std::size_t in_cache = choose(false), out_of_cache = choose(true);
   way.in_cache = made[in_cache];
   way.out_of_cache = made[out_of_cache];
@@ -100,24 +100,24 @@ Gf8Operator::Way Gf8Operator::way_of(const Kernel &kernel, const Form &form, Tec
   return way;
 }
 
-Gf8Operator::Gf8Operator(const Kernel &kernel, std::uint32_t l1_ways, const core::Operator &what, Technique technique,
+Gf8Operator::Gf8Operator(const Kernel &kernel, std::uint32_t l1_ways, const core::Operator &what, RunBy technique,
                          const KnownOfModes &known, std::shared_ptr<const Known> tuned)
     : CpuPrepared(what, known, std::move(tuned)),
       kernel_(kernel),
       l1_ways_(l1_ways),
       band_count_((rows() + kMostRows - 1) / kMostRows) {
-  const bool is_matrix = technique == Technique::matrix || std::holds_alternative<core::Dense>(what.form());
+  const bool is_matrix = technique == RunBy::matrix || std::holds_alternative<core::Dense>(what.form());
   if (!is_matrix) choose_ways(what, technique);
-  const auto needs_matrix = [](const Way &way) { return way.in_cache == nullptr || way.out_of_cache == nullptr; };
+  const auto needs_matrix = [](const BandWay &way) { return way.in_cache == nullptr || way.out_of_cache == nullptr; };
   if (is_matrix || std::ranges::any_of(ways_, needs_matrix)) prepare_matrix(what.dense());
   const bool is_matrix_in_cache = ways_.empty() || ways_.front().in_cache == nullptr;
   if (band_count_ == 1 && columns() <= kMostColumns && is_matrix_in_cache) tables_of_one_call_ = tables_;
 }
 
-void Gf8Operator::choose_ways(const core::Operator &what, Technique technique) {
+void Gf8Operator::choose_ways(const core::Operator &what, RunBy technique) {
   for (unsigned i = 0; i < band_count_; ++i) {
     const std::uint32_t first_row = i * kMostRows, row_count = std::min(kMostRows, rows() - first_row);
-    const auto choose = [&]<class Form>(const Form &form) -> Way {
+    const auto choose = [&]<class Form>(const Form &form) -> BandWay {
       if constexpr (!std::is_same_v<Form, core::CauchyTransform> && !std::is_same_v<Form, core::SyndromeDecode>) {
         return {};
       } else {
@@ -155,7 +155,7 @@ Gf8Operator::Band Gf8Operator::band(unsigned i) const noexcept {
           ways_.empty() ? nullptr : &ways_[i]};
 }
 
-std::vector<core::Technique> Gf8Operator::techniques() const {
+std::vector<core::TechniqueCost> Gf8Operator::techniques() const {
   if (!ways_.empty()) return ways_.front().techniques;
   return {{}};
 }
@@ -166,7 +166,7 @@ std::size_t Gf8Operator::scratch_bytes(const OperatorCall &call) const noexcept 
   const bool is_compare = call.task->mode == core::Mode::compare;
   const std::size_t length = is_compare ? std::min(call.length_bytes, kCompareTileBytes) : call.length_bytes;
   std::size_t most = 0;
-  for (const Way &way : ways_)
+  for (const BandWay &way : ways_)
     if (const Transforms *transforms = way.transforms(call.out_of_cache))
       most = std::max(most, transforms->scratch_bytes(length, call.out_of_cache));
   return most;

@@ -34,23 +34,23 @@ inline KernelCall kernel_call(const OperatorCall &call, const void *tables, std:
 class Gf8Operator final : public CpuPrepared {
  public:
   // l1_ways: as KernelCall.
-  Gf8Operator(const Kernel &kernel, std::uint32_t l1_ways, const core::Operator &what, Technique technique,
+  Gf8Operator(const Kernel &kernel, std::uint32_t l1_ways, const core::Operator &what, RunBy technique,
               const KnownOfModes &known, std::shared_ptr<const Known> tuned);
 
-  std::vector<core::Technique> techniques() const override;
+  std::vector<core::TechniqueCost> techniques() const override;
   std::size_t least_range_bytes() const noexcept override;
   std::size_t scratch_bytes(const OperatorCall &call) const noexcept override;
   void apply(const OperatorCall &call, std::byte *scratch, core::Mismatch *found) const noexcept override;
 
  private:
   // The technique of a band in place of its matrix, and why.
-  struct Way {
+  struct BandWay {
     const Transforms *transforms(bool is_out_of_cache) const noexcept {
       return (is_out_of_cache ? out_of_cache : in_cache).get();
     }
 
     std::shared_ptr<const Transforms> in_cache, out_of_cache;  // nullptr: the matrix
-    std::vector<core::Technique> techniques;
+    std::vector<core::TechniqueCost> techniques;
   };
 
   // A range of rows that a kernel takes at once. Its tables are for as many columns as a kernel takes. The tables of
@@ -58,13 +58,13 @@ class Gf8Operator final : public CpuPrepared {
   struct Band {
     std::uint32_t first_row, row_count;
     std::byte *tables;
-    const Way *way;  // nullptr: the matrix in any case
+    const BandWay *way;  // nullptr: the matrix in any case
   };
   Band band(unsigned i) const noexcept;
 
   template <class Form>
-  static Way way_of(const Kernel &kernel, const Form &form, Technique technique);
-  void choose_ways(const core::Operator &what, Technique technique);
+  static BandWay way_of(const Kernel &kernel, const Form &form, RunBy technique);
+  void choose_ways(const core::Operator &what, RunBy technique);
   void prepare_matrix(const core::Matrix &matrix);
   void prepare_band(const core::Matrix &matrix, Band band) const;
 
@@ -77,7 +77,7 @@ class Gf8Operator final : public CpuPrepared {
   std::size_t step_bytes_ = 0, band_bytes_ = 0;
   std::unique_ptr<std::byte[]> memory_;
   std::byte *tables_ = nullptr;  // in it, at a cache line; all tables of matrices
-  std::vector<Way> ways_;        // of the bands; empty: matrices
+  std::vector<BandWay> ways_;    // of the bands; empty: matrices
 };
 
 }  // namespace tandem::cpu

@@ -145,9 +145,9 @@ PacketOperator::PacketOperator(const Kernel &kernel, const core::Operator &what,
   reads_in_place_ = in_place_ && read_count < kReadsToGather * word_bits_ * columns();
 }
 
-std::vector<core::Technique> PacketOperator::techniques() const {
+std::vector<core::TechniqueCost> PacketOperator::techniques() const {
   const bool is_shared = additions_ != plain_additions_;
-  const auto technique = [](const char *name, std::uint64_t additions, bool is_used) -> core::Technique {
+  const auto technique = [](const char *name, std::uint64_t additions, bool is_used) -> core::TechniqueCost {
     const auto cost = static_cast<double>(additions);
     return {name,   static_cast<std::uint32_t>(std::min<std::uint64_t>(additions, UINT32_MAX)), cost, cost, is_used,
             is_used};

@@ -18,7 +18,7 @@ class PacketOperator final : public CpuPrepared {
   PacketOperator(const Kernel &kernel, const core::Operator &what, bool shares_sums, const KnownOfModes &known,
                  std::shared_ptr<const Known> tuned);
 
-  std::vector<core::Technique> techniques() const override;
+  std::vector<core::TechniqueCost> techniques() const override;
   std::size_t least_range_bytes() const noexcept override;
   std::size_t scratch_bytes(const OperatorCall &call) const noexcept override;
   void apply(const OperatorCall &call, std::byte *scratch, core::Mismatch *found) const noexcept override;

@@ -8,19 +8,19 @@
 
 namespace tandem::cpu {
 
-void check_technique(const core::Operator &what, Technique technique) {
+void check_technique(const core::Operator &what, RunBy technique) {
   // One shard, or two for an update, is a column: no technique can share work there.
   const bool is_matrix = std::holds_alternative<core::Dense>(what.form());
-  if (technique == Technique::transform && std::holds_alternative<core::Dense16>(what.form()) && what.input_count() > 2)
+  if (technique == RunBy::transform && std::holds_alternative<core::Dense16>(what.form()) && what.input_count() > 2)
     base::fail(TANDEM_ERROR_UNSUPPORTED, "cpu: technique transform: this matrix over GF(2^16) has none");
-  if (technique == Technique::transform && what.field() == core::Field::gf2)
+  if (technique == RunBy::transform && what.field() == core::Field::gf2)
     base::fail(TANDEM_ERROR_UNSUPPORTED, "cpu: technique transform: codes with layout packets have none");
-  if (technique == Technique::transform && is_matrix && what.input_count() > 2)
+  if (technique == RunBy::transform && is_matrix && what.input_count() > 2)
     base::fail(TANDEM_ERROR_UNSUPPORTED, base::text("cpu: technique transform: there is none from ", what.input_count(),
                                                     " shards to ", what.output_count(),
                                                     "; encode, verify and decode have one from 12 data shards and 4 "
                                                     "outputs on, if the points of the matrix lie in runs"));
-  if (technique == Technique::matrix && std::holds_alternative<core::Leopard16>(what.form()))
+  if (technique == RunBy::matrix && std::holds_alternative<core::Leopard16>(what.form()))
     base::fail(TANDEM_ERROR_UNSUPPORTED, "cpu: technique matrix: Leopard's codes over GF(2^16) have a transform only");
 }
 

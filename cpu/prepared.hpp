@@ -20,12 +20,11 @@ namespace tandem::cpu {
 inline constexpr std::uint64_t kInlineBytes = 256 << 10;
 inline constexpr std::size_t kModeCount = 3;  // of enum class Mode
 
-// How an operator is run: by its matrix, by transforms that share work between shards, or by the cheaper one of the
-// two.
-enum class Technique { by_cost, matrix, transform };
+// How an operator is run: by its matrix, by transforms that share work between shards, or by the cheaper of the two.
+enum class RunBy { cost, matrix, transform };
 
 // Throws Error (UNSUPPORTED): the operator lacks the technique.
-void check_technique(const core::Operator &what, Technique technique);
+void check_technique(const core::Operator &what, RunBy technique);
 
 // The tuning values of the running process, as numbers. Only runs that are spread read them: a small run gains nothing
 // from them.

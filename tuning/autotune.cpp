@@ -46,10 +46,10 @@ std::uint64_t default_shard_bytes(unsigned shards, bool on_device) {
 }
 
 // One case.
-class Search {
+class CaseSearch {
  public:
   // Throws Error as Candidates does, and INVALID_ARGUMENT (shard_bytes).
-  Search(core::Backend &backend, const Case &at, Tally &tally)
+  CaseSearch(core::Backend &backend, const Case &at, Tally &tally)
       : backend_(backend),
         at_(at),
         tally_(tally),
@@ -249,7 +249,7 @@ Result autotune(core::Backend &backend, const Options &options, const Table &kno
   if (options.on_device) backend.device_memory(kLine);  // reports early if there is none
   Tally tally(options, hooks);
   // All cases are made before the first is measured, so that wrong ranges are reported at once.
-  std::deque<Search> searches;
+  std::deque<CaseSearch> searches;
   std::uint64_t later_repeats = 0;
   std::size_t left = 0;
   for (const Case &at : cases) {
@@ -259,7 +259,7 @@ Result autotune(core::Backend &backend, const Options &options, const Table &kno
     ++left;
   }
   for (; !searches.empty(); searches.pop_front()) {
-    Search &search = searches.front();
+    CaseSearch &search = searches.front();
     if (const Entry *entry = search.known_in(known)) {
       ++tally.result.known_count;
       tally.result.entries.push_back(*entry);

@@ -8,9 +8,12 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "bench/simulate/random.hpp"
+#include "tests/support/random.hpp"
 
 namespace tandem::bench {
+
+using test::Random;
+
 namespace {
 
 using Part = BoardSpan::Part;

@@ -7,10 +7,13 @@
 #include <optional>
 #include <queue>
 
-#include "bench/simulate/random.hpp"
 #include "hybrid/policy/choice.hpp"
+#include "tests/support/random.hpp"
 
 namespace tandem::bench {
+
+using test::Random;
+
 namespace {
 
 using namespace hybrid;

@@ -16,7 +16,7 @@ class HybridPrepared final : public core::Prepared, public std::enable_shared_fr
  public:
   HybridPrepared(const core::Operator &what, std::shared_ptr<const core::Prepared> small);
 
-  std::vector<core::Technique> techniques() const override { return small->techniques(); }
+  std::vector<core::TechniqueCost> techniques() const override { return small->techniques(); }
   std::uint64_t out_of_cache_bytes(core::Mode mode) const override { return small->out_of_cache_bytes(mode); }
 
   const std::shared_ptr<const core::Prepared> small;  // by the backend for small runs

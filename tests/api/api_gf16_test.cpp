@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Codes over GF(2^16) through the C API: bytes of other programs, the slow reference, every kernel, bad input.
+// Codes over GF(2^16): bytes of other programs, wide codes, and threads without memory.
 #include <algorithm>
 #include <string>
 
 #include "tandem/tools.h"
 #include "tests/support/api.hpp"
 #include "tests/support/failing_memory.hpp"
-#include "tests/support/reference16.hpp"
 #include "tests/support/slice.hpp"
 #include "tests/support/thinned.hpp"
 
 namespace {
 
 using namespace tandem::test;
-using tandem::reference16::Rows16;
 
 constexpr std::uint8_t kPaint = 0xa5;
-constexpr std::size_t kMargin = 64;
 
 tandem_codec_options options16(const std::string &preset, uint32_t k, uint32_t m) {
   tandem_codec_options options = codec_options(k, m);
@@ -27,57 +24,25 @@ tandem_codec_options options16(const std::string &preset, uint32_t k, uint32_t m
   return options;
 }
 
-std::vector<std::string> kernels_here() {
-  std::vector<tandem_kernel> all(32);
-  size_t count = 0;
-  EXPECT_EQ(tandem_kernels(all.data(), all.size(), sizeof(tandem_kernel), &count), TANDEM_OK);
-  std::vector<std::string> names;
-  for (size_t i = 0; i < count; ++i) {
-    if (all[i].available) {
-      names.push_back(all[i].name);
-    } else {
-      std::printf("NOT RUN: kernel %s\n", all[i].name);
-    }
+struct Shards16 {
+  Shards16(unsigned k_given, unsigned m, std::size_t bytes_given)
+      : k(k_given), bytes(bytes_given), shards(k + m, Bytes(bytes, kPaint)), present(k + m, 1) {
+    for (Bytes &each : shards) pointers.push_back(each.data());
   }
-  return names;
-}
-
-Context context_with(const std::string &kernel, const std::string &executor = "pthread") {
-  tandem_context_options options = context_options(executor);
-  options.kernel = kernel.c_str();
-  options.backend = "cpu";
-  return make_context(options);
-}
-
-// Shards with margins that must stay as they are.
-class Shards16 {
- public:
-  Shards16(unsigned k, unsigned m, std::size_t shard_bytes) : k_(k), bytes_(shard_bytes) {
-    memory_.assign(k + m, Bytes(shard_bytes + 2 * kMargin, kPaint));
-    for (Bytes &each : memory_) pointers.push_back(each.data() + kMargin);
-    present.assign(k + m, 1);
-  }
-  std::uint8_t *at(unsigned i) { return memory_[i].data() + kMargin; }
-  Bytes shard(unsigned i) { return Bytes(at(i), at(i) + bytes_); }
+  std::uint8_t *at(unsigned i) { return shards[i].data(); }
+  const Bytes &shard(unsigned i) const { return shards[i]; }
   const void *const *data() const { return pointers.data(); }
-  void *const *parity() const { return pointers.data() + k_; }
-  bool margins_are_intact() const {
-    return std::all_of(memory_.begin(), memory_.end(), [](const Bytes &each) {
-      return std::all_of(each.begin(), each.begin() + kMargin, [](auto b) { return b == kPaint; }) &&
-             std::all_of(each.end() - kMargin, each.end(), [](auto b) { return b == kPaint; });
-    });
-  }
+  void *const *parity() const { return pointers.data() + k; }
   void lose(unsigned i) {
     present[i] = 0;
-    std::fill_n(at(i), bytes_, std::uint8_t{0x3c});
+    std::fill_n(at(i), bytes, std::uint8_t{0x3c});
   }
-  std::vector<void *> pointers;
-  Bytes present;
 
- private:
-  unsigned k_;
-  std::size_t bytes_;
-  std::vector<Bytes> memory_;
+  unsigned k;
+  std::size_t bytes;
+  Shards shards;
+  std::vector<void *> pointers{};
+  Bytes present;
 };
 
 struct Golden {
@@ -142,144 +107,6 @@ TEST(Gf16, BytesOfOtherPrograms) {
   }
 }
 
-struct Shape16 {
-  const char *preset;
-  unsigned k, m;
-};
-constexpr Shape16 kShapes[] = {
-    {"leopard16", 1, 1},
-    {"leopard16", 3, 2},
-    {"leopard16", 4, 9},
-    {"leopard16", 17, 6},
-    {"leopard16", 13, 16},
-    {"reed-solomon-simd", 5, 3},
-    {"reed-solomon-simd", 3, 11},
-    {"reed-solomon-simd", 8, 5},
-    {"reed-solomon-simd", 6, 29},
-    {"par2", 9, 4},
-    {"par2", 2, 7},
-    {"liberasurecode-rs-vand", 10, 6},
-    {"custom", 3, 2},
-};
-
-Rows16 rows_of(const Shape16 &shape) {
-  if (shape.preset != std::string("custom")) return tandem::reference16::parity_rows(shape.preset, shape.k, shape.m);
-  Rows16 rows(shape.m, std::vector<std::uint16_t>(shape.k));
-  for (unsigned r = 0; r < shape.m; ++r)
-    for (unsigned c = 0; c < shape.k; ++c)
-      rows[r][c] = tandem::reference16::inverse("custom", static_cast<std::uint16_t>((1000 + r) ^ (c * 257)));
-  return rows;
-}
-
-Codec codec_of(const Shape16 &shape, const Rows16 &rows) {
-  if (shape.preset != std::string("custom")) return make_codec(options16(shape.preset, shape.k, shape.m));
-  std::vector<std::uint16_t> cells;
-  for (const auto &row : rows) cells.insert(cells.end(), row.begin(), row.end());
-  tandem_codec_options options = codec_options(shape.k, shape.m, TANDEM_MATRIX_CUSTOM);
-  options.field = TANDEM_FIELD_GF16;
-  options.coefficients = cells.data();
-  return make_codec(options);
-}
-
-TEST(Gf16, CoefficientsAreThoseOfTheReference) {
-  for (const Shape16 &shape : kShapes) {
-    SCOPED_TRACE(testing::Message() << shape.preset << " " << shape.k << "+" << shape.m);
-    const Rows16 rows = rows_of(shape);
-    const Codec codec = codec_of(shape, rows);
-    std::vector<std::uint16_t> cells(shape.k * shape.m), right;
-    for (const auto &row : rows) right.insert(right.end(), row.begin(), row.end());
-    ASSERT_EQ(tandem_codec_coefficients(codec.get(), cells.data(), cells.size() * 2), TANDEM_OK);
-    EXPECT_EQ(cells, right);
-    EXPECT_TRUE(refused(tandem_codec_coefficients(codec.get(), cells.data(), cells.size() * 2 - 1),
-                        TANDEM_ERROR_INVALID_ARGUMENT, {"capacity_bytes", "the matrix has"}));
-  }
-}
-
-// Encode, verify, update, accumulate, decode at every shape and awkward lengths.
-TEST(Gf16, EveryKernelDoesWhatTheReferenceSays) {
-  Random random(2016);
-  Slice slice(kThinning);
-  for (const std::string &kernel : kernels_here()) {
-    const Context context = context_with(kernel);
-    for (const Shape16 &shape : kShapes) {
-      if (!slice.takes()) continue;
-      const Rows16 rows = rows_of(shape);
-      const Codec codec = codec_of(shape, rows);
-      const unsigned k = shape.k, m = shape.m, n = k + m;
-      for (const std::size_t bytes : {std::size_t{2}, std::size_t{62}, std::size_t{64}, std::size_t{66},
-                                      std::size_t{2 * random.between(65, 700)}}) {
-        SCOPED_TRACE(testing::Message() << kernel << " " << shape.preset << " " << k << "+" << m << " x " << bytes);
-        Shards16 shards(k, m, bytes);
-        std::vector<Bytes> truth;
-        for (unsigned c = 0; c < k; ++c) {
-          random.fill(shards.at(c), bytes);
-          truth.push_back(shards.shard(c));
-        }
-        for (Bytes &each : tandem::reference16::apply(shape.preset, rows, truth)) truth.push_back(std::move(each));
-        const auto intact = [&] {
-          for (unsigned i = 0; i < n; ++i)
-            if (shards.shard(i) != truth[i]) return testing::AssertionFailure() << "shard " << i;
-          return shards.margins_are_intact() ? testing::AssertionSuccess() : testing::AssertionFailure() << "margins";
-        };
-        ASSERT_EQ(tandem_encode(context.get(), codec.get(), shards.data(), shards.parity(), bytes), TANDEM_OK)
-            << tandem_last_error_message();
-        ASSERT_TRUE(intact());
-
-        tandem_verify_result result = {};
-        result.struct_bytes = sizeof result;
-        ASSERT_EQ(tandem_verify(context.get(), codec.get(), shards.data(), bytes, &result), TANDEM_OK);
-        EXPECT_EQ(result.consistent, 1);
-        const auto damaged = static_cast<unsigned>(random.below(n));
-        const std::size_t place = random.below(bytes);
-        shards.at(damaged)[place] ^= 0x41;
-        ASSERT_EQ(tandem_verify(context.get(), codec.get(), shards.data(), bytes, &result), TANDEM_OK);
-        EXPECT_EQ(result.consistent, 0);
-        if (m > 2) {
-          EXPECT_EQ(result.suspect_shard, damaged);
-        }
-        if (damaged >= k) {
-          EXPECT_EQ(result.bad_parity_count, 1u);
-          EXPECT_EQ(result.mismatch_byte_count, 1u);
-          EXPECT_EQ(result.first_mismatch_bytes, place);
-        }
-        shards.at(damaged)[place] ^= 0x41;
-
-        // A change of one data shard there and back, then parity put together shard by shard.
-        const auto index = static_cast<unsigned>(random.below(k));
-        const Bytes old_data = truth[index], new_data = random.bytes(bytes);
-        ASSERT_EQ(
-            tandem_update(context.get(), codec.get(), index, old_data.data(), new_data.data(), shards.parity(), bytes),
-            TANDEM_OK);
-        EXPECT_FALSE(intact());
-        ASSERT_EQ(
-            tandem_update(context.get(), codec.get(), index, new_data.data(), old_data.data(), shards.parity(), bytes),
-            TANDEM_OK);
-        ASSERT_TRUE(intact());
-        for (unsigned c = 0; c < k; ++c)
-          ASSERT_EQ(tandem_accumulate(context.get(), codec.get(), c, shards.at(c), shards.parity(), bytes, c == 0),
-                    TANDEM_OK);
-        ASSERT_TRUE(intact());
-
-        for (unsigned round = 0; round < 4; ++round) {
-          for (const unsigned i : random.pick(round == 0 ? std::min(k, m) : static_cast<unsigned>(random.between(1, m)),
-                                              round == 0 ? k : n))
-            shards.lose(i);
-          const tandem_status status =
-              tandem_decode(context.get(), codec.get(), shards.pointers.data(), shards.present.data(), bytes);
-          if (shape.preset == std::string("par2") && status == TANDEM_ERROR_NOT_RECOVERABLE) {
-            for (unsigned i = 0; i < n; ++i) std::copy(truth[i].begin(), truth[i].end(), shards.at(i));
-          } else {
-            ASSERT_EQ(status, TANDEM_OK) << tandem_last_error_message();
-          }
-          ASSERT_TRUE(intact());
-          shards.present.assign(n, 1);
-        }
-        EXPECT_NE(kernel_calls(context.get()), 0u);
-      }
-    }
-  }
-}
-
 // Codes that are wide enough for transforms of many levels, spread over threads, decoded in parts.
 TEST(Gf16, WideCodesComeBack) {
   Random random(65536);
@@ -319,7 +146,6 @@ TEST(Gf16, WideCodesComeBack) {
         EXPECT_EQ(shards.shard(unwanted), Bytes(wide.shard_bytes, 0x3c));
         std::copy(truth[unwanted].begin(), truth[unwanted].end(), shards.at(unwanted));
         for (unsigned i = 0; i < n; ++i) ASSERT_EQ(shards.shard(i), truth[i]) << i << " of " << lost << " lost";
-        ASSERT_TRUE(shards.margins_are_intact());
         shards.present.assign(n, 1);
       }
       tandem_verify_result result = {};
@@ -333,36 +159,6 @@ TEST(Gf16, WideCodesComeBack) {
           tandem_decode(context.get(), codec.get(), shards.pointers.data(), shards.present.data(), wide.shard_bytes),
           TANDEM_ERROR_NOT_RECOVERABLE, {"data shards missing"}));
     }
-  }
-}
-
-// A hybrid leaves the field to its CPU. A device says so before anything is written, whether it is there or not.
-TEST(Gf16, HybridsUseTheirCpu) {
-  tandem_context_options options = context_options();
-  options.backend = "hybrid:cpu";
-  const Context context = make_context(options);
-  const Codec codec = make_codec(options16("leopard16", 40, 20));
-  constexpr std::size_t kBytes = 32770;
-  Random random(7);
-  Shards16 shards(40, 20, kBytes), by_cpu(40, 20, kBytes);
-  for (unsigned c = 0; c < 40; ++c) random.fill(shards.at(c), kBytes);
-  ASSERT_EQ(tandem_encode(context.get(), codec.get(), shards.data(), shards.parity(), kBytes), TANDEM_OK)
-      << tandem_last_error_message();
-  ASSERT_EQ(tandem_encode(make_context().get(), codec.get(), shards.data(), by_cpu.parity(), kBytes), TANDEM_OK);
-  for (unsigned i = 40; i < 60; ++i) EXPECT_EQ(shards.shard(i), by_cpu.shard(i));
-
-  options = {};
-  options.struct_bytes = sizeof options;
-  for (const char *device : {"opencl:0:0", "cuda:0"}) {
-    options.backend = device;
-    tandem_context *made = nullptr;
-    if (tandem_context_create(&options, &made) != TANDEM_OK) {
-      std::printf("NOT RUN: %s: %s\n", device, tandem_last_error_message());
-      continue;
-    }
-    const Context other(made);
-    EXPECT_TRUE(refused(tandem_encode(other.get(), codec.get(), shards.data(), by_cpu.parity(), kBytes),
-                        TANDEM_ERROR_UNSUPPORTED, {"GF(2^16)", "CPU"}));
   }
 }
 
@@ -393,57 +189,6 @@ TEST(Gf16, ThreadsWithoutMemoryLeaveTheirPartToTheCaller) {
       ASSERT_EQ(status, has_succeeded ? TANDEM_OK : TANDEM_ERROR_OUT_OF_MEMORY) << tandem_last_error_message();
       ASSERT_LT(count, 1000);
     }
-  }
-}
-
-TEST(Gf16, BadInputIsRefusedWithNumbers) {
-  const auto refuse = [](tandem_codec_options options, tandem_status status,
-                         std::initializer_list<const char *> parts) {
-    tandem_codec *codec = nullptr;
-    const auto result = refused(tandem_codec_create(&options, &codec), status, parts);
-    EXPECT_EQ(codec, nullptr);
-    return result;
-  };
-  const auto with = [](int32_t matrix, int32_t field, uint32_t k, uint32_t m) {
-    tandem_codec_options options = codec_options(k, m, matrix);
-    options.field = field;
-    return options;
-  };
-  constexpr int32_t kWide = TANDEM_FIELD_GF16;
-  EXPECT_TRUE(refuse(with(TANDEM_MATRIX_LEOPARD16, kWide, 40000, 25537), TANDEM_ERROR_INVALID_ARGUMENT,
-                     {"40000", "25537", "65536"}));
-  EXPECT_TRUE(
-      refuse(with(TANDEM_MATRIX_LEOPARD16, kWide, UINT32_MAX, 2), TANDEM_ERROR_INVALID_ARGUMENT, {"4294967295"}));
-  EXPECT_TRUE(refuse(with(TANDEM_MATRIX_LEOPARD16, kWide, 40000, 20000), TANDEM_ERROR_INVALID_ARGUMENT,
-                     {"40000", "20000", "32768", "65536"}));
-  EXPECT_TRUE(refuse(with(TANDEM_MATRIX_LEOPARD16, kWide, 100, 40000), TANDEM_ERROR_INVALID_ARGUMENT, {"65536 + 100"}));
-  EXPECT_TRUE(refuse(with(TANDEM_MATRIX_LEOPARD16, kWide, 0, 4), TANDEM_ERROR_INVALID_ARGUMENT, {"k = 0"}));
-  EXPECT_TRUE(refuse(with(TANDEM_MATRIX_LEOPARD16, TANDEM_FIELD_GF8, 10, 4), TANDEM_ERROR_INVALID_ARGUMENT,
-                     {"leopard16", "TANDEM_FIELD_GF16"}));
-  EXPECT_TRUE(
-      refuse(with(TANDEM_MATRIX_ISAL_CAUCHY, kWide, 10, 4), TANDEM_ERROR_INVALID_ARGUMENT, {"isal-cauchy", "GF(2^8)"}));
-  EXPECT_TRUE(refuse(with(77, kWide, 10, 4), TANDEM_ERROR_INVALID_ARGUMENT, {"77"}));
-  EXPECT_TRUE(refuse(with(TANDEM_MATRIX_LEOPARD16, 2, 10, 4), TANDEM_ERROR_INVALID_ARGUMENT, {"field 2"}));
-  EXPECT_TRUE(refuse(with(TANDEM_MATRIX_PAR2, kWide, 10, 4), TANDEM_ERROR_NOT_MDS, {"par2", "m = 4"}));
-  EXPECT_TRUE(refuse(with(TANDEM_MATRIX_PAR2, kWide, 32769, 2), TANDEM_ERROR_INVALID_ARGUMENT, {"32769", "32768"}));
-  EXPECT_TRUE(
-      refuse(with(TANDEM_MATRIX_LIBERASURECODE_RS_VAND, kWide, 29, 4), TANDEM_ERROR_INVALID_ARGUMENT, {"33", "32"}));
-  tandem_codec_options large = with(TANDEM_MATRIX_PAR2, kWide, 8192, 4097);
-  large.allow_non_mds = 1;
-  EXPECT_TRUE(refuse(large, TANDEM_ERROR_TOO_LARGE, {"67125248 bytes", "67108864"}));
-  const std::uint16_t singular[] = {1, 1, 1, 1};
-  tandem_codec_options custom = with(TANDEM_MATRIX_CUSTOM, kWide, 2, 2);
-  EXPECT_TRUE(refuse(custom, TANDEM_ERROR_INVALID_ARGUMENT, {"NULL"}));
-  custom.coefficients = singular;
-  EXPECT_TRUE(refuse(custom, TANDEM_ERROR_NOT_MDS, {"cannot recover"}));
-
-  const Context context = make_context();
-  for (const char *preset : {"leopard16", "reed-solomon-simd", "par2", "liberasurecode-rs-vand"}) {
-    const Codec codec = make_codec(options16(preset, 3, 2));
-    Shards16 shards(3, 2, 65);
-    EXPECT_TRUE(refused(tandem_encode(context.get(), codec.get(), shards.data(), shards.parity(), 65),
-                        TANDEM_ERROR_INVALID_ARGUMENT, {"65", "multiple of 2"}));
-    EXPECT_EQ(shards.shard(3), Bytes(65, kPaint));
   }
 }
 

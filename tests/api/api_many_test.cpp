@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many stripes in one call, and shards that lie in pieces.
+// Many stripes in one call.
 #include <algorithm>
 #include <memory>
 #include <thread>
@@ -142,109 +142,6 @@ TEST_P(Many, StripesMayShareDataShards) {
   ASSERT_EQ(tandem_encode_stripes(context_.get(), codec.get(), list.data(), count, sizeof list[0]), TANDEM_OK);
   for (unsigned i = 0; i < count; ++i)
     for (unsigned r = 0; r < m; ++r) ASSERT_EQ(parity[i][r], model.truth[k + r]);
-}
-
-// Shards in pieces, each cut at places of its own, with gaps between the pieces that are left alone.
-class Scattered {
- public:
-  Scattered(Random &random, Stripe &stripe, unsigned most_pieces) : stripe_(stripe) {
-    const std::size_t bytes = stripe.shard_bytes();
-    for (unsigned i = 0; i < stripe.count(); ++i) {
-      std::vector<std::size_t> cuts = {0, bytes};
-      const auto pieces = random.between(1, most_pieces);
-      for (unsigned j = 1; j < pieces; ++j) cuts.push_back(random.below(bytes + 1));  // pieces of 0 bytes too
-      std::sort(cuts.begin(), cuts.end());
-      storage_.emplace_back(bytes + kGap * (cuts.size() + 1), kCanary);
-      std::vector<tandem_segment> list;
-      std::size_t at = kGap;
-      for (std::size_t j = 0; j + 1 < cuts.size(); ++j) {
-        const std::size_t length = cuts[j + 1] - cuts[j];
-        list.push_back({length == 0 && j % 2 == 0 ? nullptr : storage_[i].data() + at, length});
-        at += length + kGap;
-      }
-      segments_.push_back(std::move(list));
-    }
-    for (unsigned i = 0; i < stripe.count(); ++i) shards_.push_back({segments_[i].data(), segments_[i].size()});
-  }
-
-  const tandem_scattered_shard *shards() const { return shards_.data(); }
-  void leave_out(unsigned i) { shards_[i] = {nullptr, 0}; }
-
-  void scatter() {
-    for (unsigned i = 0; i < stripe_.count(); ++i) {
-      std::size_t done = 0;
-      for (const tandem_segment &segment : segments_[i]) {
-        if (segment.bytes != 0) std::memcpy(segment.address, stripe_.shards[i].data() + done, segment.bytes);
-        done += segment.bytes;
-      }
-    }
-  }
-  // Back into the stripe; checks the gaps.
-  void gather() {
-    for (unsigned i = 0; i < stripe_.count(); ++i) {
-      std::size_t done = 0;
-      Bytes rest = storage_[i];
-      for (const tandem_segment &segment : segments_[i]) {
-        if (segment.bytes == 0) continue;
-        std::memcpy(stripe_.shards[i].data() + done, segment.address, segment.bytes);
-        std::memset(rest.data() + (static_cast<std::uint8_t *>(segment.address) - storage_[i].data()), kCanary,
-                    segment.bytes);
-        done += segment.bytes;
-      }
-      EXPECT_EQ(rest, Bytes(rest.size(), kCanary)) << "a gap of shard " << i << " was written";
-    }
-  }
-
- private:
-  static constexpr std::size_t kGap = 5;
-  static constexpr std::uint8_t kCanary = 0xc3;
-  Stripe &stripe_;
-  std::vector<Bytes> storage_;
-  std::vector<std::vector<tandem_segment>> segments_;
-  std::vector<tandem_scattered_shard> shards_;
-};
-
-TEST_P(Many, ScatteredShards) {
-  Random random(kSeed + 3);
-  for (unsigned trial = 0; trial < 40; ++trial) {
-    const auto k = static_cast<unsigned>(random.between(1, 8)), m = static_cast<unsigned>(random.between(1, 4));
-    const Codec codec = make_codec(k, m);
-    Stripe stripe(random, k, m, trial < 30 ? random.between(1, 900) : random.between(30'000, 120'000));
-    Scattered scattered(random, stripe, trial % 4 == 0 ? 80 : 5);
-    stripe.lose_parity();
-    scattered.scatter();
-    ASSERT_EQ(tandem_encode_scattered(context_.get(), codec.get(), scattered.shards(), stripe.shard_bytes()), TANDEM_OK)
-        << tandem_last_error_message();
-    scattered.gather();
-    ASSERT_TRUE(stripe.intact()) << "trial " << trial;
-
-    stripe.restore();
-    const auto lost = random.pick(m, k + m);
-    stripe.lose_all(lost);
-    scattered.scatter();
-    const bool leave_out = m > 1 && trial % 2 == 0;
-    if (leave_out) scattered.leave_out(lost[0]);
-    Shards want = stripe.truth;
-    if (leave_out) want[lost[0]] = stripe.shards[lost[0]];
-    ASSERT_EQ(tandem_decode_scattered(context_.get(), codec.get(), scattered.shards(), stripe.present.data(),
-                                      stripe.shard_bytes()),
-              TANDEM_OK)
-        << tandem_last_error_message();
-    scattered.gather();
-    ASSERT_EQ(stripe.shards, want) << "trial " << trial;
-  }
-}
-
-TEST_P(Many, ScatteredNothingToDo) {
-  Random random(kSeed + 4);
-  Stripe stripe(random, 2, 1, 64);
-  Scattered scattered(random, stripe, 3);
-  scattered.scatter();
-  const Codec codec = make_codec(2, 1);
-  EXPECT_EQ(tandem_decode_scattered(context_.get(), codec.get(), scattered.shards(), stripe.present.data(), 64),
-            TANDEM_OK);
-  scattered.leave_out(2);
-  EXPECT_EQ(tandem_encode_scattered(context_.get(), codec.get(), scattered.shards(), 64), TANDEM_OK);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ constexpr const char *kExecutors[] = {
 };
 
 std::unique_ptr<core::Backend> make(const cpu::Options &options) {
-  cpu::Choice choice = {};
+  cpu::Decisions choice = {};
   auto backend = cpu::make_backend(options, base::Log(), &choice);
   EXPECT_EQ(options.kernel, choice.kernel) << "another kernel than the forced one";
   return backend;
@@ -42,7 +42,7 @@ std::unique_ptr<core::Backend> make(const cpu::Options &options) {
 std::string missing(const char *executor) {
   cpu::Options options;
   options.executor = executor;
-  cpu::Choice choice = {};
+  cpu::Decisions choice = {};
   try {
     cpu::make_backend(options, base::Log(), &choice);
     return "";
@@ -97,14 +97,14 @@ TEST(CpuBackend, WideCodesAreRunByTransforms) {
     cpu::Options options;
     options.executor = "serial";
     options.kernel = kernel.name;
-    cpu::Choice choice = {};
+    cpu::Decisions choice = {};
     const auto backend = cpu::make_backend(options, base::Log(), &choice);
     const auto used = [&](const core::Operator &what) {
       std::string names;
       const auto techniques = backend->prepare(what)->techniques();
-      for (const auto is_used : {&core::Technique::is_used, &core::Technique::is_used_out_of_cache}) {
-        const auto cost =
-            is_used == &core::Technique::is_used ? &core::Technique::cost : &core::Technique::cost_out_of_cache;
+      for (const auto is_used : {&core::TechniqueCost::is_used, &core::TechniqueCost::is_used_out_of_cache}) {
+        const auto cost = is_used == &core::TechniqueCost::is_used ? &core::TechniqueCost::cost
+                                                                   : &core::TechniqueCost::cost_out_of_cache;
         const auto found = std::ranges::find(techniques, true, is_used);
         EXPECT_EQ((*found).*cost, std::ranges::min(techniques, {}, cost).*cost) << kernel.name;
         EXPECT_EQ(std::ranges::count(techniques, true, is_used), 1) << kernel.name;
@@ -134,7 +134,7 @@ TEST(CpuBackend, TechniquesAreForced) {
   const core::Operator decode(random_decode(random, 24, 8, 8, 0));
   cpu::Options options;
   options.executor = "serial";
-  cpu::Choice choice = {};
+  cpu::Decisions choice = {};
   for (const char *kernel : {"", "scalar"}) {
     options.kernel = kernel;
     options.technique = "transform";
@@ -142,7 +142,7 @@ TEST(CpuBackend, TechniquesAreForced) {
     options.technique = "matrix";
     const auto matrices = cpu::make_backend(options, base::Log(), &choice);
     const auto is_used = [](core::Backend &by, const core::Operator &what, const std::string &begin) {
-      for (const core::Technique &each : by.prepare(what)->techniques())
+      for (const core::TechniqueCost &each : by.prepare(what)->techniques())
         if ((each.is_used || each.is_used_out_of_cache) && !std::string(each.name).starts_with(begin)) return false;
       return true;
     };
@@ -287,7 +287,7 @@ TEST(CpuBackend, TunedValuesAreUsedAndTold) {
                       &heard, TANDEM_LOG_INFO);
   cpu::Options options;
   options.executor = "serial";
-  cpu::Choice choice = {};
+  cpu::Decisions choice = {};
   const auto plain = cpu::make_backend(options, log, &choice);
   options.tuning = &source;
   const auto tuned = cpu::make_backend(options, log, &choice);
@@ -315,7 +315,7 @@ TEST(CpuBackend, TunedValuesAreUsedAndTold) {
 TEST(CpuBackend, ChunksEndAtMultiplesOfTheGranularity) {
   cpu::Options options;
   options.executor = "serial";
-  cpu::Choice choice = {};
+  cpu::Decisions choice = {};
   const auto backend = cpu::make_backend(options, base::Log(), &choice);
   for (const auto &[granularity, chunks] :
        {std::pair{std::uint64_t{1}, 8u}, {4096, 8}, {4 << 20, 2}, {8 << 20, 1}, {std::uint64_t{1} << 32, 1}})
@@ -329,7 +329,7 @@ TEST(CpuBackend, ThreadsAndCachesOfAnotherMachineAreLeftOut) {
   cpu::Options options;
   options.executor = "pthread";
   options.thread_count = 4;
-  cpu::Choice choice = {};
+  cpu::Decisions choice = {};
   const auto chunks_with = [&](core::TuningValues values, bool same_machine) {
     const SameValues source(std::move(values), same_machine);
     options.tuning = &source;
@@ -353,7 +353,7 @@ TEST(CpuBackend, WhatMayBeTuned) {
   cpu::Options options;
   options.thread_count = 4;
   options.executor = "pthread";
-  cpu::Choice choice = {};
+  cpu::Decisions choice = {};
   const auto backend = cpu::make_backend(options, base::Log(), &choice);
   for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
     const auto parameters = backend->tuning_parameters(4, 10, mode);
@@ -377,7 +377,7 @@ TEST(CpuBackend, WhatMayBeTuned) {
 TEST(CpuBackend, AnUnknownKernelIsRefusedWithNames) {
   cpu::Options options;
   options.kernel = "avx1024";
-  cpu::Choice choice = {};
+  cpu::Decisions choice = {};
   try {
     cpu::make_backend(options, base::Log(), &choice);
     ADD_FAILURE() << "made";

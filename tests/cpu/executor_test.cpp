@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <map>
 #include <mutex>
 #include <set>
 
@@ -214,101 +213,6 @@ TEST_P(EveryExecutor, MayRunOneExecutorInsideAnother) {
   Control control;
   EXPECT_TRUE(outer->run(batch, 8, control));
   EXPECT_EQ(wrong.load(), 0);
-}
-
-TEST_P(EveryExecutor, KeepsToTheBudget) {
-  for (const int cap : {1, 2, 3}) {
-    core::Budget budget;
-    budget.set("cpu", static_cast<std::uint64_t>(cap));
-    const auto executor = this->executor(5, &budget);
-    CountingBatch batch(300, [](std::size_t) { work_for(std::chrono::microseconds(20)); });
-    Control control;
-    EXPECT_TRUE(executor->run(batch, 300, control));
-    EXPECT_TRUE(batch.every_item_ran_once());
-    EXPECT_LE(batch.most_running(), cap);
-    for (int i = 0; i < cap; ++i) EXPECT_TRUE(budget.try_acquire(kOneCpu)) << "a unit was not given back";
-    EXPECT_FALSE(budget.try_acquire(kOneCpu));
-  }
-}
-
-TEST_P(EveryExecutor, KeepsToTheBudgetWithSeveralCallers) {
-  core::Budget budget;
-  budget.set("cpu", 2);
-  const auto executor = this->executor(3, &budget);
-  CountingBatch all(4 * 100, [](std::size_t) { work_for(std::chrono::microseconds(20)); });
-  struct Part : cpu::Batch {
-    Part(CountingBatch &batch, std::size_t first) : batch_(batch), first_(first) {}
-    void run_item(std::size_t item) noexcept override { batch_.run_item(first_ + item); }
-    CountingBatch &batch_;
-    std::size_t first_;
-  };
-  std::vector<std::thread> callers;
-  for (std::size_t caller = 0; caller < 4; ++caller) {
-    callers.emplace_back([&, caller] {
-      Part part(all, caller * 100);
-      Control control;
-      EXPECT_TRUE(executor->run(part, 100, control));
-    });
-  }
-  for (auto &caller : callers) caller.join();
-  EXPECT_TRUE(all.every_item_ran_once());
-  EXPECT_LE(all.most_running(), 2);
-}
-
-// A thread's first item after the change may have got its unit before it; from its second on the thread has seen the
-// new amount, and then no other thread may be running. No clock decides.
-TEST_P(EveryExecutor, FollowsABudgetLoweredWhileRunning) {
-  core::Budget budget;
-  budget.set("cpu", 4);
-  const auto executor = this->executor(4, &budget);
-  std::atomic<int> running{0};
-  std::atomic<bool> lowered{false};
-  std::mutex mutex;
-  std::map<std::thread::id, int> items_after;
-  int checked = 0;
-  int most = 0;
-  CountingBatch batch(400, [&](std::size_t item) {
-    const int now = running.fetch_add(1) + 1;
-    if (lowered.load()) {
-      const std::lock_guard lock(mutex);
-      if (++items_after[std::this_thread::get_id()] >= 2) {
-        ++checked;
-        most = std::max(most, now);
-      }
-    }
-    if (item == 50) {
-      budget.set("cpu", 1);
-      lowered = true;
-    }
-    work_for(std::chrono::microseconds(20));
-    running.fetch_sub(1);
-  });
-  Control control;
-  EXPECT_TRUE(executor->run(batch, 400, control));
-  EXPECT_TRUE(batch.every_item_ran_once());
-  EXPECT_GT(checked, 0);
-  EXPECT_EQ(most, 1);
-}
-
-// With one unit the first item cannot end: it waits until a second item runs, which needs the raise.
-TEST_P(EveryExecutor, FollowsABudgetRaisedWhileRunning) {
-  if (GetParam() == Kind::serial) GTEST_SKIP() << "one thread";
-  core::Budget budget;
-  budget.set("cpu", 1);
-  const auto executor = this->executor(2, &budget);
-  std::atomic<int> begun{0};
-  std::atomic<bool> met{false};
-  CountingBatch batch(2, [&](std::size_t) {
-    if (begun.fetch_add(1) == 0) met = eventually([&] { return begun.load() == 2; });
-  });
-  std::thread raiser([&] {
-    EXPECT_TRUE(eventually([&] { return begun.load() == 1; }));
-    budget.set("cpu", 2);
-  });
-  Control control;
-  EXPECT_TRUE(executor->run(batch, 2, control));
-  raiser.join();
-  EXPECT_TRUE(met.load());
 }
 
 // Another task holds one unit for the whole run: the second unit must be enough for workers and caller to finish.

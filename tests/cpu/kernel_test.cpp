@@ -24,6 +24,7 @@
 namespace tandem::cpu {
 namespace {
 
+using Shapes = std::vector<std::pair<unsigned, unsigned>>;
 using test::Bytes;
 using test::Guarded;
 using test::Random;
@@ -61,6 +62,15 @@ std::vector<const std::uint8_t *> pointers_of(const Shards &shards) {
   std::vector<const std::uint8_t *> pointers;
   for (const Bytes &shard : shards) pointers.push_back(shard.data());
   return pointers;
+}
+
+KernelCall call_of(const Tables &tables, const std::uint8_t *const *inputs, unsigned rows, unsigned columns) {
+  KernelCall call = {};
+  call.tables = tables.get();
+  call.inputs = inputs;
+  call.rows = rows;
+  call.columns = columns;
+  return call;
 }
 
 class KernelTest : public testing::TestWithParam<unsigned> {
@@ -124,11 +134,7 @@ class KernelTest : public testing::TestWithParam<unsigned> {
     const auto pointers = pointers_of(inputs);
     const Shards product = test::expected(matrix.data(), rows, columns, pointers.data(), longest);
     const Tables tables(*kernel_, matrix, rows, columns);
-    KernelCall call = {};
-    call.tables = tables.get();
-    call.inputs = pointers.data();
-    call.rows = rows;
-    call.columns = columns;
+    KernelCall call = call_of(tables, pointers.data(), rows, columns);
     for (const std::size_t length : lengths) {
       call.out_of_cache = random.chance(30);
       check(call, product, length);
@@ -181,16 +187,8 @@ TEST_P(KernelTest, LengthsAroundBoundaries) {
   for (const std::size_t boundary : {512, 1024, 2048, 4096, 8192, 65536})
     for (std::size_t length = boundary - 1; length <= boundary + 1; ++length) lengths.push_back(length);
   lengths.insert(lengths.end(), {333, 777, 1536, 3071, 5001, 9999, 12289, 16385, 33333, 70001});
-  for (const auto &[rows, columns] : {std::pair{1u, 1u},
-                                      {1u, 5u},
-                                      {2u, 8u},
-                                      {3u, 7u},
-                                      {4u, 10u},
-                                      {5u, 3u},
-                                      {6u, 16u},
-                                      {8u, 10u},
-                                      {9u, 4u},
-                                      {12u, 20u}}) {
+  for (const auto &[rows, columns] :
+       Shapes{{1, 1}, {1, 5}, {2, 8}, {3, 7}, {4, 10}, {5, 3}, {6, 16}, {8, 10}, {9, 4}, {12, 20}}) {
     check_lengths(random_matrix(random, rows, columns), rows, columns, lengths, random);
     if (HasFailure()) return;
   }
@@ -213,11 +211,7 @@ TEST_P(KernelTest, Alignments) {
           const std::uint8_t *at = storage.back().data();
           inputs.push_back(at + (64 - reinterpret_cast<std::uintptr_t>(at) % 64) % 64 + (shift + c * step) % 64);
         }
-        KernelCall call = {};
-        call.tables = tables.get();
-        call.inputs = inputs.data();
-        call.rows = rows;
-        call.columns = columns;
+        KernelCall call = call_of(tables, inputs.data(), rows, columns);
         call.out_of_cache = (shift + step) % 2 != 0;
         const Shards product = test::expected(matrix.data(), rows, columns, inputs.data(), kBytes);
         for (const std::size_t length : {kBytes, std::size_t{65 + shift}, std::size_t{1 + shift}}) {
@@ -245,11 +239,7 @@ TEST_P(KernelTest, Offsets) {
       std::vector<const std::uint8_t *> ranges(pointers);
       for (const std::uint8_t *&range : ranges) range += offset;
       const Shards product = test::expected(matrix.data(), rows, columns, ranges.data(), length);
-      KernelCall call = {};
-      call.tables = tables.get();
-      call.inputs = pointers.data();
-      call.rows = rows;
-      call.columns = columns;
+      KernelCall call = call_of(tables, pointers.data(), rows, columns);
       call.offset_bytes = offset;
       call.out_of_cache = random.chance(50);
       check(call, product, length, static_cast<unsigned>(random.below(64)), 5);
@@ -261,6 +251,7 @@ TEST_P(KernelTest, Offsets) {
 // Sizes are 64-bit: shards longer than 4 GiB, of which only the last page is touched.
 TEST_P(KernelTest, OffsetBeyondFourGibibytes) {
   constexpr std::size_t kOffset = (std::size_t{5} << 30) + 77, kBytes = 1234, kMapped = (std::size_t{5} << 30) + 8192;
+  constexpr std::size_t kAround = 64;
   constexpr unsigned kRows = 2, kColumns = 3;
   Random random(kSeed + 5);
   std::vector<std::uint8_t *> shards;
@@ -268,25 +259,25 @@ TEST_P(KernelTest, OffsetBeyondFourGibibytes) {
     void *mapped = mmap(nullptr, kMapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     ASSERT_NE(mapped, MAP_FAILED) << "no address space for " << kMapped << " bytes";
     shards.push_back(static_cast<std::uint8_t *>(mapped));
-    random.fill(shards.back() + kOffset, kBytes);
+    random.fill(shards.back() + kOffset - kAround, kBytes + 2 * kAround);  // so that a write beside the range shows
   }
+  const Bytes before[] = {Bytes(shards[0] + kOffset - kAround, shards[0] + kOffset),
+                          Bytes(shards[1] + kOffset - kAround, shards[1] + kOffset)};
+  const Bytes after[] = {Bytes(shards[0] + kOffset + kBytes, shards[0] + kOffset + kBytes + kAround),
+                         Bytes(shards[1] + kOffset + kBytes, shards[1] + kOffset + kBytes + kAround)};
   const Bytes matrix = random_matrix(random, kRows, kColumns);
   const Tables tables(*kernel_, matrix, kRows, kColumns);
   const std::uint8_t *ranges[kColumns] = {shards[2] + kOffset, shards[3] + kOffset, shards[4] + kOffset};
   const Shards product = test::expected(matrix.data(), kRows, kColumns, ranges, kBytes);
-  KernelCall call = {};
-  call.tables = tables.get();
-  call.inputs = shards.data() + kRows;
+  KernelCall call = call_of(tables, shards.data() + kRows, kRows, kColumns);
   call.outputs = shards.data();
   call.offset_bytes = kOffset;
   call.length_bytes = kBytes;
-  call.rows = kRows;
-  call.columns = kColumns;
   kernel_->apply(call);
   for (unsigned r = 0; r < kRows; ++r) {
     EXPECT_EQ(std::memcmp(shards[r] + kOffset, product[r].data(), kBytes), 0) << kernel_->name << " row " << r;
-    EXPECT_EQ(shards[r][kOffset - 1], 0);
-    EXPECT_EQ(shards[r][kOffset + kBytes], 0);
+    EXPECT_EQ(std::memcmp(shards[r] + kOffset - kAround, before[r].data(), kAround), 0);
+    EXPECT_EQ(std::memcmp(shards[r] + kOffset + kBytes, after[r].data(), kAround), 0);
   }
   for (std::uint8_t *shard : shards) munmap(shard, kMapped);
 }
@@ -302,11 +293,7 @@ TEST_P(KernelTest, TilesAndPrefetch) {
     for (unsigned c = 0; c < columns; ++c) inputs.push_back(random.bytes(kBytes));
     const auto pointers = pointers_of(inputs);
     const Shards product = test::expected(matrix.data(), rows, columns, pointers.data(), kBytes);
-    KernelCall call = {};
-    call.tables = tables.get();
-    call.inputs = pointers.data();
-    call.rows = rows;
-    call.columns = columns;
+    KernelCall call = call_of(tables, pointers.data(), rows, columns);
     for (const std::uint32_t tile : {0u, 1u, 63u, 64u, 65u, 100u, 333u, 1000u, 4096u, 5001u, 1u << 20, UINT32_MAX}) {
       for (const std::uint32_t prefetch : {0u, 1u, 64u, 777u, 4096u, 1u << 20}) {
         call.tile_bytes = tile;
@@ -344,13 +331,9 @@ TEST_P(KernelTest, GuardPages) {
           }
         }
         Shards want = test::expected(matrix.data(), rows, columns, inputs.data(), length);
-        KernelCall call = {};
-        call.tables = tables.get();
-        call.inputs = inputs.data();
+        KernelCall call = call_of(tables, inputs.data(), rows, columns);
         call.outputs = outputs.data();
         call.length_bytes = length;
-        call.rows = rows;
-        call.columns = columns;
         for (const bool accumulate : {false, true}) {
           call.accumulate = accumulate;
           call.out_of_cache = accumulate != (length % 2 == 0);
@@ -385,14 +368,10 @@ TEST_P(KernelTest, NeighbouringRangesInTwoThreads) {
     for (Bytes &output : outputs) out.push_back(output.data());
     std::atomic<unsigned> ready{0};
     const auto work = [&](std::size_t offset, std::size_t length) {
-      KernelCall call = {};
-      call.tables = tables.get();
-      call.inputs = pointers.data();
+      KernelCall call = call_of(tables, pointers.data(), kRows, kColumns);
       call.outputs = out.data();
       call.offset_bytes = offset;
       call.length_bytes = length;
-      call.rows = kRows;
-      call.columns = kColumns;
       call.accumulate = true;
       ready.fetch_add(1);
       while (ready.load() < 2) std::this_thread::yield();
@@ -408,13 +387,9 @@ TEST_P(KernelTest, NeighbouringRangesInTwoThreads) {
     for (unsigned r = 0; r < kRows; ++r)
       ASSERT_EQ(outputs[r], Bytes(kBytes, 0)) << kernel_->name << " lost an update beside byte " << cut;
     // Both modes once more, so that the zeros above do not come from a kernel that does nothing.
-    KernelCall call = {};
-    call.tables = tables.get();
-    call.inputs = pointers.data();
+    KernelCall call = call_of(tables, pointers.data(), kRows, kColumns);
     call.outputs = out.data();
     call.length_bytes = kBytes;
-    call.rows = kRows;
-    call.columns = kColumns;
     kernel_->apply(call);
     for (unsigned r = 0; r < kRows; ++r) ASSERT_EQ(outputs[r], product[r]);
   }
@@ -423,20 +398,20 @@ TEST_P(KernelTest, NeighbouringRangesInTwoThreads) {
 TEST_P(KernelTest, SpecialMatrices) {
   Random random(kSeed + 9);
   const std::vector<std::size_t> lengths = {1, 31, 64, 65, 129, 193, 257};
-  for (const auto &[rows, columns] : {std::pair{1u, 1u},
-                                      {1u, 9u},
-                                      {2u, 2u},
-                                      {3u, 3u},
-                                      {4u, 4u},
-                                      {4u, 5u},
-                                      {4u, 10u},
-                                      {5u, 8u},
-                                      {6u, 7u},
-                                      {8u, 8u},
-                                      {8u, 13u},
-                                      {12u, 20u},
-                                      {16u, 16u},
-                                      {32u, 32u}}) {
+  for (const auto &[rows, columns] : Shapes{{1, 1},
+                                            {1, 9},
+                                            {2, 2},
+                                            {3, 3},
+                                            {4, 4},
+                                            {4, 5},
+                                            {4, 10},
+                                            {5, 8},
+                                            {6, 7},
+                                            {8, 8},
+                                            {8, 13},
+                                            {12, 20},
+                                            {16, 16},
+                                            {32, 32}}) {
     const std::size_t cells = std::size_t{rows} * columns;
     const auto at = [columns = columns](unsigned r, unsigned c) { return std::size_t{r} * columns + c; };
     std::vector<Bytes> matrices;
@@ -556,11 +531,7 @@ TEST_P(KernelTest, TablesAreNotChangedByUse) {
   for (unsigned c = 0; c < kColumns; ++c) inputs.push_back(random.bytes(1000));
   const auto pointers = pointers_of(inputs);
   const Shards product = test::expected(matrix.data(), kRows, kColumns, pointers.data(), 1000);
-  KernelCall call = {};
-  call.tables = tables.get();
-  call.inputs = pointers.data();
-  call.rows = kRows;
-  call.columns = kColumns;
+  KernelCall call = call_of(tables, pointers.data(), kRows, kColumns);
   for (const std::size_t length : {1, 100, 1000}) check(call, product, length);
   EXPECT_EQ(before, Bytes(begin, begin + bytes));
 }
@@ -582,11 +553,7 @@ TEST_P(KernelTest, CollidingInputs) {
         inputs.push_back(shards.back().data());
       }
       const Shards product = test::expected(matrix.data(), rows, columns, inputs.data(), length);
-      KernelCall call = {};
-      call.tables = tables.get();
-      call.inputs = inputs.data();
-      call.rows = rows;
-      call.columns = columns;
+      KernelCall call = call_of(tables, inputs.data(), rows, columns);
       for (const bool out_of_cache : {false, true}) {
         for (const std::uint32_t l1_ways : {0u, 12u}) {
           call.out_of_cache = out_of_cache;
@@ -611,20 +578,20 @@ TEST_P(KernelTest, NibbleTables) {
   Random random(kSeed + 14);
   std::vector<std::size_t> lengths = every_length(140);
   lengths.insert(lengths.end(), {191, 192, 193, 255, 256, 257, 319, 511, 512, 513, 1000, 4097});
-  for (const auto &[rows, columns] : {std::pair{1u, 1u},
-                                      {2u, 1u},
-                                      {3u, 1u},
-                                      {4u, 1u},
-                                      {9u, 1u},
-                                      {1u, 2u},
-                                      {1u, 7u},
-                                      {2u, 4u},
-                                      {3u, 5u},
-                                      {4u, 10u},
-                                      {5u, 3u},
-                                      {8u, 10u},
-                                      {11u, 4u},
-                                      {2u, 255u}}) {
+  for (const auto &[rows, columns] : Shapes{{1, 1},
+                                            {2, 1},
+                                            {3, 1},
+                                            {4, 1},
+                                            {9, 1},
+                                            {1, 2},
+                                            {1, 7},
+                                            {2, 4},
+                                            {3, 5},
+                                            {4, 10},
+                                            {5, 3},
+                                            {8, 10},
+                                            {11, 4},
+                                            {2, 255}}) {
     const std::size_t row_bytes = (columns + rows % 3) * kNibbleTableBytes;  // a slice of a wider table
     const Bytes matrix = random_matrix(random, rows, columns);
     Bytes tables;

@@ -60,7 +60,7 @@ bool run_with(const Scratched &of, const std::string &executor, const Shards &in
   options.executor = executor;
   options.thread_count = executor == "serial" ? 1 : 4;
   options.technique = of.what.field() == core::Field::gf8 ? "transform" : "";
-  cpu::Choice choice = {};
+  cpu::Decisions choice = {};
   const auto backend = cpu::make_backend(options, base::Log(), &choice);
   const auto prepared = backend->prepare(of.what);
   std::vector<const std::byte *> in;
@@ -93,7 +93,7 @@ std::string executor_with_chunks_for_each_thread() {
 #if !defined(TANDEM_TEST_WITHOUT_OPENMP)
   cpu::Options options;
   options.executor = "openmp";
-  cpu::Choice choice = {};
+  cpu::Decisions choice = {};
   try {
     cpu::make_backend(options, base::Log(), &choice);
     return "openmp";
@@ -148,7 +148,7 @@ TEST(Scratch, OfACallIsEnough) {
     for (std::uint32_t i = 0; i < table.count; ++i) {
       const cpu::Kernel &kernel = *table.kernels[i];
       if (!kernel.supported(features)) continue;
-      const cpu::Gf8Operator made(kernel, 0, each.what, cpu::Technique::transform, {}, nullptr);
+      const cpu::Gf8Operator made(kernel, 0, each.what, cpu::RunBy::transform, {}, nullptr);
       for (const bool out_of_cache : {false, true}) {
         Shards outputs(matrix.rows(), Bytes(5'000));
         std::vector<std::byte *> out;

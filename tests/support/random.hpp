@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Repeatable random numbers and paint for tests. Each test prints or fixes the seed that it uses.
+// Repeatable random numbers and paint, for tests and for the simulators of bench/. They are the same everywhere; the
+// distributions of <random> do not promise that. Each test prints or fixes the seed that it uses.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,8 @@
 
 namespace tandem::test {
 
-// splitmix64: one state word, every seed is a good one.
+// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014): one state word, every
+// seed is a good one.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
@@ -23,6 +25,9 @@ class Random {
   // 0 .. end - 1; the bias of the remainder does not matter here.
   std::uint64_t below(std::uint64_t end) { return next() % end; }
   std::uint64_t between(std::uint64_t first, std::uint64_t last) { return first + below(last - first + 1); }
+  // 0 up to 1, without 1.
+  double part() { return static_cast<double>(next() >> 11) * 0x1p-53; }
+  double in(double low, double high) { return low + (high - low) * part(); }
   bool chance(unsigned percent) { return below(100) < percent; }
   std::uint8_t byte() { return static_cast<std::uint8_t>(next()); }
 

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "bench/simulate/random.hpp"
 #include "bench/simulate/storage/device.hpp"
 #include "bench/simulate/storage/events.hpp"
 #include "bench/simulate/storage/options.hpp"
 #include "tandem/volume.h"
+#include "tests/support/random.hpp"
 
 namespace tandem::bench::storage {
 
