@@ -428,8 +428,7 @@ TEST(Gf16, BadInputIsRefusedWithNumbers) {
   EXPECT_TRUE(refuse(with(TANDEM_MATRIX_PAR2, kWide, 32769, 2), TANDEM_ERROR_INVALID_ARGUMENT, {"32769", "32768"}));
   EXPECT_TRUE(
       refuse(with(TANDEM_MATRIX_LIBERASURECODE_RS_VAND, kWide, 29, 4), TANDEM_ERROR_INVALID_ARGUMENT, {"33", "32"}));
-  tandem_codec_options large = with(TANDEM_MATRIX_PAR2, kWide, 8192, 4097);
-  large.allow_non_mds = 1;
+  tandem_codec_options large = with(TANDEM_MATRIX_CUSTOM, kWide, 8192, 4097);
   EXPECT_TRUE(refuse(large, TANDEM_ERROR_TOO_LARGE, {"67125248 bytes", "67108864"}));
   const std::uint16_t singular[] = {1, 1, 1, 1};
   tandem_codec_options custom = with(TANDEM_MATRIX_CUSTOM, kWide, 2, 2);
