@@ -207,6 +207,10 @@ Codec::Codec(const tandem_codec_options &options)
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("codec options: local_groups is ", options.local_groups,
                                                          ", but matrix ", options.matrix, " has no local groups"));
   }
+  if (options.first_exponent != 0 && options.matrix != TANDEM_MATRIX_PAR2) {
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("codec options: first_exponent is ", options.first_exponent,
+                                                         ", but matrix ", options.matrix, " has none"));
+  }
   static std::atomic<std::uint64_t> next_id{1};
   id_ = next_id.fetch_add(1, std::memory_order_relaxed);
 }

@@ -23,6 +23,12 @@ constexpr Preset16 kPresets16[] = {
 // PAR2 and liberasurecode: input slices have 16-bit constants of order 65535; EC_MAX_FRAGMENTS.
 constexpr unsigned kMostPar2Data = 32768, kMostLiberasurecodeShards = 32;
 
+Indices indices_from_0(unsigned count) {
+  Indices indices(count);
+  std::iota(indices.begin(), indices.end(), std::uint16_t{0});
+  return indices;
+}
+
 [[noreturn]] void refuse(const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, why); }
 
 }  // namespace
@@ -59,7 +65,7 @@ Codec16::Codec16(const tandem_codec_options &options) : Codec(options) {
       make_leopard(preset->name, true);
       break;
     case TANDEM_MATRIX_PAR2:
-      make_par2(options.allow_non_mds != 0);
+      make_par2(options);
       break;
     default:
       make_liberasurecode();
@@ -136,27 +142,24 @@ void Codec16::make_jerasure(bool is_good) {
   }
 }
 
-// Row r is the r-th powers of constants: the powers of 2 that have order 65535 (Parity Volume Set Specification 2.0).
-void Codec16::make_par2(bool allow_non_mds) {
+// Constants are the powers of 2 that have order 65535 (Parity Volume Set Specification 2.0).
+void Codec16::make_par2(const tandem_codec_options &options) {
+  kind_ = Kind::powers;
+  first_exponent_ = options.first_exponent;
   if (k_ > kMostPar2Data)
     refuse(base::text("matrix par2: k = ", k_, ", it has at most ", kMostPar2Data, " data shards"));
+  if (first_exponent_ > gf16::kOrder - m_)
+    refuse(base::text("matrix par2: m = ", m_, " parity shards from first_exponent = ", first_exponent_,
+                      " on, exponents are below ", gf16::kOrder));
   // As for PAR1: rows 1 ; a ; a^2 of distinct a, or two columns of ratio 2^n with powers that do not repeat.
   is_mds_ = m_ <= 3 || k_ <= 2;
-  if (!is_mds_ && !allow_non_mds)
+  if (!is_mds_ && options.allow_non_mds == 0)
     base::fail(
         TANDEM_ERROR_NOT_MDS,
         base::text("matrix par2 with k = ", k_, ", m = ", m_, " is not known to recover from every loss of ", m_,
                    " shards (it is for m <= 3, or k <= 2): use leopard16, or set allow_non_mds to read what exists"));
-  check_cells(m_, k_, "matrix par2");
-  Matrix16 powers(m_, k_);
-  unsigned exponent = 0;
-  for (unsigned c = 0; c < k_; ++c) {
-    do ++exponent;
-    while (std::gcd(exponent, gf16::kOrder) != 1);
-    constants_.push_back(gf_->exp(exponent));
-    for (unsigned r = 0; r < m_; ++r) powers.at(r, c) = gf_->exp(std::uint64_t{exponent} * r);
-  }
-  cells_ = std::make_shared<const Matrix16>(std::move(powers));
+  for (unsigned exponent = 1; logs_.size() < k_; ++exponent)
+    if (std::gcd(exponent, gf16::kOrder) == 1) logs_.push_back(static_cast<std::uint16_t>(exponent));
 }
 
 void Codec16::make_custom(const tandem_codec_options &options) {
@@ -180,11 +183,11 @@ void Codec16::make_custom(const tandem_codec_options &options) {
                         " ", m_, " shards: set allow_non_mds to use it"));
 }
 
-void Codec16::check_cells(std::uint64_t rows, std::uint64_t columns, const char *what) const {
-  if (rows * columns * sizeof(std::uint16_t) <= kMostMatrixBytes16) return;
-  base::fail(TANDEM_ERROR_TOO_LARGE, base::text(what, " with k = ", k_, ", m = ", m_, ": ", rows, " x ", columns,
-                                                " coefficients are ", rows * columns * sizeof(std::uint16_t),
-                                                " bytes, at most ", kMostMatrixBytes16, " are possible"));
+void Codec16::check_cells(std::uint64_t rows, std::uint64_t columns, const char *what, std::uint64_t most_bytes) const {
+  if (rows * columns * sizeof(std::uint16_t) <= most_bytes) return;
+  base::fail(TANDEM_ERROR_TOO_LARGE,
+             base::text(what, " with k = ", k_, ", m = ", m_, ": ", rows, " x ", columns, " coefficients are ",
+                        rows * columns * sizeof(std::uint16_t), " bytes, at most ", most_bytes, " are possible"));
 }
 
 std::uint16_t Codec16::point(unsigned shard) const {
@@ -206,6 +209,7 @@ unsigned Codec16::log_scale(unsigned shard) const {
 
 Element Codec16::coefficient(unsigned row, unsigned column) const {
   if (kind_ == Kind::matrix) return cells_->at(row, column);
+  if (kind_ == Kind::powers) return gf_->exp(std::uint64_t{logs_[column]} * (first_exponent_ + row));
   const std::uint16_t difference = point(k_ + row) ^ point(column);
   return gf_->exp(std::uint64_t{log_scale(k_ + row)} + 2 * gf16::kOrder - log_scale(column) - gf_->log(difference));
 }
@@ -218,6 +222,7 @@ Operator Codec16::encode_of(std::span<const std::uint16_t> outputs) const {
     for (const std::uint16_t shard : outputs) form.parity_points.push_back(point(shard));
     return Operator(std::move(form));
   }
+  if (kind_ == Kind::powers) return Operator(powers_of(indices_from_0(k_), outputs));
   if (kind_ == Kind::matrix && outputs.size() == m_ && !packets_) return Operator(Dense16{gf_, layout_, cells_});
   check_cells(outputs.size(), k_, "an encode");
   Matrix16 rows(static_cast<unsigned>(outputs.size()), k_);
@@ -242,15 +247,8 @@ void Codec16::solve_for(const ShardSet &present, std::span<const std::uint32_t> 
     if (parity.size() < lost.size()) fail_too_few(lost.size(), parity.size());
     parity.resize(lost.size());
   }
-  if (kind_ == Kind::matrix) {
-    // PAR2: looks for as many consecutive parity shards as there are lost ones.
-    for (std::size_t first = 0; !constants_.empty() && !lost.empty() && first + lost.size() <= parity.size(); ++first) {
-      if (parity[first + lost.size() - 1] - parity[first] != static_cast<int>(lost.size()) - 1) continue;
-      application.what = solve_powers(lost, std::span(parity).subspan(first, lost.size()), application);
-      return;
-    }
-    return eliminate(present, parity, application);
-  }
+  if (kind_ == Kind::powers) return solve_powers(present, lost, parity, application);
+  if (kind_ == Kind::matrix) return eliminate(present, parity, application);
   application.inputs.insert(application.inputs.end(), parity.begin(), parity.end());
   // A row of a matrix is one product for each input, the transforms are about one for each input and level.
   const bool is_narrow = application.outputs.size() <= std::max(1u, group_log2_ / 2);
@@ -323,59 +321,87 @@ Operator Codec16::dense(Matrix16 cells) const {
   return Operator(Dense16{gf_, layout_, std::make_shared<const Matrix16>(std::move(cells))});
 }
 
-// With the constants a_j of lost data and parity rows s, s + 1, ..: syndrome i is the sum over j of a_j^(s+i) * lost_j,
-// a Vandermonde matrix. Lagrange's formula inverts it: with P(x) = product over j of (x + a_j) and Q_j(x) = P(x) / (x +
-// a_j), lost_j is the sum over i of (coefficient i of Q_j) * syndrome i, divided by a_j^s * Q_j(a_j). So present data c
-// has the coefficient a_c^s * Q_j(a_c), divided by the same.
-Operator Codec16::solve_powers(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> run,
-                               Application &application) const {
-  const std::size_t lost_count = lost.size(), data_count = application.inputs.size();
-  application.inputs.insert(application.inputs.end(), run.begin(), run.end());
-  check_cells(application.outputs.size(), application.inputs.size(), "a decode");
-  const auto power = [&](std::uint16_t point, unsigned exponent) {
-    return gf_->exp(std::uint64_t{gf_->log(point)} * exponent);
-  };
-  Indices lost_points, data_points;
-  for (const std::uint16_t shard : lost) lost_points.push_back(constants_[shard]);
-  for (std::size_t c = 0; c < data_count; ++c) data_points.push_back(constants_[application.inputs[c]]);
-  const Indices at_lost = gf16::log_ratios(*gf_, lost_points, lost_points, {});
-  const Indices at_data = gf16::log_ratios(*gf_, data_points, lost_points, {});
-  const std::uint64_t first_row = run.front() - k_;
+Powers16 Codec16::powers_of(std::span<const std::uint16_t> data, std::span<const std::uint16_t> parity) const {
+  Powers16 form;
+  for (const std::uint16_t shard : data) form.logs.push_back(logs_[shard]);
+  for (const std::uint16_t shard : parity)
+    form.exponents.push_back(static_cast<std::uint16_t>(first_exponent_ + shard - k_));
+  return form;
+}
 
+// Sums of the present data for the chosen parity shards and for the wanted ones. With the chosen shards added, their
+// sums are those of the lost data. Lost data and its part of wanted parity is a matrix times these.
+void Codec16::solve_powers(const ShardSet &present, std::span<const std::uint16_t> lost,
+                           std::span<const std::uint16_t> parity, Application &application) const {
+  const Indices &outputs = application.outputs;
+  const std::span wanted_parity(std::ranges::lower_bound(outputs, k_), outputs.end());
+  if (lost.empty()) {
+    application.what = Operator(powers_of(application.inputs, wanted_parity));
+    return;
+  }
+  const std::size_t count = lost.size();
+  check_cells(std::max(outputs.size(), count), count + wanted_parity.size(), "a decode", kMostSolveBytes16);
+  Indices chosen;
+  Matrix16 solved;  // outputs from the chosen shards
+  for (std::size_t first = 0; chosen.empty() && first + count <= parity.size(); ++first) {
+    const auto run = parity.subspan(first, count);
+    if (run.back() - run.front() != static_cast<int>(count) - 1) continue;
+    chosen.assign(run.begin(), run.end());
+    solved = solve_run(lost, chosen, outputs);
+  }
+  if (chosen.empty()) {
+    check_cells(2 * std::uint64_t{count}, count, "a decode");
+    const auto cell = [this](unsigned row, unsigned column) { return coefficient(row, column); };
+    Indices order = application.inputs, undetermined;
+    order.insert(order.end(), parity.begin(), parity.end());
+    const Elimination elimination(*gf_, cell, k_, order);
+    solved = elimination.combinations(outputs, undetermined);
+    if (!undetermined.empty()) fail_undetermined(present, undetermined, elimination.rank());
+    chosen.assign(elimination.chosen().end() - elimination.rank(), elimination.chosen().end());
+  }
+  Indices sums = chosen;
+  sums.insert(sums.end(), wanted_parity.begin(), wanted_parity.end());
+  Powers16 form = powers_of(application.inputs, sums);
+  form.chosen_count = static_cast<unsigned>(chosen.size());
+  Matrix16 solve(solved.rows(), static_cast<unsigned>(sums.size()));
+  for (unsigned r = 0; r < solved.rows(); ++r) std::ranges::copy(solved.row(r), solve.row(r).begin());
+  for (unsigned i = 1; i <= wanted_parity.size(); ++i) solve.at(solve.rows() - i, solve.columns() - i) = 1;
+  form.solve = std::make_shared<const Matrix16>(std::move(solve));
+  application.inputs.insert(application.inputs.end(), chosen.begin(), chosen.end());
+  application.what = Operator(std::move(form));
+}
+
+// With the constants a_j of lost data and exponents s, s + 1, ..: syndrome i is the sum over j of a_j^(s+i) * lost_j,
+// a Vandermonde matrix. Lagrange's formula inverts it: with P(x) = product over j of (x + a_j) and Q_j(x) = P(x) / (x +
+// a_j), lost_j is the sum over i of (coefficient i of Q_j) * syndrome i, divided by a_j^s * Q_j(a_j).
+Matrix16 Codec16::solve_run(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> run,
+                            std::span<const std::uint16_t> outputs) const {
+  Indices points;
+  for (const std::uint16_t shard : lost) points.push_back(gf_->exp(logs_[shard]));
+  const Indices differences = gf16::log_ratios(*gf_, points, points, {});
   std::vector<std::uint16_t> polynomial = {1};  // P, the highest power last
-  for (const std::uint16_t point : lost_points) {
+  for (const std::uint16_t point : points) {
     polynomial.insert(polynomial.begin(), 0);
     for (std::size_t i = 0; i + 1 < polynomial.size(); ++i) polynomial[i] ^= gf_->multiply(point, polynomial[i + 1]);
   }
-
-  Matrix16 cells(static_cast<unsigned>(application.outputs.size()), static_cast<unsigned>(application.inputs.size()));
-  const auto first_parity =
-      static_cast<unsigned>(std::ranges::lower_bound(application.outputs, k_) - application.outputs.begin());
-  for (unsigned r = first_parity; r < cells.rows(); ++r)
-    for (std::size_t c = 0; c < data_count; ++c)
-      cells.at(r, static_cast<unsigned>(c)) = power(data_points[c], application.outputs[r] - k_);
-  std::vector<std::uint16_t> row(application.inputs.size());
+  Matrix16 solved(static_cast<unsigned>(outputs.size()), static_cast<unsigned>(run.size()));
+  std::vector<std::uint16_t> row(run.size());
   unsigned next_output = 0;
-  for (std::size_t j = 0; j < lost_count; ++j) {
-    const bool is_wanted = next_output < first_parity && application.outputs[next_output] == lost[j];
-    if (!is_wanted && first_parity == cells.rows()) continue;
-    const std::uint16_t point = lost_points[j];
-    const std::uint64_t log = at_lost[j] + first_row * gf_->log(point);
-    const std::uint64_t inverse_log = gf16::kOrder - log % gf16::kOrder;
-    for (std::size_t c = 0; c < data_count; ++c)
-      row[c] = gf_->exp(inverse_log + first_row * gf_->log(data_points[c]) + at_data[c] + gf16::kOrder -
-                        gf_->log(data_points[c] ^ point));
-    const std::uint16_t scale = gf_->exp(inverse_log);
-    std::uint16_t coefficient = 1;
-    for (std::size_t i = lost_count; i-- != 0;) {
-      row[data_count + i] = gf_->multiply(scale, coefficient);
-      coefficient = polynomial[i] ^ gf_->multiply(point, coefficient);
+  for (std::size_t j = 0; j < lost.size(); ++j) {
+    const bool is_wanted = next_output < outputs.size() && outputs[next_output] == lost[j];
+    if (!is_wanted && (outputs.empty() || outputs.back() < k_)) continue;
+    const std::uint64_t log = differences[j] + std::uint64_t{first_exponent_ + run.front() - k_} * logs_[lost[j]];
+    const std::uint16_t scale = gf_->exp(gf16::kOrder - log % gf16::kOrder);
+    std::uint16_t coefficient_of_q = 1;
+    for (std::size_t i = run.size(); i-- != 0;) {
+      row[i] = gf_->multiply(scale, coefficient_of_q);
+      coefficient_of_q = polynomial[i] ^ gf_->multiply(points[j], coefficient_of_q);
     }
-    if (is_wanted) std::ranges::copy(row, cells.row(next_output++).begin());
-    for (unsigned r = first_parity; r < cells.rows(); ++r)
-      gf16::multiply_add(*gf_, cells.row(r), power(point, application.outputs[r] - k_), row);
+    if (is_wanted) std::ranges::copy(row, solved.row(next_output++).begin());
+    for (unsigned r = solved.rows(); r-- != 0 && outputs[r] >= k_;)
+      gf16::multiply_add(*gf_, solved.row(r), coefficient(outputs[r] - k_, lost[j]), row);
   }
-  return dense(std::move(cells));
+  return solved;
 }
 
 // Present data first, then parity in the order of the shards.

@@ -16,8 +16,9 @@
 namespace tandem::core {
 
 inline constexpr unsigned kMaxShards16 = gf16::kFieldSize;  // of a stripe in GF(2^16)
-// Matrices that must be kept whole, to encode or to decode, have at most this many bytes of coefficients.
-inline constexpr std::uint64_t kMostMatrixBytes16 = std::uint64_t{64} << 20;
+// Matrices that must be kept whole, to encode or to decode, have at most this many bytes of coefficients; those that
+// solve sums of powers at most these.
+inline constexpr std::uint64_t kMostMatrixBytes16 = std::uint64_t{64} << 20, kMostSolveBytes16 = std::uint64_t{2} << 30;
 
 struct Preset16 {
   std::int32_t value;  // enum tandem_matrix_value
@@ -30,7 +31,7 @@ class Codec16 final : public Codec {
   explicit Codec16(const tandem_codec_options &options);
 
   Layout layout() const noexcept override { return layout_; }
-  bool is_cauchy() const noexcept override { return kind_ != Kind::matrix; }
+  bool is_cauchy() const noexcept override { return kind_ == Kind::leopard || kind_ == Kind::cauchy; }
   Element coefficient(unsigned row, unsigned column) const override;
   Element multiply(Element a, Element b) const override { return gf_->multiply(a, b); }
   Element inverse(Element a) const override { return gf_->inverse(a); }
@@ -39,14 +40,16 @@ class Codec16 final : public Codec {
   enum class Kind {
     leopard,  // points and scales; groups
     cauchy,   // points and scales; data first, unless parity_has_first_points_
+    powers,   // row r is the (first_exponent_ + r)-th powers of constants
     matrix    // no further structure is known
   };
   void make_leopard(const char *name, bool may_be_low_rate);
   void make_liberasurecode();
   void make_jerasure(bool is_good);
-  void make_par2(bool allow_non_mds);
+  void make_par2(const tandem_codec_options &options);
   void make_custom(const tandem_codec_options &options);
-  void check_cells(std::uint64_t rows, std::uint64_t columns, const char *what) const;
+  void check_cells(std::uint64_t rows, std::uint64_t columns, const char *what,
+                   std::uint64_t most_bytes = kMostMatrixBytes16) const;
   std::uint16_t point(unsigned shard) const;
   unsigned log_scale(unsigned shard) const;
   Operator encode_of(std::span<const std::uint16_t> outputs) const override;
@@ -57,8 +60,11 @@ class Codec16 final : public Codec {
                        const Application &application) const;
   Operator transform(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> chosen,
                      const Application &application) const;
-  Operator solve_powers(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> run,
-                        Application &application) const;
+  Powers16 powers_of(std::span<const std::uint16_t> data, std::span<const std::uint16_t> parity) const;
+  void solve_powers(const ShardSet &present, std::span<const std::uint16_t> lost, std::span<const std::uint16_t> parity,
+                    Application &application) const;
+  Matrix16 solve_run(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> run,
+                     std::span<const std::uint16_t> outputs) const;
   void eliminate(const ShardSet &present, const Indices &parity, Application &application) const;
   Operator dense(Matrix16 cells) const;
 
@@ -71,7 +77,8 @@ class Codec16 final : public Codec {
   bool parity_has_first_points_ = false;
   std::vector<std::uint16_t> logs_of_scales_;  // cauchy: of each shard, data first
   std::shared_ptr<const Matrix16> cells_;      // matrix: m x k
-  std::vector<std::uint16_t> constants_;       // par2: row r of the matrix is their r-th powers
+  Indices logs_;                               // powers: of the constants
+  unsigned first_exponent_ = 0;
 };
 
 }  // namespace tandem::core

@@ -55,17 +55,26 @@ class Elimination {
   const Indices &chosen() const noexcept { return chosen_; }
   unsigned rank() const noexcept { return static_cast<unsigned>(pivots_.size()); }  // without known shards
 
-  // The outputs are not known. drops_unused: inputs that no output needs are left out.
-  Sums<Cell> express(std::span<const std::uint16_t> outputs, bool drops_unused) const {
-    Sums<Cell> sums{chosen_, {static_cast<unsigned>(outputs.size()), known_count_ + rank()}, {}};
+  // Outputs as combinations of the chosen ones that are not known, beside some of known ones.
+  MatrixOf<Cell> combinations(std::span<const std::uint16_t> outputs, Indices &undetermined) const {
+    MatrixOf<Cell> cells(static_cast<unsigned>(outputs.size()), rank());
     std::vector<Cell> row(reduced_.columns());
-    for (unsigned r = 0; r < sums.cells.rows(); ++r) {
+    for (unsigned r = 0; r < cells.rows(); ++r) {
       load(outputs[r], row);
       reduce(row);
       if (std::any_of(row.begin(), row.begin() + width(), [](Cell cell) { return cell != 0; }))
-        sums.undetermined.push_back(outputs[r]);
-      std::copy_n(row.begin() + width(), rank(), sums.cells.row(r).begin() + known_count_);
+        undetermined.push_back(outputs[r]);
+      std::copy_n(row.begin() + width(), rank(), cells.row(r).begin());
     }
+    return cells;
+  }
+
+  // The outputs are not known. drops_unused: inputs that no output needs are left out.
+  Sums<Cell> express(std::span<const std::uint16_t> outputs, bool drops_unused) const {
+    Sums<Cell> sums{chosen_, {static_cast<unsigned>(outputs.size()), known_count_ + rank()}, {}};
+    const MatrixOf<Cell> cells = combinations(outputs, sums.undetermined);
+    for (unsigned r = 0; r < cells.rows(); ++r)
+      std::ranges::copy(cells.row(r), sums.cells.row(r).begin() + known_count_);
     if (sums.undetermined.empty()) put_in_known(outputs, sums.cells);
     sort_inputs(sums, drops_unused);
     return sums;
@@ -97,9 +106,10 @@ class Elimination {
 
   void reduce(std::span<Cell> row) const {
     for (unsigned i = 0; i < rank(); ++i) {
-      const std::size_t cells = unknown_.size() + i + 1;  // beyond these row i is 0
-      if (const Cell factor = row[pivots_[i]])
-        multiply_add(field_, row.first(cells), factor, reduced_.row(i).first(cells));
+      // Beyond these row i is 0.
+      const std::size_t first = pivots_[i], cells = unknown_.size() + i + 1 - first;
+      if (const Cell factor = row[first])
+        multiply_add(field_, row.subspan(first, cells), factor, reduced_.row(i).subspan(first, cells));
     }
   }
 

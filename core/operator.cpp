@@ -89,7 +89,22 @@ unsigned input_count_of(const Leopard16 &form) { return count_of(form.data_point
 unsigned output_count_of(const Leopard16 &form) {
   return static_cast<unsigned>(std::ranges::count(form.is_wanted, true)) + count_of(form.parity_points);
 }
+unsigned input_count_of(const Powers16 &form) { return count_of(form.logs) + form.chosen_count; }
+unsigned output_count_of(const Powers16 &form) {
+  return form.solve == nullptr ? count_of(form.exponents) : form.solve->rows();
+}
 void check(const Dense16 &) {}
+void check(const Powers16 &form) {
+  const auto fail = [](const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "sums of powers: " + why); };
+  if (std::ranges::adjacent_find(form.logs, std::ranges::greater_equal{}) != form.logs.end())
+    fail("the logarithms do not ascend");
+  if (std::ranges::find(form.logs, gf16::kOrder) != form.logs.end() ||
+      std::ranges::find(form.exponents, gf16::kOrder) != form.exponents.end())
+    fail(base::text("a logarithm or an exponent is ", gf16::kOrder));
+  const std::size_t columns = form.solve == nullptr ? form.exponents.size() : form.solve->columns();
+  if (columns != form.exponents.size() || form.chosen_count > (form.solve == nullptr ? 0 : columns))
+    fail(base::text(form.exponents.size(), " sums with ", form.chosen_count, " chosen shards, a matrix of ", columns));
+}
 void check(const Leopard16 &) {}
 
 unsigned input_count_of(const BitMatrix &form) { return form.bits->columns() / form.word_bits; }
@@ -128,6 +143,7 @@ std::uint64_t granularity_of(const BitMatrix &form) {
 
 Matrix dense_of(const Dense &form) { return form.coefficients; }
 Matrix dense_of(const Dense16 &) { fail_gf16(); }
+Matrix dense_of(const Powers16 &) { fail_gf16(); }
 Matrix dense_of(const Leopard16 &) { fail_gf16(); }
 Matrix dense_of(const BitMatrix &) { fail_packets(); }
 
@@ -158,9 +174,26 @@ Matrix dense_of(const SyndromeDecode &form) {
 
 }  // namespace
 
+Dense16 matrix_of(const Powers16 &form) {
+  const gf16::Field &field = gf16::Field::words();
+  const unsigned data_count = count_of(form.logs), sum_count = count_of(form.exponents);
+  Matrix16 sums(sum_count, data_count + form.chosen_count);
+  for (unsigned r = 0; r < sum_count; ++r) {
+    for (unsigned c = 0; c < data_count; ++c)
+      sums.at(r, c) = field.exp(std::uint64_t{form.logs[c]} * form.exponents[r]);
+    if (r < form.chosen_count) sums.at(r, data_count + r) = 1;
+  }
+  if (form.solve == nullptr) return {&field, Layout::words, std::make_shared<const Matrix16>(std::move(sums))};
+  Matrix16 whole(form.solve->rows(), sums.columns());
+  for (unsigned r = 0; r < whole.rows(); ++r)
+    for (unsigned i = 0; i < sum_count; ++i) gf16::multiply_add(field, whole.row(r), form.solve->at(r, i), sums.row(i));
+  return {&field, Layout::words, std::make_shared<const Matrix16>(std::move(whole))};
+}
+
 Operator::Operator(Form form, std::uint64_t granularity_bytes)
     : form_(std::move(form)), granularity_bytes_(granularity_bytes) {
   if (const Dense16 *dense = std::get_if<Dense16>(&form_)) granularity_bytes_ = granularity_of(dense->layout);
+  if (std::holds_alternative<Powers16>(form_)) granularity_bytes_ = granularity_of(Layout::words);
   if (std::holds_alternative<Leopard16>(form_)) granularity_bytes_ = granularity_of(Layout::leopard);
   if (const BitMatrix *packets = std::get_if<BitMatrix>(&form_)) granularity_bytes_ = granularity_of(*packets);
   if (granularity_bytes_ == 0 || granularity_bytes_ > kMostGranularityBytes)
@@ -174,13 +207,18 @@ Operator::Operator(Form form, std::uint64_t granularity_bytes)
 
 Field Operator::field() const noexcept {
   if (std::holds_alternative<BitMatrix>(form_)) return Field::gf2;
-  return std::holds_alternative<Dense16>(form_) || std::holds_alternative<Leopard16>(form_) ? Field::gf16 : Field::gf8;
+  const bool is_gf16 = std::holds_alternative<Dense16>(form_) || std::holds_alternative<Powers16>(form_) ||
+                       std::holds_alternative<Leopard16>(form_);
+  return is_gf16 ? Field::gf16 : Field::gf8;
 }
 
 std::size_t Operator::memory_bytes() const noexcept {
   if (std::holds_alternative<Leopard16>(form_))
     return 4 * sizeof(Element) *
            (std::size_t{input_count_} + output_count_);  // points and scales, of lost data as well
+  if (const Powers16 *powers = std::get_if<Powers16>(&form_))
+    return sizeof(Element) * (powers->logs.size() +
+                              powers->exponents.size() * (powers->solve == nullptr ? 1 : 1 + powers->solve->rows()));
   if (const BitMatrix *packets = std::get_if<BitMatrix>(&form_))
     return std::size_t{packets->bits->rows()} * packets->bits->columns();
   return std::size_t{input_count_} * output_count_ * element_bytes(field());

@@ -61,6 +61,19 @@ struct Dense16 {
   std::shared_ptr<const Matrix16> coefficients;  // output_count x input_count; may be large: copies share it
 };
 
+// Sums of inputs times powers of their constants, over GF(2^16) in words (PAR2):
+//     sum i = sum over c of 2^(logs[c] * exponents[i]) * inputs[c]
+// A decode has more inputs, the chosen parity shards. Input logs.size() + i is added to sum i, and the outputs are
+// `solve` times the sums.
+struct Powers16 {
+  std::vector<Element> logs;              // ascending, below 65535
+  std::vector<Element> exponents;         // below 65535; in any order
+  unsigned chosen_count = 0;              // at most as many as sums
+  std::shared_ptr<const Matrix16> solve;  // null: the outputs are the sums
+};
+// The same map as a matrix.
+Dense16 matrix_of(const Powers16 &form);
+
 // Leopard's code over GF(2^16) in coordinates of the Cantor basis (docs/MATRICES.md). Each shard has a point. Points of
 // data and of parity lie in different groups of 2^group_log2 points, and one of the two kinds lies in group 0 alone. An
 // encode has no chosen and no lost shards. A decode chooses as many parity shards as data shards are lost. It computes
@@ -88,7 +101,7 @@ struct BitMatrix {
   static constexpr std::uint64_t kMostCells = std::uint64_t{1} << 24;  // limit for a codec
 };
 
-using Form = std::variant<Dense, CauchyTransform, SyndromeDecode, Dense16, Leopard16, BitMatrix>;
+using Form = std::variant<Dense, CauchyTransform, SyndromeDecode, Dense16, Powers16, Leopard16, BitMatrix>;
 
 class Operator {
  public:
@@ -107,6 +120,7 @@ class Operator {
 
   // A form over GF(2^16) has the granularity of its layout.
   explicit Operator(Dense16 form) : Operator(Form(std::move(form)), 0) {}
+  explicit Operator(Powers16 form) : Operator(Form(std::move(form)), 0) {}
   explicit Operator(Leopard16 form) : Operator(Form(std::move(form)), 0) {}
   // That of packets is a group.
   explicit Operator(BitMatrix form) : Operator(Form(std::move(form)), 0) {}

@@ -26,6 +26,7 @@
 #include "cpu/kernels/kernel.hpp"
 #include "cpu/memory.hpp"
 #include "cpu/packets.hpp"
+#include "cpu/powers.hpp"
 
 namespace tandem::cpu {
 namespace {
@@ -173,6 +174,9 @@ class CpuBackend final : public core::Backend {
       case core::Field::gf2:
         return std::make_shared<PacketOperator>(kernel_, what, technique_ != RunBy::matrix, known, std::move(tuned));
       case core::Field::gf16:
+        if (const auto *powers = std::get_if<core::Powers16>(&what.form()))
+          if (runs_transforms(kernel_, *powers, technique_))
+            return std::make_shared<PowersOperator>(*kernel_.gf16, what, known, std::move(tuned));
         return std::make_shared<Gf16Operator>(*kernel_.gf16, what, known, std::move(tuned));
       default:
         return std::make_shared<Gf8Operator>(kernel_, l1_ways_, what, technique_, known, std::move(tuned));
@@ -333,7 +337,7 @@ class CpuBackend final : public core::Backend {
     // Whole cache lines, so that no two threads write to one (if shards are aligned), and whole groups.
     const std::uint64_t grid = std::lcm(std::uint64_t{kCacheLine}, prepared.granularity_bytes());
     const std::uint64_t least = (prepared.least_range_bytes() + grid - 1) / grid;
-    const std::uint64_t step = std::max(chunk_bytes / width / grid, least) * grid;
+    const std::uint64_t step = std::max<std::uint64_t>(chunk_bytes / width / grid / least, 1) * least * grid;
     OperatorCall call = {&task, task.offset_bytes, std::min(step, task.length_bytes)};
     if (task.mode != Mode::compare)
       call.out_of_cache = moved_bytes(task, task.length_bytes) > values.out_of_cache_bytes;

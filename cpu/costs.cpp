@@ -129,4 +129,21 @@ double cost_of(const Steps &steps, const Kernel &kernel, bool out_of_cache) {
          costs.lane * steps.lanes + costs.shard * steps.shards;
 }
 
+double cost_of(const PowersSteps &steps, const Kernel &kernel) {
+  // In products of the matrix kernel of GF(2^16), fitted as above. Those of kernels without a row are ssse3's.
+  constexpr struct {
+    std::string_view kernel;
+    double butterfly, product, input;
+  } kPowersTimes[] = {{"avx512-gfni", 0.55, 1.35, 14},
+                      {"avx512", 0.31, 0.35, 3},
+                      {"avx2-gfni", 0.55, 0.8, 10},
+                      {"avx2", 0.36, 0.58, 3.4},
+                      {"ssse3", 0.33, 0.55, 1}};
+  const auto *times = kPowersTimes;
+  while (times != std::end(kPowersTimes) - 1 && times->kernel != kernel.name) ++times;
+  const auto number = [](std::size_t count) { return static_cast<double>(count); };
+  return times->butterfly * number(steps.butterflies) + times->product * number(steps.products) + number(steps.solved) +
+         times->input * number(steps.inputs);
+}
+
 }  // namespace tandem::cpu

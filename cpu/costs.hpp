@@ -36,4 +36,11 @@ bool has_times(const Kernel &kernel) noexcept;
 // In products of the matrix kernel.
 double cost_of(const Steps &steps, const Kernel &kernel, bool out_of_cache);
 
+// Steps of sums of powers over GF(2^16) by transforms, for one vector of every shard.
+struct PowersSteps {
+  std::size_t butterflies, products, solved, inputs;  // solved: products of a decode's matrix
+};
+// In products of the matrix kernel of GF(2^16).
+double cost_of(const PowersSteps &steps, const Kernel &kernel);
+
 }  // namespace tandem::cpu

@@ -24,6 +24,16 @@ const std::uint8_t *bytes_of(const std::byte *shard) { return reinterpret_cast<c
 
 }  // namespace
 
+AlignedMemory gf16_tables(const Gf16Kernel &kernel, const core::gf16::Field &field) {
+  AlignedMemory tables = aligned_memory(kernel.tables_bytes);
+  std::uint16_t products[16][16];
+  for (unsigned i = 0; i < 16; ++i)
+    for (unsigned b = 0; b < 16; ++b)
+      products[i][b] = field.multiply(static_cast<std::uint16_t>(1u << i), static_cast<std::uint16_t>(1u << b));
+  kernel.prepare(products, tables.get());
+  return tables;
+}
+
 // A piece of all shards, and scratch memory for lanes that are as long, in whole cache lines.
 struct Gf16Operator::Range {
   const Task &task;
@@ -38,18 +48,11 @@ struct Gf16Operator::Range {
 
 Gf16Operator::Gf16Operator(const Gf16Kernel &kernel, const core::Operator &what, const KnownOfModes &known,
                            std::shared_ptr<const Known> tuned)
-    : CpuPrepared(what, known, std::move(tuned)),
-      kernel_(kernel),
-      form_(what.form()),
-      tables_(aligned_memory(kernel.tables_bytes)) {
+    : CpuPrepared(what, known, std::move(tuned)), kernel_(kernel), form_(what.form()) {
+  if (const auto *powers = std::get_if<core::Powers16>(&form_)) form_ = core::matrix_of(*powers);
   dense_ = std::get_if<core::Dense16>(&form_);
   leopard_ = std::get_if<core::Leopard16>(&form_);
-  const core::gf16::Field &field = dense_ != nullptr ? *dense_->field : core::gf16::Field::cantor();
-  std::uint16_t products[16][16];
-  for (unsigned i = 0; i < 16; ++i)
-    for (unsigned b = 0; b < 16; ++b)
-      products[i][b] = field.multiply(static_cast<std::uint16_t>(1u << i), static_cast<std::uint16_t>(1u << b));
-  kernel_.prepare(products, tables_.get());
+  tables_ = gf16_tables(kernel, dense_ != nullptr ? *dense_->field : core::gf16::Field::cantor());
   if (leopard_ == nullptr) return;
   const unsigned log2 = leopard_->group_log2;
   lane_bytes_ = std::clamp(kGroupBytes >> log2, kCacheLine, kMostLaneBytes);

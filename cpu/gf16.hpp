@@ -13,6 +13,8 @@
 
 namespace tandem::cpu {
 
+AlignedMemory gf16_tables(const Gf16Kernel &kernel, const core::gf16::Field &field);
+
 class Gf16Operator final : public CpuPrepared {
  public:
   Gf16Operator(const Gf16Kernel &kernel, const core::Operator &what, const KnownOfModes &known,

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "core/codec16.hpp"
 
 namespace tandem::cpu {
 
@@ -20,6 +21,11 @@ void check_technique(const core::Operator &what, RunBy technique) {
                                                     " shards to ", what.output_count(),
                                                     "; encode, verify and decode have one from 12 data shards and 4 "
                                                     "outputs on, if the points of the matrix lie in runs"));
+  const std::uint64_t matrix_bytes = std::uint64_t{what.input_count()} * what.output_count() * sizeof(core::Element);
+  if (technique == RunBy::matrix && std::holds_alternative<core::Powers16>(what.form()) &&
+      matrix_bytes > core::kMostMatrixBytes16)
+    base::fail(TANDEM_ERROR_UNSUPPORTED, base::text("cpu: technique matrix: coefficients of ", matrix_bytes,
+                                                    " bytes, at most ", core::kMostMatrixBytes16));
   if (technique == RunBy::matrix && std::holds_alternative<core::Leopard16>(what.form()))
     base::fail(TANDEM_ERROR_UNSUPPORTED, "cpu: technique matrix: Leopard's codes over GF(2^16) have a transform only");
 }

@@ -24,6 +24,8 @@ struct Isa {
                             kSingleSteps = 2, kFiveSingleSteps = 2, kSixSingleSteps = 2;
   static constexpr unsigned kMostRowsByStep = 0;  // all their tables are in registers, and one step of input
   static constexpr unsigned kFusedGroups = 0;     // of outputs, with all sums in registers beside one of inputs
+  static constexpr unsigned kPassLevels = 3;      // of a transform, with all lanes in registers
+  static constexpr unsigned kSumColumns = 1;      // vectors side by side of three sums
   static constexpr size_t kPrefetchBytes = 256;
   static constexpr unsigned kSpreadSteps = 2, kManySpreadSteps = 2, kRaidSteps = 4, kXorSteps = 8, kRaidInputs = 1;
   static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
@@ -94,10 +96,12 @@ struct Wide {
   static constexpr unsigned kFactorBytes = kAffineMapBytes, kRowsAtOnce = 2, kBlocksAtOnce = 2;
   static void write_map(const uint16_t values[16], uint8_t *out) { write_affine_map(values, out); }
   static Block zero() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
-  static Block load(const uint8_t *from) { return {part(from), part(from + 32)}; }
-  static void store(uint8_t *to, const Block &block) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i *>(to), block.low);
-    _mm256_storeu_si256(reinterpret_cast<__m256i *>(to + 32), block.high);
+  static Block load(const uint8_t *from) { return load_planes(from, from + 32); }
+  static void store(uint8_t *to, const Block &block) { store_planes(to, to + 32, block); }
+  static Block load_planes(const uint8_t *low, const uint8_t *high) { return {part(low), part(high)}; }
+  static void store_planes(uint8_t *low, uint8_t *high, const Block &block) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i *>(low), block.low);
+    _mm256_storeu_si256(reinterpret_cast<__m256i *>(high), block.high);
   }
   static Block add(const Block &a, const Block &b) {
     return {_mm256_xor_si256(a.low, b.low), _mm256_xor_si256(a.high, b.high)};

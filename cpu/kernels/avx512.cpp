@@ -26,6 +26,8 @@ struct Isa {
                             kSingleSteps = 2, kFiveSingleSteps = 2, kSixSingleSteps = 2;
   static constexpr unsigned kMostRowsByStep = 0;  // all their tables are in registers, and one step of input
   static constexpr unsigned kFusedGroups = 2;     // of outputs, with all sums in registers beside one of inputs
+  static constexpr unsigned kPassLevels = 4;      // of a transform, with all lanes in registers
+  static constexpr unsigned kSumColumns = 2;      // vectors side by side of three sums
   static constexpr size_t kPrefetchBytes = 256;
   static constexpr unsigned kSpreadSteps = 2, kManySpreadSteps = 2, kRaidSteps = 4, kXorSteps = 8, kRaidInputs = 1;
   static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;

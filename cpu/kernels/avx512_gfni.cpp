@@ -25,6 +25,8 @@ struct Isa {
                             kSingleSteps = 2, kFiveSingleSteps = 2, kSixSingleSteps = 2;
   static constexpr unsigned kMostRowsByStep = 0;  // all their tables are in registers, and one step of input
   static constexpr unsigned kFusedGroups = 2;     // of outputs, with all sums in registers beside one of inputs
+  static constexpr unsigned kPassLevels = 4;      // of a transform, with all lanes in registers
+  static constexpr unsigned kSumColumns = 2;      // vectors side by side of three sums
   static constexpr size_t kPrefetchBytes = 256;
   static constexpr unsigned kSpreadSteps = 2, kManySpreadSteps = 2, kRaidSteps = 4, kXorSteps = 8, kRaidInputs = 1;
   static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
@@ -114,6 +116,14 @@ struct Wide {
   static Block zero() { return _mm512_setzero_si512(); }
   static Block load(const uint8_t *from) { return _mm512_loadu_si512(from); }
   static void store(uint8_t *to, Block v) { _mm512_storeu_si512(to, v); }
+  static Block load_planes(const uint8_t *low, const uint8_t *high) {
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(low))),
+                              _mm256_loadu_si256(reinterpret_cast<const __m256i *>(high)), 1);
+  }
+  static void store_planes(uint8_t *low, uint8_t *high, Block v) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i *>(low), _mm512_castsi512_si256(v));
+    _mm256_storeu_si256(reinterpret_cast<__m256i *>(high), _mm512_extracti64x4_epi64(v, 1));
+  }
   static Block add(Block a, Block b) { return _mm512_xor_si512(a, b); }
   static Block from_words(Block words) {
     const __m512i split =

@@ -104,6 +104,33 @@ struct Gf16Lanes {
   unsigned point;     // a multiple of 2^log2
 };
 
+// Sums of powers (docs/internals/TRANSFORM.md): elements are a + b * t for bytes a, b of a subfield, t^2 + t a byte.
+// Number i of a byte is its place in the span of a Cantor basis; numbers add as bytes do.
+constexpr uint32_t kClassesAtOnce = 4, kNoInput = UINT32_MAX;
+
+struct PowersMaps {
+  uint8_t bytes[256];                   // by number, of GF(2^8) modulo 0x11d
+  uint16_t to_pairs[16], to_words[16];  // of the single bits of a word and of a pair (a in the low byte)
+};
+
+struct PowersCall {
+  const void *tables;
+  uint8_t product;               // number of t^2 + t
+  uint32_t log2;                 // each class is a polynomial of 2^log2 coefficients, 3 to 8
+  uint32_t class_count;          // a multiple of kClassesAtOnce
+  const uint32_t *class_inputs;  // of each class its coefficients: an input or kNoInput
+  uint32_t sum_count;
+  const uint16_t *sums_at;  // 256: how many sums have their value at the point of this number; they come in this order
+  const uint32_t *sum_outputs;  // of each sum
+  const uint8_t *factors;       // for kClassesAtOnce classes and each sum: a, b of each class, as numbers
+  const uint8_t *const *inputs;
+  uint8_t *const *outputs;
+  size_t offset_bytes;
+  size_t length_bytes;  // even
+  bool accumulate;
+  uint8_t *scratch;
+};
+
 struct Gf16Kernel {
   size_t tables_bytes;
   void (*prepare)(const uint16_t products[16][16], void *tables);  // products[i][b] = 2^i times 2^b as numbers
@@ -116,6 +143,11 @@ struct Gf16Kernel {
   // used: lanes from there on are zero. wanted: lanes from there on may hold anything afterwards.
   void (*inverse)(const Gf16Lanes &lanes, uint32_t used);
   void (*forward)(const Gf16Lanes &lanes, uint32_t wanted);
+  // Columns of powers_strip_bytes are worked on at a time.
+  size_t powers_tables_bytes, powers_strip_bytes;
+  void (*prepare_powers)(const PowersMaps &maps, void *tables);
+  size_t (*powers_scratch_bytes)(uint32_t log2, uint32_t sum_count);
+  void (*apply_powers)(const PowersCall &call);
 };
 
 struct CpuFeatures {

@@ -28,7 +28,7 @@ struct Isa {
   using Vector = uint64_t;
   using Source = uint64_t;
   static constexpr unsigned kVectorBytes = 8, kCoefficientBytes = 8;
-  static constexpr unsigned kFusedGroups = 0, kMostQuads = 0, kMostPairs = 0;
+  static constexpr unsigned kFusedGroups = 0, kMostQuads = 0, kMostPairs = 0, kPassLevels = 2, kSumColumns = 1;
   static constexpr size_t kPrefetchBytes = 256;
 
   static Vector zero() { return 0; }
@@ -148,6 +148,16 @@ struct Wide {
     return block;
   }
   static void store(uint8_t *to, const Block &block) { __builtin_memcpy(to, &block, sizeof block); }
+  static Block load_planes(const uint8_t *low, const uint8_t *high) {
+    Block block;
+    __builtin_memcpy(block.low, low, sizeof block.low);
+    __builtin_memcpy(block.high, high, sizeof block.high);
+    return block;
+  }
+  static void store_planes(uint8_t *low, uint8_t *high, const Block &block) {
+    __builtin_memcpy(low, block.low, sizeof block.low);
+    __builtin_memcpy(high, block.high, sizeof block.high);
+  }
   static Block add(Block a, const Block &b) {
     for (unsigned i = 0; i < 32; ++i)
       a.low[i] = static_cast<uint8_t>(a.low[i] ^ b.low[i]), a.high[i] = static_cast<uint8_t>(a.high[i] ^ b.high[i]);

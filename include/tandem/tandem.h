@@ -121,7 +121,8 @@ enum tandem_matrix_value {
   TANDEM_MATRIX_LEOPARD16 = 14,              /* klauspost/reedsolomon WithLeopardGF16; k + pow2(m) <= 65536 */
   TANDEM_MATRIX_REED_SOLOMON_SIMD = 15,      /* reed-solomon-simd, PyPI reed-solomon-leopard; the smaller of k and m,
                                                 rounded up to a power of two, plus the other <= 65536 */
-  TANDEM_MATRIX_PAR2 = 16,                   /* PAR2 recovery blocks 0 .. m-1; k <= 32768; MDS for m <= 3 or k <= 2 */
+  TANDEM_MATRIX_PAR2 = 16,                   /* PAR2 recovery blocks 0 .. m-1, or from first_exponent on;
+                                                k <= 32768; MDS for m <= 3 or k <= 2 */
   TANDEM_MATRIX_LIBERASURECODE_RS_VAND = 17, /* pyeclib liberasurecode_rs_vand; k + m <= 32 */
   /* Over GF(2^8), with local groups; the options' local_groups must say how many. */
   TANDEM_MATRIX_LRC_AZURE = 18,               /* an XOR for each group, then m - local_groups global parities */
@@ -158,7 +159,7 @@ typedef struct tandem_codec_options {
   uint64_t packet_bytes;    /* packets: a multiple of 8, word_bits * packet_bytes <= 2^32. Other layouts: 0 */
   uint32_t local_groups;    /* matrices with local groups: the number of groups, from 1 to the smaller of k and m. Each
                                group has one of the m parity shards to itself. Other matrices: 0 */
-  uint32_t reserved2;       /* 0 */
+  uint32_t first_exponent;  /* par2: parity shard r is recovery block first_exponent + r, below 65535. Others: 0 */
 } tandem_codec_options;
 
 /* Makes a codec. A codec is immutable; threads and contexts share it freely.
@@ -174,15 +175,17 @@ typedef struct tandem_codec_options {
  * The code rebuilds any m - local_groups + 1 lost shards, and many larger losses (docs/MATRICES.md). It rebuilds one
  * lost data shard from its group alone. It is not MDS and needs no allow_non_mds.
  *
- * GF(2^16): leopard16 and reed-solomon-simd need memory and time linear in k + m. par2 and custom matrices are stored
- * whole. They are refused beyond 64 MiB of coefficients; so is a decode that would need a larger matrix.
+ * GF(2^16): leopard16, reed-solomon-simd and par2 need memory and time linear in k + m. A decode of par2 needs a square
+ * matrix of the lost shards, of at most 2 GiB. Custom matrices are stored whole. They are refused beyond 64 MiB of
+ * coefficients; so is a decode that would need a larger matrix.
  *
  * Packets: shard_bytes of every call must be a multiple of word_bits * packet_bytes. Pieces of scattered shards end at
  * such multiples. Packets run on the CPU alone. A code of more than 2^24 bits (word_bits^2 * k * m) is refused.
  *
  * Status: INVALID_ARGUMENT (k = 0; k + m > 256 or 65536; unknown matrix, field or layout; a matrix of the other field,
- *   or beyond the preset's range; word_bits, packet_bytes or local_groups that the layout or matrix does not have),
- *   UNSUPPORTED (unknown non-zero trailing option bytes), NOT_MDS, TOO_LARGE (coefficients, bits), OUT_OF_MEMORY. */
+ *   or beyond the preset's range; word_bits, packet_bytes, local_groups or first_exponent without such a layout or
+ *   matrix), UNSUPPORTED (unknown non-zero trailing option bytes), NOT_MDS, TOO_LARGE (coefficients, bits),
+ *   OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_codec_create(const tandem_codec_options *options, tandem_codec **codec_out);
 
 /* Destroys a codec. NULL is allowed. Plans made from it stay valid. */

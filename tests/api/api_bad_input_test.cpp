@@ -104,9 +104,7 @@ TEST(BadCodec, OptionsAreRefusedWithTheirNumbers) {
       {wide_options(kPar2, 10, 4), not_mds, {"par2", "m = 4"}},
       {wide_options(kPar2, 32769, 2), kBad, {"32769", "32768"}},
       {wide_options(TANDEM_MATRIX_LIBERASURECODE_RS_VAND, 29, 4), kBad, {"33", "32"}},
-      {with(wide_options(kPar2, 8192, 4097), [](auto &o) { o.allow_non_mds = 1; }),
-       TANDEM_ERROR_TOO_LARGE,
-       {"67125248 bytes", "67108864"}},
+      {wide_options(TANDEM_MATRIX_CUSTOM, 8192, 4097), TANDEM_ERROR_TOO_LARGE, {"67125248 bytes", "67108864"}},
       {wide_custom, kBad, {"NULL"}},
       {with(wide_custom, [&](auto &o) { o.coefficients = ones16.data(); }), not_mds, {"cannot recover"}},
       // Packets.

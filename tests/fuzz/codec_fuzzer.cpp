@@ -406,7 +406,7 @@ tandem_status allowed16(std::int32_t matrix, std::uint64_t k, std::uint64_t m, b
     case TANDEM_MATRIX_PAR2:
       if (k > 32768) return TANDEM_ERROR_INVALID_ARGUMENT;
       if (m > 3 && k > 2 && !allow_non_mds) return TANDEM_ERROR_NOT_MDS;
-      return 2 * k * m > 64 << 20 ? TANDEM_ERROR_TOO_LARGE : TANDEM_OK;
+      return TANDEM_OK;
     case TANDEM_MATRIX_LIBERASURECODE_RS_VAND:
       return k + m > 32 ? TANDEM_ERROR_INVALID_ARGUMENT : TANDEM_OK;
     default:
