@@ -215,6 +215,20 @@ class Lists(unittest.TestCase):
                 self.assertRegex(body, r"\A[^{]*\{\s*(/\*.*?\*/\s*)?size_t struct_bytes;")
 
 
+    # Fields that only some reports have.
+    IN_NO_TABLE = {"tandem_files_result": {"any_k_suffice", "hole_bytes"}, "tandem_files_set": {"file_count"}}
+
+    def test_each_field_of_a_result_is_in_its_table(self):
+        tables = (ROOT / "include/tandem/results.hpp").read_text().split("constexpr auto table(const ")[1:]
+        self.assertGreater(len(tables), 3)
+        for table in tables:
+            struct, rows = table.split(" &")[0], set(re.findall(r"&Of::(\w+)", table))
+            (body,) = names_in("include/tandem/files.h", re.compile(rf"^typedef struct {struct} \{{(.*?)^\}}", re.MULTILINE | re.DOTALL))
+            body = re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL)
+            fields = {name for names in re.findall(r"^\s*\w+ ([\w, \[\]]+);", body, re.MULTILINE) for name in re.findall(r"[a-z]\w*", names)}
+            self.assertEqual(fields - {"struct_bytes", "reserved"} - self.IN_NO_TABLE.get(struct, set()), rows, struct)
+
+
 class Pictures(unittest.TestCase):
     def test_pictures_and_tables_are_what_the_script_makes(self):
         with tempfile.TemporaryDirectory(prefix="tandem-pictures-") as folder:
