@@ -11,7 +11,7 @@ namespace tandem::cli {
 
 std::string matrix_name(std::int32_t matrix);
 std::string mode_text(std::uint32_t mode);   // "0644", "unknown"
-const char *state_name(std::int32_t state);  // of enum tandem_files_state
+const char *state_name(std::int32_t state);  // of enum tandem_files_state_value
 
 // Sets the keys of a result or set. A key that is there keeps its place.
 template <class Result>

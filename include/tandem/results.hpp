@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// results.hpp - what the results of files.h have, as tables: {name, member, unit}. The JSON of the command, the Python
-// package and the sums over MPI ranks come from them. The order is that of the JSON.
+// results.hpp - a table {name, member, unit} for each result of files.h, in the order of the command's JSON.
 #pragma once
 
 #include <tuple>
-
 #include "tandem/files.h"
 
 namespace tandem::results {
@@ -16,7 +14,7 @@ enum class Unit {
   matrix,  // enum tandem_matrix_value
   mode,    // permission bits; UINT32_MAX: unknown
   flag,    // 0: false
-  state    // enum tandem_files_state
+  state    // enum tandem_files_state_value
 };
 
 template <class Member>

@@ -216,6 +216,12 @@ class Lists(unittest.TestCase):
                 self.assertEqual([name for name in names if not re.search(rf"(?<![\w-]){name}(?![\w-])", text)], [], f"{what} not in {page}")
 
 
+    def test_enumerations_are_pinned(self):
+        enumerations = names_in("include/tandem/*.h", re.compile(r"^enum (\w+ \{.*?\});", re.MULTILINE | re.DOTALL))
+        self.assertGreater(len(enumerations), 10)
+        for each in enumerations:
+            self.assertRegex(re.sub(r"/\*.*?\*/", "", each, flags=re.DOTALL), r"\A\w+_value \{(\s*TANDEM_\w+ = \d+,?)+\s*\}\Z")
+
     def test_each_struct_with_a_size_starts_with_it(self):
         bodies = names_in("include/tandem/*.h", re.compile(r"^typedef (struct tandem_\w+ \{.*?^\})", re.MULTILINE | re.DOTALL))
         self.assertGreater(len(bodies), 30)
