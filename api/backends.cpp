@@ -30,9 +30,9 @@ cpu::Options cpu_options(const tandem_context &context, const Settings &settings
   cpu::Options options;
   options.kernel = settings.kernel;
   options.thread_count = settings.thread_count;
-  options.executor = settings.expert.executor;
+  options.executor = settings.executor;
   options.cores = context.cores;
-  options.technique = settings.expert.technique;
+  options.technique = settings.technique;
   options.budget = context.budget.get();
   options.tuning = context.tuning.get();
   options.timeline = context.timeline.get();
@@ -59,6 +59,8 @@ std::unique_ptr<core::Backend> make_cpu(const BackendKind &, tandem_context &con
                                         const std::string &) {
   cpu::Decisions choice = {};
   std::unique_ptr<core::Backend> backend = cpu::make_backend(cpu_options(context, settings), context.log, &choice);
+  if (choice.thread_count == 1 || std::string_view(choice.executor) != "pthread")
+    check_effects(settings.given, settings.backend, ~unsigned{kWorkers});
   context.resource_names = "cpu";
   context.kernel_name = choice.kernel;
   context.executor_name = choice.executor;
@@ -142,7 +144,7 @@ std::unique_ptr<core::Backend> open_device(const BackendKind &kind, tandem_conte
 template <class Options, Factory<Options> kFactory>
 std::unique_ptr<core::Backend> make_device(const BackendKind &kind, tandem_context &context, const Settings &settings,
                                            const std::string &name) {
-  const std::string &technique = settings.expert.device_technique;
+  const std::string &technique = settings.device_technique;
   auto backend = open_device<Options, kFactory>(kind, context, settings, name, technique, false);
   context.resource_names = base::text("cpu,gpu,", kind.memory_resource);
   context.kernel_name = "auto";

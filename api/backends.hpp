@@ -8,18 +8,17 @@
 #include <string>
 #include <vector>
 
-#include "api/expert.hpp"
 #include "api/objects.hpp"
+#include "api/options.hpp"
 #include "hybrid/factory.hpp"
 
 namespace tandem::api {
 
 // Settings from a context's options, or else from the environment.
-struct Settings {
-  std::string backend, kernel, timeline_file;
-  hybrid::Policy policy;
-  std::uint32_t thread_count;
-  Expert expert, given_expert;   // with the environment's defaults; without them
+struct Settings : OptionTexts {
+  OptionTexts given;  // without the environment
+  hybrid::Policy policy = hybrid::Policy::automatic;
+  std::uint32_t thread_count = 0;
   bool tuning_is_named = false;  // by an option or the environment
 };
 

@@ -5,8 +5,6 @@
 #include <atomic>
 #include <charconv>
 #include <chrono>
-#include <cstdlib>
-#include <cstring>
 #include <iterator>
 #include <span>
 #include <string_view>
@@ -22,31 +20,20 @@
 namespace tandem::api {
 namespace {
 
-// A string option: from the caller, else from the environment, else empty.
-std::string text_option(const char *given, const char *variable) {
-  if (given != nullptr) return given;
-  const char *value = std::getenv(variable);
-  return value != nullptr ? value : "";
-}
-
-std::uint32_t thread_count_option(std::uint32_t given) {
+std::uint32_t thread_count_of(const std::string &text) {
   constexpr std::uint32_t kMost = 4096;
-  std::uint32_t count = given;
-  const char *value = given == 0 ? std::getenv("TANDEM_THREADS") : nullptr;
-  if (value != nullptr && *value != 0) {
-    const char *end = value + std::strlen(value);
-    const auto [stopped, error] = std::from_chars(value, end, count);
-    if (error != std::errc() || stopped != end)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("TANDEM_THREADS is \"", value, "\", not a number"));
-  }
+  std::uint32_t count = 0;
+  const char *end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, count);
+  if (!text.empty() && (error != std::errc() || stopped != end))
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("TANDEM_THREADS is \"", text, "\", not a number"));
   if (count > kMost)
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("thread_count is ", count, "; at most ", kMost));
   return count;
 }
 
-hybrid::Policy policy_option(const char *given) {
+hybrid::Policy policy_of(const std::string &name) {
   constexpr const char *kPolicies[] = {"free", "budget", "auto"};  // by hybrid::Policy
-  const std::string name = text_option(given, "TANDEM_POLICY");
   if (name.empty()) return hybrid::Policy::automatic;
   const auto found = std::ranges::find(kPolicies, name);
   if (found != std::end(kPolicies)) return static_cast<hybrid::Policy>(found - std::begin(kPolicies));
@@ -56,58 +43,11 @@ hybrid::Policy policy_option(const char *given) {
 
 // Every value is checked for every backend: an invalid value is never ignored.
 Settings settings_of(const tandem_context_options &given) {
-  Settings settings{.backend = text_option(given.backend, "TANDEM_BACKEND"),
-                    .kernel = text_option(given.kernel, "TANDEM_KERNEL"),
-                    .timeline_file = text_option(given.timeline_file, "TANDEM_TIMELINE"),
-                    .policy = policy_option(given.policy),
-                    .thread_count = thread_count_option(given.thread_count),
-                    .expert = {},
-                    .given_expert = {}};
-  read_expert("TANDEM_EXPERT", text_option(nullptr, "TANDEM_EXPERT"), settings.expert);
-  for (Expert *each : {&settings.expert, &settings.given_expert})
-    if (given.expert != nullptr) read_expert("expert", given.expert, *each);
+  Settings settings{read_texts(given, true), read_texts(given, false)};
+  if (settings.backend.empty()) settings.backend = "auto";
+  settings.policy = policy_of(settings.policy_name);
+  settings.thread_count = thread_count_of(settings.threads);
   return settings;
-}
-
-// The options that a backend can use.
-struct Takes {
-  bool cpu = false;     // it has CPU threads
-  bool device = false;  // it is a device alone
-  bool policy = false;
-  bool executor = true;  // false: no call of it is spread by an executor
-};
-
-// An option that was given must have an effect. Environment variables are defaults for all programs of a machine.
-void check_effects(const tandem_context_options &given, const Settings &settings, const Takes &takes) {
-  const std::string backend = settings.backend.empty() ? "auto" : settings.backend;
-  const auto refuse = [&](const std::string &option, const char *why) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text(option, " has no effect on the backend \"", backend, "\": ", why));
-  };
-  const auto is_given = [](const char *text) { return text != nullptr && *text != 0; };
-  if (is_given(given.policy) && !takes.policy) {
-    refuse(base::text("policy \"", given.policy, "\""),
-           backend == "auto" ? "it is the CPU alone here; a policy is for hybrids, such as hybrid:cpu+opencl:0:0"
-                             : "a policy is for hybrids, such as hybrid:cpu+opencl:0:0");
-  }
-  const Expert &expert = settings.given_expert;
-  if (!takes.cpu) {
-    constexpr const char *kWhy = "it has no CPU threads";
-    if (is_given(given.kernel)) refuse(base::text("kernel \"", given.kernel, "\""), kWhy);
-    if (given.thread_count != 0) refuse(base::text("thread_count ", given.thread_count), kWhy);
-    for (const std::string &each : given_values(expert, false)) refuse("expert " + each, kWhy);
-  }
-  if (!takes.device)
-    for (const std::string &each : given_values(expert, true))
-      refuse("expert " + each, takes.policy ? "its devices choose their techniques" : "it is no device");
-  if (!takes.executor) {
-    constexpr const char *kWhy = "with policies free and budget its lanes are threads of their own";
-    if (!expert.executor.empty()) refuse("expert executor=" + expert.executor, kWhy);
-    if (expert.pin == "1") refuse("expert pin=1", kWhy);
-  }
-  const std::string &executor = settings.expert.executor;
-  if (expert.pin == "1" && !executor.empty() && executor != "pthread")
-    refuse("expert pin=1", "its executor is not pthread");
 }
 
 enum class Search { all, where_device_nodes_are };
@@ -184,8 +124,7 @@ void use_tuning_file(hybrid::Options &options, const tandem_context &context) {
 
 // "hybrid:..." names its devices. "hybrid": the CPU and all devices found. "auto": the same, but only large calls start
 // the search, and only if the system has device nodes of GPUs. So no driver is loaded in vain.
-std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settings &settings,
-                                           const tandem_context_options &given) {
+std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settings &settings) {
   constexpr std::string_view kNamed = "hybrid:";
   constexpr std::uint64_t kDiscoverBytes = std::uint64_t{4} << 30;  // about as long as drivers take to start
   const bool is_named = settings.backend.starts_with(kNamed), is_auto = !is_named && settings.backend != "hybrid";
@@ -206,7 +145,8 @@ std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settin
   }
   // The CPU's executor spreads the work that a hybrid does not share. A fixed policy shares all work.
   const bool may_do_it_alone = options.policy == hybrid::Policy::automatic || (is_named && options.members.size() == 1);
-  check_effects(given, settings, {.cpu = has_cpu, .policy = true, .executor = may_do_it_alone});
+  check_effects(settings.given, settings.backend,
+                kPolicy | kWorkers | (has_cpu ? kCpuThreads : 0u) | (may_do_it_alone ? kExecutor : 0u));
   std::string resource_names = "cpu,gpu,pinned_mib";
   for (const BackendKind &kind : device_kinds()) {
     const auto is_of_kind = [&](const hybrid::Member &member) { return kind.is_name(member.name); };
@@ -232,21 +172,20 @@ std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settin
   return hybrid::make_backend(std::move(options), context.log);
 }
 
-std::unique_ptr<core::Backend> make_backend(tandem_context &context, const Settings &settings,
-                                            const tandem_context_options &given) {
+std::unique_ptr<core::Backend> make_backend(tandem_context &context, const Settings &settings) {
   const std::string &name = settings.backend;
   if (const BackendKind *kind = find_backend_kind(name)) {
-    check_effects(given, settings, {.cpu = kind == &cpu_kind(), .device = kind != &cpu_kind()});
+    check_effects(settings.given, name, kind == &cpu_kind() ? kCpuThreads | kExecutor | kWorkers : kDevice | kExecutor);
     return kind->make(*kind, context, settings, name);
   }
-  if (name == "hybrid" || name.starts_with("hybrid:")) return make_hybrid(context, settings, given);
-  if (name.empty() || name == "auto") {
+  if (name == "hybrid" || name.starts_with("hybrid:")) return make_hybrid(context, settings);
+  if (name == "auto") {
     // An executor is an option of the CPU, so it selects the CPU.
     const bool is_for_the_cpu =
-        !settings.expert.executor.empty() ||
+        !settings.executor.empty() ||
         std::ranges::none_of(device_kinds(), [](const BackendKind &kind) { return kind.may_have_devices(); });
-    if (!is_for_the_cpu) return make_hybrid(context, settings, given);
-    check_effects(given, settings, {.cpu = true});
+    if (!is_for_the_cpu) return make_hybrid(context, settings);
+    check_effects(settings.given, name, kCpuThreads | kExecutor | kWorkers);
     return cpu_kind().make(cpu_kind(), context, settings, "cpu");
   }
   std::string known;
@@ -261,15 +200,14 @@ std::unique_ptr<tandem_context> make_context(const tandem_context_options *optio
   auto context = std::make_unique<tandem_context>();
   context->id = next_id.fetch_add(1, std::memory_order_relaxed);
   context->log = base::Log(given.log_callback, given.log_user, given.log_level);
-  const std::string resources = text_option(given.resources, "TANDEM_RESOURCES");
-  if (!resources.empty()) context->budget->set_all(resources);
   Settings settings = settings_of(given);
-  if (settings.expert.pin == "1") context->cores = base::affinity_cores();
+  if (!settings.resources.empty()) context->budget->set_all(settings.resources);
+  if (settings.pin == "1") context->cores = base::affinity_cores();
   context->tuning_path = tuning::file_path(given.tuning_file, &settings.tuning_is_named);
   context->tuning = tuning::load_file(context->tuning_path, settings.tuning_is_named, context->log);
   if (!settings.timeline_file.empty() && may_have_timeline)
     context->timeline = std::make_shared<base::Timeline>(settings.timeline_file, context->log);
-  context->backend = make_backend(*context, settings, given);
+  context->backend = make_backend(*context, settings);
   if (given.timeline_file != nullptr && context->timeline != nullptr) context->timeline->check_file();
   return context;
 }

@@ -170,6 +170,9 @@ BenchResult run_on_stripes(const BenchCase &at, const BenchSettings &settings) {
   if (thread_count > 1) {  // one thread, with the share of one thread
     tandem_context_options options = settings.context;
     options.thread_count = 1;
+    std::string expert = options.expert != nullptr ? options.expert : "";
+    if (const std::size_t pin = expert.find("pin=1"); pin != std::string::npos) expert.replace(pin, 5, "pin=0");
+    options.expert = expert.c_str();
     one_thread = make_context(options);
     contestants.push_back(
         on_columns("tandem, 1 thread", {operation->tandem(one_thread.get(), parts[0])}, rotation, settings.clock));

@@ -4,8 +4,9 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <type_traits>
 
-#include "cli/commands.hpp"
+#include "tandem/results.hpp"
 #include "tandem/tools.h"
 
 namespace tandem::cli {
@@ -15,26 +16,68 @@ std::string matrix_name(std::int32_t matrix) {
   return name != nullptr ? name : fmt::format("unknown ({})", matrix);
 }
 
+std::string mode_text(std::uint32_t mode) { return mode == UINT32_MAX ? "unknown" : fmt::format("{:04o}", mode); }
+
+const char *state_name(std::int32_t state) {
+  constexpr const char *kStates[] = {"intact", "recoverable", "not recoverable"};
+  return kStates[state];
+}
+
+namespace {
+
+template <class Value>
+nlohmann::ordered_json to_json(const Value &value, results::Unit unit) {
+  if constexpr (std::is_array_v<Value>) {
+    return hexadecimal(value);
+  } else if constexpr (sizeof value == sizeof(std::int32_t)) {
+    if (unit == results::Unit::matrix) return matrix_name(static_cast<std::int32_t>(value));
+    if (unit == results::Unit::mode) return mode_text(static_cast<std::uint32_t>(value));
+    if (unit == results::Unit::state) return state_name(static_cast<std::int32_t>(value));
+    if (unit == results::Unit::flag) return value != 0;
+  }
+  return value;
+}
+
+}  // namespace
+
+template <class Result>
+void put(nlohmann::ordered_json &object, const Result &result) {
+  results::each_row(result, [&](const auto &row) {
+    if (row.is_everywhere) object[row.name] = to_json(result.*row.member, row.unit);
+  });
+}
+template void put(nlohmann::ordered_json &, const tandem_files_set &);
+template void put(nlohmann::ordered_json &, const tandem_files_verify_result &);
+template void put(nlohmann::ordered_json &, const tandem_files_repair_result &);
+
+template <class Result>
+void Totals<Result>::add(const Result &result) {
+  results::each_row(result, [&](const auto &row) {
+    if (row.unit == results::Unit::sum) sum.*row.member += result.*row.member;
+  });
+}
+template <class Result>
+nlohmann::ordered_json Totals<Result>::json() const {
+  nlohmann::ordered_json object;
+  results::each_row(sum, [&](const auto &row) {
+    if (row.unit == results::Unit::sum) object[row.name] = sum.*row.member;
+  });
+  return object;
+}
+template struct Totals<tandem_files_verify_result>;
+template struct Totals<tandem_files_repair_result>;
+
 nlohmann::ordered_json report(const char *command, const tandem_files_result &result, const tandem_context_info &info) {
-  const double data_bytes = static_cast<double>(result.content_bytes);
-  return {{"command", command},
-          {"set_id", hexadecimal(result.set_id)},
-          {"digest", hexadecimal(result.digest)},
-          {"k", result.k},
-          {"m", result.m},
-          {"matrix", matrix_name(result.matrix)},
-          {"block_bytes", result.block_bytes},
-          {"content_bytes", result.content_bytes},
-          {"stripe_count", result.stripe_count},
-          {"read_bytes", result.read_bytes},
-          {"written_bytes", result.written_bytes},
-          {"seconds", result.seconds},
-          {"bytes_per_second", result.seconds > 0 ? data_bytes / result.seconds : 0.0},
-          {"coding_seconds", result.coding_seconds},
-          {"backend", info.backend},
-          {"kernel", info.kernel},
-          {"executor", info.executor},
-          {"threads", result.thread_count}};
+  nlohmann::ordered_json object = {{"command", command}};
+  put(object, result);
+  const auto data_bytes = static_cast<double>(result.content_bytes);
+  object["bytes_per_second"] = result.seconds > 0 ? data_bytes / result.seconds : 0.0;
+  object["coding_seconds"] = result.coding_seconds;
+  object["backend"] = info.backend;
+  object["kernel"] = info.kernel;
+  object["executor"] = info.executor;
+  object["threads"] = result.thread_count;
+  return object;
 }
 
 std::string speed(const tandem_files_result &result, const tandem_context_info &info) {

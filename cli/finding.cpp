@@ -37,11 +37,6 @@ void collect(void *user, const tandem_files_finding *finding) {
   static_cast<Findings *>(user)->push_back(std::move(file));
 }
 
-const char *state_name(int32_t state) {
-  constexpr const char *kStates[] = {"intact", "recoverable", "not recoverable"};
-  return kStates[state];
-}
-
 int exit_status_of_state(int32_t state) {
   constexpr int kStatuses[] = {kExitDone, kExitDamageFound, kExitNotRecoverable};
   return kStatuses[state];

@@ -23,8 +23,6 @@ using Findings = std::vector<FileFinding>;
 // A tandem_files_report. Its user pointer is a Findings.
 void collect(void *user, const tandem_files_finding *finding);
 
-const char *state_name(int32_t state);  // of enum tandem_files_state
-
 int exit_status_of_state(int32_t state);
 
 // "shards/a.003.tandem: shard 3", printable.

@@ -18,24 +18,12 @@ struct InfoFlags {
   OutputFlags output;
 };
 
-std::string mode_text(std::uint32_t mode) { return mode == UINT32_MAX ? "unknown" : fmt::format("{:04o}", mode); }
-
 using Shards = std::vector<tandem_files_shard>;
 
 nlohmann::ordered_json to_json(const tandem_files_set &set, const Shards &shards) {
-  nlohmann::ordered_json object = {{"set_id", hexadecimal(set.set_id)},
-                                   {"digest", hexadecimal(set.digest)},
-                                   {"k", set.k},
-                                   {"m", set.m},
-                                   {"matrix", matrix_name(set.matrix)},
-                                   {"block_bytes", set.block_bytes},
-                                   {"content_bytes", set.content_bytes},
-                                   {"stripe_count", set.stripe_count},
-                                   {"shard_file_bytes", set.shard_file_bytes},
-                                   {"mode", mode_text(set.mode)},
-                                   {"shard_count", set.shard_count},
-                                   {"any_k_suffice", set.any_k_suffice != 0},
-                                   {"enough", set.shards_suffice != 0}};
+  nlohmann::ordered_json object;
+  put(object, set);
+  object["enough"] = set.shards_suffice != 0;
   for (const tandem_files_shard &shard : shards) {
     object["files"].push_back({{"path", shard.path},
                                {"shard", shard.index},

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
+#include "cli/file_report.hpp"
 #include "cli/finding.hpp"
 #include "cli/sets.hpp"
 
@@ -45,25 +46,13 @@ struct Repaired {
 };
 
 nlohmann::ordered_json to_json(const ChosenSet &chosen, const Repaired &repaired, bool dry_run) {
-  const tandem_files_repair_result &result = repaired.result;
-  nlohmann::ordered_json object = {{"command", "repair"},
-                                   {"dry_run", dry_run},
-                                   {"set_id", hexadecimal(chosen.set.set_id)},
-                                   {"name", chosen.name},
-                                   {"state", state_name(result.state)},
-                                   {"k", chosen.set.k},
-                                   {"m", chosen.set.m},
-                                   {"mended_file_count", result.mended_file_count},
-                                   {"mended_block_count", result.mended_block_count},
-                                   {"rebuilt_file_count", result.rebuilt_file_count},
-                                   {"left_block_count", result.left_block_count},
-                                   {"left_shard_count", result.left_shard_count},
-                                   {"lost_stripe_count", result.lost_stripe_count},
-                                   {"read_bytes", result.read_bytes},
-                                   {"written_bytes", result.written_bytes},
-                                   {"seconds", result.seconds},
-                                   {"files", nlohmann::ordered_json::array()},
-                                   {"other_sets", chosen.others}};
+  nlohmann::ordered_json object = {
+      {"command", "repair"}, {"dry_run", dry_run}, {"set_id", hexadecimal(chosen.set.set_id)},
+      {"name", chosen.name}, {"state", ""},        {"k", chosen.set.k},
+      {"m", chosen.set.m}};
+  put(object, repaired.result);
+  object["files"] = nlohmann::ordered_json::array();
+  object["other_sets"] = chosen.others;
   for (const FileFinding &file : repaired.findings) {
     if (!is_damaged(file)) continue;
     object["files"].push_back(to_json(file, chosen.set));
@@ -146,31 +135,11 @@ Repaired repair_set(const RepairFlags &flags, const ContextOwner &context, const
   return repaired;
 }
 
-struct RepairTotal {
-  std::uint64_t mended_file_count = 0, rebuilt_file_count = 0, read_bytes = 0, written_bytes = 0;
-  double seconds = 0;
-
-  void add(const tandem_files_repair_result &result) {
-    mended_file_count += result.mended_file_count;
-    rebuilt_file_count += result.rebuilt_file_count;
-    read_bytes += result.read_bytes;
-    written_bytes += result.written_bytes;
-    seconds += result.seconds;
-  }
-  nlohmann::ordered_json json() const {
-    return {{"mended_file_count", mended_file_count},
-            {"rebuilt_file_count", rebuilt_file_count},
-            {"read_bytes", read_bytes},
-            {"written_bytes", written_bytes},
-            {"seconds", seconds}};
-  }
-};
-
 int repair_each(const RepairFlags &flags, const ContextOwner &context, const SearchOwner &found,
                 const std::vector<ChosenSet> &sets, const Places &places) {
   EachSet each("repair", flags.output);
   const FoldersOfSets folders(found, places);
-  RepairTotal total;
+  Totals<tandem_files_repair_result> total;
   each.run(found, sets, false, [&](const ChosenSet &chosen, const std::string &action, nlohmann::ordered_json &object) {
     const Repaired repaired = repair_set(flags, context, found, chosen, hexadecimal(chosen.set.set_id), places,
                                          folders.of(chosen), action, nullptr);
@@ -186,8 +155,8 @@ int repair_each(const RepairFlags &flags, const ContextOwner &context, const Sea
     return exit_status_of_state(result.state);
   });
   if (!flags.output.json && !flags.output.quiet)
-    fmt::print("{}, {} read, {} written and read back, {:.2f} s\n", each.counts(), size(total.read_bytes),
-               size(total.written_bytes), total.seconds);
+    fmt::print("{}, {} read, {} written and read back, {:.2f} s\n", each.counts(), size(total.sum.read_bytes),
+               size(total.sum.written_bytes), total.sum.seconds);
   return each.finish(places, total.json());
 }
 
@@ -207,7 +176,7 @@ int repair_found(const RepairFlags &flags, Places &places, Ranks *ranks) {
   const int exit_status = places.all_read() ? of_set : std::max<int>(of_set, kExitInputOutput);
   if (!leads) return exit_status;
   if (flags.output.json) {
-    RepairTotal total;
+    Totals<tandem_files_repair_result> total;
     total.add(repaired.result);
     nlohmann::ordered_json object = to_json(sets[0], repaired, flags.write.dry_run);
     object["exit_status"] = of_set;

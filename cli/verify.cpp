@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
+#include "cli/file_report.hpp"
 #include "cli/finding.hpp"
 #include "cli/locate.hpp"
 #include "cli/sets.hpp"
@@ -29,24 +30,18 @@ struct Verified {
 
 nlohmann::ordered_json to_json(const ChosenSet &chosen, const Verified &verified) {
   const tandem_files_set &set = chosen.set;
-  const tandem_files_verify_result &result = verified.result;
   nlohmann::ordered_json object = {{"command", "verify"},
                                    {"set_id", hexadecimal(set.set_id)},
                                    {"name", chosen.name},
-                                   {"state", state_name(result.state)},
+                                   {"state", ""},
                                    {"k", set.k},
                                    {"m", set.m},
                                    {"stripe_count", set.stripe_count},
-                                   {"missing_shards", nlohmann::ordered_json::array()},
-                                   {"damaged_file_count", result.damaged_file_count},
-                                   {"bad_block_count", result.bad_block_count},
-                                   {"worst_bad_count", result.worst_bad_count},
-                                   {"lost_stripe_count", result.lost_stripe_count},
-                                   {"read_bytes", result.read_bytes},
-                                   {"seconds", result.seconds},
-                                   {"damaged", nlohmann::ordered_json::array()},
-                                   {"misnamed", nlohmann::ordered_json::array()},
-                                   {"other_sets", chosen.others}};
+                                   {"missing_shards", nlohmann::ordered_json::array()}};
+  put(object, verified.result);
+  object["damaged"] = nlohmann::ordered_json::array();
+  object["misnamed"] = nlohmann::ordered_json::array();
+  object["other_sets"] = chosen.others;
   for (const FileFinding &file : verified.findings) {
     if ((file.finding.condition & TANDEM_FILES_MISSING) != 0)
       object["missing_shards"].push_back(file.finding.index);
@@ -100,26 +95,6 @@ Verified verify_set(const VerifyFlags &flags, const ContextOwner &context, const
   return verified;
 }
 
-struct VerifyTotal {
-  std::uint64_t damaged_file_count = 0, missing_shard_count = 0, bad_block_count = 0, read_bytes = 0;
-  double seconds = 0;
-
-  void add(const tandem_files_verify_result &result) {
-    damaged_file_count += result.damaged_file_count;
-    missing_shard_count += result.missing_shard_count;
-    bad_block_count += result.bad_block_count;
-    read_bytes += result.read_bytes;
-    seconds += result.seconds;
-  }
-  nlohmann::ordered_json json() const {
-    return {{"missing_shard_count", missing_shard_count},
-            {"damaged_file_count", damaged_file_count},
-            {"bad_block_count", bad_block_count},
-            {"read_bytes", read_bytes},
-            {"seconds", seconds}};
-  }
-};
-
 int verify_one(const VerifyFlags &flags, const SearchOwner &found, const Places &places, Ranks *ranks) {
   const ContextOwner context = make_context(flags.context);
   ChosenSet chosen;
@@ -130,7 +105,7 @@ int verify_one(const VerifyFlags &flags, const SearchOwner &found, const Places 
   const int exit_status = places.all_read() ? of_set : std::max<int>(of_set, kExitInputOutput);
   if (ranks != nullptr && !ranks->leads()) return exit_status;
   if (flags.output.json) {
-    VerifyTotal total;
+    Totals<tandem_files_verify_result> total;
     total.add(verified.result);
     nlohmann::ordered_json object = to_json(chosen, verified);
     object["exit_status"] = of_set;
@@ -144,7 +119,7 @@ int verify_one(const VerifyFlags &flags, const SearchOwner &found, const Places 
 
 int verify_each(const VerifyFlags &flags, Places &places) {
   EachSet each("verify", flags.output);
-  VerifyTotal total;
+  Totals<tandem_files_verify_result> total;
   const auto verify_found = [&](const SearchOwner &found) {
     note_unread(found, places);
     const std::vector<ChosenSet> sets = chosen_sets(found, flags.set);
@@ -165,7 +140,7 @@ int verify_each(const VerifyFlags &flags, Places &places) {
                return exit_status_of_state(verified.result.state);
              });
     if (!flags.output.json && !flags.output.quiet)
-      fmt::print("{}, {} read in {:.2f} s\n", each.counts(), size(total.read_bytes), total.seconds);
+      fmt::print("{}, {} read in {:.2f} s\n", each.counts(), size(total.sum.read_bytes), total.sum.seconds);
     return each.finish(places, total.json());
   };
   return with_search(places.paths, flags.output, true, verify_found, places.recursive);

@@ -33,7 +33,7 @@ struct Decisions {
   std::uint64_t inline_bytes;  // a run that moves fewer stays on the calling thread
 };
 
-// Executor and technique are known ones: api/expert.cpp refuses the others, for every backend. Throws Error
+// Executor and technique are known ones: api/options.cpp refuses the others, for every backend. Throws Error
 // (UNAVAILABLE), with a list of those that exist, for an unknown kernel, and for a kernel or executor that this machine
 // lacks.
 std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &log, Decisions *choice_out);

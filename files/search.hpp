@@ -18,7 +18,7 @@ struct ShardFile {
   std::pair<dev_t, ino_t> identity{};
   std::size_t folder = 0;  // place in Search::folders
   std::uint32_t index = 0;
-  std::uint32_t condition = 0;  // bits of enum tandem_files_condition
+  std::uint32_t condition = 0;  // bits of enum tandem_files_condition_value
   std::string unread;           // a sentence, if an end of it could not be read: it may be intact
   std::uint64_t file_bytes = 0;
   // The place of the file's first byte, relative to its intact start and to its intact end: 0 and 0 in an intact file.

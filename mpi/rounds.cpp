@@ -2,9 +2,11 @@
 #include "mpi/rounds.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "mpi/error.hpp"
 #include "mpi/structs.hpp"
+#include "tandem/results.hpp"
 
 namespace tandem::mpi {
 namespace {
@@ -74,15 +76,17 @@ void Progress::check_cancelled() {
 }
 
 tandem_files_result add_up(const World &world, tandem_files_result all, const tandem_files_result &mine) {
-  world.broadcast(&all, sizeof all);
-  for (const auto field : {&tandem_files_result::read_bytes, &tandem_files_result::written_bytes,
-                           &tandem_files_result::bad_block_count, &tandem_files_result::rebuilt_block_count})
-    all.*field = world.sum(mine.*field);
-  all.thread_count = static_cast<std::uint32_t>(world.sum(mine.thread_count));
-  all.shards_read = static_cast<std::uint32_t>(world.most(mine.shards_read));
   constexpr double kMicro = 1e6;
-  all.coding_seconds =
-      static_cast<double>(world.sum(static_cast<std::uint64_t>(mine.coding_seconds * kMicro))) / kMicro;
+  world.broadcast(&all, sizeof all);
+  results::each_row(mine, [&](const auto &row) {
+    if (row.unit != results::Unit::sum) return;
+    const auto &value = mine.*row.member;
+    if constexpr (std::is_floating_point_v<std::remove_cvref_t<decltype(value)>>)
+      all.*row.member = static_cast<double>(world.sum(static_cast<std::uint64_t>(value * kMicro))) / kMicro;
+    else if constexpr (std::is_integral_v<std::remove_cvref_t<decltype(value)>>)
+      all.*row.member = static_cast<std::remove_cvref_t<decltype(value)>>(world.sum(value));
+  });
+  all.shards_read = static_cast<std::uint32_t>(world.most(mine.shards_read));
   return all;
 }
 

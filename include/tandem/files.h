@@ -161,18 +161,19 @@ typedef struct tandem_files_set {
   int32_t shards_suffice;    /* non-zero: the shards found are enough, by rank, if their blocks are intact */
 } tandem_files_set;
 
-enum tandem_files_condition { /* what both ends of a shard file show; bits */
-                              TANDEM_FILES_START_DAMAGED = 1,
-                              TANDEM_FILES_END_DAMAGED = 2, /* truncated, extended or overwritten */
-                              TANDEM_FILES_WRONG_LENGTH = 4,
-                              TANDEM_FILES_MISSING = 8 /* reports: there is no file */
+/* What both ends of a shard file show; bits. */
+enum tandem_files_condition_value {
+  TANDEM_FILES_START_DAMAGED = 1,
+  TANDEM_FILES_END_DAMAGED = 2, /* truncated, extended or overwritten */
+  TANDEM_FILES_WRONG_LENGTH = 4,
+  TANDEM_FILES_MISSING = 8 /* reports: there is no file */
 };
 
 typedef struct tandem_files_shard {
   size_t struct_bytes; /* set by the caller: sizeof(tandem_files_shard) */
   const char *path;    /* valid until the search is destroyed */
   uint32_t index;      /* 0 .. k-1 data, k .. k+m-1 parity */
-  uint32_t condition;  /* bits of enum tandem_files_condition; 0 = both ends are intact */
+  uint32_t condition;  /* bits of enum tandem_files_condition_value; 0 = both ends are intact */
   uint64_t file_bytes;
 } tandem_files_shard;
 
@@ -433,25 +434,26 @@ typedef struct tandem_files_range {
   uint64_t first, count;
 } tandem_files_range;
 
-enum tandem_files_action { /* what repair did to a shard file, or would do */
-                           TANDEM_FILES_NOTHING = 0,
-                           TANDEM_FILES_MEND = 1,    /* bad blocks and records rewritten in place */
-                           TANDEM_FILES_REBUILD = 2, /* written again as a temporary, then renamed */
-                           TANDEM_FILES_GIVE_UP = 3  /* no part of it can be recovered */
+/* What repair did to a shard file, or would do. */
+enum tandem_files_action_value {
+  TANDEM_FILES_NOTHING = 0,
+  TANDEM_FILES_MEND = 1,    /* bad blocks and records rewritten in place */
+  TANDEM_FILES_REBUILD = 2, /* written again as a temporary, then renamed */
+  TANDEM_FILES_GIVE_UP = 3  /* no part of it can be recovered */
 };
 
 typedef struct tandem_files_finding { /* one shard file, or one shard that has none */
   size_t struct_bytes;                /* sizeof(tandem_files_finding) of the library */
   const char *path;                   /* of the file. Of a missing shard: where repair puts it; "" in verify */
   uint32_t index;
-  uint32_t condition;                   /* bits of enum tandem_files_condition */
+  uint32_t condition;                   /* bits of enum tandem_files_condition_value */
   uint64_t file_bytes;                  /* its length; tandem_files_set has the right one */
   uint64_t bad_block_count;             /* checksum wrong, or outside the file */
   uint64_t lost_block_count;            /* of these, in stripes that cannot be recovered */
   const tandem_files_range *bad_ranges; /* in order. More than 65536 ranges (with more than 16 files: 2^20 / files) are
                                            reported as one range that covers them all */
   size_t bad_range_count;
-  int32_t action;          /* repair: enum tandem_files_action. verify: 0 */
+  int32_t action;          /* repair: enum tandem_files_action_value. verify: 0 */
   uint32_t reserved;       /* 0 */
   uint64_t left_bad_count; /* repair: blocks that are bad afterwards */
 } tandem_files_finding;
@@ -472,11 +474,11 @@ typedef struct tandem_files_verify_options {
   const tandem_files_team *team; /* NULL = this process alone */
 } tandem_files_verify_options;
 
-enum tandem_files_state { TANDEM_FILES_INTACT = 0, TANDEM_FILES_RECOVERABLE = 1, TANDEM_FILES_LOST = 2 };
+enum tandem_files_state_value { TANDEM_FILES_INTACT = 0, TANDEM_FILES_RECOVERABLE = 1, TANDEM_FILES_LOST = 2 };
 
 typedef struct tandem_files_verify_result {
   size_t struct_bytes;          /* set by the caller: sizeof(tandem_files_verify_result) */
-  int32_t state;                /* enum tandem_files_state */
+  int32_t state;                /* enum tandem_files_state_value */
   uint32_t missing_shard_count; /* shards without any file */
   uint32_t damaged_file_count;  /* files with a bad block or a damaged end */
   uint32_t worst_bad_count;     /* bad or missing blocks in the worst stripe; more than m is a loss, unless some of
@@ -526,7 +528,7 @@ typedef struct tandem_files_repair_options {
 
 typedef struct tandem_files_repair_result {
   size_t struct_bytes;        /* set by the caller: sizeof(tandem_files_repair_result) */
-  int32_t state;              /* of the set afterwards (dry_run: as it is), enum tandem_files_state */
+  int32_t state;              /* of the set afterwards (dry_run: as it is), enum tandem_files_state_value */
   uint32_t mended_file_count; /* dry_run: files that would be mended; so for the counts below */
   uint32_t rebuilt_file_count;
   uint64_t mended_block_count; /* rewritten in place */

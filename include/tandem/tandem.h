@@ -249,7 +249,7 @@ typedef struct tandem_context_options {
  *   - policy, unless the backend is a hybrid
  *   - kernel, thread_count, and executor, pin and technique of expert, if the backend has no CPU threads (a device
  *     alone, a hybrid without "cpu"); device_technique, if it is no device alone
- *   - executor and pin, for a hybrid of several with another policy than "auto"; pin=1, if the executor is not pthread
+ *   - executor and pin, for a hybrid of several with another policy than "auto"; pin=1, for one thread or no pthread
  * Environment variables are defaults for all programs: they are not refused.
  *
  * Status: INVALID_ARGUMENT (also an option without effect; the message names it and the backend), UNSUPPORTED (unknown

@@ -179,7 +179,7 @@ typedef struct tandem_volume_info {
  * Threads: any. */
 TANDEM_API tandem_status tandem_volume_query(const tandem_volume *volume, tandem_volume_info *info_out);
 
-enum tandem_volume_member_state {
+enum tandem_volume_member_state_value {
   TANDEM_VOLUME_MEMBER_CURRENT = 0,
   TANDEM_VOLUME_MEMBER_REBUILDING = 1, /* takes writes; blocks not rebuilt yet are computed from the others */
   TANDEM_VOLUME_MEMBER_LOST = 2,       /* missing, too small, or failed while open */
@@ -189,7 +189,7 @@ enum tandem_volume_member_state {
 typedef struct tandem_volume_member {
   size_t struct_bytes;                        /* set by the caller: sizeof(tandem_volume_member) */
   uint32_t index;                             /* 0 .. k+m-1 */
-  int32_t state;                              /* enum tandem_volume_member_state */
+  int32_t state;                              /* enum tandem_volume_member_state_value */
   uint64_t size_bytes;                        /* 0: unknown */
   uint64_t read_error_count, bad_block_count; /* since open: failed reads; blocks with a wrong checksum */
   char name[256];                             /* the path or URI, cut to fit; "" = not given to open */

@@ -16,7 +16,7 @@
 #include "codec.hpp"
 #include "memory.hpp"
 #include "raise.hpp"
-#include "tandem/files.h"
+#include "tandem/results.hpp"
 #include "tandem/tools.h"
 
 namespace nb = nanobind;
@@ -44,8 +44,6 @@ struct PathList {
 };
 
 Path path_bytes(const char *path) { return nb::bytes(path == nullptr ? "" : path); }
-
-Path raw_bytes(const std::uint8_t (&id)[16]) { return nb::bytes(id, sizeof id); }
 
 // The callbacks of C, on the calling thread and without the GIL. An exception in a callback ends the call, which then
 // raises it. So does Ctrl-C, even without a progress callback.
@@ -127,23 +125,34 @@ std::string matrix_name(std::int32_t matrix) {
   return name == nullptr ? text(matrix) : name;
 }
 
-nb::dict dict_of(const tandem_files_result &result) {
+// A field of a result as Python has it.
+template <class Value>
+nb::object object_of(const Value &value, tandem::results::Unit unit) {
+  using tandem::results::Unit;
+  if constexpr (std::is_array_v<Value>) {
+    return nb::bytes(value, sizeof value).attr("hex")();
+  } else if constexpr (sizeof value == sizeof(std::int32_t)) {
+    constexpr const char *kStates[] = {"intact", "recoverable", "lost"};
+    if (unit == Unit::matrix) return nb::cast(matrix_name(static_cast<std::int32_t>(value)));
+    if (unit == Unit::mode && value == static_cast<Value>(UINT32_MAX)) return nb::none();
+    if (unit == Unit::flag) return nb::bool_(value != 0);
+    if (unit == Unit::state) return nb::str(kStates[value]);
+  }
+  return nb::cast(value);
+}
+
+template <class Result>
+nb::dict dict_of(const Result &result) {
   nb::dict all;
-  all["set_id"] = raw_bytes(result.set_id);
-  all["digest"] = raw_bytes(result.digest);
-  all["k"] = result.k;
-  all["m"] = result.m;
-  all["matrix"] = matrix_name(result.matrix);
-  all["block_bytes"] = result.block_bytes;
-  all["content_bytes"] = result.content_bytes;
-  all["stripe_count"] = result.stripe_count;
-  all["read_bytes"] = result.read_bytes;
-  all["written_bytes"] = result.written_bytes;
-  all["bad_block_count"] = result.bad_block_count;
-  all["rebuilt_block_count"] = result.rebuilt_block_count;
-  all["shards_read"] = result.shards_read;
-  all["seconds"] = result.seconds;
+  tandem::results::each_row(result, [&](const auto &row) { all[row.name] = object_of(result.*row.member, row.unit); });
   return all;
+}
+
+template <class Struct>
+Struct sized() {
+  Struct value = {};
+  value.struct_bytes = sizeof value;
+  return value;
 }
 
 std::uint32_t number(std::int64_t value, const char *name, std::int64_t most) {
@@ -168,30 +177,15 @@ class Search {
   nb::list sets() const {
     nb::list all;
     for (std::size_t s = 0; s < tandem_files_search_set_count(get()); ++s) {
-      tandem_files_set set{};
-      set.struct_bytes = sizeof set;
+      auto set = sized<tandem_files_set>();
       check(tandem_files_search_set(get(), s, &set));
       nb::list files;
       for (std::size_t f = 0; f < set.file_count; ++f) {
-        tandem_files_shard shard{};
-        shard.struct_bytes = sizeof shard;
+        auto shard = sized<tandem_files_shard>();
         check(tandem_files_search_shard(get(), s, f, &shard));
         files.append(nb::make_tuple(path_bytes(shard.path), shard.index, shard.condition, shard.file_bytes));
       }
-      nb::dict one;
-      one["set_id"] = raw_bytes(set.set_id);
-      one["digest"] = raw_bytes(set.digest);
-      one["k"] = set.k;
-      one["m"] = set.m;
-      one["matrix"] = matrix_name(set.matrix);
-      one["block_bytes"] = set.block_bytes;
-      one["content_bytes"] = set.content_bytes;
-      one["stripe_count"] = set.stripe_count;
-      one["shard_file_bytes"] = set.shard_file_bytes;
-      one["mode"] = set.mode == UINT32_MAX ? nb::object(nb::none()) : nb::object(nb::int_(set.mode));
-      one["shard_count"] = set.shard_count;
-      one["any_k_suffice"] = set.any_k_suffice != 0;
-      one["shards_suffice"] = set.shards_suffice != 0;
+      nb::dict one = dict_of(set);
       one["files"] = files;
       all.append(one);
     }
@@ -228,8 +222,7 @@ nb::dict encode(const std::optional<std::string> &backend, std::int64_t threads,
   const std::string source_text = source ? path_text(*source, "source") : "";
   const std::string name_text = name ? path_text(*name, "name") : "";
   Callbacks callbacks{progress, note, {}, {}};
-  tandem_files_encode_options options{};
-  options.struct_bytes = sizeof options;
+  auto options = sized<tandem_files_encode_options>();
   options.source_path = source ? source_text.c_str() : nullptr;
   options.source_descriptor = static_cast<std::int32_t>(number(descriptor, "descriptor", INT32_MAX));
   options.k = number(k, "k", 65536);
@@ -248,8 +241,7 @@ nb::dict encode(const std::optional<std::string> &backend, std::int64_t threads,
   options.lock_wait_seconds = number(lock_wait_seconds, "lock_wait_seconds", kMostNumber);
   options.note = note.is_none() ? nullptr : Callbacks::on_note;
   options.note_user = &callbacks;
-  tandem_files_result result{};
-  result.struct_bytes = sizeof result;
+  auto result = sized<tandem_files_result>();
   run(callbacks, [&] { return tandem_files_encode(context.get(), &options, &result); });
   return dict_of(result);
 }
@@ -260,8 +252,7 @@ nb::dict decode(const std::optional<std::string> &backend, std::int64_t threads,
   const Context context = shared_context(context_choice(backend, threads, std::nullopt));
   const std::string output_text = output ? path_text(*output, "output") : "";
   Callbacks callbacks{progress, {}, {}, {}};
-  tandem_files_decode_options options{};
-  options.struct_bytes = sizeof options;
+  auto options = sized<tandem_files_decode_options>();
   options.set_id_prefix = set_id ? set_id->c_str() : nullptr;
   options.output_path = output ? output_text.c_str() : nullptr;
   options.output_descriptor = static_cast<std::int32_t>(number(descriptor, "descriptor", INT32_MAX));
@@ -271,8 +262,7 @@ nb::dict decode(const std::optional<std::string> &backend, std::int64_t threads,
   options.progress = Callbacks::on_progress;
   options.progress_user = &callbacks;
   options.lock_wait_seconds = number(lock_wait_seconds, "lock_wait_seconds", kMostNumber);
-  tandem_files_result result{};
-  result.struct_bytes = sizeof result;
+  auto result = sized<tandem_files_result>();
   run(callbacks, [&] { return tandem_files_decode(context.get(), search.get(), &options, &result); });
   return dict_of(result);
 }
@@ -281,26 +271,15 @@ nb::dict verify(const std::optional<std::string> &backend, std::int64_t threads,
                 const std::optional<std::string> &set_id, nb::handle report, nb::handle progress) {
   const Context context = shared_context(context_choice(backend, threads, std::nullopt));
   Callbacks callbacks{progress, {}, report, {}};
-  tandem_files_verify_options options{};
-  options.struct_bytes = sizeof options;
+  auto options = sized<tandem_files_verify_options>();
   options.set_id_prefix = set_id ? set_id->c_str() : nullptr;
   options.report = Callbacks::on_report;
   options.report_user = &callbacks;
   options.progress = Callbacks::on_progress;
   options.progress_user = &callbacks;
-  tandem_files_verify_result result{};
-  result.struct_bytes = sizeof result;
+  auto result = sized<tandem_files_verify_result>();
   run(callbacks, [&] { return tandem_files_verify(context.get(), search.get(), &options, &result); });
-  nb::dict all;
-  all["state"] = result.state;
-  all["missing_shard_count"] = result.missing_shard_count;
-  all["damaged_file_count"] = result.damaged_file_count;
-  all["worst_bad_count"] = result.worst_bad_count;
-  all["bad_block_count"] = result.bad_block_count;
-  all["lost_stripe_count"] = result.lost_stripe_count;
-  all["read_bytes"] = result.read_bytes;
-  all["seconds"] = result.seconds;
-  return all;
+  return dict_of(result);
 }
 
 nb::dict repair(const std::optional<std::string> &backend, std::int64_t threads, const Search &search,
@@ -309,8 +288,7 @@ nb::dict repair(const std::optional<std::string> &backend, std::int64_t threads,
   const Context context = shared_context(context_choice(backend, threads, std::nullopt));
   const PathList places(folders, "folders");
   Callbacks callbacks{progress, note, report, {}};
-  tandem_files_repair_options options{};
-  options.struct_bytes = sizeof options;
+  auto options = sized<tandem_files_repair_options>();
   options.set_id_prefix = set_id ? set_id->c_str() : nullptr;
   options.folders = folders.empty() ? nullptr : places.pointers.data();
   options.folder_count = places.pointers.size();
@@ -324,21 +302,9 @@ nb::dict repair(const std::optional<std::string> &backend, std::int64_t threads,
   options.lock_wait_seconds = number(lock_wait_seconds, "lock_wait_seconds", kMostNumber);
   options.note = note.is_none() ? nullptr : Callbacks::on_note;
   options.note_user = &callbacks;
-  tandem_files_repair_result result{};
-  result.struct_bytes = sizeof result;
+  auto result = sized<tandem_files_repair_result>();
   run(callbacks, [&] { return tandem_files_repair(context.get(), search.get(), &options, &result); });
-  nb::dict all;
-  all["state"] = result.state;
-  all["mended_file_count"] = result.mended_file_count;
-  all["rebuilt_file_count"] = result.rebuilt_file_count;
-  all["mended_block_count"] = result.mended_block_count;
-  all["left_block_count"] = result.left_block_count;
-  all["lost_stripe_count"] = result.lost_stripe_count;
-  all["left_shard_count"] = result.left_shard_count;
-  all["read_bytes"] = result.read_bytes;
-  all["written_bytes"] = result.written_bytes;
-  all["seconds"] = result.seconds;
-  return all;
+  return dict_of(result);
 }
 
 // Any range of a set's content. Calls of several threads share it. `close` does not wait for them, so the last call
@@ -348,8 +314,7 @@ class Reader {
   Reader(const std::optional<std::string> &backend, std::int64_t threads, const Search &search,
          const std::optional<std::string> &set_id)
       : context_(shared_context(context_choice(backend, threads, std::nullopt))) {
-    tandem_files_reader_options options{};
-    options.struct_bytes = sizeof options;
+    auto options = sized<tandem_files_reader_options>();
     options.set_id_prefix = set_id ? set_id->c_str() : nullptr;
     tandem_files_reader *made = nullptr;
     check(tandem_files_reader_create(context_.get(), search.get(), &options, &made));

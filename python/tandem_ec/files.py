@@ -10,7 +10,6 @@ from . import _native
 from .errors import InvalidArgument
 
 CONDITIONS = {1: "start damaged", 2: "end damaged", 4: "wrong length", 8: "missing"}
-_STATES = ("intact", "recoverable", "lost")
 _ACTIONS = ("nothing", "mend", "rebuild", "give up")
 
 
@@ -129,9 +128,9 @@ def encode(source, folders, k, m, *, matrix="isal-cauchy", name=None, block_byte
     Returns a Result. If it raises, it has removed all that it had written.
     """
     path, descriptor = _path_or_descriptor(source, "source")
-    return Result(**_hex(_native.files_encode(
+    return _result_of(_native.files_encode(
         backend, threads, path, descriptor, _paths(folders, "folders"), k, m, matrix, allow_non_mds, block_bytes,
-        None if name is None else os.fsencode(name), force, sync, dry_run, lock_wait_seconds, _progress(progress), note)))
+        None if name is None else os.fsencode(name), force, sync, dry_run, lock_wait_seconds, _progress(progress), note))
 
 
 def decode(paths, output, *, set_id=None, force=False, sync=True, dry_run=False, threads=0, backend=None,
@@ -144,16 +143,16 @@ def decode(paths, output, *, set_id=None, force=False, sync=True, dry_run=False,
     Returns a Result.
     """
     path, descriptor = _path_or_descriptor(output, "output")
-    return Result(**_hex(_native.files_decode(
+    return _result_of(_native.files_decode(
         backend, threads, _search(paths), set_id, path, descriptor, force, sync, dry_run, lock_wait_seconds,
-        _progress(progress))))
+        _progress(progress)))
 
 
 def verify(paths, *, set_id=None, threads=0, backend=None, progress=None):
     """Reads every shard file of a set and checks every block. Damage is a result, not an exception."""
     findings = []
     found = _native.files_verify(backend, threads, _search(paths), set_id, _report_to(findings), _progress(progress))
-    return VerifyResult(findings=tuple(findings), **{**found, "state": _STATES[found["state"]]})
+    return VerifyResult(findings=tuple(findings), **found)
 
 
 def repair(paths, *, set_id=None, folders=(), force=False, sync=True, dry_run=False, threads=0, backend=None,
@@ -165,7 +164,7 @@ def repair(paths, *, set_id=None, folders=(), force=False, sync=True, dry_run=Fa
     findings = []
     found = _native.files_repair(backend, threads, _search(paths), set_id, _paths(folders, "folders"), force, sync, dry_run,
                                  lock_wait_seconds, _report_to(findings), _progress(progress), note)
-    return RepairResult(findings=tuple(findings), **{**found, "state": _STATES[found["state"]]})
+    return RepairResult(findings=tuple(findings), **found)
 
 
 def info(paths):
@@ -174,7 +173,7 @@ def info(paths):
     for found in _search(paths).sets():
         files = tuple(Shard(os.fsdecode(path), index, _condition(condition), file_bytes)
                       for path, index, condition, file_bytes in found["files"])
-        sets.append(Set(**{**_hex(found), "files": files}))
+        sets.append(Set(**{**found, "files": files}))
     return sets
 
 
@@ -194,7 +193,7 @@ class SetReader(io.RawIOBase):
         search = _search(paths)
         self._reader = _native.Reader(backend, threads, search, set_id)
         found = search.sets()[search.choose(set_id)]
-        self.set_id = found["set_id"].hex()
+        self.set_id = found["set_id"]
         self.content_bytes = found["content_bytes"]
         self._position = 0
 
@@ -273,8 +272,8 @@ def _path_or_descriptor(file, name):
     raise _invalid(f"{name} is a {type(file).__name__}; it must be a path or an open binary file")
 
 
-def _hex(found):
-    return {**found, "set_id": found["set_id"].hex(), "digest": found["digest"].hex()}
+def _result_of(found):
+    return Result(**{field.name: found[field.name] for field in dataclasses.fields(Result)})
 
 
 def _condition(bits):

@@ -297,6 +297,12 @@ TEST(BadContext, OptionsWithoutEffect) {
     options.expert = expert;
     EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"pin=1", "executor is not pthread"}));
   }
+  for (const char *expert : {"pin=1", "executor=pthread,pin=1"}) {
+    options.expert = expert;
+    options.thread_count = 1;
+    EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"pin=1", "one thread"}));
+    options.thread_count = 0;
+  }
   options.expert = "executor=serial,pin=0";
   EXPECT_NE(make_context(options), nullptr);
 
@@ -305,7 +311,10 @@ TEST(BadContext, OptionsWithoutEffect) {
   EXPECT_NE(make_context(with("hybrid:cpu", kernel)), nullptr);
   EXPECT_NE(make_context(with("hybrid:cpu", of_cpu_threads[1])), nullptr);
   EXPECT_NE(make_context(with("hybrid:cpu", of_cpu_threads[2])), nullptr);
-  EXPECT_NE(make_context(with("cpu", pinned)), nullptr);
+  EXPECT_NE(make_context(with("cpu", {"", [](auto &given) { given.expert = "pin=1", given.thread_count = 2; }})),
+            nullptr);
+  EXPECT_NE(make_context(with("hybrid:cpu", {"", [](auto &given) { given.expert = "pin=0", given.policy = "free"; }})),
+            nullptr);
   EXPECT_NE(make_context(with("cpu", {"", [](auto &given) { given.policy = ""; }})), nullptr);
   // What the environment says holds for all programs of the machine.
   setenv("TANDEM_POLICY", "budget", 1);

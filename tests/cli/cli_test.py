@@ -414,7 +414,8 @@ class Command(unittest.TestCase):
         self.assertIn(b'thread_count 2 has no effect on the backend "opencl:0:0"', done.stderr)
         self.ok(*encode, "hybrid:cpu", "--policy", "free", "--executor", "pthread", "--threads", 2)
         self.ok(*encode, "cpu", "--pin", "--threads", 2, "--force")
-        self.ok("verify", self.shards, "--pin")
+        self.ok("verify", self.shards, "--pin", "--threads", 2)
+        self.assertIn(b"expert pin=1 has no effect", self.ok(*encode, "cpu", "--pin", "--threads", 1, "--force", status=2).stderr)
         # The environment's defaults are for all programs.
         for name, value in (("TANDEM_POLICY", "free"), ("TANDEM_EXPERT", "executor=pthread"), ("TANDEM_THREADS", "2")):
             os.environ[name] = value

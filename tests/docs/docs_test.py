@@ -187,25 +187,40 @@ class Lists(unittest.TestCase):
     """A list of names that stands in several places is whole in each. The key says what, and from where the names come."""
     LISTS = {
         "statuses": (("include/tandem/tandem.h", r"^  (TANDEM_ERROR_\w+) = \d+"),
-                     ["api/status.cpp"]),
+                     ["api/status.cpp", "tests/api/c_header_test.c"]),
+        "numbers of matrices": (("include/tandem/tandem.h", r"^  (TANDEM_MATRIX_\w+) = \d+"), ["tests/api/c_header_test.c"]),
+        "exit statuses": (("cli/commands.hpp", r"^  kExit\w+ = (\d+)"), ["cli/program.cpp"]),
         "numbers of statuses": (("include/tandem/tandem.h", r"^  TANDEM_ERROR_\w+ = (\d+)"), ["python/tandem_ec/errors.py"]),
         "classes of errors in Python": (("python/tandem_ec/errors.py", r"^class (\w+)\((?!Exception)"), ["docs/python.md"]),
         "matrices": (("core/*.cpp", r"\{TANDEM_MATRIX_\w+, \"([\w-]+)\""), ["docs/MATRICES.md"]),
         "CPU kernels": (("cpu/kernels/*.cpp cpu/kernels/*.inc", r"^constinit const Kernel kKernel\w+ =\s+entry\(\"([\w-]+)\""), ["tests/CMakeLists.txt", "cpu/costs.cpp", "tests/isal/clients_test.py"]),
+        "backends": (("api/backends.cpp", r"\{\.name = \"(\w+)\""),
+                     ["include/tandem/tandem.h", "docs/ENVIRONMENT.md"]),
+        "modules": (("cmake/*.cmake", r"tandem_package\((\w+) [^)]*the (?:executor|backend) "),
+                    ["cmake/TandemInstall.cmake"]),
+        "files of modules": (("cpu/executors/*.cpp gpu/*.cpp opencl/*.cpp", r"\"(libtandem_\w+\.so)\""),
+                             ["scripts/check-exports", "docs/internals/ARCHITECTURE.md"]),
         "resources": (("core/budget.cpp", r"Resource\(\"(\w+)\"\)"), ["include/tandem/tandem.h", "docs/ENVIRONMENT.md", "docs/HYBRID.md"]),
         "environment variables": (("api/*.cpp base/*.cpp cpu/*.cpp device/*.cpp files/*.cpp isal/*.cpp tuning/*.cpp cli/*.cpp",
-                                   r"(?:getenv|_option)\([^;]*?\"(TANDEM_\w+)\""), ["docs/ENVIRONMENT.md"]),
-        "keys of expert": (("api/expert.cpp", r"\{\"(\w+)\", k\w+, &Expert::"), ["docs/ENVIRONMENT.md", "include/tandem/tandem.h"]),
+                                   r"(?:getenv\([^;]*?|environment\(|&Texts::\w+, )\"(TANDEM_\w+)\""), ["docs/ENVIRONMENT.md"]),
+        "variables and keys of contexts": (("api/options.cpp", r"(?:environment\(|&Texts::\w+, |^    \{(?=.*nullptr, nullptr))\"(\w+)\""),
+                                           ["docs/ENVIRONMENT.md", "include/tandem/tandem.h"]),
     }
 
     def test_each_list_is_whole(self):
         for what, ((sources, pattern), pages) in self.LISTS.items():
             names = names_in(sources, re.compile(pattern, re.MULTILINE))
-            self.assertGreater(len(names), 3, what)
+            self.assertGreater(len(names), 2, what)
             for page in pages:
                 text = (ROOT / page).read_text()
                 self.assertEqual([name for name in names if not re.search(rf"(?<![\w-]){name}(?![\w-])", text)], [], f"{what} not in {page}")
 
+
+    def test_enumerations_are_pinned(self):
+        enumerations = names_in("include/tandem/*.h", re.compile(r"^enum (\w+ \{.*?\});", re.MULTILINE | re.DOTALL))
+        self.assertGreater(len(enumerations), 10)
+        for each in enumerations:
+            self.assertRegex(re.sub(r"/\*.*?\*/", "", each, flags=re.DOTALL), r"\A\w+_value \{(\s*TANDEM_\w+ = \d+,?)+\s*\}\Z")
 
     def test_each_struct_with_a_size_starts_with_it(self):
         bodies = names_in("include/tandem/*.h", re.compile(r"^typedef (struct tandem_\w+ \{.*?^\})", re.MULTILINE | re.DOTALL))
@@ -213,6 +228,81 @@ class Lists(unittest.TestCase):
         for body in bodies:
             if re.search(r"\bsize_t struct_bytes\b", body):
                 self.assertRegex(body, r"\A[^{]*\{\s*(/\*.*?\*/\s*)?size_t struct_bytes;")
+
+
+    def test_options_of_contexts_are_documented_and_have_flags(self):
+        source = (ROOT / "api/options.cpp").read_text()
+        words = {name: re.findall(r"\"(\w+)\"", text) for name, text in re.findall(r"\*(k\w+)\[\] = \{([^}]*)\}", source)}
+        rows = re.findall(r"^    \{\"(\w+)\", [\w |]+, &Texts::\w+, (?:\"(TANDEM_\w+)\"|nullptr, nullptr, (k\w+))", source, re.MULTILINE)
+        self.assertEqual(len(rows), source.count("&Texts::"))
+        page = (ROOT / "docs/ENVIRONMENT.md").read_text().splitlines()
+        shown = subprocess.run([TANDEM, "encode", "--help"], capture_output=True, text=True).stdout
+        for name, variable, values in rows:
+            (line,) = [line for line in page if line.startswith(f"| `{variable or name}` |")]
+            self.assertIn(f"`{name}`", line)
+            if values:
+                cells = line.split(" | ")
+                self.assertEqual(re.findall(r"`(\w+)`", cells[1]), words[values], name)
+                (flag,) = re.findall(r"`(--[\w-]+)`", cells[-1])
+                help_text = " ".join(shown[shown.index(f" {flag} "):].split()[:60])
+                self.assertTrue(words[values] == ["0", "1"] or f"(one of: {', '.join(words[values])})" in help_text, help_text)
+
+    def test_each_kind_of_device_passes_the_conformance_suite(self):
+        for backend in names_in("api/backends.cpp", re.compile(r"\{\.name = \"(\w+)\"")):
+            text = (ROOT / f"tests/conformance/conformance_{backend}_test.cpp").read_text()
+            self.assertIn("INSTANTIATE_TEST_SUITE_P", text)
+
+    def test_each_option_is_read(self):
+        folders = ("api", "core", "files", "mpi", "tuning", "volume")
+        sources = "\n".join(path.read_text() for folder in folders for path in (ROOT / folder).glob("*.?pp"))
+        bodies = names_in("include/tandem/*.h", re.compile(r"^typedef struct tandem_\w+_(?:options|arguments) \{(.*?)^\}", re.MULTILINE | re.DOTALL))
+        self.assertGreater(len(bodies), 15)
+        for body in bodies:
+            for field in re.findall(r"(\w+)(?:\[\w+\])?(?=\s*[,;])", re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL)):
+                is_known = field in ("reserved", "reserved2")  # base::read_options refuses them
+                self.assertTrue(is_known or re.search(rf"(\.|->|::){field}\b", sources), f"{field} is not read")
+
+    def test_options_of_a_protection_are_equal_on_all_ranks(self):
+        own = {"struct_bytes", "reserved", "files", "file_count", "folder", "restored", "restored_user"}  # of each rank
+        for call in ("protect", "recover"):
+            (body,) = names_in("include/tandem/mpi.h", re.compile(rf"^typedef struct tandem_mpi_{call}_options \{{(.*?)^\}}", re.MULTILINE | re.DOTALL))
+            fields = set(re.findall(r"(\w+)(?=\s*[,;])", re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL)))
+            compared = re.search(r"require_equal\(\{(.*?)\}\);", (ROOT / f"mpi/{call}.cpp").read_text(), re.DOTALL).group(1)
+            self.assertEqual(fields - own - set(re.findall(r"\{\"(\w+)\"", compared)), set(), call)
+
+    def test_flags_of_the_command_are_used_and_decimal(self):
+        sources = "\n".join(path.read_text() for folder in ("cli", "bench") for path in (ROOT / folder).glob("*.?pp"))
+        groups = re.findall(r"^struct (\w*Flags)\b[^{;]*\{(.*?)^\};", sources, re.MULTILINE | re.DOTALL)
+        self.assertGreater(len(groups), 12)
+        for name, body in groups:
+            declarations = re.findall(r"^  ([\w:<>]+) ([^;()]*);", re.sub(r"//.*", "", body), re.MULTILINE)
+            for kind, names in declarations:
+                # CLI11 reads other integers as C does: 010 is 8.
+                self.assertNotRegex(kind, r"^(int|long|unsigned|std::(size_t|u?int(8|16)_t|int\d+_t))$", name)
+                for field in re.findall(r"(\w+)(?: = [^,]*)?(?:,|$)", names):
+                    uses = re.findall(rf"(?:\.|->|::){field}\b", sources)
+                    self.assertGreater(len(uses), 1, f"{name}::{field} is parsed and not used")
+
+    def test_comments_of_groups_of_flags_list_them(self):
+        header, source = ((ROOT / f"cli/{name}").read_text() for name in ("commands.hpp", "common.cpp"))
+        groups = re.findall(r"((?:^//.*\n)+)struct (\w+Flags) \{", header, re.MULTILINE)
+        self.assertEqual(len(groups), 4)
+        for comment, name in groups:
+            added = re.search(rf"^void add_\w+\(CLI::App &command, {name} &flags.*?^\}}", source, re.MULTILINE | re.DOTALL).group(0)
+            self.assertEqual(set(re.findall(r"--[a-z-]+", comment)), set(re.findall(r"[\",](--[a-z-]+)", added)), name)
+
+    # Fields that only some reports have.
+    IN_NO_TABLE = {"tandem_files_result": {"any_k_suffice", "hole_bytes"}, "tandem_files_set": {"file_count"}}
+
+    def test_each_field_of_a_result_is_in_its_table(self):
+        tables = (ROOT / "include/tandem/results.hpp").read_text().split("constexpr auto table(const ")[1:]
+        self.assertGreater(len(tables), 3)
+        for table in tables:
+            struct, rows = table.split(" &")[0], set(re.findall(r"&Of::(\w+)", table))
+            (body,) = names_in("include/tandem/files.h", re.compile(rf"^typedef struct {struct} \{{(.*?)^\}}", re.MULTILINE | re.DOTALL))
+            body = re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL)
+            fields = {name for names in re.findall(r"^\s*\w+ ([\w, \[\]]+);", body, re.MULTILINE) for name in re.findall(r"[a-z]\w*", names)}
+            self.assertEqual(fields - {"struct_bytes", "reserved"} - self.IN_NO_TABLE.get(struct, set()), rows, struct)
 
 
 class Pictures(unittest.TestCase):
