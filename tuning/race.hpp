@@ -171,7 +171,7 @@ class Race {
   bool make_ready(Candidate &of) {
     if (of.prepared != nullptr) return true;
     return attempt(of, [&] {
-      of.prepared = backend_.prepare_tuned(what_, of.values);
+      of.prepared = backend_.tunable()->prepare_tuned(what_, of.values);
       if (!check_.is_right(*of.prepared)) return false;
       const double before = tally_.hooks.seconds();
       check_.run(*of.prepared, 1);

@@ -888,11 +888,11 @@ TEST(CudaTransform, IsCompiledInTheBackground) {
     run_until_heard(work, *backend, *prepared, heard, "technique transform:");
     EXPECT_TRUE(heard.has("technique tables: 320000 bytes through this matrix do not pay")) << heard.text;
 
-    const auto parameters = backend->tuning_parameters(16, 16, Mode::assign);
+    const auto parameters = backend->tunable()->tuning_parameters(16, 16, Mode::assign);
     EXPECT_EQ(parameters.front().name, "transform");
-    EXPECT_EQ(backend->tuning_parameters(4, 10, Mode::assign).front().name, "local_x");
+    EXPECT_EQ(backend->tunable()->tuning_parameters(4, 10, Mode::assign).front().name, "local_x");
     for (const std::uint64_t transform : {0, 1}) {
-      const auto forced = backend->prepare_tuned(what, {{"transform", transform}});
+      const auto forced = backend->tunable()->prepare_tuned(what, {{"transform", transform}});
       work.reset();
       work.run(*backend, *forced, Mode::assign);
       EXPECT_TRUE(work.is_right(Mode::assign));
@@ -938,14 +938,14 @@ TEST(CudaTransform, CannotBeForcedWhereItDoesNotRun) {
     const auto backend = gpu::make_backend(fake_options(other), base::Log());
     const core::Operator of = is_too_wide ? core::Operator(wider) : what;
     Work work(of.dense(), 3000);
-    const auto forced = backend->prepare_tuned(of, {{"transform", 1}});
+    const auto forced = backend->tunable()->prepare_tuned(of, {{"transform", 1}});
     EXPECT_THROW(work.run(*backend, *forced, Mode::assign), base::Error);
     if (is_too_wide) {  // other values, as autotune tries them
-      const auto tuned = backend->prepare_tuned(of, {{"rows_per_pass", 4}});
+      const auto tuned = backend->tunable()->prepare_tuned(of, {{"rows_per_pass", 4}});
       work.reset();
       work.run(*backend, *tuned, Mode::assign);
       EXPECT_TRUE(work.is_right(Mode::assign));
-      EXPECT_NE(backend->tuning_parameters(of.output_count(), of.input_count(), Mode::assign).front().name,
+      EXPECT_NE(backend->tunable()->tuning_parameters(of.output_count(), of.input_count(), Mode::assign).front().name,
                 "transform");
     }
     const auto free = backend->prepare(of);
@@ -2108,7 +2108,7 @@ TEST(CudaDevices, AModuleOfAnotherVersionIsRefused) {
   other.version = 1;
   const auto [status, message] = status_of([&] { module.check(&other, "/there"); });
   EXPECT_EQ(status, TANDEM_ERROR_UNAVAILABLE);
-  EXPECT_EQ(message, "backend \"cuda\": /there has version 1, this library needs version 5");
+  EXPECT_EQ(message, "backend \"cuda\": /there has version 1, this library needs version 6");
   other = *driver.table();
   other.struct_bytes = 8;
   EXPECT_NE(status_of([&] { module.check(&other, "/there"); }).second.find("a table of 8 bytes"), std::string::npos);
@@ -2626,14 +2626,14 @@ TEST(CudaPrograms, ABlockThatIsTooLargeIsMadeSmaller) {
   work.run(*backend, *prepared, Mode::assign);
   EXPECT_EQ(heard.text.find("instead"), heard.text.rfind("instead")) << "said once: " << heard.text;
   for (const auto &[name, items] : {std::pair("local_x", 2048u), std::pair("local_z", 65u)}) {
-    const auto [status, message] = status_of([&] { backend->prepare_tuned(work.matrix, {{name, items}}); });
+    const auto [status, message] = status_of([&] { backend->tunable()->prepare_tuned(work.matrix, {{name, items}}); });
     EXPECT_EQ(status, TANDEM_ERROR_UNAVAILABLE) << name;
     EXPECT_NE(message.find("local size " + std::to_string(items)), std::string::npos) << message;
   }
-  const auto forced = backend->prepare_tuned(work.matrix, {{"local_x", 128}});
+  const auto forced = backend->tunable()->prepare_tuned(work.matrix, {{"local_x", 128}});
   EXPECT_EQ(status_of([&] { work.run(*backend, *forced, Mode::assign); }).first, TANDEM_ERROR_UNAVAILABLE);
   EXPECT_EQ(status_of([&] {
-              backend->prepare_tuned(work.matrix, {{"element_bytes", 32}});
+              backend->tunable()->prepare_tuned(work.matrix, {{"element_bytes", 32}});
             }).first,
             TANDEM_ERROR_INVALID_ARGUMENT);
 }

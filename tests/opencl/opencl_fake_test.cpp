@@ -510,8 +510,8 @@ TEST(OpenclMemory, LargeTilesDoNotMakeSmallPieces) {
   opencl::Options options = fake_options(driver);
   options.memory_budget_bytes = 1 << 20;
   const auto backend = opencl::make_backend(options, base::Log());
-  const auto prepared =
-      backend->prepare_tuned(work.matrix, {{"local_x", 256}, {"element_bytes", 16}, {"elements_per_item", 64}});
+  const auto prepared = backend->tunable()->prepare_tuned(
+      work.matrix, {{"local_x", 256}, {"element_bytes", 16}, {"elements_per_item", 64}});
   work.reset();
   work.run(*backend, *prepared, Mode::compare);
   EXPECT_TRUE(work.is_right(Mode::compare));
@@ -847,8 +847,8 @@ TEST(OpenclPrograms, AForcedTechniqueIsPartOfTheIdentity) {
   Heard heard;
   opencl::Options options = fake_options(driver);
   const auto free = opencl::make_backend(options, heard.log());
-  const auto has_switch_over = [](const core::Backend &backend) {
-    const auto parameters = backend.tuning_parameters(4, 10, Mode::assign);
+  const auto has_switch_over = [](core::Backend &backend) {
+    const auto parameters = backend.tunable()->tuning_parameters(4, 10, Mode::assign);
     return std::any_of(parameters.begin(), parameters.end(),
                        [](const core::TuningParameter &each) { return each.is_switch_over; });
   };
@@ -856,11 +856,13 @@ TEST(OpenclPrograms, AForcedTechniqueIsPartOfTheIdentity) {
   for (const char *technique : {"tables", "compiled"}) {
     options.technique = technique;
     const auto forced = opencl::make_backend(options, heard.log());
-    EXPECT_EQ(forced->tuning_identity().driver, free->tuning_identity().driver + ", technique " + technique);
+    EXPECT_EQ(forced->tunable()->tuning_identity().driver,
+              free->tunable()->tuning_identity().driver + ", technique " + technique);
     EXPECT_FALSE(has_switch_over(*forced));
   }
   options.technique = "auto";
-  EXPECT_EQ(opencl::make_backend(options, heard.log())->tuning_identity().driver, free->tuning_identity().driver);
+  EXPECT_EQ(opencl::make_backend(options, heard.log())->tunable()->tuning_identity().driver,
+            free->tunable()->tuning_identity().driver);
 }
 
 // Technique transform is left where its work-groups of 128 items do not run.
@@ -1077,19 +1079,19 @@ TEST(OpenclPrograms, LocalSizesFitTheKernel) {
   EXPECT_TRUE(heard.has("32x1x1 instead")) << heard.text;
   work.run(*backend, *prepared, Mode::assign);
   EXPECT_EQ(heard.text.find("instead"), heard.text.rfind("instead")) << "said once: " << heard.text;
-  const auto forced = backend->prepare_tuned(work.matrix, {{"local_x", 64}});
+  const auto forced = backend->tunable()->prepare_tuned(work.matrix, {{"local_x", 64}});
   const auto [status, message] = status_of([&] { work.run(*backend, *forced, Mode::assign); });
   EXPECT_EQ(status, TANDEM_ERROR_UNAVAILABLE);
   EXPECT_NE(message.find("64x1x1"), std::string::npos) << message;
   EXPECT_EQ(status_of([&] {
-              backend->prepare_tuned(work.matrix, {{"local_x", 512}});
+              backend->tunable()->prepare_tuned(work.matrix, {{"local_x", 512}});
             }).first,
             TANDEM_ERROR_UNAVAILABLE);
   EXPECT_EQ(status_of([&] {
-              backend->prepare_tuned(work.matrix, {{"element_bytes", 12}});
+              backend->tunable()->prepare_tuned(work.matrix, {{"element_bytes", 12}});
             }).first,
             TANDEM_ERROR_INVALID_ARGUMENT);
-  const auto small = backend->prepare_tuned(work.matrix, {{"local_x", 8}, {"local_y", 4}});
+  const auto small = backend->tunable()->prepare_tuned(work.matrix, {{"local_x", 8}, {"local_y", 4}});
   work.reset();
   work.run(*backend, *small, Mode::assign);
   EXPECT_TRUE(work.is_right(Mode::assign));
@@ -1462,7 +1464,7 @@ TEST(OpenclBatch, EveryCallAndCommandMayFail) {
         ASSERT_TRUE(driver.live().empty()) << driver.live().begin()->first << " left after " << n;
         ASSERT_TRUE(driver.violations().empty()) << driver.violations().front();
       }
-      EXPECT_GE(failed, by_command ? 1u : 10u);
+      EXPECT_GE(failed, by_command ? 1u : 9u);  // a buffer of a round size that fails is made smaller
     }
   }
 }
