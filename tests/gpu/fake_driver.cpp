@@ -871,6 +871,7 @@ nvrtcResult rtc(const char *function) {
 
 nvrtcResult rtc_version(int *major, int *minor) {
   BEGIN_RTC(nvrtcVersion);
+  if (state->script.real_nvrtc) return real().nvrtcVersion(major, minor);
   *major = state->script.nvrtc_version / 1000;
   *minor = state->script.nvrtc_version % 1000 / 10;
   return NVRTC_SUCCESS;
