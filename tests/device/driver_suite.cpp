@@ -370,7 +370,7 @@ TEST_P(DeviceLayer, TheBudgetHoldsOverShapes) {
       Work work(rows, columns, 50'000);
       const auto prepared = backend->prepare(work.matrix);
       for (const Mode mode : {Mode::compare, Mode::accumulate}) {
-        std::thread beside([&] {  // so that both lanes, and all slots, come to be used
+        std::thread beside([&, rows = rows, columns = columns] {  // so that both lanes, and all slots, come to be used
           Work other(rows, columns, 20'000);
           other.run(*backend, *backend->prepare(other.matrix), Mode::assign);
           EXPECT_TRUE(other.is_right(Mode::assign));

@@ -880,9 +880,10 @@ TEST(CudaTransform, CannotBeForcedWhereItDoesNotRun) {
         tunable.tuning_parameters(what.output_count(), what.input_count(), Mode::assign).front().name == "transform";
     EXPECT_EQ(is_offered, what.output_count() == 16);
     EXPECT_EQ(tunable.tuning_parameters(4, 10, Mode::assign).front().name, "local_x");
-    const auto status_with = [&](const core::TuningValues &values) {
+    const auto status_with = [&, &operation = what](const core::TuningValues &values) {
       life.work.reset();
-      return status_of([&] { life.work.run(*life.backend, *tunable.prepare_tuned(what, values), Mode::assign); }).first;
+      return status_of([&] { life.work.run(*life.backend, *tunable.prepare_tuned(operation, values), Mode::assign); })
+          .first;
     };
     EXPECT_EQ(status_with({{"transform", 1}}) == TANDEM_OK, runs);
     if (most_threads == 1024) {  // other values, as autotune tries them
@@ -1655,7 +1656,7 @@ TEST(CudaPrograms, TablesWorkWithoutACompiler) {
     for (const Way way : kWays)
       for (const Mode mode : kModes) life.run(way, mode);
     EXPECT_TRUE(life.heard.has("technique tables")) << life.heard.text;
-    wait_until([&] { return life.heard.has(why); }, why);
+    wait_until([&, why = why] { return life.heard.has(why); }, why);
     gpu::Options options = life.options;
     options.technique = "compiled";
     const auto forced = gpu::make_backend(options, base::Log());
