@@ -26,13 +26,6 @@ Backend::~Backend() = default;
 
 void Backend::check_technique(const Operator &) const {}
 
-std::shared_ptr<const Prepared> Backend::prepare_tuned(const Operator &what, const TuningValues &) {
-  return prepare(what);
-}
-std::vector<TuningParameter> Backend::tuning_parameters(unsigned, unsigned, Mode) const { return {}; }
-TuningIdentity Backend::tuning_identity() const { return {traits().name, "", "", ""}; }
-std::string Backend::tuning_kernel_hash() const { return {}; }
-
 void Backend::read_column(const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
                           std::uint8_t *outputs_out) {
   const std::size_t size = element_bytes(task.prepared->field());

@@ -175,14 +175,8 @@ class Backend {
   // techniques.
   virtual void check_technique(const Operator &what) const;
 
-  // The same as prepare, with these values in place of measured ones. Autotune uses it. Throws Error, also
-  // INVALID_ARGUMENT or UNAVAILABLE for values that this device cannot run. By default there are no values.
-  virtual std::shared_ptr<const Prepared> prepare_tuned(const Operator &what, const TuningValues &values);
-
-  // The tuning parameters for a matrix of this shape, and the identity under which results are stored.
-  virtual std::vector<TuningParameter> tuning_parameters(unsigned rows, unsigned columns, Mode mode) const;
-  virtual TuningIdentity tuning_identity() const;
-  virtual std::string tuning_kernel_hash() const;
+  // What autotune can do with it. By default nothing: null.
+  virtual Tunable *tunable() noexcept { return nullptr; }
 
   // Runs all tasks, in any order and overlapping, and returns when they are over. Small runs use the calling thread,
   // without allocation or lock. Tasks do not depend on each other. Throws Error: CANCELLED if control cancelled before

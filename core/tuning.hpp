@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,8 @@
 namespace tandem::core {
 
 enum class Mode;
+class Operator;
+class Prepared;
 
 // By name ("local_x", "element_bytes"). A name that a backend does not know is ignored. A missing name has the
 // backend's own value.
@@ -59,6 +62,22 @@ class TuningSource {
   virtual TuningChoice find(const TuningQuery &query) const = 0;
   // Whether find() has an entry for any matrix on this device.
   virtual bool knows(const TuningIdentity &) const { return true; }
+};
+
+// A backend that has values to tune: for autotune.
+class Tunable {
+ public:
+  // The same as Backend::prepare, with these values in place of measured ones. Throws Error, also INVALID_ARGUMENT or
+  // UNAVAILABLE for values that this device cannot run.
+  virtual std::shared_ptr<const Prepared> prepare_tuned(const Operator &what, const TuningValues &values) = 0;
+
+  // The tuning parameters for a matrix of this shape, and the identity under which results are stored.
+  virtual std::vector<TuningParameter> tuning_parameters(unsigned rows, unsigned columns, Mode mode) const = 0;
+  virtual TuningIdentity tuning_identity() const = 0;
+  virtual std::string tuning_kernel_hash() const = 0;
+
+ protected:
+  ~Tunable() = default;
 };
 
 // The values are those of enum tandem_operation_value.

@@ -49,7 +49,7 @@ constexpr std::uint64_t kMostTileBytes = 1 << 20, kMostPrefetchBytes = 64 << 10;
 constexpr const char *kChunkBytes = "chunk_bytes", *kOutOfCacheBytes = "out_of_cache_bytes", *kTileBytes = "tile_bytes",
                      *kPrefetchBytes = "prefetch_bytes", *kThreads = "threads";
 
-class CpuBackend final : public core::Backend {
+class CpuBackend final : public core::Backend, public core::Tunable {
  public:
   // `manner`: how the executor works, if that is not the default.
   CpuBackend(const Kernel &kernel, std::unique_ptr<Executor> executor, RunBy technique, std::string manner,
@@ -85,6 +85,7 @@ class CpuBackend final : public core::Backend {
 
   void check_technique(const core::Operator &what) const override { cpu::check_technique(what, technique_); }
 
+  core::Tunable *tunable() noexcept override { return this; }
   std::shared_ptr<const core::Prepared> prepare_tuned(const core::Operator &what,
                                                       const core::TuningValues &tuned) override {
     check_technique(what);

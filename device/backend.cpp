@@ -103,7 +103,7 @@ std::uint64_t DeviceBackend::budget_bytes(const Device &device, std::uint64_t ha
   return options_.memory_budget_bytes != 0 ? std::min(most, options_.memory_budget_bytes) : most;
 }
 
-std::shared_ptr<const core::Prepared> DeviceBackend::make_prepared(const core::Operator &what,
+std::shared_ptr<const DevicePrepared> DeviceBackend::make_prepared(const core::Operator &what,
                                                                    std::optional<DeviceSettings> forced) const {
   return std::make_shared<DevicePrepared>(what, std::move(forced));
 }
@@ -124,8 +124,10 @@ const core::Operator &DeviceBackend::checked(const core::Operator &what) const {
 
 std::shared_ptr<const core::Prepared> DeviceBackend::prepare(const core::Operator &what) {
   const core::Operator &checked_operator = checked(what);
-  found();  // reports early what the machine lacks
-  return make_prepared(checked_operator, std::nullopt);
+  const Found &here = found();  // reports early what the machine lacks
+  std::shared_ptr<const DevicePrepared> prepared = make_prepared(checked_operator, std::nullopt);
+  here.chooser->describe(*prepared);
+  return prepared;
 }
 
 std::shared_ptr<const core::Prepared> DeviceBackend::prepare_tuned(const core::Operator &what,
@@ -141,7 +143,7 @@ core::TuningIdentity DeviceBackend::tuning_identity() const { return found().cho
 std::string DeviceBackend::tuning_kernel_hash() const { return found().chooser->kernel_hash(); }
 
 void DeviceBackend::make_ready(const core::Prepared &prepared, Mode, MemoryKind, bool waits) {
-  if (waits) static_cast<const DevicePrepared &>(prepared).promise = DevicePrepared::Promise::waits;
+  if (waits) static_cast<const DevicePrepared &>(prepared).expect_often(true);
 }
 
 std::shared_ptr<core::DeviceMemory> DeviceBackend::device_memory(std::uint64_t bytes) {

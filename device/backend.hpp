@@ -21,12 +21,13 @@
 
 namespace tandem::device {
 
-class DeviceBackend : public core::Backend {
+class DeviceBackend : public core::Backend, public core::Tunable {
  public:
   ~DeviceBackend() override;
 
   const core::Traits &traits() const noexcept override { return *traits_.load(std::memory_order_acquire); }
   std::shared_ptr<const core::Prepared> prepare(const core::Operator &what) override;
+  core::Tunable *tunable() noexcept override { return this; }
   std::shared_ptr<const core::Prepared> prepare_tuned(const core::Operator &what,
                                                       const core::TuningValues &values) override;
   std::vector<core::TuningParameter> tuning_parameters(unsigned rows, unsigned columns, core::Mode mode) const override;
@@ -47,7 +48,7 @@ class DeviceBackend : public core::Backend {
   // The driver's part.
   virtual std::shared_ptr<const Device> find() const = 0;  // the device that the options name; the log hears of it
   virtual void check_usable(const Device &) const {}       // before each call: throws Error (DEVICE) for a dead device
-  virtual std::shared_ptr<const core::Prepared> make_prepared(const core::Operator &what,
+  virtual std::shared_ptr<const DevicePrepared> make_prepared(const core::Operator &what,
                                                               std::optional<DeviceSettings> forced) const;
   virtual std::shared_ptr<DeviceSession> open(std::shared_ptr<const Device> device,
                                               std::shared_ptr<MemoryBudget> budget,

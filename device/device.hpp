@@ -37,7 +37,8 @@ struct Device {
   std::uint64_t memory_bytes = 0;
   std::uint64_t local_bytes = 0;  // of a work-group
   std::uint64_t most_buffer_bytes = UINT64_MAX;
-  unsigned unit_count = 0;  // compute units, multiprocessors
+  std::uint64_t most_launch_bytes = UINT64_MAX;  // of a shard in one launch
+  unsigned unit_count = 0;                       // compute units, multiprocessors
   // Items of a work-group: in each dimension, and together.
   std::array<std::size_t, 3> most_items{};
   std::size_t most_group_items = 0;

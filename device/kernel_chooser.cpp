@@ -72,6 +72,17 @@ std::string transform_text(const GenerateKernel &generate, KernelSpec spec) {
   return generate(matrix, spec).text;
 }
 
+// Programs for the same matrix and points are interchangeable.
+Key key_of_operator(const core::Matrix &matrix, const CauchyPoints *points) {
+  std::string made_of = base::text(matrix.rows(), " x ", matrix.columns(), " ");
+  for (unsigned r = 0; r < matrix.rows(); ++r)
+    made_of.append(reinterpret_cast<const char *>(matrix.row(r).data()), matrix.columns());
+  if (points != nullptr)
+    made_of +=
+        base::text(" ", base::join(points->form.input_points, ","), " ", base::join(points->form.output_points, ","));
+  return key_of({made_of});
+}
+
 }  // namespace
 
 DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &values, const Device &device,
@@ -120,12 +131,11 @@ DevicePrepared::DevicePrepared(const core::Operator &what, std::optional<DeviceS
       id([] {
         static std::atomic<std::uint64_t> next{1};
         return next.fetch_add(1, std::memory_order_relaxed);
-      }()) {}
+      }()),
+      key(key_of_operator(matrix, points.get())),
+      is_awaited(forced.has_value()) {}
 
-void DevicePrepared::add_bytes_elsewhere(std::uint64_t input_bytes) const {
-  const std::lock_guard lock(mutex);
-  bytes_run += input_bytes;
-}
+std::vector<core::Technique> DevicePrepared::techniques() const { return {{technique.load()}}; }
 
 KernelChooser::KernelChooser(const Options &options, const Device &device, const base::Log &log)
     : device_(device), technique_(options.technique), tuning_(options.tuning), generate_(options.generate), log_(log) {}
@@ -186,39 +196,13 @@ core::TuningIdentity KernelChooser::identity() const {
   return identity;
 }
 
-// A hash of texts that use every part of the generator: a changed generator changes the hash.
+// A changed generator changes the hash.
 const std::string &KernelChooser::kernel_hash() const {
   std::call_once(hashed_, [this] {
     core::Matrix matrix(5, 6);
     for (unsigned r = 0; r < matrix.rows(); ++r)
       for (unsigned c = 0; c < matrix.columns(); ++c) matrix.at(r, c) = static_cast<std::uint8_t>(17 * r + 29 * c + 1);
     std::string texts;
-    for (const Technique each : {Technique::compiled, Technique::tables}) {
-      for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
-        KernelSpec spec;
-        spec.dialect = device_.dialect;
-        spec.technique = each;
-        spec.mode = mode;
-        spec.byte_lanes = device_.byte_lanes;
-        spec.architecture = device_.architecture;
-        spec.tuning = device_.settings(matrix.rows(), matrix.columns()).kernel;
-        texts += generate_(matrix, spec).text;
-      }
-    }
-    texts += transform_text(generate_, spec_of(core::Mode::assign, Access::aligned, Binding::offsets, {}));
-    kernel_hash_ = hex(key_of({texts}));
-  });
-  return kernel_hash_;
-}
-
-// A hash of every kind of text that the generator writes. It is in the keys of the disk cache, with the library's
-// version.
-const std::string &KernelChooser::generator_hash() const {
-  std::call_once(generator_hashed_, [this] {
-    core::Matrix matrix(3, 4);
-    for (unsigned r = 0; r < matrix.rows(); ++r)
-      for (unsigned c = 0; c < matrix.columns(); ++c) matrix.at(r, c) = static_cast<std::uint8_t>(31 * r + 17 * c + 1);
-    std::string texts = base::text(TANDEM_VERSION_MAJOR, ".", TANDEM_VERSION_MINOR, ".", TANDEM_VERSION_PATCH);
     for (const Technique technique : {Technique::compiled, Technique::tables}) {
       for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
         for (const Access access : {Access::aligned, Access::shifted, Access::direct}) {
@@ -233,9 +217,9 @@ const std::string &KernelChooser::generator_hash() const {
       }
     }
     texts += transform_text(generate_, spec_of(core::Mode::assign, Access::aligned, Binding::offsets, {}));
-    generator_hash_ = hex(key_of({texts}));
+    kernel_hash_ = hex(key_of({texts}));
   });
-  return generator_hash_;
+  return kernel_hash_;
 }
 
 // With host shards the transfers hide the kernel's time. So measurements with device memory give the values of the
@@ -274,36 +258,21 @@ DeviceSettings KernelChooser::settings(const DevicePrepared &prepared, core::Mod
   return settings;
 }
 
+// A hash of the text's inputs. Writing the text takes long for a large matrix, and most are never compiled.
 Key KernelChooser::text_key(const DevicePrepared &prepared, const DevicePrograms &programs,
                             const KernelSpec &spec) const {
-  const DevicePrepared::TextName name = DevicePrepared::name_of(spec);
-  {
-    const std::lock_guard lock(prepared.mutex);
-    if (const auto found = prepared.texts.find(name); found != prepared.texts.end()) return found->second.key;
-  }
-  // A hash of the text's inputs. Writing the text takes long for a large matrix, and most are never compiled.
   const KernelTuning &tuning = spec.tuning;
-  std::string made_of =
-      base::text(generator_hash(), " ", static_cast<int>(spec.technique), " ", static_cast<int>(spec.mode), " ",
-                 static_cast<int>(spec.access), " ", static_cast<int>(spec.binding), " ", spec.byte_lanes, " ",
-                 tuning.element_bytes, " ", tuning.elements_per_item, " ", tuning.rows_per_pass, " ",
-                 static_cast<int>(tuning.loads), " ", spec.architecture);
-  if (spec.technique != Technique::tables || spec.binding == Binding::arguments)
-    made_of += base::text(" ", prepared.rows(), " x ", prepared.columns(), " ");
-  if (spec.technique != Technique::tables) {
-    for (unsigned r = 0; r < prepared.rows(); ++r)
-      made_of.append(reinterpret_cast<const char *>(prepared.matrix.row(r).data()), prepared.columns());
-  }
-  if (spec.technique == Technique::transform) {
-    // Programs for the same matrix and points are interchangeable.
-    const core::CauchyTransform &form = spec.points->form;
-    made_of += base::text(" ", tuning.local[0], "x", tuning.local[1], " ", base::join(form.input_points, ","), " ",
-                          base::join(form.output_points, ","));
-  }
-  const Key key = programs.key(made_of);
-  const std::lock_guard lock(prepared.mutex);
-  prepared.texts[name].key = key;
-  return key;
+  std::string made_of = base::text(
+      kernel_hash(), " ", TANDEM_VERSION_MAJOR, ".", TANDEM_VERSION_MINOR, ".", TANDEM_VERSION_PATCH, " ",
+      static_cast<int>(spec.technique), " ", static_cast<int>(spec.mode), " ", static_cast<int>(spec.access), " ",
+      static_cast<int>(spec.binding), " ", spec.byte_lanes, " ", tuning.element_bytes, " ", tuning.elements_per_item,
+      " ", tuning.rows_per_pass, " ", static_cast<int>(tuning.loads), " ", spec.architecture, " ");
+  if (spec.technique != Technique::tables)
+    made_of += hex(prepared.key);
+  else if (spec.binding == Binding::arguments)
+    made_of += base::text(prepared.rows(), " x ", prepared.columns());
+  if (spec.technique == Technique::transform) made_of += base::text(" ", tuning.local[0], "x", tuning.local[1]);
+  return programs.key(made_of);
 }
 
 KernelSpec KernelChooser::spec_of(core::Mode mode, Access access, Binding binding,
@@ -321,119 +290,101 @@ KernelSpec KernelChooser::spec_of(core::Mode mode, Access access, Binding bindin
   return spec;
 }
 
-bool KernelChooser::transforms(const DevicePrepared &prepared, const DevicePrograms &programs,
-                               const DeviceSettings &settings) const {
-  const bool is_wanted = technique_ == "transform" || (technique_ != "compiled" && settings.transforms);
-  if (!is_wanted || prepared.points == nullptr || (!programs.can_transform() && !waits(prepared))) return false;
-  KernelSpec spec;
-  take_points(spec, prepared.points);
-  const std::array<unsigned, 3> &local = spec.tuning.local;
-  const bool is_possible = !prepared.cannot_transform && prepared.points->output_group_count <= kMostTransformGroups &&
-                           local[0] <= device_.most_items[0] && local[1] <= device_.most_items[1] &&
-                           local[0] * local[1] <= device_.most_group_items &&
-                           kernel_shared_bytes(spec, prepared.columns()) <= device_.local_bytes;
-  if (!is_possible && prepared.forced.has_value() && prepared.forced->transforms) {
-    base::fail(TANDEM_ERROR_UNAVAILABLE,
-               base::text(device_.label, ": ", device_.name, " does not run technique transform for ", prepared.rows(),
-                          " outputs: it needs work-groups of ", local[0], "x", local[1], " items with ",
-                          kernel_shared_bytes(spec, prepared.columns()), " bytes of local memory, and at most ",
-                          kMostTransformGroups, " groups of 8 points with outputs"));
-  }
-  return is_possible;
-}
-
 KernelSpec KernelChooser::program_spec(const DevicePrepared &prepared, const DevicePrograms &programs, KernelSpec spec,
                                        const DeviceSettings &settings) const {
   spec.technique = Technique::compiled;
-  if (transforms(prepared, programs, settings)) take_points(spec, prepared.points);
-  return spec;
-}
-
-// In memory, or on disk, which is checked once.
-bool KernelChooser::is_known(const DevicePrepared &prepared, const DevicePrograms &programs,
-                             const KernelSpec &spec) const {
-  const Key key = text_key(prepared, programs, spec);
-  if (programs.known(key, false)) return true;
-  const DevicePrepared::TextName name = DevicePrepared::name_of(spec);
-  {
-    const std::lock_guard lock(prepared.mutex);
-    if (const std::optional<bool> &on_disk = prepared.texts[name].on_disk; on_disk.has_value()) return *on_disk;
-  }
-  const bool is_there = programs.known(key, true);
-  const std::lock_guard lock(prepared.mutex);
-  prepared.texts[name].on_disk = is_there;
-  return is_there;
+  const bool is_wanted = technique_ == "transform" || (technique_ != "compiled" && settings.transforms);
+  if (!is_wanted || prepared.points == nullptr || (!programs.can_transform() && !waits(prepared))) return spec;
+  KernelSpec transform = spec;
+  take_points(transform, prepared.points);
+  const std::array<unsigned, 3> &local = transform.tuning.local;
+  const std::uint64_t local_bytes = kernel_shared_bytes(transform, prepared.columns());
+  if (!prepared.cannot_transform && prepared.points->output_group_count <= kMostTransformGroups &&
+      local[0] * local[1] <= device_.most_group_items && local_bytes <= device_.local_bytes)
+    return transform;
+  if (!prepared.forced.has_value() || !prepared.forced->transforms) return spec;
+  base::fail(
+      TANDEM_ERROR_UNAVAILABLE,
+      base::text(device_.label, ": ", device_.name, " does not run technique transform for ", prepared.rows(),
+                 " outputs: it needs work-groups of ", local[0], "x", local[1], " items with ", local_bytes,
+                 " bytes of local memory, and at most ", kMostTransformGroups, " groups of 8 points with outputs"));
 }
 
 bool KernelChooser::is_worth_arguments(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode,
                                        Access access, std::uint64_t length_bytes) const {
-  if (waits(prepared) && technique_ != "tables") return true;
+  if (technique_ != "tables" && waits(prepared)) return true;
   const DeviceSettings settings = this->settings(prepared, mode);
   Variant variant;
   variant.spec = spec_of(mode, access, Binding::arguments, settings);
   variant.spec.technique = Technique::tables;
-  if (is_known(prepared, programs, variant.spec)) return true;
+  if (programs.known(text_key(prepared, programs, variant.spec), true)) return true;
   if (technique_ != "tables") {
     variant.spec = program_spec(prepared, programs, variant.spec, settings);
-    if (is_known(prepared, programs, variant.spec)) return true;
+    if (programs.known(text_key(prepared, programs, variant.spec), true)) return true;
   }
-  {
-    const std::lock_guard lock(prepared.mutex);
-    if (prepared.bytes_run + length_bytes * prepared.columns() < settings.compile_after_bytes) return false;
-  }
+  if (prepared.bytes_run + length_bytes * prepared.columns() < settings.compile_after_bytes) return false;
   if (technique_ == "tables" || !can_compile(prepared, variant.spec)) return true;
   if (programs.no_compiler().empty()) build(prepared, programs, variant, Wait::no);
   return false;
 }
 
-// Tables, until the number of bytes run so far, with this run's, pays for a compile, or the program is ready for
-// another reason.
-KernelChooser::Choice KernelChooser::technique(const DevicePrepared &prepared, const DevicePrograms &programs,
-                                               const KernelSpec &spec, const DeviceSettings &settings,
-                                               std::uint64_t length_bytes) const {
-  std::uint64_t bytes = 0;
-  {
-    const std::lock_guard lock(prepared.mutex);
-    bytes = prepared.bytes_run += length_bytes * prepared.columns();
-  }
+// Tables, until the number of bytes run so far pays for a compile, or the program is ready for another reason. A
+// program is awaited if it was asked for, if there is no other, and if it need only be loaded.
+KernelChooser::Choice KernelChooser::decide(const DevicePrepared &prepared, const DevicePrograms &programs,
+                                            const KernelSpec &spec, const DeviceSettings &settings) const {
+  const std::uint64_t bytes = prepared.bytes_run;
   const auto tables = [&](std::string reason) {
-    Choice choice{spec, std::move(reason)};
+    Choice choice{spec, Wait::now, std::move(reason)};
     choice.spec.technique = Technique::tables;
     return choice;
   };
   const KernelSpec wanted = program_spec(prepared, programs, spec, settings);
-  const auto compiled = [&](std::string reason) { return Choice{wanted, std::move(reason)}; };
+  const auto compiled = [&](std::string reason, Wait wait = Wait::now) {
+    return Choice{wanted, wait, std::move(reason)};
+  };
   if (technique_ == "tables") return tables("as asked");
   const std::string large = base::text(std::uint64_t{prepared.rows()} * prepared.columns(), " coefficients, more than ",
                                        kMostCompiledCoefficients);
+  if (!tables_fit(prepared) && !can_compile(prepared, wanted)) {
+    base::fail(TANDEM_ERROR_UNAVAILABLE,
+               base::text(device_.label, ": ", device_.name, " has ", device_.local_bytes,
+                          " bytes of local memory, tables of ", prepared.columns(), " columns need ",
+                          prepared.columns() * kTableBytesPerColumn, "; and ", large, " can be compiled"));
+  }
   if (!tables_fit(prepared)) {
-    if (!can_compile(prepared, wanted)) {
-      base::fail(TANDEM_ERROR_UNAVAILABLE,
-                 base::text(device_.label, ": ", device_.name, " has ", device_.local_bytes,
-                            " bytes of local memory, tables of ", prepared.columns(), " columns need ",
-                            prepared.columns() * kTableBytesPerColumn, "; and ", large, " can be compiled"));
-    }
     return compiled(base::text("tables of ", prepared.columns(), " columns do not fit ", device_.local_bytes,
                                " bytes of local memory"));
   }
   if (!can_compile(prepared, wanted)) return tables(large);
-  if (technique_ == "compiled") return compiled("as asked");
-  if (technique_ == "transform") {
-    return compiled(wanted.technique == Technique::transform ? "as asked"
-                                                             : "technique transform does not do this operator here");
-  }
-  if (const std::string why = programs.no_compiler(); !why.empty()) {
-    if (programs.known(text_key(prepared, programs, wanted), true)) return compiled("it is in the cache");
-    return tables(why);
-  }
-  if (prepared.promise != DevicePrepared::Promise::none) return compiled("made ready to be used often");
+  if (technique_ == "transform" && wanted.technique != Technique::transform)
+    return compiled("technique transform does not do this operator here");
+  if (is_forced()) return compiled("as asked");
+  const bool is_known = programs.known(text_key(prepared, programs, wanted), true);
+  if (const std::string why = programs.no_compiler(); !why.empty())
+    return is_known ? compiled("it is in the cache") : tables(why);
+  const Wait wait = is_known || prepared.is_awaited ? Wait::now : Wait::no;
+  if (bytes >= DevicePrepared::kOften) return compiled("made ready to be used often", wait);
   if (bytes >= settings.compile_after_bytes) {
     return compiled(
-        base::text(bytes, " bytes through this matrix pay for a compile (from ", settings.compile_after_bytes, ")"));
+        base::text(bytes, " bytes through this matrix pay for a compile (from ", settings.compile_after_bytes, ")"),
+        wait);
   }
-  if (is_known(prepared, programs, wanted)) return compiled("it is in the cache");
+  if (is_known) return compiled("it is in the cache");
   return tables(base::text(bytes, " bytes through this matrix do not pay for a compile (from ",
                            settings.compile_after_bytes, ")"));
+}
+
+void KernelChooser::describe(const DevicePrepared &prepared) const {
+  const DeviceSettings settings =
+      prepared.forced.has_value() ? *prepared.forced : device_.settings(prepared.rows(), prepared.columns());
+  const bool transforms =
+      prepared.points != nullptr && technique_ != "compiled" && (technique_ == "transform" || settings.transforms);
+  if (technique_ == "tables" || (!transforms && !is_small(prepared))) return;
+  if (is_forced() || !tables_fit(prepared)) {
+    prepared.technique = transforms ? "transform" : "compiled";
+  } else {
+    prepared.technique = transforms ? "tables, then transform" : "tables, then compiled";
+  }
 }
 
 void KernelChooser::tell(const DevicePrepared &prepared, core::Mode mode, const Choice &choice) const {
@@ -443,48 +394,31 @@ void KernelChooser::tell(const DevicePrepared &prepared, core::Mode mode, const 
     if (told == choice.spec.technique) return;
     told = choice.spec.technique;
   }
+  prepared.technique = name_of(choice.spec.technique);
   log_.say(TANDEM_LOG_INFO,
            base::text(device_.identity.backend, ": ", device_.name, ": ", prepared.rows(), " x ", prepared.columns(),
                       " ", name_of(mode), ": technique ", name_of(choice.spec.technique), ": ", choice.reason));
 }
 
-bool KernelChooser::tables_fit(const DevicePrepared &prepared) const noexcept {
-  return prepared.columns() * kTableBytesPerColumn <= device_.local_bytes;
-}
-
-void KernelChooser::check_tables_fit(const DevicePrepared &prepared) const {
-  if (tables_fit(prepared)) return;
-  base::fail(TANDEM_ERROR_UNAVAILABLE,
-             base::text(device_.label, ": technique tables needs ", prepared.columns() * kTableBytesPerColumn,
-                        " bytes of local memory for ", prepared.columns(), " columns, ", device_.name, " has ",
-                        device_.local_bytes));
-}
-
-bool KernelChooser::waits(const DevicePrepared &prepared) const noexcept {
-  return is_forced() || prepared.forced.has_value() || prepared.promise == DevicePrepared::Promise::waits ||
-         !tables_fit(prepared);
-}
-
 Variant KernelChooser::choose(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode, Access access,
                               Binding binding, std::uint64_t length_bytes) const {
   const DeviceSettings settings = this->settings(prepared, mode);
+  prepared.count(length_bytes * prepared.columns());
   Variant variant;
   variant.staging_bytes = settings.staging_bytes;
   variant.spec = spec_of(mode, access, binding, settings);
-  Choice choice = technique(prepared, programs, variant.spec, settings, length_bytes);
+  Choice choice = decide(prepared, programs, variant.spec, settings);
   if (choice.spec.technique != Technique::tables) {
     variant.spec = choice.spec;
     try {
-      // Programs on disk are loaded at once.
-      const bool is_awaited = waits(prepared) || is_known(prepared, programs, variant.spec);
-      if (build(prepared, programs, variant, is_awaited ? Wait::now : Wait::no)) {
+      if (build(prepared, programs, variant, choice.wait)) {
         if (does_not_fit(prepared, variant)) return choose(prepared, programs, mode, access, binding, 0);
         tell(prepared, mode, choice);
         return variant;
       }
       choice.reason = "until the compile is done: " + choice.reason;
     } catch (const base::Error &error) {
-      if (is_forced() || error.status() != TANDEM_ERROR_UNAVAILABLE || prepared.forced.has_value()) throw;
+      if (is_fixed(prepared) || error.status() != TANDEM_ERROR_UNAVAILABLE) throw;
       if (variant.spec.technique == Technique::transform) {  // the compiler may take the matrix
         leave_transform(prepared, error.what());
         return choose(prepared, programs, mode, access, binding, 0);
@@ -494,16 +428,20 @@ Variant KernelChooser::choose(const DevicePrepared &prepared, DevicePrograms &pr
     }
     choice.spec.technique = Technique::tables;
   }
-  check_tables_fit(prepared);
+  if (!tables_fit(prepared)) {
+    base::fail(TANDEM_ERROR_UNAVAILABLE,
+               base::text(device_.label, ": technique tables needs ", prepared.columns() * kTableBytesPerColumn,
+                          " bytes of local memory for ", prepared.columns(), " columns, ", device_.name, " has ",
+                          device_.local_bytes));
+  }
+  variant.spec = spec_of(mode, access, binding, settings);
+  variant.is_for_now = !is_forced() && programs.no_compiler().empty() &&
+                       can_compile(prepared, program_spec(prepared, programs, variant.spec, settings));
   variant.spec.technique = Technique::tables;
-  variant.spec.points = nullptr;
-  variant.spec.tuning = settings.kernel;
   variant.spec.tuning.loads = Loads::plain;
   // These values are for compiled kernels. The compiled-in kernels of technique tables have one element an item.
   if (device_.dialect == Dialect::cuda_c) variant.spec.tuning.elements_per_item = 1;
   build(prepared, programs, variant, Wait::now);
-  variant.is_for_now = !is_forced() && (is_small(prepared) || transforms(prepared, programs, settings)) &&
-                       programs.no_compiler().empty();
   tell(prepared, mode, choice);
   return variant;
 }
@@ -512,10 +450,10 @@ void KernelChooser::begin(const DevicePrepared &prepared, DevicePrograms &progra
                           Binding binding) const {
   const DeviceSettings settings = this->settings(prepared, mode);
   Variant variant;
-  variant.spec = spec_of(mode, access, binding, settings);
-  variant.spec = technique(prepared, programs, variant.spec, settings, 0).spec;
-  if (!waits(prepared) || variant.spec.technique == Technique::tables) return;
-  build(prepared, programs, variant, Wait::later);
+  const Choice choice = decide(prepared, programs, spec_of(mode, access, binding, settings), settings);
+  variant.spec = choice.spec;
+  if (choice.wait == Wait::now && choice.spec.technique != Technique::tables)
+    build(prepared, programs, variant, Wait::later);
 }
 
 bool KernelChooser::build(const DevicePrepared &prepared, DevicePrograms &programs, Variant &variant, Wait wait) const {
@@ -570,10 +508,7 @@ void KernelChooser::fit_local_size(const DevicePrepared &prepared, Variant &vari
                  " runs of this kernel (", most, " items a group, ", device_.most_items[0], "x", device_.most_items[1],
                  "x", device_.most_items[2], ", ", device_.local_bytes, " bytes of local memory)");
   if (prepared.forced.has_value()) base::fail(TANDEM_ERROR_UNAVAILABLE, base::text(device_.label, ": ", text));
-  {
-    const std::lock_guard lock(prepared.mutex);
-    if (std::exchange(prepared.texts[DevicePrepared::name_of(variant.spec)].told_local, true)) return;
-  }
+  if (prepared.has_told_local.exchange(true)) return;
   log_.say(TANDEM_LOG_INFO,
            base::text(device_.identity.backend, ": ", text, "; ", local[0], "x", local[1], "x", local[2], " instead"));
 }

@@ -7,13 +7,11 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "base/log.hpp"
@@ -34,35 +32,36 @@ class DevicePrepared : public core::Prepared {
  public:
   DevicePrepared(const core::Operator &what, std::optional<DeviceSettings> forced);
 
-  void add_bytes_elsewhere(std::uint64_t input_bytes) const override;
+  // The one that the latest run took; before the first, those that a run may take.
+  std::vector<core::Technique> techniques() const override;
+  void add_bytes_elsewhere(std::uint64_t input_bytes) const override { count(input_bytes); }
+  void count(std::uint64_t input_bytes) const noexcept { bytes_run.fetch_add(input_bytes, std::memory_order_relaxed); }
 
   const core::Matrix matrix;
   const std::shared_ptr<const CauchyPoints> points;  // null: technique transform is not possible
   const std::optional<DeviceSettings> forced;        // by prepare_tuned
   const std::uint64_t id;                            // unique in the process: a cache key
+  const Key key;                                     // of matrix and points
+
+  // A plan that will be used often: a compile pays for any number of bytes. waits: and runs wait for it.
+  void expect_often(bool waits) const noexcept {
+    if (bytes_run < kOften) count(kOften);
+    if (waits) is_awaited = true;
+  }
+  static constexpr std::uint64_t kOften = std::uint64_t{1} << 62;
+  mutable std::atomic<std::uint64_t> bytes_run{0};
+  mutable std::atomic<bool> is_awaited;                   // runs wait for the compiled kernel
+  mutable std::atomic<bool> cannot_transform{false};      // its kernel does not compile, or its work-groups do not run
+  mutable std::atomic<bool> has_told_local{false};        // already logged
+  mutable std::atomic<const char *> technique{"tables"};  // for techniques()
 
   // The state of one mode; the first run fills it.
   struct OfMode {
     std::optional<DeviceSettings> settings;
     std::optional<Technique> told;  // already logged
   };
-  struct Text {
-    Key key;
-    std::optional<bool> on_disk;  // after the first check
-    bool told_local = false;      // already logged
-  };
-  using TextName = std::tuple<Technique, core::Mode, Access, Binding>;
-  static TextName name_of(const KernelSpec &spec) { return {spec.technique, spec.mode, spec.access, spec.binding}; }
-
-  // The requests of the plan. often: a compile pays for any number of bytes. waits: and runs wait for it.
-  enum class Promise { none, often, waits };
-  mutable std::atomic<Promise> promise{Promise::none};
-  mutable std::atomic<bool> cannot_transform{false};  // its kernel does not compile, or its work-groups do not run
-
   mutable std::mutex mutex;  // of what follows
   mutable std::array<OfMode, 3> modes;
-  mutable std::map<TextName, Text> texts;
-  mutable std::uint64_t bytes_run = 0;
 };
 
 inline const DevicePrepared &prepared_of(const core::Task &task) {
@@ -106,19 +105,26 @@ class KernelChooser {
   DeviceSettings forced_settings(unsigned rows, unsigned columns, const core::TuningValues &values) const;
   DeviceSettings settings(const DevicePrepared &prepared, core::Mode mode) const;
   core::TuningIdentity identity() const;
-  const std::string &kernel_hash() const;
+  const std::string &kernel_hash() const;               // of every kind of text that the generator writes
+  void describe(const DevicePrepared &prepared) const;  // for its techniques()
   bool is_forced() const noexcept { return !technique_.empty() && technique_ != "auto"; }
 
  private:
+  // The technique of a run, and how it gets the program.
   struct Choice {
     KernelSpec spec;
+    DevicePrograms::Wait wait = DevicePrograms::Wait::now;
     std::string reason;
   };
-  Choice technique(const DevicePrepared &prepared, const DevicePrograms &programs, const KernelSpec &spec,
-                   const DeviceSettings &settings, std::uint64_t length_bytes) const;
+  Choice decide(const DevicePrepared &prepared, const DevicePrograms &programs, const KernelSpec &spec,
+                const DeviceSettings &settings) const;
+  // Whether it throws rather than takes another kernel.
+  bool is_fixed(const DevicePrepared &prepared) const noexcept { return is_forced() || prepared.forced.has_value(); }
+  bool waits(const DevicePrepared &prepared) const noexcept {
+    return is_forced() || prepared.is_awaited || !tables_fit(prepared);
+  }
   void tell(const DevicePrepared &prepared, core::Mode mode, const Choice &choice) const;
   core::TuningChoice known_values(const DevicePrepared &prepared, core::Mode mode) const;
-  bool waits(const DevicePrepared &prepared) const noexcept;
   // false: the compile still runs.
   bool build(const DevicePrepared &prepared, DevicePrograms &programs, Variant &variant,
              DevicePrograms::Wait wait) const;
@@ -126,25 +132,22 @@ class KernelChooser {
   bool does_not_fit(const DevicePrepared &prepared, const Variant &variant) const;
   void fit_local_size(const DevicePrepared &prepared, Variant &variant) const;
   KernelSpec spec_of(core::Mode mode, Access access, Binding binding, const DeviceSettings &settings) const;
-  // Whether technique transform takes the place of compiled. Throws Error (UNAVAILABLE) if forced values ask for it in
-  // vain.
-  bool transforms(const DevicePrepared &prepared, const DevicePrograms &programs, const DeviceSettings &settings) const;
-  // The same with the points of the code, or its matrix, in the text.
+  // The same of technique transform, where that takes the place of compiled, else of compiled. Throws Error
+  // (UNAVAILABLE) if forced values ask for transform in vain.
   KernelSpec program_spec(const DevicePrepared &prepared, const DevicePrograms &programs, KernelSpec spec,
                           const DeviceSettings &settings) const;
-  bool is_known(const DevicePrepared &prepared, const DevicePrograms &programs, const KernelSpec &spec) const;
-  const std::string &generator_hash() const;
   Key text_key(const DevicePrepared &prepared, const DevicePrograms &programs, const KernelSpec &spec) const;
-  bool tables_fit(const DevicePrepared &prepared) const noexcept;
-  void check_tables_fit(const DevicePrepared &prepared) const;
+  bool tables_fit(const DevicePrepared &prepared) const noexcept {
+    return prepared.columns() * kTableBytesPerColumn <= device_.local_bytes;
+  }
 
   const Device &device_;
   const std::string technique_;
   const core::TuningSource *tuning_;
   const GenerateKernel generate_;
   base::Log log_;
-  mutable std::once_flag hashed_, generator_hashed_;
-  mutable std::string kernel_hash_, generator_hash_;
+  mutable std::once_flag hashed_;
+  mutable std::string kernel_hash_;
 };
 
 inline constexpr std::uint64_t kRecordBytes = 8;  // of a compare: see KernelRange

@@ -305,11 +305,12 @@ std::string list(const char *before, unsigned count, const char *after) {
   return out;
 }
 
-// For Binding::table: how a group finds its row, and a word of it.
+// For Binding::table: how a group finds its row, and a word of it. A row without head and tail has no group for them.
 std::string write_row(const char *pointer, const char *table, const char *word) {
   return base::text("#define ROW_WORD(i) ", word, "\n#define TAKE_ROW const ", pointer, " *stripe = ", table,
                     " + ROW * (", kRowWords,
-                    " + COLUMNS + ROWS); const ulong begin = ROW_WORD(0), end = ROW_WORD(1), length = ROW_WORD(2);\n");
+                    " + COLUMNS + ROWS); const ulong begin = ROW_WORD(0), end = ROW_WORD(1), length = ROW_WORD(2);\n"
+                    "#define FIRST_GROUP (begin == 0 && end == length ? 1u : 0u)\n");
 }
 
 // The kernel's parameter list, and the macros by which the body finds arguments and shards.
@@ -324,7 +325,7 @@ std::string write_interface(const core::Matrix &matrix, const KernelSpec &spec) 
                         " + (i)))\n#define MOVE_ROW(by) stripe += by\n");
     } else {
       out +=
-          "#define SHARD(i) (ARGUMENTS shards[i])\n#define MOVE_ROW(by) (void)0\n"
+          "#define SHARD(i) (ARGUMENTS shards[i])\n#define MOVE_ROW(by) (void)0\n#define FIRST_GROUP 0u\n"
           "#define TAKE_ROW const ulong begin = ARGUMENTS begin, end = ARGUMENTS end, length = ARGUMENTS length;\n";
     }
     out += base::text(
@@ -351,7 +352,7 @@ std::string write_interface(const core::Matrix &matrix, const KernelSpec &spec) 
     out += write_row("__global ulong", "offsets", "stripe[i]");
     out += base::text("#define TAKE_ARGUMENTS TAKE_ROW\n#define OFFSET(i) ROW_WORD(", kRowWords, " + (i))\n");
   } else {
-    out += "#define TAKE_ARGUMENTS\n#define OFFSET(i) offsets[i]\n";
+    out += "#define TAKE_ARGUMENTS\n#define OFFSET(i) offsets[i]\n#define FIRST_GROUP 0u\n";
   }
   if (spec.binding != Binding::arguments) {
     out +=
@@ -533,7 +534,7 @@ KernelBatch cut_kernel_batch(const KernelSpec &spec, std::span<const BatchStripe
   const std::uint64_t most = std::max<std::uint64_t>((groups + stripes.size() - 1) / stripes.size(), 1);  // of a row
   const std::uint64_t most_bytes = most * spec.tuning.local[2] * ranges.front().tile_bytes;
   KernelBatch batch;
-  batch.group_count = most + 1;
+  bool has_ends = false;
   std::uint64_t rows = 0;
   for (std::size_t i = 0; i < stripes.size(); ++i) {
     const auto &[starts, length, first_output] = stripes[i];
@@ -542,10 +543,12 @@ KernelBatch cut_kernel_batch(const KernelSpec &spec, std::span<const BatchStripe
     for (std::uint64_t start = 0, begin = range.begin; start < length; ++rows) {
       const std::uint64_t stop = range.end - begin > most_bytes ? begin + most_bytes : length;
       batch.words.insert(batch.words.end(), {begin - start, std::min(range.end, stop) - start, stop - start});
+      has_ends |= begin != start || range.end < stop;
       for (const std::uint64_t each : starts) batch.words.push_back(each + start);
       start = begin = stop;
     }
   }
+  batch.group_count = most + has_ends;
   const std::uint64_t z = (rows + kMostGridRows - 1) / kMostGridRows, y = (rows + z - 1) / z;
   if (z > kMostGridRows || batch.group_count > kMostGroups)
     base::fail(TANDEM_ERROR_TOO_LARGE, base::text("kernel: ", stripes.size(), " stripes, ", rows, " rows of a table"));

@@ -180,8 +180,8 @@ struct BatchStripe {
 
 // How a launch with Binding::table is cut. A row of the table is a stripe, or a part of a stripe that is longer than
 // most. The rows have about equal work. There are at most twice as many rows as stripes, and at most as many groups
-// without work as stripes and groups with work. The launch has group_count x y x z groups, the first one of each row
-// for its head and tail.
+// without work as stripes and groups with work. The launch has group_count x y x z groups. The first one
+// of a row that has a head or a tail is for them.
 struct KernelBatch {
   // y * z rows: begin, end, length, then the begin of each shard. Rows of zeros, which do nothing, fill up the rest.
   std::vector<std::uint64_t> words;

@@ -20,6 +20,8 @@ constexpr std::uint64_t kLine = 64;
 constexpr std::uint64_t kSmallPieceBytes = 16 << 10;  // of a shard: if memory is this short, one piece at a time
 // For pieces of a shard up to this length, copying takes less time than driver calls for each stripe.
 constexpr std::uint64_t kSideBySideBytes = 64 << 10;
+// Of a shard that the device reads directly, in a copy of its own: a link takes some 20 us for it, a call a few.
+constexpr std::uint64_t kDirectCopyBytes = 1 << 20;
 constexpr unsigned kPiecesAtOnce = DeviceSession::kMostLanes * DeviceLane::kSlots;
 
 class PieceStream {
@@ -43,6 +45,9 @@ class PieceStream {
     return true;
   }
   const std::string &no_room() const noexcept { return no_room_; }
+  static bool is_any(const std::vector<bool> &flags) {
+    return std::find(flags.begin(), flags.end(), true) != flags.end();
+  }
 
   void finish_all() {
     for (unsigned i = 0; i < DeviceLane::kSlots; ++i) {
@@ -67,10 +72,6 @@ class PieceStream {
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
     if (!work.compares()) download(slot, piece);
     lane_.end_piece(slot, piece);
-  }
-
-  static bool is_any(const std::vector<bool> &flags) {
-    return std::find(flags.begin(), flags.end(), true) != flags.end();
   }
 
   // Calls part(task, offset in its shards, offset in the piece, bytes) for each task that has a part in the piece.
@@ -185,7 +186,10 @@ HostTask look_into(const Workplace &place, std::span<const Task> tasks) {
 }
 
 void run_one(const Workplace &place, const HostTask &work, PieceStream &stream, core::Control &control) {
-  std::uint64_t most = most_piece_bytes(place, *work.task, work.variant, kPiecesAtOnce);
+  std::uint64_t staging_bytes = work.variant.staging_bytes;
+  if (PieceStream::is_any(work.input_is_direct))
+    staging_bytes = std::max(staging_bytes, (work.columns() + work.rows()) * kDirectCopyBytes);
+  std::uint64_t most = most_piece_bytes(place, *work.task, work.variant.spec.tuning, staging_bytes, kPiecesAtOnce);
   for (std::uint64_t done = 0; done < work.length_bytes;) {
     if (control.cancelled()) fail_cancelled(place.session->device());
     const std::uint64_t length = std::min(most, work.length_bytes - done);
@@ -205,18 +209,17 @@ void run_one(const Workplace &place, const HostTask &work, PieceStream &stream, 
 
 }  // namespace
 
-std::uint64_t most_piece_bytes(const Workplace &place, const Task &task, const Variant &variant,
-                               unsigned pieces_at_once) {
+std::uint64_t most_piece_bytes(const Workplace &place, const Task &task, const KernelTuning &tuning,
+                               std::uint64_t staging_bytes, unsigned pieces_at_once) {
   const Device &device = place.session->device();
   const std::uint64_t shards = std::uint64_t{task.prepared->rows()} + task.prepared->columns();
   // Half of it: offsets, and buffers that grow to powers of two.
   const std::uint64_t budget = place.budget_bytes_of_staging() / pieces_at_once / 2;
-  const std::uint64_t most = std::min({variant.staging_bytes, budget, device.most_buffer_bytes});
+  const std::uint64_t most = std::min({staging_bytes, budget, device.most_buffer_bytes});
   std::uint64_t piece = most / shards / kLine * kLine;
   if (task.mode == Mode::compare) {
     // For each tile a record of each output. One more for the last tile, which may be short, one for head and tail
     // each.
-    const auto &tuning = variant.spec.tuning;
     const std::uint64_t tile = std::uint64_t{tuning.element_bytes} * tuning.elements_per_item * tuning.local[0];
     const std::uint64_t of_tile = task.prepared->rows() * kRecordBytes;
     const std::uint64_t rest = most > 3 * of_tile ? most - 3 * of_tile : 0;

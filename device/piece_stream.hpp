@@ -42,10 +42,10 @@ struct DevicePiece {
   }
 };
 
-// Bytes of one shard in a piece, if a piece's inputs and outputs have a buffer each: a multiple of 64. Throws Error
-// (OUT_OF_MEMORY) if the budget does not hold one such line of each shard.
-std::uint64_t most_piece_bytes(const Workplace &place, const core::Task &task, const Variant &variant,
-                               unsigned pieces_at_once);
+// Bytes of one shard in a piece of staging_bytes, if a piece's inputs and outputs have a buffer each: a multiple of 64.
+// Throws Error (OUT_OF_MEMORY) if the budget does not hold one such line of each shard.
+std::uint64_t most_piece_bytes(const Workplace &place, const core::Task &task, const KernelTuning &tuning,
+                               std::uint64_t staging_bytes, unsigned pieces_at_once);
 
 // Runs tasks that have rows, columns and bytes. Consecutive small tasks are uploaded, computed and downloaded together
 // if they have one matrix and mode and do not compare. Outputs are written when their piece is complete. For accumulate

@@ -6,6 +6,8 @@
 #include <iterator>
 #include <new>
 
+#include "base/error.hpp"
+#include "base/text.hpp"
 #include "device/quarantine.hpp"
 
 namespace tandem::device {
@@ -18,6 +20,13 @@ constexpr std::size_t kMostTables = 32;
 DeviceLane::~DeviceLane() = default;
 DeviceSession::~DeviceSession() = default;
 DeviceRun::~DeviceRun() = default;
+
+Reservation DeviceSession::reserve(std::uint64_t bytes) const {
+  Reservation reserved = budget_->try_reserve(bytes);
+  if (reserved) return reserved;
+  base::fail(TANDEM_ERROR_OUT_OF_MEMORY, base::text(device_->label, ": the memory budget of ", device_->name, " (",
+                                                    budget_->bytes(), " bytes) has no ", bytes, " bytes left"));
+}
 
 void DeviceSession::begin() { budget_->add(this); }
 

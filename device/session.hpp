@@ -32,6 +32,20 @@ struct DevicePiece;
 // Buffers grow to powers of two, so that they seldom grow.
 inline std::uint64_t grown(std::uint64_t bytes) { return std::bit_ceil(std::max<std::uint64_t>(bytes, 4096)); }
 
+// What make(bytes) makes: of a round size, at most `most_bytes`, if memory is not too short for it.
+template <class Make>
+auto roomy(std::uint64_t bytes, std::uint64_t most_bytes, const Make &make) {
+  const std::uint64_t round = std::max(bytes, std::min(grown(bytes), most_bytes));
+  if (round != bytes) {
+    try {
+      return make(round);
+    } catch (const base::Error &error) {
+      if (error.status() != TANDEM_ERROR_OUT_OF_MEMORY) throw;
+    }
+  }
+  return make(bytes);
+}
+
 // Frees all buffers if growing them to the wanted sizes would exceed most_bytes. Their contents are lost then.
 template <class Buffer>
 void keep_within(std::uint64_t most_bytes, std::initializer_list<std::pair<Buffer *, std::uint64_t>> wanted) {
@@ -81,6 +95,8 @@ class DeviceSession : public std::enable_shared_from_this<DeviceSession>, privat
 
   const Device &device() const noexcept { return *device_; }
   MemoryBudget &budget() const noexcept { return *budget_; }
+  // Throws Error (OUT_OF_MEMORY) with the numbers.
+  Reservation reserve(std::uint64_t bytes) const;
   const std::shared_ptr<MemoryBudget> &shared_budget() const noexcept { return budget_; }
   virtual DevicePrograms &programs() noexcept = 0;
 

@@ -35,11 +35,11 @@ class CudaBackend final : public device::DeviceBackend {
     const auto &prepared = static_cast<const CudaPrepared &>(given);
     guarded([&](const Workplace &place) {
       if (memory == MemoryKind::host) {
-        prepared.promise = device::DevicePrepared::Promise::waits;
+        prepared.expect_often(true);
         place.choose(prepared, mode, place.session->access_of_slots(), device::Binding::offsets, 0);
         return;
       }
-      prepared.promise = waits ? device::DevicePrepared::Promise::waits : device::DevicePrepared::Promise::often;
+      prepared.expect_often(waits);
       constexpr device::Access kBoth[] = {device::Access::aligned, device::Access::shifted};
       for (const device::Access access : kBoth)
         place.chooser.begin(prepared, place.session->programs(), mode, access, device::Binding::offsets);
@@ -108,8 +108,8 @@ class CudaBackend final : public device::DeviceBackend {
     }
   }
 
-  std::shared_ptr<const core::Prepared> make_prepared(const core::Operator &what,
-                                                      std::optional<device::DeviceSettings> forced) const override {
+  std::shared_ptr<const device::DevicePrepared> make_prepared(
+      const core::Operator &what, std::optional<device::DeviceSettings> forced) const override {
     return std::make_shared<CudaPrepared>(what, std::move(forced));
   }
 

@@ -59,6 +59,7 @@ static_assert(CUDA_VERSION >= TANDEM_CUDA_OLDEST);
   X(cuModuleUnload)                    \
   X(cuModuleGetFunction)               \
   X(cuFuncGetAttribute)                \
+  X(cuFuncSetAttribute)                \
   X(cuLaunchKernel)
 
 #define TANDEM_NVRTC_FUNCTIONS(X) \
@@ -78,7 +79,7 @@ static_assert(CUDA_VERSION >= TANDEM_CUDA_OLDEST);
 
 extern "C" {
 
-enum { TANDEM_CUDA_VERSION = 5 };  // raise it with every change below
+enum { TANDEM_CUDA_VERSION = 6 };  // raise it with every change below
 
 // The result of a compare for one output. Offsets count from the start of the range that the kernel was given.
 struct tandem_cuda_found {

@@ -4,14 +4,12 @@
 #include <algorithm>
 #include <exception>
 #include <map>
-#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/overlap.hpp"
-#include "base/stripe_error.hpp"
 #include "base/text.hpp"
 #include "core/mismatch_ranges.hpp"
+#include "device/device_memory.hpp"
 #include "device/quarantine.hpp"
 #include "gpu/runs.hpp"
 
@@ -26,11 +24,6 @@ constexpr std::size_t kMostIdleParts = 8;
 constexpr std::uint64_t kLine = 64;
 constexpr std::uint64_t kFewRanges = 1024;  // of a verify, fetched from the device at once
 
-std::string name_of(const Task &task, unsigned index) {
-  const unsigned columns = task.prepared->columns();
-  return index < columns ? base::text("input ", index) : base::text("output ", index - columns);
-}
-
 // The driver's answers about addresses. It is asked once for each allocation.
 class Allocations {
  public:
@@ -43,62 +36,13 @@ class Allocations {
     if (address.bytes != 0) known_.insert_or_assign(address.start, address);
     return address;
   }
-  const CudaSession &session() const noexcept { return session_; }
 
  private:
   const CudaSession &session_;
   std::map<std::uint64_t, Address> known_;  // by its start
 };
 
-// The first bytes of the task's shards, inputs and then outputs, checked with the driver.
-std::vector<std::uint64_t> addresses_of(Allocations &allocations, const Task &task) {
-  const CudaDevice &device = allocations.session().cuda_device();
-  std::vector<std::uint64_t> list;
-  std::vector<base::Extent> extents;
-  const auto add = [&](const void *pointer, const std::uint64_t *offsets, unsigned i, bool output) {
-    const auto index = static_cast<unsigned>(list.size());
-    const CUdeviceptr base = reinterpret_cast<CUdeviceptr>(pointer);
-    const std::uint64_t offset = offsets != nullptr ? offsets[i] : 0;
-    CUdeviceptr first = 0, last = 0;
-    if (__builtin_add_overflow(base, offset, &first) || __builtin_add_overflow(first, task.offset_bytes, &first) ||
-        __builtin_add_overflow(first, task.length_bytes - 1, &last)) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("CUDA: ", name_of(task, index), " of ", task.length_bytes,
-                                                           " bytes does not fit the address space"));
-    }
-    const Address address = allocations.at(first);
-    if (address.type != CU_MEMORYTYPE_DEVICE && !address.is_managed) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("CUDA: ", name_of(task, index), " at ", "0x",
-                                                           base::digits(first, 16), " is no device memory"));
-    }
-    if (!address.is_managed && address.ordinal != device.ordinal) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("CUDA: ", name_of(task, index), " lies on cuda:",
-                                                           address.ordinal, ", the context is of ", device.name));
-    }
-    if (!address.holds(first, task.length_bytes)) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("CUDA: ", name_of(task, index), " has ", task.length_bytes, " bytes from ", "0x",
-                            base::digits(first, 16), ", its allocation ", address.bytes, " bytes from ", "0x",
-                            base::digits(address.start, 16)));
-    }
-    list.push_back(first);
-    extents.push_back(
-        {reinterpret_cast<const std::byte *>(first), task.length_bytes, output, static_cast<std::uint16_t>(index)});
-  };
-  for (unsigned c = 0; c < task.prepared->columns(); ++c) add(task.inputs[c], task.input_offsets, c, false);
-  for (unsigned r = 0; r < task.prepared->rows(); ++r) add(task.outputs[r], task.output_offsets, r, true);
-  base::Overlap found{};
-  if (task.mode != Mode::compare && base::find_overlap(extents, &found)) {
-    base::fail(TANDEM_ERROR_OVERLAP, base::text("CUDA: ", name_of(task, found.output), " overlaps ",
-                                                name_of(task, found.other), " (", task.length_bytes, " bytes each)"));
-  }
-  return list;
-}
-
-Access access_of(const std::vector<std::uint64_t> &addresses, unsigned element_bytes) {
-  const bool aligned =
-      std::all_of(addresses.begin(), addresses.end(), [&](std::uint64_t each) { return each % element_bytes == 0; });
-  return aligned ? Access::aligned : Access::shifted;
-}
+CUstream stream_of(void *queue) { return queue != nullptr ? static_cast<CUstream>(queue) : CU_STREAM_LEGACY; }
 
 // The stream, which belongs to this device's primary context, and whether it is being captured.
 bool check_stream(const CudaSession &session, CUstream stream) {
@@ -149,47 +93,32 @@ class Scratch {
   std::vector<CudaMemory> held_;
 };
 
-// A stream of the caller, and whether it is being captured.
-struct CallersStream {
-  CUstream stream;
-  bool is_captured;
-};
-
-// Stripes that one kernel takes.
-struct Group {
-  Task task;  // of the first one
-  CallersStream stream;
-  Access access;
-  std::vector<device::BatchStripe> stripes;
-};
-
 // A group, started on the caller's stream. It is one launch, with two exceptions: a stripe that is too long for one
 // launch, and a verify that is short of memory.
 class CudaRun final : public device::DeviceRun {
  public:
-  CudaRun(const device::Workplace &place, Group group)
+  CudaRun(const device::Workplace &place, device::DeviceGroup group, bool is_captured)
       : place_(place),
         session_(std::static_pointer_cast<CudaSession>(place.session)),
         task_(group.task),
         idle_(prepared_of(task_).idle),
-        stream_(group.stream.stream),
-        is_captured_(group.stream.is_captured),
+        stream_(stream_of(task_.queue)),
+        is_captured_(is_captured),
         addresses_(group.stripes.front().starts) {
     if (is_captured_ && task_.mode == Mode::compare) {
       base::fail(TANDEM_ERROR_UNSUPPORTED,
                  "CUDA: a verify cannot be captured: its result is read when the job is waited for");
     }
-    std::uint64_t bytes = 0;
-    for (const device::BatchStripe &stripe : group.stripes) bytes += stripe.length;
     const bool is_batch = group.stripes.size() > 1;
     const device::Binding binding = is_batch ? device::Binding::table : device::Binding::offsets;
-    ready_ = make_ready(place, prepared_of(task_), task_.mode, group.access, binding, is_captured_ ? 0 : bytes);
+    ready_ = make_ready(place, prepared_of(task_), task_.mode, group.access, binding,
+                        is_captured_ ? 0 : group.length_bytes());
     if (is_batch) {
       batch_ = device::cut_kernel_batch(ready_->variant.spec, group.stripes);
       take_parts(0);
       take_table();
     } else {
-      const std::uint64_t length = std::min(task_.length_bytes, session_->cuda_device().most_launch_bytes);
+      const std::uint64_t length = std::min(task_.length_bytes, session_->device().most_launch_bytes);
       piece_ = {0, length, cut(length)};
       if (is_captured_) {
         keep_for_graphs();
@@ -435,6 +364,53 @@ class CudaRun final : public device::DeviceRun {
   bool is_over_ = true, is_done_recorded_ = false;
 };
 
+class CudaInspector final : public device::ShardInspector {
+ public:
+  explicit CudaInspector(const device::Workplace &place) : place_(place), allocations_(session_of(place)) {}
+
+  void check_queue(void *queue) override {
+    if (!is_captured_.contains(queue)) is_captured_[queue] = check_stream(session_of(place_), stream_of(queue));
+  }
+
+  void look(const Task &task, const void *shard, std::uint64_t offset, device::DeviceShard &at) override {
+    const device::Device &device = place_.session->device();
+    const auto refuse = [&](const auto &...why) {
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("CUDA: ", at.name(), why...));
+    };
+    std::uint64_t last = 0;
+    if (__builtin_add_overflow(reinterpret_cast<CUdeviceptr>(shard), offset, &at.start) ||
+        __builtin_add_overflow(at.start, task.offset_bytes, &at.start) ||
+        __builtin_add_overflow(at.start, task.length_bytes - 1, &last))
+      refuse(" of ", task.length_bytes, " bytes does not fit the address space");
+    at.root_start = at.start;
+    const Address address = allocations_.at(at.start);
+    if (address.type != CU_MEMORYTYPE_DEVICE && !address.is_managed)
+      refuse(" at 0x", base::digits(at.start, 16), " is no device memory");
+    if (!address.is_managed && address.ordinal != session_of(place_).cuda_device().ordinal)
+      refuse(" lies on cuda:", address.ordinal, ", the context is of ", device.name);
+    if (!address.holds(at.start, task.length_bytes)) {
+      refuse(" has ", task.length_bytes, " bytes from 0x", base::digits(at.start, 16), ", its allocation ",
+             address.bytes, " bytes from 0x", base::digits(address.start, 16));
+    }
+  }
+
+  Access access_of(const Task &task, std::span<const device::DeviceShard> shards) override {
+    const unsigned element = place_.chooser.settings(prepared_of(task), task.mode).kernel.element_bytes;
+    const auto is_aligned = [&](const device::DeviceShard &each) { return each.start % element == 0; };
+    return std::all_of(shards.begin(), shards.end(), is_aligned) ? Access::aligned : Access::shifted;
+  }
+
+  std::unique_ptr<device::DeviceRun> make_run(device::DeviceGroup group) override {
+    const bool is_captured = is_captured_.at(group.task.queue);
+    return std::make_unique<CudaRun>(place_, std::move(group), is_captured);
+  }
+
+ private:
+  const device::Workplace &place_;
+  Allocations allocations_;
+  std::map<void *, bool> is_captured_;  // by stream
+};
+
 }  // namespace
 
 IdleParts::~IdleParts() {
@@ -500,40 +476,8 @@ std::shared_ptr<const Ready> make_ready(const device::Workplace &place, const Cu
 std::unique_ptr<core::Ticket> start_on_device(const device::Workplace &place, std::span<const Task> tasks,
                                               core::Control &control,
                                               std::function<void(const device::DriverError &)> failed) {
-  const CudaSession &session = session_of(place);
-  Allocations allocations(session);
-  std::map<void *, CallersStream> streams;
-  std::vector<Group> groups;
-  std::map<std::tuple<const core::Prepared *, void *, Access>, std::size_t> group_of;
-  for (std::size_t i = 0; i < tasks.size(); ++i) {
-    const Task &task = tasks[i];
-    if (task.length_bytes == 0 || task.prepared->rows() == 0) continue;
-    try {
-      auto stream = streams.find(task.queue);
-      if (stream == streams.end()) {
-        const CUstream own = task.queue != nullptr ? static_cast<CUstream>(task.queue) : CU_STREAM_LEGACY;
-        stream = streams.insert({task.queue, {own, check_stream(session, own)}}).first;
-      }
-      device::BatchStripe stripe = {addresses_of(allocations, task), task.length_bytes, 0};
-      stripe.first_output = stripe.starts[task.prepared->columns()];
-      const unsigned element = place.chooser.settings(prepared_of(task), task.mode).kernel.element_bytes;
-      const Access access = access_of(stripe.starts, element);
-      std::size_t group = groups.size();
-      if (task.mode == Mode::assign && task.length_bytes <= session.cuda_device().most_launch_bytes)
-        group = group_of.insert({{task.prepared, task.queue, access}, group}).first->second;
-      if (group == groups.size()) groups.push_back({task, stream->second, access, {}});
-      groups[group].stripes.push_back(std::move(stripe));
-    } catch (const device::DriverError &) {
-      throw;
-    } catch (const base::Error &error) {
-      if (tasks.size() == 1) throw;
-      base::fail_in_stripe(error, i, tasks.size());
-    }
-  }
-  auto ticket = std::make_unique<device::DeviceTicket>(std::move(failed));
-  for (Group &group : groups) ticket->add(std::make_unique<CudaRun>(place, std::move(group)));
-  ticket->start(control, place.session->device());
-  return ticket;
+  CudaInspector inspector(place);
+  return device::start_on_device(inspector, place.session->device(), tasks, control, std::move(failed));
 }
 
 void read_device_column(CudaSession &session, const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,

@@ -14,7 +14,6 @@ namespace tandem::gpu {
 struct CudaDevice final : device::Device {
   device::DeviceSettings settings(unsigned rows, unsigned columns) const override;
 
-  std::uint64_t most_launch_bytes = device::kMostLaunchBytes;  // of a shard
   const Driver *driver = nullptr;
   CUdevice id = 0;
   int ordinal = 0;

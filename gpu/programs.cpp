@@ -90,12 +90,18 @@ CUfunction CudaImage::function(const char *name) const {
   return found;
 }
 
-CudaProgram::CudaProgram(const Driver &driver, std::shared_ptr<const CudaImage> module, const char *name)
+CudaProgram::CudaProgram(const Driver &driver, std::shared_ptr<const CudaImage> module, const char *name,
+                         bool is_transform)
     : module_(std::move(module)), function_(module_->function(name)) {
   int most = 0;
   check(driver, driver.cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function_),
         "cuFuncGetAttribute");
   most_group_items_ = static_cast<std::size_t>(std::max(most, 1));
+  if (!is_transform) return;
+  check(driver,
+        driver.cuFuncSetAttribute(function_, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                                  CU_SHAREDMEM_CARVEOUT_MAX_SHARED),
+        "cuFuncSetAttribute");
 }
 
 CudaPrograms::CudaPrograms(const CudaDevice &device, CUcontext context, std::shared_ptr<device::DiskCache> disk,
@@ -156,13 +162,14 @@ std::shared_ptr<const device::DeviceProgram> CudaPrograms::make(const device::Ke
                                                                 const MakeText &text) {
   const ContextScope current(driver_, context_);  // on a thread of the library
   if (auto program = from_image(spec)) return program;
-  if (auto program = from_disk(key)) return program;
+  const bool is_transform = spec.technique == device::Technique::transform;
+  if (auto program = from_disk(key, is_transform)) return program;
   if (driver_.nvrtc_problem != nullptr || architecture_.empty())
     base::fail(TANDEM_ERROR_UNAVAILABLE, base::text("CUDA: ", device_.name, ": ", no_compiler()));
   const std::vector<unsigned char> binary = compile(text());
   try {
     const auto program = std::make_shared<const CudaProgram>(
-        driver_, std::make_shared<const CudaImage>(driver_, context_, binary.data()), spec.name.c_str());
+        driver_, std::make_shared<const CudaImage>(driver_, context_, binary.data()), spec.name.c_str(), is_transform);
     disk_->store(key, binary);
     return program;
   } catch (const device::DriverError &error) {
@@ -185,7 +192,7 @@ std::shared_ptr<const CudaProgram> CudaPrograms::from_image(const device::Kernel
   if (image_is_refused_) return nullptr;
   try {
     if (image_ == nullptr) image_ = std::make_shared<const CudaImage>(driver_, context_, driver_.tables_image);
-    return std::make_shared<const CudaProgram>(driver_, image_, tables_kernel_name(spec).c_str());
+    return std::make_shared<const CudaProgram>(driver_, image_, tables_kernel_name(spec).c_str(), false);
   } catch (const device::DriverError &error) {
     if (is_not_of_the_program(error)) throw;
     image_is_refused_ = true;
@@ -196,13 +203,14 @@ std::shared_ptr<const CudaProgram> CudaPrograms::from_image(const device::Kernel
   }
 }
 
-std::shared_ptr<const CudaProgram> CudaPrograms::from_disk(const device::Key &key) {
+std::shared_ptr<const CudaProgram> CudaPrograms::from_disk(const device::Key &key, bool is_transform) {
   auto bytes = disk_->load(key);
   if (!bytes.has_value()) return nullptr;
   try {
     bytes->push_back(0);  // PTX is a text
-    return std::make_shared<const CudaProgram>(
-        driver_, std::make_shared<const CudaImage>(driver_, context_, bytes->data()), device::kKernelName);
+    return std::make_shared<const CudaProgram>(driver_,
+                                               std::make_shared<const CudaImage>(driver_, context_, bytes->data()),
+                                               device::kKernelName, is_transform);
   } catch (const device::DriverError &error) {
     if (is_not_of_the_program(error)) throw;
     log_.say(TANDEM_LOG_INFO,

@@ -30,7 +30,8 @@ class CudaImage {
 
 class CudaProgram final : public device::DeviceProgram {
  public:
-  CudaProgram(const Driver &driver, std::shared_ptr<const CudaImage> module, const char *name);
+  // Of technique transform: with as much shared memory as a multiprocessor has, at the cost of its first cache.
+  CudaProgram(const Driver &driver, std::shared_ptr<const CudaImage> module, const char *name, bool is_transform);
   CUfunction function() const noexcept { return function_; }
 
  private:
@@ -51,7 +52,7 @@ class CudaPrograms final : public device::DevicePrograms {
   std::shared_ptr<const device::DeviceProgram> make(const device::Key &key, const device::KernelSpec &spec,
                                                     const MakeText &text) override;
   std::shared_ptr<const CudaProgram> from_image(const device::KernelSpec &spec);
-  std::shared_ptr<const CudaProgram> from_disk(const device::Key &key);
+  std::shared_ptr<const CudaProgram> from_disk(const device::Key &key, bool is_transform);
   std::vector<unsigned char> compile(const std::string &text) const;
   void look_at_compiler();
   std::string remedy(int made_by) const;

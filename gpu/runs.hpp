@@ -65,9 +65,7 @@ inline const CudaPrepared &prepared_of(const core::Task &task) {
 std::shared_ptr<const Ready> make_ready(const device::Workplace &place, const CudaPrepared &prepared, core::Mode mode,
                                         device::Access access, device::Binding binding, std::uint64_t length_bytes);
 
-// Starts tasks with shards in device memory, on the caller's streams. Tasks that assign go together in one launch if
-// they have the same matrix, stream and access. Everything is checked before the first command. `failed` receives
-// errors at the wait.
+// As device::start_on_device.
 std::unique_ptr<core::Ticket> start_on_device(const device::Workplace &place, std::span<const core::Task> tasks,
                                               core::Control &control,
                                               std::function<void(const device::DriverError &)> failed);

@@ -51,25 +51,8 @@ class HostPin {
 
 }  // namespace
 
-CudaMemory roomy(CudaSession &session, CUstream stream, std::uint64_t bytes) {
-  const std::uint64_t round = device::grown(bytes);
-  if (round != bytes) {
-    try {
-      return {session, stream, round};
-    } catch (const base::Error &error) {
-      if (error.status() != TANDEM_ERROR_OUT_OF_MEMORY) throw;
-    }
-  }
-  return {session, stream, bytes};
-}
-
 CudaMemory::CudaMemory(CudaSession &session, CUstream stream, std::uint64_t bytes)
-    : stream_(stream), bytes_(bytes), reserved_(session.budget().try_reserve(bytes)) {
-  if (!reserved_) {
-    base::fail(TANDEM_ERROR_OUT_OF_MEMORY,
-               base::text("CUDA: the memory budget of ", session.device().name, " (", session.budget().bytes(),
-                          " bytes) has no ", bytes, " bytes left"));
-  }
+    : stream_(stream), bytes_(bytes), reserved_(session.reserve(bytes)) {
   const Driver &driver = session.driver();
   check(driver, driver.cuMemAllocFromPoolAsync(&address_, bytes, session.pool(), stream), "cuMemAllocFromPoolAsync");
   session_ = &session;

@@ -209,7 +209,9 @@ void launch(const CudaSession &session, CUstream stream, const device::Variant &
             unsigned rows, const device::KernelBatch &batch, CUdeviceptr table);
 
 // A buffer of at least `bytes`. If the budget allows, it has a larger, round size, so that it seldom grows.
-CudaMemory roomy(CudaSession &session, CUstream stream, std::uint64_t bytes);
+inline CudaMemory roomy(CudaSession &session, CUstream stream, std::uint64_t bytes) {
+  return device::roomy(bytes, UINT64_MAX, [&](std::uint64_t size) { return CudaMemory(session, stream, size); });
+}
 
 // Fills records for a compare with "no bytes differ".
 void clear_records(const CudaSession &session, CUstream stream, CUdeviceptr records, std::uint64_t bytes);

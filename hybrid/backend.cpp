@@ -25,7 +25,7 @@ using core::Task;
 // much. A line through smaller parts predicts a whole run badly.
 constexpr std::uint64_t kMostTryBytes = 1 << 20;
 
-class HybridBackend final : public core::Backend {
+class HybridBackend final : public core::Backend, public core::Tunable {
  public:
   HybridBackend(Options options, const base::Log &log) : options_(std::move(options)), log_(log) {
     if (options_.members.empty()) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "hybrid: no device is named");
@@ -64,16 +64,17 @@ class HybridBackend final : public core::Backend {
   }
 
   // Only the backend for small runs is tuned here. Devices are tuned by their own names.
+  core::Tunable *tunable() noexcept override { return small().tunable() != nullptr ? this : nullptr; }
   std::shared_ptr<const core::Prepared> prepare_tuned(const core::Operator &what,
                                                       const core::TuningValues &values) override {
-    return std::make_shared<HybridPrepared>(what, small().prepare_tuned(what, values));
+    return std::make_shared<HybridPrepared>(what, small().tunable()->prepare_tuned(what, values));
   }
   std::vector<core::TuningParameter> tuning_parameters(unsigned rows, unsigned columns,
                                                        core::Mode mode) const override {
-    return small().tuning_parameters(rows, columns, mode);
+    return small().tunable()->tuning_parameters(rows, columns, mode);
   }
-  core::TuningIdentity tuning_identity() const override { return small().tuning_identity(); }
-  std::string tuning_kernel_hash() const override { return small().tuning_kernel_hash(); }
+  core::TuningIdentity tuning_identity() const override { return small().tunable()->tuning_identity(); }
+  std::string tuning_kernel_hash() const override { return small().tunable()->tuning_kernel_hash(); }
 
   void run(std::span<const Task> tasks, Control &control) override {
     if (tasks.size() == 1 && tasks.front().memory == MemoryKind::host &&

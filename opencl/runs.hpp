@@ -22,9 +22,7 @@ bool fits_zero_copy(const OpenclDevice &device, const core::Task &task);
 // makes no buffers of this memory, and nothing was done.
 bool run_zero_copy(const device::Workplace &place, const core::Task &task, core::Control &control);
 
-// Starts tasks with buffers as shards, on the caller's queues. Tasks that assign go together in one launch if they have
-// the same matrix, queue and alignment, one buffer for all inputs and one for all outputs. Everything is checked before
-// the first command. `place` gives a place in the context of a queue. `failed` receives errors at the wait.
+// As device::start_on_device. `place` gives a place in the context of a queue.
 std::unique_ptr<core::Ticket> start_on_device(const std::function<device::Workplace(cl_context)> &place,
                                               const OpenclDevice &device, std::span<const core::Task> tasks,
                                               core::Control &control,

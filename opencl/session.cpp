@@ -23,22 +23,10 @@ Context make_context(const OpenclDevice &device, cl_context foreign) {
   return {context, driver.clReleaseContext};
 }
 
-// A round size, if the device has such large buffers.
-std::uint64_t roomy(const OpenclSession &session, std::uint64_t bytes) {
-  return std::max(bytes, std::min(device::grown(bytes), session.device().most_buffer_bytes));
-}
-
 }  // namespace
 
 DeviceBuffer::DeviceBuffer(const OpenclSession &session, cl_mem_flags flags, std::uint64_t bytes, void *host)
-    : reserved_(session.budget().try_reserve(bytes)) {
-  if (!reserved_) {
-    base::fail(TANDEM_ERROR_OUT_OF_MEMORY,
-               base::text("OpenCL: the memory budget of ", session.device().name, " (", session.budget().bytes(),
-                          " bytes) has no ", bytes, " bytes left"));
-  }
-  buffer_ = make_buffer(session.driver(), session.context(), flags, bytes, host);
-}
+    : DeviceBuffer(session, session.reserve(bytes), flags, bytes, host) {}
 
 DeviceBuffer::DeviceBuffer(const OpenclSession &session, device::Reservation reserved, cl_mem_flags flags,
                            std::uint64_t bytes, void *host)
@@ -47,12 +35,12 @@ DeviceBuffer::DeviceBuffer(const OpenclSession &session, device::Reservation res
 cl_mem GrowingBuffer::get(const OpenclSession &session, std::uint64_t bytes) {
   if (bytes > bytes_) {
     *this = GrowingBuffer();
-    const std::uint64_t round = roomy(session, bytes);
-    device::Reservation reserved = session.budget().try_reserve(round);
-    const std::uint64_t capacity = reserved ? round : bytes;
-    buffer_ = reserved ? DeviceBuffer(session, std::move(reserved), CL_MEM_READ_WRITE, capacity)
-                       : DeviceBuffer(session, CL_MEM_READ_WRITE, capacity);
-    bytes_ = capacity;
+    *this = device::roomy(bytes, session.device().most_buffer_bytes, [&](std::uint64_t size) {
+      GrowingBuffer made;
+      made.buffer_ = DeviceBuffer(session, CL_MEM_READ_WRITE, size);
+      made.bytes_ = size;
+      return made;
+    });
   }
   return buffer_.get();
 }
@@ -74,7 +62,7 @@ void OpenclPinned::release() noexcept {
 std::byte *OpenclPinned::get(const OpenclSession &session, cl_command_queue queue, std::uint64_t bytes) {
   if (bytes <= capacity_bytes_) return address_;
   release();
-  const std::uint64_t capacity = roomy(session, bytes);
+  const std::uint64_t capacity = std::max(bytes, std::min(device::grown(bytes), session.device().most_buffer_bytes));
   driver_ = &session.driver();
   check(driver_->clRetainCommandQueue(queue), "clRetainCommandQueue");
   queue_ = Queue(queue, driver_->clReleaseCommandQueue);

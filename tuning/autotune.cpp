@@ -57,7 +57,8 @@ class CaseSearch {
         granularity_bytes_(backend.prepare(what_)->granularity_bytes()),
         candidates_(backend, matrix_, core::tuned_operation_mode(at.operation), tally.options) {
     const Options &options = tally.options;
-    place_.key = {backend.tuning_identity(), backend.tuning_kernel_hash(), at.operation, at.k, at.m, options.on_device};
+    const core::Tunable &tunable = *backend.tunable();
+    place_.key = {tunable.tuning_identity(), tunable.tuning_kernel_hash(), at.operation, at.k, at.m, options.on_device};
     place_.shard_bytes = options.shard_bytes;
     if (place_.shard_bytes == 0) {
       const std::uint64_t bytes = default_shard_bytes(matrix_.rows() + matrix_.columns(), options.on_device);
@@ -184,7 +185,7 @@ class CaseSearch {
     std::vector<double> costs, with, without;
     try {
       values[parameter.name] = core::kMostTuningValue;
-      const std::shared_ptr<const core::Prepared> never = backend_.prepare_tuned(new_matrix(), values);
+      const std::shared_ptr<const core::Prepared> never = backend_.tunable()->prepare_tuned(new_matrix(), values);
       seconds_of_run(*never, check);
       values[parameter.name] = 0;
       for (unsigned repeat = 0; repeat < kLeastComparisons; ++repeat) {
@@ -193,7 +194,7 @@ class CaseSearch {
           break;
         }
         race.tell({}, 0);
-        const std::shared_ptr<const core::Prepared> at_once = backend_.prepare_tuned(new_matrix(), values);
+        const std::shared_ptr<const core::Prepared> at_once = backend_.tunable()->prepare_tuned(new_matrix(), values);
         const double first = seconds_of_run(*at_once, check);
         with.push_back(seconds_of_run(*at_once, check));
         costs.push_back(first - with.back());

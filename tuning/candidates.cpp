@@ -54,7 +54,9 @@ std::string Candidates::text() const {
 
 std::vector<core::TuningParameter> Candidates::parameters_of(core::Backend &backend, const core::Matrix &matrix,
                                                              core::Mode mode, const Options &options) {
-  std::vector<core::TuningParameter> parameters = backend.tuning_parameters(matrix.rows(), matrix.columns(), mode);
+  std::vector<core::TuningParameter> parameters;
+  if (const core::Tunable *tunable = backend.tunable())
+    parameters = tunable->tuning_parameters(matrix.rows(), matrix.columns(), mode);
   if (parameters.empty())
     base::fail(TANDEM_ERROR_UNAVAILABLE, base::text("backend ", backend.traits().name, " has nothing to tune"));
   for (const NamedValues &range : options.ranges) {

@@ -156,7 +156,7 @@ double Race::measure(Candidate &of) {
 bool Race::make_ready(Candidate &of) {
   if (of.prepared != nullptr) return true;
   return attempt(of, [&] {
-    of.prepared = backend_.prepare_tuned(what_, of.values);
+    of.prepared = backend_.tunable()->prepare_tuned(what_, of.values);
     if (!check_.is_right(*of.prepared)) return false;
     const double before = tally_.hooks.seconds();
     check_.run(*of.prepared, 1);

@@ -163,7 +163,8 @@ FUNCTION void compare_element(GLOBAL uint *record, element difference, uint posi
   note_mismatch(RECORD(tile_count + (place >= end), row), 1, (uint)(place < begin ? place : place - end))
 #endif
 
-// Work-group 0 does head and tail, which take long: it starts first. The others have a row of tiles each.
+// Work-group 0 does head and tail, which take long: it starts first. The others have a row of tiles each. A row of a
+// table with neither begins with group FIRST_GROUP = 1.
 #define ELEMENT_COUNT ((element_index)((end - begin) / ELEMENT_BYTES))
 #define TILE_ELEMENTS (TILE_WIDTH * ELEMENTS_PER_ITEM)
 #define TILE ((element_index)(GROUP - 1) * LOCAL_SIZE(2) + LOCAL_ID(2))

@@ -13,7 +13,7 @@ typedef unsigned long ulong;  // 64 bits: Linux
 
 typedef uint element_index;  // of a shard's elements: addresses by one multiplication, not by two additions
 
-#define GROUP blockIdx.x
+#define GROUP (blockIdx.x + FIRST_GROUP)
 #define ROW ((ulong)blockIdx.z * gridDim.y + blockIdx.y)
 #define LOCAL_ID(dimension) ((dimension) == 0 ? threadIdx.x : (dimension) == 1 ? threadIdx.y : threadIdx.z)
 #define LOCAL_SIZE(dimension) ((dimension) == 0 ? blockDim.x : (dimension) == 1 ? blockDim.y : blockDim.z)

@@ -15,7 +15,7 @@ typedef uint32_t uint;
 typedef uint64_t ulong;
 typedef ulong element_index;
 
-#define GROUP group
+#define GROUP (group + FIRST_GROUP)
 #define ROW arguments->begin
 #define LOCAL_ID(dimension) item[dimension]
 #define LOCAL_SIZE(dimension) local[dimension]

@@ -6,7 +6,7 @@
 #define FUNCTION static
 #define KERNEL(name) __kernel void name
 
-#define GROUP ((ulong)get_group_id(0))
+#define GROUP ((ulong)get_group_id(0) + FIRST_GROUP)
 #define ROW ((ulong)get_group_id(2) * get_num_groups(1) + get_group_id(1))
 #define LOCAL_ID(dimension) ((uint)get_local_id(dimension))
 #define LOCAL_SIZE(dimension) ((uint)get_local_size(dimension))

@@ -23,7 +23,9 @@ typedef struct tandem_plan_info {
   size_t struct_bytes;                /* set by the caller: sizeof(tandem_plan_info) */
   const char *technique;              /* for shards in the cache: "matrix". Wide codes on the CPU: also "transform", for
                                          a decode "syndromes, matrix" or "syndromes, transform". Packets: also "shared
-                                         sums". The string is valid for ever */
+                                         sums". Devices: of the latest run, "tables", "compiled" or "transform"; before
+                                         the first one also "tables, then compiled" or "tables, then transform". The
+                                         string is valid for ever */
   const char *technique_out_of_cache; /* the same, for runs that move more than out_of_cache_bytes */
   uint32_t products, matrix_products; /* with the shards in the cache: products of one vector by a coefficient, for one
                                          vector of each shard; and the same by the matrix. Packets: additions, for one

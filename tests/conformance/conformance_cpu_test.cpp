@@ -159,7 +159,7 @@ TEST(CpuBackend, TechniquesAreForced) {
       EXPECT_EQ(error.status(), TANDEM_ERROR_UNSUPPORTED);
       EXPECT_NE(std::string(error.what()).find("from 10 shards to 4"), std::string::npos) << error.what();
     }
-    EXPECT_NE(transforms->tuning_identity().driver, matrices->tuning_identity().driver);
+    EXPECT_NE(transforms->tunable()->tuning_identity().driver, matrices->tunable()->tuning_identity().driver);
   }
 }
 
@@ -296,7 +296,7 @@ TEST(CpuBackend, TunedValuesAreUsedAndTold) {
   EXPECT_TRUE(heard.empty()) << "nothing has run with them";
   EXPECT_EQ(chunk_count(*plain, *plain->prepare(some_matrix(1, 1))), (16u << 20) / (2 << 20));
   EXPECT_EQ(chunk_count(*tuned, *prepared), (16u << 20) / (128 << 10));
-  EXPECT_EQ(chunk_count(*tuned, *tuned->prepare_tuned(some_matrix(1, 1), {{"chunk_bytes", 4 << 20}})), 4u)
+  EXPECT_EQ(chunk_count(*tuned, *tuned->tunable()->prepare_tuned(some_matrix(1, 1), {{"chunk_bytes", 4 << 20}})), 4u)
       << "prepare_tuned does not ask the tuning source";
   EXPECT_EQ(chunk_count(*tuned, *prepared), (16u << 20) / (128 << 10));
   ASSERT_EQ(heard.size(), 1u) << "once, of the mode that ran";
@@ -308,7 +308,7 @@ TEST(CpuBackend, TunedValuesAreUsedAndTold) {
   EXPECT_EQ(source.last.columns, 10u);
   EXPECT_EQ(source.last.rows, 4u);
   EXPECT_EQ(source.last.identity.backend, "cpu");
-  EXPECT_EQ(source.last.kernel_hash, tuned->tuning_kernel_hash());
+  EXPECT_EQ(source.last.kernel_hash, tuned->tunable()->tuning_kernel_hash());
 }
 
 // The bytes of a matrix do not show where they were cut; the number of chunks does.
@@ -346,7 +346,7 @@ TEST(CpuBackend, ThreadsAndCachesOfAnotherMachineAreLeftOut) {
   const auto backend = cpu::make_backend(options, base::Log(), &choice);
   for (const core::TuningValues &beyond :
        {core::TuningValues{{"threads", 5}}, {{"threads", 0}}, {{"chunk_bytes", 1}}, {{"tile_bytes", 2 << 20}}})
-    EXPECT_THROW(backend->prepare_tuned(some_matrix(1, 1), beyond), base::Error);
+    EXPECT_THROW(backend->tunable()->prepare_tuned(some_matrix(1, 1), beyond), base::Error);
 }
 
 TEST(CpuBackend, WhatMayBeTuned) {
@@ -356,7 +356,7 @@ TEST(CpuBackend, WhatMayBeTuned) {
   cpu::Decisions choice = {};
   const auto backend = cpu::make_backend(options, base::Log(), &choice);
   for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
-    const auto parameters = backend->tuning_parameters(4, 10, mode);
+    const auto parameters = backend->tunable()->tuning_parameters(4, 10, mode);
     EXPECT_EQ(parameters.size(), mode == core::Mode::compare ? 2u : 5u);
     for (const core::TuningParameter &parameter : parameters) {
       EXPECT_EQ(std::count(parameter.candidates.begin(), parameter.candidates.end(), parameter.value), 1)
@@ -364,14 +364,15 @@ TEST(CpuBackend, WhatMayBeTuned) {
       EXPECT_GT(parameter.candidates.size(), 1u) << parameter.name;
     }
   }
-  const core::TuningIdentity identity = backend->tuning_identity();
+  const core::TuningIdentity identity = backend->tunable()->tuning_identity();
   EXPECT_EQ(identity.driver, std::string("kernel ") + choice.kernel + ", executor pthread, 4 threads");
   options.technique = "matrix";
   options.cores = base::affinity_cores();
-  EXPECT_EQ(cpu::make_backend(options, base::Log(), &choice)->tuning_identity().driver,
+  EXPECT_EQ(cpu::make_backend(options, base::Log(), &choice)->tunable()->tuning_identity().driver,
             identity.driver + ", pinned, technique matrix");
   options.kernel = "scalar";
-  EXPECT_NE(cpu::make_backend(options, base::Log(), &choice)->tuning_kernel_hash(), backend->tuning_kernel_hash());
+  EXPECT_NE(cpu::make_backend(options, base::Log(), &choice)->tunable()->tuning_kernel_hash(),
+            backend->tunable()->tuning_kernel_hash());
 }
 
 TEST(CpuBackend, AnUnknownKernelIsRefusedWithNames) {

@@ -122,7 +122,7 @@ void run_one_way(const Way &way, const core::Operator &what, const std::vector<s
   const core::Matrix &matrix = what.dense();
   const unsigned rows = matrix.rows(), columns = matrix.columns();
   Random random(31 + rows * 256 + columns);
-  const auto prepared = backend->prepare_tuned(what, way.values);
+  const auto prepared = backend->tunable()->prepare_tuned(what, way.values);
   for (const std::size_t bytes : lengths) {
     for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
       Shards shards;

@@ -240,7 +240,7 @@ TEST_P(CudaShards, EveryTunedShape) {
       const auto backend = gpu::make_backend(options, program_->log());
       backend->prepare(matrix);
       std::vector<std::uint64_t> all_loads;  // that this device has
-      for (const core::TuningParameter &each : backend->tuning_parameters(rows, columns, Mode::assign))
+      for (const core::TuningParameter &each : backend->tunable()->tuning_parameters(rows, columns, Mode::assign))
         if (each.name == "loads") all_loads = each.candidates;
       ASSERT_FALSE(all_loads.empty());
       for (const std::uint64_t loads : all_loads) {
@@ -251,11 +251,11 @@ TEST_P(CudaShards, EveryTunedShape) {
               const bool is_of_matrix = (loads + elements_per_item / 2 + element_bytes / 4 + local_y + rows) % 2 == 0;
               if (technique == "tables" ? loads != 0 || elements_per_item != 1 : !is_of_matrix) continue;
               if (++shape % kThinning != 0) continue;
-              const auto prepared = backend->prepare_tuned(matrix, {{"loads", loads},
-                                                                    {"local_y", local_y},
-                                                                    {"elements_per_item", elements_per_item},
-                                                                    {"element_bytes", element_bytes},
-                                                                    {"rows_per_pass", 4}});
+              const auto prepared = backend->tunable()->prepare_tuned(matrix, {{"loads", loads},
+                                                                               {"local_y", local_y},
+                                                                               {"elements_per_item", elements_per_item},
+                                                                               {"element_bytes", element_bytes},
+                                                                               {"rows_per_pass", 4}});
               for (DeviceStripe *stripe : {&aligned, &unaligned}) {
                 if (stripe == &unaligned && loads != 0) continue;  // for these there is one kind
                 for (const Mode mode : kModes) {

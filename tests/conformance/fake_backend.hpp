@@ -50,7 +50,7 @@ struct FakeCounts {
   unsigned most_at_once;
 };
 
-class FakeBackend : public core::Backend {
+class FakeBackend : public core::Backend, public core::Tunable {
  public:
   explicit FakeBackend(FakeScript script = {});
   ~FakeBackend() override;
@@ -59,6 +59,7 @@ class FakeBackend : public core::Backend {
   std::shared_ptr<const core::Prepared> prepare(const core::Operator &what) override;
   void run(std::span<const core::Task> tasks, core::Control &control) override;
   std::uint64_t kernel_calls() const noexcept override;
+  core::Tunable *tunable() noexcept override { return this; }
   std::shared_ptr<const core::Prepared> prepare_tuned(const core::Operator &what,
                                                       const core::TuningValues &values) override;
   std::vector<core::TuningParameter> tuning_parameters(unsigned rows, unsigned columns, core::Mode mode) const override;

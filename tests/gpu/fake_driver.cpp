@@ -19,7 +19,7 @@
 #include "device/kernel_chooser.hpp"
 #include "gpu/device_code/names.hpp"
 #include "gpu/driver.hpp"
-#include "tests/support/expected.hpp"
+#include "tests/device/fake_kernel.hpp"
 
 namespace tandem::test {
 
@@ -38,6 +38,7 @@ struct Made {
   core::Matrix matrix{0, 0};
   device::KernelSpec spec;
   std::shared_ptr<const std::string> ptx{};  // of a module that was loaded
+  bool has_carveout = false;  // prefers shared memory
 };
 
 // What texts were made from, and what NVRTC made of them. Of the process: caches on disk outlive a driver.
@@ -314,9 +315,6 @@ void compute_rows(Call &call) {
   const std::uint64_t shards = call.arguments.rows + call.arguments.columns, words = 3 + shards;
   const auto table = reinterpret_cast<CUdeviceptr>(call.arguments.shards[0]);
   if (!on_device(table, call.row_count * words * 8, "table")) return;
-  const device::KernelTuning &tuning = call.made.spec.tuning;
-  const std::uint64_t tile_bytes = std::uint64_t{tuning.element_bytes} * tuning.elements_per_item * tuning.local[0] *
-                                   (call.made.spec.technique == Technique::tables ? tuning.local[1] : 1);
   for (std::uint64_t i = 0; i < call.row_count; ++i) {
     const auto *row = reinterpret_cast<const std::uint64_t *>(table) + i * words;
     Call one = call;
@@ -325,10 +323,8 @@ void compute_rows(Call &call) {
     one.arguments.end = row[1];
     one.arguments.length = row[2];
     for (std::uint64_t s = 0; s < shards; ++s) one.arguments.shards[s] = reinterpret_cast<void *>(row[3 + s]);
-    if (row[0] > row[1] || row[1] > row[2] || (row[1] - row[0]) % tuning.element_bytes != 0)
-      return state->violate(fmt::format("row {} is from {} to {} of {}", i, row[0], row[1], row[2]));
-    if ((row[1] - row[0] + tile_bytes - 1) / tile_bytes > (call.group_count - 1) * tuning.local[2])
-      state->violate(fmt::format("row {} has {} bytes, too many for {} groups", i, row[2], call.group_count));
+    if (const std::string wrong = wrong_with_row(call.made.spec, row, call.group_count); !wrong.empty())
+      return state->violate(wrong);
     if (row[2] != 0) compute(one);
   }
 }
@@ -347,57 +343,28 @@ void compute(Call &call) {
   const device::KernelArguments &arguments = call.arguments;
   const device::KernelSpec &spec = call.made.spec;
   const unsigned rows = arguments.rows, columns = arguments.columns;
-  const std::uint64_t length = arguments.length;
   core::Matrix matrix(rows, columns);
   if (spec.technique == Technique::tables) {
     const std::uint64_t bytes = std::uint64_t{(rows + 3) / 4} * columns * device::kTableBytesPerColumn;
     if (!on_device(reinterpret_cast<CUdeviceptr>(arguments.tables), bytes, "tables")) return;
-    for (unsigned r = 0; r < rows; ++r) {
-      for (unsigned c = 0; c < columns; ++c) {
-        const std::uint32_t word = arguments.tables[std::size_t{r / 4} * columns * 32 + c * 32 + 1];
-        matrix.at(r, c) = static_cast<std::uint8_t>(word >> r % 4 * 8);
-      }
-    }
+    read_tables(matrix, arguments.tables);
   } else {
     matrix = call.made.matrix;
     if (matrix.rows() != rows || matrix.columns() != columns) return state->violate("a kernel of another shape");
   }
-  std::vector<const std::uint8_t *> inputs;
+  std::vector<std::uint8_t *> shards;
   for (unsigned i = 0; i < rows + columns; ++i) {
     const auto address = reinterpret_cast<CUdeviceptr>(arguments.shards[i]);
-    if (!on_device(address, length, "kernel")) return;
+    if (!on_device(address, arguments.length, "kernel")) return;
     if (spec.access == Access::aligned && address % spec.tuning.element_bytes != 0)
       state->violate(fmt::format("shard {} at {:#x} is not aligned to {}", i, address, spec.tuning.element_bytes));
-    if (i < columns) inputs.push_back(static_cast<const std::uint8_t *>(arguments.shards[i]));
+    shards.push_back(static_cast<std::uint8_t *>(arguments.shards[i]));
   }
-  const Shards product = expected(matrix.data(), rows, columns, inputs.data(), length);
-  const std::uint64_t tile_bytes = std::uint64_t{spec.tuning.element_bytes} * spec.tuning.elements_per_item *
-                                   spec.tuning.local[0] *
-                                   (spec.technique == Technique::tables ? spec.tuning.local[1] : 1);
-  const std::uint64_t tiles = (arguments.end - arguments.begin + tile_bytes - 1) / tile_bytes;
+  const std::uint64_t tile = tile_bytes_of(spec), tiles = (arguments.end - arguments.begin + tile - 1) / tile;
   if (spec.mode == Mode::compare && !on_device(reinterpret_cast<CUdeviceptr>(arguments.records),
                                                (tiles + 2) * rows * device::kRecordBytes, "records"))
     return;
-  for (unsigned r = 0; r < rows; ++r) {
-    auto *output = static_cast<std::uint8_t *>(arguments.shards[columns + r]);
-    for (std::uint64_t i = 0; i < length; ++i) {
-      const std::uint8_t value = product[r][i];
-      if (spec.mode == Mode::assign) output[i] = value;
-      if (spec.mode == Mode::accumulate) output[i] ^= value;
-      if (spec.mode != Mode::compare || output[i] == value) continue;
-      std::uint64_t tile = tiles, position = i;
-      if (i >= arguments.end) {
-        tile = tiles + 1;
-        position = i - arguments.end;
-      } else if (i >= arguments.begin) {
-        tile = (i - arguments.begin) / tile_bytes;
-        position = (i - arguments.begin) % tile_bytes;
-      }
-      std::uint32_t *record = arguments.records + (tile * rows + r) * 2;
-      ++record[0];
-      record[1] = std::min(record[1], static_cast<std::uint32_t>(position));
-    }
-  }
+  run_fake_kernel(spec, matrix, shards, arguments.begin, arguments.end, arguments.length, arguments.records);
 }
 
 // ---- the driver ----------------------------------------------------------------------------------------
@@ -834,6 +801,13 @@ CUresult function_attribute(int *out, CUfunction_attribute, CUfunction) {
   *out = gpu_of(current_device()).most_threads;
   return CUDA_SUCCESS;
 }
+CUresult set_function_attribute(CUfunction function, CUfunction_attribute what, int value) {
+  BEGIN(cuFuncSetAttribute, kContext | kNoCapture);
+  if (what != CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT || value != CU_SHAREDMEM_CARVEOUT_MAX_SHARED)
+    state->violate("an attribute that no kernel needs");
+  reinterpret_cast<Made *>(function)->has_carveout = true;
+  return CUDA_SUCCESS;
+}
 CUresult launch(CUfunction function, unsigned grid, unsigned grid_y, unsigned grid_z, unsigned x, unsigned y,
                 unsigned z, unsigned shared_bytes, CUstream stream, void **parameters, void **) {
   BEGIN(cuLaunchKernel, kContext);
@@ -854,7 +828,7 @@ CUresult launch(CUfunction function, unsigned grid, unsigned grid_y, unsigned gr
       state->violate(fmt::format("a grid of {} groups where {} belong", grid, range.group_count));
     if (range.begin != call.arguments.begin || range.end != call.arguments.end)
       state->violate("a range that the kernel does not have");
-  } else if (grid < 2 || grid_y == 0 || grid_z == 0 || grid_y > 65'535 || grid_z > 65'535) {
+  } else if (grid == 0 || grid_y == 0 || grid_z == 0 || grid_y > 65'535 || grid_z > 65'535) {
     state->violate(fmt::format("a grid of {} x {} x {} groups", grid, grid_y, grid_z));
   }
   if (std::uint64_t{x} * y * z > static_cast<std::uint64_t>(gpu_of(current_device()).most_threads))
@@ -862,6 +836,8 @@ CUresult launch(CUfunction function, unsigned grid, unsigned grid_y, unsigned gr
   if (const std::uint64_t wanted = device::kernel_shared_bytes(spec, call.arguments.columns); shared_bytes != wanted)
     state->violate(fmt::format("{} bytes of shared memory where {} belong", shared_bytes, wanted));
   if (shared_bytes > unsigned{kSharedBytes}) return CUDA_ERROR_INVALID_VALUE;
+  if (call.made.has_carveout != (spec.technique == Technique::transform))
+    state->violate("shared memory is preferred by technique transform alone");
   const device::KernelArguments &arguments = call.arguments;
   std::vector<Use> uses;
   const unsigned shards = arguments.columns + arguments.rows;
@@ -914,6 +890,7 @@ nvrtcResult rtc(const char *function) {
 
 nvrtcResult rtc_version(int *major, int *minor) {
   BEGIN_RTC(nvrtcVersion);
+  if (state->script.real_nvrtc) return real().nvrtcVersion(major, minor);
   *major = state->script.nvrtc_version / 1000;
   *minor = state->script.nvrtc_version % 1000 / 10;
   return NVRTC_SUCCESS;
@@ -1139,6 +1116,7 @@ FakeCuda::FakeCuda(const FakeCudaScript &script) {
     table.cuModuleUnload = module_unload;
     table.cuModuleGetFunction = module_function;
     table.cuFuncGetAttribute = function_attribute;
+    table.cuFuncSetAttribute = set_function_attribute;
     table.cuLaunchKernel = launch;
   }
   if (script.nvrtc_problem == nullptr) {

@@ -23,6 +23,7 @@
 #include "opencl/session.hpp"
 #include "tests/conformance/suite.hpp"
 #include "tests/conformance/work.hpp"
+#include "tests/device/driver_suite.hpp"
 #include "tests/opencl/fake_driver.hpp"
 #include "tests/support/expected.hpp"
 #include "tests/support/random.hpp"
@@ -42,52 +43,6 @@ opencl::Options fake_options(const FakeDriver &driver, Transfer transfer = Trans
   options.transfer = transfer;
   return options;
 }
-
-// A backend that owns its driver.
-class FakeOpencl final : public core::Backend {
- public:
-  FakeOpencl(const char *technique, Transfer transfer, std::uint64_t memory_bytes = 0) : driver_(driver()) {
-    opencl::Options options = fake_options(*driver_, transfer);
-    options.technique = technique;
-    options.memory_budget_bytes = memory_bytes;
-    backend_ = opencl::make_backend(options, base::Log());
-  }
-  const core::Traits &traits() const noexcept override { return backend_->traits(); }
-  std::shared_ptr<const core::Prepared> prepare(const core::Operator &what) override { return backend_->prepare(what); }
-  void run(std::span<const core::Task> tasks, core::Control &control) override { backend_->run(tasks, control); }
-
- private:
-  // Shared by the backends of a test that has two.
-  static std::shared_ptr<FakeDriver> driver() {
-    static std::weak_ptr<FakeDriver> last;
-    std::shared_ptr<FakeDriver> driver = last.lock();
-    if (driver == nullptr) {
-      FakeDriverScript script;
-      script.devices[0].shares_memory = true;
-      last = driver = std::make_shared<FakeDriver>(script);
-    }
-    return driver;
-  }
-  std::shared_ptr<FakeDriver> driver_;
-  std::unique_ptr<core::Backend> backend_;
-};
-
-std::vector<BackendMaker> makers() {
-  std::vector<BackendMaker> list;
-  for (const char *technique : {"tables", "compiled"}) {
-    list.push_back({std::string("staged_") + technique,
-                    [=] { return std::make_unique<FakeOpencl>(technique, Transfer::staged); }, ""});
-    list.push_back({std::string("zero_copy_") + technique,
-                    [=] { return std::make_unique<FakeOpencl>(technique, Transfer::zero_copy); }, ""});
-  }
-  list.push_back(
-      {"little_memory", [] { return std::make_unique<FakeOpencl>("tables", Transfer::staged, 1 << 20); }, ""});
-  return list;
-}
-
-INSTANTIATE_TEST_SUITE_P(OpenclFake, BackendConformance, testing::ValuesIn(makers()), maker_name);
-// The forms are matrices to a device: the real drivers' conformance has them.
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(FormConformance);
 
 // A stripe in buffers of the fake, on a queue in a context of its own.
 class OnDevice {
@@ -169,74 +124,99 @@ class OnDevice {
   std::vector<cl_mem> buffers_;
 };
 
-// The n-th call of the driver fails, for every n that a life of a backend has: each time that is a status with the
-// call's name, or it did not matter and the bytes are right; nothing is leaked; the next run works.
-void fail_every_call(Transfer transfer, const char *technique, Mode mode, bool by_command) {
-  Work work(3, 5, 40'000);
-  const auto life = [&](FakeDriver &driver, const std::function<void(core::Backend &, const core::Prepared &)> &body) {
-    opencl::Options options = fake_options(driver, transfer);
-    options.technique = technique;
-    options.memory_budget_bytes = 1 << 20;  // several pieces
-    const auto backend = opencl::make_backend(options, base::Log());
-    const auto prepared = backend->prepare(work.matrix);
-    body(*backend, *prepared);
-  };
-  FakeDriverScript script;
-  script.devices[0].shares_memory = true;
-  std::uint64_t count = 0;
-  {
-    FakeDriver driver(script);
-    work.reset();
-    life(driver, [&](core::Backend &backend, const core::Prepared &prepared) {
-      work.run(backend, prepared, mode);
-      ASSERT_TRUE(work.is_right(mode));
-    });
-    count = by_command ? driver.command_count() : driver.call_count();
-  }
-  ASSERT_GE(count, 4u);
-  unsigned statuses = 0;
-  const unsigned step = by_command ? 1 : kThinning;
-  for (std::uint64_t n = static_cast<unsigned>(mode) % step; n < count; n += step) {
-    (by_command ? script.failing_command : script.failing_call) = n;
-    FakeDriver driver(script);
-    work.reset();
-    const auto [status, message] = status_of([&] {
-      life(driver, [&](core::Backend &backend, const core::Prepared &prepared) {
-        const auto [in_run, text] = status_of([&] { work.run(backend, prepared, mode); });
-        if (in_run == TANDEM_OK) {
-          ASSERT_TRUE(work.is_right(mode)) << "call " << n << ", " << driver.failed_call();
-          return;
-        }
-        ++statuses;
-        ASSERT_TRUE(in_run == TANDEM_ERROR_DEVICE || in_run == TANDEM_ERROR_OUT_OF_MEMORY) << text;
-        ASSERT_NE(text.find("failed with CL_"), std::string::npos) << text;
-        work.reset();
-        work.run(backend, prepared, mode);
-        ASSERT_TRUE(work.is_right(mode)) << "the run after call " << n << ", " << driver.failed_call();
-      });
-    });
-    if (status != TANDEM_OK) ++statuses;  // the device could not even be described
-    ASSERT_TRUE(driver.live().empty()) << driver.live().begin()->first << " left after call " << n << ", "
-                                       << driver.failed_call();
-    ASSERT_TRUE(driver.violations().empty()) << driver.violations().front();
-  }
-  EXPECT_GT(statuses, count / 2 / step) << "of " << count;
-}
+class OpenclStripe final : public DeviceStripe {
+ public:
+  OpenclStripe(const FakeDriver &driver, Work &work, OnDevice::Layout layout, std::uint64_t skew, bool in_order)
+      : stripe_(driver, work, layout, skew, in_order) {}
+  void write() override { stripe_.write(); }
+  void read() override { stripe_.read(); }
+  core::Task task(const core::Prepared &prepared, Mode mode) override { return stripe_.task(prepared, mode); }
 
-TEST(OpenclFaults, EveryCallStaged) {
-  for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare})
-    fail_every_call(Transfer::staged, "tables", mode, false);
-  fail_every_call(Transfer::staged, "compiled", Mode::assign, false);
+ private:
+  OnDevice stripe_;
+};
+
+// The ways to this driver: host shards staged or in place; device shards in two buffers, or in too many for a kernel's
+// arguments, which are copied together.
+struct OpenclWay {
+  const char *name;
+  Transfer transfer = Transfer::staged;
+  OnDevice::Layout layout = OnDevice::Layout::two_buffers;
+  bool in_order = true;
+};
+
+// For the suite that all drivers share.
+class OpenclDriver final : public AnyDriver {
+ public:
+  OpenclDriver(const DriverScript &script, const OpenclWay &way) : way_(way), driver_(of(script)) {}
+
+  const char *label() const override { return "OpenCL"; }
+  const char *resource() const override { return opencl::kMemoryResource; }
+  void set_script(const DriverScript &script) override { driver_.set_script(of(script)); }
+  device::Options options() const override { return fake_options(driver_); }
+  std::string device_name(unsigned index) const override { return "opencl:0:" + std::to_string(index); }
+  std::unique_ptr<core::Backend> make(const device::Options &options, const base::Log &log) override {
+    opencl::Options all = fake_options(driver_, way_.transfer);
+    static_cast<device::Options &>(all) = options;
+    return opencl::make_backend(all, log);
+  }
+  std::size_t listed_devices() const override {
+    return opencl::describe_devices(std::chrono::seconds(20), driver_.table()).size();
+  }
+  std::unique_ptr<DeviceStripe> on_device(Work &work, std::uint64_t skew) override {
+    return std::make_unique<OpenclStripe>(driver_, work, way_.layout, skew, way_.in_order);
+  }
+  std::uint64_t call_count() const override { return driver_.call_count(); }
+  std::uint64_t command_count() const override { return driver_.command_count(); }
+  std::uint64_t calls_of(Call call) const override {
+    return driver_.calls_of(call == Call::compile  ? "clCreateProgramWithSource"
+                            : call == Call::launch ? "clEnqueueNDRangeKernel"
+                            : call == Call::look   ? "clGetEventInfo"
+                                                   : "clReleaseContext");
+  }
+  std::uint64_t device_bytes() const override { return driver_.device_bytes(); }
+  std::uint64_t most_device_bytes() const override { return driver_.most_device_bytes(); }
+  std::string failed_call() const override { return driver_.failed_call(); }
+  std::vector<std::string> problems() const override {
+    std::vector<std::string> problems = driver_.violations();
+    for (const auto &[kind, count] : driver_.live()) problems.push_back(std::to_string(count) + " x " + kind + " left");
+    return problems;
+  }
+
+ private:
+  FakeDriverScript of(const DriverScript &from) const {
+    FakeDriverScript script;
+    script.devices.resize(from.device_count);
+    script.devices[0].shares_memory = way_.transfer == Transfer::zero_copy;
+    if (way_.layout == OnDevice::Layout::own_buffers) script.devices[0].parameter_bytes = 100;
+    script.failing_call = from.failing_call;
+    script.failing_command = from.failing_command;
+    script.cancelling_command = from.cancelling_command;
+    script.control = from.control;
+    if (from.most_group_items != 0)
+      script.devices[0].kernel_group_items = static_cast<std::size_t>(from.most_group_items);
+    if (from.is_another_model) script.devices[0].name = "Another";
+    script.is_done_when_asked = from.is_done_when_asked;
+    return script;
+  }
+
+  const OpenclWay way_;
+  FakeDriver driver_;
+};
+
+std::vector<DriverMaker> all_drivers() {
+  std::vector<DriverMaker> list;
+  for (const OpenclWay &way : {OpenclWay{"staged"}, OpenclWay{"in_place", Transfer::zero_copy},
+                               OpenclWay{"copied", Transfer::staged, OnDevice::Layout::own_buffers},
+                               OpenclWay{"out_of_order", Transfer::staged, OnDevice::Layout::one_buffer, false}})
+    list.push_back(
+        {way.name, [way](const DriverScript &script) { return std::make_unique<OpenclDriver>(script, way); }});
+  return list;
 }
-TEST(OpenclFaults, EveryCallZeroCopy) {
-  for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare})
-    fail_every_call(Transfer::zero_copy, "tables", mode, false);
-}
-TEST(OpenclFaults, EveryCommand) {
-  for (const Transfer transfer : {Transfer::staged, Transfer::zero_copy})
-    for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare})
-      fail_every_call(transfer, "tables", mode, true);
-}
+INSTANTIATE_TEST_SUITE_P(OpenclFake, BackendConformance, testing::ValuesIn(conformance_makers(all_drivers())),
+                         maker_name);
+INSTANTIATE_TEST_SUITE_P(Opencl, DeviceFaults, testing::ValuesIn(all_drivers()), driver_name);
+INSTANTIATE_TEST_SUITE_P(Opencl, DeviceLayer, testing::Values(all_drivers().front()), driver_name);
 
 // Staged: a range is committed when its piece is complete. With one piece a failed run has changed nothing, and the XOR
 // that is done again is done once.
@@ -278,50 +258,6 @@ TEST(OpenclFaults, AfterAnErrorTheNextRunHasAContextOfItsOwn) {
     EXPECT_TRUE(work.is_right(Mode::assign));
     EXPECT_EQ(driver.calls_of("clCreateContext"), 2u) << "and keeps it";
   }
-}
-
-// At each command of a run: pieces that were complete by then are the product, the others are as before.
-TEST(OpenclFaults, ACancelDrainsAndTheNextRunWorks) {
-  Work work(2, 3, 20'000);
-  opencl::Options options;
-  std::uint64_t count = 1;
-  unsigned cancelled = 0;
-  for (std::uint64_t n = 0; n < count; ++n) {
-    FakeDriver driver;
-    {
-      options = fake_options(driver);
-      options.memory_budget_bytes = 128 << 10;  // several pieces
-      const auto backend = opencl::make_backend(options, base::Log());
-      const auto prepared = backend->prepare(work.matrix);
-      work.reset();
-      core::Control control;
-      FakeDriverScript script;
-      script.cancelling_command = n;
-      script.control = &control;
-      driver.set_script(script);
-      const core::Task task = {prepared.get(), work.in.data(), work.out.data(), 0, work.bytes, Mode::assign};
-      const tandem_status status = status_of([&] { backend->run({&task, 1}, control); }).first;
-      if (n == 0) count = 30;
-      if (status == TANDEM_OK) {
-        EXPECT_TRUE(work.is_right(Mode::assign)) << n;
-        count = n;  // the last piece was on its way
-      } else {
-        ASSERT_EQ(status, TANDEM_ERROR_CANCELLED) << n;
-        ++cancelled;
-        for (std::size_t r = 0; r < 2; ++r) {
-          for (std::size_t i = 0; i < work.bytes; ++i) {
-            const std::uint8_t byte = work.outputs[r][i];
-            ASSERT_TRUE(byte == work.product[r][i] || byte == work.before[r][i]) << n << ": byte " << i;
-          }
-        }
-      }
-      driver.set_script({});
-      work.run(*backend, *prepared, Mode::assign);
-      EXPECT_TRUE(work.is_right(Mode::assign)) << n;
-    }
-    ASSERT_TRUE(driver.live().empty()) << driver.live().begin()->first << " left after " << n;
-  }
-  EXPECT_GE(cancelled, 15u);
 }
 
 // A queue that does not come to an end may write later: what it writes to is never given back, nor used again.
@@ -459,166 +395,6 @@ TEST(OpenclZeroCopy, MemoryThatTheDriverDoesNotTakeIsStaged) {
   EXPECT_TRUE(heard.has("cannot use shards in place; they are staged")) << heard.text;
 }
 
-// Records are counted for what they need: a tile that is larger than a piece does not cut it to single lines.
-// As CudaStaging: each byte is copied once each way by the copier, and a device that is done when it is first asked is
-// not asked again.
-TEST(OpenclStaging, CopiesEachByteOnceAndLooksBeforeItSleeps) {
-  struct CountingCopier final : core::HostCopier {
-    void run(std::span<const core::HostCopy> copies) override {
-      ++run_count;
-      for (const core::HostCopy &each : copies) bytes += each.bytes;
-      core::copy_here(copies);
-    }
-    std::uint64_t run_count = 0, bytes = 0;
-  };
-  struct SmallPieces : core::TuningSource {
-    core::TuningChoice find(const core::TuningQuery &) const override {
-      return {{{"staging_bytes", 64 << 10}}, "for this test"};
-    }
-  };
-  const SmallPieces small;
-  for (const bool is_done_when_asked : {false, true}) {
-    FakeDriverScript script;
-    script.is_done_when_asked = is_done_when_asked;
-    FakeDriver driver(script);
-    const auto copier = std::make_shared<CountingCopier>();
-    opencl::Options options = fake_options(driver);
-    options.technique = "tables";
-    options.tuning = &small;
-    options.copier = copier;
-    const auto backend = opencl::make_backend(options, base::Log());
-    Work work(2, 3, 200'000);
-    work.reset();
-    const auto prepared = backend->prepare(work.matrix);
-    work.run(*backend, *prepared, Mode::assign);
-    EXPECT_TRUE(work.is_right(Mode::assign));
-    EXPECT_EQ(copier->bytes, 5 * work.bytes);
-    const std::uint64_t pieces = copier->run_count / 2;
-    EXPECT_GT(pieces, 10u);
-    EXPECT_EQ(driver.calls_of("clWaitForEvents"), pieces);
-    if (is_done_when_asked) {
-      EXPECT_EQ(driver.calls_of("clGetEventInfo"), pieces);
-    } else {
-      EXPECT_GE(driver.calls_of("clGetEventInfo"), pieces);
-    }
-  }
-}
-
-TEST(OpenclMemory, LargeTilesDoNotMakeSmallPieces) {
-  FakeDriver driver;
-  Work work(2, 3, 50'000);
-  opencl::Options options = fake_options(driver);
-  options.memory_budget_bytes = 1 << 20;
-  const auto backend = opencl::make_backend(options, base::Log());
-  const auto prepared =
-      backend->prepare_tuned(work.matrix, {{"local_x", 256}, {"element_bytes", 16}, {"elements_per_item", 64}});
-  work.reset();
-  work.run(*backend, *prepared, Mode::compare);
-  EXPECT_TRUE(work.is_right(Mode::compare));
-  EXPECT_LE(driver.calls_of("clEnqueueNDRangeKernel"), 6u);
-  EXPECT_LE(driver.most_device_bytes(), options.memory_budget_bytes);
-}
-
-// All buffers together stay within the budget, for every sequence of shapes. A lower budget holds from the next run on.
-TEST(OpenclMemory, TheBudgetHoldsOverShapes) {
-  FakeDriver driver;
-  core::Budget resources;
-  resources.set_all("opencl_mib=3");
-  opencl::Options options = fake_options(driver);
-  options.resources = &resources;
-  const auto backend = opencl::make_backend(options, base::Log());
-  std::uint64_t most = 3 << 20;
-  // Both lanes, and so all slots, come to be used by runs at the same time.
-  for (const auto &[rows, columns] : {std::pair(2u, 60u), std::pair(60u, 2u)}) {
-    for (unsigned tries = 0; tries < 100; ++tries) {
-      std::vector<std::thread> threads;
-      std::atomic<unsigned> right{0};
-      for (unsigned t = 0; t < 2; ++t) {
-        threads.emplace_back([&, rows = rows, columns = columns] {
-          Work work(rows, columns, 20'000);
-          const auto prepared = backend->prepare(work.matrix);
-          work.run(*backend, *prepared, Mode::assign);
-          right += work.is_right(Mode::assign);
-        });
-      }
-      for (std::thread &thread : threads) thread.join();
-      ASSERT_EQ(right, 2u);
-      if (tries >= 3 && driver.calls_of("clCreateCommandQueue") >= 6) break;
-    }
-  }
-  EXPECT_GE(driver.calls_of("clCreateCommandQueue"), 6u);
-  EXPECT_LE(driver.most_device_bytes(), most);
-  for (unsigned round = 0; round < 2; ++round) {
-    for (const auto &[rows, columns] : {std::pair(2u, 60u), std::pair(60u, 2u), std::pair(20u, 20u)}) {
-      Work work(rows, columns, 50'000);
-      const auto prepared = backend->prepare(work.matrix);
-      for (const Mode mode : {Mode::compare, Mode::accumulate}) {
-        work.reset();
-        work.run(*backend, *prepared, mode);
-        ASSERT_TRUE(work.is_right(mode)) << rows << " x " << columns;
-        ASSERT_LE(driver.most_device_bytes(), most) << rows << " x " << columns;
-        EXPECT_GT(driver.most_device_bytes(), most / 8) << rows << " x " << columns;
-      }
-    }
-    resources.set("opencl_mib", 1);
-    most = 1 << 20;
-    if (round == 0) {  // what was kept goes when room is needed
-      Work other(3, 40, 50'000);
-      const auto prepared = backend->prepare(other.matrix);
-      other.run(*backend, *prepared, Mode::assign);
-      EXPECT_TRUE(other.is_right(Mode::assign));
-      EXPECT_LE(driver.device_bytes(), most);
-      driver.set_script({});  // the peak begins again
-    }
-  }
-}
-
-// A run waits until all that its task holds is free, and runs nothing before; what holds the units for it may switch
-// that off.
-TEST(OpenclResources, ARunHoldsAGpuAndWhatItsControlSays) {
-  for (const bool holds_units : {true, false}) {
-    FakeDriver driver;
-    core::Budget resources;
-    resources.set_all("gpu=1,app.widgets=2");
-    opencl::Options options = fake_options(driver);
-    options.resources = &resources;
-    options.holds_units = holds_units;
-    const auto backend = opencl::make_backend(options, base::Log());
-    Work work(2, 10, 50'000);
-    const auto prepared = backend->prepare(work.matrix);
-    const core::Need gpu[] = {{core::Budget::kGpu, 1}}, widgets[] = {{resources.index("app.widgets"), 2}},
-                     too_many[] = {{widgets[0].resource, 3}};
-    const core::Task task = {prepared.get(), work.in.data(), work.out.data(), 0, work.bytes, Mode::assign};
-    for (const std::span<const core::Need> taken : {std::span(gpu), std::span(widgets)}) {
-      work.reset();
-      resources.acquire(taken);
-      std::atomic<bool> is_over{false};
-      std::thread caller([&] {
-        core::Control control(widgets);
-        backend->run({&task, 1}, control);
-        is_over = true;
-      });
-      std::this_thread::sleep_for(std::chrono::milliseconds(30));
-      if (holds_units) {
-        EXPECT_FALSE(is_over.load());
-        EXPECT_TRUE(work.is_untouched());
-        resources.release(taken);
-      }
-      caller.join();
-      EXPECT_TRUE(work.is_right(Mode::assign));
-      if (!holds_units) resources.release(taken);
-      EXPECT_TRUE(resources.try_acquire(gpu)) << "not given back";
-      EXPECT_TRUE(resources.try_acquire(widgets)) << "not given back";
-      resources.release(gpu);
-      resources.release(widgets);
-    }
-    core::Control control(too_many);
-    const auto [status, message] = status_of([&] { backend->run({&task, 1}, control); });
-    EXPECT_EQ(status, holds_units ? TANDEM_ERROR_INVALID_ARGUMENT : TANDEM_OK);
-    EXPECT_EQ(message.find("needs 3 of resource \"app.widgets\"") != std::string::npos, holds_units) << message;
-  }
-}
-
 // Jobs on device memory that need scratch draw from the same budget.
 TEST(OpenclMemory, TheBudgetHoldsOverJobs) {
   FakeDriverScript script;
@@ -684,19 +460,6 @@ TEST(OpenclMemory, AStripeThatDoesNotFitIsSplit) {
   }
   EXPECT_GT(driver.calls_of("clEnqueueNDRangeKernel"), 100u);
   EXPECT_LE(driver.most_device_bytes(), script.devices[0].memory_bytes);
-}
-
-TEST(OpenclMemory, TooLittleForOneLineOfEachShardIsAClearError) {
-  FakeDriver driver;
-  Work work(4, 10, 3000);
-  opencl::Options options = fake_options(driver);
-  options.memory_budget_bytes = 4096;
-  const auto backend = opencl::make_backend(options, base::Log());
-  const auto prepared = backend->prepare(work.matrix);
-  const auto [status, message] = status_of([&] { work.run(*backend, *prepared, Mode::assign); });
-  EXPECT_EQ(status, TANDEM_ERROR_OUT_OF_MEMORY);
-  EXPECT_NE(message.find("4096 bytes"), std::string::npos) << message;
-  EXPECT_NE(message.find("14 shards"), std::string::npos) << message;
 }
 
 TEST(OpenclDevices, NonsenseIsLeftOutWithAWarning) {
@@ -800,32 +563,6 @@ TEST(OpenclDevices, AHangingDriverIsNotWaitedForLong) {
   while (driver.calls_of("clGetDeviceIDs") == 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
-TEST(OpenclDevices, TwoAtOnce) {
-  FakeDriverScript script;
-  script.devices.resize(2);
-  FakeDriver driver(script);
-  std::vector<std::thread> threads;
-  std::vector<int> right(2, 0);
-  for (unsigned t = 0; t < 2; ++t) {
-    threads.emplace_back([&, t] {
-      opencl::Options options = fake_options(driver);
-      options.device = "opencl:0:" + std::to_string(t);
-      const auto backend = opencl::make_backend(options, base::Log());
-      Work work(2 + t, 6, 50'000);
-      const auto prepared = backend->prepare(work.matrix);
-      for (unsigned round = 0; round < 10; ++round) {
-        const Mode mode = round % 2 == 0 ? Mode::assign : Mode::accumulate;
-        work.reset();
-        work.run(*backend, *prepared, mode);
-        right[t] += work.is_right(mode);
-      }
-    });
-  }
-  for (std::thread &thread : threads) thread.join();
-  EXPECT_EQ(right, std::vector<int>(2, 10));
-  EXPECT_TRUE(driver.live().empty());
-}
-
 TEST(OpenclPrograms, ABuildFailureCarriesTheLog) {
   FakeDriverScript script;
   script.refuses_text = true;
@@ -839,121 +576,6 @@ TEST(OpenclPrograms, ABuildFailureCarriesTheLog) {
   driver.set_script({});
   work.run(*backend, *prepared, Mode::assign);
   EXPECT_TRUE(work.is_right(Mode::assign));
-}
-
-// Entries measured with one technique alone are not used if both techniques are possible.
-TEST(OpenclPrograms, AForcedTechniqueIsPartOfTheIdentity) {
-  FakeDriver driver;
-  Heard heard;
-  opencl::Options options = fake_options(driver);
-  const auto free = opencl::make_backend(options, heard.log());
-  const auto has_switch_over = [](const core::Backend &backend) {
-    const auto parameters = backend.tuning_parameters(4, 10, Mode::assign);
-    return std::any_of(parameters.begin(), parameters.end(),
-                       [](const core::TuningParameter &each) { return each.is_switch_over; });
-  };
-  EXPECT_TRUE(has_switch_over(*free));
-  for (const char *technique : {"tables", "compiled"}) {
-    options.technique = technique;
-    const auto forced = opencl::make_backend(options, heard.log());
-    EXPECT_EQ(forced->tuning_identity().driver, free->tuning_identity().driver + ", technique " + technique);
-    EXPECT_FALSE(has_switch_over(*forced));
-  }
-  options.technique = "auto";
-  EXPECT_EQ(opencl::make_backend(options, heard.log())->tuning_identity().driver, free->tuning_identity().driver);
-}
-
-// Technique transform is left where its work-groups of 128 items do not run.
-TEST(OpenclPrograms, TransformsOfWideCodes) {
-  core::CauchyTransform form;
-  for (unsigned i = 0; i < 20; ++i)
-    (i < 13 ? form.input_points : form.output_points).push_back(static_cast<core::Element>(i));
-  const core::Operator what(form);
-  for (const std::size_t most_items : {256, 64}) {
-    FakeDriverScript script;
-    script.devices[0].kernel_group_items = most_items;
-    FakeDriver driver(script);
-    Heard heard;
-    opencl::Options options = fake_options(driver);
-    options.technique = "transform";
-    const auto backend = opencl::make_backend(options, heard.log());
-    const auto prepared = backend->prepare(what);
-    Work work(what.dense(), 3001);
-    for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
-      work.reset();
-      work.run(*backend, *prepared, mode);
-      EXPECT_TRUE(work.is_right(mode));
-    }
-    EXPECT_EQ(heard.has("technique transform: as asked"), most_items == 256) << heard.text;
-    EXPECT_EQ(heard.has("technique transform is left: work-groups of 128 items, at most 64"), most_items == 64);
-  }
-}
-
-// Runs until it is so: a program is built in the background.
-void run_until(core::Backend &backend, const core::Prepared &prepared, Work &work, const std::function<bool()> &is_so) {
-  for (unsigned i = 0; i < 6000 && !is_so(); ++i) {
-    work.reset();
-    work.run(backend, prepared, Mode::assign);
-    ASSERT_TRUE(work.is_right(Mode::assign));
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  ASSERT_TRUE(is_so());
-}
-
-// Tables until the bytes pay; then compiled, and at once for others with the same matrix.
-TEST(OpenclPrograms, TheTechniqueFollowsTheBytes) {
-  struct Threshold : core::TuningSource {
-    core::TuningChoice find(const core::TuningQuery &) const override {
-      return {{{"compile_after_bytes", 30'000}, {"element_bytes", 5}}, "for this test"};
-    }
-  } tuning;
-  FakeDriver driver;
-  Heard heard;
-  opencl::Options options = fake_options(driver);
-  options.tuning = &tuning;
-  const auto backend = opencl::make_backend(options, heard.log());
-  Work work(2, 4, 3000);  // 12,000 bytes a run
-  const auto prepared = backend->prepare(work.matrix);
-  for (unsigned run = 0; run < 3; ++run) {
-    EXPECT_FALSE(heard.has("technique compiled")) << run;
-    work.reset();
-    work.run(*backend, *prepared, Mode::assign);
-    EXPECT_TRUE(work.is_right(Mode::assign));
-  }
-  run_until(*backend, *prepared, work, [&] { return heard.has("technique compiled"); });
-  EXPECT_TRUE(heard.has("technique tables: 12000 bytes through this matrix do not pay for a compile (from 30000)"));
-  EXPECT_TRUE(heard.has("for this test"));
-  EXPECT_TRUE(heard.has("tuning value left out: element_bytes = 5"));
-  const std::uint64_t built = driver.calls_of("clCreateProgramWithSource");
-  EXPECT_EQ(built, 2u);
-  const auto again = backend->prepare(work.matrix);
-  work.reset();
-  work.run(*backend, *again, Mode::assign);
-  EXPECT_EQ(driver.calls_of("clCreateProgramWithSource"), built);
-  EXPECT_TRUE(heard.has("technique compiled: it is in the cache"));
-}
-
-// A hybrid says what the CPU did with the matrix. A run of 4,000 bytes is the first one with enough.
-TEST(OpenclPrograms, BytesOfOthersCount) {
-  struct Threshold : core::TuningSource {
-    core::TuningChoice find(const core::TuningQuery &) const override {
-      return {{{"compile_after_bytes", 30'000'000}}, "for this test"};
-    }
-  } tuning;
-  for (const bool is_enough : {false, true}) {
-    FakeDriver driver;
-    Heard heard;
-    opencl::Options options = fake_options(driver);
-    options.tuning = &tuning;
-    const auto backend = opencl::make_backend(options, heard.log());
-    Work work(2, 4, 1000);
-    const auto prepared = backend->prepare(work.matrix);
-    prepared->add_bytes_elsewhere(29'995'999 + is_enough);
-    work.run(*backend, *prepared, Mode::assign);
-    EXPECT_TRUE(work.is_right(Mode::assign));
-    EXPECT_EQ(heard.has("until the compile is done"), is_enough) << heard.text;
-    run_until(*backend, *prepared, work, [&] { return heard.has("technique compiled"); });
-  }
 }
 
 // Where shards can be used in place: tables for each shape would be a compile for each, so they are staged, by one text
@@ -982,49 +604,20 @@ TEST(OpenclPrograms, NewShapesAreNoCompilesWhereMemoryIsShared) {
   const auto prepared = backend->prepare(work.matrix);
   work.run(*backend, *prepared, Mode::assign);
   EXPECT_TRUE(work.is_right(Mode::assign));
-  run_until(*backend, *prepared, work, [&] { return heard.has("technique compiled"); });
+  wait_until(
+      [&] {
+        work.reset();
+        work.run(*backend, *prepared, Mode::assign);
+        EXPECT_TRUE(work.is_right(Mode::assign));
+        return heard.has("technique compiled");
+      },
+      "compiled");
   const std::uint64_t mapped = driver.calls_of("clEnqueueMapBuffer");
   work.reset();
   work.run(*backend, *prepared, Mode::assign);
   EXPECT_TRUE(work.is_right(Mode::assign));
   EXPECT_EQ(driver.calls_of("clEnqueueMapBuffer"), mapped + 2) << "in place: only the outputs are mapped";
   EXPECT_LE(driver.calls_of("clCreateProgramWithSource"), 2u) << "compiled, for shards in place and for staged ones";
-}
-
-// The text of a matrix is written when it is built, not to ask whether it is there.
-TEST(OpenclPrograms, TextsAreWrittenToBeBuilt) {
-  FakeDriver driver;
-  std::atomic<unsigned> written{0};
-  opencl::Options options = fake_options(driver);
-  options.generate = [&](const core::Matrix &matrix, const device::KernelSpec &spec) {
-    ++written;
-    return fake_generate(matrix, spec);
-  };
-  const auto backend = opencl::make_backend(options, base::Log());
-  Work first(2, 3, 500);
-  first.run(*backend, *backend->prepare(first.matrix), Mode::assign);
-  const unsigned before = written;
-  for (unsigned columns = 4; columns < 9; ++columns) {
-    Work work(3, columns, 500);
-    work.run(*backend, *backend->prepare(work.matrix), Mode::assign);
-    EXPECT_TRUE(work.is_right(Mode::assign));
-  }
-  EXPECT_EQ(written, before);
-  // Two matrices of one shape are two programs.
-  options.technique = "compiled";
-  const auto compiled = opencl::make_backend(options, base::Log());
-  for (const std::uint8_t value : {1, 2}) {
-    Work work(1, 1, 500);
-    work.matrix.at(0, 0) = value;
-    const std::uint8_t *input = work.inputs[0].data();
-    work.product = expected(work.matrix.data(), 1, 1, &input, work.bytes);
-    const unsigned written_before = written;
-    work.run(*compiled, *compiled->prepare(work.matrix), Mode::assign);
-    EXPECT_TRUE(work.is_right(Mode::assign)) << unsigned{value};
-    if (value == 2) {
-      EXPECT_EQ(written, written_before + 1);
-    }
-  }
 }
 
 // Without local memory for the tables a matrix is compiled, unless it is too large for that too.
@@ -1045,74 +638,6 @@ TEST(OpenclPrograms, LittleLocalMemoryLeavesCompiled) {
   EXPECT_EQ(status, TANDEM_ERROR_UNAVAILABLE);
   EXPECT_NE(message.find("tables of 64 columns need 8192; and 4160 coefficients"), std::string::npos) << message;
   EXPECT_EQ(driver.calls_of("clCreateProgramWithSource"), built);
-}
-
-TEST(OpenclPrograms, ATuningFileOfOtherDevicesIsSaidToBeIgnored) {
-  struct OfOthers : core::TuningSource {
-    core::TuningChoice find(const core::TuningQuery &) const override { return {}; }
-    bool knows(const core::TuningIdentity &identity) const override { return identity.vendor != "Fake Vendor"; }
-  } tuning;
-  FakeDriver driver;
-  Heard heard;
-  opencl::Options options = fake_options(driver);
-  options.tuning = &tuning;
-  const auto backend = opencl::make_backend(options, heard.log());
-  Work work(2, 4, 3000);
-  for (unsigned run = 0; run < 2; ++run) work.run(*backend, *backend->prepare(work.matrix), Mode::assign);
-  const std::string warning = "no entry of the tuning file was measured on Fake 1 or another device of Fake Vendor";
-  EXPECT_TRUE(heard.has(warning)) << heard.text;
-  EXPECT_EQ(heard.text.find(warning), heard.text.rfind(warning)) << "said once";
-}
-
-TEST(OpenclPrograms, LocalSizesFitTheKernel) {
-  FakeDriverScript script;
-  script.devices[0].kernel_group_items = 32;
-  FakeDriver driver(script);
-  Heard heard;
-  const auto backend = opencl::make_backend(fake_options(driver), heard.log());
-  Work work(2, 4, 10'000);
-  const auto prepared = backend->prepare(work.matrix);
-  work.run(*backend, *prepared, Mode::assign);
-  EXPECT_TRUE(work.is_right(Mode::assign));
-  EXPECT_TRUE(heard.has("32x1x1 instead")) << heard.text;
-  work.run(*backend, *prepared, Mode::assign);
-  EXPECT_EQ(heard.text.find("instead"), heard.text.rfind("instead")) << "said once: " << heard.text;
-  const auto forced = backend->prepare_tuned(work.matrix, {{"local_x", 64}});
-  const auto [status, message] = status_of([&] { work.run(*backend, *forced, Mode::assign); });
-  EXPECT_EQ(status, TANDEM_ERROR_UNAVAILABLE);
-  EXPECT_NE(message.find("64x1x1"), std::string::npos) << message;
-  EXPECT_EQ(status_of([&] {
-              backend->prepare_tuned(work.matrix, {{"local_x", 512}});
-            }).first,
-            TANDEM_ERROR_UNAVAILABLE);
-  EXPECT_EQ(status_of([&] {
-              backend->prepare_tuned(work.matrix, {{"element_bytes", 12}});
-            }).first,
-            TANDEM_ERROR_INVALID_ARGUMENT);
-  const auto small = backend->prepare_tuned(work.matrix, {{"local_x", 8}, {"local_y", 4}});
-  work.reset();
-  work.run(*backend, *small, Mode::assign);
-  EXPECT_TRUE(work.is_right(Mode::assign));
-}
-
-TEST(OpenclFork, AChildIsRefused) {
-  TANDEM_SKIP_FORK_BESIDE_THREADS();
-  FakeDriver driver;
-  base::fork_generation();
-  const auto backend = opencl::make_backend(fake_options(driver), base::Log());
-  Work work(1, 2, 100);
-  const auto prepared = backend->prepare(work.matrix);
-  work.run(*backend, *prepared, Mode::assign);
-  const std::uint64_t calls = driver.call_count();
-  const pid_t child = fork();
-  if (child == 0) {
-    const tandem_status status = status_of([&] { work.run(*backend, *prepared, Mode::assign); }).first;
-    const bool listed = !opencl::describe_devices(std::chrono::seconds(1), driver.table()).empty();
-    _exit(status == TANDEM_ERROR_DEVICE && !listed && driver.call_count() == calls ? 0 : 1);
-  }
-  int status = 1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
 }
 
 // A parent that has not touched a driver (a server that forks before it works) has children that may.
@@ -1189,20 +714,6 @@ std::uint64_t programs_built(const std::string &folder, const FakeDriverScript &
   return driver.calls_of("clCreateProgramWithSource");
 }
 
-TEST(OpenclDiskCache, KeepsProgramsForTheNextProcess) {
-  const Folder folder;
-  const std::string place = folder.path + "/a/b";
-  EXPECT_EQ(programs_built(place), 1u);
-  struct stat made {};
-  ASSERT_EQ(stat(place.c_str(), &made), 0);
-  EXPECT_EQ(made.st_mode & 0777, 0700u);
-  EXPECT_EQ(programs_built(place), 0u);
-  FakeDriverScript other;
-  other.devices[0].name = "Another";
-  EXPECT_EQ(programs_built(place, other), 1u) << "another device, another key";
-  EXPECT_EQ(programs_built(""), 1u) << "no folder: memory only";
-}
-
 TEST(OpenclDiskCache, ADriverThatRefusesABinaryGetsTheText) {
   const Folder folder;
   const std::string place = folder.path + "/c";
@@ -1211,104 +722,6 @@ TEST(OpenclDiskCache, ADriverThatRefusesABinaryGetsTheText) {
   script.refuses_binaries = true;
   EXPECT_EQ(programs_built(place, script), 1u);
   EXPECT_EQ(programs_built(place), 0u) << "and the entry was renewed";
-}
-
-TEST(OpenclDiskCache, DamagedEntriesAreBuiltAnew) {
-  const Folder folder;
-  const std::string place = folder.path + "/c";
-  EXPECT_EQ(programs_built(place), 1u);
-  const auto entries = folder.entries(place);
-  ASSERT_EQ(entries.size(), 1u);
-  const auto size = std::filesystem::file_size(entries[0]);
-  for (std::uintmax_t cut : {std::uintmax_t{0}, std::uintmax_t{10}, size / 2, size - 1}) {
-    std::filesystem::resize_file(entries[0], cut);
-    Heard heard;
-    EXPECT_EQ(programs_built(place, {}, &heard), 1u) << cut;
-    EXPECT_TRUE(heard.has("is damaged"));
-    ASSERT_EQ(std::filesystem::file_size(entries[0]), size);
-  }
-  for (std::uintmax_t at = 0; at < size; at += at < 64 ? 1 : 7) {
-    std::fstream file(entries[0], std::ios::in | std::ios::out | std::ios::binary);
-    file.seekg(static_cast<std::streamoff>(at));
-    const int byte = file.get();
-    file.seekp(static_cast<std::streamoff>(at));
-    file.put(static_cast<char>(byte ^ 0x10));
-    file.close();
-    EXPECT_EQ(programs_built(place), 1u) << "byte " << at;
-  }
-}
-
-TEST(OpenclDiskCache, AFolderOfOthersIsNotUsed) {
-  const Folder folder;
-  const std::string place = folder.path + "/c";
-  EXPECT_EQ(programs_built(place), 1u);
-  for (const mode_t mode : {0777, 0770, 0750, 0701}) {
-    ASSERT_EQ(chmod(place.c_str(), mode), 0);
-    Heard heard;
-    EXPECT_EQ(programs_built(place, {}, &heard), 1u) << std::oct << mode;
-    EXPECT_TRUE(heard.has("not used: its mode is")) << heard.text;
-  }
-  ASSERT_EQ(chmod(place.c_str(), 0700), 0);
-  EXPECT_EQ(programs_built(place), 0u);
-  if (geteuid() == 0) {  // only root can give it away
-    ASSERT_EQ(chown(place.c_str(), 12345, 12345), 0);
-    Heard heard;
-    EXPECT_EQ(programs_built(place, {}, &heard), 1u);
-    EXPECT_TRUE(heard.has("it belongs to user 12345")) << heard.text;
-  } else {
-    std::printf("NOT RUN: a folder of another user (needs root)\n");
-  }
-  const std::string link = folder.path + "/link";
-  std::filesystem::create_directory(folder.path + "/d");
-  ASSERT_EQ(chmod((folder.path + "/d").c_str(), 0700), 0);
-  std::filesystem::create_directory_symlink(folder.path + "/d", link);
-  EXPECT_EQ(programs_built(link), 1u);
-  EXPECT_TRUE(folder.entries(folder.path + "/d").empty()) << "a link was followed";
-}
-
-TEST(OpenclDiskCache, IsBounded) {
-  const Folder folder;
-  device::DiskCache cache(folder.path + "/c", base::Log(), 10'000);
-  const std::vector<unsigned char> program(3000, 7);
-  for (std::uint64_t i = 0; i < 10; ++i) {
-    cache.store({i, 1}, program);
-    EXPECT_TRUE(cache.load({i, 1}).has_value()) << "the newest stays";
-  }
-  std::uintmax_t total = 0;
-  for (const auto &entry : folder.entries(folder.path + "/c")) total += std::filesystem::file_size(entry);
-  EXPECT_LE(total, 10'000u);
-  EXPECT_GT(total, 6'000u);
-  cache.store({99, 1}, std::vector<unsigned char>(20'000, 1));
-  EXPECT_FALSE(cache.has({99, 1})) << "larger than the cache";
-}
-
-TEST(OpenclDiskCache, TwoProcessesAtOnce) {
-  const Folder folder;
-  const std::string place = folder.path + "/c";
-  std::vector<pid_t> children;
-  for (unsigned child = 0; child < 2; ++child) {
-    const pid_t pid = fork();
-    if (pid == 0) {
-      device::DiskCache cache(place, base::Log(), 50'000);
-      bool good = true;
-      for (std::uint64_t round = 0; round < 400; ++round) {
-        const device::Key key{round % 20, 3};
-        const std::vector<unsigned char> program(1000 + key.low * 100, static_cast<unsigned char>(key.low));
-        cache.store(key, program);
-        const auto found = cache.load(key);
-        if (found.has_value() && *found != program) good = false;
-      }
-      _exit(good ? 0 : 1);
-    }
-    children.push_back(pid);
-  }
-  for (const pid_t pid : children) {
-    int status = 1;
-    ASSERT_EQ(waitpid(pid, &status, 0), pid);
-    EXPECT_EQ(status, 0);
-  }
-  for (const auto &entry : folder.entries(place))
-    EXPECT_EQ(entry.extension(), ".program") << "a temporary was left: " << entry;
 }
 
 // ---- shards in device memory ---------------------------------------------------------------------------------
@@ -1358,38 +771,6 @@ TEST(OpenclDeviceMemory, EveryLayoutModeAndAlignment) {
 
 // ---- many stripes --------------------------------------------------------------------------------------------
 
-std::uint64_t calls_for(unsigned count, bool together, Layout layout) {
-  FakeDriver driver;
-  Work work(4, 10, std::size_t{count} * 192);
-  opencl::Options options = fake_options(driver);
-  options.technique = "tables";
-  const auto backend = opencl::make_backend(options, base::Log());
-  const auto prepared = backend->prepare(work.matrix);
-  OnDevice stripe(driver, work, layout, 64);
-  const std::vector<core::Task> tasks = slices(stripe.task(*prepared, Mode::assign), count);
-  core::Control control;
-  backend->submit(tasks, control)->wait();
-  work.reset();
-  stripe.write();
-  driver.set_script({});
-  if (together) backend->submit(tasks, control)->wait();
-  for (std::size_t i = 0; i < tasks.size() && !together; ++i) backend->submit({&tasks[i], 1}, control)->wait();
-  const std::uint64_t calls = driver.call_count();
-  stripe.read();
-  EXPECT_TRUE(work.is_right(Mode::assign)) << count;
-  EXPECT_EQ(driver.violations(), std::vector<std::string>());
-  return calls;
-}
-
-TEST(OpenclBatch, TheNumberOfCallsDoesNotGrowWithTheStripes) {
-  for (const Layout layout : {Layout::one_buffer, Layout::two_buffers}) {
-    const std::uint64_t few = calls_for(10, true, layout);
-    EXPECT_EQ(calls_for(300, true, layout), few);
-    EXPECT_LE(few, 40u);
-    EXPECT_GE(calls_for(10, false, layout), few + 9 * 10);  // one by one it grows
-  }
-}
-
 TEST(OpenclBatch, EveryLayoutAndAlignment) {
   for (const Layout layout : {Layout::one_buffer, Layout::two_buffers, Layout::own_buffers}) {
     for (const std::uint64_t skew : {0, 5}) {
@@ -1417,74 +798,6 @@ TEST(OpenclBatch, EveryLayoutAndAlignment) {
       }
     }
   }
-}
-
-// Each call, and each command, of many stripes on the device and of the host.
-TEST(OpenclBatch, EveryCallAndCommandMayFail) {
-  for (const bool on_device : {true, false}) {
-    for (const bool by_command : {true, false}) {
-      Work work(3, 5, 10'000);
-      unsigned failed = 0;
-      std::uint64_t count = 1;
-      for (std::uint64_t n = 0; n < count; ++n) {
-        FakeDriver driver;
-        {
-          opencl::Options options = fake_options(driver);
-          options.technique = "tables";
-          const auto backend = opencl::make_backend(options, base::Log());
-          const auto prepared = backend->prepare(work.matrix);
-          OnDevice stripe(driver, work, Layout::two_buffers, 0);
-          const auto run = [&] {
-            core::Control control;
-            const core::Task task =
-                on_device ? stripe.task(*prepared, Mode::assign)
-                          : core::Task{prepared.get(), work.in.data(), work.out.data(), 0, work.bytes, Mode::assign};
-            backend->run(uneven_slices(task, false), control);
-          };
-          FakeDriverScript script;
-          (by_command ? script.failing_command : script.failing_call) = n;
-          work.reset();
-          stripe.write();
-          driver.set_script(script);
-          const auto [status, message] = status_of(run);
-          if (status != TANDEM_OK) {
-            EXPECT_TRUE(status == TANDEM_ERROR_DEVICE || status == TANDEM_ERROR_OUT_OF_MEMORY) << message;
-            ++failed;
-            count = n + 4;
-          }
-          driver.set_script({});
-          work.reset();
-          stripe.write();
-          run();
-          if (on_device) stripe.read();
-          EXPECT_TRUE(work.is_right(Mode::assign)) << n;
-        }
-        ASSERT_TRUE(driver.live().empty()) << driver.live().begin()->first << " left after " << n;
-        ASSERT_TRUE(driver.violations().empty()) << driver.violations().front();
-      }
-      EXPECT_GE(failed, by_command ? 1u : 10u);
-    }
-  }
-}
-
-TEST(OpenclBatch, WrongStripesAreRefusedByNumber) {
-  FakeDriver driver;
-  {
-    Work work(2, 3, 5000);
-    const auto backend = opencl::make_backend(fake_options(driver), base::Log());
-    const auto prepared = backend->prepare(work.matrix);
-    OnDevice stripe(driver, work, Layout::one_buffer, 0);
-    std::vector<core::Task> tasks = slices(stripe.task(*prepared, Mode::assign), 5);
-    const std::vector<std::uint64_t> huge(3, UINT64_MAX - 10);
-    tasks[3].input_offsets = huge.data();
-    const std::uint64_t commands = driver.command_count();
-    core::Control control;
-    const auto [status, message] = status_of([&] { backend->submit(tasks, control); });
-    EXPECT_EQ(status, TANDEM_ERROR_INVALID_ARGUMENT);
-    EXPECT_TRUE(message.starts_with("stripe 3 of 5: OpenCL: input 0 has 1000 bytes")) << message;
-    EXPECT_EQ(driver.command_count(), commands);
-  }
-  EXPECT_TRUE(driver.live().empty());
 }
 
 TEST(OpenclDeviceMemory, WhatDoesNotFitIsRefusedBeforeAnyCommand) {
@@ -1530,64 +843,6 @@ TEST(OpenclDeviceMemory, WhatDoesNotFitIsRefusedBeforeAnyCommand) {
   const auto on_other = opencl::make_backend(other, base::Log());
   core::Control control;
   EXPECT_EQ(status_of([&] { on_other->run({&good, 1}, control); }).first, TANDEM_ERROR_INVALID_ARGUMENT);
-}
-
-// The n-th call fails, or the n-th command when it is done, for every n.
-void fail_every_call_on_device(std::size_t parameter_bytes, Mode mode, bool in_order, bool by_command) {
-  std::uint64_t count = 1;
-  unsigned statuses = 0;
-  for (std::uint64_t n = UINT64_MAX; n == UINT64_MAX || n < count; ++n) {
-    FakeDriverScript script;
-    script.devices[0].parameter_bytes = parameter_bytes;
-    FakeDriver driver(script);
-    {
-      Work work(2, 4, 3000);
-      work.reset();
-      OnDevice stripe(driver, work, Layout::own_buffers, 0, in_order);
-      (by_command ? script.failing_command : script.failing_call) = n;
-      driver.set_script(script);
-      const auto backend = opencl::make_backend(fake_options(driver), base::Log());
-      const auto run = [&] {
-        const auto prepared = backend->prepare(work.matrix);
-        const core::Task task = stripe.task(*prepared, mode);
-        core::Control control;
-        backend->submit({&task, 1}, control)->wait();
-      };
-      const tandem_status status = status_of(run).first;
-      if (n == UINT64_MAX) count = by_command ? driver.command_count() : driver.call_count();
-      script.failing_call = script.failing_command = UINT64_MAX;
-      driver.set_script(script);
-      if (status != TANDEM_OK) {
-        ++statuses;
-        work.reset();
-        stripe.write();
-        run();
-      }
-      stripe.read();
-      ASSERT_TRUE(work.is_right(mode)) << (by_command ? "command " : "call ") << n;
-    }
-    ASSERT_TRUE(driver.live().empty()) << driver.live().begin()->first << " left after call " << n;
-  }
-  if (by_command) {
-    EXPECT_EQ(statuses, count);
-  } else {
-    EXPECT_GT(count, 30u);
-  }
-}
-
-TEST(OpenclDeviceMemory, EveryCallMayFail) {
-  for (const std::size_t parameter_bytes : {std::size_t{1024}, std::size_t{100}}) {
-    for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare})
-      fail_every_call_on_device(parameter_bytes, mode, true, false);
-  }
-}
-
-TEST(OpenclDeviceMemory, EveryCommandMayFail) {
-  for (const std::size_t parameter_bytes : {std::size_t{1024}, std::size_t{100}}) {
-    for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
-      for (const bool in_order : {true, false}) fail_every_call_on_device(parameter_bytes, mode, in_order, true);
-    }
-  }
 }
 
 // A driver with buffers at any address gets kernels that do not rely on alignment.

@@ -70,6 +70,7 @@ class Check(unittest.TestCase):
         for name in ("tandem", "tandem-bench"):
             self.program(name, TANDEM)
         self.program("ncu", NCU)
+        self.program("cuda_cache", 'mkdir -p "$1/cuda"; echo kernels >"$1/cuda/a.program"; echo 12 kernels')
         self.program("cmake", 'case "$1" in -S) mkdir -p "$4"; touch "$4/CMakeCache.txt" ;;\n'
                      '*) mkdir -p "$2/bin"; cp "$FOLDER"/bin/[clt]* "$2/bin" ;; esac')  # fmt: skip
         for library in ("libtandem.so.0", "libtandem_volume.so.0", "libtandem_cuda.so"):
@@ -305,6 +306,14 @@ class Check(unittest.TestCase):
             (self.bin / "libtandem.so.0").write_text("a newer library")  # what is old in the build is made anew
             _, said, calls = self.main("--pack", packed, "--build", built)
             self.assertIn(f"{5 + len(gpu_check.PROGRAMS)} files", said)
+        self.assertIn("compiled before: 12 kernels", said)
+        self.assertTrue((packed / gpu_check.CACHE / "cuda" / "a.program").exists())
+        own = self.folder / "own"
+        with mock.patch.dict(os.environ):
+            gpu_check.use_cache(packed, own)
+            self.assertEqual(os.environ["TANDEM_CACHE_DIR"], str(own))
+        self.assertEqual((own / "cuda").stat().st_mode & 0o777, 0o700, "the library takes no other folder")
+        self.assertEqual((own / "cuda" / "a.program").read_text(), "kernels\n")
         self.assertEqual({each.name for each in (packed / "bin").iterdir()}, set(gpu_check.PROGRAMS))
         self.assertEqual((packed / "bin/libtandem.so.0").read_text(), "a newer library")
         self.assertTrue(os.access(packed / "bin/cuda_bench", os.X_OK))

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/device_memory.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/stripe_error.hpp"
+#include "base/text.hpp"
+
+namespace tandem::device {
+namespace {
+
+using core::Mode;
+using core::Task;
+
+// All ranges are equally long, so an overlap is always with a neighbour of the other kind. Inputs may alias.
+void check_overlap(const Device &device, const std::vector<DeviceShard> &shards, std::uint64_t length_bytes) {
+  std::vector<const DeviceShard *> sorted;
+  for (const DeviceShard &shard : shards) sorted.push_back(&shard);
+  const auto place = [](const DeviceShard *shard) { return std::pair(shard->root, shard->root_start); };
+  std::sort(sorted.begin(), sorted.end(),
+            [&](const DeviceShard *a, const DeviceShard *b) { return place(a) < place(b); });
+  const DeviceShard *last = nullptr, *last_output = nullptr;
+  for (const DeviceShard *shard : sorted) {
+    const auto meets = [&](const DeviceShard *before) {
+      return before != nullptr && before->root == shard->root && shard->root_start - before->root_start < length_bytes;
+    };
+    const DeviceShard *other = shard->is_output && meets(last) ? last : meets(last_output) ? last_output : nullptr;
+    if (other != nullptr) {
+      base::fail(TANDEM_ERROR_OVERLAP, base::text(device.label, ": ", shard->name(), " overlaps ", other->name(), " (",
+                                                  length_bytes, " bytes each)"));
+    }
+    last = shard;
+    if (shard->is_output) last_output = shard;
+  }
+}
+
+std::vector<DeviceShard> shards_of(ShardInspector &driver, const Device &device, const Task &task) {
+  std::vector<DeviceShard> shards;
+  const auto add = [&](const void *shard, const std::uint64_t *offsets, unsigned index, bool is_output) {
+    DeviceShard &at = shards.emplace_back();
+    at.is_output = is_output;
+    at.index = index;
+    driver.look(task, shard, offsets != nullptr ? offsets[index] : 0, at);
+  };
+  for (unsigned c = 0; c < task.prepared->columns(); ++c) add(task.inputs[c], task.input_offsets, c, false);
+  for (unsigned r = 0; r < task.prepared->rows(); ++r) add(task.outputs[r], task.output_offsets, r, true);
+  if (task.mode != Mode::compare) check_overlap(device, shards, task.length_bytes);
+  return shards;
+}
+
+}  // namespace
+
+ShardInspector::~ShardInspector() = default;
+
+std::string DeviceShard::name() const { return base::text(is_output ? "output " : "input ", index); }
+
+std::uint64_t DeviceGroup::length_bytes() const noexcept {
+  std::uint64_t bytes = 0;
+  for (const BatchStripe &stripe : stripes) bytes += stripe.length;
+  return bytes;
+}
+
+bool share_a_buffer(std::span<const DeviceShard> shards, bool outputs) noexcept {
+  const DeviceShard *first = nullptr;
+  for (const DeviceShard &shard : shards) {
+    if (shard.is_output != outputs) continue;
+    if (first == nullptr) first = &shard;
+    if (shard.buffer != first->buffer) return false;
+  }
+  return true;
+}
+
+std::unique_ptr<core::Ticket> start_on_device(ShardInspector &driver, const Device &device, std::span<const Task> tasks,
+                                              core::Control &control, std::function<void(const DriverError &)> failed) {
+  std::vector<DeviceGroup> groups;
+  std::map<std::tuple<const core::Prepared *, void *, const void *, const void *, Access>, std::size_t> group_of;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    const Task &task = tasks[i];
+    if (task.length_bytes == 0 || task.prepared->rows() == 0) continue;
+    try {
+      driver.check_queue(task.queue);
+      std::vector<DeviceShard> shards = shards_of(driver, device, task);
+      const DeviceShard &output = shards[task.prepared->columns()];
+      BatchStripe stripe = {{}, task.length_bytes, output.root_start};
+      for (const DeviceShard &shard : shards) stripe.starts.push_back(shard.start);
+      const Access access = driver.access_of(task, shards);
+      std::size_t group = groups.size();
+      if (task.mode == Mode::assign && task.length_bytes <= device.most_launch_bytes && share_a_buffer(shards, false) &&
+          share_a_buffer(shards, true)) {
+        group = group_of.insert({{task.prepared, task.queue, shards.front().buffer, output.buffer, access}, group})
+                    .first->second;
+      }
+      if (group == groups.size()) groups.push_back({task, std::move(shards), access, {}});
+      groups[group].stripes.push_back(std::move(stripe));
+    } catch (const DriverError &) {
+      throw;
+    } catch (const base::Error &error) {
+      if (tasks.size() == 1) throw;
+      base::fail_in_stripe(error, i, tasks.size());
+    }
+  }
+  auto ticket = std::make_unique<DeviceTicket>(std::move(failed));
+  for (DeviceGroup &group : groups) ticket->add(driver.make_run(std::move(group)));
+  ticket->start(control, device);
+  return ticket;
+}
+
+}  // namespace tandem::device

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a generated kernel does by the contract of device/kernel_text.hpp, with the slow reference's products: for the
+// fake drivers.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "core/matrix.hpp"
+#include "device/kernel_text.hpp"
+#include "tests/support/expected.hpp"
+
+namespace tandem::test {
+
+inline std::uint64_t tile_bytes_of(const device::KernelSpec &spec) {
+  const device::KernelTuning &tuning = spec.tuning;
+  return std::uint64_t{tuning.element_bytes} * tuning.elements_per_item * tuning.local[0] *
+         (spec.technique == device::Technique::tables ? tuning.local[1] : 1);
+}
+
+// "", or what is wrong with a row of a table (begin, end, length) in a launch of so many groups a row.
+inline const char *wrong_with_row(const device::KernelSpec &spec, const std::uint64_t *row, std::uint64_t group_count) {
+  if (row[0] > row[1] || row[1] > row[2] || (row[1] - row[0]) % spec.tuning.element_bytes != 0)
+    return "a row from beyond its end";
+  const std::uint64_t for_ends = row[0] != 0 || row[1] != row[2] ? 1 : 0, tile = tile_bytes_of(spec);
+  return group_count < for_ends || (row[1] - row[0] + tile - 1) / tile > (group_count - for_ends) * spec.tuning.local[2]
+             ? "a row has too many bytes for its groups"
+             : "";
+}
+
+// The coefficients that technique tables finds in its tables.
+inline void read_tables(core::Matrix &matrix, const std::uint32_t *tables) {
+  for (unsigned r = 0; r < matrix.rows(); ++r)
+    for (unsigned c = 0; c < matrix.columns(); ++c)
+      matrix.at(r, c) =
+          static_cast<std::uint8_t>(tables[(std::size_t{r / 4} * matrix.columns() + c) * 32 + 1] >> r % 4 * 8);
+}
+
+// shards: inputs and then outputs. records: of a compare.
+inline void run_fake_kernel(const device::KernelSpec &spec, const core::Matrix &matrix,
+                            const std::vector<std::uint8_t *> &shards, std::uint64_t begin, std::uint64_t end,
+                            std::uint64_t length, std::uint32_t *records) {
+  const std::vector<const std::uint8_t *> inputs(shards.begin(), shards.begin() + matrix.columns());
+  const Shards product = expected(matrix.data(), matrix.rows(), matrix.columns(), inputs.data(), length);
+  const std::uint64_t tile_bytes = tile_bytes_of(spec), tiles = (end - begin + tile_bytes - 1) / tile_bytes;
+  for (unsigned r = 0; r < matrix.rows(); ++r) {
+    std::uint8_t *const output = shards[matrix.columns() + r];
+    for (std::uint64_t i = 0; i < length; ++i) {
+      const std::uint8_t value = product[r][i];
+      if (spec.mode == core::Mode::assign) output[i] = value;
+      if (spec.mode == core::Mode::accumulate) output[i] ^= value;
+      if (spec.mode != core::Mode::compare || output[i] == value) continue;
+      const bool is_head = i < begin, is_tail = i >= end;
+      const std::uint64_t tile = is_head ? tiles : is_tail ? tiles + 1 : (i - begin) / tile_bytes;
+      std::uint32_t *const record = records + (tile * matrix.rows() + r) * 2;
+      ++record[0];
+      record[1] = std::min(record[1], static_cast<std::uint32_t>(is_head   ? i
+                                                                 : is_tail ? i - end
+                                                                           : (i - begin) % tile_bytes));
+    }
+  }
+}
+
+}  // namespace tandem::test
