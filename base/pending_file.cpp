@@ -21,7 +21,10 @@ PendingFile::PendingFile(std::shared_ptr<Folder> folder, std::string temporary_n
 }
 
 PendingFile::PendingFile(std::shared_ptr<Folder> folder, std::string temporary_name)
-    : folder_(std::move(folder)), name_(std::move(temporary_name)), descriptor_(folder_->open_file(name_, O_RDWR)) {
+    : folder_(std::move(folder)),
+      name_(std::move(temporary_name)),
+      descriptor_(folder_->open_file(name_, O_RDWR)),
+      mode_(UINT32_MAX) {
   if (!descriptor_) fail_io("open", path(), errno);
 }
 

@@ -20,7 +20,7 @@ class PendingFile {
   // open. If dead temporaries are cleaned up, the caller has locked the folder. mode: permission bits; above 0777: 0666
   // less the process' umask.
   PendingFile(std::shared_ptr<Folder> folder, std::string temporary_name, std::uint32_t mode);
-  // A file that another writer has made; that writer removes it.
+  // A file that another writer has made; that writer sets its mode, and renames or removes it.
   PendingFile(std::shared_ptr<Folder> folder, std::string temporary_name);
   PendingFile(PendingFile &&other) noexcept { *this = std::move(other); }
   PendingFile &operator=(PendingFile &&other) noexcept;

@@ -84,7 +84,7 @@ tandem_files_set set_of(const SetHeader &header) {
 tandem_files_result result_of(const Outcome &outcome) {
   tandem_files_result result = {};
   describe(outcome.set, &result);
-  result.any_k_suffice = any_k_suffice(outcome.set) ? 1 : 0;
+  result.any_k_suffice = outcome.any_k_suffice ? 1 : 0;
   result.read_bytes = outcome.read_bytes;
   result.written_bytes = outcome.written_bytes;
   result.bad_block_count = outcome.bad_block_count;
@@ -115,6 +115,21 @@ tandem_status write_sentence(const tandem_files_search *search, std::vector<std:
       fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(kind, " file ", index, " of ", sentences.size()));
     *sentence_out = sentences[index].c_str();
   });
+}
+
+std::unique_ptr<tandem_files_writer> new_writer(tandem_context *context, const tandem_files_encode_options &options,
+                                                std::uint64_t content_bytes) {
+  if (options.source_path != nullptr || options.source_descriptor != 0 || options.dry_run != 0)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "a writer has no source and no dry_run: its content comes by calls");
+  require(options.name, "name");
+  if (content_bytes > kMaxContentBytes)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         base::text("the content has ", content_bytes, " bytes; at most ", kMaxContentBytes, " are possible"));
+  const auto check_cancelled = [progress = options.progress, user = options.progress_user] {
+    if (progress != nullptr && progress(user, 0, 0) != 0) fail(TANDEM_ERROR_CANCELLED, "cancelled");
+  };
+  return std::unique_ptr<tandem_files_writer>(
+      new tandem_files_writer{{context, options, content_bytes, kModeUnknown, check_cancelled}});
 }
 
 }  // namespace
@@ -223,27 +238,17 @@ tandem_status tandem_files_decode(tandem_context *context, const tandem_files_se
 }
 
 tandem_status tandem_files_writer_begin(tandem_context *context, const tandem_files_encode_options *options,
-                                        uint64_t content_bytes, int32_t attach, tandem_files_writer **writer_out) {
+                                        uint64_t content_bytes, tandem_files_writer **writer_out) {
   return guarded([&] {
     require(writer_out, "writer_out");
     const tandem_files_encode_options ours = read_options(options, "tandem_files_encode_options");
-    if (ours.source_path != nullptr || ours.source_descriptor != 0 || ours.dry_run != 0)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, "a writer has no source and no dry_run: its content comes by calls");
-    require(ours.name, "name");
-    if (attach != 0) require(ours.set_id, "set_id, which a writer that attaches needs,");
-    if (content_bytes > kMaxContentBytes)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, tandem::base::text("the content has ", content_bytes, " bytes; at most ",
-                                                             kMaxContentBytes, " are possible"));
-    const auto check_cancelled = [progress = ours.progress, user = ours.progress_user] {
-      if (progress != nullptr && progress(user, 0, 0) != 0) fail(TANDEM_ERROR_CANCELLED, "cancelled");
-    };
-    std::unique_ptr<tandem_files_writer> writer(
-        new tandem_files_writer{{context, ours, content_bytes, kModeUnknown, check_cancelled}});
-    writer->set.begin(attach != 0);
+    const Team team(ours.team);
+    std::unique_ptr<tandem_files_writer> writer;
+    team.together([&] { writer = new_writer(context, ours, content_bytes); });
+    writer->set.begin();
     *writer_out = writer.release();
   });
 }
-
 tandem_status tandem_files_writer_query(const tandem_files_writer *writer, tandem_files_set *set_out) {
   return guarded([&] {
     require(writer, "writer");
@@ -253,21 +258,11 @@ tandem_status tandem_files_writer_query(const tandem_files_writer *writer, tande
 }
 
 tandem_status tandem_files_writer_write(tandem_files_writer *writer, uint64_t first_stripe, uint64_t stripe_count,
-                                        const void *content, size_t content_bytes, void *hashes_out) {
+                                        const void *content, size_t content_bytes) {
   return guarded([&] {
     require(writer, "writer");
     if (content_bytes != 0) require(content, "content");
-    writer->set.write_range(first_stripe, stripe_count, {static_cast<const std::byte *>(content), content_bytes},
-                            static_cast<std::byte *>(hashes_out));
-  });
-}
-
-tandem_status tandem_files_writer_add(tandem_files_writer *writer, uint64_t first_stripe, uint64_t stripe_count,
-                                      const void *hashes, size_t hash_bytes) {
-  return guarded([&] {
-    require(writer, "writer");
-    if (hash_bytes != 0) require(hashes, "hashes");
-    writer->set.add_range(first_stripe, stripe_count, {static_cast<const std::byte *>(hashes), hash_bytes});
+    writer->set.write_range(first_stripe, stripe_count, {static_cast<const std::byte *>(content), content_bytes});
   });
 }
 
@@ -275,7 +270,7 @@ tandem_status tandem_files_writer_commit(tandem_files_writer *writer, tandem_fil
   return guarded([&] {
     require(writer, "writer");
     check_result(result_out, "tandem_files_result");
-    writer->set.commit(writer->set.header().content_bytes, [] {});
+    writer->set.commit_ranges();
     write_result(result_of(writer->set.outcome()), result_out, "tandem_files_result");
   });
 }
@@ -299,41 +294,6 @@ tandem_status tandem_files_reader_read(tandem_files_reader *reader, uint64_t off
     require(reader, "reader");
     if (content_bytes != 0) require(content_out, "content_out");
     reader->range.read(offset, content_bytes, static_cast<std::byte *>(content_out));
-  });
-}
-
-tandem_status tandem_files_reader_read_stripes(tandem_files_reader *reader, uint64_t first_stripe,
-                                               uint64_t stripe_count, void *content_out, size_t content_bytes,
-                                               void *hashes_out) {
-  return guarded([&] {
-    require(reader, "reader");
-    if (content_bytes != 0) require(content_out, "content_out");
-    reader->range.read_stripes(first_stripe, stripe_count, {static_cast<std::byte *>(content_out), content_bytes},
-                               static_cast<std::byte *>(hashes_out));
-  });
-}
-
-tandem_status tandem_files_reader_add(tandem_files_reader *reader, uint64_t first_stripe, uint64_t stripe_count,
-                                      const void *hashes, size_t hash_bytes) {
-  return guarded([&] {
-    require(reader, "reader");
-    if (hash_bytes != 0) require(hashes, "hashes");
-    reader->range.add(first_stripe, stripe_count, {static_cast<const std::byte *>(hashes), hash_bytes});
-  });
-}
-
-tandem_status tandem_files_reader_check(const tandem_files_reader *reader) {
-  return guarded([&] {
-    require(reader, "reader");
-    reader->range.check_whole();
-  });
-}
-
-tandem_status tandem_files_reader_query(tandem_files_reader *reader, tandem_files_result *result_out) {
-  return guarded([&] {
-    require(reader, "reader");
-    require(result_out, "tandem_files_result");
-    write_result(result_of(reader->range.outcome()), result_out, "tandem_files_result");
   });
 }
 

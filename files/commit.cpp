@@ -69,7 +69,6 @@ enum : std::size_t {
   kAtDone = 592,
   kAtGivenUpCount = 624,
   kAtGivenUp = 632,
-  kAtGeometry = 888,
   kAtWideCheck = 896,
   kAtCheck = kCommitRecordBytes - 8,
   kAtWide = kCommitRecordBytes
@@ -335,7 +334,6 @@ std::vector<std::byte> commit_record_bytes(const CommitRecord &record) {
   store(at + kAtGivenUpCount, static_cast<std::uint32_t>(record.given_up.size()));
   for (std::size_t i = 0; i < record.given_up.size(); ++i)
     std::memcpy(at + kAtGivenUp + i * sizeof(SetId), record.given_up[i].data(), sizeof(SetId));
-  store(at + kAtGeometry, record.geometry);
   if (wide) store(at + kAtWideCheck, hash64(at + kAtWide, kWideCommitRecordBytes - kAtWide));
   store(at + kAtCheck, hash64(at, kAtCheck));
   return bytes;
@@ -383,7 +381,6 @@ bool parse_commit_record(std::span<const std::byte> bytes, CommitRecord *record_
   record.given_up.resize(given_up_count);
   for (std::size_t i = 0; i < given_up_count; ++i)
     std::memcpy(record.given_up[i].data(), at + kAtGivenUp + i * sizeof(SetId), sizeof(SetId));
-  record.geometry = load<std::uint64_t>(at + kAtGeometry);
   *record_out = std::move(record);
   return true;
 }

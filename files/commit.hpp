@@ -45,7 +45,6 @@ struct CommitRecord {
   std::uint32_t shard_count = 0;
   std::uint32_t folder_count = 0, folder = 0;  // folder 0 leads: its record decides
   bool force = false;
-  std::uint64_t geometry = 0;            // geometry_hash() of the set; 0: unknown, because it is a stream
   std::string name;                      // of the set: a plain part of a file name
   std::vector<std::uint16_t> folder_of;  // by shard: shard_count of them
   std::bitset<kMaxShardCount> stale;     // files of this name in this folder that the set replaces

@@ -17,11 +17,12 @@
 #include "files/folder.hpp"
 #include "files/handles.hpp"
 #include "files/ranges.hpp"
+#include "files/recoverable.hpp"
 #include "files/recovery.hpp"
 #include "files/stripe_source.hpp"
+#include "files/team.hpp"
 #include "files/verify.hpp"
 #include "files/workers.hpp"
-#include "files/written_stripes.hpp"
 
 namespace tandem::files {
 namespace {
@@ -32,7 +33,8 @@ using Clock = std::chrono::steady_clock;
 class Sink {
  public:
   // Throws what check_cancelled throws, while it waits for the reader of a named pipe or a locked folder.
-  Sink(const tandem_files_decode_options &options, const FoundSet &set, const std::function<void()> &check_cancelled) {
+  Sink(const tandem_files_decode_options &options, const FoundSet &set, const Team &team,
+       const std::function<void()> &check_cancelled) {
     const bool dry_run = options.dry_run != 0;
     if (options.salvage != 0 && options.output_path == nullptr)
       fail(TANDEM_ERROR_INVALID_ARGUMENT,
@@ -47,6 +49,9 @@ class Sink {
     struct stat status;
     if (stat(name_.c_str(), &status) == 0) {
       if (S_ISDIR(status.st_mode)) fail_io("write", name_, EISDIR);
+      if (!S_ISREG(status.st_mode) && !team.is_alone())
+        fail(TANDEM_ERROR_INVALID_ARGUMENT,
+             base::text(name_, " is no regular file: several processes share no stream"));
       if (!S_ISREG(status.st_mode) && options.salvage != 0)
         fail(TANDEM_ERROR_INVALID_ARGUMENT,
              base::text(name_,
@@ -76,7 +81,14 @@ class Sink {
     pending_.emplace(folders[0], own_name(temporary), set.header.mode);
   }
 
+  // The file that process 0 has made, of that path; "": nowhere.
+  Sink(const tandem_files_decode_options &options, const std::string &path)
+      : name_(options.output_path), leads_(false) {
+    if (!path.empty()) pending_.emplace(std::make_shared<Folder>(folder_of(path)), name_of(path));
+  }
+
   bool is_stream() const { return stream_ >= 0; }
+  std::string pending_path() const { return pending_ ? pending_->path() : ""; }
 
   void write_pieces(std::span<iovec> pieces, std::uint64_t offset) {
     if (pending_ && !write_pieces_at(pending_->descriptor(), pieces, offset)) fail_io("write", name_, errno);
@@ -89,10 +101,14 @@ class Sink {
   }
 
   // content_bytes: the length of the output; its last bytes may be in a hole.
-  void complete(const tandem_files_decode_options &options, bool has_holes, std::uint64_t content_bytes) {
+  void finish(const tandem_files_decode_options &options, bool has_holes, std::uint64_t content_bytes) {
     if (!pending_) return;
     if (has_holes && !set_length(pending_->descriptor(), content_bytes)) fail_io("extend", pending_->path(), errno);
     pending_->finish(options.no_sync != 0);
+  }
+
+  void give_name(const tandem_files_decode_options &options, bool has_holes) {
+    if (!pending_ || !leads_) return;
     pending_->rename(name_of(has_holes ? partial_name() : name_), options.force != 0, options.no_sync != 0);
   }
 
@@ -134,6 +150,7 @@ class Sink {
   }
 
   std::string name_;
+  bool leads_ = true;
   Descriptor opened_;
   int stream_ = -1;
   std::optional<PendingFile> pending_;
@@ -142,60 +159,72 @@ class Sink {
 class Decoder {
  public:
   Decoder(tandem_context *context, const Search &search, const FoundSet &set,
-          const tandem_files_decode_options &options)
+          const tandem_files_decode_options &options, const Team &team)
       : context_(context),
+        team_(team),
         timeline_(base::timeline_of(context)),
         search_(search),
         set_(set),
         options_(options),
         header_(set.header),
         places_(options.salvage != 0 ? readable_stripes(set) : all_stripes(header_)),
+        any_k_suffice_(any_k_suffice(header_)),
         codec_(make_codec(header_, true)),  // an existing set may be read with every matrix
         source_(context, codec_.get(), set),
         wanted_(header_.shard_count(), 0),
+        rounds_(team, header_, places_.count()),
+        digest_(team),
         workers_(context, options.progress, options.progress_user, progress_bytes()) {
     std::fill_n(wanted_.begin(), header_.k, std::uint8_t{1});
   }
 
+  // Called by all processes of the team.
   Outcome run() {
     const Clock::time_point started = Clock::now();
-    if (known_shard_count(set_) < header_.k && !salvages()) {
-      check_all_read(search_, set_, false);
-      fail(TANDEM_ERROR_NOT_RECOVERABLE,
-           base::text(set_.shard_count, " of ", header_.shard_count(), " shards found, ", header_.k, " are needed"));
+    team_.together([&] {
+      if (known_shard_count(set_) < header_.k && !salvages()) {
+        check_all_read(search_, set_, false);
+        fail(TANDEM_ERROR_NOT_RECOVERABLE,
+             base::text(set_.shard_count, " of ", header_.shard_count(), " shards found, ", header_.k, " are needed"));
+      }
+      if (team_.leads()) sink_.emplace(options_, set_, team_, [this] { workers_.check_cancelled(); });
+    });
+    if (!team_.is_alone()) {
+      Words leading = team_.broadcast([&](Words &words) { words.put(sink_->pending_path()); });
+      team_.together([&] {
+        if (!team_.leads()) sink_.emplace(options_, leading.text());
+      });
     }
-    sink_.emplace(options_, set_, [this] { workers_.check_cancelled(); });
-    const Division division = divide(context_, options_.thread_count, header_, places_.count());
-    source_.set_piece_bytes(division.piece_bytes);
-    try {
-      workers_.run(division.worker_count, [&](unsigned) { work(division.batch_stripes); });
-    } catch (const Error &error) {
-      // The block may lie in a file that could not be looked at.
-      if (error.status() == TANDEM_ERROR_NOT_RECOVERABLE) check_all_read(search_, set_, false);
-      throw;
+    std::uint32_t thread_count = 0;
+    for (std::uint64_t round = 0; round < rounds_.count(); ++round) {
+      team_.together([&] { thread_count = std::max(thread_count, decode(rounds_.range(round))); });
+      digest_.end_round();
     }
-    lose_stripes_before(header_.stripe_count());
-    if (holes_.empty())
-      check_digest(header_, digest_.value(header_.content_bytes));
-    else
-      check_holes();
-    {
+    if (salvages()) lose_stripes_before(header_.stripe_count());
+    const Hash128 digest = digest_.value(header_.content_bytes);
+    team_.together([&] {
+      if (holes_.empty())
+        check_digest(header_, digest);
+      else
+        check_holes();
       const bool syncs = options_.no_sync == 0 && options_.dry_run == 0 && !sink_->is_stream();
       const base::TimedStep step(syncs ? timeline_ : nullptr, "sync", 0, header_.content_bytes);
-      sink_->complete(options_, !holes_.empty(), header_.content_bytes);
-    }
+      sink_->finish(options_, !holes_.empty(), header_.content_bytes);
+    });
+    team_.together([&] { sink_->give_name(options_, !holes_.empty()); });
     if (options_.hole != nullptr)
       for (const auto &[first, end] : holes_.ends()) options_.hole(options_.hole_user, first, end - first);
 
     Outcome outcome;
     outcome.set = header_;
+    outcome.any_k_suffice = any_k_suffice_;
     outcome.read_bytes = source_.reader().read_bytes();
     outcome.hole_bytes = holes_.count();
-    outcome.written_bytes = options_.dry_run == 0 ? header_.content_bytes - outcome.hole_bytes : 0;
+    outcome.written_bytes = options_.dry_run == 0 ? written_bytes() : 0;
     outcome.bad_block_count = source_.reader().bad_block_count();
     outcome.rebuilt_block_count = source_.computed_count();
     outcome.shards_read = source_.reader().shards_read();
-    outcome.thread_count = division.worker_count;
+    outcome.thread_count = thread_count;
     outcome.coding_seconds = source_.coding_seconds();
     outcome.seconds = std::chrono::duration<double>(Clock::now() - started).count();
     return outcome;
@@ -210,8 +239,12 @@ class Decoder {
     all.add(0, header.stripe_count());
     return all;
   }
+  std::uint64_t written_bytes() const {
+    return team_.is_alone() ? header_.content_bytes - holes_.count() : content_bytes_.load();
+  }
   bool salvages() const { return options_.salvage != 0; }
   std::uint64_t progress_bytes() const {
+    if (!team_.is_alone()) return std::min(rounds_.stripe_count() * header_.stripe_data_bytes(), header_.content_bytes);
     const std::uint64_t count = places_.count();
     if (count == 0) return 0;
     const std::uint64_t last = places_.at(count - 1);  // only this one may be shorter
@@ -226,7 +259,7 @@ class Decoder {
   }
   // Called in the order of the stripes.
   void note(const Stripe &stripe) {
-    lose_stripes_before(stripe.number);
+    if (salvages()) lose_stripes_before(stripe.number);
     next_stripe_ = stripe.number + 1;
     digest_.add(std::span(stripe.hashes).first(header_.k));
     if (stripe.complete) return;
@@ -253,14 +286,30 @@ class Decoder {
                     header_.k, " are needed, and no data block is intact"));
   }
 
-  void work(std::uint64_t batch_stripes) {
+  // Stripes at these places, by as many threads as it returns.
+  std::uint32_t decode(const tandem_files_range &places) {
+    const Division division = divide(context_, options_.thread_count, header_, places.count);
+    source_.set_piece_bytes(division.piece_bytes);
+    next_batch_ = 0;
+    try {
+      workers_.run(division.worker_count, [&](unsigned) { work(places, division.batch_stripes); });
+    } catch (const Error &error) {
+      // The block may lie in a file that could not be looked at.
+      if (error.status() == TANDEM_ERROR_NOT_RECOVERABLE) check_all_read(search_, set_, false);
+      throw;
+    }
+    return division.worker_count;
+  }
+
+  void work(const tandem_files_range &places, std::uint64_t batch_stripes) {
     const BatchBuffers buffers = make_buffers(header_, batch_stripes);
+    const std::uint64_t end = places.first + places.count;
     std::vector<Stripe> stripes;
     while (!workers_.stopped().load(std::memory_order_relaxed)) {
-      const std::uint64_t batch = next_batch_.fetch_add(1), first = batch * batch_stripes;
-      if (first >= places_.count()) return;
+      const std::uint64_t batch = next_batch_.fetch_add(1), first = places.first + batch * batch_stripes;
+      if (first >= end) return;
       stripes.clear();
-      for (std::uint64_t i = 0; i < std::min(batch_stripes, places_.count() - first); ++i)
+      for (std::uint64_t i = 0; i < std::min(batch_stripes, end - first); ++i)
         stripes.push_back({places_.at(first + i), wanted_, &buffers[i]});
       if (salvages())
         source_.bring(stripes);
@@ -290,33 +339,52 @@ class Decoder {
         sink_->write_pieces(pieces, stripe.number * header_.stripe_data_bytes());
       }
       workers_.add_done(content_bytes);
+      content_bytes_.fetch_add(content_bytes, std::memory_order_relaxed);
     }
   }
 
+  // Throws DAMAGED unless the decoded content has the set's digest.
+  static void check_digest(const SetHeader &header, const Hash128 &digest) {
+    if (digest == header.digest) return;
+    fail(TANDEM_ERROR_DAMAGED,
+         base::text("the digest of the ", header.content_bytes, " decoded bytes is ",
+                    hexadecimal(printed_order(digest)), ", the set's is ", hexadecimal(printed_order(header.digest))));
+  }
+
   tandem_context *context_;
+  const Team &team_;
   base::Timeline *const timeline_;  // null: none is asked for
   const Search &search_;
   const FoundSet &set_;
   const tandem_files_decode_options &options_;
   const SetHeader header_;
   const RangeList places_;  // of the stripes that are looked at
+  const bool any_k_suffice_;
   OwnedCodec codec_;
   StripeSource source_;
   std::vector<std::uint8_t> wanted_;  // the data shards
-  Workers workers_;
-  std::optional<Sink> sink_;
-  std::atomic<std::uint64_t> next_batch_{0};
+  const Rounds rounds_;
   // Used by one worker at a time, in the order of stripes:
-  ContentDigest digest_;
+  SharedDigest digest_;
   Ranges holes_{kMostHoles};       // bytes
   std::uint64_t next_stripe_ = 0;  // after the last one that was noted
+  Workers workers_;
+  std::optional<Sink> sink_;
+  std::atomic<std::uint64_t> next_batch_{0}, content_bytes_{0};
 };
 
 }  // namespace
 
 Outcome decode(tandem_context *context, const Search &search, const tandem_files_decode_options &options) {
-  const std::size_t set = search.choose_to_code(options.set_id_prefix != nullptr ? options.set_id_prefix : "");
-  return Decoder(context, search, search.sets[set], options).run();
+  const Team team(options.team);
+  team.together([&] {
+    if (!team.is_alone() && (options.output_path == nullptr || options.salvage != 0))
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "several processes write a whole file: no stream, and no salvage");
+  });
+  const FoundSet &set = choose_set(search, options.set_id_prefix, team);
+  std::optional<Decoder> decoder;
+  team.together([&] { decoder.emplace(context, search, set, options, team); });
+  return decoder->run();
 }
 
 }  // namespace tandem::files

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "base/text.hpp"
@@ -23,7 +24,10 @@ namespace {
 // The input: a regular file, read at offsets by several threads, or a stream, read in order.
 class Source {
  public:
-  explicit Source(const tandem_files_encode_options &options) {
+  Source(const tandem_files_encode_options &options, bool is_shared) {
+    if (is_shared && options.source_path == nullptr)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           "source_path is NULL: several processes encode a regular file, and no stream");
     if (options.source_path == nullptr) {
       name_ = "the input stream";
       descriptor_ = options.source_descriptor;
@@ -50,7 +54,7 @@ class Source {
               " is no regular file; give its descriptor to read a stream (on the command line: - for standard input)"));
     mode_ = at_first_.st_mode & 0777;
     // Files of /proc say that they are empty and are not: length 0 is read as a stream.
-    if (at_first_.st_size > 0) content_bytes_ = static_cast<std::uint64_t>(at_first_.st_size);
+    if (at_first_.st_size > 0 || is_shared) content_bytes_ = static_cast<std::uint64_t>(at_first_.st_size);
     posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
   }
 
@@ -100,38 +104,58 @@ class Encoder {
   Encoder(tandem_context *context, const tandem_files_encode_options &options)
       : context_(context),
         options_(options),
-        source_(options),
-        workers_(context, options.progress, options.progress_user, source_.content_bytes()),
+        source_(options, !Team(options.team).is_alone()),
         writer_(context, options, source_.content_bytes(), source_.mode(), [this] { workers_.check_cancelled(); }),
-        header_(writer_.header()) {}
+        header_(writer_.header()),
+        rounds_(writer_.team(), header_, source_.is_stream() ? UINT64_MAX : header_.stripe_count()),
+        workers_(context, options.progress, options.progress_user, progress_bytes()) {}
 
+  // Called by all processes of the team.
   Outcome run() {
+    const Team &team = writer_.team();
     if (options_.dry_run != 0) {
-      writer_.check_folders();
-      Outcome outcome;
-      outcome.set = header_;
+      team.together([&] {
+        if (team.leads()) writer_.check_folders();
+      });
+      Outcome outcome = writer_.outcome();
       outcome.set.set_id = {};  // no user will see that set
       return outcome;
     }
-    writer_.begin(false);
-    const std::uint64_t stripe_count = source_.is_stream() ? UINT64_MAX : header_.stripe_count();
-    const Division division = divide(context_, options_.thread_count, header_, stripe_count);
-    workers_.run(division.worker_count, [&](unsigned) { work(division); });
+    writer_.begin();
+    Outcome outcome;
+    for (std::uint64_t round = 0; round < rounds_.count(); ++round) {
+      const tandem_files_range stripes = rounds_.range(round);
+      team.together([&] {
+        const Division division = divide(context_, options_.thread_count, header_, stripes.count);
+        next_batch_ = 0;
+        workers_.run(division.worker_count, [&](unsigned) { work(stripes, division); });
+        outcome.thread_count = std::max(outcome.thread_count, division.worker_count);
+      });
+      writer_.written().hand_over(team, header_.stripe_count());
+    }
     if (source_.is_stream()) {
       workers_.end_stream();
       workers_.check_cancelled();
     }
     writer_.commit(source_.is_stream() ? stream_bytes_ : header_.content_bytes, [this] { source_.check_unchanged(); });
-    Outcome outcome = writer_.outcome();
-    outcome.thread_count = division.worker_count;
+    const std::uint32_t thread_count = outcome.thread_count;
+    outcome = writer_.outcome();
+    outcome.thread_count = thread_count;
     return outcome;
   }
 
  private:
-  void work(const Division &division) {
+  // Of one process of several: a last stripe counts as a full one.
+  std::uint64_t progress_bytes() const {
+    if (source_.is_stream()) return TANDEM_FILES_UNKNOWN_BYTES;
+    return std::min(rounds_.stripe_count() * header_.stripe_data_bytes(), header_.content_bytes);
+  }
+
+  void work(const tandem_files_range &stripes, const Division &division) {
     const BatchBuffers buffers = make_buffers(header_, division.batch_stripes);
+    const std::uint64_t end = stripes.first + stripes.count;
     while (!workers_.stopped().load(std::memory_order_relaxed)) {
-      const std::uint64_t batch = next_batch_.fetch_add(1), first = batch * division.batch_stripes;
+      const std::uint64_t batch = next_batch_.fetch_add(1), first = stripes.first + batch * division.batch_stripes;
       std::uint64_t content_bytes = 0;
       if (source_.is_stream()) {
         if (!workers_.enter(batch)) return;
@@ -139,8 +163,8 @@ class Encoder {
         workers_.leave(batch);
         if (content_bytes == 0) return;
       } else {
-        if (first >= header_.stripe_count()) return;
-        content_bytes = read_batch_of_file(first, buffers);
+        if (first >= end) return;
+        content_bytes = read_batch_of_file(first, end, buffers);
       }
       std::vector<Hash128> hashes = writer_.hash_data(first, content_bytes, buffers);
       // In order, so that a worker that reads slowly lets no hashes pile up.
@@ -154,9 +178,9 @@ class Encoder {
   }
 
   // Both return how many bytes there were.
-  std::uint64_t read_batch_of_file(std::uint64_t first, const BatchBuffers &buffers) const {
+  std::uint64_t read_batch_of_file(std::uint64_t first, std::uint64_t end, const BatchBuffers &buffers) const {
     std::uint64_t batch_bytes = 0;
-    for (std::uint64_t i = 0; i < std::min<std::uint64_t>(buffers.size(), header_.stripe_count() - first); ++i) {
+    for (std::uint64_t i = 0; i < std::min<std::uint64_t>(buffers.size(), end - first); ++i) {
       const std::uint64_t stripe = first + i, content_bytes = header_.content_bytes_of(stripe);
       std::vector<iovec> pieces = content_pieces(buffers[i], header_, stripe);
       base::TimedStep read = step_of(base::timeline_of(context_), "read", header_, stripe);
@@ -208,9 +232,10 @@ class Encoder {
   tandem_context *context_;
   const tandem_files_encode_options &options_;
   Source source_;
-  Workers workers_;
   SetWriter writer_;
   const SetHeader header_;
+  const Rounds rounds_;
+  Workers workers_;
   std::atomic<std::uint64_t> next_batch_{0};
   bool stream_ended_ = false;  // this and the next members: used by one worker at a time, in turn
   std::uint64_t stream_bytes_ = 0;
@@ -219,7 +244,10 @@ class Encoder {
 }  // namespace
 
 Outcome encode(tandem_context *context, const tandem_files_encode_options &options) {
-  return Encoder(context, options).run();
+  const Team team(options.team);
+  std::optional<Encoder> encoder;
+  team.together([&] { encoder.emplace(context, options); });
+  return encoder->run();
 }
 
 }  // namespace tandem::files

@@ -97,12 +97,6 @@ void write_record(const Record &record, std::span<std::byte, kRecordBytes> bytes
   store(at + kAtCheck, hash64(at, kAtCheck));
 }
 
-std::uint64_t geometry_hash(const SetHeader &header) {
-  std::array<std::byte, kRecordBytes> bytes;
-  write_record({header, 0, RecordEnd::start}, bytes);
-  return std::max(hash64(bytes.data() + kAtSetId, kAtDigest - kAtSetId), std::uint64_t{1});
-}
-
 std::optional<std::uint32_t> record_version(std::span<const std::byte, kRecordBytes> bytes) {
   const std::byte *at = bytes.data();
   if (std::memcmp(at + kAtMagic, kMagic, sizeof kMagic) != 0) return {};

@@ -62,6 +62,9 @@ struct SetHeader {
     const std::uint64_t left = content_bytes - stripe * stripe_data_bytes();
     return left < stripe_data_bytes() ? left : stripe_data_bytes();
   }
+  std::uint64_t content_bytes_of(std::uint64_t first, std::uint64_t count) const {  // of some stripes
+    return count == 0 ? 0 : (count - 1) * stripe_data_bytes() + content_bytes_of(first + count - 1);
+  }
   // Payload of each block of a stripe: the content in k equal parts of whole elements, the last ones padded with zeros.
   std::uint64_t payload_bytes_of(std::uint64_t stripe) const { return payload_bytes_for(content_bytes_of(stripe)); }
   std::uint64_t payload_bytes_for(std::uint64_t bytes_of_stripe) const {
@@ -99,10 +102,6 @@ enum class ParseResult {  // ordered: of a file's two records, the higher result
   out_of_limits,    // intact, but with numbers that no writer makes
   unknown_version,  // intact, but of an unknown version
 };
-
-// A hash of everything that the blocks of a set depend on, and of its mode. Writers of one set compare it before there
-// is a record. Not 0.
-std::uint64_t geometry_hash(const SetHeader &header);
 
 // For bytes that are an intact record, also one of another version.
 std::optional<std::uint32_t> record_version(std::span<const std::byte, kRecordBytes> bytes);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <set>
 
 #include "base/text.hpp"
@@ -38,12 +39,13 @@ void check_names_free(const std::string &folder, const std::string &name, std::u
 NewSet::NewSet(Options options) : options_(std::move(options)) {}
 
 NewSet::NewSet(Options options, const std::vector<std::string> &folder_of_shard) : NewSet(std::move(options)) {
-  if (options_.attach) {
-    attach(folder_of_shard);
-    return;
-  }
   check_files_to_open(folder_of_shard);
   make_folders(folder_of_shard);
+  if (options_.joins) {
+    for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
+      files_.emplace_back(folders_[folder_of_[i]], own_name({OwnKind::set_temporary, options_.set_id, i}));
+    return;
+  }
   const FoldersLock lock(folders_, options_.wait);
   const Recovered recovered = recover(folders_, false);
   for (const std::string &note : recovered.notes)
@@ -53,33 +55,6 @@ NewSet::NewSet(Options options, const std::vector<std::string> &folder_of_shard)
   make_records();
   for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
     files_.emplace_back(folders_[folder_of_[i]], own_name({OwnKind::set_temporary, options_.set_id, i}), options_.mode);
-}
-
-void NewSet::attach(const std::vector<std::string> &folder_of_shard) {
-  check_files_to_open(folder_of_shard);
-  for (const std::string &path : folder_of_shard)
-    folder_of_.push_back(static_cast<std::uint16_t>(add_folder(folders_, path)));
-  const std::string id = hexadecimal(options_.set_id), name = own_name({OwnKind::pending_record, options_.set_id});
-  for (std::size_t i = 0; i < folders_.size(); ++i) {
-    const Folder &folder = *folders_[i];
-    const Descriptor file = open_to_lock(folder, name);
-    if (!file && errno != ENOENT) fail_io("open", folder.path_of(name), errno);
-    if (!file || lock_file(file) == Lock::ours)
-      fail(TANDEM_ERROR_IO,
-           base::text("set ", id, " is not being written to ", folder.path(),
-                      ": a writer can attach only after the leading writer has made the files, and while it exists"));
-    CommitRecord record;
-    if (!parse_commit_record(read_commit_record(file), &record))
-      fail(TANDEM_ERROR_IO, base::text(folder.path_of(name), " is damaged"));
-    if (record.geometry != options_.geometry || record.name != options_.name || record.folder != i ||
-        record.folder_count != folders_.size() || record.folder_of != folder_of_)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           base::text("set ", id, " is being written to ", folder.path(),
-                      " with other options: all writers of a set give the same k, m, matrix, block_bytes, mode, name, "
-                      "folders and length of the content"));
-  }
-  for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
-    files_.emplace_back(folders_[folder_of_[i]], own_name({OwnKind::set_temporary, options_.set_id, i}));
 }
 
 std::uint32_t NewSet::folders_in_turn() const {
@@ -94,7 +69,7 @@ NewSet::~NewSet() {
   files_.clear();
   try {
     if (!members_.empty()) roll_back(members_, options_.no_sync);
-  } catch (const Error &) {
+  } catch (const std::exception &) {  // no memory, too
     // The next command that reads this folder cleans up.
   }
   for (const std::string &path : made_) rmdir(path.c_str());
@@ -103,7 +78,8 @@ NewSet::~NewSet() {
 void NewSet::make_folders(const std::vector<std::string> &folder_of_shard) {
   for (std::uint32_t i = 0; i < folder_of_shard.size(); ++i) {
     const std::string &path = folder_of_shard[i];
-    if (mkdir(path.c_str(), 0777) == 0) {
+    if (options_.joins) {  // they exist
+    } else if (mkdir(path.c_str(), 0777) == 0) {
       made_.push_back(path);
     } else if (errno != EEXIST) {
       fail_io("make the folder", path, errno);
@@ -130,7 +106,6 @@ void NewSet::make_records() {
   record.shard_count = static_cast<std::uint32_t>(folder_of_.size());
   record.folder_count = static_cast<std::uint32_t>(folders_.size());
   record.force = options_.force;
-  record.geometry = options_.geometry;
   record.name = options_.name;
   record.folder_of = folder_of_;
   const std::string name = own_name({OwnKind::pending_record, options_.set_id});

@@ -16,9 +16,8 @@ class NewSet {
     SetId set_id{};
     std::string name;
     std::uint32_t mode = kModeUnknown;
-    std::uint64_t geometry = 0;
     bool force = false, no_sync = false;
-    bool attach = false;  // writes to the files that another writer has made; only that one commits
+    bool joins = false;  // writes to the files that another process has made; only that one commits
     LockWait wait{};
     std::function<void(const std::string &)> note{};  // receives what is cleaned up and given up
   };
@@ -39,7 +38,6 @@ class NewSet {
 
  private:
   explicit NewSet(Options options);
-  void attach(const std::vector<std::string> &folder_of_shard);
   void make_folders(const std::vector<std::string> &folder_of_shard);
   void make_records();
   void check_names() const;

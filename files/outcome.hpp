@@ -10,6 +10,7 @@ namespace tandem::files {
 
 struct Outcome {
   SetHeader set;
+  bool any_k_suffice = false;
   std::uint64_t read_bytes = 0, written_bytes = 0;
   std::uint64_t bad_block_count = 0, rebuilt_block_count = 0;
   std::uint64_t hole_bytes = 0;  // decode with salvage

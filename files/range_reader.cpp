@@ -43,47 +43,7 @@ void RangeReader::read(std::uint64_t offset, std::uint64_t byte_count, std::byte
   if (offset > header.content_bytes || byte_count > header.content_bytes - offset)
     fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(byte_count, " bytes from ", offset,
                                                    " on are not all of the content, which has ", header.content_bytes));
-  if (byte_count != 0) read_range(offset, byte_count, content_out, nullptr);
-}
-
-void RangeReader::read_stripes(std::uint64_t first_stripe, std::uint64_t stripe_count, std::span<std::byte> content_out,
-                               std::byte *hashes_out) {
-  const SetHeader &header = set_.header;
-  if (first_stripe > header.stripe_count() || stripe_count > header.stripe_count() - first_stripe)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(stripe_count, " stripes from ", first_stripe,
-                                                   " on are not all of the set, which has ", header.stripe_count()));
-  std::uint64_t bytes = 0;
-  if (stripe_count != 0)
-    bytes = (stripe_count - 1) * header.stripe_data_bytes() + header.content_bytes_of(first_stripe + stripe_count - 1);
-  if (content_out.size() != bytes)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(stripe_count, " stripes from ", first_stripe, " on have ", bytes,
-                                                   " bytes of content, ", content_out.size(), " are given"));
-  if (bytes != 0) read_range(first_stripe * header.stripe_data_bytes(), bytes, content_out.data(), hashes_out);
-}
-
-void RangeReader::add(std::uint64_t first_stripe, std::uint64_t stripe_count, std::span<const std::byte> bytes) {
-  known_.add_told(set_.header, first_stripe, stripe_count, bytes);
-}
-
-void RangeReader::check_whole() const {
-  known_.check_complete(set_.header.stripe_count());
-  check_digest(set_.header, known_.digest(set_.header.content_bytes));
-}
-
-Outcome RangeReader::outcome() {
-  Outcome outcome;
-  outcome.set = set_.header;
-  outcome.read_bytes = source_.reader().read_bytes();
-  outcome.bad_block_count = source_.reader().bad_block_count();
-  outcome.rebuilt_block_count = source_.computed_count();
-  outcome.shards_read = source_.reader().shards_read();
-  outcome.coding_seconds = source_.coding_seconds();
-  return outcome;
-}
-
-void RangeReader::read_range(std::uint64_t offset, std::uint64_t byte_count, std::byte *content_out,
-                             std::byte *hashes_out) {
-  const SetHeader &header = set_.header;
+  if (byte_count == 0) return;
   const std::uint64_t end = offset + byte_count, stripe_bytes = header.stripe_data_bytes();
   const std::uint64_t first_stripe = offset / stripe_bytes, last_stripe = (end - 1) / stripe_bytes;
   const std::uint64_t stripe_count = last_stripe - first_stripe + 1;
@@ -109,16 +69,9 @@ void RangeReader::read_range(std::uint64_t offset, std::uint64_t byte_count, std
         stripe.buffers = &buffers[place];
         const StripePart part = part_of(stripe.number);
         for (std::uint32_t shard = part.first_shard(); shard <= part.last_shard(); ++shard) stripe.wanted[shard] = 1;
-        if (hashes_out != nullptr) std::fill_n(stripe.wanted.begin(), header.k, std::uint8_t{1});  // padding too
       }
       source_.demand(stripes);
-      for (StripeSource::Stripe &stripe : stripes) {
-        if (hashes_out != nullptr) {
-          source_.hash_computed(stripe);
-          for (std::uint32_t shard = 0; shard < header.k; ++shard)
-            write_check(stripe.hashes[shard],
-                        hashes_out + ((stripe.number - first_stripe) * header.k + shard) * kHashBytes);
-        }
+      for (const StripeSource::Stripe &stripe : stripes) {
         const StripePart part = part_of(stripe.number);
         copy_out(part, *stripe.buffers, content_out + (stripe.number * stripe_bytes + part.first - offset));
       }

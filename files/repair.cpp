@@ -314,11 +314,9 @@ tandem_files_repair_result repair(tandem_context *context, const Search &search,
     fail(TANDEM_ERROR_INVALID_ARGUMENT,
          "folders and new_folders are both given; with folders, every missing shard goes there");
   const Team team(options.team);
-  std::size_t set = 0;
-  team.together([&] { set = search.choose_to_code(options.set_id_prefix != nullptr ? options.set_id_prefix : ""); });
-  check_same(team, search.sets[set]);
+  const FoundSet &set = choose_set(search, options.set_id_prefix, team);
   std::unique_ptr<RepairTask> task;
-  team.together([&] { task.reset(new RepairTask{context, search, search.sets[set], options, team}); });
+  team.together([&] { task.reset(new RepairTask{context, search, set, options, team}); });
   tandem_files_repair_result result = run(*task);
   result.seconds = std::chrono::duration<double>(Clock::now() - started).count();
   return result;

@@ -17,11 +17,11 @@ using Work = std::function<void(std::span<const std::uint64_t> stripes, const Ba
 
 void run_workers(RepairTask &task, const Work &work) {
   const RangeList stripes(task.findings.readable);
-  const Part part = part_of(stripes.count(), task.team.process(), task.team.process_count());
-  const std::uint64_t stripe_count = part.count, end = part.first + part.count;
+  const auto [first_place, stripe_count] = range_of(stripes.count(), task.team.process(), task.team.process_count());
+  const std::uint64_t end = first_place + stripe_count;
   Workers workers(task.context, task.options.progress, task.options.progress_user,
                   stripe_count * task.header.stripe_data_bytes());
-  std::atomic<std::uint64_t> next{part.first};
+  std::atomic<std::uint64_t> next{first_place};
   const Division division = divide(task.context, task.options.thread_count, task.header, stripe_count);
   task.source.set_piece_bytes(division.piece_bytes);
   workers.check_cancelled();  // the bytes are counted anew

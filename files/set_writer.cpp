@@ -17,12 +17,15 @@
 #include "base/text.hpp"
 #include "files/error.hpp"
 #include "files/io.hpp"
+#include "files/recoverable.hpp"
 #include "files/recovery.hpp"
 #include "files/workers.hpp"
 #include "tandem/tools.h"
 
 namespace tandem::files {
 namespace {
+
+constexpr const char *kCommitFailed = "the writer's commit has failed; it can only be destroyed";
 
 std::string set_name(const tandem_files_encode_options &options, std::uint32_t shard_count) {
   std::string name = options.name != nullptr          ? options.name
@@ -73,21 +76,23 @@ SetHeader new_header(const tandem_files_encode_options &options, std::uint64_t c
 SetWriter::SetWriter(tandem_context *context, const tandem_files_encode_options &options, std::uint64_t content_bytes,
                      std::uint32_t mode, std::function<void()> check_cancelled)
     : context_(context),
+      team_(options.team),
       thread_count_(options.thread_count),
       progress_(options.progress),
       progress_user_(options.progress_user),
       is_stream_(content_bytes == TANDEM_FILES_UNKNOWN_BYTES),
+      written_(team_.leads()),
       coder_(context, options.k, options.m) {
   header_ = new_header(options, content_bytes, mode);
   if (options.folders == nullptr || options.folder_count == 0 || options.folder_count > kMaxShardCount)
     fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(options.folder_count, " folders given; 1 to k + m are possible"));
   base::read_strings(options.folders, options.folder_count, "folders");  // none is NULL
   codec_ = make_codec(header_, options.allow_non_mds != 0);
+  any_k_suffice_ = any_k_suffice(header_);
   folders_ = folders_of_shards(options, header_.shard_count());
   options_.set_id = header_.set_id;
   options_.name = set_name(options, header_.shard_count());
   options_.mode = header_.mode;
-  options_.geometry = is_stream_ ? 0 : geometry_hash(header_);
   options_.force = options.force != 0;
   options_.no_sync = options.no_sync != 0;
   if (options.lock_wait_seconds != 0) options_.wait.seconds = options.lock_wait_seconds;
@@ -133,10 +138,23 @@ void SetWriter::check_unfinished(const Folders &folders) {
                                folders[folder]->path()));
 }
 
-void SetWriter::begin(bool attach) {
-  attached_ = attach;
-  options_.attach = attach;
-  files_.emplace(options_, folders_);
+void SetWriter::begin() {
+  std::array<std::byte, kRecordBytes> plan;
+  team_.share(header_.set_id);
+  write_record({header_, 0, RecordEnd::start}, plan);
+  std::array<std::byte, kRecordBytes> leading = plan;
+  team_.share(leading);
+  team_.together([&] {
+    if (plan != leading)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           "k, m, matrix, block_bytes, mode or the length of the content is not that of process 0");
+    options_.set_id = header_.set_id;
+    if (team_.leads()) files_.emplace(options_, folders_);
+  });
+  options_.joins = !team_.leads();
+  team_.together([&] {
+    if (!team_.leads()) files_.emplace(options_, folders_);
+  });
 }
 
 std::vector<Hash128> SetWriter::hash_data(std::uint64_t first, std::uint64_t content_bytes,
@@ -205,18 +223,17 @@ void SetWriter::write_blocks(std::uint64_t stripe, std::uint64_t payload_bytes, 
 }
 
 void SetWriter::check_open() const {
-  if (!over_.empty()) fail(TANDEM_ERROR_INVALID_ARGUMENT, over_);
+  if (over_ != nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, over_);
 }
 
-void SetWriter::write_range(std::uint64_t first_stripe, std::uint64_t stripe_count, std::span<const std::byte> content,
-                            std::byte *hashes_out) {
+void SetWriter::write_range(std::uint64_t first_stripe, std::uint64_t stripe_count,
+                            std::span<const std::byte> content) {
   check_open();
   written_.take(first_stripe, stripe_count, header_.stripe_count());
   if (stripe_count == 0) return;
   try {
     const std::uint64_t first_byte = first_stripe * header_.stripe_data_bytes();
-    const std::uint64_t bytes =
-        (stripe_count - 1) * header_.stripe_data_bytes() + header_.content_bytes_of(first_stripe + stripe_count - 1);
+    const std::uint64_t bytes = header_.content_bytes_of(first_stripe, stripe_count);
     if (content.size() != bytes)
       fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(stripe_count, " stripes from ", first_stripe, " on have ", bytes,
                                                      " bytes of content, ", content.size(), " are given"));
@@ -243,20 +260,11 @@ void SetWriter::write_range(std::uint64_t first_stripe, std::uint64_t stripe_cou
         workers.add_done(batch_bytes);
       }
     });
-    for (std::size_t i = 0; hashes_out != nullptr && i < hashes.size(); ++i)
-      write_check(hashes[i], hashes_out + i * kHashBytes);
-    if (attached_) hashes.clear();
     written_.add(first_stripe, std::move(hashes));
   } catch (...) {
     written_.give_back(first_stripe);
     throw;
   }
-}
-
-void SetWriter::add_range(std::uint64_t first_stripe, std::uint64_t stripe_count, std::span<const std::byte> bytes) {
-  check_open();
-  if (attached_) fail(TANDEM_ERROR_INVALID_ARGUMENT, "an attached writer takes no hashes: the leading one commits");
-  written_.add_told(header_, first_stripe, stripe_count, bytes);
 }
 
 void SetWriter::write_records() {
@@ -270,24 +278,48 @@ void SetWriter::write_records() {
     }
 }
 
-void SetWriter::commit(std::uint64_t content_bytes, const std::function<void()> &check_source) {
-  check_open();
-  header_.content_bytes = content_bytes;
-  if (!attached_) written_.check_complete(header_.stripe_count());
-  over_ = "the writer's commit has failed; it can only be destroyed";
-  if (!attached_) {
-    header_.digest = written_.digest(content_bytes);
-    header_.folder_count = files_->folders_in_turn();
-    write_records();
+void SetWriter::commit_ranges() {
+  team_.together([&] { check_open(); });
+  over_ = kCommitFailed;
+  written_.hand_over(team_, header_.stripe_count());
+  try {
+    team_.together([&] {
+      if (team_.leads()) written_.check_complete(header_.stripe_count());
+    });
+  } catch (const Error &) {
+    over_ = nullptr;  // the missing stripes can still be written
+    throw;
   }
+  commit(header_.content_bytes, [] {});
+}
+
+void SetWriter::commit(std::uint64_t content_bytes, const std::function<void()> &check_source) {
+  over_ = kCommitFailed;
+  header_.content_bytes = content_bytes;
+  header_.digest = written_.digest(content_bytes);
+  team_.share(header_.digest);
+  team_.together([&] {
+    if (team_.leads()) {
+      header_.folder_count = files_->folders_in_turn();
+      write_records();
+    }
+    finish_files(check_source);
+  });
+  // The set counts only after the stripes of all processes are on the disk.
+  team_.together([&] {
+    if (team_.leads()) let_go(files_->commit());
+  });
+  over_ = "the writer's commit has ended; nothing more can be written";
+}
+
+void SetWriter::finish_files(const std::function<void()> &check_source) {
   for (std::uint32_t i = 0; i < header_.shard_count(); ++i) {
-    const base::TimedStep step(options_.no_sync ? nullptr : base::timeline_of(context_), "sync", 0, content_bytes);
+    const base::TimedStep step(options_.no_sync ? nullptr : base::timeline_of(context_), "sync", 0,
+                               header_.content_bytes);
     files_->finish(i);
     options_.wait.check_cancelled();  // a sync can take long
   }
   check_source();
-  if (!attached_) let_go(files_->commit());
-  over_ = "the writer's commit has ended; nothing more can be written";
 }
 
 // The last descriptor of a file without a name: closing it frees the file's memory or blocks. For a memory-backed file
@@ -308,6 +340,7 @@ void SetWriter::let_go(std::vector<Descriptor> replaced) const {
 Outcome SetWriter::outcome() const {
   Outcome outcome;
   outcome.set = header_;
+  outcome.any_k_suffice = any_k_suffice_;
   outcome.read_bytes = content_bytes_.load();
   outcome.written_bytes = written_bytes_.load();
   outcome.coding_seconds = coder_.seconds();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a set: codes stripes, puts checksums behind their blocks, and commits. Encode and the writer of files.h are
-// built on it.
+// Writes a set, in one process or a team: codes stripes, puts checksums behind their blocks, and commits. Encode and
+// the writer of files.h are built on it.
 #pragma once
 
 #include <chrono>
@@ -14,6 +14,7 @@
 #include "files/handles.hpp"
 #include "files/new_set.hpp"
 #include "files/outcome.hpp"
+#include "files/team.hpp"
 #include "files/written_stripes.hpp"
 #include "tandem/files.h"
 
@@ -29,11 +30,12 @@ class SetWriter {
             std::uint32_t mode, std::function<void()> check_cancelled);
 
   const SetHeader &header() const { return header_; }
+  const Team &team() const { return team_; }
 
   // Checks the folders as far as possible without writing to them. Throws as begin() would.
   void check_folders();
-  // A leading writer makes the records and the files. An attached one opens the files of another writer.
-  void begin(bool attach);
+  // Called by all processes of the team, as commit(). Process 0 makes the records and the files, the others open them.
+  void begin();
 
   // Pads the data payloads of stripes in `buffers`, first .. , with content_bytes in all; returns their hashes. Any
   // thread.
@@ -41,17 +43,16 @@ class SetWriter {
   // Encodes such stripes and writes their blocks. Any thread. piece_bytes: see workers.hpp.
   void write_stripes(std::uint64_t first, std::uint64_t content_bytes, std::span<const Hash128> hashes,
                      const BatchBuffers &buffers, std::uint64_t piece_bytes);
-  // The stripes that the digest has; checked before the commit. Any thread.
+  // The stripes that the digest has. Any thread.
   WrittenStripes &written() { return written_; }
 
   // The functions of files.h.
-  void write_range(std::uint64_t first_stripe, std::uint64_t stripe_count, std::span<const std::byte> content,
-                   std::byte *hashes_out);
-  void add_range(std::uint64_t first_stripe, std::uint64_t stripe_count, std::span<const std::byte> hashes);
+  void write_range(std::uint64_t first_stripe, std::uint64_t stripe_count, std::span<const std::byte> content);
+  void commit_ranges();
 
-  // Writes both records of each file, then syncs everything, then renames. An attached writer only syncs its part.
-  //   content_bytes        of the set, if it was unknown before
-  //   check_source         throws if the content changed
+  // Writes both records of each file, then syncs everything, then renames. Processes that do not lead sync their part.
+  //   content_bytes   of the set, if it was unknown before
+  //   check_source    throws if the content changed
   void commit(std::uint64_t content_bytes, const std::function<void()> &check_source);
 
   Outcome outcome() const;
@@ -64,21 +65,23 @@ class SetWriter {
   void check_unfinished(const Folders &folders);
   void check_open() const;
   void write_records();
+  void finish_files(const std::function<void()> &check_source);
   void let_go(std::vector<Descriptor> replaced) const;
 
   using Clock = std::chrono::steady_clock;
 
   tandem_context *context_;
+  Team team_;
   SetHeader header_;
   OwnedCodec codec_;
+  bool any_k_suffice_ = false;
   NewSet::Options options_;
   std::vector<std::string> folders_;  // by shard
   std::uint32_t thread_count_;
   tandem_files_progress progress_;
   void *progress_user_;
   bool is_stream_;
-  bool attached_ = false;
-  std::string over_;  // why nothing more can be written
+  const char *over_ = nullptr;  // why nothing more can be written
   std::optional<NewSet> files_;
   WrittenStripes written_;
   SpareBuffers spare_buffers_;  // of write_range

@@ -26,6 +26,10 @@ void Words::put(const Ranges &ranges) {
   }
 }
 
+void Words::put(std::span<const Hash128> hashes) {
+  put(std::string_view(reinterpret_cast<const char *>(hashes.data()), hashes.size_bytes()));
+}
+
 std::uint64_t Words::number() {
   std::uint64_t number = 0;
   if (bytes_.size() - at_ < sizeof number) fail(TANDEM_ERROR_INTERNAL, "another process told less than it should");
@@ -39,6 +43,13 @@ std::string Words::text() {
   if (bytes_.size() - at_ < length) fail(TANDEM_ERROR_INTERNAL, "another process told less than it should");
   at_ += length;
   return bytes_.substr(at_ - length, length);
+}
+
+std::vector<Hash128> Words::hashes() {
+  const std::string bytes = text();
+  std::vector<Hash128> hashes(bytes.size() / sizeof(Hash128));
+  if (!hashes.empty()) std::memcpy(hashes.data(), bytes.data(), hashes.size() * sizeof(Hash128));
+  return hashes;
 }
 
 void Words::add_to(Ranges &all) {
@@ -118,6 +129,47 @@ void Team::merge(const Tell &tell, const std::function<void()> &forget,
     forget();
     hear(all);
   });
+}
+
+Rounds::Rounds(const Team &team, const SetHeader &header, std::uint64_t stripe_count)
+    : stripe_count_(stripe_count), process_(team.process()), process_count_(team.process_count()) {
+  if (team.is_alone()) return;
+  constexpr std::uint64_t kRoundBytes = 64u << 20;  // of shard files, for each process
+  const std::uint64_t stripe_bytes = std::uint64_t{header.shard_count()} * header.block_bytes;
+  const std::uint64_t stripes = std::max<std::uint64_t>(kRoundBytes / stripe_bytes, 1) * process_count_;
+  count_ = stripe_count / stripes + (stripe_count % stripes != 0 ? 1 : 0);
+}
+
+tandem_files_range Rounds::range(std::uint64_t round) const {
+  const tandem_files_range all = range_of(stripe_count_, round, count_);
+  const tandem_files_range mine = range_of(all.count, process_, process_count_);
+  return {all.first + mine.first, mine.count};
+}
+
+std::uint64_t Rounds::stripe_count() const {
+  std::uint64_t all = 0;
+  for (std::uint64_t round = 0; round < count_; ++round) all += range(round).count;
+  return all;
+}
+
+void SharedDigest::add(std::span<const Hash128> payload_hashes) {
+  if (team_.is_alone())
+    digest_.add(payload_hashes);
+  else
+    hashes_.insert(hashes_.end(), payload_hashes.begin(), payload_hashes.end());
+}
+
+void SharedDigest::end_round() {
+  if (team_.is_alone()) return;
+  team_.gather([this](Words &words) { words.put(hashes_); },
+               [this](std::uint32_t, Words &theirs) { digest_.add(theirs.hashes()); });
+  hashes_.clear();
+}
+
+Hash128 SharedDigest::value(std::uint64_t content_bytes) const {
+  Hash128 value = digest_.value(content_bytes);
+  team_.share(value);
+  return value;
 }
 
 }  // namespace tandem::files

@@ -5,12 +5,16 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "base/gate.hpp"
 #include "files/error.hpp"
+#include "files/format.hpp"
 #include "files/ranges.hpp"
 #include "tandem/files.h"
 
@@ -25,8 +29,10 @@ class Words {
   void put(std::uint64_t number);
   void put(std::string_view text);
   void put(const Ranges &ranges);
-  std::uint64_t number();    // throws INTERNAL if there is none
-  std::string text();        // the same
+  void put(std::span<const Hash128> hashes);
+  std::uint64_t number();  // throws INTERNAL if there is none
+  std::string text();      // the same
+  std::vector<Hash128> hashes();
   void add_to(Ranges &all);  // those that were put
   const std::string &bytes() const & { return bytes_; }
   std::string bytes() && { return std::move(bytes_); }
@@ -57,6 +63,12 @@ class Team {
   // Process 0 receives the messages of all processes, in their order. `tell` and `hear` run as a body of together().
   using Tell = std::function<void(Words &)>;
   void gather(const Tell &tell, const std::function<void(std::uint32_t process, Words &theirs)> &hear) const;
+  // All get the value of process 0.
+  template <class Value>
+  void share(Value &value) const {
+    static_assert(std::is_trivially_copyable_v<Value>);
+    if (!is_alone()) check(team_.broadcast(team_.user, &value, sizeof value));
+  }
   // A message of process 0 to all.
   Words broadcast(const Tell &tell) const;
   // Combines what all processes tell: process 0 hears the others, then they forget their own and hear process 0.
@@ -67,13 +79,39 @@ class Team {
   tandem_files_team team_ = {};
 };
 
-struct Part {
-  std::uint64_t first, count;
-};
-// Part `index` of `total` numbers, divided into `count` parts as equally as possible.
-inline Part part_of(std::uint64_t total, std::uint64_t index, std::uint64_t count) {
+// Number `index` of `count` ranges of `total` numbers, as equal as can be.
+inline tandem_files_range range_of(std::uint64_t total, std::uint64_t index, std::uint64_t count) {
   const std::uint64_t each = total / count, more = total % count;
   return {index * each + std::min(index, more), each + (index < more ? 1 : 0)};
 }
+
+// How processes divide stripes. Hashes of data blocks wait for the end of a round, so rounds bound the memory. One
+// process has one round.
+class Rounds {
+ public:
+  Rounds(const Team &team, const SetHeader &header, std::uint64_t stripe_count);
+
+  std::uint64_t count() const { return count_; }
+  tandem_files_range range(std::uint64_t round) const;  // of this process
+  std::uint64_t stripe_count() const;                   // of this process, in all rounds
+
+ private:
+  std::uint64_t stripe_count_, process_, process_count_, count_ = 1;
+};
+
+// The digest of a content of which each process reads its range of each round.
+class SharedDigest {
+ public:
+  explicit SharedDigest(const Team &team) : team_(team) {}
+
+  void add(std::span<const Hash128> payload_hashes);  // in the order of this process's stripes
+  void end_round();                                   // collective
+  Hash128 value(std::uint64_t content_bytes) const;   // collective
+
+ private:
+  const Team &team_;
+  ContentDigest digest_;         // of process 0
+  std::vector<Hash128> hashes_;  // of this round
+};
 
 }  // namespace tandem::files

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 
 #include "base/text.hpp"
 #include "files/recoverable.hpp"
@@ -28,22 +27,21 @@ class Inspector {
         stripes_(found_.readable),
         thread_count_(thread_count),
         team_(team),
+        rounds_(team, header_, stripes_.count()),
+        digest_(team),
         workers_(context, progress, progress_user, total_bytes()) {}
 
   Findings run() {
-    const std::uint64_t rounds = round_count();
-    for (std::uint64_t round = 0; round < rounds; ++round) {
-      const Part all = part_of(stripes_.count(), round, rounds);
-      const Part mine = part_of(all.count, team_.process(), team_.process_count());
-      team_.together([&] { look_at({all.first + mine.first, mine.count}); });
-      if (!team_.is_alone()) gather_hashes();
+    for (std::uint64_t round = 0; round < rounds_.count(); ++round) {
+      team_.together([&] { look_at(rounds_.range(round)); });
+      digest_.end_round();
     }
     team_.together([&] { reader_.check_all_read(); });
     found_.read_bytes = reader_.read_bytes();
     team_.merge([this](Words &words) { tell(words); }, [this] { found_ = nothing_found(set_); },
                 [this](Words &theirs) { hear(theirs); });
     team_.together([&] { lose_the_rest(); });
-    if (team_.leads() && data_is_intact_ && found_.lost.empty()) found_.digest = digest_.value(header_.content_bytes);
+    if (data_is_intact_ && found_.lost.empty()) found_.digest = digest_.value(header_.content_bytes);
     if (header_.stripe_count() == 0) team_.together([&] { look_at_empty_content(); });
     found_.read_bytes += 2 * kRecordBytes * set_.files.size();
     return std::move(found_);
@@ -58,22 +56,10 @@ class Inspector {
     return found;
   }
 
-  // With several processes, hashes of data blocks wait for the end of a round.
-  std::uint64_t round_count() const {
-    if (team_.is_alone()) return 1;
-    constexpr std::uint64_t kRoundBytes = 64u << 20;  // of shard files, for each process
-    const std::uint64_t stripe_bytes = std::uint64_t{header_.shard_count()} * header_.block_bytes;
-    const std::uint64_t stripes = std::max<std::uint64_t>(kRoundBytes / stripe_bytes, 1) * team_.process_count();
-    return stripes_.count() / stripes + (stripes_.count() % stripes != 0 ? 1 : 0);
-  }
-
   // For progress. With several processes: of this one's part.
   std::uint64_t total_bytes() const {
     const std::uint64_t stripe_count = header_.stripe_count();
-    if (!team_.is_alone()) {
-      const std::uint64_t stripes = stripes_.count() / team_.process_count() + round_count();
-      return set_.files.size() * stripes * header_.block_bytes;
-    }
+    if (!team_.is_alone()) return set_.files.size() * rounds_.stripe_count() * header_.block_bytes;
     std::uint64_t bytes = stripes_.count() * header_.block_bytes;
     if (stripes_.count() != 0 && stripes_.at(stripes_.count() - 1) == stripe_count - 1)
       bytes -= header_.payload_bytes() - header_.payload_bytes_of(stripe_count - 1);
@@ -107,27 +93,11 @@ class Inspector {
   }
 
   // Places of stripes_.
-  void look_at(const Part &places) {
-    next_ = places.first;
+  void look_at(const tandem_files_range &places) {
+    next_ = first_ = places.first;
     end_ = places.first + places.count;
-    turns_before_ = turns_ - places.first;
-    turns_ += places.count;
     workers_.run(worker_count_for(context_, thread_count_, header_.block_bytes, places.count),
                  [this](unsigned) { work(); });
-  }
-
-  void gather_hashes() {
-    const auto tell = [this](Words &words) {
-      words.put(std::string_view(reinterpret_cast<const char *>(hashes_.data()), hashes_.size() * sizeof hashes_[0]));
-    };
-    team_.gather(tell, [this](std::uint32_t, Words &theirs) {
-      const std::string bytes = theirs.text();
-      if (bytes.empty()) return;
-      std::vector<Hash128> hashes(bytes.size() / sizeof(Hash128));
-      std::memcpy(hashes.data(), bytes.data(), hashes.size() * sizeof(Hash128));
-      digest_.add(hashes);
-    });
-    hashes_.clear();
   }
 
   void tell(Words &words) const {
@@ -174,14 +144,10 @@ class Inspector {
           bad_files.push_back(file);
         }
       }
-      if (!workers_.enter(turns_before_ + place)) return;
-      const auto of_data = std::span(hashes).first(header_.k);
-      if (team_.is_alone())
-        digest_.add(of_data);
-      else
-        hashes_.insert(hashes_.end(), of_data.begin(), of_data.end());
+      if (!workers_.enter(place - first_)) return;
+      digest_.add(std::span(hashes).first(header_.k));
       if (std::count(present.begin(), present.begin() + header_.k, 1) != header_.k) data_is_intact_ = false;
-      workers_.leave(turns_before_ + place);
+      workers_.leave(place - first_);
       workers_.add_done(set_.files.size() * (header_.payload_bytes_of(stripe) + kCheckBytes));
       const auto bad_count = static_cast<std::uint32_t>(std::count(present.begin(), present.end(), 0));
       if (bad_count == 0 && bad_files.empty()) continue;
@@ -210,13 +176,13 @@ class Inspector {
   RangeList stripes_;
   std::uint32_t thread_count_;
   const Team &team_;
+  const Rounds rounds_;
+  SharedDigest digest_;  // this and the next: used by the worker that has the turn
+  bool data_is_intact_ = true;
   Workers workers_;
   std::atomic<std::uint64_t> next_{0};
-  std::uint64_t end_ = 0, turns_ = 0, turns_before_ = 0;  // the last: added to a place, it gives the place's turn
-  ContentDigest digest_;                                  // this and the next two: used by the worker that has the turn
-  std::vector<Hash128> hashes_;                           // of this round, with several processes
-  bool data_is_intact_ = true;
-  std::mutex mutex_;  // found_, while threads run
+  std::uint64_t first_ = 0, end_ = 0;  // places of this round
+  std::mutex mutex_;                   // found_, while threads run
 };
 
 }  // namespace
@@ -244,8 +210,11 @@ Findings inspect(tandem_context *context, const FoundSet &set, std::uint32_t thr
   return inspector->run();
 }
 
-void check_same(const Team &team, const FoundSet &set) {
-  if (team.is_alone()) return;
+const FoundSet &choose_set(const Search &search, const char *set_id_prefix, const Team &team) {
+  std::size_t index = 0;
+  team.together([&] { index = search.choose_to_code(set_id_prefix != nullptr ? set_id_prefix : ""); });
+  const FoundSet &set = search.sets[index];
+  if (team.is_alone()) return set;
   const auto tell = [&set](Words &words) {
     words.put(hexadecimal(set.header.set_id));
     words.put(set.files.size());
@@ -271,6 +240,7 @@ void check_same(const Team &team, const FoundSet &set) {
          base::text("this process and process 0 find different shard files: ", set.files.size(), " of set ",
                     hexadecimal(set.header.set_id), " here, ", leading.number(), " of set ", id, " there"));
   });
+  return set;
 }
 
 void report(const FoundSet &set, const Findings &findings, tandem_files_report tell, void *user,
@@ -309,11 +279,8 @@ tandem_files_verify_result verify(tandem_context *context, const Search &search,
                                   const tandem_files_verify_options &options) {
   const Clock::time_point started = Clock::now();
   const Team team(options.team);
-  std::size_t index = 0;
-  team.together([&] { index = search.choose_to_code(options.set_id_prefix != nullptr ? options.set_id_prefix : ""); });
-  const FoundSet &set = search.sets[index];
+  const FoundSet &set = choose_set(search, options.set_id_prefix, team);
   team.together([&] { check_current(search, set); });
-  check_same(team, set);
   const Findings findings = inspect(context, set, options.thread_count, options.progress, options.progress_user, team);
   team.together([&] {
     check_all_read(search, set, findings.recoverable);

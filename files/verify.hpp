@@ -29,8 +29,8 @@ struct Findings {
 Findings inspect(tandem_context *context, const FoundSet &set, std::uint32_t thread_count,
                  tandem_files_progress progress, void *progress_user, const Team &team);
 
-// Called by all processes of the team. Throws if they see other files.
-void check_same(const Team &team, const FoundSet &set);
+// Called by all processes of the team. Search::choose_to_code; throws also if they see other files.
+const FoundSet &choose_set(const Search &search, const char *set_id_prefix, const Team &team);
 
 // Stripes that some file is long enough for. All others are lost without a look, however many a header claims.
 Ranges readable_stripes(const FoundSet &set);

@@ -31,6 +31,7 @@ tandem_context_info query(const tandem_context *context) {
 void Workers::run(unsigned thread_count, const std::function<void(unsigned)> &work) {
   std::vector<std::thread> threads;
   threads.reserve(thread_count);
+  turn_ = 0;
   const std::span<const unsigned> cores = base::cores_for_workers(context_);
   {
     const base::SignalsBlocked blocked;
@@ -92,15 +93,15 @@ void Workers::stop_with(std::exception_ptr error) {
   turn_changed_.notify_all();
 }
 
-bool Workers::enter(std::uint64_t stripe) {
+bool Workers::enter(std::uint64_t turn) {
   std::unique_lock lock(mutex_);
-  turn_changed_.wait(lock, [&] { return turn_ == stripe || stopped_.load(); });
+  turn_changed_.wait(lock, [&] { return turn_ == turn || stopped_.load(); });
   return !stopped_.load();
 }
 
-void Workers::leave(std::uint64_t stripe) {
+void Workers::leave(std::uint64_t turn) {
   const std::lock_guard lock(mutex_);
-  turn_ = stripe + 1;
+  turn_ = turn + 1;
   turn_changed_.notify_all();
 }
 

@@ -34,9 +34,9 @@ class Workers {
   // After run: reports, and throws TANDEM_ERROR_CANCELLED if that is the answer.
   void check_cancelled();
 
-  // Lets workers pass in the order of stripes: enter(n) returns when stripe n - 1 has left, false when stopped.
-  bool enter(std::uint64_t stripe);
-  void leave(std::uint64_t stripe);
+  // Lets workers of one run pass in order: enter(n) returns when n - 1 has left, false when stopped.
+  bool enter(std::uint64_t turn);
+  void leave(std::uint64_t turn);
 
  private:
   void stop_with(std::exception_ptr error);

@@ -45,6 +45,7 @@ void WrittenStripes::add(std::uint64_t first, std::vector<Hash128> hashes) {
       ranges_.erase(range);
     }
   }
+  if (!leads_) return;
   for (range = ranges_.begin(); range != ranges_.end() && range->first == digested_count_ && range->second.written;
        range = ranges_.erase(range)) {
     digest_.add(range->second.hashes);
@@ -67,30 +68,25 @@ Hash128 WrittenStripes::digest(std::uint64_t content_bytes) const {
   return digest_.value(content_bytes);
 }
 
-void WrittenStripes::add_told(const SetHeader &header, std::uint64_t first, std::uint64_t count,
-                              std::span<const std::byte> bytes) {
-  take(first, count, header.stripe_count());
-  if (count == 0) return;
-  try {
-    const std::uint64_t block_count = count * header.k;
-    if (bytes.size() != block_count * kHashBytes)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           base::text(count, " stripes of ", header.k, " data blocks have ", block_count * kHashBytes,
-                      " bytes of hashes, ", bytes.size(), " given"));
-    std::vector<Hash128> hashes(block_count);
-    for (std::size_t i = 0; i < block_count; ++i) hashes[i] = read_check(bytes.data() + i * kHashBytes);
-    add(first, std::move(hashes));
-  } catch (...) {
-    give_back(first);
-    throw;
-  }
-}
-
-void check_digest(const SetHeader &header, const Hash128 &digest) {
-  if (digest == header.digest) return;
-  fail(TANDEM_ERROR_DAMAGED,
-       base::text("the digest of the ", header.content_bytes, " decoded bytes is ", hexadecimal(printed_order(digest)),
-                  ", the set's is ", hexadecimal(printed_order(header.digest))));
+void WrittenStripes::hand_over(const Team &team, std::uint64_t stripe_count) {
+  if (team.is_alone()) return;
+  const auto tell = [this](Words &words) {
+    if (leads_) return;
+    words.put(ranges_.size());
+    for (const auto &[first, range] : ranges_) {
+      words.put(first);
+      words.put(range.end - first);
+      words.put(range.hashes);
+    }
+  };
+  team.gather(tell, [&](std::uint32_t process, Words &theirs) {
+    for (std::uint64_t left = process != 0 ? theirs.number() : 0; left != 0; --left) {
+      const std::uint64_t first = theirs.number();
+      take(first, theirs.number(), stripe_count);
+      add(first, theirs.hashes());
+    }
+  });
+  if (!leads_) ranges_.clear();
 }
 
 }  // namespace tandem::files

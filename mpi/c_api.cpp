@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // extern "C" of mpi.h.
-#include "mpi/encode.hpp"
 #include "mpi/error.hpp"
 #include "mpi/protect.hpp"
+#include "mpi/sets.hpp"
 #include "mpi/structs.hpp"
 #include "mpi/threads.hpp"
-#include "mpi/verify.hpp"
 #include "mpi/world.hpp"
 #include "tandem/mpi.h"
 

@@ -163,23 +163,6 @@ std::vector<std::uint64_t> World::all_gather(std::uint64_t mine) const {
   return all;
 }
 
-std::vector<std::byte> World::gather(std::span<const std::byte> mine, std::span<const std::size_t> byte_counts) const {
-  std::vector<int> lengths, offsets;
-  std::size_t total = 0;
-  for (const std::size_t count : byte_counts) {
-    offsets.push_back(static_cast<int>(std::min(total, kMostAtOnce)));
-    lengths.push_back(static_cast<int>(std::min(count, kMostAtOnce)));
-    total += count;
-  }
-  if (total > kMostAtOnce)
-    fail(TANDEM_ERROR_TOO_LARGE, fmt::format("{} ranks send {} bytes at once; at most {}", size_, total, kMostAtOnce));
-  std::vector<std::byte> all(leads() ? total : 0);
-  check_mpi(MPI_Gatherv(mine.data(), static_cast<int>(mine.size()), MPI_BYTE, all.data(), lengths.data(),
-                        offsets.data(), MPI_BYTE, 0, comm_of(handle_)),
-            "MPI_Gatherv");
-  return all;
-}
-
 void World::collect(std::span<const std::byte> mine,
                     const std::function<void(int, std::span<const std::byte>)> &take) const {
   constexpr std::size_t kPieceBytes = std::size_t{64} << 10;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of one call: a duplicate of the caller's communicator, agreement, and messages. Only this file and
-// encode.cpp, which reads by MPI-IO, know mpi.h.
+// The ranks of one call: a duplicate of the caller's communicator, agreement, and messages. Only this file knows
+// mpi.h.
 #pragma once
 
 #include <cstddef>
@@ -48,8 +48,6 @@ class World {
   std::uint64_t most(std::uint64_t mine) const;
   std::vector<std::string> all_gather(const std::string &mine) const;
   std::vector<std::uint64_t> all_gather(std::uint64_t mine) const;
-  // Rank 0 gets the bytes of each rank, one after the other; byte_counts are the lengths, known to all.
-  std::vector<std::byte> gather(std::span<const std::byte> mine, std::span<const std::size_t> byte_counts) const;
   // Rank 0 calls `take` with the bytes of each rank, one after the other. It holds the bytes of one rank at a time.
   void collect(std::span<const std::byte> mine,
                const std::function<void(int rank, std::span<const std::byte> bytes)> &take) const;

@@ -65,6 +65,29 @@ typedef int32_t (*tandem_files_progress)(void *user, uint64_t done_bytes, uint64
 /* Receives a sentence for the user that is neither a result nor an error. */
 typedef void (*tandem_files_note)(void *user, const char *note);
 
+/* ---- several processes --------------------------------------------------------------------------- */
+
+/* Receives the bytes of one process: byte_count bytes, valid during the call. */
+typedef void (*tandem_files_take)(void *taker, uint32_t process, const void *bytes, size_t byte_count);
+
+/* Processes that encode, decode, verify, repair or write a set together. Each makes the same call with the same options
+ * (callbacks and thread_count are its own), sees the same files, and takes stripes of its own. The processes meet in
+ * the functions below. Every process calls them in the same order, on the thread of the call. Each function returns
+ * TANDEM_OK, or sets tandem_last_error_message() as tandem_set_last_error does. When the call ends, all processes have
+ * met equally often, unless a function failed. */
+typedef struct tandem_files_team {
+  size_t struct_bytes;    /* sizeof(tandem_files_team) */
+  uint32_t process;       /* index of this one. Process 0 names files, and receives reports and notes */
+  uint32_t process_count; /* at least 1 */
+  /* Every process gets the status and message of the first process with another status than TANDEM_OK. */
+  tandem_status (*agree)(void *user, tandem_status status);
+  /* Process 0 calls `take` with the bytes of each process, in the order of processes. */
+  tandem_status (*gather)(void *user, const void *bytes, size_t byte_count, tandem_files_take take, void *taker);
+  /* Copies the bytes of process 0 to `bytes` of every process. */
+  tandem_status (*broadcast)(void *user, void *bytes, size_t byte_count);
+  void *user;
+} tandem_files_team;
+
 /* ---- encode -------------------------------------------------------------------------------------- */
 
 typedef struct tandem_files_encode_options {
@@ -93,9 +116,10 @@ typedef struct tandem_files_encode_options {
   uint32_t reserved;          /* 0 */
   tandem_files_note note;     /* tells what was cleaned up or given up; NULL = none */
   void *note_user;
-  const uint8_t *set_id; /* 16 bytes that no other set has; NULL = random */
-  uint32_t mode;         /* permission bits of the set, 0777 at most; 0 = those of source_path, or unknown */
-  uint32_t reserved2;    /* 0 */
+  const uint8_t *set_id;         /* 16 bytes that no other set has; NULL = random */
+  uint32_t mode;                 /* permission bits of the set, 0777 at most; 0 = those of source_path, or unknown */
+  uint32_t reserved2;            /* 0 */
+  const tandem_files_team *team; /* NULL = this process alone */
 } tandem_files_encode_options;
 
 typedef struct tandem_files_result {
@@ -125,6 +149,9 @@ typedef struct tandem_files_result {
  * A source file that changes during the call is refused with TANDEM_ERROR_IO. Its length and its times of writing and
  * change must stay the same, for a path and for a descriptor. The set and its shard files get the permission bits
  * (mode & 0777) of source_path, and no other attribute.
+ * A team reads a regular file that all processes see. Process 0 makes the files, and commits when all have synced
+ * theirs. It draws the set's id, and receives notes. The files are the same for every number of processes. Progress
+ * and counts are of this process's part.
  * Status: INVALID_ARGUMENT, UNSUPPORTED (custom matrix), NOT_MDS, TOO_LARGE, OUT_OF_MEMORY, IO, CANCELLED, DEVICE. */
 TANDEM_API tandem_status tandem_files_encode(tandem_context *context, const tandem_files_encode_options *options,
                                              tandem_files_result *result_out);
@@ -231,6 +258,7 @@ typedef struct tandem_files_decode_options {
   tandem_files_hole hole;     /* with salvage: called for each hole, in order, on the calling thread, before the call
                                  returns; NULL = none */
   void *hole_user;
+  const tandem_files_team *team; /* NULL = this process alone */
 } tandem_files_decode_options;
 
 /* Restores the file. Reads the available data shards, and as many parity shards as data shards are missing. A block
@@ -247,6 +275,9 @@ typedef struct tandem_files_decode_options {
  * that name. output_path must be given, and must name a regular file or no file: a stream cannot tell where its holes
  * are. If nothing can be recovered, the call fails and writes nothing.
  *
+ * A team writes a regular file that all processes see, without `salvage`. Process 0 makes it, and names it when all
+ * have synced their part. Progress and result are as with tandem_files_encode.
+ *
  * Status: INVALID_ARGUMENT, OUT_OF_MEMORY, CANCELLED, DEVICE, UNSUPPORTED (shard files of another format version),
  *   NOT_RECOVERABLE (says where and how many blocks are missing), DAMAGED (the digest does not match), IO (also if the
  *   missing part may lie in a file that could not be read, or that was replaced since the search).
@@ -257,38 +288,25 @@ TANDEM_API tandem_status tandem_files_decode(tandem_context *context, const tand
 
 /* ---- set writer ---------------------------------------------------------------------------------- */
 
-/* Writes a set stripe by stripe, from memory. Several processes can share one set:
- *
- *     leading process                            every other process
- *     tandem_files_writer_begin, attach = 0      (waits until the leading one has begun)
- *     (tells the others the set's id)            tandem_files_writer_begin, attach = 1, with that id
- *     tandem_files_writer_write ...              tandem_files_writer_write ..., keeps the hashes
- *                                                tandem_files_writer_commit, then hands over the hashes
- *     tandem_files_writer_add, all of those      tandem_files_writer_destroy
- *     tandem_files_writer_commit
- *     tandem_files_writer_destroy
- *
- * A stripe has k * (block_bytes - 16) bytes of content; the last one has the rest (see tandem_files_writer_query). The
- * files are the same, byte for byte, as those of tandem_files_encode with the same content and options. An older set is
- * untouched until the leading writer commits. */
+/* Writes a set stripe by stripe, from memory. A stripe has k * (block_bytes - 16) bytes of content; the last one has
+ * the rest (see tandem_files_writer_query). The files are the same, byte for byte, as those of tandem_files_encode with
+ * the same content and options. An older set is untouched until the commit. With a team each process has a writer, and
+ * writes stripes of its own. */
 typedef struct tandem_files_writer tandem_files_writer;
 
-/* Begins a set, or joins one that is being written.
- *   options         as for tandem_files_encode, without source and dry_run, and with a name. All writers of a set use
- *                   the same. progress counts the bytes of one call
+/* Begins a set.
+ *   options         as for tandem_files_encode, without source and dry_run, and with a name. progress counts the
+ *                   bytes of one call. What a team points to must stay until the writer is destroyed
  *   content_bytes   of the whole set
- *   attach          0: this writer leads: it makes the records and the files. Otherwise it writes into the files of the
- *                   leading writer, which must still exist; options->set_id names the set
  *   writer_out      the writer, for tandem_files_writer_destroy. The context must outlive it
  * Ownership: strings and arrays of the options are copied. Callbacks and their users must stay until the writer is
  *   destroyed.
- * Status: INVALID_ARGUMENT (also: attach with other options than the leading writer's), UNSUPPORTED (custom matrix),
- *   NOT_MDS, OUT_OF_MEMORY, CANCELLED, IO (also: nothing to attach to).
+ * Status: INVALID_ARGUMENT (also: other options than process 0 of the team), UNSUPPORTED (custom matrix), NOT_MDS,
+ *   OUT_OF_MEMORY, CANCELLED, IO.
  * On failure *writer_out is not written, and what was made is removed.
  * Threads: any. A child after fork must not use a writer of its parent, nor destroy it. */
 TANDEM_API tandem_status tandem_files_writer_begin(tandem_context *context, const tandem_files_encode_options *options,
-                                                   uint64_t content_bytes, int32_t attach,
-                                                   tandem_files_writer **writer_out);
+                                                   uint64_t content_bytes, tandem_files_writer **writer_out);
 
 /* Tells what the set will be.
  *   set_out   struct_bytes is set by the caller. digest, shard_count and file_count are 0
@@ -297,42 +315,28 @@ TANDEM_API tandem_status tandem_files_writer_begin(tandem_context *context, cons
  * Threads: any, at any time but during a commit. */
 TANDEM_API tandem_status tandem_files_writer_query(const tandem_files_writer *writer, tandem_files_set *set_out);
 
-/* Codes and writes stripes first_stripe .. first_stripe + stripe_count - 1.
- *   content      their content, exactly content_bytes bytes, at any alignment. Read until the call returns
- *   hashes_out   stripe_count * k * 16 bytes for the hashes of their data blocks, for tandem_files_writer_add; NULL =
- *                not wanted. Must not overlap content, which is not checked
- * Memory: a leading writer keeps 16 bytes for each data block until all stripes before it are known.
- * Status: INVALID_ARGUMENT (stripes that are not of the set, that were written or added before, or another length of
- *   content; the message has the numbers), OUT_OF_MEMORY, IO, CANCELLED, DEVICE.
- * On failure hashes_out is undefined, the stripes count as not written and can be written again; others are as
- *   before.
- * Threads: several may write and add with one writer at once. */
+/* Codes and writes stripes first_stripe .. first_stripe + stripe_count - 1. A process of a team calls it alone.
+ *   content   their content, exactly content_bytes bytes, at any alignment. Read until the call returns
+ * Memory: 16 bytes for each data block until all stripes before it are known; in a process that does not lead, until
+ *   the commit.
+ * Status: INVALID_ARGUMENT (stripes that are not of the set, that were written before, or another length of content;
+ *   the message has the numbers), OUT_OF_MEMORY, IO, CANCELLED, DEVICE.
+ * On failure the stripes count as not written and can be written again; others are as before.
+ * Threads: several may write with one writer at once. */
 TANDEM_API tandem_status tandem_files_writer_write(tandem_files_writer *writer, uint64_t first_stripe,
-                                                   uint64_t stripe_count, const void *content, size_t content_bytes,
-                                                   void *hashes_out);
+                                                   uint64_t stripe_count, const void *content, size_t content_bytes);
 
-/* Tells the leading writer that another writer has written stripes first_stripe .. first_stripe + stripe_count - 1. The
- * blocks in the files are not read. With a wrong hash the set cannot be decoded.
- *   hashes   the hashes_out of tandem_files_writer_write for these stripes, hash_bytes bytes
- * Status: INVALID_ARGUMENT (as write; an attached writer; another length), OUT_OF_MEMORY.
- * On failure nothing is changed.
- * Threads: as write. */
-TANDEM_API tandem_status tandem_files_writer_add(tandem_files_writer *writer, uint64_t first_stripe,
-                                                 uint64_t stripe_count, const void *hashes, size_t hash_bytes);
-
-/* Ends the writing. A leading writer completes the files, and the set is valid from then on. An attached writer returns
- * when its bytes are on the disk; only then may its hashes go to the leading writer. Nothing can be written afterwards.
- *   result_out   NULL, or a struct with struct_bytes set. read_bytes and written_bytes are this writer's own. The
- *                digest of an attached writer is 0
- * Status: INVALID_ARGUMENT (stripes are missing: the message says how many and the first), OUT_OF_MEMORY, IO,
- *   CANCELLED.
+/* Completes the files; the set is valid from then on. Nothing can be written afterwards. All processes of a team call
+ * it together.
+ *   result_out   NULL, or a struct with struct_bytes set. read_bytes and written_bytes are this process's own
+ * Status: INVALID_ARGUMENT (stripes are missing: the message says how many and the first; or two processes wrote one),
+ *   OUT_OF_MEMORY, IO, CANCELLED.
  * On failure *result_out is not written. After INVALID_ARGUMENT for missing stripes the writer can continue; after any
  *   other failure it can only be destroyed.
  * Threads: no other call with this writer at the same time. */
 TANDEM_API tandem_status tandem_files_writer_commit(tandem_files_writer *writer, tandem_files_result *result_out);
 
-/* Destroys a writer. NULL is allowed. A leading writer that has not committed removes the files, records and folders
- * that it made. The stripes of an attached writer stay for the leading writer.
+/* Destroys a writer. NULL is allowed. One that has not committed removes the files, records and folders that it made.
  * Threads: no other call with this writer at the same time or later. */
 TANDEM_API void tandem_files_writer_destroy(tandem_files_writer *writer);
 
@@ -368,65 +372,9 @@ TANDEM_API tandem_status tandem_files_reader_create(tandem_context *context, con
 TANDEM_API tandem_status tandem_files_reader_read(tandem_files_reader *reader, uint64_t offset, void *content_out,
                                                   size_t content_bytes);
 
-/* Reads whole stripes and the hashes of their data blocks. So several processes can decode a set together and check its
- * digest. Each process reads stripes of its own. One of them gives all hashes to tandem_files_reader_add and then calls
- * tandem_files_reader_check.
- *   content_out   the content of stripes first_stripe .. first_stripe + stripe_count - 1, exactly content_bytes bytes
- *   hashes_out    stripe_count * k * 16 bytes; NULL = not wanted. Must not overlap content_out, which is
- *                 not checked
- * Status: as tandem_files_reader_read.
- * On failure content_out and hashes_out are undefined.
- * Threads: as tandem_files_reader_read. */
-TANDEM_API tandem_status tandem_files_reader_read_stripes(tandem_files_reader *reader, uint64_t first_stripe,
-                                                          uint64_t stripe_count, void *content_out,
-                                                          size_t content_bytes, void *hashes_out);
-
-/* Adds the hashes of stripes that this reader, or another reader of the same set, has read. Each stripe is added once.
- *   hashes   the hashes_out of tandem_files_reader_read_stripes for these stripes, hash_bytes bytes
- * Memory: 16 bytes for each data block until all stripes before it are known.
- * Status: INVALID_ARGUMENT (stripes outside the set, or added before; another length), OUT_OF_MEMORY.
- * On failure nothing is changed.
- * Threads: several may add and read with one reader at once. */
-TANDEM_API tandem_status tandem_files_reader_add(tandem_files_reader *reader, uint64_t first_stripe,
-                                                 uint64_t stripe_count, const void *hashes, size_t hash_bytes);
-
-/* Compares the digest of all added hashes with the set's digest.
- * Status: INVALID_ARGUMENT (stripes are missing: the message says how many and the first), DAMAGED.
- * Threads: any, at any time. */
-TANDEM_API tandem_status tandem_files_reader_check(const tandem_files_reader *reader);
-
-/* Tells what the reader has done so far.
- *   result_out   struct_bytes is set by the caller. written_bytes, thread_count and seconds are 0
- * Status: INVALID_ARGUMENT.
- * On failure *result_out is not written.
- * Threads: any, at any time. */
-TANDEM_API tandem_status tandem_files_reader_query(tandem_files_reader *reader, tandem_files_result *result_out);
-
 /* Closes the files and destroys the reader. NULL is allowed.
  * Threads: no other call with this reader at the same time or later. */
 TANDEM_API void tandem_files_reader_destroy(tandem_files_reader *reader);
-
-/* ---- several processes --------------------------------------------------------------------------- */
-
-/* Receives the bytes of one process: byte_count bytes, valid during the call. */
-typedef void (*tandem_files_take)(void *taker, uint32_t process, const void *bytes, size_t byte_count);
-
-/* Processes that verify or repair a set together. Each makes the same call with the same options, sees the same files,
- * and takes stripes of its own. The processes meet in the functions below. Every process calls them in the same order,
- * on the thread of the call. Each function returns TANDEM_OK, or sets tandem_last_error_message() as
- * tandem_set_last_error does. When the call ends, all processes have met equally often, unless a function failed. */
-typedef struct tandem_files_team {
-  size_t struct_bytes;    /* sizeof(tandem_files_team) */
-  uint32_t process;       /* index of this one. Process 0 names files, and receives reports and notes */
-  uint32_t process_count; /* at least 1 */
-  /* Every process gets the status and message of the first process with another status than TANDEM_OK. */
-  tandem_status (*agree)(void *user, tandem_status status);
-  /* Process 0 calls `take` with the bytes of each process, in the order of processes. */
-  tandem_status (*gather)(void *user, const void *bytes, size_t byte_count, tandem_files_take take, void *taker);
-  /* Copies the bytes of process 0 to `bytes` of every process. */
-  tandem_status (*broadcast)(void *user, void *bytes, size_t byte_count);
-  void *user;
-} tandem_files_team;
 
 /* ---- verify -------------------------------------------------------------------------------------- */
 

@@ -67,30 +67,29 @@ typedef struct tandem_mpi_work {
   uint64_t least_read_bytes, most_read_bytes; /* by the ranks that read least and most */
 } tandem_mpi_work;
 
-/* Runs tandem_files_encode on all ranks. The files are the same, byte for byte, for every number of ranks. Collective
- * MPI-IO reads rounds of stripes, each rank its part. The rank encodes that part and writes it to all shard files.
- * Rank 0 leads. If a process dies, whichever rank it is, the guarantees of files.h hold.
+/* Runs tandem_files_encode on all ranks. The files are the same, byte for byte, for every number of ranks. Each rank
+ * reads stripes of its own, encodes them and writes them to all shard files. Rank 0 leads. If a process dies, whichever
+ * rank it is, the guarantees of files.h hold.
  *   context      of this rank
- *   options      as tandem_files_encode. source_path must name a regular file. thread_count is of this rank. All ranks
- *                must see source and folders. set_id NULL: rank 0 draws a random one
+ *   options      as tandem_files_encode, without a team. source_path must name a regular file. thread_count is of this
+ *                rank. All ranks must see source and folders. set_id NULL: rank 0 draws a random one
  *   result_out   NULL, or as tandem_files_encode; bytes, coding_seconds and thread_count are sums over the ranks
  *   work_out     NULL, or bytes read by each rank
- * Memory: this rank's part of one round (4 MiB, or one stripe if that is more), besides the memory of
- *   tandem_files_writer_write. Rank 0 also holds the hashes of a round.
+ * Memory: as tandem_files_encode, plus the hashes of the data blocks in 64 MiB of shard files.
  * Status: as tandem_files_encode; INVALID_ARGUMENT (no source_path; different arguments), IO (also: a folder or the
- *   source that a rank does not see, or sees with another length).
+ *   source that a rank does not see).
  * On failure the new files are removed.
  * Threads: one call at a time with a communicator. */
 TANDEM_API tandem_status tandem_mpi_encode(int32_t communicator, tandem_context *context,
                                            const tandem_files_encode_options *options, tandem_files_result *result_out,
                                            tandem_mpi_work *work_out);
 
-/* Runs tandem_files_decode on all ranks. Each rank checks and rebuilds its part of each round and writes it to the
+/* Runs tandem_files_decode on all ranks. Each rank checks and rebuilds stripes of its own and writes them to the
  * output. The output gets its name when it is complete and the digest is right.
  *   context      of this rank
  *   paths        path_count files or folders, as tandem_files_search_create; all ranks must see them
- *   options      as tandem_files_decode. output_path must be given, and name a regular file or nothing. thread_count is
- *                of this rank
+ *   options      as tandem_files_decode, without a team and salvage. output_path must be given, and name a regular
+ *                file or nothing. thread_count is of this rank
  *   result_out   NULL, or as tandem_files_decode; sums as in tandem_mpi_encode. shards_read is the maximum over ranks
  *   work_out     NULL, or bytes read by each rank
  * Memory: as tandem_mpi_encode.

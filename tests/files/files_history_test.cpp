@@ -89,7 +89,7 @@ class History {
 
  private:
   static constexpr int kSteps = 24;
-  enum { kFile, kPipe, kWriters };
+  enum { kFile, kPipe, kWriter };
   struct Encoding {
     bool force = false, dry_run = false;
     int way = kFile;
@@ -227,7 +227,7 @@ class History {
     for (std::size_t i = 0; i < 16; ++i)
       id[i] = static_cast<std::uint8_t>(std::stoul(of.id.substr(2 * i, 2), nullptr, 16));
     options.set_id = id;
-    if (how.way == kWriters && !how.dry_run) return write_together(of, options);
+    if (how.way == kWriter && !how.dry_run) return write_in_parts(of, options);
     const std::string source = (base_ / "source").string();
     int pipes[2] = {-1, -1};
     if (how.way == kPipe) {
@@ -243,45 +243,22 @@ class History {
     return status;
   }
 
-  // Two writers write parts of some stripes, in any order.
-  tandem_status write_together(const Generation &of, const tandem_files_encode_options &options) const {
+  // A writer writes parts of some stripes, in any order.
+  tandem_status write_in_parts(const Generation &of, const tandem_files_encode_options &options) const {
     std::mt19937 random(of.number);
-    std::array<tandem_files_writer *, 2> writers = {};
-    tandem_status status = TANDEM_OK;
-    const auto then = [&](auto call) {
-      if (status == TANDEM_OK) status = call();
-    };
-    for (const unsigned i : {0u, 1u})
-      then([&] {
-        return tandem_files_writer_begin(context_, &options, of.content.size(), static_cast<std::int32_t>(i),
-                                         &writers[i]);
-      });
-    struct Part {
-      std::uint64_t first, count;
-      unsigned writer;
-      Bytes hashes;
-    };
+    tandem_files_writer *writer = nullptr;
+    tandem_status status = tandem_files_writer_begin(context_, &options, of.content.size(), &writer);
     const std::size_t stripe = of.k * (of.block_bytes - 16), stripe_count = (of.content.size() + stripe - 1) / stripe;
-    std::vector<Part> parts;
-    for (std::uint64_t first = 0; first < stripe_count; first += parts.back().count) {
-      const std::uint64_t count = std::min<std::uint64_t>(1 + random() % 3, stripe_count - first);
-      parts.push_back({first, count, static_cast<unsigned>(random() % 2), Bytes(count * of.k * 16, 0)});
-    }
+    std::vector<tandem_files_range> parts;
+    for (std::uint64_t first = 0; first < stripe_count; first += parts.back().count)
+      parts.push_back({first, std::min<std::uint64_t>(1 + random() % 3, stripe_count - first)});
     std::shuffle(parts.begin(), parts.end(), random);
-    for (Part &part : parts)
-      then([&] {
-        const std::string_view bytes = std::string_view(of.content).substr(part.first * stripe, part.count * stripe);
-        return tandem_files_writer_write(writers[part.writer], part.first, part.count, bytes.data(), bytes.size(),
-                                         part.hashes.data());
-      });
-    then([&] { return tandem_files_writer_commit(writers[1], nullptr); });
-    for (const Part &part : parts)
-      if (part.writer == 1)
-        then([&] {
-          return tandem_files_writer_add(writers[0], part.first, part.count, part.hashes.data(), part.hashes.size());
-        });
-    then([&] { return tandem_files_writer_commit(writers[0], nullptr); });
-    for (tandem_files_writer *writer : {writers[1], writers[0]}) tandem_files_writer_destroy(writer);
+    for (const auto &[first, count] : parts) {
+      const std::string_view bytes = std::string_view(of.content).substr(first * stripe, count * stripe);
+      if (status == TANDEM_OK) status = tandem_files_writer_write(writer, first, count, bytes.data(), bytes.size());
+    }
+    if (status == TANDEM_OK) status = tandem_files_writer_commit(writer, nullptr);
+    tandem_files_writer_destroy(writer);
     return status;
   }
 

@@ -536,7 +536,7 @@ TEST_F(Recovery, ASetThatAppearsWhileAnotherIsWrittenIsNotReplaced) {
   options.name = "source";
   options.force = 1;
   tandem_files_writer *writer = nullptr;
-  ASSERT_EQ(tandem_files_writer_begin(context_, &options, 0, 0, &writer), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_files_writer_begin(context_, &options, 0, &writer), TANDEM_OK) << tandem_last_error_message();
   CommitRecord other = stage({shards_}, 3, 2, 2, {});
   other.folder_count = 2;
   other.folder = 1;  // its lead is in a folder that the writer does not see

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several processes verify and repair one set together (tandem_files_team). The test uses threads as processes: the
-// calls share only the functions of the team.
+// Several processes encode, decode, verify and repair one set together (tandem_files_team). The test uses threads as
+// processes: the calls share only the functions of the team.
 #include <barrier>
 #include <cstdlib>
+#include <functional>
 #include <new>
 #include <thread>
 #include <utility>
@@ -164,6 +165,70 @@ class Team : public Files {
     return run<tandem_files_repair_options, tandem_files_repair_result>(count, tandem_files_repair, options);
   }
 
+  // work(process, team) by `count` processes. 0: one without a team. Returns the statuses and messages.
+  template <class Work>
+  std::vector<std::pair<tandem_status, std::string>> by(std::uint32_t count, const Work &work) {
+    std::vector<std::pair<tandem_status, std::string>> ends(std::max(count, 1u));
+    Meeting meeting(std::max(count, 1u));
+    std::vector<std::thread> threads;
+    for (std::uint32_t process = 0; process < ends.size(); ++process)
+      threads.emplace_back([&, process] {
+        std::pair<Meeting *, std::uint32_t> user;
+        const tandem_files_team team = meeting.team(process, &user);
+        if (process == starved_) allocations_left = memory_;
+        const tandem_status status = work(process, count != 0 ? &team : nullptr);
+        if (process == starved_) memory_ = std::exchange(allocations_left, kUnlimited);
+        ends[process] = {status, status != TANDEM_OK ? tandem_last_error_message() : ""};
+      });
+    for (std::thread &thread : threads) thread.join();
+    return ends;
+  }
+  // Of root_/source, to shards_. change: of the options of each process.
+  template <class Change>
+  auto encode_by(std::uint32_t count, std::uint32_t block_bytes, std::vector<tandem_files_result> *results,
+                 const Change &change) {
+    tandem_files_encode_options given = encode_options(root_ / "source", 3, 2, block_bytes);
+    given.set_id = kId;
+    results->assign(std::max(count, 1u), sized<tandem_files_result>());
+    return by(count, [&, given](std::uint32_t process, const tandem_files_team *team) {
+      tandem_files_encode_options options = given;
+      options.team = team;
+      change(process, options);
+      return tandem_files_encode(context_, &options, &(*results)[process]);
+    });
+  }
+  // Of shards_, to root_/output.
+  template <class Change>
+  auto decode_by(std::uint32_t count, std::vector<tandem_files_result> *results, const Change &change) {
+    const std::string output = (root_ / "output").string();
+    results->assign(std::max(count, 1u), sized<tandem_files_result>());
+    return by(count, [&](std::uint32_t process, const tandem_files_team *team) {
+      const std::uint64_t left = std::exchange(allocations_left, kUnlimited);
+      const Search search(shards_);
+      allocations_left = left;
+      auto options = sized<tandem_files_decode_options>();
+      options.output_path = output.c_str();
+      options.no_sync = options.force = 1;
+      options.team = team;
+      change(process, options);
+      return tandem_files_decode(context_, search, &options, &(*results)[process]);
+    });
+  }
+  static constexpr auto kAsGiven = [](std::uint32_t, auto &) {};
+  static constexpr std::uint8_t kId[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+  static std::uint64_t sum(const std::vector<tandem_files_result> &results, std::uint64_t tandem_files_result::*field) {
+    std::uint64_t all = 0;
+    for (const tandem_files_result &each : results) all += each.*field;
+    return all;
+  }
+  template <class Ends>
+  static void expect_all(const Ends &ends, tandem_status status, const std::string &words = "") {
+    for (const auto &[each, message] : ends) {
+      EXPECT_EQ(each, status) << message;
+      EXPECT_NE(message.find(words), std::string::npos) << message;
+    }
+  }
+
   // A set with a missing, a mended, a rebuilt file, and a stripe that is lost.
   void encode_and_damage(std::uint32_t block_bytes) {
     encode(paint(300'000), 3, 2, block_bytes);
@@ -299,6 +364,169 @@ TEST_F(Team, AgreesOnAProcessWithoutMemory) {
       EXPECT_GT(given, 20u);
     }
   }
+}
+
+TEST_F(Team, EncodesAndDecodesWhatOneProcessDoes) {
+  std::vector<tandem_files_result> alone, each;
+  for (const auto &[content_bytes, block_bytes] :
+       {std::pair{300'001u, 4096u}, {300'001u, 64u}, {1u, 4096u}, {0u, 4096u}, {0u, 0u}}) {
+    const std::vector<char> content = paint(content_bytes, 3);
+    spill(root_ / "source", content);
+    fs::permissions(root_ / "source", fs::perms{0640});
+    expect_all(encode_by(0, block_bytes, &alone, kAsGiven), TANDEM_OK);
+    const Contents expected = contents(shards_);
+    for (const std::uint32_t count : {1u, 2u, 5u}) {
+      SCOPED_TRACE(testing::Message() << count << " processes, " << content_bytes << " bytes");
+      fs::remove_all(shards_);
+      expect_all(encode_by(count, block_bytes, &each, kAsGiven), TANDEM_OK);
+      EXPECT_EQ(contents(shards_), expected);
+      EXPECT_EQ(sum(each, &tandem_files_result::read_bytes), alone[0].read_bytes);
+      EXPECT_EQ(sum(each, &tandem_files_result::written_bytes), alone[0].written_bytes);
+      for (const auto &entry : fs::directory_iterator(shards_))
+        EXPECT_EQ(entry.status().permissions(), fs::perms{0640}) << entry;
+      for (const tandem_files_result &result : each)
+        EXPECT_EQ(std::memcmp(result.digest, alone[0].digest, sizeof result.digest), 0);
+      fs::remove(shard(1));
+      if (content_bytes > 1) damage(2, 4096 + 5, 1);
+      expect_all(decode_by(count, &each, kAsGiven), TANDEM_OK);
+      EXPECT_EQ(slurp(root_ / "output"), content);
+      EXPECT_EQ(fs::status(root_ / "output").permissions(), fs::perms{0640});
+      EXPECT_EQ(sum(each, &tandem_files_result::written_bytes), content_bytes);
+      EXPECT_EQ(sum(each, &tandem_files_result::bad_block_count), content_bytes > 1 ? 1u : 0u);
+      fs::remove(root_ / "output");
+    }
+    fs::remove_all(shards_);
+  }
+}
+
+TEST_F(Team, RefusesWhatOnlyOneProcessCan) {
+  encode(paint(100'000), 3, 2, 4096);
+  fs::rename(shards_, root_ / "kept");
+  std::vector<tandem_files_result> results;
+  const auto encode_with = [&](auto change) { return encode_by(3, 4096, &results, change); };
+  const auto expect_nothing = [&] { EXPECT_FALSE(fs::exists(shards_)); };
+  const auto of_2 = [](auto change) {
+    return [change](std::uint32_t process, auto &options) {
+      if (process == 2) change(options);
+    };
+  };
+  using Encode = tandem_files_encode_options;
+  for (const auto &change : std::vector<std::function<void(Encode &)>>{
+           [](Encode &o) { o.k = 2; }, [](Encode &o) { o.m = 1; }, [](Encode &o) { o.block_bytes = 512; },
+           [](Encode &o) { o.mode = 0600; }, [](Encode &o) { o.matrix = TANDEM_MATRIX_JERASURE_VANDERMONDE; },
+           [](Encode &o) { o.source_path = "/etc/hostname"; }}) {
+    expect_all(encode_with(of_2(change)), TANDEM_ERROR_INVALID_ARGUMENT, "process 2: k, m, matrix");
+    expect_nothing();
+  }
+  expect_all(encode_with([](std::uint32_t, Encode &o) { o.source_path = nullptr; }), TANDEM_ERROR_INVALID_ARGUMENT,
+             "no stream");
+  const std::string other = elsewhere().string();
+  const char *const other_folder = other.c_str();
+  expect_all(encode_with(of_2([&](Encode &o) { o.folders = &other_folder; })), TANDEM_ERROR_IO, "process 2: ");
+  EXPECT_FALSE(fs::exists(elsewhere()));
+  expect_nothing();
+  fs::rename(root_ / "kept", shards_);
+  using Decode = tandem_files_decode_options;
+  for (const auto &change : std::vector<std::function<void(Decode &)>>{[](Decode &o) { o.salvage = 1; },
+                                                                       [](Decode &o) { o.output_path = nullptr; },
+                                                                       [](Decode &o) { o.output_path = "/dev/null"; }})
+    expect_all(decode_by(3, &results, [&](std::uint32_t, Decode &o) { change(o); }), TANDEM_ERROR_INVALID_ARGUMENT,
+               "no stream");
+  EXPECT_FALSE(fs::exists(root_ / "output"));
+}
+
+TEST_F(Team, CancelsForAll) {
+  std::vector<tandem_files_result> results;
+  spill(root_ / "source", paint(300'000));
+  const auto cancel = [](std::uint32_t process, auto &options) {
+    if (process == 1) options.progress = [](void *, std::uint64_t, std::uint64_t) { return 1; };
+  };
+  expect_all(encode_by(3, 4096, &results, cancel), TANDEM_ERROR_CANCELLED, "process 1: cancelled");
+  EXPECT_FALSE(fs::exists(shards_));
+  expect_all(encode_by(3, 4096, &results, kAsGiven), TANDEM_OK);
+  expect_all(decode_by(3, &results, cancel), TANDEM_ERROR_CANCELLED, "process 1: cancelled");
+  EXPECT_EQ(entries(root_), 2u);  // the source and the shards
+}
+
+TEST_F(Team, WritesASetFromMemory) {
+  constexpr std::size_t kStripe = 3 * (4096 - 16);
+  const std::vector<char> content = paint(20 * kStripe + 77, 5);
+  spill(root_ / "source", content);
+  std::vector<tandem_files_result> results;
+  expect_all(encode_by(0, 4096, &results, kAsGiven), TANDEM_OK);
+  const Contents expected = contents(shards_);
+  tandem_files_encode_options given = encode_options(root_ / "source", 3, 2, 4096);
+  given.source_path = nullptr;
+  given.name = "source";
+  given.mode = static_cast<std::uint32_t>(fs::status(root_ / "source").permissions());
+  given.set_id = kId;
+  // Stripe `twice` by two processes; stripe `late` only after a commit that it lacks in.
+  const auto write = [&](std::uint32_t count, std::uint64_t twice, std::uint64_t late) {
+    fs::remove_all(shards_);
+    return by(count, [&](std::uint32_t process, const tandem_files_team *team) {
+      tandem_files_encode_options options = given;
+      options.team = team;
+      tandem_files_writer *writer = nullptr;
+      tandem_status status = tandem_files_writer_begin(context_, &options, content.size(), &writer);
+      const auto put = [&](std::uint64_t stripe) {
+        const std::size_t from = stripe * kStripe;
+        if (status == TANDEM_OK)
+          status = tandem_files_writer_write(writer, stripe, 1, content.data() + from,
+                                             std::min(kStripe, content.size() - from));
+      };
+      for (std::uint64_t stripe = 21; stripe-- > 0;)
+        if (stripe != late && (stripe % team->process_count == process || stripe == twice)) put(stripe);
+      if (late < 21) {
+        EXPECT_EQ(tandem_files_writer_commit(writer, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
+        expect_message("1 of 21 stripes are not written, the first of them is " + std::to_string(late));
+        if (process == count - 1) put(late);
+      }
+      if (status == TANDEM_OK) status = tandem_files_writer_commit(writer, nullptr);
+      const std::string why = status != TANDEM_OK ? tandem_last_error_message() : "";
+      tandem_files_writer_destroy(writer);
+      return status == TANDEM_OK ? status : tandem_set_last_error(status, why.c_str());
+    });
+  };
+  for (const std::uint32_t count : {1u, 2u, 5u}) {
+    expect_all(write(count, 99, 99), TANDEM_OK);
+    EXPECT_EQ(contents(shards_), expected);
+    expect_all(write(count, 99, 0), TANDEM_OK);
+    EXPECT_EQ(contents(shards_), expected);
+  }
+  expect_all(write(3, 7, 99), TANDEM_ERROR_INVALID_ARGUMENT, "stripe 7 was written before");
+  EXPECT_FALSE(fs::exists(shards_));
+}
+
+TEST_F(Team, AgreesOnAnEncodeAndADecodeWithoutMemory) {
+  const std::vector<char> content = paint(200'000, 4);
+  spill(root_ / "source", content);
+  std::vector<tandem_files_result> results(3);
+  for (const std::uint32_t process : {0u, 1u})
+    for (const bool decodes : {false, true}) {
+      std::uint64_t given = 0;
+      for (bool enough = false; !enough; given += 1 + given / 16) {
+        SCOPED_TRACE(testing::Message() << (decodes ? "decode" : "encode") << ", process " << process << " allocates "
+                                        << given << " times");
+        starved_ = process;
+        memory_ = given;
+        const auto ends = decodes ? decode_by(3, &results, kAsGiven) : encode_by(3, 4096, &results, kAsGiven);
+        enough = ends[0].first == TANDEM_OK;
+        ASSERT_LT(given, 100'000u);
+        if (enough || process != 0 || decodes) {
+          expect_all(ends, enough ? TANDEM_OK : TANDEM_ERROR_OUT_OF_MEMORY);
+          EXPECT_EQ(fs::exists(decodes ? root_ / "output" : shards_), enough);
+        } else {  // without memory the leading process may leave its files for a later clean-up
+          expect_all(ends, ends[0].first);
+          fs::remove_all(shards_);
+        }
+      }
+      EXPECT_GT(given, 20u);
+      if (decodes) {
+        EXPECT_EQ(slurp(root_ / "output"), content);
+        fs::remove(root_ / "output");
+        fs::remove_all(shards_);
+      }
+    }
 }
 
 TEST_F(Team, RefusesOneThatIsNone) {

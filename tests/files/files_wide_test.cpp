@@ -166,7 +166,7 @@ TEST_F(WideSets, FullStripesOfTheDefaultBlock) {
   EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
 }
 
-TEST_F(WideSets, WritersShareASetAndReadersReadRanges) {
+TEST_F(WideSets, AWriterWritesASetAndReadersReadRanges) {
   const std::vector<char> content = paint(3 * 300 * kPayload + 7001);
   ASSERT_EQ(encode_wide(kWide, content), TANDEM_OK) << tandem_last_error_message();
   const Contents encoded = contents(shards_);
@@ -177,22 +177,15 @@ TEST_F(WideSets, WritersShareASetAndReadersReadRanges) {
   options.set_id = result_.set_id;
   options.mode = 0644;
   ASSERT_EQ(chmod((root_ / "source").c_str(), 0644), 0);
-  tandem_files_writer *leading = nullptr, *attached = nullptr;
-  ASSERT_EQ(tandem_files_writer_begin(context_, &options, content.size(), 0, &leading), TANDEM_OK)
-      << tandem_last_error_message();
-  ASSERT_EQ(tandem_files_writer_begin(context_, &options, content.size(), 1, &attached), TANDEM_OK)
+  tandem_files_writer *writer = nullptr;
+  ASSERT_EQ(tandem_files_writer_begin(context_, &options, content.size(), &writer), TANDEM_OK)
       << tandem_last_error_message();
   constexpr std::size_t kStripe = 300 * kPayload;
-  std::vector<std::uint8_t> hashes(2 * 300 * 16);
-  ASSERT_EQ(tandem_files_writer_write(attached, 2, 2, content.data() + 2 * kStripe, kStripe + 7001, hashes.data()),
-            TANDEM_OK)
+  ASSERT_EQ(tandem_files_writer_write(writer, 2, 2, content.data() + 2 * kStripe, kStripe + 7001), TANDEM_OK)
       << tandem_last_error_message();
-  ASSERT_EQ(tandem_files_writer_commit(attached, nullptr), TANDEM_OK) << tandem_last_error_message();
-  ASSERT_EQ(tandem_files_writer_add(leading, 2, 2, hashes.data(), hashes.size()), TANDEM_OK);
-  ASSERT_EQ(tandem_files_writer_write(leading, 0, 2, content.data(), 2 * kStripe, nullptr), TANDEM_OK);
-  ASSERT_EQ(tandem_files_writer_commit(leading, nullptr), TANDEM_OK) << tandem_last_error_message();
-  tandem_files_writer_destroy(attached);
-  tandem_files_writer_destroy(leading);
+  ASSERT_EQ(tandem_files_writer_write(writer, 0, 2, content.data(), 2 * kStripe), TANDEM_OK);
+  ASSERT_EQ(tandem_files_writer_commit(writer, nullptr), TANDEM_OK) << tandem_last_error_message();
+  tandem_files_writer_destroy(writer);
   EXPECT_EQ(contents(shards_), encoded);
 
   for (const unsigned index : some_shards(kWide, 10, 3)) fs::remove(shard(index));
@@ -250,7 +243,7 @@ TEST_F(WideSets, WhatIsTooWideIsRefusedBeforeAnythingIsWritten) {
     options.source_path = nullptr;
     options.name = name.empty() ? "source" : name.c_str();
     tandem_files_writer *writer = nullptr;
-    EXPECT_EQ(tandem_files_writer_begin(context_, &options, 100, 0, &writer), status);
+    EXPECT_EQ(tandem_files_writer_begin(context_, &options, 100, &writer), status);
     expect_message(words);
     EXPECT_FALSE(fs::exists(shards_));
   };

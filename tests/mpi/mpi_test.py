@@ -145,15 +145,16 @@ class ShardSets(MpiTest):
                 folder = self.path(f"{content_bytes}by{rank_count}")
                 done = self.ok(rank_count, *code, "-o", folder, "--json")
                 self.assertEqual(self.listing(folder), expected, f"{rank_count} ranks, {content_bytes} bytes")
+                self.assertEqual({os.stat(os.path.join(folder, name)).st_mode & 0o777 for name in expected}, {0o640})
                 report = json.loads(done.stdout)
                 self.assertEqual(report["read_bytes"], content_bytes)
                 self.assertEqual(report["set_id"], SET_ID)
                 self.assertEqual(report["written_bytes"], sum(map(len, expected.values())))
 
     def test_each_rank_reads_its_part(self):
-        # Stripes of 8 * 4080 bytes, in rounds of 4 MiB a rank.
-        source_bytes = 24 << 20
-        source = self.write("source.bin", bytes(source_bytes))
+        # Two ranks have two rounds of 64 MiB of shards each, four have one.
+        source_bytes = 150 << 20
+        source = self.write("source.bin", self.rng.randbytes(source_bytes))
         for rank_count in (2, 4):
             ranks = self.job(rank_count, "encode", source, 8, 1, 4096, self.path("shards"))
             for status, numbers, message in ranks:
@@ -163,7 +164,10 @@ class ShardSets(MpiTest):
                 self.assertLess(abs(int(numbers["read"]) / (source_bytes / rank_count) - 1), 0.1)
                 if os.path.exists("/proc/self/io"):  # and so says the operating system
                     self.assertLess(abs(int(numbers["system_read"]) / (source_bytes / rank_count) - 1), 0.1, numbers)
-        self.tandem("verify", self.path("shards"))
+            self.tandem("verify", self.path("shards"))
+        os.remove(self.path("shards", "source.bin.003.tandem"))
+        self.ok(2, "decode", self.path("shards"), "-o", self.path("output"), "--no-sync")
+        self.assertEqual(self.read(self.path("output")), self.read(source))
 
     def test_decode(self):
         content = self.rng.randbytes(2_000_003)
@@ -413,7 +417,6 @@ class ShardSets(MpiTest):
         self.assertIn("rank 1: its arguments are not those of rank 0", done.stderr)
 
     def test_a_source_that_changes_and_a_cancel(self):
-        # Several rounds of 4 MiB a rank.
         encode = ("encode", self.path("source.bin"), 8, 1, 4096, self.path("shards"))
         for odd, what, status, words in ((1, "cut", "IO", "source.bin"), (0, "grow", "IO", "source.bin changed while it was read"),
                                          (1, "cancel", "CANCELLED", "rank 1: cancelled")):
