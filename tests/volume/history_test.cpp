@@ -40,6 +40,19 @@ class History {
     dies_at_ = -1;
     if (!::testing::Test::HasFatalFailure() && open({})) stop();
   }
+  // The copy is of the last session: what follows changes nothing, or dies before its session is known everywhere.
+  void put_back_a_copy_of_the_last_session() {
+    ASSERT_TRUE(open({}) && write() && flush());
+    copy(0);
+    ASSERT_TRUE(write() && flush() && write() && flush());  // the next opening writes the last record again
+    stop();
+    ASSERT_TRUE(open({}) && change("trim of nothing", [&] { volume_->trim(now_.size() - kBlockBytes, kBlockBytes); }));
+    array_.machine->dies_at = array_.machine->calls + 1;
+    EXPECT_FALSE(scrub(true));
+    stop();
+    put_back(0);
+    if (!::testing::Test::HasFailure() && open({})) stop();
+  }
 
  private:
   using Members = std::set<std::size_t>;
@@ -87,6 +100,7 @@ class History {
   // Opens the volume without those that are away, and reads all. False: the machine died.
   bool open(const Members &away, bool reads = true) {
     away_ = away;
+    ++session_;
     array_.machine = std::make_shared<Machine>();
     array_.machine->dies_at = dies_at_;
     std::string names;
@@ -98,10 +112,11 @@ class History {
     if (status != TANDEM_OK) return ADD_FAILURE(), fail(), false;
     array_.machine->dies_at = -1;
     window_ = !volume_->windows().empty() || (window_ && !away.empty());  // those that are away may know of it
-    attempted_ = proven_ = false;
+    proven_ = false;
     if (!reads) return true;
     read_all();
     if (::testing::Test::HasFatalFailure()) return false;
+    note_session();
     before_ = allowed_;
     for (std::size_t i = 0; i < allowed_.size(); ++i)
       allowed_[i] = {Bytes(now_.begin() + static_cast<std::ptrdiff_t>(i * kBlockBytes),
@@ -129,15 +144,20 @@ class History {
   template <class Body>
   bool change(const std::string &what, Body &&body) {
     say(what);
-    session_ += !std::exchange(attempted_, true);
     damaged_.insert(away_.begin(), away_.end());
     const tandem_status status = status_of(body);
     if (array_.machine->is_dead) return false;
     EXPECT_EQ(status, TANDEM_OK) << what << ": " << tandem_last_error_message();
     if (status != TANDEM_OK) return fail(), false;
+    note_session();
+    return true;
+  }
+  // A trim of blocks that hold nothing begins no session; a read that mends may begin one.
+  bool has_begun() const { return statistics_of(*volume_).superblock.writes != 0; }
+  void note_session() {
+    if (!has_begun()) return;
     proven_ = true;
     proven_session_ = session_;
-    return true;
   }
   void put(std::uint64_t offset, const Bytes &data) {
     std::copy(data.begin(), data.end(), now_.begin() + static_cast<std::ptrdiff_t>(offset));
@@ -153,8 +173,11 @@ class History {
     const std::uint64_t offset = below(now_.size()), stripe = geometry_.stripe_bytes();
     const Bytes data = paint(1 + below(std::min(now_.size() - offset, chance(4) ? 3 * stripe : 9000)), random_());
     put(offset, data);
-    return change("write " + std::to_string(offset) + " +" + std::to_string(data.size()),
-                  [&] { volume_->write(offset, data.data(), data.size()); });
+    if (!change("write " + std::to_string(offset) + " +" + std::to_string(data.size()),
+                [&] { volume_->write(offset, data.data(), data.size()); }))
+      return false;
+    EXPECT_TRUE(has_begun()) << "a write outside of a session";
+    return true;
   }
   bool trim() {
     const std::uint64_t begin = below(allowed_.size()),
@@ -163,8 +186,7 @@ class History {
     return change("trim", [&] { volume_->trim(begin * kBlockBytes, (end - begin) * kBlockBytes); });
   }
   bool flush() {
-    const bool was_attempted = attempted_;
-    if (!was_attempted) return true;  // nothing to flush; what was read may still be lost
+    if (!proven_) return true;  // nothing to flush; what was read may still be lost
     if (!change("flush", [&] { volume_->flush(); })) return false;
     flushed();
     return true;
@@ -246,7 +268,7 @@ class History {
   }
   void copy(std::size_t member) {
     say("copy " + std::to_string(member));
-    copies_[member] = {array_.disks[member]->bytes, session_};
+    copies_[member] = {array_.disks[member]->bytes, session_ - !has_begun()};
   }
   // Up to m members, with those that are damaged.
   Members some_away() {
@@ -383,11 +405,19 @@ class History {
   std::vector<std::vector<Bytes>> allowed_, before_;  // contents of each block; those before this opening
   Members away_, damaged_, rotten_, lost_;  // damaged: not everything of it is right; of these, lost: perhaps no member
   std::array<std::optional<Copy>, 8> copies_;
-  bool window_ = false, opened_ = false, attempted_ = false, proven_ = false, was_killed_ = false;
-  int session_ = 0, proven_session_ = 0;  // of the last attempt to change something; of the last that succeeded
+  bool window_ = false, opened_ = false, proven_ = false, was_killed_ = false;
+  int session_ = 0, proven_session_ = 0;  // the number of this opening; of the last one that surely began a session
   std::int64_t dies_at_ = -1;
   std::string text_;
 };
+
+TEST(History, ACopyOfTheLastSessionIsFoundByScrub) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    History history(seed);
+    history.put_back_a_copy_of_the_last_session();
+    ASSERT_FALSE(::testing::Test::HasFailure()) << seed << ": " << history.text();
+  }
+}
 
 TEST(History, NothingFlushedIsLostToDamageOfMMembers) {
   const std::uint64_t count = tandem::test::thinned(tandem::test::runs_every_case() ? 20000 : 700);
