@@ -93,7 +93,8 @@ class History {
     for (const auto &disk : array_.disks) power_goes ? disk->settle_after_power_cut(random_) : disk->settle();
     if (opened_ && !proven_)  // a later opening may find the old content, or this one
       for (std::size_t i = 0; i < allowed_.size(); ++i)
-        allowed_[i].insert(allowed_[i].end(), before_[i].begin(), before_[i].end());
+        for (Bytes &each : before_[i])
+          if (!is_among(allowed_[i], each)) allowed_[i].push_back(std::move(each));
     opened_ = false;
   }
 
@@ -117,13 +118,18 @@ class History {
     read_all();
     if (::testing::Test::HasFatalFailure()) return false;
     note_session();
-    before_ = allowed_;
+    before_.swap(allowed_);
+    allowed_.resize(before_.size());
     for (std::size_t i = 0; i < allowed_.size(); ++i)
       allowed_[i] = {Bytes(now_.begin() + static_cast<std::ptrdiff_t>(i * kBlockBytes),
                            now_.begin() + static_cast<std::ptrdiff_t>((i + 1) * kBlockBytes))};
     return opened_ = true;
   }
   static void fail() { FAIL(); }
+  static bool is_among(const std::vector<Bytes> &contents, const Bytes &block) {
+    return std::any_of(contents.begin(), contents.end(),
+                       [&](const Bytes &each) { return std::memcmp(each.data(), block.data(), kBlockBytes) == 0; });
+  }
 
   void read_all() {
     Bytes found(kBlockBytes);
@@ -133,9 +139,8 @@ class History {
       if (status == TANDEM_ERROR_NOT_RECOVERABLE && away_.contains(member_at(block)) && is_in_window(at)) continue;
       ASSERT_EQ(status, TANDEM_OK) << "block " << block << " on " << member_at(block) << ": "
                                    << tandem_last_error_message();
-      ASSERT_TRUE(std::find(allowed_[block].begin(), allowed_[block].end(), found) != allowed_[block].end())
-          << "block " << block << " on member " << member_at(block)
-          << " is neither the flushed content nor a later one";
+      ASSERT_TRUE(is_among(allowed_[block], found)) << "block " << block << " on member " << member_at(block)
+                                                    << " is neither the flushed content nor a later one";
       std::copy(found.begin(), found.end(), now_.begin() + static_cast<std::ptrdiff_t>(at));
     }
   }
@@ -229,7 +234,7 @@ class History {
     const auto disk = std::make_shared<Disk>(kDiskBytes);
     disk->keeps_unsynced = true;
     Given fresh{"fresh", std::make_unique<DiskMember>(disk, array_.machine)};
-    copies_[member] = {array_.disks[member]->bytes, session_ - 1};
+    copies_[member] = {array_.disks[member]->bytes, session_ - !has_begun()};
     array_.disks[member] = disk;
     damaged_.insert(member);
     rotten_.erase(member);
@@ -237,6 +242,7 @@ class History {
     if (!change("replace " + std::to_string(member), [&] { volume_->replace(member, std::move(fresh), false); }))
       return false;
     lost_.erase(member);
+    copies_[member]->session = -1;  // another member has its place
     return true;
   }
   bool rebuild() {
