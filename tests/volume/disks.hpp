@@ -88,7 +88,8 @@ class DiskMember : public Member {
     const std::lock_guard lock(disk_->mutex);
     step();
     if (disk_->fails_writes) throw MemberError(MemberProblem::failed, "the disk does not sync");
-    if (disk_->keeps_unsynced) disk_->settle();
+    for (const Disk::Write &write : std::exchange(disk_->unsynced, {}))
+      std::memcpy(disk_->durable.data() + write.offset, write.data.data(), write.data.size());
   }
   void trim(std::uint64_t offset, std::uint64_t bytes) noexcept override {
     const std::lock_guard lock(disk_->mutex);

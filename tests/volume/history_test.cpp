@@ -40,6 +40,19 @@ class History {
     dies_at_ = -1;
     if (!::testing::Test::HasFatalFailure() && open({})) stop();
   }
+  // The copy is of the last session: what follows changes nothing, or dies before its session is known everywhere.
+  void put_back_a_copy_of_the_last_session() {
+    ASSERT_TRUE(open({}) && write() && flush());
+    copy(0);
+    ASSERT_TRUE(write() && flush() && write() && flush());  // the next opening writes the last record again
+    stop();
+    ASSERT_TRUE(open({}) && change("trim of nothing", [&] { volume_->trim(now_.size() - kBlockBytes, kBlockBytes); }));
+    array_.machine->dies_at = array_.machine->calls + 1;
+    EXPECT_FALSE(scrub(true));
+    stop();
+    put_back(0);
+    if (!::testing::Test::HasFailure() && open({})) stop();
+  }
 
  private:
   using Members = std::set<std::size_t>;
@@ -80,13 +93,15 @@ class History {
     for (const auto &disk : array_.disks) power_goes ? disk->settle_after_power_cut(random_) : disk->settle();
     if (opened_ && !proven_)  // a later opening may find the old content, or this one
       for (std::size_t i = 0; i < allowed_.size(); ++i)
-        allowed_[i].insert(allowed_[i].end(), before_[i].begin(), before_[i].end());
+        for (Bytes &each : before_[i])
+          if (!is_among(allowed_[i], each)) allowed_[i].push_back(std::move(each));
     opened_ = false;
   }
 
   // Opens the volume without those that are away, and reads all. False: the machine died.
   bool open(const Members &away, bool reads = true) {
     away_ = away;
+    ++session_;
     array_.machine = std::make_shared<Machine>();
     array_.machine->dies_at = dies_at_;
     std::string names;
@@ -98,17 +113,23 @@ class History {
     if (status != TANDEM_OK) return ADD_FAILURE(), fail(), false;
     array_.machine->dies_at = -1;
     window_ = !volume_->windows().empty() || (window_ && !away.empty());  // those that are away may know of it
-    attempted_ = proven_ = false;
+    proven_ = false;
     if (!reads) return true;
     read_all();
     if (::testing::Test::HasFatalFailure()) return false;
-    before_ = allowed_;
+    note_session();
+    before_.swap(allowed_);
+    allowed_.resize(before_.size());
     for (std::size_t i = 0; i < allowed_.size(); ++i)
       allowed_[i] = {Bytes(now_.begin() + static_cast<std::ptrdiff_t>(i * kBlockBytes),
                            now_.begin() + static_cast<std::ptrdiff_t>((i + 1) * kBlockBytes))};
     return opened_ = true;
   }
   static void fail() { FAIL(); }
+  static bool is_among(const std::vector<Bytes> &contents, const Bytes &block) {
+    return std::any_of(contents.begin(), contents.end(),
+                       [&](const Bytes &each) { return std::memcmp(each.data(), block.data(), kBlockBytes) == 0; });
+  }
 
   void read_all() {
     Bytes found(kBlockBytes);
@@ -118,9 +139,8 @@ class History {
       if (status == TANDEM_ERROR_NOT_RECOVERABLE && away_.contains(member_at(block)) && is_in_window(at)) continue;
       ASSERT_EQ(status, TANDEM_OK) << "block " << block << " on " << member_at(block) << ": "
                                    << tandem_last_error_message();
-      ASSERT_TRUE(std::find(allowed_[block].begin(), allowed_[block].end(), found) != allowed_[block].end())
-          << "block " << block << " on member " << member_at(block)
-          << " is neither the flushed content nor a later one";
+      ASSERT_TRUE(is_among(allowed_[block], found)) << "block " << block << " on member " << member_at(block)
+                                                    << " is neither the flushed content nor a later one";
       std::copy(found.begin(), found.end(), now_.begin() + static_cast<std::ptrdiff_t>(at));
     }
   }
@@ -129,15 +149,20 @@ class History {
   template <class Body>
   bool change(const std::string &what, Body &&body) {
     say(what);
-    session_ += !std::exchange(attempted_, true);
     damaged_.insert(away_.begin(), away_.end());
     const tandem_status status = status_of(body);
     if (array_.machine->is_dead) return false;
     EXPECT_EQ(status, TANDEM_OK) << what << ": " << tandem_last_error_message();
     if (status != TANDEM_OK) return fail(), false;
+    note_session();
+    return true;
+  }
+  // A trim of blocks that hold nothing begins no session; a read that mends may begin one.
+  bool has_begun() const { return statistics_of(*volume_).superblock.writes != 0; }
+  void note_session() {
+    if (!has_begun()) return;
     proven_ = true;
     proven_session_ = session_;
-    return true;
   }
   void put(std::uint64_t offset, const Bytes &data) {
     std::copy(data.begin(), data.end(), now_.begin() + static_cast<std::ptrdiff_t>(offset));
@@ -153,8 +178,11 @@ class History {
     const std::uint64_t offset = below(now_.size()), stripe = geometry_.stripe_bytes();
     const Bytes data = paint(1 + below(std::min(now_.size() - offset, chance(4) ? 3 * stripe : 9000)), random_());
     put(offset, data);
-    return change("write " + std::to_string(offset) + " +" + std::to_string(data.size()),
-                  [&] { volume_->write(offset, data.data(), data.size()); });
+    if (!change("write " + std::to_string(offset) + " +" + std::to_string(data.size()),
+                [&] { volume_->write(offset, data.data(), data.size()); }))
+      return false;
+    EXPECT_TRUE(has_begun()) << "a write outside of a session";
+    return true;
   }
   bool trim() {
     const std::uint64_t begin = below(allowed_.size()),
@@ -163,8 +191,7 @@ class History {
     return change("trim", [&] { volume_->trim(begin * kBlockBytes, (end - begin) * kBlockBytes); });
   }
   bool flush() {
-    const bool was_attempted = attempted_;
-    if (!was_attempted) return true;  // nothing to flush; what was read may still be lost
+    if (!proven_) return true;  // nothing to flush; what was read may still be lost
     if (!change("flush", [&] { volume_->flush(); })) return false;
     flushed();
     return true;
@@ -207,7 +234,7 @@ class History {
     const auto disk = std::make_shared<Disk>(kDiskBytes);
     disk->keeps_unsynced = true;
     Given fresh{"fresh", std::make_unique<DiskMember>(disk, array_.machine)};
-    copies_[member] = {array_.disks[member]->bytes, session_ - 1};
+    copies_[member] = {array_.disks[member]->bytes, session_ - !has_begun()};
     array_.disks[member] = disk;
     damaged_.insert(member);
     rotten_.erase(member);
@@ -215,6 +242,7 @@ class History {
     if (!change("replace " + std::to_string(member), [&] { volume_->replace(member, std::move(fresh), false); }))
       return false;
     lost_.erase(member);
+    copies_[member]->session = -1;  // another member has its place
     return true;
   }
   bool rebuild() {
@@ -246,7 +274,7 @@ class History {
   }
   void copy(std::size_t member) {
     say("copy " + std::to_string(member));
-    copies_[member] = {array_.disks[member]->bytes, session_};
+    copies_[member] = {array_.disks[member]->bytes, session_ - !has_begun()};
   }
   // Up to m members, with those that are damaged.
   Members some_away() {
@@ -383,11 +411,19 @@ class History {
   std::vector<std::vector<Bytes>> allowed_, before_;  // contents of each block; those before this opening
   Members away_, damaged_, rotten_, lost_;  // damaged: not everything of it is right; of these, lost: perhaps no member
   std::array<std::optional<Copy>, 8> copies_;
-  bool window_ = false, opened_ = false, attempted_ = false, proven_ = false, was_killed_ = false;
-  int session_ = 0, proven_session_ = 0;  // of the last attempt to change something; of the last that succeeded
+  bool window_ = false, opened_ = false, proven_ = false, was_killed_ = false;
+  int session_ = 0, proven_session_ = 0;  // the number of this opening; of the last one that surely began a session
   std::int64_t dies_at_ = -1;
   std::string text_;
 };
+
+TEST(History, ACopyOfTheLastSessionIsFoundByScrub) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    History history(seed);
+    history.put_back_a_copy_of_the_last_session();
+    ASSERT_FALSE(::testing::Test::HasFailure()) << seed << ": " << history.text();
+  }
+}
 
 TEST(History, NothingFlushedIsLostToDamageOfMMembers) {
   const std::uint64_t count = tandem::test::thinned(tandem::test::runs_every_case() ? 20000 : 700);
