@@ -135,7 +135,7 @@ DevicePrepared::DevicePrepared(const core::Operator &what, std::optional<DeviceS
       key(key_of_operator(matrix, points.get())),
       is_awaited(forced.has_value()) {}
 
-std::vector<core::Technique> DevicePrepared::techniques() const { return {{technique.load()}}; }
+std::vector<core::TechniqueCost> DevicePrepared::techniques() const { return {{technique.load()}}; }
 
 KernelChooser::KernelChooser(const Options &options, const Device &device, const base::Log &log)
     : device_(device), technique_(options.technique), tuning_(options.tuning), generate_(options.generate), log_(log) {}

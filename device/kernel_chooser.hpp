@@ -33,7 +33,7 @@ class DevicePrepared : public core::Prepared {
   DevicePrepared(const core::Operator &what, std::optional<DeviceSettings> forced);
 
   // The one that the latest run took; before the first, those that a run may take.
-  std::vector<core::Technique> techniques() const override;
+  std::vector<core::TechniqueCost> techniques() const override;
   void add_bytes_elsewhere(std::uint64_t input_bytes) const override { count(input_bytes); }
   void count(std::uint64_t input_bytes) const noexcept { bytes_run.fetch_add(input_bytes, std::memory_order_relaxed); }
 

@@ -35,7 +35,7 @@ std::unique_ptr<core::Backend> make_backend(const std::string &kernel, const std
   options.kernel = kernel;
   options.technique = technique;
   options.thread_count = threads;
-  cpu::Choice choice = {};
+  cpu::Decisions choice = {};
   auto backend = cpu::make_backend(options, base::Log(), &choice);
   EXPECT_TRUE(kernel.empty() || kernel == choice.kernel);
   return backend;

@@ -38,7 +38,7 @@ struct Made {
   core::Matrix matrix{0, 0};
   device::KernelSpec spec;
   std::shared_ptr<const std::string> ptx{};  // of a module that was loaded
-  bool has_carveout = false;  // prefers shared memory
+  bool has_carveout = false;                 // prefers shared memory
 };
 
 // What texts were made from, and what NVRTC made of them. Of the process: caches on disk outlive a driver.
