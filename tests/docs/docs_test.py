@@ -16,7 +16,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TANDEM, BENCH = (pathlib.Path(sys.argv.pop(1)).resolve() for _ in range(2))
 # Page: exit statuses that it shows with `|| echo "exit status $?"`.
-RUN = {"README.md": [], "docs/tutorial.md": [1, 1, 4, 4, 1], "docs/which-k-and-m.md": []}
+RUN = {"README.md": [], "docs/index.md": [], "docs/tutorial.md": [1, 1, 4, 4, 1], "docs/which-k-and-m.md": []}
 
 
 def blocks_of(page):
@@ -66,6 +66,10 @@ class Commands(InEmptyFolder):
 
     def test_readme(self):
         self.check("README.md")
+
+    def test_front_page(self):
+        (self.folder / "video.mp4").write_bytes(os.urandom(1 << 20))
+        self.check("docs/index.md")
 
     def test_tutorial(self):
         self.check("docs/tutorial.md")
