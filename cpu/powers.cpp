@@ -17,7 +17,7 @@ namespace {
 using core::Mode;
 namespace gf16 = core::gf16;
 
-constexpr unsigned kClasses = 257, kPoints = 255;  // their product is the order of the field
+constexpr unsigned kClasses = 257;  // of 255 points: their product is the order of the field's group
 constexpr std::size_t kTileBytes = 256 << 10, kMostTileBytes = 4096;
 
 std::uint8_t low(unsigned pair) { return static_cast<std::uint8_t>(pair); }
