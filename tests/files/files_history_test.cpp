@@ -465,7 +465,7 @@ class History {
       ASSERT_TRUE(after.contains(path)) << path << " is gone";
       Bytes bytes = of.files[index];
       for (std::uint64_t block = 0; block < of.stripe_count(); ++block)  // what is lost stays as it was
-        if (old.is_lost(block) && !old.has(index, block))
+        if (old.is_lost(block) && !old.has(index, block) && !of.is_padding(index, block))
           bytes.replace(of.offset(block), of.bytes(block),
                         (anew ? after : before).at(path)->substr(of.offset(block), of.bytes(block)));
       expected[path] = bytes;
