@@ -782,7 +782,7 @@ class History {
           if (!fs::exists(away)) return;
           fs::remove_all(root_ / disk);
           fs::copy(away, root_ / disk);
-          has_come_back_ = !is_clean(tree());
+          has_come_back_ = has_come_back_ || !is_clean(tree());
         });
     }
   }
