@@ -249,6 +249,7 @@ tandem_status tandem_files_writer_begin(tandem_context *context, const tandem_fi
     *writer_out = writer.release();
   });
 }
+
 tandem_status tandem_files_writer_query(const tandem_files_writer *writer, tandem_files_set *set_out) {
   return guarded([&] {
     require(writer, "writer");

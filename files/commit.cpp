@@ -219,17 +219,6 @@ void remove_records(const std::vector<FolderRecord> &members, const std::bitset<
   }
 }
 
-// Complete: all old bytes, or all new ones.
-void rewrite_record(const FolderRecord &member, bool no_sync) {
-  const std::vector<std::byte> bytes = commit_record_bytes(member.record);
-  OwnName temporary{OwnKind::lone_temporary};
-  random_bytes(temporary.set_id);
-  PendingFile file(member.folder, own_name(temporary), kModeUnknown);
-  if (!write_at(file.descriptor(), bytes.data(), bytes.size(), 0)) fail_io("write", file.path(), errno);
-  file.finish(no_sync);
-  file.rename(own_name({OwnKind::pending_record, member.record.set_id}), true, no_sync);
-}
-
 // Throws if that cannot be known: an unreadable file may be a shard file.
 std::optional<Record> record_of(const Folder &folder, const std::string &name,
                                 std::uint64_t *file_bytes_out = nullptr) {
@@ -416,6 +405,19 @@ std::vector<std::uint32_t> missing_here(const Folder &folder, const CommitRecord
         !is_shard_of(folder, shard_file_name(record.name, i), record.set_id, i))
       missing.push_back(i);
   return missing;
+}
+
+void rewrite_record(FolderRecord &member, bool no_sync) {
+  const std::vector<std::byte> bytes = commit_record_bytes(member.record);
+  const std::string name = own_name({OwnKind::pending_record, member.record.set_id});
+  OwnName temporary{OwnKind::lone_temporary};
+  random_bytes(temporary.set_id);
+  PendingFile file(member.folder, own_name(temporary), kModeUnknown);
+  if (!write_at(file.descriptor(), bytes.data(), bytes.size(), 0)) fail_io("write", file.path(), errno);
+  file.finish(no_sync);
+  file.rename(name, true, no_sync);
+  member.file = open_to_lock(*member.folder, name);
+  lock_file(member.file);
 }
 
 void make_committed(FolderRecord &member) {

@@ -77,6 +77,9 @@ struct FolderRecord {
   Descriptor file{};  // the record's, locked
 };
 
+// Replaces a pending record: complete, all old bytes, or all new ones. The caller has locked the folder.
+void rewrite_record(FolderRecord &member, bool no_sync);
+
 // Renames the record, unless that was done. In the lead's folder this is the commit.
 void make_committed(FolderRecord &member);
 

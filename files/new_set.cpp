@@ -26,6 +26,16 @@ void check_files_to_open(const std::vector<std::string> &folder_of_shard) {
                                                     folders == 1 ? "" : "s", " and the record in each"));
 }
 
+// Shard files of this name that have no shard of the set in their place.
+std::bitset<kMaxShardCount> stale_files(const Folder &folder, const CommitRecord &record) {
+  std::bitset<kMaxShardCount> stale;
+  for (const std::string &other : record.force ? folder.names() : std::vector<std::string>())
+    if (const auto parts = parse_shard_file_name(other);
+        parts && parts->first == record.name && !record.is_here(parts->second))
+      stale[parts->second] = is_shard_file(folder, other);
+  return stale;
+}
+
 }  // namespace
 
 void check_names_free(const std::string &folder, const std::string &name, std::uint32_t shard, bool force) {
@@ -116,11 +126,7 @@ void NewSet::make_records() {
     const std::shared_ptr<Folder> &folder = folders_[record.folder];
     if (record.folder == 0 && record.folder_count > 1 && !options_.no_sync)
       for (const auto &each : folders_) each->sync();
-    record.stale.reset();
-    for (const std::string &other : options_.force ? folder->names() : std::vector<std::string>())
-      if (const auto parts = parse_shard_file_name(other);
-          parts && parts->first == options_.name && !record.is_here(parts->second))
-        record.stale[parts->second] = is_shard_file(*folder, other);
+    record.stale = stale_files(*folder, record);
     record.given_up = given_up_[record.folder];
     const std::vector<std::byte> bytes = commit_record_bytes(record);
     Descriptor file = folder->open_file(name, O_RDWR | O_CREAT | O_EXCL, 0666);
@@ -145,6 +151,15 @@ void NewSet::check_given_up() const {
                                          folders_[folder]->path(), " and not finished while this set was written"));
 }
 
+// Another set of this name may have got its files since the records were made.
+void NewSet::renew_records() {
+  for (FolderRecord &member : members_)
+    if (const auto stale = stale_files(*member.folder, member.record); stale != member.record.stale) {
+      member.record.stale = stale;
+      rewrite_record(member, options_.no_sync);
+    }
+}
+
 void NewSet::sync_folders() const {
   if (options_.no_sync) return;
   for (const auto &folder : folders_) folder->sync();
@@ -160,6 +175,7 @@ std::vector<Descriptor> NewSet::commit() {
   recover(folders_, false);  // a run that died meanwhile may have used the same names
   check_given_up();
   check_names();
+  renew_records();
   sync_folders();
   FolderRecord &lead = members_.back();
   make_committed(lead);

@@ -42,6 +42,7 @@ class NewSet {
   void make_records();
   void check_names() const;
   void check_given_up() const;
+  void renew_records();
   void sync_folders() const;
   void sync_parents() const;
 

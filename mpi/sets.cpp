@@ -153,11 +153,12 @@ Outcome decode(const World &world, tandem_context *context, const char *const *p
       [](const tandem_files_decode_options &options) {
         if (options.output_path == nullptr || options.output_descriptor != 0)
           fail(TANDEM_ERROR_INVALID_ARGUMENT, "ranks write the file that output_path names, and no descriptor");
+        if (options.salvage != 0)
+          fail(TANDEM_ERROR_INVALID_ARGUMENT, "salvage is for one process: use tandem_files_decode");
         return Arguments{{"output_path", options.output_path},
                          {"force", flag(options.force)},
                          {"no_sync", flag(options.no_sync)},
-                         {"dry_run", flag(options.dry_run)},
-                         {"salvage", flag(options.salvage)}};
+                         {"dry_run", flag(options.dry_run)}};
       },
       [&](const tandem_files_search *search, const tandem_files_decode_options &options) {
         return tandem_files_decode(context, search, &options, &result);

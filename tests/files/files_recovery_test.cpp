@@ -528,7 +528,6 @@ TEST_F(Recovery, WhatAGivenUpSetGaveUpDoesNotComeBack) {
   }
 }
 
-// Another process holds files that were given up: the record that says so stays until they can be removed.
 TEST_F(Recovery, ASetThatAppearsWhileAnotherIsWrittenIsNotReplaced) {
   encode_into({shards_}, 3, 2, 1, false);
   tandem_files_encode_options options = encode_options("", 3, 2, 256);
@@ -549,6 +548,7 @@ TEST_F(Recovery, ASetThatAppearsWhileAnotherIsWrittenIsNotReplaced) {
   tandem_files_writer_destroy(writer);
 }
 
+// Another process holds files that were given up: the record that says so stays until they can be removed.
 TEST_F(Recovery, AGivenUpSetThatIsHeldIsNotForgotten) {
   const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
   encode_into(folders, 3, 2, 1, false);

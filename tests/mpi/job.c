@@ -92,6 +92,12 @@ static tandem_status verify(int32_t world, tandem_context *context, const char *
   return status;
 }
 
+static tandem_status salvage(int32_t world, tandem_context *context, const char *folder) {
+  const tandem_files_decode_options options = {
+      .struct_bytes = sizeof options, .output_path = "output", .salvage = 1, .dry_run = 1};
+  return tandem_mpi_decode(world, context, &folder, 1, &options, NULL, NULL);
+}
+
 static tandem_status repair(int32_t world, tandem_context *context, const char *folder) {
   tandem_files_repair_options options = {.struct_bytes = sizeof options};
   tandem_files_repair_result result = {.struct_bytes = sizeof result};
@@ -259,6 +265,7 @@ int main(int argc, char **argv) {
     status = protect(world, context, argc - 4, argv + 4);
   }
   if (status == TANDEM_OK && strcmp(argv[1], "verify") == 0) status = verify(world, context, argv[2]);
+  if (status == TANDEM_OK && strcmp(argv[1], "salvage") == 0) status = salvage(world, context, argv[2]);
   if (status == TANDEM_OK && strcmp(argv[1], "repair") == 0) status = repair(world, context, argv[2]);
   if (status == TANDEM_OK && strcmp(argv[1], "recover") == 0) status = recover(world, context, argv + 2);
   if (status == TANDEM_OK && strcmp(argv[1], "encode") == 0) status = encode(world, context, argc - 2, argv + 2);

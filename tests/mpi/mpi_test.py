@@ -415,6 +415,8 @@ class ShardSets(MpiTest):
         script = f'exec {TANDEM_MPI} encode {source} -k $((2 + OMPI_COMM_WORLD_RANK)) -m 1 -o {self.path("shards")}'
         done = self.ok(2, "-c", script, program="/bin/sh", status=2)
         self.assertIn("rank 1: its arguments are not those of rank 0", done.stderr)
+        for rank_count in (1, 2):
+            self.assertIn("salvage is for one process", self.refused(rank_count, "INVALID_ARGUMENT", "salvage", self.path("shards")))
 
     def test_a_source_that_changes_and_a_cancel(self):
         encode = ("encode", self.path("source.bin"), 8, 1, 4096, self.path("shards"))
