@@ -14,6 +14,7 @@ namespace {
 struct Found {
   Superblock superblock;
   std::uint8_t copy = 0;
+  bool is_overtaken = false;
 };
 
 // The newer of the two copies; nothing if there is none.
@@ -47,8 +48,24 @@ std::optional<Found> read_superblock(Given &given) {
   return newest;
 }
 
-bool is_newer(const Superblock &a, const Superblock &b) {
-  return std::tie(a.settled, a.epoch, a.counter) > std::tie(b.settled, b.epoch, b.counter);
+// Whether its session surely did not begin: a member that its first writing should have reached has the first writing
+// of another session. That one may have begun, and a member that is not here may know it.
+bool is_overtaken(const Superblock &its, const std::vector<std::optional<Found>> &found) {
+  const std::size_t tag = its.session % kSessionsKept;
+  return !its.is_of_a_begun_session() && std::any_of(found.begin(), found.end(), [&](const auto &each) {
+    if (!each || each->superblock.is_of_a_begun_session() || !(each->superblock.geometry == its.geometry)) return false;
+    const Superblock &other = each->superblock;
+    return its.standings[other.index] != Standing::lost && its.session_tags[tag] != other.session_tags[tag] &&
+           its.member_tags[other.index] == other.member_tags[other.index];
+  });
+}
+
+bool is_newer(const Found &a, const Found &b) {
+  const auto rank = [](const Found &each) {
+    const Superblock &its = each.superblock;
+    return std::make_tuple(its.settled, !each.is_overtaken, its.epoch, its.counter);
+  };
+  return rank(a) > rank(b);
 }
 
 }  // namespace
@@ -96,7 +113,7 @@ bool Volume::session_would_make_stale() {
 
 void Volume::choose_superblock(std::vector<Given> &given) {
   std::vector<std::optional<Found>> found;
-  const Superblock *newest = nullptr;
+  const Found *newest = nullptr;
   std::string problems;
   for (Given &each : given) {
     found.push_back(read_superblock(each));
@@ -105,15 +122,16 @@ void Volume::choose_superblock(std::vector<Given> &given) {
   const Given *newest_given = nullptr;
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (!found[i]) continue;
-    if (newest && found[i]->superblock.id != newest->id)
+    if (newest && found[i]->superblock.id != newest->superblock.id)
       fail(TANDEM_ERROR_INVALID_ARGUMENT,
            fmt::format("{} and {} are members of two different volumes", newest_given->name, given[i].name));
-    if (newest && !is_newer(found[i]->superblock, *newest)) continue;
-    newest = &found[i]->superblock;
+    found[i]->is_overtaken = is_overtaken(found[i]->superblock, found);
+    if (newest && !is_newer(*found[i], *newest)) continue;
+    newest = &*found[i];
     newest_given = &given[i];
   }
   if (newest == nullptr) fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("no member of a volume was found{}", problems));
-  superblock_ = *newest;
+  superblock_ = newest->superblock;
   const std::uint32_t n = geometry().member_count();
   members_ = std::make_unique<Members>(n, settings_.read_only, settings_.note);
   for (std::uint32_t i = 0; i < n; ++i)

@@ -415,6 +415,30 @@ TEST_F(Damage, HalvesThatWereWrittenApartAreRefused) {
   EXPECT_EQ(status_of([&] { mirror.open(); }), TANDEM_ERROR_DAMAGED) << tandem_last_error_message();
 }
 
+// Two sessions do not begin. Members of both take part in the next one, without the one member that could have begun.
+TEST_F(Damage, SessionsThatDidNotBeginWereNotWrittenApart) {
+  Array five(3, 2, 4096, 1 << 20);
+  const auto write_without = [&](std::size_t away, std::int64_t calls) {
+    five.machine = std::make_shared<Machine>();
+    const auto session = five.open({away});
+    five.machine->dies_at = calls;
+    return status_of([&] {
+      session->write(0, model.data(), 4096);
+      session->flush();
+    });
+  };
+  constexpr std::int64_t kSuperblock = 2;                               // calls: a write and a sync
+  EXPECT_EQ(write_without(4, 1 * kSuperblock), TANDEM_ERROR_IO);        // member 0 has the first writing
+  EXPECT_EQ(write_without(0, (4 + 1) * kSuperblock), TANDEM_ERROR_IO);  // the others another one, member 1 the second
+  EXPECT_EQ(write_without(1, -1), TANDEM_OK);
+  five.machine = std::make_shared<Machine>();
+  ASSERT_EQ(status_of([&] { volume = five.open(); }), TANDEM_OK) << tandem_last_error_message();
+  for (const std::uint32_t member : {0u, 1u}) EXPECT_EQ(member_of(*volume, member).state, TANDEM_VOLUME_MEMBER_STALE);
+  Bytes found(4096);
+  volume->read(0, found.data(), found.size());
+  EXPECT_TRUE(std::equal(found.begin(), found.end(), model.begin()));
+}
+
 TEST_F(Damage, AnOldRecordOfTheLogIsNotReplayedOverNewerBlocks) {
   const Geometry volume_geometry = volume->geometry();
   // The members of the log take turns, so one that the last record skipped still has the one before.
