@@ -106,7 +106,8 @@ class Volume {
   };
 
   // open.cpp
-  void choose_superblock(std::vector<Given> &members);
+  // False: the process died while a window began or ended, and some members do not know of it.
+  bool choose_superblock(std::vector<Given> &members);
   void replay();
   struct Record {
     std::uint64_t sequence = 0;

@@ -71,7 +71,7 @@ bool is_newer(const Found &a, const Found &b) {
 }  // namespace
 
 Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std::move(settings)) {
-  choose_superblock(given);
+  const bool windows_are_known = choose_superblock(given);
   if (settings_.context == nullptr) {  // stripes are small, so the thread that works on one codes it
     tandem_context_options options{};
     options.struct_bytes = sizeof options;
@@ -101,6 +101,8 @@ Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std:
                     window.first_stripe * geometry().stripe_bytes(), window.end() * geometry().stripe_bytes() - 1));
   }
   replay();
+  // Or later, without the members that know better, a window that is not listed now would be open.
+  if (!windows_are_known && !settings_.read_only && !session_would_make_stale()) begin_session();
 }
 
 Volume::~Volume() = default;
@@ -111,7 +113,7 @@ bool Volume::session_would_make_stale() {
   return !session_is_durable_ && members_->standings() != superblock_.standings;
 }
 
-void Volume::choose_superblock(std::vector<Given> &given) {
+bool Volume::choose_superblock(std::vector<Given> &given) {
   std::vector<std::optional<Found>> found;
   const Found *newest = nullptr;
   std::string problems;
@@ -138,6 +140,7 @@ void Volume::choose_superblock(std::vector<Given> &given) {
     members_->put(i, "", nullptr, TANDEM_VOLUME_MEMBER_LOST,
                   problems.empty() ? "it was not given" : "it was not found" + problems);
 
+  bool windows_are_known = true;
   std::vector<bool> seen(n);
   good_copies_.assign(n, 0);
   for (std::size_t i = 0; i < given.size(); ++i) {
@@ -189,6 +192,7 @@ void Volume::choose_superblock(std::vector<Given> &given) {
                   : standing == Standing::rebuilding ? TANDEM_VOLUME_MEMBER_REBUILDING
                                                      : TANDEM_VOLUME_MEMBER_CURRENT,
                   why);
+    windows_are_known = windows_are_known && (!why.empty() || own.windows == superblock_.windows);
   }
   for (std::uint32_t i = 0; i < n; ++i) {
     tandem_volume_member member{};
@@ -201,6 +205,7 @@ void Volume::choose_superblock(std::vector<Given> &given) {
   if (members_->usable_count() < geometry().k)
     fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("{} of {} members are current, {} are needed{}",
                                                    members_->usable_count(), n, geometry().k, problems));
+  return windows_are_known;
 }
 
 // The newest complete record of any member. Sequence 0: there is none.

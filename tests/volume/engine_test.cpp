@@ -581,6 +581,32 @@ TEST_F(Damage, AMemberThatFailsBeforeTheSessionKeepsItsDataOfAWindow) {
   EXPECT_EQ(read_all(*volume), model);
 }
 
+// A kill at each call while a window begins and ends. What the next opening lists, later ones list without any member.
+TEST_F(Damage, WindowsThatWereListedAreKnownToAllMembers) {
+  std::set<std::size_t> counts;
+  bool is_over = false;
+  for (std::int64_t calls = 0; !is_over; ++calls) {
+    Array three(2, 1, 4096, 640 << 10);
+    volume = three.open();
+    three.machine->dies_at = calls;
+    static_cast<void>(status_of([&] {
+      const auto window = volume->delay_begin(0, 8192);
+      volume->write(0, model.data(), 8192);
+      volume->delay_end(window, false);
+    }));
+    is_over = !three.machine->is_dead;
+    three.machine = std::make_shared<Machine>();
+    volume = three.open();
+    const std::size_t listed = volume->windows().size();
+    counts.insert(listed);
+    for (const std::size_t away : {0u, 1u, 2u}) {
+      volume = three.open({away});
+      EXPECT_EQ(volume->windows().size(), listed) << "killed at call " << calls << ", without member " << away;
+    }
+  }
+  EXPECT_EQ(counts.size(), 2u);
+}
+
 TEST_F(Damage, ScrubWithRepairEndsWindowsThatWereLeftOpen) {
   const std::uint64_t stripe = volume->geometry().stripe_bytes();
   volume->delay_begin(0, 2 * stripe);
