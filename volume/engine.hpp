@@ -113,7 +113,6 @@ class Volume {
     std::uint64_t sequence = 0;
     std::vector<std::byte> bytes;
     std::vector<bool> holders;  // the members that have it
-    bool may_be_old = false;    // too few have it: another record may have overwritten it
     std::uint32_t copies() const {
       return static_cast<std::uint32_t>(std::count(holders.begin(), holders.end(), true));
     }

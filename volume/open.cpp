@@ -208,37 +208,29 @@ bool Volume::choose_superblock(std::vector<Given> &given) {
   return windows_are_known;
 }
 
-// The newest complete record of any member. Sequence 0: there is none.
+// The newest complete record of any member. Sequence 0: there is none, or all of it is in its place.
 Volume::Record Volume::newest_record() {
   Record newest;
   newest.holders.resize(members_->count());
   std::vector<std::pair<LogHead, std::uint32_t>> heads;
   Buffer block(kBlockBytes);
   const std::span<const std::byte, kBlockBytes> bytes(block.data(), kBlockBytes);
-  std::uint32_t unseen = 0;  // copies may be on members that cannot be read, or be damaged
   for (std::uint32_t i = 0; i < members_->count(); ++i) {
-    if (!members_->read(i, IoKind::log, kLogOffset, block.data(), kBlockBytes)) {
-      ++unseen;
-      continue;
-    }
+    if (!members_->read(i, IoKind::log, kLogOffset, block.data(), kBlockBytes)) continue;
     // Blocks of a session are in their places before the next session writes anything.
     const auto head = parse_log_head(superblock_.id, geometry(), bytes);
-    unseen += !head && std::memcmp(block.data(), zeros_.data(), kBlockBytes) != 0;
     if (head && head->sequence >> kSessionShift >= superblock_.session) heads.emplace_back(*head, i);
   }
   std::sort(heads.begin(), heads.end(),
             [](const auto &a, const auto &b) { return a.first.sequence > b.first.sequence; });
   std::vector<std::byte> bytes_of_one;
-  std::vector<std::uint64_t> torn;
+  std::uint64_t torn = 0;
   for (const auto &[head, member] : heads) {
     if (newest.sequence != 0 && head.sequence != newest.sequence) break;
     bytes_of_one.resize(head.bytes);
-    if (!members_->read(member, IoKind::log, kLogOffset, bytes_of_one.data(), head.bytes)) {
-      ++unseen;
-      continue;
-    }
+    if (!members_->read(member, IoKind::log, kLogOffset, bytes_of_one.data(), head.bytes)) continue;
     if (!parse_log_record(superblock_.id, geometry(), bytes_of_one)) {
-      torn.push_back(head.sequence);
+      torn = std::max(torn, head.sequence);
       continue;
     }
     newest.holders[member] = true;
@@ -246,11 +238,8 @@ Volume::Record Volume::newest_record() {
     newest.sequence = head.sequence;
     newest.bytes.swap(bytes_of_one);
   }
-  // A torn record that is two ahead was begun after a record that is not here.
-  unseen += static_cast<std::uint32_t>(std::count(torn.begin(), torn.end(), newest.sequence));
-  newest.may_be_old = newest.copies() + unseen < geometry().m + 1 ||
-                      std::any_of(torn.begin(), torn.end(), [&](auto each) { return each > newest.sequence + 1; });
-  return newest;
+  // A record is begun after all that the records before it say was synced in its place.
+  return torn > newest.sequence ? Record{} : newest;
 }
 
 // The record that is replayed next must be found again after a crash during the replay.
@@ -278,15 +267,6 @@ void Volume::replay() {
                                            reinterpret_cast<std::byte *>(&page), sizeof page) &&
                             check_page(*seed_, each.member, each.number, page);
       if (is_whole && page.sequence > newest) continue;
-      if (!is_whole && record.may_be_old) {
-        // Only the last record has torn pages to mend. With an old record, a torn page is damage: its content is
-        // unknown. This is recorded, because after a crash from here on the record would look like the last one.
-        page = page_of(kLostEntry, newest + 1);
-        seal_page(*seed_, each.member, each.number, page);
-        members_->write(each.member, IoKind::checksum, geometry().page_offset(each.number),
-                        reinterpret_cast<const std::byte *>(&page), sizeof page);
-        continue;
-      }
       pages.push_back(key(each.member, each.number));
       wanted.push_back(each);
     }

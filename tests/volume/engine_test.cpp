@@ -471,6 +471,49 @@ TEST_F(Damage, AnOldRecordOfTheLogIsNotReplayedOverNewerBlocks) {
   }
 }
 
+// A power cut tears a page. The member with the other copy of the record is an old copy, and is replaced.
+TEST_F(Damage, ATornPageIsMendedBesideAnOldCopyOfAMember) {
+  for (std::uint32_t old = 0; old < 4; ++old)
+    for (std::uint32_t torn = 0; torn < 4; ++torn) {
+      if (torn == old) continue;
+      Array four(3, 1, 4096, 640 << 10);
+      volume = four.open();
+      volume->write(0, model.data(), 100000);
+      volume->flush();
+      const Bytes copy = four.disks[old]->bytes;
+      volume->write(0, model.data() + 5000, 100000);
+      volume->flush();
+      four.disks[torn]->bytes[volume->geometry().page_offset(0) + 100] ^= std::byte{1};
+      volume.reset();
+      four.disks[old]->bytes = copy;
+      volume = four.open();
+      volume->replace(old, four.fresh_member("fresh"), false);
+      tandem_volume_care_result result{};
+      ASSERT_EQ(status_of([&] { volume->rebuild({}, &result); }), TANDEM_OK)
+          << old << ' ' << torn << ": " << tandem_last_error_message();
+      Bytes found(100000);
+      volume->read(0, found.data(), found.size());
+      EXPECT_TRUE(std::equal(found.begin(), found.end(), model.begin() + 5000)) << old << ' ' << torn;
+    }
+}
+
+TEST_F(Damage, TheRecordOfAnOldMemberIsNotReplayedToTheNewOne) {
+  for (std::uint32_t index = 0; index < 4; ++index) {
+    Array four(3, 1, 4096, 640 << 10);
+    volume = four.open();
+    volume->write(0, model.data(), 100000);
+    volume->replace(index, four.fresh_member("fresh"), false);  // commits
+    four.disks[index] = four.spare;
+    volume = four.open();  // it was killed
+    tandem_volume_care_result result{};
+    volume->rebuild({}, &result);
+    volume = four.open({(index + 1) % 4});
+    Bytes found(100000);
+    EXPECT_EQ(status_of([&] { volume->read(0, found.data(), found.size()); }), TANDEM_OK) << index;
+    EXPECT_TRUE(std::equal(found.begin(), found.end(), model.begin())) << index;
+  }
+}
+
 TEST_F(Damage, ATableThatCannotBeReadDoesNotLoseItsMember) {
   reopen();
   array.disks[3]->fails_reads = true;
