@@ -55,6 +55,7 @@ bool is_overtaken(const Superblock &its, const std::vector<std::optional<Found>>
   return !its.is_of_a_begun_session() && std::any_of(found.begin(), found.end(), [&](const auto &each) {
     if (!each || each->superblock.is_of_a_begun_session() || !(each->superblock.geometry == its.geometry)) return false;
     const Superblock &other = each->superblock;
+    if (other.settled != its.settled) return false;
     return its.standings[other.index] != Standing::lost && its.session_tags[tag] != other.session_tags[tag] &&
            its.member_tags[other.index] == other.member_tags[other.index];
   });
@@ -205,6 +206,9 @@ bool Volume::choose_superblock(std::vector<Given> &given) {
   if (members_->usable_count() < geometry().k)
     fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("{} of {} members are current, {} are needed{}",
                                                    members_->usable_count(), n, geometry().k, problems));
+  // The next writing must be the newest on each member, also where one lies that does not decide.
+  for (const auto &each : found)
+    if (each) superblock_.counter = std::max(superblock_.counter, each->superblock.counter);
   return windows_are_known;
 }
 

@@ -439,6 +439,23 @@ TEST_F(Damage, SessionsThatDidNotBeginWereNotWrittenApart) {
   EXPECT_TRUE(std::equal(found.begin(), found.end(), model.begin()));
 }
 
+// Three kills while sessions begin: each writing of superblocks is the newest one on its member.
+TEST_F(Damage, NoTwoSuperblocksOfAMemberHaveOneNumber) {
+  constexpr int kMost = 2 * 3;  // writings of three members, of two calls each
+  for (int kills = 0; kills < kMost * kMost * kMost; ++kills) {
+    Array three(2, 1, 4096, 640 << 10);
+    for (const int writings : {kills % kMost, kills / kMost % kMost, kills / kMost / kMost}) {
+      three.machine = std::make_shared<Machine>();
+      volume = three.open();
+      three.machine->dies_at = 2 * writings;
+      EXPECT_EQ(status_of([&] { volume->write(0, model.data(), 4096); }), TANDEM_ERROR_IO);
+    }
+    for (const auto &disk : three.disks)
+      EXPECT_NE(load<std::uint64_t>(disk->bytes.data() + 80), load<std::uint64_t>(disk->bytes.data() + 4096 + 80))
+          << kills;
+  }
+}
+
 TEST_F(Damage, AnOldRecordOfTheLogIsNotReplayedOverNewerBlocks) {
   const Geometry volume_geometry = volume->geometry();
   // The members of the log take turns, so one that the last record skipped still has the one before.
