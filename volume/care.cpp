@@ -9,6 +9,7 @@
 #include "tandem/diagnose.h"
 #include "volume/create.hpp"
 #include "volume/engine.hpp"
+#include "volume/log_record.hpp"
 
 namespace tandem::volume {
 namespace {
@@ -347,9 +348,10 @@ void Volume::join(std::uint32_t index, const std::string &name, std::shared_ptr<
   check_dispensable(index);  // the state may have changed while the new member was prepared
   // The record names pages by the number of the member. Pages of the old member must not be written to the new one.
   sync_members();
-  for (std::uint32_t i = 0; i < members_->count(); ++i)
-    members_->write(i, IoKind::log, kLogOffset, zeros_.data(), kBlockBytes);
-  sync_members();
+  std::size_t bytes = 0;
+  const Buffer nothing = write_log_record(superblock_.id, sequence_, {}, &bytes);
+  write_log(nothing.data(), bytes);
+  ++sequence_;
   check_dispensable(index);
   ++superblock_.epoch;
   if (member != members_->member(index)) {

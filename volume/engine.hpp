@@ -106,13 +106,13 @@ class Volume {
   };
 
   // open.cpp
-  void choose_superblock(std::vector<Given> &members);
+  // False: the process died while a window began or ended, and some members do not know of it.
+  bool choose_superblock(std::vector<Given> &members);
   void replay();
   struct Record {
     std::uint64_t sequence = 0;
     std::vector<std::byte> bytes;
     std::vector<bool> holders;  // the members that have it
-    bool may_be_old = false;    // too few have it: another record may have overwritten it
     std::uint32_t copies() const {
       return static_cast<std::uint32_t>(std::count(holders.begin(), holders.end(), true));
     }

@@ -14,6 +14,7 @@ namespace {
 struct Found {
   Superblock superblock;
   std::uint8_t copy = 0;
+  bool is_overtaken = false;
 };
 
 // The newer of the two copies; nothing if there is none.
@@ -47,14 +48,31 @@ std::optional<Found> read_superblock(Given &given) {
   return newest;
 }
 
-bool is_newer(const Superblock &a, const Superblock &b) {
-  return std::tie(a.settled, a.epoch, a.counter) > std::tie(b.settled, b.epoch, b.counter);
+// Whether its session surely did not begin: a member that its first writing should have reached has the first writing
+// of another session. That one may have begun, and a member that is not here may know it.
+bool is_overtaken(const Superblock &its, const std::vector<std::optional<Found>> &found) {
+  const std::size_t tag = its.session % kSessionsKept;
+  return !its.is_of_a_begun_session() && std::any_of(found.begin(), found.end(), [&](const auto &each) {
+    if (!each || each->superblock.is_of_a_begun_session() || !(each->superblock.geometry == its.geometry)) return false;
+    const Superblock &other = each->superblock;
+    if (other.settled != its.settled) return false;
+    return its.standings[other.index] != Standing::lost && its.session_tags[tag] != other.session_tags[tag] &&
+           its.member_tags[other.index] == other.member_tags[other.index];
+  });
+}
+
+bool is_newer(const Found &a, const Found &b) {
+  const auto rank = [](const Found &each) {
+    const Superblock &its = each.superblock;
+    return std::make_tuple(its.settled, !each.is_overtaken, its.epoch, its.counter);
+  };
+  return rank(a) > rank(b);
 }
 
 }  // namespace
 
 Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std::move(settings)) {
-  choose_superblock(given);
+  const bool windows_are_known = choose_superblock(given);
   if (settings_.context == nullptr) {  // stripes are small, so the thread that works on one codes it
     tandem_context_options options{};
     options.struct_bytes = sizeof options;
@@ -84,6 +102,8 @@ Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std:
                     window.first_stripe * geometry().stripe_bytes(), window.end() * geometry().stripe_bytes() - 1));
   }
   replay();
+  // Or later, without the members that know better, a window that is not listed now would be open.
+  if (!windows_are_known && !settings_.read_only && !session_would_make_stale()) begin_session();
 }
 
 Volume::~Volume() = default;
@@ -94,9 +114,9 @@ bool Volume::session_would_make_stale() {
   return !session_is_durable_ && members_->standings() != superblock_.standings;
 }
 
-void Volume::choose_superblock(std::vector<Given> &given) {
+bool Volume::choose_superblock(std::vector<Given> &given) {
   std::vector<std::optional<Found>> found;
-  const Superblock *newest = nullptr;
+  const Found *newest = nullptr;
   std::string problems;
   for (Given &each : given) {
     found.push_back(read_superblock(each));
@@ -105,21 +125,23 @@ void Volume::choose_superblock(std::vector<Given> &given) {
   const Given *newest_given = nullptr;
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (!found[i]) continue;
-    if (newest && found[i]->superblock.id != newest->id)
+    if (newest && found[i]->superblock.id != newest->superblock.id)
       fail(TANDEM_ERROR_INVALID_ARGUMENT,
            fmt::format("{} and {} are members of two different volumes", newest_given->name, given[i].name));
-    if (newest && !is_newer(found[i]->superblock, *newest)) continue;
-    newest = &found[i]->superblock;
+    found[i]->is_overtaken = is_overtaken(found[i]->superblock, found);
+    if (newest && !is_newer(*found[i], *newest)) continue;
+    newest = &*found[i];
     newest_given = &given[i];
   }
   if (newest == nullptr) fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("no member of a volume was found{}", problems));
-  superblock_ = *newest;
+  superblock_ = newest->superblock;
   const std::uint32_t n = geometry().member_count();
   members_ = std::make_unique<Members>(n, settings_.read_only, settings_.note);
   for (std::uint32_t i = 0; i < n; ++i)
     members_->put(i, "", nullptr, TANDEM_VOLUME_MEMBER_LOST,
                   problems.empty() ? "it was not given" : "it was not found" + problems);
 
+  bool windows_are_known = true;
   std::vector<bool> seen(n);
   good_copies_.assign(n, 0);
   for (std::size_t i = 0; i < given.size(); ++i) {
@@ -171,6 +193,7 @@ void Volume::choose_superblock(std::vector<Given> &given) {
                   : standing == Standing::rebuilding ? TANDEM_VOLUME_MEMBER_REBUILDING
                                                      : TANDEM_VOLUME_MEMBER_CURRENT,
                   why);
+    windows_are_known = windows_are_known && (!why.empty() || own.windows == superblock_.windows);
   }
   for (std::uint32_t i = 0; i < n; ++i) {
     tandem_volume_member member{};
@@ -183,39 +206,35 @@ void Volume::choose_superblock(std::vector<Given> &given) {
   if (members_->usable_count() < geometry().k)
     fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("{} of {} members are current, {} are needed{}",
                                                    members_->usable_count(), n, geometry().k, problems));
+  // The next writing must be the newest on each member, also where one lies that does not decide.
+  for (const auto &each : found)
+    if (each) superblock_.counter = std::max(superblock_.counter, each->superblock.counter);
+  return windows_are_known;
 }
 
-// The newest complete record of any member. Sequence 0: there is none.
+// The newest complete record of any member. Sequence 0: there is none, or all of it is in its place.
 Volume::Record Volume::newest_record() {
   Record newest;
   newest.holders.resize(members_->count());
   std::vector<std::pair<LogHead, std::uint32_t>> heads;
   Buffer block(kBlockBytes);
   const std::span<const std::byte, kBlockBytes> bytes(block.data(), kBlockBytes);
-  std::uint32_t unseen = 0;  // copies may be on members that cannot be read, or be damaged
   for (std::uint32_t i = 0; i < members_->count(); ++i) {
-    if (!members_->read(i, IoKind::log, kLogOffset, block.data(), kBlockBytes)) {
-      ++unseen;
-      continue;
-    }
+    if (!members_->read(i, IoKind::log, kLogOffset, block.data(), kBlockBytes)) continue;
     // Blocks of a session are in their places before the next session writes anything.
     const auto head = parse_log_head(superblock_.id, geometry(), bytes);
-    unseen += !head && std::memcmp(block.data(), zeros_.data(), kBlockBytes) != 0;
     if (head && head->sequence >> kSessionShift >= superblock_.session) heads.emplace_back(*head, i);
   }
   std::sort(heads.begin(), heads.end(),
             [](const auto &a, const auto &b) { return a.first.sequence > b.first.sequence; });
   std::vector<std::byte> bytes_of_one;
-  std::vector<std::uint64_t> torn;
+  std::uint64_t torn = 0;
   for (const auto &[head, member] : heads) {
     if (newest.sequence != 0 && head.sequence != newest.sequence) break;
     bytes_of_one.resize(head.bytes);
-    if (!members_->read(member, IoKind::log, kLogOffset, bytes_of_one.data(), head.bytes)) {
-      ++unseen;
-      continue;
-    }
+    if (!members_->read(member, IoKind::log, kLogOffset, bytes_of_one.data(), head.bytes)) continue;
     if (!parse_log_record(superblock_.id, geometry(), bytes_of_one)) {
-      torn.push_back(head.sequence);
+      torn = std::max(torn, head.sequence);
       continue;
     }
     newest.holders[member] = true;
@@ -223,11 +242,8 @@ Volume::Record Volume::newest_record() {
     newest.sequence = head.sequence;
     newest.bytes.swap(bytes_of_one);
   }
-  // A torn record that is two ahead was begun after a record that is not here.
-  unseen += static_cast<std::uint32_t>(std::count(torn.begin(), torn.end(), newest.sequence));
-  newest.may_be_old = newest.copies() + unseen < geometry().m + 1 ||
-                      std::any_of(torn.begin(), torn.end(), [&](auto each) { return each > newest.sequence + 1; });
-  return newest;
+  // A record is begun after all that the records before it say was synced in its place.
+  return torn > newest.sequence ? Record{} : newest;
 }
 
 // The record that is replayed next must be found again after a crash during the replay.
@@ -255,15 +271,6 @@ void Volume::replay() {
                                            reinterpret_cast<std::byte *>(&page), sizeof page) &&
                             check_page(*seed_, each.member, each.number, page);
       if (is_whole && page.sequence > newest) continue;
-      if (!is_whole && record.may_be_old) {
-        // Only the last record has torn pages to mend. With an old record, a torn page is damage: its content is
-        // unknown. This is recorded, because after a crash from here on the record would look like the last one.
-        page = page_of(kLostEntry, newest + 1);
-        seal_page(*seed_, each.member, each.number, page);
-        members_->write(each.member, IoKind::checksum, geometry().page_offset(each.number),
-                        reinterpret_cast<const std::byte *>(&page), sizeof page);
-        continue;
-      }
       pages.push_back(key(each.member, each.number));
       wanted.push_back(each);
     }

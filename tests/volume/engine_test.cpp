@@ -415,6 +415,47 @@ TEST_F(Damage, HalvesThatWereWrittenApartAreRefused) {
   EXPECT_EQ(status_of([&] { mirror.open(); }), TANDEM_ERROR_DAMAGED) << tandem_last_error_message();
 }
 
+// Two sessions do not begin. Members of both take part in the next one, without the one member that could have begun.
+TEST_F(Damage, SessionsThatDidNotBeginWereNotWrittenApart) {
+  Array five(3, 2, 4096, 1 << 20);
+  const auto write_without = [&](std::size_t away, std::int64_t calls) {
+    five.machine = std::make_shared<Machine>();
+    const auto session = five.open({away});
+    five.machine->dies_at = calls;
+    return status_of([&] {
+      session->write(0, model.data(), 4096);
+      session->flush();
+    });
+  };
+  constexpr std::int64_t kSuperblock = 2;                               // calls: a write and a sync
+  EXPECT_EQ(write_without(4, 1 * kSuperblock), TANDEM_ERROR_IO);        // member 0 has the first writing
+  EXPECT_EQ(write_without(0, (4 + 1) * kSuperblock), TANDEM_ERROR_IO);  // the others another one, member 1 the second
+  EXPECT_EQ(write_without(1, -1), TANDEM_OK);
+  five.machine = std::make_shared<Machine>();
+  ASSERT_EQ(status_of([&] { volume = five.open(); }), TANDEM_OK) << tandem_last_error_message();
+  for (const std::uint32_t member : {0u, 1u}) EXPECT_EQ(member_of(*volume, member).state, TANDEM_VOLUME_MEMBER_STALE);
+  Bytes found(4096);
+  volume->read(0, found.data(), found.size());
+  EXPECT_TRUE(std::equal(found.begin(), found.end(), model.begin()));
+}
+
+// Three kills while sessions begin: each writing of superblocks is the newest one on its member.
+TEST_F(Damage, NoTwoSuperblocksOfAMemberHaveOneNumber) {
+  constexpr int kMost = 2 * 3;  // writings of three members, of two calls each
+  for (int kills = 0; kills < kMost * kMost * kMost; ++kills) {
+    Array three(2, 1, 4096, 640 << 10);
+    for (const int writings : {kills % kMost, kills / kMost % kMost, kills / kMost / kMost}) {
+      three.machine = std::make_shared<Machine>();
+      volume = three.open();
+      three.machine->dies_at = 2 * writings;
+      EXPECT_EQ(status_of([&] { volume->write(0, model.data(), 4096); }), TANDEM_ERROR_IO);
+    }
+    for (const auto &disk : three.disks)
+      EXPECT_NE(load<std::uint64_t>(disk->bytes.data() + 80), load<std::uint64_t>(disk->bytes.data() + 4096 + 80))
+          << kills;
+  }
+}
+
 TEST_F(Damage, AnOldRecordOfTheLogIsNotReplayedOverNewerBlocks) {
   const Geometry volume_geometry = volume->geometry();
   // The members of the log take turns, so one that the last record skipped still has the one before.
@@ -444,6 +485,49 @@ TEST_F(Damage, AnOldRecordOfTheLogIsNotReplayedOverNewerBlocks) {
     EXPECT_EQ(volume->scrub({.repair = true, .restart = true}, &result), TANDEM_OK);
     EXPECT_EQ(volume->scrub({.restart = true}, &(result = {})), TANDEM_OK);
     EXPECT_EQ(result.bad_block_count + result.bad_parity_count, 0u);
+  }
+}
+
+// A power cut tears a page. The member with the other copy of the record is an old copy, and is replaced.
+TEST_F(Damage, ATornPageIsMendedBesideAnOldCopyOfAMember) {
+  for (std::uint32_t old = 0; old < 4; ++old)
+    for (std::uint32_t torn = 0; torn < 4; ++torn) {
+      if (torn == old) continue;
+      Array four(3, 1, 4096, 640 << 10);
+      volume = four.open();
+      volume->write(0, model.data(), 100000);
+      volume->flush();
+      const Bytes copy = four.disks[old]->bytes;
+      volume->write(0, model.data() + 5000, 100000);
+      volume->flush();
+      four.disks[torn]->bytes[volume->geometry().page_offset(0) + 100] ^= std::byte{1};
+      volume.reset();
+      four.disks[old]->bytes = copy;
+      volume = four.open();
+      volume->replace(old, four.fresh_member("fresh"), false);
+      tandem_volume_care_result result{};
+      ASSERT_EQ(status_of([&] { volume->rebuild({}, &result); }), TANDEM_OK)
+          << old << ' ' << torn << ": " << tandem_last_error_message();
+      Bytes found(100000);
+      volume->read(0, found.data(), found.size());
+      EXPECT_TRUE(std::equal(found.begin(), found.end(), model.begin() + 5000)) << old << ' ' << torn;
+    }
+}
+
+TEST_F(Damage, TheRecordOfAnOldMemberIsNotReplayedToTheNewOne) {
+  for (std::uint32_t index = 0; index < 4; ++index) {
+    Array four(3, 1, 4096, 640 << 10);
+    volume = four.open();
+    volume->write(0, model.data(), 100000);
+    volume->replace(index, four.fresh_member("fresh"), false);  // commits
+    four.disks[index] = four.spare;
+    volume = four.open();  // it was killed
+    tandem_volume_care_result result{};
+    volume->rebuild({}, &result);
+    volume = four.open({(index + 1) % 4});
+    Bytes found(100000);
+    EXPECT_EQ(status_of([&] { volume->read(0, found.data(), found.size()); }), TANDEM_OK) << index;
+    EXPECT_TRUE(std::equal(found.begin(), found.end(), model.begin())) << index;
   }
 }
 
@@ -555,6 +639,32 @@ TEST_F(Damage, AMemberThatFailsBeforeTheSessionKeepsItsDataOfAWindow) {
   volume->delay_end(window, false);
   reopen({0, 1});
   EXPECT_EQ(read_all(*volume), model);
+}
+
+// A kill at each call while a window begins and ends. What the next opening lists, later ones list without any member.
+TEST_F(Damage, WindowsThatWereListedAreKnownToAllMembers) {
+  std::set<std::size_t> counts;
+  bool is_over = false;
+  for (std::int64_t calls = 0; !is_over; ++calls) {
+    Array three(2, 1, 4096, 640 << 10);
+    volume = three.open();
+    three.machine->dies_at = calls;
+    static_cast<void>(status_of([&] {
+      const auto window = volume->delay_begin(0, 8192);
+      volume->write(0, model.data(), 8192);
+      volume->delay_end(window, false);
+    }));
+    is_over = !three.machine->is_dead;
+    three.machine = std::make_shared<Machine>();
+    volume = three.open();
+    const std::size_t listed = volume->windows().size();
+    counts.insert(listed);
+    for (const std::size_t away : {0u, 1u, 2u}) {
+      volume = three.open({away});
+      EXPECT_EQ(volume->windows().size(), listed) << "killed at call " << calls << ", without member " << away;
+    }
+  }
+  EXPECT_EQ(counts.size(), 2u);
 }
 
 TEST_F(Damage, ScrubWithRepairEndsWindowsThatWereLeftOpen) {
