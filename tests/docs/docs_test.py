@@ -16,7 +16,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TANDEM, BENCH = (pathlib.Path(sys.argv.pop(1)).resolve() for _ in range(2))
 # Page: exit statuses that it shows with `|| echo "exit status $?"`.
-RUN = {"README.md": [], "docs/tutorial.md": [1, 1, 4, 4, 1], "docs/which-k-and-m.md": []}
+RUN = {"README.md": [], "docs/index.md": [], "docs/tutorial.md": [1, 1, 4, 4, 1], "docs/which-k-and-m.md": []}
 
 
 def blocks_of(page):
@@ -64,18 +64,19 @@ class Commands(InEmptyFolder):
         for text in re.findall(r"^```text\n(.*?)^```$", shown, re.MULTILINE | re.DOTALL):
             self.assertIn(text, printed)
 
-    def test_readme(self):
+    def test_readme_and_which_k_and_m(self):
         self.check("README.md")
+        self.check("docs/which-k-and-m.md")
+
+    def test_front_page(self):
+        (self.folder / "video.mp4").write_bytes(os.urandom(1 << 20))
+        self.check("docs/index.md")
 
     def test_tutorial(self):
         self.check("docs/tutorial.md")
 
-    def test_which_k_and_m(self):
-        self.check("docs/which-k-and-m.md")
-
     def test_no_other_page_has_commands_that_are_not_run(self):
-        pages = {str(path.relative_to(ROOT)) for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
-        self.assertEqual({page for page in pages if blocks_of(page)}, set(RUN))
+        self.assertEqual({page for page in ("README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))) if blocks_of(page)}, set(RUN))
 
 
 class Json(InEmptyFolder):
@@ -228,7 +229,6 @@ class Lists(unittest.TestCase):
         for body in bodies:
             if re.search(r"\bsize_t struct_bytes\b", body):
                 self.assertRegex(body, r"\A[^{]*\{\s*(/\*.*?\*/\s*)?size_t struct_bytes;")
-
 
     def test_options_of_contexts_are_documented_and_have_flags(self):
         source = (ROOT / "api/options.cpp").read_text()
