@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records which worker did which piece of work when, as a trace that Perfetto opens (docs/TIMELINE.md).
+// Records which worker did which piece of work when, as a trace that Perfetto opens (docs/internals/TIMELINE.md).
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ class Trace:
         for e in events:
             if e["ph"] == "X":
                 boxes[e["tid"]].append((e["ts"] / 1e6, e["dur"] / 1e6, e["cat"], e["args"]["committed"]))
-        # A task that is split into inner tasks counts once, by its parent part (docs/FIGURE3.md).
+        # A task that is split into inner tasks counts once, by its parent part (docs/internals/FIGURE3.md).
         self.task_counts = collections.Counter(e["cat"] for e in events if e["ph"] == "X" and e["name"] != "inner")
         self.title = path.stem
         self.whole = trace["otherData"]

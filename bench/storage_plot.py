@@ -65,7 +65,7 @@ def draw(placement, files, path):
     first = next(iter(files.values()))
     svg.text(LEFT - 40, 24, f"Write rate relative to STD-RAID, {placement} writes", size=16)
     svg.text(LEFT - 40, 42, f"{first['servers']} servers, rows of {first['width']}, units of {size_text(first['unit_bytes'])}, "
-             f"applications of {first['clients_per_application']} clients; simulated (docs/STORAGE.md), form of Mont-Blanc D4.6, "
+             f"applications of {first['clients_per_application']} clients; simulated (docs/internals/STORAGE.md), form of Mont-Blanc D4.6, "
              "Figure 13", color=FAINT)
     every = [run for found in files.values() for run in found["runs"] if run["strategy"] in LINES]
     ratios = [run["over_standard"] for run in every] + [REPORT_LOSS, 1]

@@ -138,7 +138,7 @@ void add_context_flags(CLI::App &command, ContextFlags &flags) {
       ->group(kExpert);
   command
       .add_option("--timeline", flags.timeline,
-                  "Write a timeline of all workers to this file (Chrome trace format; docs/TIMELINE.md)")
+                  "Write a timeline of all workers to this file (Chrome trace format; docs/internals/TIMELINE.md)")
       ->type_name("FILE.json")
       ->group(kExpert);
   command.add_flag("--log", flags.log, "Print the library's decisions and their reasons on standard error")

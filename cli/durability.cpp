@@ -30,7 +30,7 @@ constexpr const char *kDurabilityFooter =
     "several at once in parallel. Data is lost when m + 1 disks of a set are down together. The chain of states is "
     "solved "
     "exactly. Bad sectors, and causes that hit several disks, are not in the model: real sets lose data more often. "
-    "docs/DURABILITY.md has the formulas and sources.";
+    "docs/which-k-and-m.md has the formulas and sources.";
 
 struct DurabilityFlags {
   std::uint32_t k = 0, m = 0, disks = 0;

@@ -133,7 +133,7 @@ void add_encode_command(CLI::App &app, Invocation &invocation) {
       ->allow_extra_args(false);
   command->add_option("--name", flags->name, "First part of the shard files' names; default: the name of FILE")
       ->type_name("NAME");
-  command->add_option("--matrix", flags->matrix, "Generator matrix (docs/MATRICES.md)")
+  command->add_option("--matrix", flags->matrix, "Generator matrix (docs/matrices.md)")
       ->check(matrix_value(MatrixUse::sets))
       ->default_str("isal-cauchy")
       ->type_name("NAME");

@@ -470,7 +470,7 @@ void add_isal_env_command(CLI::App &app, Invocation &invocation) {
   command->add_flag("--json", flags->json, "With --status: print one JSON object");
   command->footer(
       "The exit status is COMMAND's; 127 if it is not found, 126 if it cannot be executed, 2 wrong usage, 3 input or\n"
-      "output failed. docs/ISAL.md lists the functions that are covered.");
+      "output failed. docs/isal.md lists the functions that are covered.");
   command->callback([flags, command, &invocation] {
     invocation.run = [flags, words = command->remaining(), &invocation] {
       return isal_env(*flags, words, invocation.words_after_dashes);

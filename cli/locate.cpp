@@ -278,7 +278,7 @@ void add_locate_flags(CLI::App &command, LocateFlags &flags) {
   locate->needs(k, m);
   k->needs(locate);
   m->needs(locate);
-  command.add_option("--matrix", flags.matrix, "Generator matrix (docs/MATRICES.md), with --locate")
+  command.add_option("--matrix", flags.matrix, "Generator matrix (docs/matrices.md), with --locate")
       ->check(matrix_value(MatrixUse::raw_shards))
       ->default_str("isal-cauchy")
       ->type_name("NAME")

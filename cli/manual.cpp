@@ -20,7 +20,7 @@ constexpr std::pair<const char *, std::string_view> kExamples[] = {
 constexpr const char *kVariables =
     "TANDEM_BACKEND, TANDEM_KERNEL, TANDEM_THREADS, TANDEM_RESOURCES, TANDEM_POLICY, TANDEM_TIMELINE, "
     "TANDEM_TUNING and TANDEM_EXPERT stand for options that are not given. "
-    "docs/ENVIRONMENT.md of the sources describes them.";
+    "docs/environment.md of the sources describes them.";
 
 // Characters that mean something to troff. `Words in backquotes` are bold.
 std::string text(std::string_view plain) {

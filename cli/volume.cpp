@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char *kVolumeFooter =
     "A MEMBER is a file, a block device or an NBD URI (nbd://HOST, nbd+unix:///?socket=PATH). The order of members\n"
     "matters in `create` alone. Up to m members may be missing. For a volume that is being served give --socket\n"
-    "instead, with the path that `serve` was given. docs/VOLUME.md describes volumes.";
+    "instead, with the path that `serve` was given. docs/volume.md describes volumes.";
 
 struct CreateFlags {
   std::vector<std::string> members;
@@ -348,7 +348,7 @@ void add_create(CLI::App &volume, Invocation &invocation) {
                   "Bytes of the log on each member; default: a sixteenth of the smallest member, at most 32M")
       ->transform(size_value())
       ->group(kExpert);
-  command.add_option("--matrix", flags->matrix, "Generator matrix (docs/MATRICES.md)")
+  command.add_option("--matrix", flags->matrix, "Generator matrix (docs/matrices.md)")
       ->check(matrix_value(MatrixUse::sets))
       ->default_str("isal-cauchy")
       ->type_name("NAME");

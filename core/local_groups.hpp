@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Codes with local groups (docs/MATRICES.md). The data shards lie in groups, and each group has a parity shard of its
+// Codes with local groups (docs/matrices.md). The data shards lie in groups, and each group has a parity shard of its
 // own. Global parity shards depend on all data. Such a code is not MDS: a lost shard is rebuilt from its group alone.
 #pragma once
 

@@ -74,7 +74,7 @@ struct Powers16 {
 // The same map as a matrix.
 Dense16 matrix_of(const Powers16 &form);
 
-// Leopard's code over GF(2^16) in coordinates of the Cantor basis (docs/MATRICES.md). Each shard has a point. Points of
+// Leopard's code over GF(2^16) in coordinates of the Cantor basis (docs/matrices.md). Each shard has a point. Points of
 // data and of parity lie in different groups of 2^group_log2 points, and one of the two kinds lies in group 0 alone. An
 // encode has no chosen and no lost shards. A decode chooses as many parity shards as data shards are lost. It computes
 // all lost data, even if few shards are wanted.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generator matrices of other programs (docs/MATRICES.md), and the limits within which each is proven.
+// Generator matrices of other programs (docs/matrices.md), and the limits within which each is proven.
 #pragma once
 
 #include <cstdint>

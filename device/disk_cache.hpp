@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiled programs on disk. They are run as code. So a folder that another user could have written is not used, and an
-// entry with a wrong checksum counts as missing. docs/ENVIRONMENT.md tells the folder.
+// entry with a wrong checksum counts as missing. docs/environment.md tells the folder.
 #pragma once
 
 #include <cstddef>

@@ -51,7 +51,7 @@ std::optional<SetId> parse_set_id(std::string_view text) {
   return id;
 }
 
-// ---- offsets in a record; docs/FORMAT.md section 8 ----
+// ---- offsets in a record; docs/format.md section 8 ----
 
 constexpr unsigned char kMagic[8] = {0x89, 'T', 'N', 'D', 'C', '\r', '\n', 0x1a};
 enum : std::size_t {

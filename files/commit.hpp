@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes all files of a set valid at once, in one folder or several (docs/FORMAT.md, section 8). Each folder holds
+// Makes all files of a set valid at once, in one folder or several (docs/format.md, section 8). Each folder holds
 // temporaries and a record. The record's name tells whether the set counts. Renaming the first folder's record is the
 // commit. Here are the names, the record, and the steps after the commit or instead of it. recovery.hpp decides which
 // of these a dead run needs; new_set.hpp writes a set.

@@ -13,7 +13,7 @@ namespace {
 // Like PNG's: a byte above 127, so that it does not look like text, and line ends that show a mangled transfer.
 constexpr unsigned char kMagic[8] = {0x89, 'T', 'N', 'D', 'M', '\r', '\n', 0x1a};
 
-// Offsets in a record; docs/FORMAT.md section 2.
+// Offsets in a record; docs/format.md section 2.
 enum : std::size_t {
   kAtMagic = 0,
   kAtVersion = 8,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a shard file (docs/FORMAT.md): geometry, the records at both ends, the checksum of a block. Pure
+// The bytes of a shard file (docs/format.md): geometry, the records at both ends, the checksum of a block. Pure
 // functions.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several Backends as one: they share each run (docs/HYBRID.md).
+// Several Backends as one: they share each run (docs/hybrid.md).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parity file that protect writes beside the data of each rank: docs/MPI.md has the layout of a group and the bytes
-// of the file.
+// The parity file that protect writes beside the data of each rank: docs/internals/MPI.md has the layout of a group,
+// and the bytes of the file.
 #pragma once
 
 #include <array>

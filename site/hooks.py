@@ -23,7 +23,7 @@ def on_files(files, config):
     files.append(File.generated(config, "site.css", content=(ROOT / "site/site.css").read_text()))
     for name in PAGES:
         files.append(File.generated(config, f"project/{name}", content=(ROOT / name).read_text()))
-    headers = {path.name: path.read_text() for path in sorted((ROOT / "include/tandem").glob("*.h*"))}
+    headers = {path.name: path.read_text() for path in sorted((ROOT / "include/tandem").glob("*.h*")) if path.name != "results.hpp"}
     for header, page in reference.pages(headers).items():
         files.append(File.generated(config, f"reference/{reference.page_name(header)}", content=page))
     return files

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search for tuning values on one backend (docs/TUNING.md). Knows no device: a parameter is a name with candidates.
+// The search for tuning values on one backend (docs/tuning.md). Knows no device: a parameter is a name with candidates.
 //
 // For each case every candidate is prepared, compared with an independent product, and timed round-robin over the
 // repeats. A candidate is dropped after kLeastSamples if it is 1.25 times slower than the best. The kFinalists best and

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measurements of autotune and of hybrids, by device, in a file: a table with a header line (docs/TUNING.md). The file
+// Measurements of autotune and of hybrids, by device, in a file: a table with a header line (docs/tuning.md). The file
 // is read as hostile input, and written whole or not at all. Backends look values up in it.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The requests to an open volume, from the command and, through its control socket, from others: one JSON object there,
-// one back. docs/VOLUME.md lists the requests.
+// one back. docs/volume.md lists the requests.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nbdkit-tandem-plugin.so: a volume as an NBD export. `tandem volume serve` starts nbdkit with it; docs/VOLUME.md.
+// nbdkit-tandem-plugin.so: a volume as an NBD export. `tandem volume serve` starts nbdkit with it; docs/volume.md.
 #define NBDKIT_API_VERSION 2
 #include <nbdkit-plugin.h>
 

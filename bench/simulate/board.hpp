@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tasks that are split into inner tasks on the cores of a group, beside a GPU: the model of Figure 3 of Mont-Blanc's
-// report D4.6 (docs/FIGURE3.md). Policies free and budget.
+// report D4.6 (docs/internals/FIGURE3.md). Policies free and budget.
 #pragma once
 
 #include <string>

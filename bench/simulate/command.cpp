@@ -48,7 +48,7 @@ constexpr const char *kFooter =
     "\n"
     "The board of a report: four slow cores and a GPU. Left free, the cores take nearly all tasks. A limit of five "
     "tasks\n"
-    "is better (docs/FIGURE3.md):\n"
+    "is better (docs/internals/FIGURE3.md):\n"
     "  for policy in free budget auto; do\n"
     "    tandem-bench simulate --worker cpu:1x4x0.253216:inner=2:spawn=0.0358s:latency=0.4s --worker gpu:1x1 \\\n"
     "      --work 684000000000 --chunk 1000000000 --policy $policy --resource cpu=5\n"

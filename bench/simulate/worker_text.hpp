@@ -17,7 +17,7 @@ namespace tandem::bench {
 inline constexpr unsigned kMostWorkers = 4096;  // in all descriptions together; a group counts as its members
 
 // NAME:COUNTxGBPS or NAME:GROUPSxMEMBERSxGBPS, then any of :latency=TIME, :jitter=PART, :claim=N, :inner=N,
-// :spawn=TIME, :slow=FACTOR@TIME, :fails=TIME, :hangs=TIME, :assumed-latency=TIME, :link=NAME (docs/HYBRID.md).
+// :spawn=TIME, :slow=FACTOR@TIME, :fails=TIME, :hangs=TIME, :assumed-latency=TIME, :link=NAME (docs/hybrid.md).
 struct WorkerDescription {
   SimulatedWorker worker;  // its link and the speed that the scheduler assumes are set by to_workers
   bool is_groups = false;  // the second form: the worker's bytes_per_second is the sum of its members'

@@ -73,7 +73,7 @@ def work_folder(study, needed_bytes):
 
 
 def compare_payloads(set_folder, raw_folder, content_bytes):
-    """Compares the blocks of Tandem's shard files (docs/FORMAT.md) with the contender's raw payloads."""
+    """Compares the blocks of Tandem's shard files (docs/format.md) with the contender's raw payloads."""
     for path in set_folder.iterdir():
         with open(path, "rb") as file:
             record = file.read(4096)
@@ -91,7 +91,7 @@ def compare_payloads(set_folder, raw_folder, content_bytes):
 
 
 def spans_of(trace):
-    """A timeline of Tandem (docs/TIMELINE.md) as [row, start, seconds, kind]."""
+    """A timeline of Tandem (docs/internals/TIMELINE.md) as [row, start, seconds, kind]."""
     kinds = {"read": "read", "hash": "hash", "write": "write", "sync": "write"}
     rows = {}
     return [(rows.setdefault(e["tid"], len(rows)), e["ts"] / 1e6, e["dur"] / 1e6, kinds.get(e["cat"], "code"))

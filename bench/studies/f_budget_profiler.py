@@ -10,7 +10,7 @@ import study as st
 import charts  # noqa: F401, puts bench/ into the path
 import heat_map
 
-# docs/FIGURE3.md: the model of the board. Its parameters were fitted to the document's split.
+# docs/internals/FIGURE3.md: the model of the board. Its parameters were fitted to the document's split.
 CORES, GPU, TASK_BYTES = "cpu:1x4x0.253216:inner=2:spawn=0.0358s:latency=0.4s", "gpu:1x1", 1_000_000_000
 MODEL = "Simulated. The model's parameters were fitted to the document's split of tasks (FIGURE3.md), so it proves nothing about it."
 
@@ -34,11 +34,11 @@ def model(study):
     runs = {**alone, "4 cores, 1 GPU": free, "4 cores, 1 GPU, resources 5": budgets[5], "auto": auto}
     study.figure("figure-2", "Figure 2, simulated: 684 tasks on the board's model", "configuration", "tasks a second",
                  [("model", [(label, 684 / found["makespan_seconds"]) for label, found in runs.items()])], kind="bars",
-                 note="A simulation, not a measurement; parameters fitted (docs/FIGURE3.md).")
+                 note="A simulation, not a measurement; parameters fitted (docs/internals/FIGURE3.md).")
     rows = [[label, f"{found['makespan_seconds']:.1f}", *tasks_of(found)] for label, found in
             [*alone.items(), ("free", free), *((f"cpu={amount}", found) for amount, found in budgets.items()), ("auto", auto)]]
     study.table("figure-3", "Figure 3, simulated: the budget of CPU tasks", ["policy", "seconds", "CPU tasks", "GPU tasks"], rows,
-                "docs/FIGURE3.md has the timelines and says what the model leaves out.")
+                "docs/internals/FIGURE3.md has the timelines and says what the model leaves out.")
     speed = {label: 684 / found["makespan_seconds"] for label, found in runs.items()}
     study.claim("Cores and GPU left free are no faster than the GPU alone", f"simulated: {speed['4 cores, 1 GPU'] / speed['1 GPU']:.2f}x",
                 speed["4 cores, 1 GPU"] <= 1.05 * speed["1 GPU"], MODEL)

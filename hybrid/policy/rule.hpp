@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rule for sharing a run (docs/HYBRID.md): a worker takes a piece of work only if it will finish before the
+// The rule for sharing a run (docs/hybrid.md): a worker takes a piece of work only if it will finish before the
 // predicted end of the run. Pure functions of what is known now. Times are seconds from now. Bytes are doubles, because
 // shares are.
 #pragma once

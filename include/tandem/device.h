@@ -12,7 +12,7 @@
  *
  * A single stripe, a verify and an update need a plan (tandem.h) with tandem_device_arguments. A program that uses no
  * driver itself gets device memory from tandem_device_memory_create. The rules of tandem.h about errors, threads and
- * forks hold here too. docs/CUDA.md explains how batches work, and has a whole example.
+ * forks hold here too. docs/gpus.md explains how batches work, and has a whole example.
  */
 #ifndef TANDEM_DEVICE_H
 #define TANDEM_DEVICE_H
@@ -25,7 +25,7 @@ extern "C" {
 
 /* ---- plans -------------------------------------------------------------------------------------------- */
 
-/* The arguments of a plan for device memory: `device` of tandem_plan_arguments. docs/CUDA.md has the details.
+/* The arguments of a plan for device memory: `device` of tandem_plan_arguments. docs/gpus.md has the details.
  *
  * TANDEM_MEMORY_CUDA: shards and new_data are device pointers (CUdeviceptr, managed memory too) of the context's GPU.
  * queue is a stream of its primary context (a cudaStream_t), and the work runs in its order. NULL is the legacy default
@@ -88,7 +88,7 @@ typedef struct tandem_device_stripe {
  *   The driver is asked once for each allocation. A few words for each stripe are copied to the device; they count as
  *   "cuda_mib". A CUDA graph can capture the call, even the first one: it has one kernel for each launch. The job is
  *   then over at once, but keeps what the kernels read. Destroy it after the last launch of the graph is over.
- *   Runs use technique tables until a compile pays for itself and is done (docs/CUDA.md). A graph keeps the kernel
+ *   Runs use technique tables until a compile pays for itself and is done (docs/gpus.md). A graph keeps the kernel
  *   that it was captured with. A context with "device_technique=compiled" in `expert` waits for the compiled kernel.
  * OpenCL: one launch takes all stripes of one matrix with one buffer for the shards that are read, and one (the same or
  *   another) for those that are written. Aligned stripes (offsets are multiples of 64) and others have separate

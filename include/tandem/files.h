@@ -14,7 +14,7 @@
  *     tandem_files_decode(context, search, &back, NULL);
  *     tandem_files_search_destroy(search);
  *
- * docs/FORMAT.md has the format byte for byte. These rules hold for every function:
+ * docs/format.md has the format byte for byte. These rules hold for every function:
  *
  *   memory     Below 256 MiB plus 64 MiB for each thread, for any size of the file and any claim of a header. Each
  *              thread holds a stripe, (k+m) * block_bytes.
@@ -125,7 +125,7 @@ typedef struct tandem_files_encode_options {
 typedef struct tandem_files_result {
   size_t struct_bytes; /* set by the caller: sizeof(tandem_files_result) */
   uint8_t set_id[16];
-  uint8_t digest[16]; /* of the content, as k and block_bytes cut it into blocks: docs/FORMAT.md, section 4 */
+  uint8_t digest[16]; /* of the content, as k and block_bytes cut it into blocks: docs/format.md, section 4 */
   uint32_t k, m;
   int32_t matrix;
   uint32_t block_bytes;

@@ -166,7 +166,7 @@ typedef struct tandem_mpi_protect_result {
  *   result_out   NULL, or see above
  *
  * Ranks of a group lie on different nodes if there are enough nodes. Each rank's data are cut into k segments. Parity
- * rotates over the group: each rank holds m segments of parity, m/k of the data. docs/MPI.md has the layout.
+ * rotates over the group: each rank holds m segments of parity, m/k of the data. docs/internals/MPI.md has the layout.
  *
  * The files must not change during the call, nor later while they may have to be recovered. So write each checkpoint to
  * new files. A file that changes during the call is refused if its change time shows it. Writes to a memory map of a

@@ -38,7 +38,7 @@
  *   fork       A child process may use contexts, codecs and plans that its parent made. Jobs that run at the fork
  *              belong to the parent. If the parent had used a device, its contexts fail (TANDEM_ERROR_DEVICE).
  *   field      GF(2^8) with the polynomial 0x11d (x^8 + x^4 + x^3 + x^2 + 1) and generator 2: up to 256 shards.
- *              GF(2^16): up to 65,536 shards, on the CPU alone (docs/MATRICES.md). Shards of GF(2^16) have an even
+ *              GF(2^16): up to 65,536 shards, on the CPU alone (docs/matrices.md). Shards of GF(2^16) have an even
  *              number of bytes. Shards in packets have whole groups of packets.
  */
 #ifndef TANDEM_TANDEM_H
@@ -99,7 +99,7 @@ TANDEM_API const char *tandem_version_string(void);
 typedef struct tandem_codec tandem_codec;
 
 /* Generator matrices. Each preset computes the same parity bytes as the programs that its comment names. Formulas,
- * sources and limits are in docs/MATRICES.md. r is the parity row, c the data column; 2 generates the field. Values
+ * sources and limits are in docs/matrices.md. r is the parity row, c the data column; 2 generates the field. Values
  * are pinned. */
 enum tandem_matrix_value {
   TANDEM_MATRIX_ISAL_CAUCHY = 0,                  /* 1 / ((k + r) xor c): ISA-L, HDFS RS, DAOS, XRootD */
@@ -172,7 +172,7 @@ typedef struct tandem_codec_options {
  * TANDEM_ERROR_NOT_RECOVERABLE.
  *
  * Local groups: the k data shards are cut into local_groups runs. The first k % local_groups runs are one shard longer.
- * The code rebuilds any m - local_groups + 1 lost shards, and many larger losses (docs/MATRICES.md). It rebuilds one
+ * The code rebuilds any m - local_groups + 1 lost shards, and many larger losses (docs/matrices.md). It rebuilds one
  * lost data shard from its group alone. It is not MDS and needs no allow_non_mds.
  *
  * GF(2^16): leopard16, reed-solomon-simd and par2 need memory and time linear in k + m. A decode of par2 needs a square
@@ -193,7 +193,7 @@ TANDEM_API void tandem_codec_destroy(tandem_codec *codec);
 
 /* Copies the parity rows of the generator matrix: m x k elements, row-major.
  *   coefficients_out  bytes in GF(2^8), uint16_t in GF(2^16), at any alignment; untouched on failure. leopard16 and
- *                     reed-solomon-simd: coordinates of the Cantor basis, docs/MATRICES.md
+ *                     reed-solomon-simd: coordinates of the Cantor basis, docs/matrices.md
  *   capacity_bytes    its size; at least m * k, in GF(2^16) 2 * m * k
  * Status: INVALID_ARGUMENT (NULL; capacity_bytes too small).
  * Threads: any. */
@@ -228,8 +228,8 @@ typedef struct tandem_context_options {
   const char *policy; /* hybrid: NULL = "auto": no slow device delays the end; "budget": an idle worker takes a chunk,
                          within `resources`; "free": the same without `resources` */
   const char *timeline_file; /* a trace for Perfetto, written when the context ends: which worker ran which range when
-                                (docs/TIMELINE.md). NULL = TANDEM_TIMELINE, else none; "" = none */
-  const char *expert; /* NULL, or what only experiments need: "executor=openmp,pin=1". docs/ENVIRONMENT.md has the keys:
+                                (docs/internals/TIMELINE.md). NULL = TANDEM_TIMELINE, else none; "" = none */
+  const char *expert; /* NULL, or what only experiments need: "executor=openmp,pin=1". docs/environment.md has the keys:
                          executor, pin and technique of the CPU, device_technique */
 } tandem_context_options;
 
@@ -238,7 +238,7 @@ typedef struct tandem_context_options {
  *   options      NULL = all defaults. The strings are copied
  *   context_out  the new context, for tandem_context_destroy; untouched on failure
  *
- * Options left at zero are read from the environment (docs/ENVIRONMENT.md): TANDEM_BACKEND, TANDEM_KERNEL,
+ * Options left at zero are read from the environment (docs/environment.md): TANDEM_BACKEND, TANDEM_KERNEL,
  * TANDEM_THREADS, TANDEM_RESOURCES, TANDEM_POLICY, TANDEM_TIMELINE, TANDEM_TUNING, TANDEM_EXPERT.
  *
  * The tuning file holds what tandem_autotune (tools.h) found on this machine. It changes speed, never bytes. A damaged,
@@ -467,7 +467,7 @@ typedef struct tandem_plan_options {
  * Status: INVALID_ARGUMENT (also resources that are malformed or exceed the whole amount; read_costs of another
  *   operation), UNSUPPORTED (a memory kind that no backend of the context reaches; read_costs in GF(2^16)),
  *   NOT_RECOVERABLE, TOO_LARGE (GF(2^16): a matrix of more than 64 MiB, or a decode without a closed form of more than
- *   4096 lost data shards, see docs/MATRICES.md), OUT_OF_MEMORY. */
+ *   4096 lost data shards, see docs/matrices.md), OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *codec,
                                             const tandem_plan_options *options, tandem_plan **plan_out);
 /* Destroys a plan. NULL is allowed. Its jobs continue. */

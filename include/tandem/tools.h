@@ -92,7 +92,7 @@ TANDEM_API tandem_status tandem_set_last_error(tandem_status status, const char 
  *
  * The way a backend runs an operation has tuning values that depend on the machine: sizes of work-groups, bytes of a
  * work-item, tiles of the CPU. tandem_autotune measures them and keeps the best ones in a file. Contexts read the file
- * when they are created (tandem_context_options.tuning_file). docs/TUNING.md describes the file, the search and the
+ * when they are created (tandem_context_options.tuning_file). docs/tuning.md describes the file, the search and the
  * rule of look-up. */
 
 typedef struct tandem_autotune_progress {

@@ -30,7 +30,7 @@ class VerifyResult:
 class RS(_native.Codec):
     """k data shards and m parity shards: any m of the k+m may be lost.
 
-    matrix         name of the generator matrix, docs/MATRICES.md: "isal-cauchy", "backblaze", "par2", ...
+    matrix         name of the generator matrix, docs/matrices.md: "isal-cauchy", "backblaze", "par2", ...
     field          "gf8" or "gf16"; None: the field of the matrix
     threads        of the CPU; 0: all cores
     backend        "cpu", "cuda:0", "opencl", "hybrid", ...; None: the library's choice

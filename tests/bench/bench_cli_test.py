@@ -65,7 +65,7 @@ class Bench(unittest.TestCase):
         self.assertIn("efficiency 1.000", text)
         self.assertRegex(text, r"\ngpu +1 .*83\.3%")
 
-    # docs/FIGURE3.md
+    # docs/internals/FIGURE3.md
     JETSON = ("--worker", "cpu:1x4x0.253216:inner=2:spawn=0.0358s:latency=0.4s", "--worker", "gpu:1x1",
               "--chunk", "1000000000")
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figure 3 of Mont-Blanc's report D4.6 (docs/FIGURE3.md), and the model behind it.
+// Figure 3 of Mont-Blanc's report D4.6 (docs/internals/FIGURE3.md), and the model behind it.
 #include "bench/simulate/board.hpp"
 
 #include <gtest/gtest.h>

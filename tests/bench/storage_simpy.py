@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A second implementation of the storage system of docs/STORAGE.md, on SimPy: 8 servers, written from that page, not from the
+"""A second implementation of the storage system of docs/internals/STORAGE.md, on SimPy: 8 servers, written from that page, not from the
 C++. `python3 storage_simpy.py` runs every case and prints a JSON object; storage_simpy.json is its output.
 
 SimPy: https://pypi.org/project/simpy/ (storage_simpy_requirements.txt has the version)."""

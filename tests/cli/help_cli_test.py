@@ -263,7 +263,7 @@ class Help(Structure):
     # ---- manual pages ----
 
     def test_variables_are_those_of_the_document(self):
-        table = self.read(os.path.join(SOURCES, "docs", "ENVIRONMENT.md")).split("Read by contexts of")[0]
+        table = self.read(os.path.join(SOURCES, "docs", "environment.md")).split("Read by contexts of")[0]
         variables = set(re.findall(r"^\| `(TANDEM_\w+)` \|", table, re.MULTILINE))
         self.assertGreaterEqual(len(variables), 8)
         for page in (self.pages()[f"{PROGRAM}.1"], LIBRARY_PAGE):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Codes with local groups: their bytes, the losses that they survive, the shards that they read. The generator matrix
-// alone gives the right decode. This test computes the table in docs/MATRICES.md.
+// alone gives the right decode. This test computes the table in docs/matrices.md.
 #include "core/local_groups.hpp"
 
 #include <gtest/gtest.h>
@@ -164,7 +164,7 @@ TEST(LocalGroups, HaveTheBytesOfLiberasurecode) {
         << golden.k << ' ' << golden.l << ' ' << golden.g;
 }
 
-// lrc-azure by its definition in docs/MATRICES.md.
+// lrc-azure by its definition in docs/matrices.md.
 TEST(LocalGroups, FollowTheirDefinition) {
   for (unsigned k = 1; k <= 30; ++k) {
     for (unsigned l = 1; l <= std::min(k, 8u); ++l) {
@@ -306,7 +306,7 @@ struct Shape {
 };
 constexpr std::int32_t kAzure = TANDEM_MATRIX_LRC_AZURE, kIsal = TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC;
 
-// As docs/MATRICES.md has them.
+// As docs/matrices.md has them.
 TEST(LocalGroups, SurviveWhatTheDocumentationSays) {
   std::ifstream file(TANDEM_TEST_MATRICES_PAGE);
   const std::string page((std::istreambuf_iterator<char>(file)), {});
@@ -338,7 +338,7 @@ TEST(LocalGroups, SurviveWhatTheDocumentationSays) {
       }
     }
     EXPECT_EQ(survival_of(*codec, g + l + 1).possible, 0u);
-    EXPECT_NE(page.find(line + " |\n"), std::string::npos) << "not in docs/MATRICES.md:\n" << line << " |";
+    EXPECT_NE(page.find(line + " |\n"), std::string::npos) << "not in docs/matrices.md:\n" << line << " |";
   }
 }
 

@@ -64,8 +64,9 @@ class Commands(InEmptyFolder):
         for text in re.findall(r"^```text\n(.*?)^```$", shown, re.MULTILINE | re.DOTALL):
             self.assertIn(text, printed)
 
-    def test_readme(self):
+    def test_readme_and_which_k_and_m(self):
         self.check("README.md")
+        self.check("docs/which-k-and-m.md")
 
     def test_front_page(self):
         (self.folder / "video.mp4").write_bytes(os.urandom(1 << 20))
@@ -74,12 +75,8 @@ class Commands(InEmptyFolder):
     def test_tutorial(self):
         self.check("docs/tutorial.md")
 
-    def test_which_k_and_m(self):
-        self.check("docs/which-k-and-m.md")
-
     def test_no_other_page_has_commands_that_are_not_run(self):
-        pages = {str(path.relative_to(ROOT)) for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
-        self.assertEqual({page for page in pages if blocks_of(page)}, set(RUN))
+        self.assertEqual({page for page in ("README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))) if blocks_of(page)}, set(RUN))
 
 
 class Json(InEmptyFolder):
@@ -196,19 +193,19 @@ class Lists(unittest.TestCase):
         "exit statuses": (("cli/commands.hpp", r"^  kExit\w+ = (\d+)"), ["cli/program.cpp"]),
         "numbers of statuses": (("include/tandem/tandem.h", r"^  TANDEM_ERROR_\w+ = (\d+)"), ["python/tandem_ec/errors.py"]),
         "classes of errors in Python": (("python/tandem_ec/errors.py", r"^class (\w+)\((?!Exception)"), ["docs/python.md"]),
-        "matrices": (("core/*.cpp", r"\{TANDEM_MATRIX_\w+, \"([\w-]+)\""), ["docs/MATRICES.md"]),
+        "matrices": (("core/*.cpp", r"\{TANDEM_MATRIX_\w+, \"([\w-]+)\""), ["docs/matrices.md"]),
         "CPU kernels": (("cpu/kernels/*.cpp cpu/kernels/*.inc", r"^constinit const Kernel kKernel\w+ =\s+entry\(\"([\w-]+)\""), ["tests/CMakeLists.txt", "cpu/costs.cpp", "tests/isal/clients_test.py"]),
         "backends": (("api/backends.cpp", r"\{\.name = \"(\w+)\""),
-                     ["include/tandem/tandem.h", "docs/ENVIRONMENT.md"]),
+                     ["include/tandem/tandem.h", "docs/environment.md"]),
         "modules": (("cmake/*.cmake", r"tandem_package\((\w+) [^)]*the (?:executor|backend) "),
                     ["cmake/TandemInstall.cmake"]),
         "files of modules": (("cpu/executors/*.cpp gpu/*.cpp opencl/*.cpp", r"\"(libtandem_\w+\.so)\""),
                              ["scripts/check-exports", "docs/internals/ARCHITECTURE.md"]),
-        "resources": (("core/budget.cpp", r"Resource\(\"(\w+)\"\)"), ["include/tandem/tandem.h", "docs/ENVIRONMENT.md", "docs/HYBRID.md"]),
+        "resources": (("core/budget.cpp", r"Resource\(\"(\w+)\"\)"), ["include/tandem/tandem.h", "docs/environment.md", "docs/hybrid.md"]),
         "environment variables": (("api/*.cpp base/*.cpp cpu/*.cpp device/*.cpp files/*.cpp isal/*.cpp tuning/*.cpp cli/*.cpp",
-                                   r"(?:getenv\([^;]*?|environment\(|&Texts::\w+, )\"(TANDEM_\w+)\""), ["docs/ENVIRONMENT.md"]),
+                                   r"(?:getenv\([^;]*?|environment\(|&Texts::\w+, )\"(TANDEM_\w+)\""), ["docs/environment.md"]),
         "variables and keys of contexts": (("api/options.cpp", r"(?:environment\(|&Texts::\w+, |^    \{(?=.*nullptr, nullptr))\"(\w+)\""),
-                                           ["docs/ENVIRONMENT.md", "include/tandem/tandem.h"]),
+                                           ["docs/environment.md", "include/tandem/tandem.h"]),
     }
 
     def test_each_list_is_whole(self):
@@ -233,13 +230,12 @@ class Lists(unittest.TestCase):
             if re.search(r"\bsize_t struct_bytes\b", body):
                 self.assertRegex(body, r"\A[^{]*\{\s*(/\*.*?\*/\s*)?size_t struct_bytes;")
 
-
     def test_options_of_contexts_are_documented_and_have_flags(self):
         source = (ROOT / "api/options.cpp").read_text()
         words = {name: re.findall(r"\"(\w+)\"", text) for name, text in re.findall(r"\*(k\w+)\[\] = \{([^}]*)\}", source)}
         rows = re.findall(r"^    \{\"(\w+)\", [\w |]+, &Texts::\w+, (?:\"(TANDEM_\w+)\"|nullptr, nullptr, (k\w+))", source, re.MULTILINE)
         self.assertEqual(len(rows), source.count("&Texts::"))
-        page = (ROOT / "docs/ENVIRONMENT.md").read_text().splitlines()
+        page = (ROOT / "docs/environment.md").read_text().splitlines()
         shown = subprocess.run([TANDEM, "encode", "--help"], capture_output=True, text=True).stdout
         for name, variable, values in rows:
             (line,) = [line for line in page if line.startswith(f"| `{variable or name}` |")]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Remains of a run that died, made by hand: the records and temporaries of docs/FORMAT.md, section 8.
+// Remains of a run that died, made by hand: the records and temporaries of docs/format.md, section 8.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/resource.h>

@@ -61,7 +61,7 @@ TEST(Format, RecordRoundTrips) {
   }
 }
 
-// The bytes that docs/FORMAT.md shows: a change here is a new format version.
+// The bytes that docs/format.md shows: a change here is a new format version.
 TEST(Format, RecordBytesArePinned) {
   const RecordBytes bytes = written({sample_header(), 13, RecordEnd::end});
   const unsigned char head[88] = {
@@ -214,7 +214,7 @@ TEST(Format, GeometryAddsUp) {
   }
 }
 
-// Section 6 of docs/FORMAT.md.
+// Section 6 of docs/format.md.
 TEST(Format, WorkedExample) {
   SetHeader header = sample_header();
   header.k = 3;
@@ -256,7 +256,7 @@ TEST(Format, HashIsXxhsums) {
   EXPECT_EQ(hexadecimal(printed_order(hash.value())), "06b05ab6733a618578af5f94892f3950");
 }
 
-// Section 4 of docs/FORMAT.md, with the bytes written down: low half first, then the length.
+// Section 4 of docs/format.md, with the bytes written down: low half first, then the length.
 TEST(Format, DigestIsOfThePayloadsHashesInOrder) {
   const Hash128 a{0x0706050403020100, 0x0f0e0d0c0b0a0908}, b{0x1716151413121110, 0x1f1e1d1c1b1a1918};
   unsigned char bytes[40] = {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold for shard sets in folders, by the bytes that lie there. It knows docs/FORMAT.md and the files that an
+// What must hold for shard sets in folders, by the bytes that lie there. It knows docs/format.md and the files that an
 // undisturbed encode made, and nothing of the library.
 #pragma once
 

@@ -421,7 +421,7 @@ int verify(const Search &search, const std::string &id) {
   return result.state;
 }
 
-// Section 4 of docs/FORMAT.md, said once more.
+// Section 4 of docs/format.md, said once more.
 std::array<std::uint8_t, 16> digest_of(const Bytes &content, std::size_t k, std::size_t most_payload_bytes) {
   Bytes hashes;
   const auto append = [&](std::uint64_t number) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzer of the parsers of bytes and names from a disk: the record of a shard file, the record of a commit, the names
 // of temporaries. In memory only. The checksum is corrected first, unless the input says no, so that the code behind
-// its check runs. The oracle is a second, independent statement of the limits of docs/FORMAT.md.
+// its check runs. The oracle is a second, independent statement of the limits of docs/format.md.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzer of the tuning file and of ranges of tuning values. Oracle: accepted files keep the limits of docs/TUNING.md,
+// Fuzzer of the tuning file and of ranges of tuning values. Oracle: accepted files keep the limits of docs/tuning.md,
 // are the same after writing and reading, and answer a question from their own entries. A file that is refused names
 // the line.
 #include <algorithm>

@@ -72,11 +72,11 @@ class CudaText(unittest.TestCase):
                 print(f"{k}+{m}, {element} bytes, sm_{architecture}: {registers.group(1)} registers")
 
     def test_every_supported_nvrtc_compiles_every_kernel(self):
-        """The toolkit's, for its oldest and newest architecture; the oldest that CUDA.md names and the newest, of PyPI."""
+        """The toolkit's, for its oldest and newest architecture; the oldest that gpus.md names and the newest, of PyPI."""
         standard, = re.findall(r'"(--std=.*?)"', read("gpu/programs.cpp"))
         number = int(re.search(r"TANDEM_CUDA_OLDEST = (\d+)", read("gpu/cuda_module.hpp"))[1])
         oldest = f"{number // 1000}.{number % 1000 // 10}"
-        self.assertIn(f"of CUDA {oldest} or later", read("docs/CUDA.md"))
+        self.assertIn(f"of CUDA {oldest} or later", read("docs/gpus.md"))
         self.assertIn(f"LESS {number})", read("cmake/TandemCuda.cmake"))
         self.assertIn(f"toolkit, {oldest} or later", read("cmake/TandemCuda.cmake"))
         wheels = nvrtc.wheels_in(WHEELS)

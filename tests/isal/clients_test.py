@@ -282,7 +282,7 @@ class Compiled(Case):
         self.assertEqual((ours.stdout, self.served_by(ours)), ("0c0c\n", {self.standalone}))  # 0x11 + 2 * 0x80
 
     def test_stack(self):
-        """The smallest stack that a thread can have is enough, and the figure of docs/ISAL.md holds."""
+        """The smallest stack that a thread can have is enough, and the figure of docs/isal.md holds."""
         plain = self.ok(self.client, "stack")
         chained, _ = self.chained()
         for kernel in ("avx512-gfni", "avx512", "avx2-gfni", "avx2", "ssse3", "neon-eor3", "neon", "scalar"):

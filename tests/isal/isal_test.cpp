@@ -302,7 +302,7 @@ TEST_F(Isal, GuardPages) {
 
 // Without the optimiser, and with a sanitizer, functions take more stack than what users build.
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-constexpr std::size_t kStackBytes = 16 << 10, kMostStackBytes = 4096;  // docs/ISAL.md
+constexpr std::size_t kStackBytes = 16 << 10, kMostStackBytes = 4096;  // docs/isal.md
 #else
 constexpr std::size_t kStackBytes = 256 << 10, kMostStackBytes = kStackBytes;
 #endif

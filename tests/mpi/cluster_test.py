@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Runs the simulation of bench/cluster.py for two small clusters, and draws it. The library's exchange on SimGrid's MPI must
-send the bytes that docs/MPI.md says, and groups must spread over the nodes.
+send the bytes that docs/internals/MPI.md says, and groups must spread over the nodes.
 
 Usage: cluster_test.py"""
 import json

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of a tuning file (docs/TUNING.md), for tests of the C API.
+// The text of a tuning file (docs/tuning.md), for tests of the C API.
 #pragma once
 
 #include <string>

@@ -41,7 +41,7 @@ constexpr const char *kFooter =
     "one job for each block size and direction.\n"
     "\n"
     "Weak scaling: --clients with several counts. Strong scaling: --total with several --size, and as many clients\n"
-    "as that takes. docs/STORAGE.md describes the model.\n"
+    "as that takes. docs/internals/STORAGE.md describes the model.\n"
     "\n"
     "  tandem-bench simulate storage --clients 1000,10000,100000 --device hdd,ssd --parity 1,2\n"
     "  tandem-bench simulate storage --total 4096000000 --size 8KiB,64KiB,1MiB --seeds 3 --json";

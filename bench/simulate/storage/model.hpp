@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The storage simulator: clients, applications, links, servers, and the requests between them. docs/STORAGE.md
-// describes the model.
+// The storage simulator: clients, applications, links, servers, and the requests between them.
+// docs/internals/STORAGE.md describes the model.
 #pragma once
 
 #include <cstdint>
