@@ -23,6 +23,11 @@ struct Range {
 // Called on any thread with the bytes that were just read. Throws to end the call.
 using Progressed = std::function<void(std::uint64_t bytes)>;
 
+// Work that is done and that is known to come.
+struct Progress {
+  Progressed done, add_total;
+};
+
 // At most kMaxMd5Streams ranges, on this thread.
 void sum_together(std::span<Range> ranges, bool with_crc, const Progressed &progressed);
 // Any number, on all threads. Ranges of one file should be neighbours.

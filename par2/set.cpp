@@ -23,7 +23,7 @@ bool ends_in(std::string_view name, std::string_view end) {
 
 // "a.vol03+4.par2" and "a.par2" -> "a".
 std::string base_of(std::string name) {
-  if (!ends_in(name, ".par2")) return name;
+  if (!is_packet_file_name(name)) return name;
   name.resize(name.size() - 5);
   const std::size_t dot = name.rfind('.');
   if (dot == std::string::npos || strncasecmp(name.c_str() + dot, ".vol", 4) != 0) return name;
@@ -183,7 +183,7 @@ class Walk {
 // Checks recovery packets by their MD5 and removes damaged ones. Walks through these; what is found there is checked,
 // too.
 void check_recovery(std::vector<Walk> &walks, const std::vector<std::string> &paths, base::TaskPool &pool,
-                    const Progressed &progressed) {
+                    const Progress &progress) {
   std::vector<std::vector<Recovery>> intact(walks.size());
   for (;;) {
     std::vector<Range> ranges;
@@ -191,7 +191,8 @@ void check_recovery(std::vector<Walk> &walks, const std::vector<std::string> &pa
       for (const Recovery &each : walks[i].recovery)
         ranges.push_back({&paths[i], each.offset + kHashedFrom, each.header.bytes - kHashedFrom});
     if (ranges.empty()) break;
-    sum_ranges(ranges, false, pool, progressed);
+    for (const Range &range : ranges) progress.add_total(range.bytes);
+    sum_ranges(ranges, false, pool, progress.done);
     std::size_t next = 0;
     for (std::size_t i = 0; i < walks.size(); ++i) {
       for (const Recovery &each : std::exchange(walks[i].recovery, {})) {
@@ -294,6 +295,8 @@ class Assembly {
 
 }  // namespace
 
+bool is_packet_file_name(std::string_view path) { return ends_in(path, ".par2"); }
+
 std::vector<std::string> packet_files_of(const std::string &path) {
   std::vector<std::string> paths;
   std::string given = path;
@@ -302,18 +305,19 @@ std::vector<std::string> packet_files_of(const std::string &path) {
   const std::string name = base::name_of(given), base_name = base_of(name);
   if (status_of(given)) paths.push_back(given);
   for (const std::string &other : folder.names())
-    if (other != name && ends_in(other, ".par2") && (base_of(other) == base_name || other.starts_with(base_name + ".")))
+    if (other != name && is_packet_file_name(other) &&
+        (base_of(other) == base_name || other.starts_with(base_name + ".")))
       paths.push_back(folder.path() == "." && !given.starts_with("./") ? other : folder.path_of(other));
   if (paths.empty()) fail_io("find a set", path, ENOENT);
   return paths;
 }
 
-Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progressed &progressed) {
+Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress) {
   std::vector<Walk> walks;
   for (const std::string &path : paths) walks.emplace_back(path);
   pool.run(
       walks.size(), [&](std::size_t i) { walks[i].run(); }, base::TaskPool::Tasks::compute);
-  check_recovery(walks, paths, pool, progressed);
+  check_recovery(walks, paths, pool, progress);
   Set set;
   Assembly(walks).add_files(set);
   std::map<std::uint32_t, RecoverySlice> recovery;

@@ -2,8 +2,10 @@
 // A set as its packet files describe it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "par2/packets.hpp"
@@ -47,7 +49,9 @@ struct Set {
 // ".par2".
 std::vector<std::string> packet_files_of(const std::string &path);
 
+bool is_packet_file_name(std::string_view path);
+
 // Reads packets of the set that the first file has. Damaged packets and packets of other sets are skipped.
-Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progressed &progressed);
+Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress);
 
 }  // namespace tandem::par2

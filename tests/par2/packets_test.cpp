@@ -192,7 +192,7 @@ class PacketFiles : public testing::Test {
   }
   Set read(const std::vector<Bytes> &pieces) {
     base::TaskPool pool(1);
-    return read_set({write("a.par2", pieces)}, pool, {});
+    return read_set({write("a.par2", pieces)}, pool, {{}, [](std::uint64_t) {}});
   }
   Digest id_of_set(const Main &main) {
     const Bytes body = main_body(main);
