@@ -6,6 +6,7 @@
 #include "base/folder.hpp"
 #include "base/lists.hpp"
 #include "base/options.hpp"
+#include "par2/create.hpp"
 #include "par2/meter.hpp"
 #include "par2/verify.hpp"
 
@@ -85,6 +86,19 @@ Report verify_with(const tandem_par2_verify_options &options) {
 }  // namespace
 
 extern "C" {
+
+tandem_status tandem_par2_create(tandem_context *context, const tandem_par2_create_options *options,
+                                 tandem_par2_create_result *result_out) {
+  return guarded({{"options", options}}, [&] {
+    const auto ours = tandem::base::read_options(options, "tandem_par2_create_options");
+    tandem::base::check_result(result_out, "tandem_par2_create_result");
+    if (ours.path == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "path is NULL");
+    TaskPool pool(more_threads(ours.thread_count));
+    Meter meter(ours.progress, ours.progress_user);
+    const tandem_par2_create_result result = create(context, ours, pool, meter);
+    tandem::base::write_result(result, result_out, "tandem_par2_create_result");
+  });
+}
 
 tandem_status tandem_par2_verify(const tandem_par2_verify_options *options, tandem_par2_report **report_out) {
   return guarded({{"options", options}, {"report_out", report_out}}, [&] {

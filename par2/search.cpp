@@ -132,10 +132,11 @@ class Search::Scan {
     }
   }
 
-  // The end of a short slice that begins here; `at` if there is none.
+  // The end of the longest short slice that begins here; `at` if there is none. Very short ones match by accident.
   std::uint64_t take_short(std::uint64_t at) {
     std::uint32_t crc = 0;
     std::uint64_t done = 0;  // bytes in the CRC
+    std::uint64_t end = at;
     for (const Key &key : search_.shorts_) {
       if (key.bytes > region_.end - at) break;
       while (done < key.bytes) {
@@ -149,9 +150,9 @@ class Search::Scan {
       sum_together({&range, 1}, true, progressed_);
       if (!range.is_readable || search_.contents_[key.content].sum != range.sum) continue;
       matches_.push_back({key.content, at, key.bytes});
-      return at + key.bytes;
+      end = at + key.bytes;
     }
-    return at;
+    return end;
   }
 
   // Moves the window to the next place where its CRC is that of a slice. False: there is none before the end.

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* par2.h - PAR 2.0 sets: files stay as they are, and recovery files beside them protect them.
  *
+ *     const char *folder = "photos";
+ *     tandem_par2_create_options create = {.struct_bytes = sizeof create, .path = "photos.par2", .recovery_percent =
+ * 10}; create.source_paths = &folder; create.source_count = 1; tandem_par2_create(NULL, &create, NULL); // photos.par2,
+ * photos.vol000+1.par2, ...
+ *
  *     tandem_par2_verify_options options = {.struct_bytes = sizeof options, .path = "photos.par2"};
  *     tandem_par2_report *report;
  *     tandem_par2_verify(&options, &report);
@@ -36,6 +41,64 @@ extern "C" {
  *   total_bytes   the work that is known; grows when damage makes a search necessary
  * Returns 0 to continue. Any other value ends the call with TANDEM_ERROR_CANCELLED. */
 typedef int32_t (*tandem_par2_progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
+
+/* ---- create -------------------------------------------------------------------------------------- */
+
+/* How many recovery slices go into each packet file. */
+enum tandem_par2_volumes_value {
+  TANDEM_PAR2_DOUBLING = 0, /* 1, 2, 4, 8, ... and the rest */
+  TANDEM_PAR2_LIMITED = 1,  /* the same, but no packet file has more recovery slices than the largest file has slices */
+  TANDEM_PAR2_UNIFORM = 2   /* as equal as possible */
+};
+
+typedef struct tandem_par2_create_options {
+  size_t struct_bytes;             /* sizeof(tandem_par2_create_options) */
+  const char *path;                /* the packet file without recovery slices; ".par2" is added if it is missing. The
+                                      others are "base.vol<first>+<count>.par2" beside it */
+  const char *base_path;           /* the folder that names are relative to; NULL = that of `path` */
+  const char *const *source_paths; /* regular files below base_path; a folder stands for all regular files below it,
+                                      except packet files of this name. Symbolic links inside it are left out */
+  size_t source_count;             /* at least 1 */
+  uint64_t slice_bytes;            /* a multiple of 4; 0 = the smallest with which slice_count slices suffice */
+  uint32_t slice_count;            /* if slice_bytes is 0: at most so many; 0 = 2000 */
+  uint32_t recovery_slice_count;   /* 0 = recovery_percent of the slices */
+  double recovery_percent;         /* of the slices, rounded, at least one; 0 and recovery_slice_count 0: no recovery
+                                      slices */
+  uint32_t first_exponent;         /* of the recovery slices: to add some to a set, begin after those that it has */
+  int32_t volumes;                 /* enum tandem_par2_volumes_value */
+  uint32_t volume_count;           /* UNIFORM: packet files with recovery slices; 0 = as many as DOUBLING makes; at most
+                                      1000. Else 0 */
+  uint32_t thread_count;           /* that read and hash; 0 = one for each core. The context's threads code */
+  uint64_t memory_bytes;           /* for slices: the call codes columns of all slices that fit into it, and at least 64
+                                      bytes of each; 0 = 64 MiB */
+  int32_t force;                   /* non-zero: existing packet files of these names are replaced */
+  int32_t no_sync;                 /* non-zero: the operating system decides when bytes reach the disk */
+  tandem_par2_progress progress;   /* NULL = none */
+  void *progress_user;
+} tandem_par2_create_options;
+
+typedef struct tandem_par2_create_result {
+  size_t struct_bytes; /* set by the caller: sizeof(tandem_par2_create_result) */
+  uint8_t set_id[16];
+  uint64_t slice_bytes;
+  uint32_t file_count, slice_count, recovery_slice_count;
+  uint32_t packet_file_count;
+  uint64_t source_bytes, packet_file_bytes;
+} tandem_par2_create_result;
+
+/* Makes the packet files of a set.
+ *   context      where recovery slices are computed; NULL = the process's own
+ *   options      see above
+ *   result_out   NULL, or a struct with struct_bytes set; written on TANDEM_OK
+ * All packets but that of the creator are determined by the files, slice_bytes and the exponents: every program makes
+ * the same bytes. Names are bytes, in most programs UTF-8; a name beyond ASCII that is valid UTF-8 has a Unicode packet
+ * too. Packet files are written beside their final names, and renamed when all are complete. A call that fails before
+ * that leaves the folder as it was. If the process dies, temporaries ".NAME.*.tmp" may be left. A file that changes
+ * during the call is refused (IO). Status: INVALID_ARGUMENT (a source that does not exist, is no regular file or lies
+ * outside of base_path; a packet file exists; sizes and counts out of range: the message has the numbers), TOO_LARGE
+ * (more than TANDEM_PAR2_MAX_SLICES slices or files), OUT_OF_MEMORY, IO, CANCELLED, DEVICE. Threads: any. */
+TANDEM_API tandem_status tandem_par2_create(tandem_context *context, const tandem_par2_create_options *options,
+                                            tandem_par2_create_result *result_out);
 
 /* ---- verify -------------------------------------------------------------------------------------- */
 

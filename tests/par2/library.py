@@ -2,11 +2,12 @@
 """par2.h for tests, by ctypes."""
 
 import ctypes
+import os
 from ctypes import POINTER, byref, c_char_p, c_int32, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 
 PROGRESS = ctypes.CFUNCTYPE(c_int32, c_void_p, c_uint64, c_uint64)
 COMPLETE, RENAMED, DAMAGED, MISSING = range(4)
-INVALID_ARGUMENT, UNSUPPORTED, CANCELLED, IO, DAMAGED_SET = 1, 2, 9, 11, 12
+INVALID_ARGUMENT, UNSUPPORTED, TOO_LARGE, CANCELLED, IO, DAMAGED_SET = 1, 2, 5, 9, 11, 12
 
 
 def structure(name, *fields, sized=True):
@@ -17,6 +18,14 @@ def structure(name, *fields, sized=True):
 VerifyOptions = structure("VerifyOptions", ("path", c_char_p), ("base_path", c_char_p), ("extra_paths", POINTER(c_char_p)),
                           ("extra_count", c_size_t), ("thread_count", c_uint32), ("reserved", c_uint32), ("progress", PROGRESS),
                           ("progress_user", c_void_p))
+CreateOptions = structure("CreateOptions", ("path", c_char_p), ("base_path", c_char_p), ("source_paths", POINTER(c_char_p)),
+                          ("source_count", c_size_t), ("slice_bytes", c_uint64), ("slice_count", c_uint32),
+                          ("recovery_slice_count", c_uint32), ("recovery_percent", ctypes.c_double), ("first_exponent", c_uint32),
+                          ("volumes", c_int32), ("volume_count", c_uint32), ("thread_count", c_uint32), ("memory_bytes", c_uint64),
+                          ("force", c_int32), ("no_sync", c_int32), ("progress", PROGRESS), ("progress_user", c_void_p))
+CreateResult = structure("CreateResult", ("set_id", c_uint8 * 16), ("slice_bytes", c_uint64),
+                         *((name, c_uint32) for name in ("file_count", "slice_count", "recovery_slice_count", "packet_file_count")),
+                         ("source_bytes", c_uint64), ("packet_file_bytes", c_uint64))
 Summary = structure("Summary", ("set_id", c_uint8 * 16), ("slice_bytes", c_uint64),
                     *((name, c_uint32) for name in ("slice_count", "found_slice_count", "recovery_slice_count", "file_count",
                                                     "complete_count", "renamed_count", "damaged_count", "missing_count")),
@@ -54,6 +63,19 @@ class Library:
         self.check(function(handle, array, count, c_size_t(ctypes.sizeof(kind)), byref(count)))
         # A copy: the texts belong to the report.
         return [{name: getattr(each, name) for name, _ in kind._fields_} for each in array]
+
+    def create(self, path, sources, base=None, progress=None, **options):
+        """The result. options: fields of tandem_par2_create_options."""
+        paths = (c_char_p * len(sources))(*(os.fsencode(each) for each in sources))
+        given = CreateOptions(ctypes.sizeof(CreateOptions), str(path).encode(), str(base).encode() if base else None, paths, len(sources))
+        given.progress = callback = PROGRESS(progress) if progress else PROGRESS()
+        given.thread_count = 2
+        for name, value in options.items():
+            setattr(given, name, value)
+        result = CreateResult(ctypes.sizeof(CreateResult))
+        self.check(self.par2.tandem_par2_create(None, byref(given), byref(result)))
+        del callback
+        return result
 
     def verify(self, path, base=None, extra=(), threads=2, progress=None):
         extras = (c_char_p * len(extra))(*(str(each).encode() for each in extra))

@@ -29,14 +29,17 @@ class Model:
             self.found[name] = 0
             for i, each in enumerate(slices):
                 stored = contents[name][i * size:(i + 1) * size]
-                self.found[name] += any(self.has(source, stored, each, the_set) for source in data)
+                in_place = sources.get(name, b"")[i * size:][:len(stored)] == stored
+                self.found[name] += in_place or any(self.has(source, stored, each, the_set) for source in data)
 
     def has(self, source, stored, whole, the_set):
         if whole in source:
             return True
         # A short slice is found where one may begin: at the beginning, or after another slice.
         at = source.find(stored)
-        return at == 0 or (at > 0 and any(source[:at].endswith(each) for each in the_set.slices))
+        while at > 0 and not any(source[:at].endswith(each) for each in the_set.slices):
+            at = source.find(stored, at + 1)
+        return at >= 0
 
 
 class Verify(unittest.TestCase):
@@ -123,8 +126,11 @@ class Verify(unittest.TestCase):
             size = draw.choice([4, 32, 64, 100, 1000])
             contents = {f"f{i}": draw.randbytes(draw.choice([draw.randrange(1, 4 * size), draw.randrange(60 * size)]))
                         for i in range(draw.randrange(1, 5))}
-            if size == 4:  # equal slices would be found by accident
+            if size == 4:
                 contents = {f"f{i}": draw.randbytes(draw.randrange(1, 40)) for i in range(2)}
+            # A slice of one byte would be found by accident.
+            contents = {name: data + draw.randbytes(4 if size > 4 else -len(data) % 4) if 0 < len(data) % size < 4 else data
+                        for name, data in contents.items()}
             for path in self.folder.glob("*"):
                 path.unlink()
             the_set = self.write_set(contents, size, range(2))
@@ -172,6 +178,14 @@ class Verify(unittest.TestCase):
         (self.folder / "a").unlink()
         report = self.verify()
         self.assertEqual((self.state(report, "a"), report.files["a"]["found_slice_count"]), (MISSING, 10))
+
+    def test_short_slices_that_begin_alike(self):
+        long = b"x" + os.urandom(30)
+        self.write_set({"a": b"x", "b": long})
+        for name in "ab":
+            (self.folder / name).unlink()
+        report = self.verify(extra=[self.write("extra", long + os.urandom(50))])
+        self.assertEqual([report.files[name]["found_slice_count"] for name in "ab"], [1, 1])
 
     def test_files_without_recovery_data(self):
         contents = {"a": os.urandom(100), "other": os.urandom(100)}
