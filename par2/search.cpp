@@ -51,8 +51,10 @@ bool Search::has(std::uint32_t linear) const {
 }
 
 std::optional<std::uint32_t> Search::find(const SliceSum &sum) const {
-  for (const Key &key : std::ranges::equal_range(wholes_, rolling_.linear(sum.crc), {}, &Key::crc))
-    if (contents_[key.content].sum == sum) return key.content;
+  const std::uint32_t linear = rolling_.linear(sum.crc);
+  for (auto key = std::ranges::lower_bound(wholes_, linear, {}, &Key::crc); key != wholes_.end() && key->crc == linear;
+       ++key)
+    if (contents_[key->content].sum == sum) return key->content;
   return {};
 }
 

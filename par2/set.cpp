@@ -52,7 +52,7 @@ struct Recovery {
 // be damaged, another walk begins inside it, and ends at a packet that the first one found.
 class Walk {
  public:
-  explicit Walk(const std::string &path) : path_(path), file_(open_regular(path)) {
+  explicit Walk(const std::string &path) : file_(open_regular(path)) {
     const auto status = status_of(path);
     if (!file_ || !status) return;
     bytes_ = status->bytes;
@@ -169,7 +169,6 @@ class Walk {
 
   static constexpr std::uint64_t kLeastRead = 4096;
 
-  const std::string &path_;
   base::Descriptor file_;
   std::uint64_t bytes_ = 0, damaged_bytes_ = 0;
   std::vector<std::uint64_t> starts_;  // of walks to do
