@@ -229,7 +229,7 @@ class Command(unittest.TestCase):
                     self.assertEqual(self.read(self.shard(index)), files[index], f"{index}, {one}, {other}")
 
     def test_a_technique_that_does_not_exist_is_refused(self):
-        narrow, leopard, dense = ("-k", 4, "-m", 2), ("-k", 20, "-m", 10, "--matrix", "leopard16"), ("-k", 9, "-m", 3, "--matrix", "par2")
+        narrow, leopard, dense = ("-k", 4, "-m", 2), ("-k", 20, "-m", 10, "--matrix", "leopard16"), ("-k", 9, "-m", 3, "--matrix", "liberasurecode-rs-vand")
         encode = ("encode", self.source, "-o", self.shards)
         for code, technique, words in ((narrow, "transform", b"from 4 shards to 2"), (leopard, "matrix", b"have a transform only"),
                                        (dense, "transform", b"GF(2^16) has none")):
