@@ -68,6 +68,7 @@ void add_info_command(CLI::App &app, Invocation &invocation);
 void add_devices_command(CLI::App &app, Invocation &invocation);
 void add_autotune_command(CLI::App &app, Invocation &invocation);
 void add_volume_command(CLI::App &app, Invocation &invocation);
+void add_par2_command(CLI::App &app, Invocation &invocation);
 void add_isal_env_command(CLI::App &app, Invocation &invocation);
 void add_durability_command(CLI::App &app, Invocation &invocation);
 void add_generate_command(CLI::App &app, Invocation &invocation);  // of the build
@@ -219,7 +220,8 @@ template <class Options, class Call>
 void run_with_progress(std::string_view action, const OutputFlags &flags, Options &options, Call call,
                        std::vector<Progress::Phase> phases = {{"", true}}) {
   bool syncs = false;
-  if constexpr (requires { options.no_sync; }) syncs = options.no_sync == 0 && options.dry_run == 0;
+  if constexpr (requires { options.no_sync; }) syncs = options.no_sync == 0;
+  if constexpr (requires { options.dry_run; }) syncs = syncs && options.dry_run == 0;
   for (Progress::Phase &phase : phases) phase.syncs = phase.syncs && syncs;
   Progress progress(action, flags, std::move(phases));
   options.progress = Progress::callback;

@@ -13,6 +13,9 @@ constexpr AddCommand kCommands[] = {
 #ifdef TANDEM_CLI_HAS_VOLUME
     add_volume_command,
 #endif
+#ifdef TANDEM_CLI_HAS_PAR2
+    add_par2_command,
+#endif
     add_durability_command, add_isal_env_command, add_generate_command,
 };
 

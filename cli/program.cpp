@@ -118,9 +118,11 @@ Words read_words(const CLI::App *app, int argc, char **argv) {
 // The JSON of a command that failed: its name, its files and the reason.
 std::string failure_text(const CLI::App &app, const Failure &failure) {
   nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  std::string name;  // "volume create"
   for (const CLI::App *command = &app; !command->get_subcommands().empty();) {
     command = command->get_subcommands().front();
-    object["command"] = command->get_name();
+    name += (name.empty() ? "" : " ") + command->get_name();
+    object["command"] = name;
     if (const CLI::Option *file = command->get_option_no_throw("FILE"); file != nullptr && file->count() != 0)
       object["source"] = file->results().front();
     if (const CLI::Option *paths = command->get_option_no_throw("PATH"); paths != nullptr && paths->count() != 0)

@@ -5,7 +5,7 @@
 # Components:
 #   runtime                libtandem
 #   openmp, opencl, cuda   its modules
-#   volume, mpi            the other libraries
+#   volume, par2, mpi      the other libraries
 #   development            headers, CMake's and pkg-config's files
 #   tools                  the commands, nbdkit's plugin, the drop-in for ISA-L
 #   bench                  tandem-bench
@@ -24,7 +24,7 @@ file(RELATIVE_PATH library_from_command ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INS
 
 # Each library that is built, the link to it and its headers; and each module. tandem_parts: their components.
 set(tandem_parts)
-foreach(part runtime:tandem volume:tandem_volume mpi:tandem_mpi openmp:tandem_openmp opencl:tandem_opencl_module cuda:tandem_cuda_module)
+foreach(part runtime:tandem volume:tandem_volume par2:tandem_par2 mpi:tandem_mpi openmp:tandem_openmp opencl:tandem_opencl_module cuda:tandem_cuda_module)
   string(REGEX MATCH "(.*):(.*)" part ${part})
   set(component ${CMAKE_MATCH_1})
   set(library ${CMAKE_MATCH_2})
@@ -49,6 +49,9 @@ if(TANDEM_FILES STREQUAL OFF)
 endif()
 if(NOT TARGET tandem_volume)
   list(APPEND absent_headers PATTERN volume.h EXCLUDE)
+endif()
+if(NOT TARGET tandem_par2)
+  list(APPEND absent_headers PATTERN par2.h EXCLUDE)
 endif()
 if(NOT TARGET tandem_mpi)
   list(APPEND absent_headers PATTERN mpi.h EXCLUDE)

@@ -19,11 +19,11 @@
 #include <string>
 #include <vector>
 
+#include "base/pool.hpp"
 #include "volume/error.hpp"
 #include "volume/gate.hpp"
 #include "volume/members.hpp"
 #include "volume/pending.hpp"
-#include "volume/pool.hpp"
 #include "volume/table.hpp"
 #include "volume/view.hpp"
 
@@ -238,7 +238,7 @@ class Volume {
   std::unique_ptr<Members> members_;
   std::unique_ptr<Seed> seed_;
   std::unique_ptr<Table> table_;
-  std::unique_ptr<Pool> pool_;
+  std::unique_ptr<base::TaskPool> pool_;
   std::unique_ptr<Spares> spares_;
   Pending pending_;
   std::unique_ptr<Gate> gate_;

@@ -283,7 +283,8 @@ bool Volume::store(const View &view, std::span<const Stored> parts) {
     }
     change_entries(view, column, begin, end - begin, entries.data());
   };
-  pool_->run(parts.size(), store_part, members_->all_cached() ? Pool::Tasks::compute : Pool::Tasks::wait);
+  pool_->run(parts.size(), store_part,
+             members_->all_cached() ? base::TaskPool::Tasks::compute : base::TaskPool::Tasks::wait);
   return all;
 }
 

@@ -139,6 +139,12 @@ class Json(InEmptyFolder):
         run("verify", "--locate", "-k", 3, "-m", 3, *raw, statuses=(1,))
         run("isal-env", "--status", statuses=(0, 3))
         run("autotune", "--show", statuses=(0, 2, 3))
+        if subprocess.run(["tandem", "par2", "--help"], env=self.environment, capture_output=True).returncode == 0:
+            run("par2", "create", "recovery", "file")
+            run("par2", "verify", "recovery")
+            (self.folder / "file").rename(self.folder / "moved")
+            run("par2", "verify", "recovery", "moved", statuses=(1,))
+            run("par2", "create", "recovery", "moved", statuses=(2,))
         if subprocess.run(["tandem", "volume", "--help"], env=self.environment, capture_output=True).returncode == 0:
             members = [self.folder / f"member{i}" for i in range(3)]
             run("volume", "create", *members, "-k", 2, "-m", 1, "--member-bytes", "4M")

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "volume/pool.hpp"
+#include "base/pool.hpp"
 
 #include <exception>
 #include <utility>
 
 #include "base/signals.hpp"
 
-namespace tandem::volume {
+namespace tandem::base {
 
-struct Pool::Batch {
+struct TaskBatch {
   const std::function<void(std::size_t)> *task;
   std::size_t count, next = 0, done = 0;
   std::mutex mutex;
@@ -36,7 +36,7 @@ struct Pool::Batch {
   }
 };
 
-Pool::Pool(std::size_t thread_count, std::size_t processors) : processors_(processors) {
+TaskPool::TaskPool(std::size_t thread_count, std::size_t processors) : processors_(processors) {
   const base::SignalsBlocked blocked;
   try {
     for (std::size_t i = 0; i < thread_count; ++i) threads_.emplace_back([this] { work(); });
@@ -44,7 +44,7 @@ Pool::Pool(std::size_t thread_count, std::size_t processors) : processors_(proce
   }
 }
 
-Pool::~Pool() {
+TaskPool::~TaskPool() {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
@@ -53,7 +53,7 @@ Pool::~Pool() {
   for (std::thread &thread : threads_) thread.join();
 }
 
-void Pool::run(std::size_t count, const std::function<void(std::size_t)> &task, Tasks kind) {
+void TaskPool::run(std::size_t count, const std::function<void(std::size_t)> &task, Tasks kind) {
   if (count == 0) return;
   std::size_t helpers = std::min(count - 1, threads_.size());
   struct Computing {
@@ -71,7 +71,7 @@ void Pool::run(std::size_t count, const std::function<void(std::size_t)> &task, 
     for (std::size_t i = 0; i < count; ++i) task(i);
     return;
   }
-  const auto batch = std::make_shared<Batch>();
+  const auto batch = std::make_shared<TaskBatch>();
   batch->task = &task;
   batch->count = count;
   {
@@ -87,9 +87,9 @@ void Pool::run(std::size_t count, const std::function<void(std::size_t)> &task, 
   if (batch->error) std::rethrow_exception(std::exchange(batch->error, nullptr));
 }
 
-void Pool::work() {
+void TaskPool::work() {
   for (;;) {
-    std::shared_ptr<Batch> batch;
+    std::shared_ptr<TaskBatch> batch;
     {
       std::unique_lock lock(mutex_);
       wake_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
@@ -102,4 +102,4 @@ void Pool::work() {
   }
 }
 
-}  // namespace tandem::volume
+}  // namespace tandem::base

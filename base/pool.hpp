@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that work on members at the same time.
+// Threads that share the tasks of a call: I/Os that wait, or computing.
 #pragma once
 
 #include <atomic>
@@ -12,17 +12,19 @@
 #include <thread>
 #include <vector>
 
-namespace tandem::volume {
+namespace tandem::base {
 
-class Pool {
+struct TaskBatch;
+
+class TaskPool {
  public:
   // The calling thread works too. With 0 threads it does everything, in order.
-  explicit Pool(std::size_t thread_count, std::size_t processors = std::thread::hardware_concurrency());
-  ~Pool();
-  Pool(const Pool &) = delete;
-  Pool &operator=(const Pool &) = delete;
+  explicit TaskPool(std::size_t thread_count, std::size_t processors = std::thread::hardware_concurrency());
+  ~TaskPool();
+  TaskPool(const TaskPool &) = delete;
+  TaskPool &operator=(const TaskPool &) = delete;
 
-  // Tasks that wait for members share all threads. Tasks that only compute and copy share the processors that no other
+  // Tasks that wait for I/O share all threads. Tasks that only compute and copy share the processors that no other
   // run() computes on. More threads would wait for each other's locks in the kernel.
   enum class Tasks { wait, compute };
 
@@ -30,16 +32,15 @@ class Pool {
   void run(std::size_t count, const std::function<void(std::size_t)> &task, Tasks kind = Tasks::wait);
 
  private:
-  struct Batch;
   void work();
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<std::shared_ptr<Batch>> waiting_;
+  std::deque<std::shared_ptr<TaskBatch>> waiting_;
   bool ending_ = false;
   std::vector<std::thread> threads_;
   std::atomic<std::size_t> computing_{0};  // calls of run() with tasks that compute
   const std::size_t processors_;
 };
 
-}  // namespace tandem::volume
+}  // namespace tandem::base

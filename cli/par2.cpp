@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// tandem par2
+#include "tandem/par2.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "cli/commands.hpp"
+#include "cli/option_table.hpp"
+
+namespace tandem::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char *kPar2Footer =
+    "A set of PAR 2.0 protects files that stay as they are: SET.par2 describes them, and SET.vol*.par2 have recovery\n"
+    "slices. Other programs can read the sets, and repair with them. docs/par2.md describes sets.";
+constexpr double kDefaultPercent = 5;
+constexpr const char *kVolumes[] = {"doubling", "limited", "uniform"};  // the order of par2.h
+
+struct CreateFlags {
+  std::string set, base, redundancy, volumes = kVolumes[TANDEM_PAR2_DOUBLING];
+  std::vector<std::string> paths;
+  std::uint64_t slice_bytes = 0, memory_bytes = 0;
+  std::uint32_t slices = 0, recovery = 0, first = 0, volume_count = 0;
+  bool has_recovery = false, force = false, no_sync = false;
+  OutputFlags output;
+  ContextFlags context;
+};
+
+struct VerifyFlags {
+  std::string set, base;
+  std::vector<std::string> extra;
+  std::uint32_t threads = 0;
+  OutputFlags output;
+};
+
+const char *base_of(const std::string &base) { return base.empty() ? nullptr : base.c_str(); }
+
+int create(const CreateFlags &flags) {
+  const ContextOwner context = make_context(flags.context);
+  const std::vector<const char *> paths = pointers(flags.paths);
+  auto options = sized<tandem_par2_create_options>();
+  options.path = flags.set.c_str();
+  options.base_path = base_of(flags.base);
+  options.source_paths = paths.data();
+  options.source_count = paths.size();
+  options.slice_bytes = flags.slice_bytes;
+  options.slice_count = flags.slices;
+  options.recovery_slice_count = flags.recovery;
+  options.first_exponent = flags.first;
+  options.volume_count = flags.volume_count;
+  options.thread_count = flags.context.thread_count;
+  options.memory_bytes = flags.memory_bytes;
+  options.force = flags.force;
+  options.no_sync = flags.no_sync;
+  while (flags.volumes != kVolumes[options.volumes]) ++options.volumes;
+  if (!flags.has_recovery) {
+    try {
+      options.recovery_percent = flags.redundancy.empty() ? kDefaultPercent : 100 * part_of(flags.redundancy);
+    } catch (const std::invalid_argument &error) {
+      throw Failure{kExitWrongUsage, fmt::format("--redundancy: {}", error.what())};
+    }
+  }
+  auto result = sized<tandem_par2_create_result>();
+  run_with_progress("par2 create", flags.output, options,
+                    [&] { return tandem_par2_create(context.get(), &options, &result); });
+  if (flags.output.json) {
+    print_json({{"command", "par2 create"},
+                {"set_id", hexadecimal(result.set_id)},
+                {"slice_bytes", result.slice_bytes},
+                {"slice_count", result.slice_count},
+                {"recovery_slice_count", result.recovery_slice_count},
+                {"file_count", result.file_count},
+                {"source_bytes", result.source_bytes},
+                {"packet_file_count", result.packet_file_count},
+                {"packet_file_bytes", result.packet_file_bytes}});
+  } else if (!flags.output.quiet) {
+    fmt::print("{}, {}: {} of {}; {}, {}: {}\n", plural(result.file_count, "file"), size(result.source_bytes),
+               plural(result.slice_count, "slice"), exact_size(result.slice_bytes),
+               plural(result.packet_file_count, "packet file"), size(result.packet_file_bytes),
+               plural(result.recovery_slice_count, "recovery slice"));
+  }
+  return kExitDone;
+}
+
+// ---- verify
+
+class Report {
+ public:
+  explicit Report(const VerifyFlags &flags) {
+    const std::vector<const char *> extra = pointers(flags.extra);
+    auto options = sized<tandem_par2_verify_options>();
+    options.path = flags.set.c_str();
+    options.base_path = base_of(flags.base);
+    options.extra_paths = extra.data();
+    options.extra_count = extra.size();
+    options.thread_count = flags.threads;
+    run_with_progress("par2 verify", flags.output, options, [&] { return tandem_par2_verify(&options, &report_); });
+    check(tandem_par2_report_query(report_, &summary));
+    fill(tandem_par2_report_files, files);
+    fill(tandem_par2_report_packet_files, packet_files);
+  }
+  ~Report() { tandem_par2_report_destroy(report_); }
+  Report(const Report &) = delete;
+  Report &operator=(const Report &) = delete;
+
+  tandem_par2_summary summary = sized<tandem_par2_summary>();
+  std::vector<tandem_par2_file> files;
+  std::vector<tandem_par2_packet_file> packet_files;
+
+ private:
+  template <class Function, class Struct>
+  void fill(Function function, std::vector<Struct> &list) {
+    std::size_t count = 0;
+    check(function(report_, nullptr, 0, 0, &count));
+    list.resize(count);
+    check(function(report_, list.data(), count, sizeof(Struct), &count));
+  }
+
+  tandem_par2_report *report_ = nullptr;
+};
+
+const char *state_of(const tandem_par2_file &file) {
+  constexpr const char *kStates[] = {"complete", "renamed", "damaged", "missing"};
+  return kStates[file.state];
+}
+
+Json to_json(const Report &report, int exit_status) {
+  const tandem_par2_summary &summary = report.summary;
+  Json object = {{"command", "par2 verify"},
+                 {"exit_status", exit_status},
+                 {"set_id", hexadecimal(summary.set_id)},
+                 {"slice_bytes", summary.slice_bytes},
+                 {"slice_count", summary.slice_count},
+                 {"found_slice_count", summary.found_slice_count},
+                 {"recovery_slice_count", summary.recovery_slice_count},
+                 {"repair_needed", summary.repair_needed != 0},
+                 {"repair_possible", summary.repair_possible != 0},
+                 {"files", Json::array()},
+                 {"packet_files", Json::array()}};
+  for (const tandem_par2_file &file : report.files) {
+    object["files"].push_back({{"name", file.name},
+                               {"state", state_of(file)},
+                               {"found_as", file.found_as != nullptr ? Json(file.found_as) : Json(nullptr)},
+                               {"bytes", file.bytes},
+                               {"recoverable", file.recoverable != 0},
+                               {"slice_count", file.slice_count},
+                               {"found_slice_count", file.found_slice_count}});
+  }
+  for (const tandem_par2_packet_file &file : report.packet_files) {
+    object["packet_files"].push_back({{"path", file.path},
+                                      {"bytes", file.bytes},
+                                      {"damaged_bytes", file.damaged_bytes},
+                                      {"packet_count", file.packet_count},
+                                      {"recovery_slice_count", file.recovery_slice_count}});
+  }
+  return object;
+}
+
+void print(const Report &report) {
+  const tandem_par2_summary &summary = report.summary;
+  for (const tandem_par2_file &file : report.files) {
+    if (file.state == TANDEM_PAR2_RENAMED) {
+      fmt::print("{}: renamed, {} has its content\n", printable(file.name), printable(file.found_as));
+    } else if (file.state != TANDEM_PAR2_COMPLETE) {
+      fmt::print("{}: {}, {} of {} found\n", printable(file.name), state_of(file), file.found_slice_count,
+                 plural(file.slice_count, "slice"));
+    }
+  }
+  for (const tandem_par2_packet_file &file : report.packet_files)
+    if (file.damaged_bytes != 0)
+      fmt::print("{}: {} damaged\n", printable(file.path), plural(file.damaged_bytes, "byte"));
+  const std::uint32_t lost = summary.slice_count - summary.found_slice_count;
+  fmt::print("{} of {} complete; {} of {} lost, {}", summary.complete_count, plural(summary.file_count, "file"), lost,
+             plural(summary.slice_count, "slice"), plural(summary.recovery_slice_count, "recovery slice"));
+  if (summary.repair_needed != 0)
+    fmt::print(": a repair is {}", summary.repair_possible != 0 ? "possible" : "not possible");
+  fmt::print("\n");
+}
+
+int verify(const VerifyFlags &flags) {
+  const Report report(flags);
+  const int exit_status = report.summary.repair_needed == 0     ? kExitDone
+                          : report.summary.repair_possible != 0 ? kExitDamageFound
+                                                                : kExitNotRecoverable;
+  if (flags.output.json)
+    print_json(to_json(report, exit_status));
+  else if (!flags.output.quiet)
+    print(report);
+  return exit_status;
+}
+
+void add_base_flag(CLI::App &command, std::string &base) {
+  command.add_option("-B,--base", base, "Folder of the protected files; default: that of SET")->type_name("FOLDER");
+}
+
+void add_create(CLI::App &par2, Invocation &invocation) {
+  const auto flags = std::make_shared<CreateFlags>();
+  CLI::App &command = *par2.add_subcommand("create", "Make recovery files for files and folders");
+  command.add_option("SET", flags->set, "SET.par2 to make; others are SET.volN+N.par2")->required();
+  command.add_option("PATH", flags->paths, "Files to protect, and folders with all files below them")->required();
+  CLI::Option *slice_bytes = command
+                                 .add_option("-s,--slice-bytes", flags->slice_bytes,
+                                             "Bytes of a slice: a multiple of 4; default: see --slices")
+                                 ->transform(size_value());
+  command
+      .add_option(
+          "-b,--slices", flags->slices,
+          fmt::format("Cut the files into at most so many slices, {} at most; default: 2000", TANDEM_PAR2_MAX_SLICES))
+      ->excludes(slice_bytes);
+  CLI::Option *recovery = command.add_option("-c,--recovery", flags->recovery,
+                                             "Recovery slices: they replace as many slices that are lost");
+  command
+      .add_option("-r,--redundancy", flags->redundancy,
+                  fmt::format("Recovery slices as a part of the slices; default: {:g}%", kDefaultPercent))
+      ->type_name("PERCENT")
+      ->excludes(recovery);
+  command
+      .add_option("-f,--first", flags->first,
+                  "Number of the first recovery slice: to add some to a set, begin after those that it has")
+      ->group(kExpert);
+  command
+      .add_option("--volumes", flags->volumes,
+                  "Recovery slices in each file: 1, 2, 4, 8, ...; the same, up to the size of the largest file; equal "
+                  "numbers")
+      ->check(one_of({std::begin(kVolumes), std::end(kVolumes)}))
+      ->capture_default_str()
+      ->type_name("SCHEME");
+  command.add_option("--volume-count", flags->volume_count, "With --volumes uniform: files with recovery slices");
+  add_base_flag(command, flags->base);
+  command.add_option("--memory", flags->memory_bytes, "Memory for slices, such as 1G; default: 64M")
+      ->transform(size_value());
+  command.add_flag("--force", flags->force, "Replace existing files of these names");
+  command.add_flag("--no-sync", flags->no_sync, "Let the operating system decide when bytes reach the disk")
+      ->group(kExpert);
+  add_context_flags(command, flags->context);
+  add_output_flags(command, flags->output);
+  command.callback([flags, recovery, &invocation] {
+    flags->has_recovery = recovery->count() != 0;
+    invocation.run = [flags] { return create(*flags); };
+  });
+}
+
+void add_verify(CLI::App &par2, Invocation &invocation) {
+  const auto flags = std::make_shared<VerifyFlags>();
+  CLI::App &command = *par2.add_subcommand("verify", "Check the files of a set");
+  command.add_option("SET", flags->set, "A file of the set, with or without .par2")->required();
+  command.add_option(
+      "EXTRA", flags->extra,
+      "More files of the set (*.par2), and files that are searched for renamed, joined, split or shifted "
+      "data");
+  add_base_flag(command, flags->base);
+  command.add_option("--threads", flags->threads, "Threads; default: one for each core");
+  command.footer("Exit status: 0 all files are complete, 1 a repair is possible, 4 it is not.");
+  add_output_flags(command, flags->output);
+  command.callback([flags, &invocation] { invocation.run = [flags] { return verify(*flags); }; });
+}
+
+}  // namespace
+
+void add_par2_command(CLI::App &app, Invocation &invocation) {
+  CLI::App &par2 = *app.add_subcommand("par2", "Recovery files beside files that stay as they are: PAR 2.0");
+  par2.require_subcommand(1);
+  par2.footer(kPar2Footer);
+  add_create(par2, invocation);
+  add_verify(par2, invocation);
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* par2.h - PAR 2.0 sets: files stay as they are, and recovery files beside them protect them.
+ *
+ *     const char *folder = "photos";
+ *     tandem_par2_create_options create = {.struct_bytes = sizeof create, .path = "photos.par2", .recovery_percent =
+ * 10}; create.source_paths = &folder; create.source_count = 1; tandem_par2_create(NULL, &create, NULL); // photos.par2,
+ * photos.vol000+1.par2, ...
+ *
+ *     tandem_par2_verify_options options = {.struct_bytes = sizeof options, .path = "photos.par2"};
+ *     tandem_par2_report *report;
+ *     tandem_par2_verify(&options, &report);
+ *     tandem_par2_summary summary = {.struct_bytes = sizeof summary};
+ *     tandem_par2_report_query(report, &summary);                        // complete, or what is missing
+ *     tandem_par2_report_destroy(report);
+ *
+ * The format is that of the "Parity Volume Set Specification 2.0"; sets of other programs can be read. A set cuts its
+ * files into slices of one size; the last slice of a file is filled with zeros. A recovery slice replaces any slice
+ * that is lost. MD5 and CRC-32 find accidents. They do not stop an attacker.
+ *
+ *   names      Packet files are read as untrusted input. A set with a name that is absolute, or has a part "..", "." or
+ *              "", is refused (UNSUPPORTED).
+ *   threads    Each call starts its own threads. They end before the call returns, and they block all signals.
+ *              Callbacks run on the calling thread.
+ *   errors     As in tandem.h: tandem_last_error_message() has the sentence. Damage is a result, not an error.
+ */
+#ifndef TANDEM_PAR2_H
+#define TANDEM_PAR2_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tandem/tandem.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TANDEM_PAR2_MAX_SLICES 32768 /* of a set; each file that is not empty has at least one */
+
+/* Receives the progress of a call, about ten times a second, on the calling thread.
+ *   total_bytes   the work that is known; grows when damage makes a search necessary
+ * Returns 0 to continue. Any other value ends the call with TANDEM_ERROR_CANCELLED. */
+typedef int32_t (*tandem_par2_progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
+
+/* ---- create -------------------------------------------------------------------------------------- */
+
+/* How many recovery slices go into each packet file. */
+enum tandem_par2_volumes_value {
+  TANDEM_PAR2_DOUBLING = 0, /* 1, 2, 4, 8, ... and the rest */
+  TANDEM_PAR2_LIMITED = 1,  /* the same, but no packet file has more recovery slices than the largest file has slices */
+  TANDEM_PAR2_UNIFORM = 2   /* as equal as possible */
+};
+
+typedef struct tandem_par2_create_options {
+  size_t struct_bytes;             /* sizeof(tandem_par2_create_options) */
+  const char *path;                /* the packet file without recovery slices; ".par2" is added if it is missing. The
+                                      others are "base.vol<first>+<count>.par2" beside it */
+  const char *base_path;           /* the folder that names are relative to; NULL = that of `path` */
+  const char *const *source_paths; /* regular files below base_path; a folder stands for all regular files below it,
+                                      except packet files of this name. Symbolic links inside it are left out */
+  size_t source_count;             /* at least 1 */
+  uint64_t slice_bytes;            /* a multiple of 4; 0 = the smallest with which slice_count slices suffice */
+  uint32_t slice_count;            /* if slice_bytes is 0: at most so many; 0 = 2000 */
+  uint32_t recovery_slice_count;   /* 0 = recovery_percent of the slices */
+  double recovery_percent;         /* of the slices, rounded, at least one; 0 and recovery_slice_count 0: no recovery
+                                      slices */
+  uint32_t first_exponent;         /* of the recovery slices: to add some to a set, begin after those that it has */
+  int32_t volumes;                 /* enum tandem_par2_volumes_value */
+  uint32_t volume_count;           /* UNIFORM: packet files with recovery slices; 0 = as many as DOUBLING makes; at most
+                                      1000. Else 0 */
+  uint32_t thread_count;           /* that read and hash; 0 = one for each core. The context's threads code */
+  uint64_t memory_bytes;           /* for slices: the call codes columns of all slices that fit into it, and at least 64
+                                      bytes of each; 0 = 64 MiB */
+  int32_t force;                   /* non-zero: existing packet files of these names are replaced */
+  int32_t no_sync;                 /* non-zero: the operating system decides when bytes reach the disk */
+  tandem_par2_progress progress;   /* NULL = none */
+  void *progress_user;
+} tandem_par2_create_options;
+
+typedef struct tandem_par2_create_result {
+  size_t struct_bytes; /* set by the caller: sizeof(tandem_par2_create_result) */
+  uint8_t set_id[16];
+  uint64_t slice_bytes;
+  uint32_t file_count, slice_count, recovery_slice_count;
+  uint32_t packet_file_count;
+  uint64_t source_bytes, packet_file_bytes;
+} tandem_par2_create_result;
+
+/* Makes the packet files of a set.
+ *   context      where recovery slices are computed; NULL = the process's own
+ *   options      see above
+ *   result_out   NULL, or a struct with struct_bytes set; written on TANDEM_OK
+ * All packets but that of the creator are determined by the files, slice_bytes and the exponents: every program makes
+ * the same bytes. Names are bytes, in most programs UTF-8; a name beyond ASCII that is valid UTF-8 has a Unicode packet
+ * too. Packet files are written beside their final names, and renamed when all are complete. A call that fails before
+ * that leaves the folder as it was. If the process dies, temporaries ".NAME.*.tmp" may be left. A file that changes
+ * during the call is refused (IO). Status: INVALID_ARGUMENT (a source that does not exist, is no regular file or lies
+ * outside of base_path; a packet file exists; sizes and counts out of range: the message has the numbers), TOO_LARGE
+ * (more than TANDEM_PAR2_MAX_SLICES slices or files), OUT_OF_MEMORY, IO, CANCELLED, DEVICE. Threads: any. */
+TANDEM_API tandem_status tandem_par2_create(tandem_context *context, const tandem_par2_create_options *options,
+                                            tandem_par2_create_result *result_out);
+
+/* ---- verify -------------------------------------------------------------------------------------- */
+
+typedef struct tandem_par2_verify_options {
+  size_t struct_bytes;            /* sizeof(tandem_par2_verify_options) */
+  const char *path;               /* a packet file of the set, with or without ".par2". "base.par2" and "base.*.par2"
+                                     beside it are read too */
+  const char *base_path;          /* the folder of the set's files; NULL = that of `path` */
+  const char *const *extra_paths; /* files that are searched if something is missing: renamed, joined, split or shifted
+                                     data. A name that ends in ".par2" is read as a packet file too */
+  size_t extra_count;
+  uint32_t thread_count;         /* 0 = one for each core */
+  uint32_t reserved;             /* 0 */
+  tandem_par2_progress progress; /* NULL = none */
+  void *progress_user;
+} tandem_par2_verify_options;
+
+/* What a call found. */
+typedef struct tandem_par2_report tandem_par2_report;
+
+enum tandem_par2_file_state_value {
+  TANDEM_PAR2_COMPLETE = 0, /* right under its name */
+  TANDEM_PAR2_RENAMED = 1,  /* another file has its content (found_as) */
+  TANDEM_PAR2_DAMAGED = 2,  /* it exists, but has wrong, missing or additional bytes */
+  TANDEM_PAR2_MISSING = 3
+};
+
+/* Checks the files of a set and searches for what is missing.
+ *   options      see above
+ *   report_out   for tandem_par2_report_destroy; untouched on failure
+ * The checksums of slices decide: a file is right if it has the right length and all its slices are right. Nothing is
+ * written. The search looks at damaged files and extra_paths, at each offset. A byte that cannot be read counts as
+ * damaged. Needs about 1 MiB of memory for each thread, and 32 KiB for each file of the set at most.
+ * Status: INVALID_ARGUMENT, IO (no packet file can be found, or a folder cannot be listed), DAMAGED (the main packet,
+ * or the description of a file, has no intact copy: the message has the number), UNSUPPORTED (names, more than
+ *   TANDEM_PAR2_MAX_SLICES slices, a file twice), OUT_OF_MEMORY, CANCELLED.
+ * Threads: any. */
+TANDEM_API tandem_status tandem_par2_verify(const tandem_par2_verify_options *options, tandem_par2_report **report_out);
+
+/* NULL is allowed. */
+TANDEM_API void tandem_par2_report_destroy(tandem_par2_report *report);
+
+typedef struct tandem_par2_summary {
+  size_t struct_bytes; /* set by the caller: sizeof(tandem_par2_summary) */
+  uint8_t set_id[16];
+  uint64_t slice_bytes;
+  uint32_t slice_count;          /* of all files together */
+  uint32_t found_slice_count;    /* at their places or elsewhere */
+  uint32_t recovery_slice_count; /* intact ones with different exponents */
+  uint32_t file_count, complete_count, renamed_count, damaged_count, missing_count;
+  int32_t repair_needed;   /* non-zero: not all files are complete */
+  int32_t repair_possible; /* non-zero: there are at least as many recovery slices as missing slices, and each file that
+                              is not complete has slices. If the exponents have gaps, the recovery slices may still not
+                              suffice */
+  uint64_t damaged_packet_bytes; /* of packet files, in no intact packet */
+} tandem_par2_summary;
+
+/* Status: INVALID_ARGUMENT (NULL; struct_bytes). Threads: any. */
+TANDEM_API tandem_status tandem_par2_report_query(const tandem_par2_report *report, tandem_par2_summary *summary_out);
+
+/* Texts belong to the report. */
+typedef struct tandem_par2_file {
+  const char *name;     /* as in the set, with '/' between folders */
+  const char *found_as; /* renamed: the path of the other file; else NULL */
+  uint64_t bytes;       /* that it must have */
+  int32_t state;        /* enum tandem_par2_file_state_value */
+  int32_t recoverable;  /* 0: the set only describes it, and has no recovery data for it */
+  uint32_t slice_count, found_slice_count;
+} tandem_par2_file;
+
+/* Lists the files of the set in its order.
+ *   files_out      `capacity` structs, stride_bytes apart; NULL with capacity 0 only counts
+ *   count_out      how many there are; may be more than capacity
+ * Status: INVALID_ARGUMENT (NULL; stride_bytes smaller than the struct). Threads: any. */
+TANDEM_API tandem_status tandem_par2_report_files(const tandem_par2_report *report, tandem_par2_file *files_out,
+                                                  size_t capacity, size_t stride_bytes, size_t *count_out);
+
+/* Texts belong to the report. */
+typedef struct tandem_par2_packet_file {
+  const char *path;
+  uint64_t bytes;
+  uint64_t damaged_bytes; /* in no intact packet */
+  uint32_t packet_count;  /* intact ones */
+  uint32_t recovery_slice_count;
+} tandem_par2_packet_file;
+
+/* Lists the packet files that were read; arguments as for tandem_par2_report_files. */
+TANDEM_API tandem_status tandem_par2_report_packet_files(const tandem_par2_report *report,
+                                                         tandem_par2_packet_file *files_out, size_t capacity,
+                                                         size_t stride_bytes, size_t *count_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

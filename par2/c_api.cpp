@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// extern "C" of par2.h.
+#include <algorithm>
+
+#include "base/affinity.hpp"
+#include "base/folder.hpp"
+#include "base/lists.hpp"
+#include "base/options.hpp"
+#include "par2/create.hpp"
+#include "par2/meter.hpp"
+#include "par2/verify.hpp"
+
+struct tandem_par2_report {
+  tandem::par2::Report report;
+};
+
+namespace {
+
+using namespace tandem::par2;
+using tandem::base::TaskPool;
+
+// Beside the calling one.
+std::size_t more_threads(std::uint32_t thread_count) {
+  constexpr std::uint32_t kMost = 1024;
+  if (thread_count > kMost)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, text("thread_count is ", thread_count, "; at most ", kMost));
+  return std::max(thread_count != 0 ? thread_count : tandem::base::AffinityMask().count(), 1u) - 1;
+}
+
+tandem_par2_summary summary_of(const Report &report) {
+  auto summary = tandem::base::sized<tandem_par2_summary>();
+  std::copy(report.set.id.begin(), report.set.id.end(), summary.set_id);
+  summary.slice_bytes = report.set.slice_bytes;
+  summary.slice_count = static_cast<std::uint32_t>(report.set.slice_count);
+  summary.found_slice_count = static_cast<std::uint32_t>(report.found_slices);
+  summary.recovery_slice_count = static_cast<std::uint32_t>(report.set.recovery.size());
+  summary.file_count = static_cast<std::uint32_t>(report.files.size());
+  bool hopeless = false;
+  for (std::size_t i = 0; i < report.files.size(); ++i) {
+    const FileState state = report.files[i].state;
+    (state == FileState::complete  ? summary.complete_count
+     : state == FileState::renamed ? summary.renamed_count
+     : state == FileState::damaged ? summary.damaged_count
+                                   : summary.missing_count)++;
+    hopeless = hopeless || (state >= FileState::damaged && !report.set.files[i].is_recoverable);
+  }
+  summary.repair_needed = summary.complete_count != summary.file_count;
+  summary.repair_possible =
+      !hopeless && summary.slice_count - summary.found_slice_count <= summary.recovery_slice_count;
+  for (const PacketFile &file : report.set.packet_files) summary.damaged_packet_bytes += file.bytes - file.used_bytes;
+  return summary;
+}
+
+tandem_par2_file file_of(const File &file, const FileReport &found) {
+  return {file.name.c_str(),
+          found.state == FileState::renamed ? found.found_as.c_str() : nullptr,
+          file.bytes,
+          static_cast<std::int32_t>(found.state),
+          file.is_recoverable,
+          static_cast<std::uint32_t>(file.slice_count),
+          static_cast<std::uint32_t>(found.found)};
+}
+
+Report verify_with(const tandem_par2_verify_options &options) {
+  if (options.path == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "path is NULL");
+  std::vector<std::string> extra;
+  for (const std::string_view path :
+       tandem::base::read_strings(options.extra_paths, options.extra_count, "extra_paths"))
+    extra.emplace_back(path);
+  TaskPool pool(more_threads(options.thread_count));
+  Meter meter(options.progress, options.progress_user);
+  const Progress progress{[&](std::uint64_t bytes) { meter.done(bytes); },
+                          [&](std::uint64_t bytes) { meter.add_total(bytes); }};
+  std::vector<std::string> packet_files = packet_files_of(options.path);
+  for (const std::string &path : extra)
+    if (is_packet_file_name(path) && std::ranges::find(packet_files, path) == packet_files.end())
+      packet_files.push_back(path);
+  Set set = read_set(packet_files, pool, progress);
+  const std::string folder =
+      options.base_path != nullptr ? options.base_path : tandem::base::folder_of(packet_files.front());
+  Report report = verify(std::move(set), folder, extra, pool, progress);
+  meter.finish();
+  return report;
+}
+
+}  // namespace
+
+extern "C" {
+
+tandem_status tandem_par2_create(tandem_context *context, const tandem_par2_create_options *options,
+                                 tandem_par2_create_result *result_out) {
+  return guarded({{"options", options}}, [&] {
+    const auto ours = tandem::base::read_options(options, "tandem_par2_create_options");
+    tandem::base::check_result(result_out, "tandem_par2_create_result");
+    if (ours.path == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "path is NULL");
+    TaskPool pool(more_threads(ours.thread_count));
+    Meter meter(ours.progress, ours.progress_user);
+    const tandem_par2_create_result result = create(context, ours, pool, meter);
+    tandem::base::write_result(result, result_out, "tandem_par2_create_result");
+  });
+}
+
+tandem_status tandem_par2_verify(const tandem_par2_verify_options *options, tandem_par2_report **report_out) {
+  return guarded({{"options", options}, {"report_out", report_out}}, [&] {
+    const auto ours = tandem::base::read_options(options, "tandem_par2_verify_options");
+    *report_out = new tandem_par2_report{verify_with(ours)};
+  });
+}
+
+void tandem_par2_report_destroy(tandem_par2_report *report) { delete report; }
+
+tandem_status tandem_par2_report_query(const tandem_par2_report *report, tandem_par2_summary *summary_out) {
+  return guarded({{"report", report}, {"summary_out", summary_out}}, [&] {
+    tandem::base::check_result(summary_out, "tandem_par2_summary");
+    tandem::base::write_result(summary_of(report->report), summary_out, "tandem_par2_summary");
+  });
+}
+
+tandem_status tandem_par2_report_files(const tandem_par2_report *report, tandem_par2_file *files_out, size_t capacity,
+                                       size_t stride_bytes, size_t *count_out) {
+  return guarded({{"report", report}}, [&] {
+    std::vector<tandem_par2_file> list;
+    for (std::size_t i = 0; i < report->report.files.size(); ++i)
+      list.push_back(file_of(report->report.set.files[i], report->report.files[i]));
+    tandem::base::write_list(list, files_out, capacity, stride_bytes, count_out);
+  });
+}
+
+tandem_status tandem_par2_report_packet_files(const tandem_par2_report *report, tandem_par2_packet_file *files_out,
+                                              size_t capacity, size_t stride_bytes, size_t *count_out) {
+  return guarded({{"report", report}}, [&] {
+    std::vector<tandem_par2_packet_file> list;
+    for (const PacketFile &file : report->report.set.packet_files)
+      list.push_back(
+          {file.path.c_str(), file.bytes, file.bytes - file.used_bytes, file.packet_count, file.recovery_count});
+    tandem::base::write_list(list, files_out, capacity, stride_bytes, count_out);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "par2/crc.hpp"
+
+#include <cstring>
+
+namespace tandem::par2 {
+
+#ifdef TANDEM_PAR2_X86
+// Of whole blocks of 64 bytes, at least one: 16 bytes with the same remainder as `register` and the blocks.
+void crc32_fold(std::uint32_t value, const unsigned char *bytes, std::size_t blocks, unsigned char (&folded_out)[16]);
+#endif
+
+namespace {
+
+constexpr std::uint32_t kPolynomial = 0xedb88320;
+
+using Table = std::array<std::uint32_t, 256>;
+
+// tables[i][b]: a byte b with i bytes of zeros after it.
+constexpr std::array<Table, 8> make_tables() {
+  std::array<Table, 8> tables{};
+  for (std::uint32_t b = 0; b < 256; ++b) {
+    std::uint32_t value = b;
+    for (int bit = 0; bit < 8; ++bit) value = value >> 1 ^ (value & 1 ? kPolynomial : 0);
+    tables[0][b] = value;
+  }
+  for (std::size_t i = 1; i < 8; ++i)
+    for (std::size_t b = 0; b < 256; ++b) tables[i][b] = tables[i - 1][b] >> 8 ^ tables[0][tables[i - 1][b] & 0xff];
+  return tables;
+}
+constexpr std::array<Table, 8> kTables = make_tables();
+
+// Eight bytes at a time.
+std::uint32_t advance(std::uint32_t value, const unsigned char *bytes, std::size_t count) {
+  for (; count >= 8; bytes += 8, count -= 8) {
+    std::uint64_t word;
+    std::memcpy(&word, bytes, sizeof word);
+    word ^= value;
+    value = 0;
+    for (std::size_t i = 0; i < 8; ++i) value ^= kTables[7 - i][word >> 8 * i & 0xff];
+  }
+  for (; count != 0; ++bytes, --count) value = kTables[0][(value ^ *bytes) & 0xff] ^ value >> 8;
+  return value;
+}
+
+bool has_products() {
+#ifdef TANDEM_PAR2_X86
+  static const bool has = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+  return has;
+#else
+  return false;
+#endif
+}
+bool only_portable = false;
+
+// a * b modulo the polynomial; bit 31 is x^0.
+constexpr std::uint32_t product(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t sum = 0;
+  for (int bit = 31; bit >= 0; --bit) {
+    if (a >> bit & 1) sum ^= b;
+    b = b >> 1 ^ (b & 1 ? kPolynomial : 0);
+  }
+  return sum;
+}
+
+// The register after `count` bytes of zeros: times x^(8 * count).
+std::uint32_t after_zeros(std::uint32_t value, std::uint64_t count) {
+  std::uint32_t power = 0x00800000;  // x^8
+  for (; count != 0; count >>= 1, power = product(power, power))
+    if (count & 1) value = product(value, power);
+  return value;
+}
+
+}  // namespace
+
+bool force_portable_crc(bool portable) {
+  only_portable = portable;
+  return has_products();
+}
+
+std::uint32_t crc32(std::uint32_t crc, const void *bytes, std::size_t count) {
+  auto from = static_cast<const unsigned char *>(bytes);
+  std::uint32_t value = ~crc;
+#ifdef TANDEM_PAR2_X86
+  if (const std::size_t blocks = count / 64; blocks > 1 && has_products() && !only_portable) {
+    unsigned char folded[16];
+    crc32_fold(value, from, blocks, folded);
+    value = advance(0, folded, sizeof folded);
+    from += 64 * blocks;
+    count %= 64;
+  }
+#endif
+  return ~advance(value, from, count);
+}
+
+std::uint32_t crc32_zeros(std::uint32_t crc, std::uint64_t count) { return ~after_zeros(~crc, count); }
+
+RollingCrc::RollingCrc(std::uint64_t window) : steps_(kTables[0]), inverted_(~after_zeros(0xffffffff, window)) {
+  for (std::size_t b = 0; b < 256; ++b) leaving_[b] = after_zeros(kTables[0][b], window);
+}
+
+}  // namespace tandem::par2

@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "par2/create.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <thread>
+
+#include "base/bytes.hpp"
+#include "base/folder.hpp"
+#include "base/options.hpp"
+#include "base/pending_file.hpp"
+#include "base/signals.hpp"
+#include "par2/crc.hpp"
+#include "par2/error.hpp"
+#include "par2/files.hpp"
+#include "par2/ranges.hpp"
+#include "par2/set.hpp"
+#include "par2/sources.hpp"
+
+namespace tandem::par2 {
+namespace {
+
+constexpr std::size_t kGroup = kMaxMd5Streams;  // slices that a task reads and hashes
+constexpr std::uint64_t kDefaultMemory = 64u << 20;
+constexpr std::uint32_t kMostVolumes = 1000;
+constexpr std::uint64_t kColumnUnit = 64;
+
+std::string without_ending(const std::string &path) {
+  return is_packet_file_name(path) ? path.substr(0, path.size() - 5) : path;
+}
+
+std::size_t groups(std::size_t count) { return (count + kGroup - 1) / kGroup; }
+
+// A packet file while it is written: copies of the critical packets lie between its recovery packets.
+class Output {
+ public:
+  Output(std::string name, const Volume &volume, std::uint64_t packet_bytes, std::uint64_t critical_bytes)
+      : name_(std::move(name)), volume_(volume), packet_bytes_(packet_bytes), critical_bytes_(critical_bytes) {}
+
+  const std::string &name() const { return name_; }
+  const Volume &volume() const { return volume_; }
+  std::uint64_t copies() const { return volume_.count == 0 ? 1 : std::bit_width(volume_.count); }
+  std::uint64_t bytes() const { return volume_.count * packet_bytes_ + copies() * critical_bytes_; }
+  // The copies are spread evenly, and the last one is at the end.
+  std::uint64_t packet_offset(std::uint32_t index) const {
+    return index * packet_bytes_ + index * copies() / std::max(volume_.count, 1u) * critical_bytes_;
+  }
+  std::uint64_t copy_offset(std::uint64_t copy) const {
+    const std::uint64_t before = volume_.count == 0 ? 0 : ((copy + 1) * volume_.count + copies() - 1) / copies();
+    return before * packet_bytes_ + copy * critical_bytes_;
+  }
+
+  void open(const std::shared_ptr<base::Folder> &folder) {
+    const std::string temporary = text(".", name_, ".", base::random_hexadecimal(8), ".tmp");
+    file_ = base::PendingFile(folder, temporary, 01000);
+    if (!base::set_length(file_.descriptor(), bytes())) fail_io("write", file_.path(), errno);
+  }
+  void write(const void *data, std::size_t count, std::uint64_t offset) const {
+    if (!base::write_at(file_.descriptor(), static_cast<const std::byte *>(data), count, offset))
+      fail_io("write", file_.path(), errno);
+  }
+  base::PendingFile &file() { return file_; }
+
+ private:
+  std::string name_;
+  Volume volume_;
+  std::uint64_t packet_bytes_, critical_bytes_;
+  base::PendingFile file_;
+};
+
+class Creation {
+ public:
+  Creation(tandem_context *context, const tandem_par2_create_options &options, base::TaskPool &pool, Meter &meter)
+      : context_(context), options_(options), pool_(pool), meter_(meter) {
+    const std::string base = without_ending(options.path);
+    folder_ = std::make_shared<base::Folder>(base::folder_of(base));
+    base_name_ = base::name_of(base);
+    if (base_name_.empty()) fail(TANDEM_ERROR_INVALID_ARGUMENT, text("path \"", options.path, "\" has no name"));
+  }
+
+  tandem_par2_create_result run() {
+    find_files();
+    choose_sizes();
+    order_files();
+    plan_outputs();
+    std::exception_ptr hashing_failed;
+    std::atomic<bool> stop{false};
+    std::thread hashing;
+    const auto hash_files = [&] {
+      try {
+        hash_whole_files(stop);
+      } catch (...) {
+        hashing_failed = std::current_exception();
+      }
+    };
+    // One file is one chain of MD5, so it is hashed beside everything else.
+    if (options_.thread_count != 1) {
+      const base::SignalsBlocked blocked;
+      hashing = std::thread(hash_files);
+    }
+    try {
+      code();
+    } catch (...) {
+      stop = true;
+      if (hashing.joinable()) hashing.join();
+      throw;
+    }
+    if (hashing.joinable()) {
+      hashing.join();
+    } else {
+      hash_files();
+    }
+    if (hashing_failed) std::rethrow_exception(hashing_failed);
+    check_unchanged(sources_);
+    meter_.finish();  // the last moment to cancel
+    finish();
+    return result();
+  }
+
+ private:
+  void find_files() {
+    std::vector<std::string> paths;
+    for (const std::string_view path : base::read_strings(options_.source_paths, options_.source_count, "source_paths"))
+      paths.emplace_back(path);
+    const auto is_own = [&](const std::string &path) {
+      const std::string name = base::name_of(path);
+      return is_packet_file_name(name) && (name.starts_with(base_name_ + ".") || without_ending(name) == base_name_);
+    };
+    sources_ = find_sources(paths, options_.base_path != nullptr ? options_.base_path : folder_->path(), is_own);
+  }
+
+  void choose_sizes() {
+    const std::uint64_t slice_count = options_.slice_count != 0 ? options_.slice_count : 2000;
+    slice_bytes_ = options_.slice_bytes;
+    if (slice_bytes_ % 4 != 0 || slice_bytes_ > kMostSliceBytes)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, text("slice_bytes is ", slice_bytes_, ", no multiple of 4 up to 2^48"));
+    if (slice_count > kMostSlices)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, text("slice_count is ", slice_count, "; at most ", kMostSlices));
+    if (slice_bytes_ == 0) slice_bytes_ = least_slice_bytes(sources_, slice_count);
+    for (const Source &source : sources_) {
+      slice_count_ += slices_of(source.bytes, slice_bytes_);
+      source_bytes_ += source.bytes;
+      if (slice_count_ > kMostSlices) {
+        fail(TANDEM_ERROR_TOO_LARGE,
+             text("more than ", kMostSlices, " slices of ", slice_bytes_, " bytes; choose larger slices"));
+      }
+    }
+    const double percent = options_.recovery_percent;
+    if (!(percent >= 0 && percent <= 1e6)) fail(TANDEM_ERROR_INVALID_ARGUMENT, "recovery_percent is out of range");
+    double wanted = options_.recovery_slice_count;
+    if (options_.recovery_slice_count == 0 && percent != 0 && slice_count_ != 0)
+      wanted = std::max(1.0, std::floor((static_cast<double>(slice_count_) * percent + 50) / 100));
+    if (options_.first_exponent + wanted > kExponents)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, text(wanted, " recovery slices from exponent ", options_.first_exponent,
+                                               " on; exponents are below ", kExponents));
+    recovery_count_ = static_cast<std::uint32_t>(wanted);
+    if (recovery_count_ != 0 && slice_count_ == 0)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "all files are empty: there is nothing to compute recovery slices from");
+  }
+
+  void order_files() {
+    std::vector<Range> beginnings;
+    for (const Source &source : sources_)
+      beginnings.push_back({&source.path, 0, std::min<std::uint64_t>(source.bytes, kBeginningBytes)});
+    sum_ranges(beginnings, false, pool_, {});
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+      if (!beginnings[i].is_readable) fail_io("read", sources_[i].path, EIO);
+      sources_[i].md5_of_beginning = beginnings[i].sum.md5;
+      sources_[i].id = id_of(sources_[i]);
+    }
+    std::ranges::sort(sources_, is_less, &Source::id);
+    Main main{slice_bytes_, {}, {}};
+    for (Source &source : sources_) {
+      main.recoverable.push_back(source.id);
+      source.first_slice = owners_.size();
+      owners_.resize(owners_.size() + slices_of(source.bytes, slice_bytes_), &source);
+    }
+    main_ = main_body(main);
+    set_id_ = Md5::of(main_.data(), main_.size());
+    sums_.resize(slice_count_);
+  }
+
+  Bytes critical_packets() const {
+    Bytes all;
+    const auto add = [&](Kind kind, const Bytes &body) {
+      const Bytes bytes = packet(kind, set_id_, body);
+      all.insert(all.end(), bytes.begin(), bytes.end());
+    };
+    add(Kind::main, main_);
+    for (const Source &source : sources_) {
+      add(Kind::description, description_body(source));
+      const std::uint64_t count = slices_of(source.bytes, slice_bytes_);
+      if (count != 0) add(Kind::sums, sums_body(source.id, std::span(sums_).subspan(source.first_slice, count)));
+      const bool is_ascii =
+          std::ranges::all_of(source.name, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+      if (const Bytes name = is_ascii ? Bytes() : unicode_body(source); !name.empty()) add(Kind::unicode, name);
+    }
+    add(Kind::creator, creator_body(text("Tandem ", tandem_version_string())));
+    return all;
+  }
+
+  // The sizes of all packets are known before their contents.
+  void plan_outputs() {
+    std::uint64_t largest = 1;
+    for (const Source &source : sources_) largest = std::max(largest, slices_of(source.bytes, slice_bytes_));
+    const std::uint64_t critical_bytes = critical_packets().size(), packet_bytes = kRecoveryPrefixBytes + slice_bytes_;
+    const std::vector<Volume> volumes = volumes_of(options_, recovery_count_, largest);
+    std::size_t first_width = 1, count_width = 1;
+    for (const Volume &volume : volumes) {
+      first_width = std::max(first_width, std::to_string(volume.first).size());
+      count_width = std::max(count_width, std::to_string(volume.count).size());
+    }
+    outputs_.emplace_back(base_name_ + ".par2", Volume{0, 0}, packet_bytes, critical_bytes);
+    for (const Volume &volume : volumes) {
+      outputs_.emplace_back(text(base_name_, ".vol", base::digits(volume.first, 10, first_width), "+",
+                                 base::digits(volume.count, 10, count_width), ".par2"),
+                            volume, packet_bytes, critical_bytes);
+    }
+    for (const Output &output : outputs_)
+      if (options_.force == 0 && folder_->has(output.name()))
+        fail(TANDEM_ERROR_INVALID_ARGUMENT, text(folder_->path_of(output.name()), " exists; force replaces it"));
+    for (Output &output : outputs_) output.open(folder_);
+    for (std::size_t i = 1; i < outputs_.size(); ++i)
+      for (std::uint32_t each = 0; each < outputs_[i].volume().count; ++each)
+        places_.push_back({&outputs_[i], outputs_[i].packet_offset(each)});
+    meter_.add_total(2 * source_bytes_ + recovery_count_ * slice_bytes_);
+  }
+
+  void hash_whole_files(const std::atomic<bool> &stop) {
+    std::vector<Source *> order;
+    for (Source &source : sources_) order.push_back(&source);
+    std::ranges::stable_sort(order, std::ranges::greater(), &Source::bytes);  // files of one size end together
+    std::vector<Range> ranges;
+    for (const Source *source : order) ranges.push_back({&source->path, 0, source->bytes});
+    base::TaskPool alone(0);
+    sum_ranges(ranges, false, alone, [&](std::uint64_t bytes) {
+      if (stop) fail(TANDEM_ERROR_CANCELLED, "another part of the call failed");
+      meter_.done(bytes);
+    });
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      if (!ranges[i].is_readable) fail(TANDEM_ERROR_IO, text("cannot read ", order[i]->path, " to its end"));
+      order[i]->md5 = ranges[i].sum.md5;
+    }
+  }
+
+  // Columns of all slices: as many bytes of each as fit into memory.
+  void code() {
+    const std::size_t k = slice_count_, m = recovery_count_;
+    if (k == 0) return;
+    const std::uint64_t memory = options_.memory_bytes != 0 ? options_.memory_bytes : kDefaultMemory;
+    const std::uint64_t most = std::max(memory / (k + m) / kColumnUnit * kColumnUnit, kColumnUnit);
+    const std::uint64_t columns = slices_of(slice_bytes_, most);
+    const std::uint64_t each = slices_of(slices_of(slice_bytes_, columns), kColumnUnit) * kColumnUnit;
+    std::vector<void *> shards(k + m);
+    check(tandem_shards_allocate(k + m, each, shards.data()));
+    const std::unique_ptr<void, void (*)(void *)> owner(shards[0], tandem_shards_free);
+    std::unique_ptr<tandem_codec, void (*)(tandem_codec *)> codec(nullptr, tandem_codec_destroy);
+    if (m != 0) codec.reset(make_codec());
+    std::vector<Md5> slice_md5s(k), packet_md5s(m);
+    for (std::uint32_t i = 0; i < m; ++i) {
+      const RecoveryPrefix prefix = recovery_prefix(set_id_, options_.first_exponent + i, slice_bytes_);
+      packet_md5s[i].update(prefix.bytes + kHashedFrom, sizeof prefix.bytes - kHashedFrom);
+    }
+    for (std::uint64_t offset = 0; offset < slice_bytes_; offset += each) {
+      const std::size_t bytes = std::min(each, slice_bytes_ - offset);
+      pool_.run(groups(k), [&](std::size_t group) {
+        const std::size_t first = group * kGroup, count = std::min(kGroup, k - first);
+        std::vector<Md5Part> parts;
+        read_column(first, std::span(shards).subspan(first, count), offset, bytes);
+        for (std::size_t i = first; i < first + count; ++i) {
+          sums_[i].crc = crc32(sums_[i].crc, shards[i], bytes);
+          parts.push_back({&slice_md5s[i], shards[i], bytes});
+        }
+        Md5Streams::update(parts);
+      });
+      if (m == 0) continue;
+      check(tandem_encode(context_, codec.get(), shards.data(), shards.data() + k, bytes));
+      pool_.run(groups(m), [&](std::size_t group) {
+        const std::size_t first = group * kGroup, count = std::min(kGroup, m - first);
+        std::vector<Md5Part> parts;
+        for (std::size_t i = first; i < first + count; ++i) {
+          parts.push_back({&packet_md5s[i], shards[k + i], bytes});
+          places_[i].output->write(shards[k + i], bytes, places_[i].offset + kRecoveryPrefixBytes + offset);
+        }
+        Md5Streams::update(parts);
+        meter_.done(bytes * count);
+      });
+    }
+    finish_sums(slice_md5s);
+    finish_packets(packet_md5s);
+  }
+
+  tandem_codec *make_codec() const {
+    auto options = base::sized<tandem_codec_options>();
+    options.k = static_cast<std::uint32_t>(slice_count_);
+    options.m = recovery_count_;
+    options.matrix = TANDEM_MATRIX_PAR2;
+    options.field = TANDEM_FIELD_GF16;
+    options.allow_non_mds = 1;
+    options.first_exponent = options_.first_exponent;
+    tandem_codec *codec = nullptr;
+    check(tandem_codec_create(&options, &codec));
+    return codec;
+  }
+
+  // Bytes of neighbouring slices, with zeros beyond the ends of files.
+  void read_column(std::size_t first, std::span<void *const> into, std::uint64_t offset, std::size_t bytes) {
+    base::Descriptor file;
+    const Source *opened = nullptr;
+    std::uint64_t read_bytes = 0;
+    for (std::size_t i = 0; i < into.size(); ++i) {
+      const Source *source = owners_[first + i];
+      const std::uint64_t at = (first + i - source->first_slice) * slice_bytes_ + offset;
+      const std::size_t stored = at < source->bytes ? std::min<std::uint64_t>(bytes, source->bytes - at) : 0;
+      if (stored != 0 && opened != source) {
+        file = open_regular(source->path);
+        opened = source;
+        if (!file) fail_io("open", source->path, errno);
+      }
+      const auto to = static_cast<std::byte *>(into[i]);
+      const std::int64_t got = stored != 0 ? base::read_at(file.get(), to, stored, at) : 0;
+      if (got < 0) fail_io("read", source->path, errno);
+      if (static_cast<std::size_t>(got) != stored) fail(TANDEM_ERROR_IO, text(source->path, " has become shorter"));
+      std::memset(to + stored, 0, bytes - stored);
+      read_bytes += stored;
+    }
+    meter_.done(read_bytes);
+  }
+
+  static std::vector<Digest> finished(std::vector<Md5> &streams) {
+    std::vector<Md5 *> all;
+    for (Md5 &stream : streams) all.push_back(&stream);
+    return Md5Streams::finish(all);
+  }
+  void finish_sums(std::vector<Md5> &streams) {
+    const std::vector<Digest> digests = finished(streams);
+    for (std::size_t i = 0; i < digests.size(); ++i) sums_[i].md5 = digests[i];
+  }
+  void finish_packets(std::vector<Md5> &streams) {
+    const std::vector<Digest> digests = finished(streams);
+    for (std::uint32_t i = 0; i < recovery_count_; ++i) {
+      RecoveryPrefix prefix = recovery_prefix(set_id_, options_.first_exponent + i, slice_bytes_);
+      base::store(prefix.bytes + 16, digests[i]);
+      places_[i].output->write(prefix.bytes, sizeof prefix.bytes, places_[i].offset);
+    }
+  }
+
+  void finish() {
+    const Bytes critical = critical_packets();
+    for (Output &output : outputs_) {
+      for (std::uint64_t copy = 0; copy < output.copies(); ++copy)
+        output.write(critical.data(), critical.size(), output.copy_offset(copy));
+      output.file().finish(options_.no_sync != 0);
+    }
+    // The file without recovery slices comes last: if it exists, the set is complete.
+    for (std::size_t i = outputs_.size(); i-- > 0;)
+      outputs_[i].file().rename(outputs_[i].name(), options_.force != 0, options_.no_sync != 0);
+  }
+
+  tandem_par2_create_result result() const {
+    auto result = base::sized<tandem_par2_create_result>();
+    std::copy(set_id_.begin(), set_id_.end(), result.set_id);
+    result.slice_bytes = slice_bytes_;
+    result.file_count = static_cast<std::uint32_t>(sources_.size());
+    result.slice_count = static_cast<std::uint32_t>(slice_count_);
+    result.recovery_slice_count = recovery_count_;
+    result.packet_file_count = static_cast<std::uint32_t>(outputs_.size());
+    result.source_bytes = source_bytes_;
+    for (const Output &output : outputs_) result.packet_file_bytes += output.bytes();
+    return result;
+  }
+
+  struct Place {
+    const Output *output;
+    std::uint64_t offset;
+  };
+
+  tandem_context *const context_;
+  const tandem_par2_create_options &options_;
+  base::TaskPool &pool_;
+  Meter &meter_;
+  std::shared_ptr<base::Folder> folder_;
+  std::string base_name_;
+  std::vector<Source> sources_;
+  std::uint64_t slice_bytes_ = 0, slice_count_ = 0, source_bytes_ = 0;
+  std::uint32_t recovery_count_ = 0;
+  Bytes main_;
+  Digest set_id_;
+  std::vector<const Source *> owners_;  // of slices
+  std::vector<SliceSum> sums_;
+  std::vector<Output> outputs_;  // the one without recovery slices first
+  std::vector<Place> places_;    // of recovery packets
+};
+
+}  // namespace
+
+std::vector<Volume> volumes_of(const tandem_par2_create_options &options, std::uint32_t recovery_count,
+                               std::uint64_t largest) {
+  if (options.volumes < TANDEM_PAR2_DOUBLING || options.volumes > TANDEM_PAR2_UNIFORM)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, text("volumes is ", options.volumes));
+  if (options.volume_count > kMostVolumes || (options.volume_count != 0 && options.volumes != TANDEM_PAR2_UNIFORM))
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         text("volume_count is ", options.volume_count, "; for uniform volumes at most ", kMostVolumes, ", else 0"));
+  std::vector<Volume> volumes;
+  std::uint32_t first = options.first_exponent, left = recovery_count, files = options.volume_count;
+  if (files == 0) files = static_cast<std::uint32_t>(std::bit_width(recovery_count));
+  files = std::min(files, recovery_count);
+  std::uint64_t next = 1;
+  while (left != 0) {
+    std::uint64_t count = options.volumes == TANDEM_PAR2_UNIFORM ? (left + files - 1) / files : next;
+    if (options.volumes == TANDEM_PAR2_LIMITED) count = std::min(count, largest);
+    count = std::min<std::uint64_t>(count, left);
+    if (volumes.size() == kMostVolumes) count = left;
+    volumes.push_back({first, static_cast<std::uint32_t>(count)});
+    first += static_cast<std::uint32_t>(count);
+    left -= static_cast<std::uint32_t>(count);
+    next *= 2;
+    files -= files > 1;
+  }
+  return volumes;
+}
+
+tandem_par2_create_result create(tandem_context *context, const tandem_par2_create_options &options,
+                                 base::TaskPool &pool, Meter &meter) {
+  return Creation(context, options, pool, meter).run();
+}
+
+}  // namespace tandem::par2

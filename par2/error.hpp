@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Errors of PAR2 sets.
+#pragma once
+
+#include "base/gate.hpp"
+#include "base/io_error.hpp"
+#include "base/text.hpp"
+
+namespace tandem::par2 {
+
+using base::check;
+using base::Error;
+using base::fail;
+using base::fail_io;
+using base::guarded;
+using base::text;
+
+}  // namespace tandem::par2

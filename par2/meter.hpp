@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Progress of a call: all threads count, and the calling thread reports.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "par2/error.hpp"
+#include "tandem/par2.h"
+
+namespace tandem::par2 {
+
+class Meter {
+ public:
+  Meter(tandem_par2_progress progress, void *user) : progress_(progress), user_(user) {}
+
+  void add_total(std::uint64_t bytes) { total_ += bytes; }
+  // Throws TANDEM_ERROR_CANCELLED on every thread once the callback has said so.
+  void done(std::uint64_t bytes) {
+    done_ += bytes;
+    if (progress_ != nullptr && std::this_thread::get_id() == caller_ && Clock::now() - last_ >= kBetween) report();
+    if (cancelled_) fail(TANDEM_ERROR_CANCELLED, "the progress callback cancelled the call");
+  }
+  // At the end, when all is done.
+  void finish() {
+    done_ = total_.load();
+    if (progress_ != nullptr) report();
+    done(0);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kBetween{100};
+
+  void report() {
+    last_ = Clock::now();
+    if (progress_(user_, done_, total_) != 0) cancelled_ = true;
+  }
+
+  const tandem_par2_progress progress_;
+  void *const user_;
+  const std::thread::id caller_ = std::this_thread::get_id();
+  std::atomic<std::uint64_t> done_{0}, total_{0};
+  std::atomic<bool> cancelled_{false};
+  Clock::time_point last_{};
+};
+
+}  // namespace tandem::par2

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checksums of many ranges of files together: each thread reads up to 32 of them side by side.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "base/pool.hpp"
+#include "par2/packets.hpp"
+
+namespace tandem::par2 {
+
+struct Range {
+  const std::string *path;
+  std::uint64_t offset, bytes;
+  std::uint64_t zeros = 0;   // that follow the bytes
+  bool is_readable = false;  // results
+  SliceSum sum{};
+};
+
+// Called on any thread with the bytes that were just read. Throws to end the call.
+using Progressed = std::function<void(std::uint64_t bytes)>;
+
+// Work that is done and that is known to come.
+struct Progress {
+  Progressed done, add_total;
+};
+
+// At most kMaxMd5Streams ranges, on this thread.
+void sum_together(std::span<Range> ranges, bool with_crc, const Progressed &progressed);
+// Any number, on all threads. Ranges of one file should be neighbours.
+void sum_ranges(std::span<Range> ranges, bool with_crc, base::TaskPool &pool, const Progressed &progressed);
+
+}  // namespace tandem::par2

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "par2/search.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <map>
+#include <tuple>
+
+#include "par2/files.hpp"
+
+namespace tandem::par2 {
+namespace {
+
+constexpr std::size_t kPiece = 65536;
+constexpr std::uint64_t kCrcOrder = 0xffffffff;  // so many bytes of zeros change no CRC
+
+}  // namespace
+
+Search::Search(const Set &set) : slice_bytes_(set.slice_bytes), rolling_(set.slice_bytes) {
+  std::map<std::pair<Digest, std::uint32_t>, std::uint32_t> known;
+  for (const File &file : set.files) {
+    for (std::uint64_t i = 0; i < file.slice_count; ++i) {
+      const std::uint64_t bytes = file.bytes_of_slice(i, slice_bytes_);
+      std::uint32_t content = static_cast<std::uint32_t>(contents_.size());
+      if (!file.sums.empty()) content = known.try_emplace({file.sums[i].md5, file.sums[i].crc}, content).first->second;
+      if (content == contents_.size())
+        contents_.push_back({file.sums.empty() ? std::nullopt : std::optional(file.sums[i]), bytes});
+      contents_[content].bytes = std::min(contents_[content].bytes, bytes);
+      content_of_slice_.push_back(content);
+    }
+  }
+  const std::size_t bits = std::bit_ceil(16 * contents_.size() + 1);
+  filter_.resize(bits);
+  filter_mask_ = static_cast<std::uint32_t>(bits - 1);
+  for (std::uint32_t i = 0; i < contents_.size(); ++i) {
+    const Content &content = contents_[i];
+    if (!content.sum) continue;
+    const std::uint32_t linear = rolling_.linear(content.sum->crc);
+    wholes_.push_back({linear, i, slice_bytes_});
+    filter_[linear & filter_mask_] = true;
+    const std::uint64_t zeros = slice_bytes_ - content.bytes;
+    if (zeros != 0) shorts_.push_back({crc32_zeros(content.sum->crc, kCrcOrder - zeros % kCrcOrder), i, content.bytes});
+  }
+  std::ranges::sort(wholes_, {}, &Key::crc);
+  std::ranges::sort(shorts_, {}, [](const Key &key) { return std::pair(key.bytes, key.crc); });
+}
+
+bool Search::has(std::uint32_t linear) const {
+  return may_have(linear) && std::ranges::binary_search(wholes_, linear, {}, &Key::crc);
+}
+
+std::optional<std::uint32_t> Search::find(const SliceSum &sum) const {
+  const std::uint32_t linear = rolling_.linear(sum.crc);
+  for (auto key = std::ranges::lower_bound(wholes_, linear, {}, &Key::crc); key != wholes_.end() && key->crc == linear;
+       ++key)
+    if (contents_[key->content].sum == sum) return key->content;
+  return {};
+}
+
+class Search::Scan {
+ public:
+  Scan(const Search &search, const Region &region, std::uint64_t last, const Progressed &progressed)
+      : search_(search),
+        region_(region),
+        last_(last),
+        progressed_(progressed),
+        file_(open_regular(*region.path)),
+        entering_(kPiece),
+        leaving_(kPiece) {}
+
+  std::vector<Match> run(std::uint64_t first) {
+    bool at_boundary = first == region_.begin;  // a slice may begin here, also a short one
+    for (std::uint64_t at = first; file_ && at < last_ && fits(at);) {
+      const std::uint64_t before = at;
+      std::uint32_t linear = search_.rolling_.linear(crc_at(at));
+      if (search_.has(linear)) at = take_run(at);
+      if (at == before && at_boundary) at = take_short(at);
+      at_boundary = at != before;
+      if (at_boundary) continue;
+      while (roll_to_hit(at, linear)) {
+        const std::uint64_t hit = at;
+        at = take_run(at);
+        at_boundary = at != hit;
+        if (at_boundary) break;
+      }
+      if (!at_boundary) break;
+    }
+    return std::move(matches_);
+  }
+
+ private:
+  bool fits(std::uint64_t at) const {
+    return at < region_.end && (region_.ends_file || search_.slice_bytes_ <= region_.end - at);
+  }
+  Range window(std::uint64_t at) const {
+    const std::uint64_t bytes = std::min(search_.slice_bytes_, region_.end - at);
+    return {region_.path, at, bytes, search_.slice_bytes_ - bytes};
+  }
+  // Zeros beyond the region.
+  void read(std::vector<std::uint8_t> &into, std::uint64_t at, std::size_t count) {
+    std::size_t stored = at < region_.end ? std::min<std::uint64_t>(count, region_.end - at) : 0;
+    if (stored != 0) {
+      const std::int64_t got = base::read_at(file_.get(), reinterpret_cast<std::byte *>(into.data()), stored, at);
+      stored = got > 0 ? static_cast<std::size_t>(got) : 0;
+    }
+    std::memset(into.data() + stored, 0, count - stored);
+  }
+  std::uint32_t crc_at(std::uint64_t at) {
+    const Range range = window(at);
+    std::uint32_t crc = 0;
+    for (std::uint64_t done = 0; done < range.bytes; done += kPiece) {
+      const std::size_t count = std::min<std::uint64_t>(kPiece, range.bytes - done);
+      read(entering_, at + done, count);
+      crc = crc32(crc, entering_.data(), count);
+    }
+    return crc32_zeros(crc, range.zeros);
+  }
+
+  // The end of the slices that follow each other from here on. As long as they do, more are hashed together.
+  std::uint64_t take_run(std::uint64_t at) {
+    for (std::size_t count = 4;; count = std::min<std::size_t>(2 * count, kMaxMd5Streams)) {
+      std::vector<Range> ranges;
+      for (std::uint64_t each = at; ranges.size() < count && each < last_ && fits(each); each += search_.slice_bytes_)
+        ranges.push_back(window(each));
+      sum_together(ranges, true, progressed_);
+      for (const Range &range : ranges) {
+        const auto content = range.is_readable ? search_.find(range.sum) : std::nullopt;
+        if (!content) return at;
+        matches_.push_back({*content, range.offset, range.bytes});
+        at += range.bytes;
+      }
+      if (ranges.size() < count) return at;
+    }
+  }
+
+  // The end of the longest short slice that begins here; `at` if there is none. Very short ones match by accident.
+  std::uint64_t take_short(std::uint64_t at) {
+    std::uint32_t crc = 0;
+    std::uint64_t done = 0;  // bytes in the CRC
+    std::uint64_t end = at;
+    for (const Key &key : search_.shorts_) {
+      if (key.bytes > region_.end - at) break;
+      while (done < key.bytes) {
+        const std::size_t count = std::min<std::uint64_t>(kPiece, key.bytes - done);
+        read(entering_, at + done, count);
+        crc = crc32(crc, entering_.data(), count);
+        done += count;
+      }
+      if (key.crc != crc) continue;
+      Range range{region_.path, at, key.bytes, search_.slice_bytes_ - key.bytes};
+      sum_together({&range, 1}, true, progressed_);
+      if (!range.is_readable || search_.contents_[key.content].sum != range.sum) continue;
+      matches_.push_back({key.content, at, key.bytes});
+      end = at + key.bytes;
+    }
+    return end;
+  }
+
+  // Moves the window to the next place where its CRC is that of a slice. False: there is none before the end.
+  bool roll_to_hit(std::uint64_t &at, std::uint32_t &linear) {
+    while (at + 1 < last_ && fits(at + 1)) {
+      std::uint64_t count = std::min<std::uint64_t>(kPiece, last_ - 1 - at);
+      if (!region_.ends_file) count = std::min(count, region_.end - search_.slice_bytes_ - at);
+      read(leaving_, at, count);
+      read(entering_, at + search_.slice_bytes_, count);
+      for (std::size_t i = 0; i < count; ++i) {
+        linear = search_.rolling_.roll(linear, entering_[i], leaving_[i]);
+        if (search_.may_have(linear) && search_.has(linear)) {
+          at += i + 1;
+          if (progressed_) progressed_(i + 1);
+          return true;
+        }
+      }
+      at += count;
+      if (progressed_) progressed_(count);
+    }
+    return false;
+  }
+
+  const Search &search_;
+  const Region &region_;
+  const std::uint64_t last_;
+  const Progressed &progressed_;
+  base::Descriptor file_;
+  std::vector<std::uint8_t> entering_, leaving_;
+  std::vector<Match> matches_;
+};
+
+std::vector<Match> Search::scan(const Region &region, std::uint64_t first, std::uint64_t last,
+                                const Progressed &progressed) const {
+  return Scan(*this, region, last, progressed).run(first);
+}
+
+}  // namespace tandem::par2

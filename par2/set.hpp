@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// A set as its packet files describe it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "par2/packets.hpp"
+#include "par2/ranges.hpp"
+
+namespace tandem::par2 {
+
+struct File : Description {
+  std::vector<SliceSum> sums;  // empty: their packet is lost, or the file has no slices
+  std::uint64_t first_slice = 0, slice_count = 0;
+  bool is_recoverable = true;
+
+  std::uint64_t bytes_of_slice(std::uint64_t slice, std::uint64_t slice_bytes) const {
+    return std::min(slice_bytes, bytes - slice * slice_bytes);
+  }
+};
+
+struct RecoverySlice {
+  std::uint32_t exponent, packet_file;
+  std::uint64_t offset;  // of the data
+};
+
+struct PacketFile {
+  std::string path;
+  std::uint64_t bytes = 0;
+  std::uint64_t used_bytes = 0;  // in intact packets of any set
+  std::uint32_t packet_count = 0, recovery_count = 0;
+};
+
+struct Set {
+  Digest id;
+  std::uint64_t slice_bytes = 0, slice_count = 0;
+  std::vector<File> files;              // recoverable ones first, in the order of their slices
+  std::vector<RecoverySlice> recovery;  // one for each exponent, in order
+  std::vector<PacketFile> packet_files;
+  std::string creator;
+};
+
+// The packet files of the set that `path` belongs to: path itself, "base.par2" and "base.*.par2" beside it. path may
+// lack
+// ".par2".
+std::vector<std::string> packet_files_of(const std::string &path);
+
+bool is_packet_file_name(std::string_view path);
+
+// Reads packets of the set that the first file has. Damaged packets and packets of other sets are skipped.
+Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress);
+
+}  // namespace tandem::par2

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "par2/verify.hpp"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "par2/files.hpp"
+
+namespace tandem::par2 {
+namespace {
+
+class Verification {
+ public:
+  Verification(Report &report, const std::string &folder, base::TaskPool &pool, const Progress &progress)
+      : report_(report),
+        set_(report.set),
+        pool_(pool),
+        progress_(progress),
+        search_(set_),
+        found_(search_.contents().size()) {
+    report_.files.resize(set_.files.size());
+    for (const File &file : set_.files) paths_.push_back(joined(folder, file.name));
+  }
+
+  // Slices at their own places, and whole files without checksums of slices.
+  void check_places() {
+    std::vector<Candidate> all;
+    for (std::size_t i = 0; i < set_.files.size(); ++i) {
+      const auto status = status_of(paths_[i]);
+      if (!status) continue;
+      identities_.insert(status->identity);
+      report_.files[i].bytes = status->bytes;
+      report_.files[i].state = FileState::damaged;
+      all.push_back({i, &paths_[i], status->bytes});
+    }
+    for (const Candidate &each : check(all)) report_.files[each.file].state = FileState::complete;
+  }
+
+  // Files that have the whole content of another one.
+  void find_renamed(const std::vector<std::string> &extra) {
+    for (const std::string &path : extra)
+      if (const auto status = status_of(path); status && identities_.insert(status->identity).second)
+        others_.push_back({&path, status->bytes});
+    std::multimap<std::uint64_t, std::size_t> wanted;
+    for (std::size_t i = 0; i < set_.files.size(); ++i)
+      if (!is_complete(i) && set_.files[i].bytes != 0) wanted.emplace(set_.files[i].bytes, i);
+    std::vector<Source> sources = others_;
+    for (std::size_t i = 0; i < set_.files.size(); ++i)
+      if (report_.files[i].state == FileState::damaged) sources.push_back({&paths_[i], report_.files[i].bytes});
+    std::erase_if(sources, [&](const Source &source) { return !wanted.contains(source.bytes); });
+    std::vector<Range> beginnings;
+    for (const Source &source : sources)
+      beginnings.push_back({source.path, 0, std::min<std::uint64_t>(source.bytes, kBeginningBytes)});
+    sum_ranges(beginnings, false, pool_, {});
+    std::vector<Candidate> candidates;
+    for (const Range &range : beginnings) {
+      const std::uint64_t bytes = sources[static_cast<std::size_t>(&range - beginnings.data())].bytes;
+      const auto [first, end] = wanted.equal_range(bytes);
+      for (auto each = first; each != end; ++each)
+        if (range.is_readable && range.path != &paths_[each->second] &&
+            range.sum.md5 == set_.files[each->second].md5_of_beginning)
+          candidates.push_back({each->second, range.path, bytes});
+    }
+    for (const Candidate &each : check(candidates)) {
+      if (is_complete(each.file)) continue;
+      report_.files[each.file].state = FileState::renamed;
+      report_.files[each.file].found_as = *each.path;
+      std::erase_if(others_, [&](const Source &source) { return source.path == each.path; });
+    }
+  }
+
+  // Slices anywhere in damaged files and in the others.
+  void find_moved() {
+    std::vector<Region> regions;
+    for (std::size_t i = 0; i < set_.files.size(); ++i)
+      if (report_.files[i].state == FileState::damaged) add_gaps(i, regions);
+    for (const Source &source : others_)
+      if (source.bytes != 0) regions.push_back({source.path, 0, source.bytes, true});
+    struct Task {
+      const Region *region;
+      std::uint64_t first, last;
+    };
+    std::vector<Task> tasks;
+    constexpr std::uint64_t kLeastTask = 8u << 20;
+    const std::uint64_t task_bytes = std::max(kLeastTask, 4 * set_.slice_bytes);
+    for (const Region &region : regions) {
+      progress_.add_total(region.end - region.begin);
+      for (std::uint64_t at = region.begin; at < region.end; at += std::min(task_bytes, region.end - at))
+        tasks.push_back({&region, at, at + std::min(task_bytes, region.end - at)});
+    }
+    std::mutex mutex;
+    pool_.run(tasks.size(), [&](std::size_t i) {
+      const auto matches = search_.scan(*tasks[i].region, tasks[i].first, tasks[i].last, progress_.done);
+      const std::lock_guard lock(mutex);
+      for (const Match &match : matches) found_[match.content] = true;
+    });
+  }
+
+  bool misses_slices() const { return std::ranges::find(found_, false) != found_.end(); }
+  bool misses_files() const {
+    for (std::size_t i = 0; i < set_.files.size(); ++i)
+      if (!is_complete(i)) return true;
+    return false;
+  }
+
+  void count() {
+    for (std::size_t i = 0; i < set_.files.size(); ++i) {
+      const File &file = set_.files[i];
+      for (std::uint64_t slice = 0; slice < file.slice_count; ++slice)
+        report_.files[i].found += found_[search_.content_of(file.first_slice + slice)];
+      report_.found_slices += report_.files[i].found;
+    }
+  }
+
+ private:
+  struct Source {
+    const std::string *path;
+    std::uint64_t bytes;
+  };
+  struct Candidate {
+    std::size_t file;         // of the set
+    const std::string *path;  // that may have its content
+    std::uint64_t bytes;
+  };
+
+  bool is_complete(std::size_t file) const { return report_.files[file].state == FileState::complete; }
+
+  // Returns those that have the content of their file. Slices that are right are found. A file at its own path keeps
+  // which of them are.
+  std::vector<Candidate> check(const std::vector<Candidate> &candidates) {
+    std::vector<Range> ranges;
+    struct Part {
+      std::size_t candidate;
+      std::uint64_t slice;
+    };
+    std::vector<Part> parts;
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      const File &file = set_.files[candidates[i].file];
+      if (file.sums.empty()) {  // the MD5 of the file has to do
+        if (file.bytes != candidates[i].bytes || file.bytes == 0) continue;
+        ranges.push_back({candidates[i].path, 0, file.bytes});
+        parts.push_back({i, 0});
+        progress_.add_total(file.bytes);
+        continue;
+      }
+      for (std::uint64_t slice = 0; slice < file.sums.size(); ++slice) {
+        const std::uint64_t offset = slice * set_.slice_bytes, bytes = file.bytes_of_slice(slice, set_.slice_bytes);
+        if (offset + bytes > candidates[i].bytes) break;
+        ranges.push_back({candidates[i].path, offset, bytes, set_.slice_bytes - bytes});
+        parts.push_back({i, slice});
+        progress_.add_total(bytes);
+      }
+    }
+    sum_ranges(ranges, false, pool_, progress_.done);
+    std::vector<std::uint64_t> right(candidates.size());
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      const auto [candidate, slice] = parts[i];
+      const File &file = set_.files[candidates[candidate].file];
+      if (!ranges[i].is_readable || ranges[i].sum.md5 != (file.sums.empty() ? file.md5 : file.sums[slice].md5))
+        continue;
+      if (candidates[candidate].path == &paths_[candidates[candidate].file])
+        in_place_[candidates[candidate].file].push_back(slice);
+      const std::uint64_t end = file.sums.empty() ? file.slice_count : std::min(slice + 1, file.slice_count);
+      for (std::uint64_t each = slice; each < end; ++each) found_[search_.content_of(file.first_slice + each)] = true;
+      right[candidate] += file.sums.empty() ? slices_of(file.bytes, set_.slice_bytes) : 1;
+    }
+    std::vector<Candidate> whole;
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      const File &file = set_.files[candidates[i].file];
+      if (candidates[i].path == &paths_[candidates[i].file]) report_.files[candidates[i].file].in_place = right[i];
+      if (candidates[i].bytes == file.bytes && right[i] == slices_of(file.bytes, set_.slice_bytes))
+        whole.push_back(candidates[i]);
+    }
+    return whole;
+  }
+
+  // What lies between the slices of a file that are right.
+  void add_gaps(std::size_t index, std::vector<Region> &regions) {
+    const std::uint64_t bytes = report_.files[index].bytes;
+    std::uint64_t begin = 0;
+    const auto add = [&](std::uint64_t end, bool ends_file) {
+      if (end > begin) regions.push_back({&paths_[index], begin, end, ends_file});
+    };
+    for (const std::uint64_t slice : in_place_[index]) {
+      add(slice * set_.slice_bytes, false);
+      begin = slice * set_.slice_bytes + set_.files[index].bytes_of_slice(slice, set_.slice_bytes);
+    }
+    add(bytes, true);
+  }
+
+  Report &report_;
+  const Set &set_;
+  base::TaskPool &pool_;
+  const Progress &progress_;
+  const Search search_;
+  std::vector<bool> found_;         // by content
+  std::vector<std::string> paths_;  // of the set's files
+  std::map<std::size_t, std::vector<std::uint64_t>> in_place_;
+  std::set<std::pair<dev_t, ino_t>> identities_;  // of files that were looked at
+  std::vector<Source> others_;
+};
+
+}  // namespace
+
+Report verify(Set set, const std::string &folder, const std::vector<std::string> &extra, base::TaskPool &pool,
+              const Progress &progress) {
+  Report report;
+  report.set = std::move(set);
+  Verification verification(report, folder, pool, progress);
+  verification.check_places();
+  if (verification.misses_files()) verification.find_renamed(extra);
+  if (verification.misses_slices()) verification.find_moved();
+  verification.count();
+  return report;
+}
+
+}  // namespace tandem::par2

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`tandem par2`. Usage: par2_cli_test.py PATH_OF_TANDEM"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TANDEM = os.path.abspath(sys.argv.pop(1))
+
+
+class Par2(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        (self.folder / "data").mkdir()
+        for name, size in (("a", 10000), ("b\n", 5000), ("empty", 0)):
+            (self.folder / "data" / name).write_bytes(os.urandom(size))
+
+    def run_command(self, *arguments, status=0):
+        done = subprocess.run([TANDEM, "par2", *map(str, arguments)], cwd=self.folder, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, status, done)
+        return done
+
+    def json(self, *arguments, status=0):
+        return json.loads(self.run_command(*arguments, "--json", status=status).stdout)
+
+    def test_create_and_verify(self):
+        done = self.run_command("create", "set", "data", "-s", 1000, "-r", "20%", "--no-sync")
+        self.assertIn("3 files, 15.00 kB: 15 slices of 1000B; 3 packet files", done.stdout)
+        self.assertEqual(sorted(path.name for path in self.folder.glob("*.par2")), ["set.par2", "set.vol0+1.par2", "set.vol1+2.par2"])
+        self.assertEqual(self.run_command("verify", "set.vol1+2.par2").stdout, "3 of 3 files complete; 0 of 15 slices lost, 3 recovery slices\n")
+        self.assertEqual(self.run_command("verify", "set", "-q").stdout, "")
+        with open(self.folder / "data/a", "r+b") as file:
+            file.seek(2500)
+            file.write(b"damage")
+        (self.folder / "data/empty").unlink()
+        (self.folder / "data/b\n").rename(self.folder / "moved")
+        with open(self.folder / "set.vol0+1.par2", "ab") as file:
+            file.write(b"12345")
+        lines = self.run_command("verify", "set", "moved", status=1).stdout.splitlines()
+        self.assertEqual(sorted(lines), sorted([
+            "data/a: damaged, 9 of 10 slices found", "data/b\\x0a: renamed, moved has its content", "data/empty: missing, 0 of 0 slices found",
+            "set.vol0+1.par2: 5 bytes damaged", "0 of 3 files complete; 1 of 15 slices lost, 3 recovery slices: a repair is possible"]))
+        found = self.json("verify", "set", status=4)
+        self.assertEqual((found["command"], found["exit_status"], found["repair_possible"], found["found_slice_count"]), ("par2 verify", 4, False, 9))
+        self.assertEqual({file["name"]: file["state"] for file in found["files"]},
+                         {"data/a": "damaged", "data/b\n": "missing", "data/empty": "missing"})
+
+    def test_options_reach_the_library(self):
+        base = ("create", "sub/set", "data", "-B", ".", "--no-sync", "--force")
+        (self.folder / "sub").mkdir()
+        for options, expected in (
+            (("-b", 5, "-c", 2), {"slice_bytes": 3336, "slice_count": 5, "recovery_slice_count": 2}),
+            (("-s", "1k", "--volumes", "uniform", "--volume-count", 4, "-c", 8), {"slice_bytes": 1024, "packet_file_count": 5}),
+            (("-s", 1000), {"recovery_slice_count": 1, "slice_count": 15}),
+            (("-s", 1000, "-c", 0), {"recovery_slice_count": 0, "packet_file_count": 1}),
+            (("-s", 1000, "-c", 20, "--volumes", "limited", "--memory", "1k", "--threads", 1), {"recovery_slice_count": 20}),
+        ):
+            result = self.json(*base, *options)
+            self.assertEqual({key: result[key] for key in expected}, expected)
+        self.run_command(*base, "-s", 900, "-c", 1, "-f", 77)
+        self.assertTrue((self.folder / "sub/set.vol77+1.par2").exists())
+        self.run_command("verify", "sub/set", "--base", ".", "--threads", 1)
+        self.run_command("verify", "sub/set", status=4)
+
+    def test_wrong_usage(self):
+        for arguments, message in ((("create", "set"), "PATH is required"), (("create", "set", "data", "-r", "20"), "--redundancy"),
+                                   (("create", "set", "data", "-r", "2%", "-c", 2), "excludes"), (("create", "set", "none"), "cannot open none"),
+                                   (("create", "set", "data", "--volumes", "all"), "doubling")):
+            self.assertIn(message, self.run_command(*arguments, status=2).stderr)
+        failed = self.json("verify", "none", status=3)
+        self.assertEqual((failed["command"], failed["status_name"]), ("par2 verify", "TANDEM_ERROR_IO"))
+        self.assertEqual(list(self.folder.glob("*.par2")), [])
+
+
+unittest.main()

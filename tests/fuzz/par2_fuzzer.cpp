@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fuzzer of the packets of PAR2 files. An input becomes a file of packets in memory. Checksums are corrected first,
+// unless the input says no, so that the code behind their check runs. The oracle states the limits a second time: a set
+// that is accepted stays within them, and each intact packet of another writer is found.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "par2/set.hpp"
+#include "tests/fuzz/input.hpp"
+
+namespace tandem::par2 {
+namespace {
+
+using test::FuzzInput;
+
+[[noreturn]] void wrong(const char *what) {
+  std::fprintf(stderr, "WRONG: %s\n", what);
+  std::abort();
+}
+
+Description take_description(FuzzInput &input) {
+  Description file{{}, {}, {}, input.number<std::uint16_t>(), ""};
+  if (input.byte() % 16 == 0) file.bytes = input.number<std::uint64_t>();
+  static constexpr const char *kNames[] = {"a", "b/c", "../d", "/e", "f//g", "h/..", "\xff", "name\\x"};
+  file.name = kNames[input.byte() % std::size(kNames)];
+  if (const std::uint8_t more = input.byte(); more % 4 == 0) file.name += static_cast<char>(input.byte());
+  file.id = id_of(file);
+  return file;
+}
+
+// Bytes of a body change, grow or vanish.
+void edit(FuzzInput &input, Bytes &body) {
+  for (unsigned count = input.byte() % 4; count != 0 && !body.empty(); --count) {
+    const std::size_t at = input.number<std::uint16_t>() % body.size();
+    const std::uint8_t how = input.byte();
+    if (how < 0xc0) body[at] = static_cast<std::byte>(input.byte());
+    if (how >= 0xc0) body.resize(at / 4 * 4);
+  }
+}
+
+Bytes take_file(FuzzInput &input) {
+  std::vector<Description> files;
+  for (unsigned count = input.byte() % 4; count != 0; --count) files.push_back(take_description(input));
+  Main main{std::uint64_t{4} << input.byte() % 16, {}, {}};
+  if (input.byte() % 16 == 0) main.slice_bytes = input.number<std::uint64_t>();
+  for (const Description &file : files) (input.byte() % 8 == 0 ? main.others : main.recoverable).push_back(file.id);
+  Bytes main_bytes = main_body(main);
+  edit(input, main_bytes);
+  const Digest id = Md5::of(main_bytes.data(), main_bytes.size());
+  Bytes all;
+  const auto add = [&](Kind kind, Bytes body) {
+    if (kind != Kind::main) edit(input, body);
+    Bytes bytes = packet(kind, id, body);
+    const std::uint8_t damage = input.byte();  // after the checksum
+    if (damage == 1) base::store(bytes.data() + 8, input.number<std::uint64_t>());
+    if (damage == 2) bytes[input.number<std::uint16_t>() % bytes.size()] ^= std::byte{1};
+    if (damage == 3) bytes.resize(input.number<std::uint16_t>() % bytes.size());
+    all.insert(all.end(), bytes.begin(), bytes.end());
+  };
+  add(Kind::main, main_bytes);
+  for (const Description &file : files) {
+    add(Kind::description, description_body(file));
+    const std::uint64_t slices = main.slice_bytes != 0 ? slices_of(file.bytes, main.slice_bytes) : 0;
+    add(Kind::sums, sums_body(file.id, std::vector<SliceSum>(slices % 64 + (input.byte() == 9))));
+    Bytes recovery(4 + main.slice_bytes % 4096);
+    base::store(recovery.data(), std::uint32_t{input.byte()} << input.byte() % 32);
+    add(Kind::recovery, recovery);
+  }
+  add(Kind::creator, creator_body("fuzzer"));
+  while (input.left() > 1) all.push_back(static_cast<std::byte>(input.byte()));
+  return all;
+}
+
+void check(const Set &set, std::uint64_t file_bytes) {
+  if (set.slice_bytes == 0 || set.slice_bytes % 4 != 0) wrong("slice size");
+  if (set.slice_count > 32768 || set.files.size() > 65536) wrong("counts");
+  std::uint64_t slices = 0;
+  for (const File &file : set.files) {
+    const std::string around = "/" + file.name + "/";
+    if (around.find("/../") != std::string::npos || around.find("/./") != std::string::npos ||
+        around.find("//") != std::string::npos || file.name.find('\0') != std::string::npos)
+      wrong("name");
+    const std::uint64_t whole = file.bytes / set.slice_bytes, rest = file.bytes % set.slice_bytes != 0;
+    if (file.is_recoverable && (file.slice_count != whole + rest || file.first_slice != slices)) wrong("slices");
+    if (!file.sums.empty() && file.sums.size() != whole + rest) wrong("checksums");
+    slices += file.slice_count;
+  }
+  if (slices != set.slice_count) wrong("number of slices");
+  for (std::size_t i = 0; i < set.recovery.size(); ++i) {
+    if (set.recovery[i].exponent >= 65535) wrong("exponent");
+    if (i != 0 && set.recovery[i].exponent <= set.recovery[i - 1].exponent) wrong("order of exponents");
+    if (set.recovery[i].offset + set.slice_bytes > file_bytes) wrong("place of a recovery slice");
+  }
+  if (set.packet_files[0].used_bytes > file_bytes) wrong("used bytes");
+}
+
+void fuzz(FuzzInput &input) {
+  const Bytes bytes = take_file(input);
+  const int descriptor = memfd_create("par2", MFD_CLOEXEC);
+  if (descriptor < 0 || write(descriptor, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
+    wrong("no file in memory");
+  base::TaskPool pool(0);
+  try {
+    check(read_set({"/proc/self/fd/" + std::to_string(descriptor)}, pool, {{}, [](std::uint64_t) {}}), bytes.size());
+  } catch (const base::Error &error) {
+    if (error.status() != TANDEM_ERROR_DAMAGED && error.status() != TANDEM_ERROR_UNSUPPORTED) wrong("status");
+  }
+  close(descriptor);
+}
+
+}  // namespace
+}  // namespace tandem::par2
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
+  tandem::test::FuzzInput input(data, size);
+  tandem::par2::fuzz(input);
+  return 0;
+}

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""par2.h for tests, by ctypes."""
+
+import ctypes
+import os
+from ctypes import POINTER, byref, c_char_p, c_int32, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
+
+PROGRESS = ctypes.CFUNCTYPE(c_int32, c_void_p, c_uint64, c_uint64)
+COMPLETE, RENAMED, DAMAGED, MISSING = range(4)
+INVALID_ARGUMENT, UNSUPPORTED, TOO_LARGE, CANCELLED, IO, DAMAGED_SET = 1, 2, 5, 9, 11, 12
+
+
+def structure(name, *fields, sized=True):
+    head = [("struct_bytes", c_size_t)] if sized else []
+    return type(name, (ctypes.Structure,), {"_fields_": head + list(fields)})
+
+
+VerifyOptions = structure("VerifyOptions", ("path", c_char_p), ("base_path", c_char_p), ("extra_paths", POINTER(c_char_p)),
+                          ("extra_count", c_size_t), ("thread_count", c_uint32), ("reserved", c_uint32), ("progress", PROGRESS),
+                          ("progress_user", c_void_p))
+CreateOptions = structure("CreateOptions", ("path", c_char_p), ("base_path", c_char_p), ("source_paths", POINTER(c_char_p)),
+                          ("source_count", c_size_t), ("slice_bytes", c_uint64), ("slice_count", c_uint32),
+                          ("recovery_slice_count", c_uint32), ("recovery_percent", ctypes.c_double), ("first_exponent", c_uint32),
+                          ("volumes", c_int32), ("volume_count", c_uint32), ("thread_count", c_uint32), ("memory_bytes", c_uint64),
+                          ("force", c_int32), ("no_sync", c_int32), ("progress", PROGRESS), ("progress_user", c_void_p))
+CreateResult = structure("CreateResult", ("set_id", c_uint8 * 16), ("slice_bytes", c_uint64),
+                         *((name, c_uint32) for name in ("file_count", "slice_count", "recovery_slice_count", "packet_file_count")),
+                         ("source_bytes", c_uint64), ("packet_file_bytes", c_uint64))
+Summary = structure("Summary", ("set_id", c_uint8 * 16), ("slice_bytes", c_uint64),
+                    *((name, c_uint32) for name in ("slice_count", "found_slice_count", "recovery_slice_count", "file_count",
+                                                    "complete_count", "renamed_count", "damaged_count", "missing_count")),
+                    ("repair_needed", c_int32), ("repair_possible", c_int32), ("damaged_packet_bytes", c_uint64))
+File = structure("File", ("name", c_char_p), ("found_as", c_char_p), ("bytes", c_uint64), ("state", c_int32), ("recoverable", c_int32),
+                 ("slice_count", c_uint32), ("found_slice_count", c_uint32), sized=False)
+PacketFile = structure("PacketFile", ("path", c_char_p), ("bytes", c_uint64), ("damaged_bytes", c_uint64), ("packet_count", c_uint32),
+                       ("recovery_slice_count", c_uint32), sized=False)
+
+
+class Failure(Exception):
+    def __init__(self, status, message):
+        super().__init__(f"{message} (status {status})")
+        self.status = status
+
+
+class Report:
+    pass
+
+
+class Library:
+    def __init__(self, folder):
+        self.core = ctypes.CDLL(f"{folder}/libtandem.so")
+        self.par2 = ctypes.CDLL(f"{folder}/libtandem_par2.so")
+        self.core.tandem_last_error_message.restype = c_char_p
+
+    def check(self, status):
+        if status != 0:
+            raise Failure(status, self.core.tandem_last_error_message().decode(errors="replace"))
+
+    def list_of(self, function, handle, kind):
+        count = c_size_t()
+        self.check(function(handle, None, c_size_t(0), c_size_t(0), byref(count)))
+        array = (kind * count.value)()
+        self.check(function(handle, array, count, c_size_t(ctypes.sizeof(kind)), byref(count)))
+        # A copy: the texts belong to the report.
+        return [{name: getattr(each, name) for name, _ in kind._fields_} for each in array]
+
+    def create(self, path, sources, base=None, progress=None, **options):
+        """The result. options: fields of tandem_par2_create_options."""
+        paths = (c_char_p * len(sources))(*(os.fsencode(each) for each in sources))
+        given = CreateOptions(ctypes.sizeof(CreateOptions), str(path).encode(), str(base).encode() if base else None, paths, len(sources))
+        given.progress = callback = PROGRESS(progress) if progress else PROGRESS()
+        given.thread_count = 2
+        for name, value in options.items():
+            setattr(given, name, value)
+        result = CreateResult(ctypes.sizeof(CreateResult))
+        self.check(self.par2.tandem_par2_create(None, byref(given), byref(result)))
+        del callback
+        return result
+
+    def verify(self, path, base=None, extra=(), threads=2, progress=None):
+        extras = (c_char_p * len(extra))(*(str(each).encode() for each in extra))
+        callback = PROGRESS(progress) if progress else PROGRESS()
+        options = VerifyOptions(ctypes.sizeof(VerifyOptions), str(path).encode(), str(base).encode() if base else None, extras,
+                                len(extra), threads, 0, callback, None)
+        handle = c_void_p()
+        self.check(self.par2.tandem_par2_verify(byref(options), byref(handle)))
+        report = Report()
+        report.summary = Summary(ctypes.sizeof(Summary))
+        self.check(self.par2.tandem_par2_report_query(handle, byref(report.summary)))
+        report.files = {each["name"].decode(): each for each in self.list_of(self.par2.tandem_par2_report_files, handle, File)}
+        report.packet_files = self.list_of(self.par2.tandem_par2_report_packet_files, handle, PacketFile)
+        self.par2.tandem_par2_report_destroy(handle)
+        return report

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of par2/: checksums against OpenSSL and a plain formula, packets to bytes and back, hostile packets.
+#include "par2/packets.hpp"
+
+#include <gtest/gtest.h>
+#include <openssl/evp.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/pool.hpp"
+#include "par2/crc.hpp"
+#include "par2/set.hpp"
+
+namespace tandem::par2 {
+namespace {
+
+std::vector<std::uint8_t> random_bytes(std::size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<std::uint8_t> bytes(count);
+  for (auto &byte : bytes) byte = static_cast<std::uint8_t>(random());
+  return bytes;
+}
+
+Digest openssl_md5(const void *bytes, std::size_t count) {
+  Digest digest;
+  EVP_Digest(bytes, count, digest.data(), nullptr, EVP_md5(), nullptr);
+  return digest;
+}
+
+std::uint32_t plain_crc(const std::uint8_t *bytes, std::size_t count) {
+  std::uint32_t crc = 0xffffffff;
+  for (std::size_t i = 0; i < count; ++i) {
+    crc ^= bytes[i];
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+  }
+  return ~crc;
+}
+
+TEST(Checksums, Md5OfOneStreamIsThatOfOpenssl) {
+  const auto bytes = random_bytes(1000, 1);
+  for (std::size_t count = 0; count <= 300; ++count) {
+    for (const std::size_t cut : {std::size_t{0}, count / 3, count - count / 7}) {
+      Md5 stream;
+      stream.update(bytes.data(), cut);
+      stream.update(bytes.data() + cut, count - cut);
+      EXPECT_EQ(stream.finish(), openssl_md5(bytes.data(), count)) << count << " cut at " << cut;
+    }
+  }
+}
+
+// Streams of different lengths, more and fewer than a kernel takes, fed in pieces of any length.
+TEST(Checksums, EveryMd5KernelAgreesWithOpenssl) {
+  const auto bytes = random_bytes(200000, 2);
+  std::mt19937 random(3);
+  for (const Md5Kernel *kernel : md5_kernels()) {
+    force_md5_kernel(kernel);
+    SCOPED_TRACE(kernel->name);
+    for (std::size_t count : {1, 2, 3, 7, 8, 16, 31, 32, 33, 70}) {
+      std::vector<Md5> streams(count);
+      std::vector<std::vector<std::uint8_t>> fed(count);
+      for (int round = 0; round < 3; ++round) {
+        std::vector<Md5Part> parts;
+        for (std::size_t i = 0; i < count; ++i) {
+          const std::size_t length = random() % (round == 1 ? 70 : 3000), from = random() % 190000;
+          parts.push_back({&streams[i], bytes.data() + from, length});
+          fed[i].insert(fed[i].end(), bytes.begin() + static_cast<long>(from),
+                        bytes.begin() + static_cast<long>(from + length));
+        }
+        Md5Streams::update(parts);
+      }
+      std::vector<Md5 *> all;
+      for (Md5 &stream : streams) all.push_back(&stream);
+      const std::vector<Digest> digests = Md5Streams::finish(all);
+      for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(digests[i], openssl_md5(fed[i].data(), fed[i].size())) << i;
+    }
+  }
+  force_md5_kernel(nullptr);
+  for (const char *name : {"avx512", "avx2"}) {
+    bool has = false;
+    for (const Md5Kernel *kernel : md5_kernels()) has = has || kernel->name == std::string_view(name);
+    if (!has) std::printf("NOT RUN: MD5 with %s\n", name);
+  }
+}
+
+TEST(Checksums, CrcsOfBytesZerosAndWindowsAgreeWithTheFormula) {
+  const auto bytes = random_bytes(4000, 4);
+  for (const bool portable : {false, true}) {
+    if (!force_portable_crc(portable) && !portable) std::printf("NOT RUN: CRC with products\n");
+    for (std::size_t count = 0; count < 700; ++count) {
+      const std::uint32_t whole = plain_crc(bytes.data() + count, count);
+      EXPECT_EQ(crc32(0, bytes.data() + count, count), whole) << count;
+      EXPECT_EQ(crc32(crc32(0, bytes.data() + count, count / 3), bytes.data() + count + count / 3, count - count / 3),
+                whole);
+    }
+  }
+  force_portable_crc(false);
+  for (const std::size_t zeros : {0, 1, 3, 64, 1000, 123457}) {
+    auto padded = bytes;
+    padded.resize(bytes.size() + zeros);
+    EXPECT_EQ(crc32_zeros(crc32(0, bytes.data(), bytes.size()), zeros), plain_crc(padded.data(), padded.size()))
+        << zeros;
+  }
+  for (const std::size_t window : {4, 60, 1000}) {
+    const RollingCrc rolling(window);
+    std::uint32_t linear = rolling.linear(crc32(0, bytes.data(), window));
+    for (std::size_t at = 1; at + window < bytes.size(); ++at) {
+      linear = rolling.roll(linear, bytes[at + window - 1], bytes[at - 1]);
+      ASSERT_EQ(linear, rolling.linear(plain_crc(bytes.data() + at, window))) << window << " at " << at;
+    }
+  }
+}
+
+Description described(std::string name, std::uint64_t bytes) {
+  Description file{{}, Digest{1}, Digest{2}, bytes, std::move(name)};
+  file.id = id_of(file);
+  return file;
+}
+
+TEST(Packets, BodiesComeBackAsTheyWere) {
+  for (const std::string name : {"a", "ab", "abc", "abcd", "folder/\xc3\xa9 b"}) {
+    const Description file = described(name, 12345);
+    const auto back = parse_description(description_body(file));
+    ASSERT_TRUE(back);
+    EXPECT_EQ(std::tie(back->id, back->md5, back->md5_of_beginning, back->bytes, back->name),
+              std::tie(file.id, file.md5, file.md5_of_beginning, file.bytes, file.name));
+  }
+  const auto main = parse_main(main_body({8, {Digest{3}, Digest{4}}, {Digest{5}}}));
+  ASSERT_TRUE(main);
+  EXPECT_EQ(main->slice_bytes, 8u);
+  EXPECT_EQ(main->recoverable, (std::vector<Digest>{{3}, {4}}));
+  EXPECT_EQ(main->others, std::vector<Digest>{{5}});
+  const std::vector<SliceSum> sums{{Digest{6}, 7}, {Digest{8}, 9}};
+  EXPECT_EQ(parse_sums(sums_body(Digest{1}, sums))->sums, sums);
+  // U+1F600 takes two words.
+  const Bytes unicode = unicode_body(described("\xf0\x9f\x98\x80x", 1));
+  EXPECT_EQ(unicode.size(), 16u + 8);
+  EXPECT_EQ(base::load<std::uint16_t>(unicode.data() + 16), 0xd83d);
+  EXPECT_EQ(base::load<std::uint16_t>(unicode.data() + 18), 0xde00);
+  EXPECT_EQ(base::load<std::uint16_t>(unicode.data() + 20), 'x');
+  EXPECT_TRUE(unicode_body(described("\xff", 1)).empty());
+  EXPECT_TRUE(is_less(Digest{9, 0}, Digest{0, 1}));  // the last byte counts most
+}
+
+TEST(Packets, HostileBodiesAreRefused) {
+  const Bytes main = main_body({8, {Digest{3}}, {}});
+  const auto changed = [](Bytes bytes, std::size_t at, auto value) {
+    base::store(bytes.data() + at, value);
+    return bytes;
+  };
+  using U64 = std::uint64_t;
+  EXPECT_FALSE(parse_main(std::span(main).first(11)));
+  EXPECT_FALSE(parse_main(std::span(main).first(main.size() - 4)));
+  for (const U64 slice : {U64{0}, U64{6}, U64{1} << 63, U64{1} << 50, ~U64{3}})
+    EXPECT_FALSE(parse_main(changed(main, 0, slice)));
+  for (const std::uint32_t count : {2u, 32769u, 0xffffffffu}) EXPECT_FALSE(parse_main(changed(main, 8, count)));
+  const Description file = described("name", 5);
+  const Bytes description = description_body(file);
+  EXPECT_FALSE(parse_description(std::span(description).first(56)));
+  EXPECT_FALSE(parse_description(changed(description_body(file), 48, U64{6})));  // its id says otherwise
+  EXPECT_FALSE(parse_description(description_body(described("name", U64{1} << 63))));
+  EXPECT_FALSE(parse_description(description_body(described(std::string("a\0b", 3), 5))));
+  EXPECT_FALSE(parse_sums(Bytes(16 + 19)));
+  EXPECT_FALSE(parse_sums(Bytes(16 + 20 * 32769)));
+  const Bytes whole = packet(Kind::main, Digest{1}, main);
+  EXPECT_TRUE(parse_header(whole, whole.size()));
+  EXPECT_FALSE(parse_header(whole, whole.size() - 1));
+  for (const U64 bytes : {U64{0}, U64{60}, U64{66}, U64{1} << 63, ~U64{3}})
+    EXPECT_FALSE(parse_header(changed(whole, 8, bytes), 1 << 20));
+  for (const std::string_view name : {"", "/a", "..", "../a", "a/../b", "a//b", "a/", "./a", "a/."})
+    EXPECT_FALSE(is_safe_name(name)) << name;
+  for (const std::string_view name : {"a", "a/b", "..a", "a../b", "..."}) EXPECT_TRUE(is_safe_name(name)) << name;
+}
+
+// A packet file made of pieces, in a folder that is removed.
+class PacketFiles : public testing::Test {
+ protected:
+  PacketFiles() {
+    std::string pattern = testing::TempDir() + "par2XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~PacketFiles() override { std::filesystem::remove_all(folder_); }
+  std::string write(const std::string &name, const std::vector<Bytes> &pieces) {
+    std::ofstream file(folder_ + "/" + name, std::ios::binary);
+    for (const Bytes &piece : pieces)
+      file.write(reinterpret_cast<const char *>(piece.data()), static_cast<std::streamsize>(piece.size()));
+    return folder_ + "/" + name;
+  }
+  Set read(const std::vector<Bytes> &pieces) {
+    base::TaskPool pool(1);
+    return read_set({write("a.par2", pieces)}, pool, {{}, [](std::uint64_t) {}});
+  }
+  Digest id_of_set(const Main &main) {
+    const Bytes body = main_body(main);
+    return Md5::of(body.data(), body.size());
+  }
+  // The packets of a set of one file, and one recovery packet.
+  std::vector<Bytes> pieces_of(const Description &file, std::uint64_t slice_bytes) {
+    const Main main{slice_bytes, {file.id}, {}};
+    const Digest id = id_of_set(main);
+    Bytes data(4 + slice_bytes);
+    base::store(data.data(), std::uint32_t{7});
+    return {packet(Kind::main, id, main_body(main)), packet(Kind::description, id, description_body(file)),
+            packet(Kind::recovery, id, data),
+            packet(Kind::sums, id, sums_body(file.id, std::vector<SliceSum>(slices_of(file.bytes, slice_bytes))))};
+  }
+  std::string refusal(const std::vector<Bytes> &pieces) {
+    try {
+      read(pieces);
+    } catch (const base::Error &error) {
+      return error.what();
+    }
+    return "";
+  }
+  std::string folder_;
+};
+
+TEST_F(PacketFiles, IntactPacketsAreFoundBetweenDamage) {
+  const auto pieces = pieces_of(described("x", 20), 8);
+  std::mt19937 random(5);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<Bytes> file;
+    std::vector<std::size_t> order{0, 1, 2, 3, 0, 1, 2, 3};
+    std::shuffle(order.begin(), order.end(), random);
+    std::size_t intact[4] = {}, used = 0;
+    for (const std::size_t each : order) {
+      Bytes bytes = pieces[each];
+      const unsigned kind = random() % 4;
+      if (kind == 0) {  // a byte that the packet's MD5 covers, or its header
+        bytes[random() % bytes.size()] ^= std::byte{1};
+      } else if (kind == 1) {  // an end is missing
+        bytes.resize(1 + random() % (bytes.size() - 1));
+      } else {
+        ++intact[each];
+        used += bytes.size();
+      }
+      file.push_back(std::move(bytes));
+      if (random() % 3 == 0) file.emplace_back(random() % 100, std::byte{0xff});
+      if (random() % 8 == 0) file.emplace_back(70000, std::byte{0xff});
+    }
+    if (intact[0] == 0 || intact[1] == 0) {
+      EXPECT_NE(refusal(file), "");
+      continue;
+    }
+    const Set set = read(file);
+    ASSERT_EQ(set.files.size(), 1u);
+    EXPECT_EQ(set.slice_count, 3u);
+    EXPECT_EQ(set.files[0].sums.size(), intact[3] != 0 ? 3u : 0u) << round;
+    EXPECT_EQ(set.recovery.size(), intact[2] != 0 ? 1u : 0u) << round;
+    EXPECT_EQ(set.packet_files[0].used_bytes, used) << round;
+    EXPECT_EQ(set.packet_files[0].packet_count, intact[0] + intact[1] + intact[2] + intact[3]);
+    for (const RecoverySlice &slice : set.recovery) EXPECT_EQ(slice.exponent, 7u);
+  }
+}
+
+TEST_F(PacketFiles, HostileSetsAreRefused) {
+  const auto all_of = [&](const Description &file, std::uint64_t slice_bytes) {
+    const Main main{slice_bytes, {file.id}, {}};
+    const Digest id = id_of_set(main);
+    return std::vector<Bytes>{packet(Kind::main, id, main_body(main)),
+                              packet(Kind::description, id, description_body(file))};
+  };
+  EXPECT_EQ(refusal(all_of(described("x", 20), 8)), "");
+  EXPECT_NE(refusal(all_of(described("../x", 20), 8)).find("\"../x\", which may lie outside"), std::string::npos);
+  EXPECT_NE(refusal(all_of(described("/etc/x", 20), 8)).find("outside"), std::string::npos);
+  EXPECT_NE(refusal(all_of(described("x", 32769 * 4), 4)).find("more than 32768 slices of 4"), std::string::npos);
+  EXPECT_NE(refusal(all_of(described("x", std::uint64_t{1} << 62), 4)).find("more than 32768 slices"),
+            std::string::npos);
+  EXPECT_NE(refusal({Bytes(100)}).find("main packet"), std::string::npos);
+  // A main packet with another id than its own MD5.
+  auto pieces = all_of(described("x", 20), 8);
+  pieces[0] = packet(Kind::main, Digest{1}, main_body({8, {described("x", 20).id}, {}}));
+  EXPECT_NE(refusal(pieces).find("main packet"), std::string::npos);
+  const Main twice{8, {described("x", 20).id, described("x", 20).id}, {}};
+  EXPECT_NE(refusal({packet(Kind::main, id_of_set(twice), main_body(twice)),
+                     packet(Kind::description, id_of_set(twice), description_body(described("x", 20)))})
+                .find("twice"),
+            std::string::npos);
+}
+
+// Each eight bytes claim a packet up to the end of the file: the time must not grow with the square.
+TEST_F(PacketFiles, FalseClaimsCostLittle) {
+  Bytes claims(8u << 20);
+  for (std::size_t at = 0; at + kHeaderBytes <= claims.size(); at += kHeaderBytes) {
+    std::memcpy(claims.data() + at, kMagic, sizeof kMagic);
+    base::store(claims.data() + at + 8, std::uint64_t{claims.size() - at});
+    std::memcpy(claims.data() + at + 48, "PAR 2.0\0RecvSlic", 16);
+  }
+  auto pieces = pieces_of(described("x", 20), 8);
+  pieces.push_back(std::move(claims));
+  EXPECT_EQ(read(pieces).recovery.size(), 1u);
+}
+
+TEST_F(PacketFiles, TheFilesOfASetAreFoundBesideTheGivenOne) {
+  for (const char *name : {"a.par2", "a.vol0+1.par2", "a.vol01-02.PAR2", "a.b.par2", "b.par2", "a", "ab.par2"})
+    write(name, {});
+  const auto names = [&](const std::string &given) {
+    std::vector<std::string> found;
+    for (const std::string &path : packet_files_of(folder_ + "/" + given))
+      found.push_back(path.substr(folder_.size() + 1));
+    return found;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(names("a.par2"), (Names{"a.par2", "a.b.par2", "a.vol0+1.par2", "a.vol01-02.PAR2"}));
+  EXPECT_EQ(names("a.vol0+1.par2"), (Names{"a.vol0+1.par2", "a.b.par2", "a.par2", "a.vol01-02.PAR2"}));
+  EXPECT_EQ(names("b"), Names{"b.par2"});
+  EXPECT_THROW(names("c.par2"), base::Error);
+}
+
+}  // namespace
+}  // namespace tandem::par2

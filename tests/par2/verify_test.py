@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Verify (par2.h) against sets of the reference and of Debian's par2: verify_test.py FOLDER-OF-LIBRARIES"""
+
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from library import CANCELLED, COMPLETE, DAMAGED, DAMAGED_SET, IO, MISSING, RENAMED, UNSUPPORTED, Failure, Library
+from reference import Set
+
+SEED = int(os.environ.get("TANDEM_TEST_SEED", random.randrange(1 << 32)))
+print("TANDEM_TEST_SEED", SEED)
+
+
+class Model:
+    """What verify must find, from the bytes of the files alone. The contents are random, so equal bytes are no accident."""
+
+    def __init__(self, the_set, contents, sources):
+        self.found, size = {}, the_set.slice_bytes
+        data = [source + bytes(size) for source in sources.values()]  # zeros may follow a file
+        for name, slices in the_set.slices_of.items():
+            self.found[name] = 0
+            for i, each in enumerate(slices):
+                stored = contents[name][i * size:(i + 1) * size]
+                in_place = sources.get(name, b"")[i * size:][:len(stored)] == stored
+                self.found[name] += in_place or any(self.has(source, stored, each, the_set) for source in data)
+
+    def has(self, source, stored, whole, the_set):
+        if whole in source:
+            return True
+        # A short slice is found where one may begin: at the beginning, or after another slice.
+        at = source.find(stored)
+        while at > 0 and not any(source[:at].endswith(each) for each in the_set.slices):
+            at = source.find(stored, at + 1)
+        return at >= 0
+
+
+class Verify(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def write(self, name, data):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return path
+
+    def write_set(self, contents, slice_bytes=64, exponents=range(3), others=()):
+        the_set = Set(contents, slice_bytes, exponents, others)
+        for name, data in contents.items():
+            self.write(name, data)
+        self.write("set.par2", the_set.critical)
+        self.write("set.vol0+3.par2", b"".join(the_set.recovery.values()) + the_set.critical)
+        return the_set
+
+    def verify(self, **more):
+        return library.verify(self.folder / "set.par2", **more)
+
+    def state(self, report, name):
+        return report.files[name]["state"]
+
+    def test_whole_set(self):
+        contents = {"a": os.urandom(1000), "folder/b": os.urandom(64), "empty": b"", "é": os.urandom(20000), "zeros": bytes(500)}
+        the_set = self.write_set(contents)
+        totals = []
+        report = self.verify(progress=lambda user, done, total: totals.append((done, total)) or 0)
+        summary = report.summary
+        self.assertEqual(list(report.files), the_set.names)
+        self.assertTrue(all(each["state"] == COMPLETE for each in report.files.values()))
+        self.assertEqual((summary.slice_count, summary.found_slice_count, summary.recovery_slice_count), (len(the_set.slices),) * 2 + (3,))
+        self.assertEqual((summary.repair_needed, summary.damaged_packet_bytes, bytes(summary.set_id)), (0, 0, the_set.id))
+        self.assertEqual(totals[-1][0], totals[-1][1])
+        self.assertEqual([each["recovery_slice_count"] for each in report.packet_files], [0, 3])
+
+    def test_each_kind_of_damage(self):
+        a, b = os.urandom(64 * 20 + 13), os.urandom(64 * 5 + 1)
+        empty_moved = {"a": a, "b": b, "empty": b""}
+        # What is done to the files; the states of a, b, empty; found slices of a and b; extra files.
+        table = [
+            ("nothing", {}, (COMPLETE, COMPLETE, COMPLETE), 21, 6),
+            ("a byte", {"a": a[:100] + b"x" + a[101:]}, (DAMAGED, COMPLETE, COMPLETE), 20, 6),
+            ("missing", {"b": None}, (COMPLETE, MISSING, COMPLETE), 21, 0),
+            ("no empty file", {"empty": None}, (COMPLETE, COMPLETE, MISSING), 21, 6),
+            ("not empty", {"empty": b"x"}, (COMPLETE, COMPLETE, DAMAGED), 21, 6),
+            ("cut", {"a": a[:640]}, (DAMAGED, COMPLETE, COMPLETE), 10, 6),
+            ("longer", {"a": a + b"x"}, (DAMAGED, COMPLETE, COMPLETE), 21, 6),
+            ("a byte more at the start", {"a": b"x" + a}, (DAMAGED, COMPLETE, COMPLETE), 21, 6),
+            ("a byte less at the start", {"a": a[1:]}, (DAMAGED, COMPLETE, COMPLETE), 20, 6),
+            ("a byte more inside", {"a": a[:330] + b"x" + a[330:]}, (DAMAGED, COMPLETE, COMPLETE), 20, 6),
+            ("swapped", {"a": b, "b": a}, (RENAMED, RENAMED, COMPLETE), 21, 6),
+            ("renamed", {"b": None, "extra": b}, (COMPLETE, RENAMED, COMPLETE), 21, 6),
+            ("joined", {"a": None, "b": None, "extra": b"head" + a + b}, (MISSING, MISSING, COMPLETE), 21, 6),
+            ("joined the other way", {"a": None, "b": None, "extra": b + a}, (MISSING, MISSING, COMPLETE), 21, 6),
+            ("split", {"a": None, "extra": a[:500], "extra2": a[500:]}, (MISSING, COMPLETE, COMPLETE), 20, 6),
+            ("inside another file", {"b": None, "a": a + os.urandom(33) + b}, (DAMAGED, MISSING, COMPLETE), 21, 6),
+        ]
+        for what, changes, states, found_a, found_b in table:
+            with self.subTest(what):
+                the_set = self.write_set(empty_moved)
+                for name, data in changes.items():
+                    if data is None:
+                        (self.folder / name).unlink()
+                    else:
+                        self.write(name, data)
+                extra = [self.folder / name for name in changes if name.startswith("extra")]
+                for threads in (1, 3):
+                    report = self.verify(extra=extra, threads=threads)
+                    self.assertEqual(tuple(self.state(report, name) for name in ("a", "b", "empty")), states)
+                    self.assertEqual([report.files[name]["found_slice_count"] for name in "ab"], [found_a, found_b])
+                    lost = len(the_set.slices) - found_a - found_b
+                    self.assertEqual(report.summary.repair_possible, int(lost <= 3))
+                for path in extra:
+                    path.unlink()
+
+    def test_random_damage_against_the_model(self):
+        draw = random.Random(SEED)
+        for round in range(60):
+            size = draw.choice([4, 32, 64, 100, 1000])
+            contents = {f"f{i}": draw.randbytes(draw.choice([draw.randrange(1, 4 * size), draw.randrange(60 * size)]))
+                        for i in range(draw.randrange(1, 5))}
+            if size == 4:
+                contents = {f"f{i}": draw.randbytes(draw.randrange(1, 40)) for i in range(2)}
+            # A slice of one byte would be found by accident.
+            contents = {name: data + draw.randbytes(4 if size > 4 else -len(data) % 4) if 0 < len(data) % size < 4 else data
+                        for name, data in contents.items()}
+            for path in self.folder.glob("*"):
+                path.unlink()
+            the_set = self.write_set(contents, size, range(2))
+            sources = dict(contents)
+            for name in list(contents):
+                data = bytearray(sources[name])
+                for _ in range(draw.randrange(3)):
+                    at = draw.randrange(len(data) + 1)
+                    count = draw.choice([1, size, draw.randrange(1, 3 * size)])
+                    what = draw.randrange(3)
+                    if what == 0:
+                        data[at:at + count] = draw.randbytes(len(data[at:at + count]))
+                    elif what == 1:
+                        data[at:at] = draw.randbytes(count)
+                    else:
+                        del data[at:at + count]
+                sources[name] = bytes(data)
+            if len(contents) > 1 and draw.randrange(2):
+                names = draw.sample(list(contents), 2)
+                sources["extra"] = sources.pop(names[0]) + sources.pop(names[1])
+            for name in contents:
+                (self.folder / name).unlink()
+            for name, data in sources.items():
+                self.write(name, data)
+            report = self.verify(extra=[self.folder / "extra"])
+            model = Model(the_set, contents, sources)
+            for name in contents:
+                where = f"seed {SEED}, round {round}, {name}, slices of {size}"
+                self.assertEqual(report.files[name]["found_slice_count"], model.found[name], where)
+                self.assertEqual(self.state(report, name) == COMPLETE, sources.get(name) == contents[name], where)
+
+    def test_slices_without_their_checksums(self):
+        contents = {"a": os.urandom(1000), "b": os.urandom(1000)}
+        the_set = self.write_set(contents)
+        (self.folder / "set.vol0+3.par2").unlink()
+        self.write("set.par2", the_set.main + b"".join(the_set.descriptions))
+        self.write("b", contents["b"][:999] + b"x")
+        report = self.verify()
+        self.assertEqual([(self.state(report, name), report.files[name]["found_slice_count"]) for name in "ab"],
+                         [(COMPLETE, 16), (DAMAGED, 0)])
+
+    def test_equal_slices_are_one(self):
+        contents = {"a": b"1" * 640, "b": b"1" * 70 + b"2" * 58}
+        self.write_set(contents)
+        (self.folder / "a").unlink()
+        report = self.verify()
+        self.assertEqual((self.state(report, "a"), report.files["a"]["found_slice_count"]), (MISSING, 10))
+
+    def test_short_slices_that_begin_alike(self):
+        long = b"x" + os.urandom(30)
+        self.write_set({"a": b"x", "b": long})
+        for name in "ab":
+            (self.folder / name).unlink()
+        report = self.verify(extra=[self.write("extra", long + os.urandom(50))])
+        self.assertEqual([report.files[name]["found_slice_count"] for name in "ab"], [1, 1])
+
+    def test_files_without_recovery_data(self):
+        contents = {"a": os.urandom(100), "other": os.urandom(100)}
+        self.write_set(contents, others=("other",))
+        self.assertEqual(self.verify().summary.repair_needed, 0)
+        self.write("other", b"x" * 100)
+        report = self.verify()
+        self.assertEqual((self.state(report, "other"), report.files["other"]["recoverable"]), (DAMAGED, 0))
+        self.assertEqual((report.summary.repair_needed, report.summary.repair_possible), (1, 0))
+
+    def test_other_base_folder(self):
+        contents = {"a": os.urandom(100)}
+        self.write_set(contents)
+        moved = self.folder / "moved"
+        moved.mkdir()
+        (self.folder / "a").rename(moved / "a")
+        self.assertEqual(self.state(self.verify(), "a"), MISSING)
+        self.assertEqual(self.state(self.verify(base=moved), "a"), COMPLETE)
+        self.assertEqual(self.state(self.verify(extra=[moved / "a"]), "a"), RENAMED)
+
+    def test_packet_files_elsewhere(self):
+        the_set = self.write_set({"a": os.urandom(100)}, exponents=range(2))
+        self.write("else/x.par2", packet := the_set.recovery[1])
+        self.write("set.vol0+3.par2", the_set.recovery[0] + packet[:-1])
+        report = self.verify(extra=[self.folder / "else/x.par2"])
+        self.assertEqual(report.summary.recovery_slice_count, 2)
+        self.assertEqual(report.summary.damaged_packet_bytes, len(packet) - 1)
+
+    def test_refusals(self):
+        the_set = self.write_set({"a": os.urandom(100)})
+        hostile = Set({"../a": b"123"}, 4, [])
+        lost = the_set.main + the_set.sums[0]
+        for data, status, message in ((b"", DAMAGED_SET, "main packet"), (lost, DAMAGED_SET, "descriptions of 1 of 1 files"),
+                                      (hostile.critical, UNSUPPORTED, 'file "../a"')):
+            path = self.write("bad.par2", data)
+            with self.assertRaises(Failure) as caught:
+                library.verify(path)
+            self.assertEqual(caught.exception.status, status)
+            self.assertIn(message, str(caught.exception))
+        with self.assertRaises(Failure) as caught:
+            library.verify(self.folder / "none.par2")
+        self.assertEqual(caught.exception.status, IO)
+        with self.assertRaises(Failure) as caught:
+            self.verify(progress=lambda user, done, total: 1)
+        self.assertEqual(caught.exception.status, CANCELLED)
+
+    def test_things_that_are_no_files(self):
+        self.write_set({"a": os.urandom(100), "b": os.urandom(100)})
+        for name in "ab":
+            (self.folder / name).unlink()
+        os.mkfifo(self.folder / "a")
+        (self.folder / "b").mkdir()
+        report = self.verify(extra=[self.folder / "a", self.folder / "b", self.folder / "none"])
+        self.assertEqual([self.state(report, name) for name in "ab"], [MISSING, MISSING])
+
+    @unittest.skipUnless(shutil.which("par2"), "NOT RUN: par2 is not installed")
+    def test_sets_of_par2cmdline(self):
+        draw = random.Random(SEED)
+        contents = {f"file {i}": draw.randbytes(draw.randrange(200000)) for i in range(8)}
+        for name, data in contents.items():
+            self.write(name, data)
+        subprocess.run(["par2", "create", "-qq", "-s4096", "-c20", "set.par2", *contents], cwd=self.folder, check=True)
+        self.assertEqual(self.verify().summary.repair_needed, 0)
+        for name in list(contents)[:3]:
+            data = bytearray(contents[name])
+            at = draw.randrange(len(data) + 1)
+            data[at:at + 3] = b"xyz"
+            self.write(name, bytes(data))
+        (self.folder / "file 7").unlink()
+        theirs = subprocess.run(["par2", "verify", "set.par2"], cwd=self.folder, capture_output=True, text=True).stdout
+        available, total = map(int, re.search(r"You have (\d+) out of (\d+) data blocks available", theirs).groups())
+        summary = self.verify().summary
+        self.assertEqual((summary.found_slice_count, summary.slice_count, summary.recovery_slice_count), (available, total, 20))
+
+
+library = Library(sys.argv.pop(1))
+unittest.main()
