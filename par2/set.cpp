@@ -268,6 +268,10 @@ class Assembly {
         set.files.push_back(std::move(file));
       }
     }
+    std::uint64_t largest = kMostPaddedBytes;
+    for (const File &file : set.files) largest = std::max(largest, file.bytes);
+    if (lost == 0 && set.slice_bytes - 4 >= largest)
+      fail(TANDEM_ERROR_UNSUPPORTED, text("slices of ", set.slice_bytes, " bytes are larger than each file"));
     if (lost != 0)
       fail(TANDEM_ERROR_DAMAGED, text("the descriptions of ", lost, " of ", ids.size(), " files are lost"));
   }
