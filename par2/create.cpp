@@ -150,6 +150,10 @@ class Creation {
              text("more than ", kMostSlices, " slices of ", slice_bytes_, " bytes; choose larger slices"));
       }
     }
+    std::uint64_t largest = kMostPaddedBytes;
+    for (const Source &source : sources_) largest = std::max(largest, source.bytes);
+    if (slice_bytes_ - 4 >= largest)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, text("slice_bytes is ", slice_bytes_, ", larger than each file"));
     const double percent = options_.recovery_percent;
     if (!(percent >= 0 && percent <= 1e6)) fail(TANDEM_ERROR_INVALID_ARGUMENT, "recovery_percent is out of range");
     double wanted = options_.recovery_slice_count;

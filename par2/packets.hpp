@@ -20,6 +20,9 @@ constexpr std::uint64_t kHeaderBytes = 64;
 constexpr std::uint64_t kRecoveryPrefixBytes = kHeaderBytes + 4;   // header and exponent
 constexpr std::uint64_t kMostSlices = 32768, kMostFiles = 32768;   // of a set; limits of the field
 constexpr std::uint64_t kMostSliceBytes = std::uint64_t{1} << 48;  // so that no product of sizes wraps
+// Zeros fill the last slice of each file, and must be hashed: slices beyond this size are at most as long as the
+// largest file.
+constexpr std::uint64_t kMostPaddedBytes = std::uint64_t{1} << 30;
 constexpr std::uint64_t kMostFileBytes = std::uint64_t{1} << 62;
 constexpr std::uint32_t kExponents = 65535;
 constexpr std::uint64_t kMostCriticalBytes =

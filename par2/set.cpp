@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <unordered_set>
 
 #include "base/bytes.hpp"
 #include "base/folder.hpp"
@@ -134,12 +135,24 @@ class Walk {
       if (!visited_.insert(begin + at).second) return bytes_;
       if (header->kind == Kind::recovery) {
         recovery.push_back({*header, begin + at, base::load<std::uint32_t>(buffer_.data() + at + kHeaderBytes)});
+      } else if (is_copy(*header, std::span(buffer_).subspan(at, header->bytes))) {
+        add_intact(begin + at, header->bytes);
       } else {
         found_.push_back({*header, begin + at});
       }
       if (at + header->bytes >= buffer_.size()) return begin + at + header->bytes;
       at += header->bytes;
     }
+  }
+
+  // Volumes repeat their critical packets: to compare them with the first copy is faster than to hash them.
+  bool is_copy(const Header &header, std::span<const std::byte> bytes) const {
+    const auto known = seen_.find(header.md5);
+    if (known == seen_.end()) return false;
+    const Critical &first = critical[known->second];
+    return first.kind == header.kind && first.set_id == header.set_id &&
+           first.body.size() + kHeaderBytes == bytes.size() &&
+           (first.body.empty() || std::memcmp(bytes.data() + kHeaderBytes, first.body.data(), first.body.size()) == 0);
   }
 
   void check_found(std::uint64_t begin) {
@@ -160,7 +173,7 @@ class Walk {
         continue;
       }
       add_intact(offset, header.bytes);
-      if (!seen_.insert(header.md5).second || header.kind == Kind::other || header.kind == Kind::unicode) continue;
+      if (header.kind == Kind::other || !seen_.emplace(header.md5, critical.size()).second) continue;
       const auto body = buffer_.begin() + static_cast<std::ptrdiff_t>(offset - begin + kHeaderBytes);
       critical.push_back(
           {header.kind, header.set_id, Bytes(body, body + static_cast<std::ptrdiff_t>(header.bytes - kHeaderBytes))});
@@ -171,12 +184,12 @@ class Walk {
 
   base::Descriptor file_;
   std::uint64_t bytes_ = 0, damaged_bytes_ = 0;
-  std::vector<std::uint64_t> starts_;  // of walks to do
-  std::set<std::uint64_t> visited_;    // beginnings of packets
+  std::vector<std::uint64_t> starts_;          // of walks to do
+  std::unordered_set<std::uint64_t> visited_;  // beginnings of packets
   base::IntervalSet used_;
   Bytes buffer_;
   std::vector<Found> found_;
-  std::set<Digest> seen_;
+  std::map<Digest, std::size_t> seen_;  // where `critical` has them
 };
 
 // Checks recovery packets by their MD5 and removes damaged ones. Walks through these; what is found there is checked,
@@ -255,6 +268,10 @@ class Assembly {
         set.files.push_back(std::move(file));
       }
     }
+    std::uint64_t largest = kMostPaddedBytes;
+    for (const File &file : set.files) largest = std::max(largest, file.bytes);
+    if (lost == 0 && set.slice_bytes - 4 >= largest)
+      fail(TANDEM_ERROR_UNSUPPORTED, text("slices of ", set.slice_bytes, " bytes are larger than each file"));
     if (lost != 0)
       fail(TANDEM_ERROR_DAMAGED, text("the descriptions of ", lost, " of ", ids.size(), " files are lost"));
   }

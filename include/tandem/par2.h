@@ -59,21 +59,22 @@ typedef struct tandem_par2_create_options {
   const char *const *source_paths; /* regular files below base_path; a folder stands for all regular files below it,
                                       except packet files of this name. Symbolic links inside it are left out */
   size_t source_count;             /* at least 1 */
-  uint64_t slice_bytes;            /* a multiple of 4; 0 = the smallest with which slice_count slices suffice */
-  uint32_t slice_count;            /* if slice_bytes is 0: at most so many; 0 = 2000 */
-  uint32_t recovery_slice_count;   /* 0 = recovery_percent of the slices */
-  double recovery_percent;         /* of the slices, rounded, at least one; 0 and recovery_slice_count 0: no recovery
-                                      slices */
-  uint32_t first_exponent;         /* of the recovery slices: to add some to a set, begin after those that it has */
-  int32_t volumes;                 /* enum tandem_par2_volumes_value */
-  uint32_t volume_count;           /* UNIFORM: packet files with recovery slices; 0 = as many as DOUBLING makes; at most
-                                      1000. Else 0 */
-  uint32_t thread_count;           /* that read and hash; 0 = one for each core. The context's threads code */
-  uint64_t memory_bytes;           /* for slices: the call codes columns of all slices that fit into it, and at least 64
-                                      bytes of each; 0 = 64 MiB */
-  int32_t force;                   /* non-zero: existing packet files of these names are replaced */
-  int32_t no_sync;                 /* non-zero: the operating system decides when bytes reach the disk */
-  tandem_par2_progress progress;   /* NULL = none */
+  uint64_t slice_bytes; /* a multiple of 4, above 1 GiB at most as long as the largest file; 0 = the smallest with which
+                           slice_count slices suffice */
+  uint32_t slice_count; /* if slice_bytes is 0: at most so many; 0 = 2000 */
+  uint32_t recovery_slice_count; /* 0 = recovery_percent of the slices */
+  double recovery_percent;       /* of the slices, rounded, at least one; 0 and recovery_slice_count 0: no recovery
+                                    slices */
+  uint32_t first_exponent;       /* of the recovery slices: to add some to a set, begin after those that it has */
+  int32_t volumes;               /* enum tandem_par2_volumes_value */
+  uint32_t volume_count;         /* UNIFORM: packet files with recovery slices; 0 = as many as DOUBLING makes; at most
+                                    1000. Else 0 */
+  uint32_t thread_count;         /* that read and hash; 0 = one for each core. The context's threads code */
+  uint64_t memory_bytes;         /* for slices: the call codes columns of all slices that fit into it, and at least 64
+                                    bytes of each; 0 = 64 MiB */
+  int32_t force;                 /* non-zero: existing packet files of these names are replaced */
+  int32_t no_sync;               /* non-zero: the operating system decides when bytes reach the disk */
+  tandem_par2_progress progress; /* NULL = none */
   void *progress_user;
 } tandem_par2_create_options;
 
@@ -134,7 +135,7 @@ enum tandem_par2_file_state_value {
  * damaged. Needs about 1 MiB of memory for each thread, and 32 KiB for each file of the set at most.
  * Status: INVALID_ARGUMENT, IO (no packet file can be found, or a folder cannot be listed), DAMAGED (the main packet,
  * or the description of a file, has no intact copy: the message has the number), UNSUPPORTED (names, more than
- *   TANDEM_PAR2_MAX_SLICES slices, a file twice), OUT_OF_MEMORY, CANCELLED.
+ *   TANDEM_PAR2_MAX_SLICES slices, larger ones than 1 GiB and each file, a file twice), OUT_OF_MEMORY, CANCELLED.
  * Threads: any. */
 TANDEM_API tandem_status tandem_par2_verify(const tandem_par2_verify_options *options, tandem_par2_report **report_out);
 

@@ -134,6 +134,7 @@ class Create(unittest.TestCase):
         path = self.folder / "s"
         self.failure(INVALID_ARGUMENT, "slice_bytes is 6", path, paths, slice_bytes=6)
         self.failure(INVALID_ARGUMENT, "slice_bytes is", path, paths, slice_bytes=1 << 63)
+        self.failure(INVALID_ARGUMENT, "larger than each file", path, paths, slice_bytes=(1 << 30) + 4)
         self.failure(INVALID_ARGUMENT, "2 files need at least as many slices, not 1", path, paths, slice_count=1)
         self.failure(INVALID_ARGUMENT, "slice_count is 32769", path, paths, slice_count=32769)
         self.failure(INVALID_ARGUMENT, "exponents are below 65535", path, paths, slice_bytes=4, first_exponent=65530, recovery_slice_count=6)

@@ -270,6 +270,9 @@ TEST_F(PacketFiles, HostileSetsAreRefused) {
   EXPECT_NE(refusal(all_of(described("x", 32769 * 4), 4)).find("more than 32768 slices of 4"), std::string::npos);
   EXPECT_NE(refusal(all_of(described("x", std::uint64_t{1} << 62), 4)).find("more than 32768 slices"),
             std::string::npos);
+  EXPECT_NE(refusal(all_of(described("x", 20), std::uint64_t{1} << 40)).find("larger than each file"),
+            std::string::npos);
+  EXPECT_EQ(refusal(all_of(described("x", (std::uint64_t{1} << 40) - 3), std::uint64_t{1} << 40)), "");
   EXPECT_NE(refusal({Bytes(100)}).find("main packet"), std::string::npos);
   // A main packet with another id than its own MD5.
   auto pieces = all_of(described("x", 20), 8);
