@@ -316,14 +316,16 @@ bool is_packet_file_name(std::string_view path) { return ends_in(path, ".par2");
 std::vector<std::string> packet_files_of(const std::string &path) {
   std::vector<std::string> paths;
   std::string given = path;
-  if (!status_of(given) && status_of(given + ".par2")) given += ".par2";
+  if (!is_packet_file_name(given) && status_of(given + ".par2")) given += ".par2";
   const base::Folder folder(base::folder_of(given));
   const std::string name = base::name_of(given), base_name = base_of(name);
   if (status_of(given)) paths.push_back(given);
-  for (const std::string &other : folder.names())
-    if (other != name && is_packet_file_name(other) &&
-        (base_of(other) == base_name || other.starts_with(base_name + ".")))
-      paths.push_back(folder.path() == "." && !given.starts_with("./") ? other : folder.path_of(other));
+  // The first main packet names the set, so files that only begin with the same name come last.
+  for (const bool is_of_base : {true, false})
+    for (const std::string &other : folder.names())
+      if (other != name && is_packet_file_name(other) && (base_of(other) == base_name) == is_of_base &&
+          (is_of_base || other.starts_with(base_name + ".")))
+        paths.push_back(folder.path() == "." && !given.starts_with("./") ? other : folder.path_of(other));
   if (paths.empty()) fail_io("find a set", path, ENOENT);
   return paths;
 }
