@@ -232,7 +232,6 @@ class Assembly {
 
   void add_files(Set &set) {
     set.id = id_;
-    set.creator = creator_;
     set.slice_bytes = main_.slice_bytes;
     std::size_t lost = 0;
     std::set<Digest> ids;
@@ -293,9 +292,6 @@ class Assembly {
         if (auto file = parse_description(each.body)) descriptions_.emplace(file->id, std::move(*file));
       } else if (each.kind == Kind::sums) {
         if (auto sums = parse_sums(each.body)) sums_.emplace(sums->id, std::move(sums->sums));
-      } else if (each.kind == Kind::creator) {
-        creator_.assign(reinterpret_cast<const char *>(each.body.data()), each.body.size());
-        creator_.resize(std::strlen(creator_.c_str()));
       }
     }
   }
@@ -306,7 +302,6 @@ class Assembly {
   std::vector<Critical> waiting_;  // before the first main packet
   std::map<Digest, Description> descriptions_;
   std::map<Digest, std::vector<SliceSum>> sums_;
-  std::string creator_;
 };
 
 }  // namespace
