@@ -20,6 +20,7 @@ struct VerifyFlags {
   OutputFlags output;
   ContextFlags context;
   LocateFlags locate;
+  std::uint64_t rate_bytes_per_second = 0;
 };
 
 // The result of a verify.
@@ -86,6 +87,7 @@ Verified verify_set(const VerifyFlags &flags, const ContextOwner &context, const
   Verified verified;
   auto options = sized<tandem_files_verify_options>();
   if (!set_id.empty()) options.set_id_prefix = set_id.c_str();
+  options.rate_bytes_per_second = flags.rate_bytes_per_second;
   options.report = collect;
   options.report_user = &verified.findings;
   run_with_progress(action, flags.output, options, [&] {
@@ -176,8 +178,12 @@ void add_verify_command(CLI::App &app, Invocation &invocation) {
        {"--backend", "--kernel", "--technique", "--device-technique", "--executor", "--resource", "--policy"})
     command->remove_option(command->get_option(of_coding));  // blocks have checksums: nothing is coded
   if (invocation.ranks == nullptr) {                         // one process
+    command
+        ->add_option("--rate", flags->rate_bytes_per_second,
+                     "Read at most this many bytes per second, such as 100M; default: no limit")
+        ->transform(size_value());
     add_locate_flags(*command, flags->locate);
-    for (const char *of_sets : {"--set", "--name", "--recursive"})
+    for (const char *of_sets : {"--set", "--name", "--recursive", "--rate"})
       command->get_option(of_sets)->excludes(command->get_option("--locate"));
   }
   add_output_flags(*command, flags->output);

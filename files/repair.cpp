@@ -273,7 +273,11 @@ tandem_files_repair_result run(RepairTask &task) {
   const tandem_files_repair_options &options = task.options;
   const Team &team = task.team;
   NewFiles new_files(task);
-  task.findings = inspect(task.context, task.set, options.thread_count, options.progress, options.progress_user, team);
+  tandem_files_verify_options reading = {};
+  reading.thread_count = options.thread_count;
+  reading.progress = options.progress;
+  reading.progress_user = options.progress_user;
+  task.findings = inspect(task.context, task.set, reading, team);
   team.together([&] {
     check_all_read(task.search, task.set, task.findings.recoverable);
     if (!team.leads()) return;

@@ -16,8 +16,7 @@ using Clock = std::chrono::steady_clock;
 
 class Inspector {
  public:
-  Inspector(tandem_context *context, const FoundSet &set, std::uint32_t thread_count, tandem_files_progress progress,
-            void *progress_user, const Team &team)
+  Inspector(tandem_context *context, const FoundSet &set, const tandem_files_verify_options &options, const Team &team)
       : context_(context),
         set_(set),
         header_(set.header),
@@ -25,11 +24,13 @@ class Inspector {
         recoverability_(context, header_),
         found_(nothing_found(set)),
         stripes_(found_.readable),
-        thread_count_(thread_count),
+        thread_count_(options.thread_count),
         team_(team),
         rounds_(team, header_, stripes_.count()),
         digest_(team),
-        workers_(context, progress, progress_user, total_bytes()) {}
+        workers_(context, options.progress, options.progress_user, total_bytes()) {
+    workers_.limit_rate(options.rate_bytes_per_second);
+  }
 
   Findings run() {
     for (std::uint64_t round = 0; round < rounds_.count(); ++round) {
@@ -203,10 +204,10 @@ Ranges readable_stripes(const FoundSet &set) {
   return readable;
 }
 
-Findings inspect(tandem_context *context, const FoundSet &set, std::uint32_t thread_count,
-                 tandem_files_progress progress, void *progress_user, const Team &team) {
+Findings inspect(tandem_context *context, const FoundSet &set, const tandem_files_verify_options &options,
+                 const Team &team) {
   std::optional<Inspector> inspector;
-  team.together([&] { inspector.emplace(context, set, thread_count, progress, progress_user, team); });
+  team.together([&] { inspector.emplace(context, set, options, team); });
   return inspector->run();
 }
 
@@ -281,7 +282,7 @@ tandem_files_verify_result verify(tandem_context *context, const Search &search,
   const Team team(options.team);
   const FoundSet &set = choose_set(search, options.set_id_prefix, team);
   team.together([&] { check_current(search, set); });
-  const Findings findings = inspect(context, set, options.thread_count, options.progress, options.progress_user, team);
+  const Findings findings = inspect(context, set, options, team);
   team.together([&] {
     check_all_read(search, set, findings.recoverable);
     if (team.leads()) report(set, findings, options.report, options.report_user);

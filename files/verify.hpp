@@ -25,9 +25,9 @@ struct Findings {
   std::optional<Hash128> digest;  // if no data block is bad; in the leading process
 };
 
-// Called by all processes of the team. All get the same result.
-Findings inspect(tandem_context *context, const FoundSet &set, std::uint32_t thread_count,
-                 tandem_files_progress progress, void *progress_user, const Team &team);
+// Called by all processes of the team. All get the same result. Of the options: threads, rate and progress.
+Findings inspect(tandem_context *context, const FoundSet &set, const tandem_files_verify_options &options,
+                 const Team &team);
 
 // Called by all processes of the team. Search::choose_to_code; throws also if they see other files.
 const FoundSet &choose_set(const Search &search, const char *set_id_prefix, const Team &team);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -26,7 +27,10 @@ class Workers {
   void run(unsigned thread_count, const std::function<void(unsigned)> &work);
 
   const std::atomic<bool> &stopped() const noexcept { return stopped_; }
-  void add_done(std::uint64_t bytes) noexcept { done_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+  // With a limit of the rate: waits until the bytes of all workers are due.
+  void add_done(std::uint64_t bytes);
+  // 0 = no limit, as from the start.
+  void limit_rate(std::uint64_t bytes_per_second) { bytes_per_second_ = bytes_per_second; }
 
   // After run of a stream: the bytes that are done become the total.
   void end_stream() { total_bytes_ = done_bytes_.load(); }
@@ -48,6 +52,8 @@ class Workers {
   std::uint64_t total_bytes_;
   std::atomic<std::uint64_t> done_bytes_{0};
   std::atomic<bool> stopped_{false};
+  std::uint64_t bytes_per_second_ = 0;
+  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::mutex mutex_;  // what follows
   std::condition_variable worker_ended_, turn_changed_;
   std::exception_ptr error_;

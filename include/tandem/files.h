@@ -419,7 +419,8 @@ typedef struct tandem_files_verify_options {
   void *report_user;
   tandem_files_progress progress; /* with a team: of this process's part */
   void *progress_user;
-  const tandem_files_team *team; /* NULL = this process alone */
+  const tandem_files_team *team;  /* NULL = this process alone */
+  uint64_t rate_bytes_per_second; /* of the files, read by this process; 0 = no limit */
 } tandem_files_verify_options;
 
 enum tandem_files_state_value { TANDEM_FILES_INTACT = 0, TANDEM_FILES_RECOVERABLE = 1, TANDEM_FILES_LOST = 2 };

@@ -268,10 +268,11 @@ nb::dict decode(const std::optional<std::string> &backend, std::int64_t threads,
 }
 
 nb::dict verify(const std::optional<std::string> &backend, std::int64_t threads, const Search &search,
-                const std::optional<std::string> &set_id, nb::handle report, nb::handle progress) {
+                const std::optional<std::string> &set_id, std::uint64_t rate, nb::handle report, nb::handle progress) {
   const Context context = shared_context(context_choice(backend, threads, std::nullopt));
   Callbacks callbacks{progress, {}, report, {}};
   auto options = sized<tandem_files_verify_options>();
+  options.rate_bytes_per_second = rate;
   options.set_id_prefix = set_id ? set_id->c_str() : nullptr;
   options.report = Callbacks::on_report;
   options.report_user = &callbacks;
@@ -363,7 +364,7 @@ void bind_files(nb::module_ &module) {
              nb::arg("set_id").none(), nb::arg("output").none(), nb::arg("descriptor"), nb::arg("force"),
              nb::arg("sync"), nb::arg("dry_run"), nb::arg("lock_wait_seconds"), nb::arg("progress").none());
   module.def("files_verify", &verify, nb::arg("backend").none(), nb::arg("threads"), nb::arg("search"),
-             nb::arg("set_id").none(), nb::arg("report"), nb::arg("progress").none());
+             nb::arg("set_id").none(), nb::arg("rate"), nb::arg("report"), nb::arg("progress").none());
   module.def("files_repair", &repair, nb::arg("backend").none(), nb::arg("threads"), nb::arg("search"),
              nb::arg("set_id").none(), nb::arg("folders"), nb::arg("force"), nb::arg("sync"), nb::arg("dry_run"),
              nb::arg("lock_wait_seconds"), nb::arg("report"), nb::arg("progress").none(), nb::arg("note").none());

@@ -52,8 +52,8 @@ def files_encode(backend: Optional[str], threads: int, source: Optional[bytes], 
 def files_decode(backend: Optional[str], threads: int, search: Search, set_id: Optional[str], output: Optional[bytes],
                  descriptor: int, force: bool, sync: bool, dry_run: bool, lock_wait_seconds: int,
                  progress: Optional[Callable[[int, Optional[int]], Any]]) -> dict[str, Any]: ...
-def files_verify(backend: Optional[str], threads: int, search: Search, set_id: Optional[str], report: Callable[..., Any],
-                 progress: Optional[Callable[[int, Optional[int]], Any]]) -> dict[str, Any]: ...
+def files_verify(backend: Optional[str], threads: int, search: Search, set_id: Optional[str], rate: int,
+                 report: Callable[..., Any], progress: Optional[Callable[[int, Optional[int]], Any]]) -> dict[str, Any]: ...
 def files_repair(backend: Optional[str], threads: int, search: Search, set_id: Optional[str], folders: Sequence[bytes],
                  force: bool, sync: bool, dry_run: bool, lock_wait_seconds: int, report: Callable[..., Any],
                  progress: Optional[Callable[[int, Optional[int]], Any]], note: Optional[Callable[[str], Any]]

@@ -148,10 +148,13 @@ def decode(paths, output, *, set_id=None, force=False, sync=True, dry_run=False,
         _progress(progress)))
 
 
-def verify(paths, *, set_id=None, threads=0, backend=None, progress=None):
-    """Reads every shard file of a set and checks every block. Damage is a result, not an exception."""
+def verify(paths, *, set_id=None, rate=0, threads=0, backend=None, progress=None):
+    """Reads every shard file of a set and checks every block. Damage is a result, not an exception.
+
+    rate  bytes that are read in a second at most; 0: no limit
+    """
     findings = []
-    found = _native.files_verify(backend, threads, _search(paths), set_id, _report_to(findings), _progress(progress))
+    found = _native.files_verify(backend, threads, _search(paths), set_id, rate, _report_to(findings), _progress(progress))
     return VerifyResult(findings=tuple(findings), **found)
 
 

@@ -425,6 +425,10 @@ class Command(unittest.TestCase):
     def test_verify_and_info(self):
         self.encode("--block-bytes", "4k")
         self.assertRegex(self.ok("verify", self.shards).stdout, rb"(?m)^set [0-9a-f]{32}: intact$")
+        size = sum(os.path.getsize(os.path.join(self.shards, name)) for name in os.listdir(self.shards))
+        begin = time.monotonic()
+        self.ok("verify", self.shards, "--rate", 4 * size)
+        self.assertGreater(time.monotonic() - begin, 0.2)
         for index in range(14):
             self.damage(self.shard(index), 4096 + 4096 * index + 5)
         report = json.loads(self.ok("verify", self.shards, "--json", status=1).stdout)
