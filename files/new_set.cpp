@@ -82,20 +82,33 @@ NewSet::~NewSet() {
   } catch (const std::exception &) {  // no memory, too
     // The next command that reads this folder cleans up.
   }
-  for (const std::string &path : made_) rmdir(path.c_str());
+  while (!made_.empty()) {
+    rmdir(made_.back().c_str());
+    made_.pop_back();
+  }
 }
 
 void NewSet::make_folders(const std::vector<std::string> &folder_of_shard) {
   for (std::uint32_t i = 0; i < folder_of_shard.size(); ++i) {
     const std::string &path = folder_of_shard[i];
-    if (options_.joins) {  // they exist
-    } else if (mkdir(path.c_str(), 0777) == 0) {
-      made_.push_back(path);
-    } else if (errno != EEXIST) {
-      fail_io("make the folder", path, errno);
-    }
+    if (!options_.joins) make_folder(path);  // else they exist
     folder_of_.push_back(static_cast<std::uint16_t>(add_folder(folders_, path)));
   }
+}
+
+// Those above it too.
+void NewSet::make_folder(const std::string &path) {
+  if (mkdir(path.c_str(), 0777) != 0) {
+    if (errno == EEXIST) return;
+    const std::string above = folder_of(path);
+    if (errno != ENOENT || above == path) fail_io("make the folder", path, errno);
+    make_folder(above);
+    if (mkdir(path.c_str(), 0777) != 0) {
+      if (errno == EEXIST) return;  // "above/"
+      fail_io("make the folder", path, errno);
+    }
+  }
+  made_.push_back(path);
 }
 
 // A file of the same set at a final name would count as finished by this run.

@@ -107,9 +107,13 @@ void SetWriter::check_folders() {
   Folders there;
   for (const std::string &folder : folders_) {
     struct stat status;
-    const bool exists = stat(folder.c_str(), &status) == 0;
-    const std::string writable = exists ? folder : folder_of(folder);
-    if (!exists && (errno != ENOENT || stat(writable.c_str(), &status) != 0)) fail_io("make the folder", folder, errno);
+    std::string writable = folder;
+    while (stat(writable.c_str(), &status) != 0) {
+      const std::string above = folder_of(writable);
+      if (errno != ENOENT || above == writable) fail_io("make the folder", folder, errno);
+      writable = above;
+    }
+    const bool exists = writable == folder;
     if (!S_ISDIR(status.st_mode)) fail_io("write to", writable, ENOTDIR);
     if (faccessat(AT_FDCWD, writable.c_str(), W_OK | X_OK, AT_EACCESS) != 0) fail_io("write to", writable, errno);
     if (exists) add_folder(there, folder);

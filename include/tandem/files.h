@@ -100,7 +100,7 @@ typedef struct tandem_files_encode_options {
   uint32_t block_bytes;      /* of a block in a shard file, with 16 bytes of checksum: a multiple of 64, 64 to 16 MiB,
                                 (k+m) * block_bytes <= 256 MiB; 0 = chosen so that a stripe fits the cache */
   const char *const
-      *folders;          /* shard i goes to folders[i % folder_count]; the last path component is made if missing */
+      *folders;          /* shard i goes to folders[i % folder_count]; they are made if missing, with those above */
   size_t folder_count;   /* 1 .. k+m */
   const char *name;      /* shard files are called "<name>.<index, three digits or more>.tandem", 255 bytes at most; no
                             '/'. NULL = the last component of source_path, or "stdin" */
