@@ -363,10 +363,13 @@ void Codec16::solve_powers(const ShardSet &present, std::span<const std::uint16_
   sums.insert(sums.end(), wanted_parity.begin(), wanted_parity.end());
   Powers16 form = powers_of(application.inputs, sums);
   form.chosen_count = static_cast<unsigned>(chosen.size());
-  Matrix16 solve(solved.rows(), static_cast<unsigned>(sums.size()));
-  for (unsigned r = 0; r < solved.rows(); ++r) std::ranges::copy(solved.row(r), solve.row(r).begin());
-  for (unsigned i = 1; i <= wanted_parity.size(); ++i) solve.at(solve.rows() - i, solve.columns() - i) = 1;
-  form.solve = std::make_shared<const Matrix16>(std::move(solve));
+  if (!wanted_parity.empty()) {
+    Matrix16 wide(solved.rows(), static_cast<unsigned>(sums.size()));
+    for (unsigned r = 0; r < solved.rows(); ++r) std::ranges::copy(solved.row(r), wide.row(r).begin());
+    for (unsigned i = 1; i <= wanted_parity.size(); ++i) wide.at(wide.rows() - i, wide.columns() - i) = 1;
+    solved = std::move(wide);
+  }
+  form.solve = std::make_shared<const Matrix16>(std::move(solved));
   application.inputs.insert(application.inputs.end(), chosen.begin(), chosen.end());
   application.what = Operator(std::move(form));
 }

@@ -177,16 +177,21 @@ Matrix dense_of(const SyndromeDecode &form) {
 Dense16 matrix_of(const Powers16 &form) {
   const gf16::Field &field = gf16::Field::words();
   const unsigned data_count = count_of(form.logs), sum_count = count_of(form.exponents);
-  Matrix16 sums(sum_count, data_count + form.chosen_count);
+  const bool solves = form.solve != nullptr;
+  const unsigned columns = data_count + form.chosen_count;
+  Matrix16 sums(sum_count, solves ? data_count : columns);
   for (unsigned r = 0; r < sum_count; ++r) {
     for (unsigned c = 0; c < data_count; ++c)
       sums.at(r, c) = field.exp(std::uint64_t{form.logs[c]} * form.exponents[r]);
-    if (r < form.chosen_count) sums.at(r, data_count + r) = 1;
+    if (!solves && r < form.chosen_count) sums.at(r, data_count + r) = 1;
   }
-  if (form.solve == nullptr) return {&field, Layout::words, std::make_shared<const Matrix16>(std::move(sums))};
-  Matrix16 whole(form.solve->rows(), sums.columns());
-  for (unsigned r = 0; r < whole.rows(); ++r)
-    for (unsigned i = 0; i < sum_count; ++i) gf16::multiply_add(field, whole.row(r), form.solve->at(r, i), sums.row(i));
+  if (!solves) return {&field, Layout::words, std::make_shared<const Matrix16>(std::move(sums))};
+  Matrix16 whole(form.solve->rows(), columns);
+  for (unsigned r = 0; r < whole.rows(); ++r) {
+    const auto [of_data, of_chosen] = std::pair(whole.row(r).first(data_count), whole.row(r).subspan(data_count));
+    for (unsigned i = 0; i < sum_count; ++i) gf16::multiply_add(field, of_data, form.solve->at(r, i), sums.row(i));
+    std::ranges::copy(form.solve->row(r).first(form.chosen_count), of_chosen.begin());
+  }
   return {&field, Layout::words, std::make_shared<const Matrix16>(std::move(whole))};
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "core/codec16.hpp"
 #include "core/gf.hpp"
 #include "cpu/costs.hpp"
 #include "cpu/gf16.hpp"
@@ -18,6 +19,8 @@ using core::Mode;
 namespace gf16 = core::gf16;
 
 constexpr unsigned kClasses = 257;  // of 255 points: their product is the order of the field's group
+// The matrix of a decode is a product of two, made before the first byte. This takes some milliseconds at most.
+constexpr std::uint64_t kMostPreparation = 1u << 24;
 constexpr std::size_t kTileBytes = 256 << 10, kMostTileBytes = 4096;
 
 std::uint8_t low(unsigned pair) { return static_cast<std::uint8_t>(pair); }
@@ -83,6 +86,8 @@ bool runs_transforms(const Kernel &kernel, const core::Powers16 &form, RunBy tec
   if (technique != RunBy::cost) return technique == RunBy::transform;
   const std::size_t sums = form.exponents.size(), outputs = form.solve == nullptr ? sums : form.solve->rows();
   const std::size_t inputs = form.logs.size() + form.chosen_count;
+  if (outputs * inputs * sizeof(core::Element) > core::kMostMatrixBytes16) return true;
+  if (form.solve != nullptr && outputs * sums * form.logs.size() > kMostPreparation) return true;
   const PowersSteps steps = {.butterflies = classes_of(form).size() * 128 * log2_of(form),
                              .products = classes_of(form).size() * sums,
                              .solved = form.solve == nullptr ? 0 : outputs * sums,

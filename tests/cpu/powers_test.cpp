@@ -354,6 +354,9 @@ TEST(Powers, WideCodesAreRunByTransforms) {
     EXPECT_EQ(technique(200, 20, 0), "matrix");
     EXPECT_EQ(technique(500, 25, 0), "matrix");
     EXPECT_EQ(technique(2000, 200, 1), "matrix");
+    // The matrix would take many products before the first byte.
+    EXPECT_EQ(technique(2000, 2000, 1990), "transform");
+    EXPECT_EQ(technique(2000, 2000, 2000), "matrix");
   });
   EXPECT_THROW(make_backend("", "matrix")
                    ->check_technique(make_par2(32768, 2000)
