@@ -35,6 +35,11 @@ class PendingFile {
   // Gives it its name and syncs the folder's entries to disk.
   void rename(const std::string &final_name, bool replace, bool no_sync);
   void release() noexcept { exists_ = false; }
+  // With its lock. The file stays.
+  Descriptor take() && noexcept {
+    release();
+    return std::move(descriptor_);
+  }
 
  private:
   std::shared_ptr<Folder> folder_;

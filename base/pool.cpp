@@ -38,6 +38,7 @@ struct TaskBatch {
 
 TaskPool::TaskPool(std::size_t thread_count, std::size_t processors) : processors_(processors) {
   const base::SignalsBlocked blocked;
+  threads_.reserve(thread_count);
   try {
     for (std::size_t i = 0; i < thread_count; ++i) threads_.emplace_back([this] { work(); });
   } catch (const std::system_error &) {  // fewer threads: the caller's does the rest

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -116,7 +117,7 @@ std::optional<Json> next_report(const Pipe &reports, std::string &buffer) {
   }
 }
 
-// Tells systemd or another supervisor that the volume is served, or that it ends: sd_notify(3), without its library. A
+// Tells systemd or another supervisor that the volume is served: sd_notify(3), without its library. A
 // supervisor that does not answer is no failure of ours.
 void notify(std::string_view state) {
   const char *const name = std::getenv("NOTIFY_SOCKET");
@@ -168,7 +169,6 @@ int serve(const ServeFlags &flags, Json &object) {
     uri = "nbd+unix:///?socket=" + percent_encoded(socket);
   }
   if (flags.read_only) words.push_back("--readonly");
-  if (!flags.pid_file.empty()) words.insert(words.end(), {"--pidfile", flags.pid_file});
   words.push_back(plugin_path().string());
   for (const std::string &member : flags.members) words.push_back("member=" + member);
   words.insert(words.end(), {"control=" + control, "report=3"});
@@ -195,10 +195,17 @@ int serve(const ServeFlags &flags, Json &object) {
   std::string buffer;
   bool serving = false;
   std::optional<Json> last;
+  const auto end = [&] {
+    const int status = wait_for_child();
+    if (serving && !flags.pid_file.empty()) unlink(flags.pid_file.c_str());
+    return status;
+  };
   try {
     while (const auto report = next_report(reports, buffer)) {
       last = report;
       if (report->at("event") != "serving") continue;
+      if (!flags.pid_file.empty() && !(std::ofstream(flags.pid_file) << child << std::endl))
+        fail(kExitInputOutput, fmt::format("cannot write {}: {}", flags.pid_file, std::strerror(errno)));
       serving = true;
       object.update({{"event", "serving"}, {"uri", uri}, {"control", control}, {"read_only", flags.read_only}});
       if (flags.output.json)
@@ -210,11 +217,10 @@ int serve(const ServeFlags &flags, Json &object) {
     }
   } catch (...) {
     kill(child, SIGTERM);
-    wait_for_child();
+    end();
     throw;
   }
-  const int status = wait_for_child();
-  if (!flags.pid_file.empty()) unlink(flags.pid_file.c_str());
+  const int status = end();
   if (flags.port == 0 && serving) {
     try {
       volume::remove_dead_socket(socket);

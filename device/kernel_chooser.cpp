@@ -300,6 +300,7 @@ KernelSpec KernelChooser::program_spec(const DevicePrepared &prepared, const Dev
   const std::array<unsigned, 3> &local = transform.tuning.local;
   const std::uint64_t local_bytes = kernel_shared_bytes(transform, prepared.columns());
   if (!prepared.cannot_transform && prepared.points->output_group_count <= kMostTransformGroups &&
+      local[0] <= device_.most_items[0] && local[1] <= device_.most_items[1] &&
       local[0] * local[1] <= device_.most_group_items && local_bytes <= device_.local_bytes)
     return transform;
   if (!prepared.forced.has_value() || !prepared.forced->transforms) return spec;

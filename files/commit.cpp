@@ -416,8 +416,7 @@ void rewrite_record(FolderRecord &member, bool no_sync) {
   if (!write_at(file.descriptor(), bytes.data(), bytes.size(), 0)) fail_io("write", file.path(), errno);
   file.finish(no_sync);
   file.rename(name, true, no_sync);
-  member.file = open_to_lock(*member.folder, name);
-  lock_file(member.file);
+  member.file = std::move(file).take();
 }
 
 void make_committed(FolderRecord &member) {

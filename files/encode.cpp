@@ -53,7 +53,11 @@ class Source {
               name_,
               " is no regular file; give its descriptor to read a stream (on the command line: - for standard input)"));
     mode_ = at_first_.st_mode & 0777;
-    // Files of /proc say that they are empty and are not: length 0 is read as a stream.
+    // Files of /proc say that they are empty and are not: length 0 is read as a stream, but not by several processes.
+    char byte;
+    if (is_shared && at_first_.st_size == 0 && pread(descriptor_, &byte, 1, 0) > 0)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT,
+           base::text(name_, " has bytes, though its length is 0: one process can encode it"));
     if (at_first_.st_size > 0 || is_shared) content_bytes_ = static_cast<std::uint64_t>(at_first_.st_size);
     posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
   }

@@ -147,9 +147,10 @@ tandem_files_range Rounds::range(std::uint64_t round) const {
 }
 
 std::uint64_t Rounds::stripe_count() const {
-  std::uint64_t all = 0;
-  for (std::uint64_t round = 0; round < count_; ++round) all += range(round).count;
-  return all;
+  if (count_ == 0) return 0;
+  const auto mine = [this](std::uint64_t stripes) { return range_of(stripes, process_, process_count_).count; };
+  const std::uint64_t each = stripe_count_ / count_, longer = stripe_count_ % count_;  // rounds with each + 1
+  return longer * mine(each + 1) + (count_ - longer) * mine(each);
 }
 
 void SharedDigest::add(std::span<const Hash128> payload_hashes) {

@@ -22,7 +22,7 @@ struct Findings {
   std::uint32_t worst_bad_count = 0;      // in one stripe
   std::uint64_t read_bytes = 0;
   bool recoverable = true;
-  std::optional<Hash128> digest;  // if no data block is bad; in the leading process
+  std::optional<Hash128> digest;  // if no data block is bad
 };
 
 // Called by all processes of the team. All get the same result. Of the options: threads, rate and progress.

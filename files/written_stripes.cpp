@@ -38,7 +38,8 @@ void WrittenStripes::add(std::uint64_t first, std::vector<Hash128> hashes) {
   range->second.written = true;
   range->second.hashes = std::move(hashes);
   if (range != ranges_.begin()) {
-    if (const auto before = std::prev(range); before->second.written && before->second.end == first) {
+    if (const auto before = std::prev(range);
+        before->second.written && !before->second.is_handed_over && before->second.end == first) {
       before->second.hashes.insert(before->second.hashes.end(), range->second.hashes.begin(),
                                    range->second.hashes.end());
       before->second.end = range->second.end;
@@ -72,8 +73,10 @@ void WrittenStripes::hand_over(const Team &team, std::uint64_t stripe_count) {
   if (team.is_alone()) return;
   const auto tell = [this](Words &words) {
     if (leads_) return;
-    words.put(ranges_.size());
+    words.put(
+        std::count_if(ranges_.begin(), ranges_.end(), [](const auto &each) { return !each.second.is_handed_over; }));
     for (const auto &[first, range] : ranges_) {
+      if (range.is_handed_over) continue;
       words.put(first);
       words.put(range.end - first);
       words.put(range.hashes);
@@ -86,7 +89,11 @@ void WrittenStripes::hand_over(const Team &team, std::uint64_t stripe_count) {
       add(first, theirs.hashes());
     }
   });
-  if (!leads_) ranges_.clear();
+  if (leads_) return;
+  for (auto &[first, range] : ranges_) {
+    range.is_handed_over = true;
+    range.hashes = {};
+  }
 }
 
 }  // namespace tandem::files

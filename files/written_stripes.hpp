@@ -35,7 +35,7 @@ class WrittenStripes {
  private:
   struct Range {
     std::uint64_t end;
-    bool written = false;
+    bool written = false, is_handed_over = false;
     std::vector<Hash128> hashes{};
   };
 

@@ -187,6 +187,9 @@ tandem_files_repair_result repair(const World &world, tandem_context *context, c
         return Arguments{
             {"folders",
              options.folders != nullptr ? listed(options.folders, options.folder_count, "folders") : "where they were"},
+            {"new_folders", options.new_folders != nullptr
+                                ? listed(options.new_folders, options.new_folder_count, "new_folders")
+                                : "those of the set"},
             {"force", flag(options.force)},
             {"no_sync", flag(options.no_sync)},
             {"dry_run", flag(options.dry_run)}};

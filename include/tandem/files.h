@@ -301,7 +301,8 @@ typedef struct tandem_files_writer tandem_files_writer;
  *   writer_out      the writer, for tandem_files_writer_destroy. The context must outlive it
  * Ownership: strings and arrays of the options are copied. Callbacks and their users must stay until the writer is
  *   destroyed.
- * Status: INVALID_ARGUMENT (also: other options than process 0 of the team), UNSUPPORTED (custom matrix), NOT_MDS,
+ * Status: INVALID_ARGUMENT (also: another code, block_bytes, mode or length than process 0 of the team), UNSUPPORTED
+ *   (custom matrix), NOT_MDS,
  *   OUT_OF_MEMORY, CANCELLED, IO.
  * On failure *writer_out is not written, and what was made is removed.
  * Threads: any. A child after fork must not use a writer of its parent, nor destroy it. */

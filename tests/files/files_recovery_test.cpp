@@ -548,6 +548,16 @@ TEST_F(Recovery, ASetThatAppearsWhileAnotherIsWrittenIsNotReplaced) {
   tandem_files_writer_destroy(writer);
 }
 
+// Else another process takes a writer that lives for dead.
+TEST_F(Recovery, ARecordThatIsWrittenAnewStaysLocked) {
+  fs::create_directory(root_ / "a");
+  FolderRecord member{std::make_shared<Folder>((root_ / "a").string()), stage({root_ / "a"}, 3, 2, 1, {})};
+  rewrite_record(member, true);
+  const int other = open((root_ / "a" / own_name({OwnKind::pending_record, member.record.set_id})).c_str(), O_RDONLY);
+  EXPECT_EQ(flock(other, LOCK_EX | LOCK_NB), -1);
+  close(other);
+}
+
 // Another process holds files that were given up: the record that says so stays until they can be removed.
 TEST_F(Recovery, AGivenUpSetThatIsHeldIsNotForgotten) {
   const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};

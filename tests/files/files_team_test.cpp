@@ -399,6 +399,15 @@ TEST_F(Team, EncodesAndDecodesWhatOneProcessDoes) {
   }
 }
 
+// 2^54 rounds of stripes: the calls must not count them one by one.
+TEST_F(Team, RefusesStripesThatAHeaderOnlyClaims) {
+  encode(paint(1000), 1, 1, 64);
+  for (const auto &entry : fs::directory_iterator(shards_)) forge(entry.path(), 64, 1ull << 60, 8);
+  std::vector<tandem_files_result> results;
+  expect_all(decode_by(3, &results, kAsGiven), TANDEM_ERROR_NOT_RECOVERABLE);
+  EXPECT_FALSE(fs::exists(root_ / "output"));
+}
+
 TEST_F(Team, RefusesWhatOnlyOneProcessCan) {
   encode(paint(100'000), 3, 2, 4096);
   fs::rename(shards_, root_ / "kept");
@@ -420,6 +429,8 @@ TEST_F(Team, RefusesWhatOnlyOneProcessCan) {
   }
   expect_all(encode_with([](std::uint32_t, Encode &o) { o.source_path = nullptr; }), TANDEM_ERROR_INVALID_ARGUMENT,
              "no stream");
+  expect_all(encode_with([](std::uint32_t, Encode &o) { o.source_path = "/proc/cpuinfo"; }),
+             TANDEM_ERROR_INVALID_ARGUMENT, "one process can encode it");
   const std::string other = elsewhere().string();
   const char *const other_folder = other.c_str();
   expect_all(encode_with(of_2([&](Encode &o) { o.folders = &other_folder; })), TANDEM_ERROR_IO, "process 2: ");
@@ -479,7 +490,12 @@ TEST_F(Team, WritesASetFromMemory) {
       if (late < 21) {
         EXPECT_EQ(tandem_files_writer_commit(writer, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
         expect_message("1 of 21 stripes are not written, the first of them is " + std::to_string(late));
-        if (process == count - 1) put(late);
+        if (process == count - 1) {
+          EXPECT_EQ(tandem_files_writer_write(writer, process + 5 * count, 1, content.data(), kStripe),
+                    TANDEM_ERROR_INVALID_ARGUMENT)
+              << "its own one, a second time";
+          put(late);
+        }
       }
       if (status == TANDEM_OK) status = tandem_files_writer_commit(writer, nullptr);
       const std::string why = status != TANDEM_OK ? tandem_last_error_message() : "";

@@ -568,6 +568,9 @@ class Supervised(Case):
             self.assertEqual(int(pid_file.read_text()), server.pid)
             server.stop()
             self.assertFalse(pid_file.exists())
+        pid_file.write_text("of another program")
+        self.ok("serve", members[0], "--pid-file", pid_file, status=4)
+        self.assertEqual(pid_file.read_text(), "of another program")
 
 
 class Delay(Case):
