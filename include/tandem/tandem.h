@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tandem.h - Reed-Solomon erasure coding on every processor of a machine.
  *
- * Split data into k shards of equal length and compute m parity shards. If up to m of the k+m shards are lost,
- * the rest restores them.
+ * Split data into k shards of equal length and compute m more, of parity. Any k of the k+m shards restore the rest.
  *
- *     tandem_context *context;                          // where to run: all cores of this machine
  *     tandem_codec *codec;                              // what to compute: 10 data + 4 parity shards
  *     tandem_codec_options options = {.struct_bytes = sizeof options, .k = 10, .m = 4};
- *     tandem_context_create(NULL, &context);
  *     tandem_codec_create(&options, &codec);
- *     tandem_encode(context, codec, data, parity, shard_bytes);          // 10 pointers in, 4 out
- *     tandem_decode(context, codec, shards, present, shard_bytes);       // rebuilds what present[] misses
+ *     tandem_encode(NULL, codec, data, parity, shard_bytes);             // on all cores: 10 pointers in, 4 out
+ *     tandem_decode(NULL, codec, shards, present, shard_bytes);          // rebuilds what present[] misses
  *
  * The header goes from simple to advanced. Codec, context and the plain functions come first, then many stripes
  * and scattered memory. Plans and jobs come last: a plan is prepared once for many runs, and a job runs beside
@@ -339,7 +336,7 @@ typedef struct tandem_verify_result {
                                     m >= 2. TANDEM_SHARD_NONE if no shard, or more than one, explains them */
 } tandem_verify_result;
 
-/* Checks that parity matches data, and tells where it does not. Reads all k+m shards once.
+/* Checks that parity matches data, and tells where it does not. Reads all k+m shards once: decode missing ones first.
  *   shards       k+m pointers, read
  *   result_out   struct_bytes set by the caller; the rest is written on TANDEM_OK
  * A mismatch is a result, not an error: the status is TANDEM_OK.
