@@ -18,7 +18,7 @@ namespace tandem::cli {
 namespace {
 
 struct EncodeFlags {
-  std::string source, matrix, layout = "bytes", name, set_id;
+  std::string source, matrix, name, set_id;
   std::vector<std::string> folders;
   std::uint32_t k = 0, m = 0;
   std::uint64_t block_bytes = 0;
@@ -49,9 +49,6 @@ int encode(EncodeFlags flags, Ranks *ranks) {
   options.k = flags.k;
   options.m = flags.m;
   if (!flags.matrix.empty()) check(tandem_matrix_from_name(flags.matrix.c_str(), &options.matrix));
-  if (flags.layout != "bytes")
-    throw Failure{kExitWrongUsage,
-                  "--layout packets: the files of a set hold bytes alone; packets are for the library and for bench"};
   if (flags.block_bytes > UINT32_MAX)
     throw Failure{kExitWrongUsage, fmt::format("--block-bytes {} is too large", flags.block_bytes)};
   options.block_bytes = static_cast<std::uint32_t>(flags.block_bytes);
@@ -137,11 +134,6 @@ void add_encode_command(CLI::App &app, Invocation &invocation) {
       ->check(matrix_value(MatrixUse::sets))
       ->default_str("isal-cauchy")
       ->type_name("NAME");
-  command
-      ->add_option("--layout", flags->layout,
-                   "Order of the elements in a shard. Shard files hold bytes; packets are refused")
-      ->check(one_of({"bytes", "packets"}))
-      ->group(kExpert);
   command
       ->add_option("--set-id", flags->set_id,
                    "Id of the set: 32 hexadecimal digits that no other set has; default: random")

@@ -675,7 +675,6 @@ class Command(unittest.TestCase):
         self.ok("--help")
         self.ok("encode", "--help")
         self.ok("devices", "-k", 4, status=2)
-        self.ok("encode", self.source, "-k", 4, "-m", 2, "-o", self.shards, "--layout", "packets", status=2)
         self.ok("--version")
 
     def test_a_resource_that_no_task_holds(self):
