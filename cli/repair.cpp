@@ -76,11 +76,13 @@ void print_files(const ChosenSet &chosen, const Repaired &repaired, bool dry_run
 std::string what_was_done(const ChosenSet &chosen, const tandem_files_repair_result &result, bool dry_run) {
   constexpr const char *kNow[] = {"now intact", "now not whole, but recoverable", "cannot be recovered completely"};
   constexpr const char *kFound[] = {"intact", "recoverable", "cannot be recovered completely"};
+  const bool changes = result.mended_file_count != 0 || result.rebuilt_file_count != 0;
+  if (result.state == TANDEM_FILES_INTACT && !changes) return kFound[result.state];
   const char *would_be = dry_run ? "would be " : "";
   std::string text = dry_run ? kFound[result.state] : kNow[result.state];
   if (result.left_shard_count > chosen.set.m)
     text += fmt::format(": {} missing, {} allowed", plural(result.left_shard_count, "shard"), chosen.set.m);
-  if (result.state == TANDEM_FILES_LOST && result.mended_file_count == 0 && result.rebuilt_file_count == 0)
+  if (result.state == TANDEM_FILES_LOST && !changes)
     return text + (dry_run ? "; nothing would be changed" : "; nothing was changed");
   return fmt::format("{}; {} {}mended in place ({}), {} {}rebuilt", text, plural(result.mended_file_count, "file"),
                      would_be, plural(result.mended_block_count, "block"), plural(result.rebuilt_file_count, "file"),
