@@ -254,6 +254,8 @@ void print_json(const nlohmann::ordered_json &object);
 bool json_was_printed() noexcept;
 std::string hexadecimal(const std::uint8_t (&bytes)[16]);
 std::string plural(std::uint64_t count, std::string_view noun);  // "1 shard", "2 shards"
-const char *operation_name(std::int32_t operation);              // of enum tandem_operation_value; "?": none of it
+// For a terminal; elsewhere the word as it is. badness: 0 to 2, as enum tandem_files_state_value.
+std::string colored(std::int32_t badness, std::string_view word);
+const char *operation_name(std::int32_t operation);  // of enum tandem_operation_value; "?": none of it
 
 }  // namespace tandem::cli

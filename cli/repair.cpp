@@ -77,9 +77,9 @@ std::string what_was_done(const ChosenSet &chosen, const tandem_files_repair_res
   constexpr const char *kNow[] = {"now intact", "now not whole, but recoverable", "cannot be recovered completely"};
   constexpr const char *kFound[] = {"intact", "recoverable", "cannot be recovered completely"};
   const bool changes = result.mended_file_count != 0 || result.rebuilt_file_count != 0;
-  if (result.state == TANDEM_FILES_INTACT && !changes) return kFound[result.state];
+  if (result.state == TANDEM_FILES_INTACT && !changes) return colored(result.state, kFound[result.state]);
   const char *would_be = dry_run ? "would be " : "";
-  std::string text = dry_run ? kFound[result.state] : kNow[result.state];
+  std::string text = colored(result.state, dry_run ? kFound[result.state] : kNow[result.state]);
   if (result.left_shard_count > chosen.set.m)
     text += fmt::format(": {} missing, {} allowed", plural(result.left_shard_count, "shard"), chosen.set.m);
   if (result.state == TANDEM_FILES_LOST && !changes)

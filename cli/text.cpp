@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
@@ -139,6 +140,16 @@ std::string hexadecimal(const std::uint8_t (&bytes)[16]) {
 
 std::string plural(std::uint64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string colored(std::int32_t badness, std::string_view word) {
+  static const bool on = [] {
+    const char *const none = std::getenv("NO_COLOR"), *const terminal = std::getenv("TERM");  // https://no-color.org
+    return isatty(STDOUT_FILENO) == 1 && (none == nullptr || *none == '\0') && terminal != nullptr &&
+           std::string_view(terminal) != "dumb";
+  }();
+  constexpr int kGreenYellowRed[] = {32, 33, 31};
+  return on ? fmt::format("\033[{}m{}\033[0m", kGreenYellowRed[badness], word) : std::string(word);
 }
 
 const char *operation_name(std::int32_t operation) {

@@ -62,8 +62,9 @@ void print_files(const ChosenSet &chosen, const Verified &verified, const char *
 }
 
 std::string what_is_found(const ChosenSet &chosen, const tandem_files_verify_result &result) {
-  if (result.state == TANDEM_FILES_INTACT) return state_name(result.state);
-  return fmt::format("{}; {}, {}, at most {} bad or missing in a stripe of {} + {}", state_name(result.state),
+  const std::string state = colored(result.state, state_name(result.state));
+  if (result.state == TANDEM_FILES_INTACT) return state;
+  return fmt::format("{}; {}, {}, at most {} bad or missing in a stripe of {} + {}", state,
                      plural(result.missing_shard_count, "missing shard"),
                      plural(result.bad_block_count, "damaged block"), result.worst_bad_count, chosen.set.k,
                      chosen.set.m);

@@ -5,6 +5,7 @@ import csv
 import fcntl
 import json
 import os
+import pty
 import random
 import re
 import resource
@@ -421,6 +422,17 @@ class Command(unittest.TestCase):
             os.environ[name] = value
             self.addCleanup(os.environ.pop, name)
         self.ok(*encode, "cpu", "--force")
+
+    def test_colors_are_for_terminals(self):
+        self.encode()
+        for more, expected in (({"TERM": "xterm"}, b"\x1b[32mintact\x1b[0m"), ({"TERM": "dumb"}, b": intact"),
+                               ({"TERM": "xterm", "NO_COLOR": "1"}, b": intact")):
+            environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | more
+            ours, its = pty.openpty()
+            subprocess.run([TANDEM, "verify", self.shards], stdout=its, env=environment, check=True)
+            os.close(its)
+            self.assertIn(expected, os.read(ours, 4096))
+            os.close(ours)
 
     def test_verify_and_info(self):
         self.encode("--block-bytes", "4k")
