@@ -22,6 +22,7 @@ std::uint64_t Prepared::out_of_cache_bytes(Mode) const { return UINT64_MAX; }
 void Prepared::add_bytes_elsewhere(std::uint64_t) const {}
 Ticket::~Ticket() = default;
 DeviceMemory::~DeviceMemory() = default;
+Guard::~Guard() = default;
 Backend::~Backend() = default;
 
 void Backend::check_technique(const Operator &) const {}
