@@ -130,7 +130,8 @@ class Command(unittest.TestCase):
                 os.remove(self.shard(index))
 
         for policy in ("auto", "free", "budget"):
-            flags = ("--backend", "hybrid:cpu+opencl:0:0", "--policy", policy, "--resource", "cpu=1")
+            # With a faster kernel the CPU would be done before the device has begun.
+            flags = ("--backend", "hybrid:cpu+opencl:0:0", "--kernel", "scalar", "--policy", policy, "--resource", "cpu=1")
             if policy == "free":
                 flags = flags[:-2]
             for name, command in (
@@ -168,7 +169,7 @@ class Command(unittest.TestCase):
             self.assertGreaterEqual(self.bytes_of(boxes["cpu"]), len(self.content))
             rows = [worker["name"] for worker in trace["otherData"]["workers"] if "worker" in worker["name"]]
             self.assertEqual(bool(rows), spreads, (executor, rows))
-        done = self.ok(*encode, "hybrid:cpu+opencl:0:0", "--policy", "free", "--executor", "openmp", status=2)
+        done = self.ok(*encode, "hybrid:opencl:0:0", "--executor", "openmp", status=2)
         self.assertIn(b"executor=openmp has no effect", done.stderr)
 
     def test_without_a_cuda_device(self):
@@ -298,22 +299,16 @@ class Command(unittest.TestCase):
                 table.writeheader()
                 table.writerows(speeds)
 
-        write(speed("cpu", 4e9, 5e9), speed("cuda:0", 1e10, 0), speed("opencl:0:0", 5e8, 0), speed("cpu", 1, 1, machine="other"))
+        write(speed("cpu", 4e9, 0), speed("cuda:0", 1e10, 0), speed("opencl:0:0", 1e8, 0), speed("cpu", 1, 1, machine="other"))
         cpu, cuda, opencl = json.loads(self.ok("devices", "--json").stdout)["speeds"]
-        self.assertEqual((cpu["worker"], cpu["bytes_per_second"], cpu["alone_bytes_per_second"]), ("cpu", 8e9, 1e10))
-        self.assertAlmostEqual(cuda["gain"], 2.8)
-        self.assertTrue(1e6 < cuda["pays_from_bytes"] < 1e7)
+        self.assertEqual((cpu["worker"], cpu["bytes_per_second"]), ("cpu", 8e9))
+        self.assertAlmostEqual(cuda["gain"], 3.5)
+        self.assertTrue(8e5 < cuda["pays_from_bytes"] < 1e7)
         self.assertIsNone(opencl["pays_from_bytes"])
         text = self.ok("devices").stdout.decode()
-        self.assertRegex(text, r"\ncpu +encode +10\+4 +8\.0 +10\.0 *\n")
-        self.assertRegex(text, r"\ncuda:0 +encode +10\+4 +20\.0 +- +2\.80 +[\d.]+ MB\n")
-        self.assertRegex(text, r"\nopencl:0:0 .* 0\.90 +never\n")
-        # PoCL beside a slow CPU: each was seen by itself alone. And a CPU that never did a whole call.
-        for cpu, device, gain in ((speed("cpu", 0, 1e9), speed("opencl:0:0", 0, 4e9), 4), (speed("cpu", 1e9, 0), speed("cuda:0", 4e9, 0), 5)):
-            write(cpu, device)
-            found = next(each for each in json.loads(self.ok("devices", "--json").stdout)["speeds"] if each["worker"] != "cpu")
-            self.assertAlmostEqual(found["gain"], gain)
-            self.assertTrue(0 < found["pays_from_bytes"] < 1e7, found)
+        self.assertRegex(text, r"\ncpu +encode +10\+4 +8\.0 +- *\n")
+        self.assertRegex(text, r"\ncuda:0 +encode +10\+4 +20\.0 +- +3\.50 +[\d.]+ kB\n")
+        self.assertRegex(text, r"\nopencl:0:0 .* 1\.02 +never\n")
         with open(file, "w") as stream:
             stream.write("no tuning file")
         self.assertEqual(json.loads(self.ok("devices", "--json").stdout)["speeds"], [])
