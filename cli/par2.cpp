@@ -22,7 +22,7 @@ constexpr const char *kPar2Footer =
 constexpr double kDefaultPercent = 5;
 constexpr const char *kVolumes[] = {"doubling", "limited", "uniform"};  // the order of par2.h
 
-struct CreateFlags {
+struct Par2CreateFlags {
   std::string set, base, redundancy, volumes = kVolumes[TANDEM_PAR2_DOUBLING];
   std::vector<std::string> paths;
   std::uint64_t slice_bytes = 0, memory_bytes = 0;
@@ -32,7 +32,7 @@ struct CreateFlags {
   ContextFlags context;
 };
 
-struct VerifyFlags {
+struct Par2VerifyFlags {
   std::string set, base;
   std::vector<std::string> extra;
   std::uint32_t threads = 0;
@@ -41,7 +41,7 @@ struct VerifyFlags {
 
 const char *base_of(const std::string &base) { return base.empty() ? nullptr : base.c_str(); }
 
-int create(const CreateFlags &flags) {
+int create_par2(const Par2CreateFlags &flags) {
   const ContextOwner context = make_context(flags.context);
   const std::vector<const char *> paths = pointers(flags.paths);
   auto options = sized<tandem_par2_create_options>();
@@ -92,7 +92,7 @@ int create(const CreateFlags &flags) {
 
 class Report {
  public:
-  explicit Report(const VerifyFlags &flags) {
+  explicit Report(const Par2VerifyFlags &flags) {
     const std::vector<const char *> extra = pointers(flags.extra);
     auto options = sized<tandem_par2_verify_options>();
     options.path = flags.set.c_str();
@@ -162,7 +162,7 @@ Json to_json(const Report &report, int exit_status) {
   return object;
 }
 
-void print(const Report &report) {
+void print_report(const Report &report) {
   const tandem_par2_summary &summary = report.summary;
   for (const tandem_par2_file &file : report.files) {
     if (file.state == TANDEM_PAR2_RENAMED) {
@@ -183,7 +183,7 @@ void print(const Report &report) {
   fmt::print("\n");
 }
 
-int verify(const VerifyFlags &flags) {
+int verify_par2(const Par2VerifyFlags &flags) {
   const Report report(flags);
   const int exit_status = report.summary.repair_needed == 0     ? kExitDone
                           : report.summary.repair_possible != 0 ? kExitDamageFound
@@ -191,7 +191,7 @@ int verify(const VerifyFlags &flags) {
   if (flags.output.json)
     print_json(to_json(report, exit_status));
   else if (!flags.output.quiet)
-    print(report);
+    print_report(report);
   return exit_status;
 }
 
@@ -199,8 +199,8 @@ void add_base_flag(CLI::App &command, std::string &base) {
   command.add_option("-B,--base", base, "Folder of the protected files; default: that of SET")->type_name("FOLDER");
 }
 
-void add_create(CLI::App &par2, Invocation &invocation) {
-  const auto flags = std::make_shared<CreateFlags>();
+void add_par2_create(CLI::App &par2, Invocation &invocation) {
+  const auto flags = std::make_shared<Par2CreateFlags>();
   CLI::App &command = *par2.add_subcommand("create", "Make recovery files for files and folders");
   command.add_option("SET", flags->set, "SET.par2 to make; others are SET.volN+N.par2")->required();
   command.add_option("PATH", flags->paths, "Files to protect, and folders with all files below them")->required();
@@ -242,12 +242,12 @@ void add_create(CLI::App &par2, Invocation &invocation) {
   add_output_flags(command, flags->output);
   command.callback([flags, recovery, &invocation] {
     flags->has_recovery = recovery->count() != 0;
-    invocation.run = [flags] { return create(*flags); };
+    invocation.run = [flags] { return create_par2(*flags); };
   });
 }
 
-void add_verify(CLI::App &par2, Invocation &invocation) {
-  const auto flags = std::make_shared<VerifyFlags>();
+void add_par2_verify(CLI::App &par2, Invocation &invocation) {
+  const auto flags = std::make_shared<Par2VerifyFlags>();
   CLI::App &command = *par2.add_subcommand("verify", "Check the files of a set");
   command.add_option("SET", flags->set, "A file of the set, with or without .par2")->required();
   command.add_option(
@@ -258,7 +258,7 @@ void add_verify(CLI::App &par2, Invocation &invocation) {
   command.add_option("--threads", flags->threads, "Threads; default: one for each core");
   command.footer("Exit status: 0 all files are complete, 1 a repair is possible, 4 it is not.");
   add_output_flags(command, flags->output);
-  command.callback([flags, &invocation] { invocation.run = [flags] { return verify(*flags); }; });
+  command.callback([flags, &invocation] { invocation.run = [flags] { return verify_par2(*flags); }; });
 }
 
 }  // namespace
@@ -267,8 +267,8 @@ void add_par2_command(CLI::App &app, Invocation &invocation) {
   CLI::App &par2 = *app.add_subcommand("par2", "Recovery files beside files that stay as they are: PAR 2.0");
   par2.require_subcommand(1);
   par2.footer(kPar2Footer);
-  add_create(par2, invocation);
-  add_verify(par2, invocation);
+  add_par2_create(par2, invocation);
+  add_par2_verify(par2, invocation);
 }
 
 }  // namespace tandem::cli

@@ -259,7 +259,7 @@ class Lists(unittest.TestCase):
             self.assertIn("INSTANTIATE_TEST_SUITE_P", text)
 
     def test_each_option_is_read(self):
-        folders = ("api", "core", "files", "mpi", "tuning", "volume")
+        folders = ("api", "core", "files", "mpi", "par2", "tuning", "volume")
         sources = "\n".join(path.read_text() for folder in folders for path in (ROOT / folder).glob("*.?pp"))
         bodies = names_in("include/tandem/*.h", re.compile(r"^typedef struct tandem_\w+_(?:options|arguments) \{(.*?)^\}", re.MULTILINE | re.DOTALL))
         self.assertGreater(len(bodies), 15)

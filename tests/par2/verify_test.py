@@ -24,20 +24,34 @@ class Model:
 
     def __init__(self, the_set, contents, sources):
         self.found, size = {}, the_set.slice_bytes
+        self.ends = the_set.slices + [data[len(data) // size * size:] for data in contents.values() if len(data) % size]
         data = [source + bytes(size) for source in sources.values()]  # zeros may follow a file
         for name, slices in the_set.slices_of.items():
             self.found[name] = 0
             for i, each in enumerate(slices):
                 stored = contents[name][i * size:(i + 1) * size]
                 in_place = sources.get(name, b"")[i * size:][:len(stored)] == stored
-                self.found[name] += in_place or any(self.has(source, stored, each, the_set) for source in data)
+                self.found[name] += in_place or any(self.has(source, stored, each) for source in data)
 
-    def has(self, source, stored, whole, the_set):
+        # Of slices that share bytes, verify takes the first one. A byte that is lost between two equal ones can do that.
+        self.overlaps = 0
+        for source in sources.values():
+            places = sorted({at for each in the_set.slices for at in self.places(source, each)})
+            self.overlaps += sum(second - first < size for first, second in zip(places, places[1:]))
+
+    @staticmethod
+    def places(source, part):
+        at = source.find(part)
+        while at >= 0:
+            yield at
+            at = source.find(part, at + 1)
+
+    def has(self, source, stored, whole):
         if whole in source:
             return True
         # A short slice is found where one may begin: at the beginning, or after another slice.
         at = source.find(stored)
-        while at > 0 and not any(source[:at].endswith(each) for each in the_set.slices):
+        while at > 0 and not any(source[:at].endswith(each) for each in self.ends):
             at = source.find(stored, at + 1)
         return at >= 0
 
@@ -159,7 +173,8 @@ class Verify(unittest.TestCase):
             model = Model(the_set, contents, sources)
             for name in contents:
                 where = f"seed {SEED}, round {round}, {name}, slices of {size}"
-                self.assertEqual(report.files[name]["found_slice_count"], model.found[name], where)
+                self.assertLessEqual(report.files[name]["found_slice_count"], model.found[name], where)
+                self.assertGreaterEqual(report.files[name]["found_slice_count"], model.found[name] - model.overlaps, where)
                 self.assertEqual(self.state(report, name) == COMPLETE, sources.get(name) == contents[name], where)
 
     def test_slices_without_their_checksums(self):
