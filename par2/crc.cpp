@@ -6,7 +6,7 @@
 namespace tandem::par2 {
 
 #ifdef TANDEM_PAR2_X86
-// Of whole blocks of 64 bytes, at least one: 16 bytes with the same remainder as `register` and the blocks.
+// Of whole blocks of 64 bytes, at least one: 16 bytes with the same remainder as `value` and the blocks.
 void crc32_fold(std::uint32_t value, const unsigned char *bytes, std::size_t blocks, unsigned char (&folded_out)[16]);
 #endif
 

@@ -129,6 +129,8 @@ class Creation {
       paths.emplace_back(path);
     const auto is_own = [&](const std::string &path) {
       const std::string name = base::name_of(path);
+      if (name.starts_with("." + base_name_ + ".") && name.ends_with(".tmp"))
+        return true;  // of a create that was killed
       return is_packet_file_name(name) && (name.starts_with(base_name_ + ".") || without_ending(name) == base_name_);
     };
     sources_ = find_sources(paths, options_.base_path != nullptr ? options_.base_path : folder_->path(), is_own);

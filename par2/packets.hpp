@@ -34,7 +34,7 @@ enum class Kind { main, description, sums, recovery, creator, unicode, other };
 
 struct Header {
   std::uint64_t bytes;  // of the packet, this header included
-  Digest md5;           // of what follows the field, see hashed_from
+  Digest md5;           // of what follows the field, see kHashedFrom
   Digest set_id;
   Kind kind;
 };

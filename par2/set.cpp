@@ -232,7 +232,6 @@ class Assembly {
 
   void add_files(Set &set) {
     set.id = id_;
-    set.creator = creator_;
     set.slice_bytes = main_.slice_bytes;
     std::size_t lost = 0;
     std::set<Digest> ids;
@@ -293,9 +292,6 @@ class Assembly {
         if (auto file = parse_description(each.body)) descriptions_.emplace(file->id, std::move(*file));
       } else if (each.kind == Kind::sums) {
         if (auto sums = parse_sums(each.body)) sums_.emplace(sums->id, std::move(sums->sums));
-      } else if (each.kind == Kind::creator) {
-        creator_.assign(reinterpret_cast<const char *>(each.body.data()), each.body.size());
-        creator_.resize(std::strlen(creator_.c_str()));
       }
     }
   }
@@ -306,7 +302,6 @@ class Assembly {
   std::vector<Critical> waiting_;  // before the first main packet
   std::map<Digest, Description> descriptions_;
   std::map<Digest, std::vector<SliceSum>> sums_;
-  std::string creator_;
 };
 
 }  // namespace
@@ -316,14 +311,16 @@ bool is_packet_file_name(std::string_view path) { return ends_in(path, ".par2");
 std::vector<std::string> packet_files_of(const std::string &path) {
   std::vector<std::string> paths;
   std::string given = path;
-  if (!status_of(given) && status_of(given + ".par2")) given += ".par2";
+  if (!is_packet_file_name(given) && status_of(given + ".par2")) given += ".par2";
   const base::Folder folder(base::folder_of(given));
   const std::string name = base::name_of(given), base_name = base_of(name);
   if (status_of(given)) paths.push_back(given);
-  for (const std::string &other : folder.names())
-    if (other != name && is_packet_file_name(other) &&
-        (base_of(other) == base_name || other.starts_with(base_name + ".")))
-      paths.push_back(folder.path() == "." && !given.starts_with("./") ? other : folder.path_of(other));
+  // The first main packet names the set, so files that only begin with the same name come last.
+  for (const bool is_of_base : {true, false})
+    for (const std::string &other : folder.names())
+      if (other != name && is_packet_file_name(other) && (base_of(other) == base_name) == is_of_base &&
+          (is_of_base || other.starts_with(base_name + ".")))
+        paths.push_back(folder.path() == "." && !given.starts_with("./") ? other : folder.path_of(other));
   if (paths.empty()) fail_io("find a set", path, ENOENT);
   return paths;
 }

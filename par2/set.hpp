@@ -41,12 +41,10 @@ struct Set {
   std::vector<File> files;              // recoverable ones first, in the order of their slices
   std::vector<RecoverySlice> recovery;  // one for each exponent, in order
   std::vector<PacketFile> packet_files;
-  std::string creator;
 };
 
 // The packet files of the set that `path` belongs to: path itself, "base.par2" and "base.*.par2" beside it. path may
-// lack
-// ".par2".
+// lack ".par2".
 std::vector<std::string> packet_files_of(const std::string &path);
 
 bool is_packet_file_name(std::string_view path);

@@ -28,7 +28,10 @@ class Finder {
 
   void add(const std::string &path) {
     std::error_code error;
-    if (!fs::is_directory(path, error)) return add_file(path);
+    if (!fs::is_directory(path, error)) {
+      if (!is_left_out_(path)) add_file(path);
+      return;
+    }
     // Sorted, so that the order of files with equal ids does not depend on the file system.
     std::set<std::string> found;
     for (fs::recursive_directory_iterator each(path, error), end; !error && each != end; each.increment(error))

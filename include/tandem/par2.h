@@ -2,9 +2,11 @@
 /* par2.h - PAR 2.0 sets: files stay as they are, and recovery files beside them protect them.
  *
  *     const char *folder = "photos";
- *     tandem_par2_create_options create = {.struct_bytes = sizeof create, .path = "photos.par2", .recovery_percent =
- * 10}; create.source_paths = &folder; create.source_count = 1; tandem_par2_create(NULL, &create, NULL); // photos.par2,
- * photos.vol000+1.par2, ...
+ *     tandem_par2_create_options create = {.struct_bytes = sizeof create, .path = "photos.par2"};
+ *     create.source_paths = &folder;
+ *     create.source_count = 1;
+ *     create.recovery_percent = 10;
+ *     tandem_par2_create(NULL, &create, NULL);  // photos.par2, photos.vol000+01.par2, ...
  *
  *     tandem_par2_verify_options options = {.struct_bytes = sizeof options, .path = "photos.par2"};
  *     tandem_par2_report *report;
@@ -91,13 +93,15 @@ typedef struct tandem_par2_create_result {
  *   context      where recovery slices are computed; NULL = the process's own
  *   options      see above
  *   result_out   NULL, or a struct with struct_bytes set; written on TANDEM_OK
- * All packets but that of the creator are determined by the files, slice_bytes and the exponents: every program makes
- * the same bytes. Names are bytes, in most programs UTF-8; a name beyond ASCII that is valid UTF-8 has a Unicode packet
- * too. Packet files are written beside their final names, and renamed when all are complete. A call that fails before
- * that leaves the folder as it was. If the process dies, temporaries ".NAME.*.tmp" may be left. A file that changes
- * during the call is refused (IO). Status: INVALID_ARGUMENT (a source that does not exist, is no regular file or lies
- * outside of base_path; a packet file exists; sizes and counts out of range: the message has the numbers), TOO_LARGE
- * (more than TANDEM_PAR2_MAX_SLICES slices or files), OUT_OF_MEMORY, IO, CANCELLED, DEVICE. Threads: any. */
+ * The files, slice_bytes and the exponents determine all packets but those of the creator and of Unicode names: every
+ * program makes the same bytes. Names are bytes, in most programs UTF-8. A name beyond ASCII that is valid UTF-8 has a
+ * Unicode packet too. Packet files are written beside their final names, and renamed when all are complete. A call that
+ * fails before that leaves the folder as it was. If the process dies, temporaries ".NAME.*.tmp" may be left. A file
+ * that changes during the call is refused (IO).
+ * Status: INVALID_ARGUMENT (a source that does not exist, is no regular file or lies outside of base_path; a packet
+ *   file exists; sizes and counts out of range: the message has the numbers), TOO_LARGE (more than
+ *   TANDEM_PAR2_MAX_SLICES slices or files), OUT_OF_MEMORY, IO, CANCELLED, DEVICE.
+ * Threads: any. */
 TANDEM_API tandem_status tandem_par2_create(tandem_context *context, const tandem_par2_create_options *options,
                                             tandem_par2_create_result *result_out);
 

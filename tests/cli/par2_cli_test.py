@@ -52,6 +52,22 @@ class Par2(unittest.TestCase):
         self.assertEqual({file["name"]: file["state"] for file in found["files"]},
                          {"data/a": "damaged", "data/b\n": "missing", "data/empty": "missing"})
 
+    def test_files_of_other_sets_and_of_the_set_itself(self):
+        for name in ("data", ".set.par2.0011223344556677.tmp"):
+            (self.folder / name if name != "data" else self.folder / "data/c").write_bytes(os.urandom(3000))
+        files = ("data", "set.2024.par2", ".set.par2.0011223344556677.tmp", "set.par2", "set.vol0+1.par2")
+        self.run_command("create", "set.2024", "data/a", "-s", 1000, "-c", 1, "--no-sync")
+        for force in ((), ("--force",)):  # the second time the set's own files are named
+            given = [name for name in files if (self.folder / name).exists()]
+            self.run_command("create", "set", *given, "-s", 1000, "-c", 1, "--no-sync", *force)
+            self.assertIn("4 of 4 files complete", self.run_command("verify", "set").stdout)
+        (self.folder / "set.par2").write_bytes(b"lost")
+        self.assertIn("4 of 4 files complete", self.run_command("verify", "set").stdout)
+        # A file may have the name of the set.
+        (self.folder / "film").write_bytes((self.folder / "set.2024.par2").read_bytes())
+        self.run_command("create", "film.par2", "film", "-s", 1000, "-c", 1, "--no-sync")
+        self.assertIn("1 of 1 file complete", self.run_command("verify", "film").stdout)
+
     def test_options_reach_the_library(self):
         base = ("create", "sub/set", "data", "-B", ".", "--no-sync", "--force")
         (self.folder / "sub").mkdir()

@@ -308,8 +308,8 @@ TEST_F(PacketFiles, TheFilesOfASetAreFoundBesideTheGivenOne) {
     return found;
   };
   using Names = std::vector<std::string>;
-  EXPECT_EQ(names("a.par2"), (Names{"a.par2", "a.b.par2", "a.vol0+1.par2", "a.vol01-02.PAR2"}));
-  EXPECT_EQ(names("a.vol0+1.par2"), (Names{"a.vol0+1.par2", "a.b.par2", "a.par2", "a.vol01-02.PAR2"}));
+  EXPECT_EQ(names("a.par2"), (Names{"a.par2", "a.vol0+1.par2", "a.vol01-02.PAR2", "a.b.par2"}));
+  EXPECT_EQ(names("a.vol0+1.par2"), (Names{"a.vol0+1.par2", "a.par2", "a.vol01-02.PAR2", "a.b.par2"}));
   EXPECT_EQ(names("b"), Names{"b.par2"});
   EXPECT_THROW(names("c.par2"), base::Error);
 }
