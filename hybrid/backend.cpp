@@ -21,7 +21,7 @@ using core::Control;
 using core::MemoryKind;
 using core::Task;
 
-constexpr double kLeastGain = 0.05;  // of the time, for which a device is worth naming
+constexpr double kLeastWorth = 0.05;  // of the time, for which a device is worth naming
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
 
 class HybridBackend final : public core::Backend, public core::Tunable {
@@ -312,7 +312,7 @@ Worth worth_of(const core::SpeedEntry &cpu, const core::SpeedEntry &device) {
           body(Candidate{device_speed, device.latency_seconds});
         },
         static_cast<double>(bytes));
-    return together < (1 - kLeastGain) * (cpu.latency_seconds + static_cast<double>(bytes) / cpu_speed);
+    return together < (1 - kLeastWorth) * (cpu.latency_seconds + static_cast<double>(bytes) / cpu_speed);
   };
   const double gain = (cpu_speed + device_speed) / cpu_speed;
   if (!is_worth_it(kMostBytes)) return {gain, UINT64_MAX};

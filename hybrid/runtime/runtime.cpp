@@ -15,9 +15,9 @@
 namespace tandem::hybrid {
 namespace {
 
-constexpr double kDeadlineFactor = 20;   // of the predicted time, before a device is given up
-constexpr double kCancelSeconds = 0.02;  // how often a caller checks for a cancel
-constexpr double kProbeLatencies = 300;  // a probe, of about three latencies, takes 1 % of the time
+constexpr double kDeadlineFactor = 20;      // of the predicted time, before a device is given up
+constexpr double kCancelSeconds = 0.02;     // how often a caller checks for a cancel
+constexpr double kLatenciesToAProbe = 300;  // a probe, of about three latencies, takes 1 % of the time
 constexpr unsigned kMostFailures = 3;
 constexpr std::chrono::seconds kLastPatience{2};  // for a device that does not answer, when the runtime ends
 constexpr const char *kCancelled = "hybrid: the run was cancelled";
@@ -224,7 +224,7 @@ std::shared_ptr<Job> Runtime::open_job(std::span<const core::Task> tasks, core::
     Group group{state->member.is_in_place ? 1 : state->member.lanes, state->member.is_in_place,
                 state->memory.speed(job->kind)};
     const double idle = job->start_seconds - state->used_seconds;
-    group.is_probed = group.speed.is_seen() && idle > kProbeLatencies * group.speed.latency_seconds();
+    group.is_probed = group.speed.is_seen() && idle > kLatenciesToAProbe * group.speed.latency_seconds();
     groups.push_back(std::move(group));
   }
   Share::Options options{options_.policy, job->work.bytes(), options_.chunk_bytes, {}};
