@@ -151,14 +151,15 @@ std::optional<Piece> Share::take(unsigned index, double now) {
   } else {
     // The late piece of which most is left, for each worker that computes it.
     const auto left = [](const Span &each) {
-      return each.is_late && each.users > 0 ? each.range.bytes() / each.users : 0;
+      return each.is_late && each.users > 0 ? (each.range.bytes() + each.users - 1) / each.users : 0;
     };
     const auto most =
         std::max_element(spans_.begin(), spans_.end(), [&](const Span &a, const Span &b) { return left(a) < left(b); });
     if (most == spans_.end() || left(*most) == 0) return std::nullopt;
-    if (!is_cpu && want * (1 + kCrumb) >= static_cast<double>(most->range.bytes()))
-      return add(index, static_cast<std::size_t>(most - spans_.begin()), now);
-    taken = cut_off(&most->range, false, want);
+    Range rest = most->range;
+    taken = cut_off(&rest, false, want);
+    if (!is_cpu && rest.bytes() == 0) return add(index, static_cast<std::size_t>(most - spans_.begin()), now);
+    most->range = rest;
   }
   std::size_t span = 0;
   while (span < spans_.size() && spans_[span].users > 0) ++span;
