@@ -9,6 +9,7 @@
 
 #include "base/text.hpp"
 #include "core/recorded_run.hpp"
+#include "core/registered_memory.hpp"
 
 namespace tandem::device {
 namespace {
@@ -221,7 +222,16 @@ HostTask look_into(const Workplace &place, std::span<const Task> tasks, const co
   work.input_is_direct.resize(work.columns());
   work.output_is_direct.resize(work.rows());
   if (tasks.size() == 1) place.session->find_direct(work);
-  if (control.guard() != nullptr && !work.compares()) work.output_is_direct.assign(work.rows(), false);
+  if (control.guard() != nullptr) {
+    // The device may read after the end of the call. Only a registration protects the memory then.
+    const auto is_registered = [&](const std::byte *shard) {
+      return core::is_registered(shard + task.offset_bytes, task.length_bytes);
+    };
+    for (unsigned c = 0; c < work.columns(); ++c)
+      work.input_is_direct[c] = work.input_is_direct[c] && is_registered(task.inputs[c]);
+    for (unsigned r = 0; r < work.rows(); ++r)
+      work.output_is_direct[r] = work.output_is_direct[r] && work.compares() && is_registered(task.outputs[r]);
+  }
   return work;
 }
 
