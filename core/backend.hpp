@@ -211,10 +211,6 @@ class Backend {
   // runs in the background, unless the plan `waits` for it. Does nothing by default. Throws Error.
   virtual void make_ready(const Prepared &prepared, Mode mode, MemoryKind memory, bool waits = true);
 
-  // Host memory that this backend's shards move through fastest: pinned memory for a device. Aligned to 64 bytes at
-  // least. It may outlive the backend. Throws Error (OUT_OF_MEMORY).
-  virtual std::shared_ptr<std::byte> staging_memory(std::uint64_t bytes);
-
   // Throws Error: UNSUPPORTED if the backend is no device (the default), OUT_OF_MEMORY.
   virtual std::shared_ptr<DeviceMemory> device_memory(std::uint64_t bytes);
 
