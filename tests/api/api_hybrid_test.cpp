@@ -175,9 +175,9 @@ TEST_F(Hybrid, TellsFromWhichSizeOnADevicePays) {
   options_.backend = "hybrid:cpu";
   encode(make_context(options_).get(), stripe_);
   const std::string machine = speeds(file_).at(0).machine;
-  const std::string device = speed_row("cuda:0", machine, 10e9, 0, 100e-6);
-  std::ofstream(file_) << kTuningHeader << speed_row("cpu", machine, 4e9, 0, 0) << device
-                       << speed_row("opencl:0:0", machine, 0.1e9, 0, 100e-6);
+  const std::string device = speed_row("cuda:0", machine, 10e9, 100e-6);
+  std::ofstream(file_) << kTuningHeader << speed_row("cpu", machine, 4e9, 0) << device
+                       << speed_row("opencl:0:0", machine, 0.1e9, 100e-6);
   const auto list = speeds(file_);
   ASSERT_EQ(list.size(), 3u);
   EXPECT_DOUBLE_EQ(list[0].bytes_per_second, 8e9);
