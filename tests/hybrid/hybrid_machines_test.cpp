@@ -229,7 +229,7 @@ TEST(HybridMachines, LaterCalls) {
     efficiency.add(seed, own.efficiency);
     time.add(seed, own.seconds / alone);
   }
-  // 0.980, 0.899 and 1.26 are reached. What is worst is short: a device has time for one piece, and the piece ends
+  // 0.980, 0.899 and 1.15 are reached. What is worst is short: a device has time for one piece, and the piece ends
   // early or late by its jitter. No second piece is worth its latency, so the CPU does what is left.
   EXPECT_GE(efficiency.median(), 0.97 - slack());
   EXPECT_GE(efficiency.part(0.05), 0.88 - slack());
