@@ -33,7 +33,9 @@ cpu::Options cpu_options(const tandem_context &context, const Settings &settings
   options.executor = settings.executor;
   options.cores = context.cores;
   options.technique = settings.technique;
-  options.budget = context.budget.get();
+  // Policy free, of a hybrid, looks at no amounts.
+  const bool is_free = settings.policy == hybrid::Policy::free && settings.backend != cpu_kind().name;
+  options.budget = is_free ? nullptr : context.budget.get();
   options.tuning = context.tuning.get();
   options.timeline = context.timeline.get();
   return options;
@@ -70,31 +72,14 @@ std::unique_ptr<core::Backend> make_cpu(const BackendKind &, tandem_context &con
   return backend;
 }
 
-// Each lane codes its own chunk, so the executor is serial. The hybrid counts how many "cpu" allows at once.
-std::vector<hybrid::Member> cpu_members(const BackendKind &, tandem_context &context, const Settings &settings,
+// The whole CPU is one member.
+std::vector<hybrid::Member> cpu_members(const BackendKind &kind, tandem_context &context, const Settings &settings,
                                         const std::string &name) {
-  cpu::Options options = cpu_options(context, settings);
-  options.executor = "serial";
-  options.thread_count = 1;
-  options.cores.clear();
-  options.budget = nullptr;
-  options.timeline = nullptr;  // the hybrid records its lanes
   hybrid::Member member;
   member.name = name;
-  cpu::Decisions choice = {};
-  member.backend = cpu::make_backend(options, context.log, &choice);
-  member.lanes = settings.thread_count != 0 ? settings.thread_count : cpu::allowed_core_count();
+  member.backend = make_cpu(kind, context, settings, name);
+  member.lanes = context.thread_count;
   member.is_in_place = true;
-  // The nodes of a NUMA machine one after the other, each with as many lanes as it has cores.
-  const std::vector<std::vector<unsigned>> nodes = cpu::core_groups();
-  if (nodes.size() > 1) {
-    member.enter_thread = [nodes](unsigned lane) {
-      std::size_t node = 0;
-      for (std::size_t left = lane; node + 1 < nodes.size() && left >= nodes[node].size(); ++node)
-        left -= nodes[node].size();
-      cpu::bind_this_thread(nodes[node]);
-    };
-  }
   std::vector<hybrid::Member> members;
   members.push_back(std::move(member));
   return members;

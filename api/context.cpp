@@ -143,10 +143,7 @@ std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settin
       return find_members(context, settings, search);
     };
   }
-  // The CPU's executor spreads the work that a hybrid does not share. A fixed policy shares all work.
-  const bool may_do_it_alone = options.policy == hybrid::Policy::automatic || (is_named && options.members.size() == 1);
-  check_effects(settings.given, settings.backend,
-                kPolicy | kWorkers | (has_cpu ? kCpuThreads : 0u) | (may_do_it_alone ? kExecutor : 0u));
+  check_effects(settings.given, settings.backend, kPolicy | kWorkers | (has_cpu ? kCpuThreads | kExecutor : 0u));
   std::string resource_names = "cpu,gpu,pinned_mib";
   for (const BackendKind &kind : device_kinds()) {
     const auto is_of_kind = [&](const hybrid::Member &member) { return kind.is_name(member.name); };
@@ -158,10 +155,9 @@ std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settin
     options.discover_bytes = kDiscoverBytes;
   }
   if (has_cpu) {
-    options.alone = cpu_kind().make(cpu_kind(), context, settings, "cpu");
-    options.inline_bytes = context.inline_bytes;
+    options.inline_bytes = std::max(options.inline_bytes, context.inline_bytes);
     // With a fixed policy, small calls are shared too.
-    if (options.policy != hybrid::Policy::automatic) context.inline_bytes = 0;
+    if (options.policy != hybrid::Policy::automatic) context.inline_bytes = options.inline_bytes = 0;
   } else {
     context.kernel_name = "auto";
     context.caller_count = cpu::allowed_core_count();

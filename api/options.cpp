@@ -77,7 +77,6 @@ const char *why_without(unsigned lacks, unsigned has, const std::string &backend
     return backend == "auto" ? "it is the CPU alone here; a policy is for hybrids, such as hybrid:cpu+opencl:0:0"
                              : "a policy is for hybrids, such as hybrid:cpu+opencl:0:0";
   if ((lacks & kCpuThreads) != 0) return "it has no CPU threads";
-  if ((lacks & kExecutor) != 0) return "with policies free and budget its lanes are threads of their own";
   if ((lacks & kWorkers) != 0) return "its executor is not pthread, or it has one thread";
   return (has & kPolicy) != 0 ? "its devices choose their techniques" : "it is no device";
 }

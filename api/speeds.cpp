@@ -39,9 +39,7 @@ tandem_speed for_caller(const core::SpeedEntry &entry, const std::vector<core::S
   speed.m = entry.m;
   speed.lane_count = entry.lanes;
   speed.bytes_per_second = entry.bytes_per_second * entry.lanes;
-  speed.alone_bytes_per_second = entry.alone_bytes_per_second * entry.lanes;
   speed.latency_seconds = entry.latency_seconds;
-  speed.alone_latency_seconds = entry.alone_latency_seconds;
   speed.is_this_machine = entry.machine == machine;
   if (entry.worker == cpu_kind().name) return speed;
   const hybrid::Worth worth = hybrid::worth_of(cpu_of(all, entry), entry);

@@ -36,17 +36,12 @@ std::vector<tandem_speed> speeds_here() {
 
 void print_speeds(const std::vector<tandem_speed> &speeds) {
   if (speeds.empty()) return;
-  fmt::print("\n{:<12} {:<9} {:>7} {:>7} {:>9} {:>6} {:>11}\n", "HYBRID", "OPERATION", "CODE", "GB/S", "ALONE", "GAIN",
-             "PAYS FROM");
-  const auto rate = [](double bytes_per_second) {
-    return bytes_per_second > 0 ? fmt::format("{:.1f}", bytes_per_second / 1e9) : std::string("-");
-  };
+  fmt::print("\n{:<12} {:<9} {:>7} {:>7} {:>6} {:>11}\n", "HYBRID", "OPERATION", "CODE", "GB/S", "GAIN", "PAYS FROM");
   for (const tandem_speed &each : speeds) {
     const bool is_device = each.pays_from_bytes != 0;
     const std::string gain = each.gain > 0 ? fmt::format("{:.2f}", each.gain) : "-";
-    fmt::print("{:<12} {:<9} {:>7} {:>7} {:>9} {:>6} {:>11}\n", each.worker, operation_name(each.operation),
-               fmt::format("{}+{}", each.k, each.m), rate(each.bytes_per_second), rate(each.alone_bytes_per_second),
-               is_device ? gain : "",
+    fmt::print("{:<12} {:<9} {:>7} {:>7.1f} {:>6} {:>11}\n", each.worker, operation_name(each.operation),
+               fmt::format("{}+{}", each.k, each.m), each.bytes_per_second / 1e9, is_device ? gain : "",
                !is_device                           ? ""
                : each.pays_from_bytes == UINT64_MAX ? "never"
                                                     : size(each.pays_from_bytes));
@@ -81,10 +76,6 @@ int devices(const OutputFlags &flags) {
           {"worker", each.worker},    {"operation", operation_name(each.operation)}, {"k", each.k},      {"m", each.m},
           {"lanes", each.lane_count}, {"bytes_per_second", each.bytes_per_second},   {"date", each.date}};
       speed["latency_seconds"] = each.latency_seconds;
-      if (each.alone_bytes_per_second > 0) {
-        speed["alone_bytes_per_second"] = each.alone_bytes_per_second;
-        speed["alone_latency_seconds"] = each.alone_latency_seconds;
-      }
       if (each.pays_from_bytes != 0) {
         const auto size = [](std::uint64_t bytes) {
           return bytes != UINT64_MAX ? nlohmann::ordered_json(bytes) : nlohmann::ordered_json(nullptr);

@@ -3,7 +3,6 @@
 
 #include <cstring>
 #include <exception>
-#include <new>
 #include <system_error>
 #include <thread>
 
@@ -22,6 +21,7 @@ std::uint64_t Prepared::out_of_cache_bytes(Mode) const { return UINT64_MAX; }
 void Prepared::add_bytes_elsewhere(std::uint64_t) const {}
 Ticket::~Ticket() = default;
 DeviceMemory::~DeviceMemory() = default;
+Guard::~Guard() = default;
 Backend::~Backend() = default;
 
 void Backend::check_technique(const Operator &) const {}
@@ -36,14 +36,6 @@ void Backend::read_column(const Task &task, std::uint64_t at_bytes, std::uint8_t
 }
 
 void Backend::make_ready(const Prepared &, Mode, MemoryKind, bool) {}
-
-std::shared_ptr<std::byte> Backend::staging_memory(std::uint64_t bytes) {
-  constexpr std::align_val_t kAlignment{64};
-  void *memory = bytes <= PTRDIFF_MAX ? ::operator new(bytes, kAlignment, std::nothrow) : nullptr;
-  if (memory == nullptr)
-    base::fail(TANDEM_ERROR_OUT_OF_MEMORY, "no " + std::to_string(bytes) + " bytes of memory for staging");
-  return {static_cast<std::byte *>(memory), [](std::byte *each) { ::operator delete(each, kAlignment); }};
-}
 
 std::shared_ptr<DeviceMemory> Backend::device_memory(std::uint64_t) {
   base::fail(TANDEM_ERROR_UNSUPPORTED, "backend " + traits().name + " is no device with memory of its own");

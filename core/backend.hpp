@@ -110,6 +110,24 @@ struct Task {
   MismatchRanges *ranges = nullptr;
 };
 
+// Protects the memory of a call that may end before its run does: a hybrid does not wait for a device that hangs. A run
+// with a guard uses the caller's shards and records between enter() or commit(), and leave(), alone. Exception: a
+// device may read registered memory.
+class Guard {
+ public:
+  virtual ~Guard();
+  // False: the call is over, and the run must end. True: leave() must follow.
+  virtual bool enter() noexcept = 0;
+  // The next bytes of the run, in the order of its tasks, are ready; inputs and outputs are counted. The run must now
+  // write those that it owns, and then leave(), unless it owns none: the others are done elsewhere. whole: it owns all
+  // of them or none.
+  struct Own {
+    std::uint64_t skipped_bytes = 0, bytes = 0;  // of these bytes: some that are not its own, and then its own
+  };
+  virtual Own commit(std::uint64_t bytes, bool whole) noexcept = 0;
+  virtual void leave() noexcept = 0;
+};
+
 // Shared by a run and the code that started it. A backend looks at it before each chunk.
 class Control {
  public:
@@ -117,15 +135,18 @@ class Control {
   // part of a task, and the thread of that task may hold other resources.
   explicit Control(std::span<const Need> needs = {}, bool within_task = false) noexcept
       : needs_(needs), is_within_task_(within_task) {}
+  explicit Control(Guard &guard) noexcept : is_within_task_(false), guard_(&guard) {}
 
   std::span<const Need> needs() const noexcept { return needs_; }
   bool is_within_task() const noexcept { return is_within_task_; }
+  Guard *guard() const noexcept { return guard_; }  // null: the caller waits for the end of the run
   void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
   bool cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed); }
 
  private:
   const std::span<const Need> needs_;
   const bool is_within_task_;
+  Guard *const guard_ = nullptr;
   std::atomic<bool> cancelled_{false};
 };
 
@@ -180,7 +201,7 @@ class Backend {
 
   // Runs all tasks, in any order and overlapping, and returns when they are over. Small runs use the calling thread,
   // without allocation or lock. Tasks do not depend on each other. Throws Error: CANCELLED if control cancelled before
-  // the last chunk, DEVICE, OUT_OF_MEMORY.
+  // the last chunk, DEVICE, OUT_OF_MEMORY. Devices obey the control's guard; the CPU is never given one.
   virtual void run(std::span<const Task> tasks, Control &control) = 0;
 
   // Starts the tasks and returns. The default runs them on a thread of their own.
@@ -189,10 +210,6 @@ class Backend {
   // Called when a plan is made: prepares to run it on this kind of memory without compiling or allocating. Long work
   // runs in the background, unless the plan `waits` for it. Does nothing by default. Throws Error.
   virtual void make_ready(const Prepared &prepared, Mode mode, MemoryKind memory, bool waits = true);
-
-  // Host memory that this backend's shards move through fastest: pinned memory for a device. Aligned to 64 bytes at
-  // least. It may outlive the backend. Throws Error (OUT_OF_MEMORY).
-  virtual std::shared_ptr<std::byte> staging_memory(std::uint64_t bytes);
 
   // Throws Error: UNSUPPORTED if the backend is no device (the default), OUT_OF_MEMORY.
   virtual std::shared_ptr<DeviceMemory> device_memory(std::uint64_t bytes);

@@ -94,10 +94,8 @@ struct SpeedEntry {
   TunedOperation operation = TunedOperation::encode;  // encode: also decode and repair
   unsigned k = 0, m = 0;                              // shards that are read, and that are written or compared
   unsigned lanes = 1;                                 // each is a thread of the CPU, or a queue of a device
-  // Speed of one lane, in bytes of data: while the other workers ran, and without them. 0: unknown. A task, or a run,
-  // of b bytes takes its latency plus b / speed.
+  // Of one lane, in bytes of data. A task of b bytes takes its latency plus b / speed.
   double bytes_per_second = 0, latency_seconds = 0;
-  double alone_bytes_per_second = 0, alone_latency_seconds = 0;
   std::string date;  // UTC, "2025-11-21T16:55:20Z": compared as text
 };
 // Machine, worker, operation, k and m.

@@ -4,13 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <fstream>
-#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -265,19 +263,6 @@ std::string cpu_vendor(const std::string &root) {
     for (const std::string_view name : {"vendor_id", "CPU implementer"})
       if (auto vendor = value_of(line, name)) return *vendor;
   return {};
-}
-
-std::vector<std::vector<unsigned>> core_groups() { return cores_by_node({}, base::affinity_cores()); }
-
-void bind_this_thread(const std::vector<unsigned> &cores) noexcept {
-  if (cores.empty()) return;
-  const std::size_t count = *std::max_element(cores.begin(), cores.end()) + 1;
-  const std::size_t mask_bytes = CPU_ALLOC_SIZE(count);
-  const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t *)> mask(CPU_ALLOC(count), [](cpu_set_t *set) { CPU_FREE(set); });
-  if (mask == nullptr) return;
-  CPU_ZERO_S(mask_bytes, mask.get());
-  for (const unsigned core : cores) CPU_SET_S(core, mask_bytes, mask.get());
-  sched_setaffinity(0, mask_bytes, mask.get());
 }
 
 }  // namespace tandem::cpu

@@ -50,9 +50,4 @@ std::vector<KernelDescription> describe_kernels();  // best first
 std::string describe_cpu();                         // model name, for people
 unsigned allowed_core_count();
 
-// The cores that the calling thread may use, by NUMA node. And a function that moves the calling thread onto some of
-// them; if the system refuses, it stays where it is.
-std::vector<std::vector<unsigned>> core_groups();
-void bind_this_thread(const std::vector<unsigned> &cores) noexcept;
-
 }  // namespace tandem::cpu

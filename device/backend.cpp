@@ -206,14 +206,15 @@ void DeviceBackend::run(std::span<const Task> tasks, Control &control) {
       apply_nothing(task);
     } else {
       core::RecordedRun recorded(options_.timeline, device.identity.backend, {&task, 1});
-      if (run_in_place(task, control)) continue;
+      if (control.guard() == nullptr && run_in_place(task, control)) continue;
       recorded.forget();
       staged.push_back(task);
     }
   }
-  // Stripes of one matrix side by side.
-  std::stable_sort(staged.begin(), staged.end(),
-                   [](const Task &a, const Task &b) { return prepared_of(a).id < prepared_of(b).id; });
+  // Stripes of one matrix side by side. A guard is told of bytes in the order of the tasks.
+  if (control.guard() == nullptr)
+    std::stable_sort(staged.begin(), staged.end(),
+                     [](const Task &a, const Task &b) { return prepared_of(a).id < prepared_of(b).id; });
   if (!staged.empty()) guarded([&](const Workplace &place) { run_staged(place, staged, control); });
   if (on_device.empty()) return;
   const core::RecordedRun recorded(options_.timeline, device.identity.backend, on_device);

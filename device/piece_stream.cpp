@@ -9,6 +9,7 @@
 
 #include "base/text.hpp"
 #include "core/recorded_run.hpp"
+#include "core/registered_memory.hpp"
 
 namespace tandem::device {
 namespace {
@@ -22,11 +23,14 @@ constexpr std::uint64_t kSmallPieceBytes = 16 << 10;  // of a shard: if memory i
 constexpr std::uint64_t kSideBySideBytes = 64 << 10;
 // Of a shard that the device reads directly, in a copy of its own: a link takes some 20 us for it, a call a few.
 constexpr std::uint64_t kDirectCopyBytes = 1 << 20;
+// A guarded run commits often: a hybrid learns from it, and gives what is late to others.
+constexpr std::uint64_t kGuardedParts = 8, kLeastGuardedBytes = 1 << 20;
 constexpr unsigned kPiecesAtOnce = DeviceSession::kMostLanes * DeviceLane::kSlots;
 
 class PieceStream {
  public:
-  PieceStream(const Workplace &place, DeviceLane &lane) : place_(place), lane_(lane) {}
+  PieceStream(const Workplace &place, DeviceLane &lane, core::Guard *guard)
+      : place_(place), lane_(lane), guard_(guard) {}
 
   // Takes the next slot when its old piece is done. false: there was no memory for it. Nothing was started, and smaller
   // pieces may find memory.
@@ -109,7 +113,11 @@ class PieceStream {
         copies_.push_back({staging + i * pitch + at, shard(task, i) + offset, bytes});
       });
     }
-    if (!copies_.empty()) place_.copy(copies_);
+    if (!copies_.empty()) {
+      if (guard_ != nullptr && !guard_->enter()) fail_cancelled(place_.session->device());
+      const Left left(guard_);
+      place_.copy(copies_);
+    }
     if (!one_by_one) return lane_.upload(slot, outputs, 0, staging, pitch * (direct.size() - 1) + piece.length_bytes);
     for (unsigned i = 0; i < direct.size(); ++i)
       if (!direct[i]) lane_.upload(slot, outputs, i * pitch, staging + i * pitch, piece.length_bytes);
@@ -134,6 +142,17 @@ class PieceStream {
     lane_.wait(slot);
     const DevicePiece piece = std::exchange(pieces_[slot], {});
     const HostTask &work = *piece.of;
+    const std::uint64_t shards = std::uint64_t{work.rows()} + work.columns();
+    std::uint64_t own_begin = 0, own_end = UINT64_MAX;  // bytes of each shard that this run writes
+    if (guard_ != nullptr) {
+      std::uint64_t bytes = 0;
+      for_each_part(piece, [&](const Task &, std::uint64_t, std::uint64_t, std::uint64_t part) { bytes += part; });
+      const core::Guard::Own own = guard_->commit(bytes * shards, work.compares());
+      if (own.bytes == 0) return;
+      own_begin = own.skipped_bytes / shards;
+      own_end = own_begin + own.bytes / shards;
+    }
+    const Left left(guard_);
     if (work.compares()) {
       return merge_records(piece.range, lane_.records(slot, piece), work.task->offset_bytes + piece.offset_bytes,
                            work.rows(), work.task->mismatches);
@@ -142,15 +161,36 @@ class PieceStream {
     for (unsigned r = 0; r < work.rows(); ++r) {
       if (work.output_is_direct[r]) continue;
       const std::byte *const from = lane_.host(slot, true) + r * piece.pitch_bytes();
+      std::uint64_t done = 0;  // of the parts, which have gaps between them on the device
       for_each_part(piece, [&](const Task &task, std::uint64_t offset, std::uint64_t at, std::uint64_t bytes) {
-        copies_.push_back({task.outputs[r] + offset, from + at, bytes, task.mode == Mode::accumulate});
+        const std::uint64_t first = std::max(own_begin, done), last = std::min(own_end, done + bytes);
+        if (first < last) {
+          copies_.push_back({task.outputs[r] + offset + (first - done), from + at + (first - done), last - first,
+                             task.mode == Mode::accumulate});
+        }
+        done += bytes;
       });
     }
     if (!copies_.empty()) place_.copy(copies_);
   }
 
+  // The end of a use of the caller's memory.
+  class Left {
+   public:
+    explicit Left(core::Guard *guard) noexcept : guard_(guard) {}
+    ~Left() {
+      if (guard_ != nullptr) guard_->leave();
+    }
+    Left(const Left &) = delete;
+    Left &operator=(const Left &) = delete;
+
+   private:
+    core::Guard *const guard_;
+  };
+
   const Workplace &place_;
   DeviceLane &lane_;
+  core::Guard *const guard_;
   std::array<DevicePiece, DeviceLane::kSlots> pieces_;
   std::vector<core::HostCopy> copies_;  // of one piece
   unsigned next_ = 0, slot_count_ = DeviceLane::kSlots;
@@ -167,7 +207,7 @@ std::size_t count_side_by_side(std::span<const Task> tasks) noexcept {
   return std::max<std::size_t>(static_cast<std::size_t>(ends - tasks.begin()), 1);
 }
 
-HostTask look_into(const Workplace &place, std::span<const Task> tasks) {
+HostTask look_into(const Workplace &place, std::span<const Task> tasks, const core::Control &control) {
   const Task &task = tasks.front();
   HostTask work;
   work.task = &task;
@@ -182,6 +222,16 @@ HostTask look_into(const Workplace &place, std::span<const Task> tasks) {
   work.input_is_direct.resize(work.columns());
   work.output_is_direct.resize(work.rows());
   if (tasks.size() == 1) place.session->find_direct(work);
+  if (control.guard() != nullptr) {
+    // The device may read after the end of the call. Only a registration protects the memory then.
+    const auto is_registered = [&](const std::byte *shard) {
+      return core::is_registered(shard + task.offset_bytes, task.length_bytes);
+    };
+    for (unsigned c = 0; c < work.columns(); ++c)
+      work.input_is_direct[c] = work.input_is_direct[c] && is_registered(task.inputs[c]);
+    for (unsigned r = 0; r < work.rows(); ++r)
+      work.output_is_direct[r] = work.output_is_direct[r] && work.compares() && is_registered(task.outputs[r]);
+  }
   return work;
 }
 
@@ -189,6 +239,10 @@ void run_one(const Workplace &place, const HostTask &work, PieceStream &stream, 
   std::uint64_t staging_bytes = work.variant.staging_bytes;
   if (PieceStream::is_any(work.input_is_direct))
     staging_bytes = std::max(staging_bytes, (work.columns() + work.rows()) * kDirectCopyBytes);
+  if (control.guard() != nullptr) {
+    const std::uint64_t part = work.length_bytes / kGuardedParts * (work.columns() + work.rows());
+    staging_bytes = std::min(staging_bytes, std::max(part, kLeastGuardedBytes));
+  }
   std::uint64_t most = most_piece_bytes(place, *work.task, work.variant.spec.tuning, staging_bytes, kPiecesAtOnce);
   for (std::uint64_t done = 0; done < work.length_bytes;) {
     if (control.cancelled()) fail_cancelled(place.session->device());
@@ -241,12 +295,12 @@ void run_staged(const Workplace &place, std::span<const Task> tasks, core::Contr
   if (tasks.empty()) return;
   auto lane = place.session->take_lane(control);
   const core::RecordedRun recorded(place.timeline, place.session->device().identity.backend, tasks);
-  PieceStream stream(place, *lane);
+  PieceStream stream(place, *lane, control.guard());
   std::list<HostTask> works;  // keep their addresses until their last piece is done
   try {
     for (std::size_t done = 0, count = 0; done < tasks.size(); done += count) {
       count = count_side_by_side(tasks.subspan(done));
-      works.push_back(look_into(place, tasks.subspan(done, count)));
+      works.push_back(look_into(place, tasks.subspan(done, count), control));
       run_one(place, works.back(), stream, control);
       if (works.size() > DeviceLane::kSlots) works.pop_front();  // each has taken at least one slot
     }

@@ -50,7 +50,7 @@ std::uint64_t most_piece_bytes(const Workplace &place, const core::Task &task, c
 // Runs tasks that have rows, columns and bytes. Consecutive small tasks are uploaded, computed and downloaded together
 // if they have one matrix and mode and do not compare. Outputs are written when their piece is complete. For accumulate
 // the host does the XOR then, so a failed piece has changed nothing. One exception, for assign alone: outputs that the
-// device writes directly.
+// device writes directly, without a guard.
 void run_staged(const Workplace &place, std::span<const core::Task> tasks, core::Control &control);
 
 }  // namespace tandem::device

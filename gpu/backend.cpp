@@ -55,27 +55,6 @@ class CudaBackend final : public device::DeviceBackend {
     });
   }
 
-  std::shared_ptr<std::byte> staging_memory(std::uint64_t bytes) override {
-    found();
-    std::shared_ptr<std::byte> memory;
-    guarded([&](const Workplace &place) {
-      struct Kept {
-        std::shared_ptr<device::DeviceSession> session;  // after the memory
-        CudaPinned memory;
-      };
-      try {
-        auto kept = std::make_shared<Kept>(
-            Kept{place.session, CudaPinned(session_of(place), std::max<std::uint64_t>(bytes, 1))});
-        memory = std::shared_ptr<std::byte>(kept, kept->memory.get());
-      } catch (const device::DriverError &error) {
-        if (is_sticky(error.number())) throw;
-        base::fail(TANDEM_ERROR_OUT_OF_MEMORY,
-                   base::text("CUDA: no ", bytes, " bytes of pinned memory: ", error.what()));
-      }
-    });
-    return memory;
-  }
-
   void read_column(const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
                    std::uint8_t *outputs_out) override {
     if (task.memory == MemoryKind::host) return Backend::read_column(task, at_bytes, inputs_out, outputs_out);

@@ -21,19 +21,14 @@ using core::Control;
 using core::MemoryKind;
 using core::Task;
 
-// A run may try out members one after the other. Each does 1/16 twice, but not more than this, and then four times as
-// much. A line through smaller parts predicts a whole run badly.
-constexpr std::uint64_t kMostTryBytes = 1 << 20;
+constexpr double kLeastWorth = 0.05;  // of the time, for which a device is worth naming
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
 
 class HybridBackend final : public core::Backend, public core::Tunable {
  public:
   HybridBackend(Options options, const base::Log &log) : options_(std::move(options)), log_(log) {
     if (options_.members.empty()) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "hybrid: no device is named");
-    const Member &first = options_.members.front();
-    if (options_.alone == nullptr && first.is_in_place) options_.alone = first.backend;
-    if (options_.alone == nullptr)
-      options_.inline_bytes = 0;  // work that is too small for a thread is too small for a
-                                  // device
+    if (!options_.members.front().is_in_place) options_.inline_bytes = 0;
     traits_of_members_ = traits_for(options_.members, options_.name);
     traits_.store(&traits_of_members_);
   }
@@ -98,7 +93,7 @@ class HybridBackend final : public core::Backend, public core::Tunable {
       return run_small(shared, control);
     }
     look_for_more(moved);
-    run_shared(runtime(shared_.get()), std::move(shared), control);
+    run_shared(runtime(shared_.get()), shared, control);
   }
 
   std::unique_ptr<core::Ticket> submit(std::span<const Task> tasks, Control &control) override {
@@ -135,7 +130,7 @@ class HybridBackend final : public core::Backend, public core::Tunable {
   }
 
   std::uint64_t kernel_calls() const noexcept override {
-    std::uint64_t calls = options_.alone != nullptr ? options_.alone->kernel_calls() : 0;
+    std::uint64_t calls = 0;
     if (Shared *shared = shared_.get_if_made()) {
       const std::lock_guard lock(shared->mutex);
       if (shared->runtime != nullptr) {  // with the discovered members
@@ -195,13 +190,9 @@ class HybridBackend final : public core::Backend, public core::Tunable {
     return *state.runtime;
   }
 
-  core::Backend &small() const noexcept {
-    return options_.alone != nullptr ? *options_.alone : *options_.members.front().backend;
-  }
+  core::Backend &small() const noexcept { return *options_.members.front().backend; }
 
   core::Budget *budget() const noexcept { return options_.policy != Policy::free ? options_.resources : nullptr; }
-
-  static WorkKind kind_of(const Task &task) { return {task.mode, task.prepared->columns(), task.prepared->rows()}; }
 
   // Devices have no kernels for GF(2^16) and packets: the backend for small runs does all of it.
   static bool is_shared(const core::Prepared &prepared) { return prepared.field() == core::Field::gf8; }
@@ -217,89 +208,23 @@ class HybridBackend final : public core::Backend, public core::Tunable {
     small().run(own, control);
   }
 
-  Choice choice(Runtime &all, std::span<const Task> tasks) const {
-    if (options_.policy != Policy::automatic) return {kTogether};
-    return all.choose(kind_of(tasks.front()), Work(tasks).bytes());
-  }
-
-  // One member does all of it, or all share it.
-  void run_by(Runtime &all, std::size_t member, std::span<const Task> tasks, Control &control) {
-    const Work work(tasks);
-    if (member == kTogether) {
-      all.run(tasks, control);
-      return;
-    }
-    const double start = base::Timeline::now();
-    if (all.member(member).is_in_place) {
+  // A member that can do nothing but all of it does so as it does without a hybrid.
+  void run_shared(Runtime &all, std::span<const Task> tasks, Control &control) {
+    const std::optional<std::size_t> only = all.only_member();
+    if (!only) return all.run(tasks, control);
+    const Member &member = all.member(*only);
+    if (member.is_in_place) {
+      const double start = now();
       run_small(tasks, control);
-      all.ran_alone(member, kind_of(tasks.front()), work.bytes(), base::Timeline::now() - start);
-      for (const Task &each : tasks) hybrid_of(each).add_bytes_of_cpu(each.length_bytes * each.prepared->columns());
-      return;
+      return all.ran_alone(tasks, now() - start);
     }
-    core::Backend &backend = *all.member(member).backend;
-    const bool has_others = all.member_count() > 1;
-    // The XOR is done on the host, exactly once, even if the device fails.
-    if (has_others && tasks.front().mode == core::Mode::accumulate) {
-      if (all.run(tasks, control, member))
-        all.ran_alone(member, kind_of(tasks.front()), work.bytes(), base::Timeline::now() - start);
-      return;
-    }
+    std::vector<Task> own(tasks.begin(), tasks.end());
+    for (Task &each : own) each.prepared = hybrid_of(each).of(*only, *member.backend).get();
     const core::TaskNeeds needs(core::Budget::kGpu, control.needs());
-    std::optional<core::Hold> hold(std::in_place, budget(), needs.get());
-    hold->next_task();
-    try {
-      Chunk chunk(backend);
-      for (const TaskPart &part : chunk.cut(work, {0, work.bytes()})) {
-        chunk.prepared.push_back(hybrid_of(work.task(part.task)).of(member, backend).get());
-      }
-      chunk.lay_out(work, Staged::nothing);
-      const core::RecordedRun recorded(options_.timeline.get(), backend.traits().name, chunk.tasks());
-      chunk.run(control);
-      chunk.merge_mismatches(work);
-    } catch (const base::Error &error) {
-      if (!has_others || error.status() == TANDEM_ERROR_CANCELLED) throw;
-      hold.reset();  // the others may need the amounts that it held
-      all.failed_alone(member, std::current_exception());
-      const bool is_for_cpu = error.status() == TANDEM_ERROR_UNSUPPORTED && options_.alone != nullptr;
-      return run_by(all, is_for_cpu ? 0 : choice(all, tasks).member, tasks, control);
-    }
-    all.ran_alone(member, kind_of(tasks.front()), work.bytes(), base::Timeline::now() - start);
-  }
-
-  // A device on the cores of the CPU is never used beside it. Until it is known which of the two is faster, each does
-  // some parts of a run by itself: two sizes, after one that is not timed. Later, any member that did nothing for long
-  // does a part by itself. It may have become faster, or its first measurement was wrong.
-  void run_shared(Runtime &all, std::vector<Task> tasks, Control &control) {
-    Choice first = choice(all, tasks);
-    if (!first.untried.empty()) {
-      const WorkKind kind = kind_of(tasks.front());
-      const std::uint64_t bytes = Work(tasks).bytes();
-      const std::uint64_t small = std::min(bytes / 16, kMostTryBytes);
-      for (const std::size_t member : first.untried) {
-        do_part(all, member, small, &tasks, control);
-        all.forget_alone(member, kind);
-        do_part(all, member, small, &tasks, control);
-        do_part(all, member, 4 * small, &tasks, control);
-      }
-      if (!tasks.empty()) first = choice(all, tasks);
-    }
-    if (first.trial_bytes > 0) do_part(all, first.trial, first.trial_bytes, &tasks, control, first.is_trial_shared);
-    if (!tasks.empty()) run_by(all, first.member, tasks, control);
-  }
-
-  // One member does the first bytes of the tasks. The rest stays in the tasks.
-  void do_part(Runtime &all, std::size_t member, std::uint64_t bytes, std::vector<Task> *tasks, Control &control,
-               bool is_shared = false) {
-    if (tasks->empty()) return;
-    const Work work(*tasks);
-    const std::uint64_t end = work.cut(std::max<std::uint64_t>(bytes, 1));
-    const std::vector<Task> part = work.tasks({0, end});
-    if (is_shared) {
-      all.run(part, control, member, true);
-    } else {
-      run_by(all, member, part, control);
-    }
-    *tasks = work.tasks({end, work.bytes()});
+    core::Hold hold(budget(), needs.get());
+    hold.next_task();
+    const core::RecordedRun recorded(options_.timeline.get(), member.backend->traits().name, own);
+    member.backend->run(own, control);
   }
 
   void run_on_device(const Task &task, Control &control) {
@@ -377,25 +302,26 @@ class HybridBackend final : public core::Backend, public core::Tunable {
 }  // namespace
 
 Worth worth_of(const core::SpeedEntry &cpu, const core::SpeedEntry &device) {
+  if (!(cpu.bytes_per_second > 0) || !(device.bytes_per_second > 0)) return {0, UINT64_MAX};
   // Speeds of data work as well as speeds of bytes moved.
-  const auto way_of = [](const core::SpeedEntry &entry) {
-    Way way;
-    way.lanes = entry.lanes;
-    if (entry.bytes_per_second > 0) way.together = Speed(entry.latency_seconds, entry.bytes_per_second);
-    if (entry.alone_bytes_per_second > 0)
-      way.alone = Speed(entry.alone_latency_seconds, entry.alone_bytes_per_second * entry.lanes);
-    return way;
+  const double cpu_speed = cpu.bytes_per_second * cpu.lanes, device_speed = device.bytes_per_second * device.lanes;
+  const auto is_worth_it = [&](std::uint64_t bytes) {
+    const double together = finish_seconds(
+        [&](auto body) {
+          body(Candidate{cpu_speed, cpu.latency_seconds});
+          body(Candidate{device_speed, device.latency_seconds});
+        },
+        static_cast<double>(bytes));
+    return together < (1 - kLeastWorth) * (cpu.latency_seconds + static_cast<double>(bytes) / cpu_speed);
   };
-  Way ways[2] = {way_of(cpu), way_of(device)};
-  if (!ways[0].is_seen() || !ways[1].is_seen()) return {0, UINT64_MAX};
-  // A device on the cores of the CPU did only whole calls.
-  ways[1].may_share = ways[1].together.is_seen();
-  const auto either = [](double first, double second) { return first > 0 ? first : second; };
-  const double cpu_alone = either(cpu.alone_bytes_per_second, cpu.bytes_per_second) * cpu.lanes;
-  const double with_device = ways[1].may_share ? either(cpu.bytes_per_second, cpu.alone_bytes_per_second) * cpu.lanes +
-                                                     device.bytes_per_second * device.lanes
-                                               : device.alone_bytes_per_second * device.lanes;
-  return {with_device / cpu_alone, worth_from(ways)};
+  const double gain = (cpu_speed + device_speed) / cpu_speed;
+  if (!is_worth_it(kMostBytes)) return {gain, UINT64_MAX};
+  std::uint64_t too_few = 0, enough = kMostBytes;
+  while (enough - too_few > 1) {
+    const std::uint64_t middle = too_few + (enough - too_few) / 2;
+    (is_worth_it(middle) ? enough : too_few) = middle;
+  }
+  return {gain, enough};
 }
 
 std::unique_ptr<core::Backend> make_backend(Options options, const base::Log &log) {

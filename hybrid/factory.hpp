@@ -23,18 +23,16 @@ struct Member {
   std::shared_ptr<const void> keeps{};  // objects that the backend refers to: a thread that hangs in a driver may use
                                         // them longer than the hybrid lives
   std::shared_ptr<core::Backend> backend;
-  unsigned lanes = 1;  // runs that it does at once; each has a thread of the hybrid
+  unsigned lanes = 1;  // of a device: pieces that it does at once, each on a thread of the hybrid. Of the CPU: threads
 
-  // The CPU. There is at most one, and it is the first member. It writes directly to the caller's memory, because it
-  // can neither fail in the middle nor hang. Its tasks hold one "cpu". Other members write to staging memory of the
-  // library. Their tasks hold one "gpu", and the "pinned_mib" of that memory.
+  // The CPU: all of it, with its own threads, budget and timeline. There is at most one, and it is the first member. It
+  // runs without a guard. Devices obey the guard of their runs; a piece holds one "gpu", and "pinned_mib".
   bool is_in_place = false;
 
   // Found by a search, not asked for: if it is missing, that is no error.
   bool is_optional = false;
 
-  std::uint64_t staging_bytes = 0;                    // of a device's lane, at most
-  std::function<void(unsigned lane)> enter_thread{};  // called by each of its threads before all else
+  std::uint64_t staging_bytes = 0;  // of a device's lane: its "pinned_mib"
 };
 
 struct Options {
@@ -42,13 +40,10 @@ struct Options {
   // Searches more members when all runs together have moved discover_bytes. May be empty.
   std::function<std::vector<Member>()> discover;
   std::uint64_t discover_bytes = 0;
-  // All of the CPU as one backend, for runs that it does alone; it does small ones on the calling thread. Null: its
-  // member.
-  std::shared_ptr<core::Backend> alone;
   std::string name = "hybrid";  // in its traits, until devices were discovered
   Policy policy = Policy::automatic;
-  std::uint64_t chunk_bytes = 8 << 20;       // moved by a task; policies free and budget
-  std::uint64_t inline_bytes = 256 << 10;    // `alone` does runs that move fewer bytes
+  std::uint64_t chunk_bytes = 2 << 20;       // moved by a task; policies free and budget
+  std::uint64_t inline_bytes = 1 << 20;      // the CPU does runs that move fewer bytes
   core::Budget *resources = nullptr;         // outlives the backend; changes take effect within one chunk
   std::shared_ptr<base::Timeline> timeline;  // null: none. A lane that hangs may outlive the backend
   double least_deadline_seconds = 10;        // a device that has not answered for this long is given up
@@ -61,7 +56,7 @@ struct Options {
 
 // The gain of a device, from the stored speeds of device and CPU, in the same kind of work.
 struct Worth {
-  double gain;  // speed of both together (or of the device, if it never shares) / speed of the CPU alone; 0: unknown
+  double gain;               // speed of both together / speed of the CPU alone; 0: unknown
   std::uint64_t from_bytes;  // a call with this many bytes of data, or more, is faster with the device; UINT64_MAX:
                              // none is
 };

@@ -33,10 +33,10 @@ namespace tandem::tuning {
 namespace {
 
 // A row of one kind leaves the columns of the other empty. The first name tells the version.
-constexpr std::string_view kVersion = "tandem_tuning_1", kVersionStart = "tandem_tuning_";
+constexpr std::string_view kVersion = "tandem_tuning_2", kVersionStart = "tandem_tuning_";
 constexpr std::string_view kHeader =
-    "tandem_tuning_1\tbackend\tvendor\tdevice\tdriver\tkernel_hash\tmemory\toperation\tk\tm\tlanes\tvalues\t"
-    "bytes_per_second\tdefault_bytes_per_second\tlatency_seconds\talone_bytes_per_second\talone_latency_seconds\t"
+    "tandem_tuning_2\tbackend\tvendor\tdevice\tdriver\tkernel_hash\tmemory\toperation\tk\tm\tlanes\tvalues\t"
+    "bytes_per_second\tdefault_bytes_per_second\tlatency_seconds\t"
     "shard_bytes\trepeats\tsearched\tdate";
 constexpr std::size_t kColumnCount = 1 + std::count(kHeader.begin(), kHeader.end(), '\t');
 
@@ -50,7 +50,7 @@ struct Column {
   std::size_t index = 0;
 };
 
-constexpr Column kKind = "tandem_tuning_1", kBehindTheKey = "lanes";
+constexpr Column kKind = "tandem_tuning_2", kBehindTheKey = "lanes";
 constexpr std::string_view kTuned = "tuned", kSpeed = "speed";
 
 constexpr std::uint64_t kMostLanes = 65'536;
@@ -226,8 +226,6 @@ void each_member(Either &entry, Access &&access) {
   access.number("lanes", entry.lanes, kMostLanes);
   access.rate("bytes_per_second", entry.bytes_per_second);
   access.rate("latency_seconds", entry.latency_seconds);
-  access.rate("alone_bytes_per_second", entry.alone_bytes_per_second);
-  access.rate("alone_latency_seconds", entry.alone_latency_seconds);
   access.date("date", entry.date);
 }
 
@@ -238,17 +236,14 @@ Writer row_of(const Any &entry) {
   return row;
 }
 
-bool valid_rate(double rate) { return rate == 0 || (rate >= 1 && rate <= kMostRate); }  // 0: not known
-
 bool has_valid_rates(const Entry &entry) {
   const auto valid = [](double rate) { return std::isfinite(rate) && !std::signbit(rate); };
   return valid(entry.bytes_per_second) && valid(entry.default_bytes_per_second);
 }
 
 bool has_valid_rates(const core::SpeedEntry &entry) {
-  return valid_rate(entry.bytes_per_second) && valid_rate(entry.alone_bytes_per_second) &&
-         std::max(entry.bytes_per_second, entry.alone_bytes_per_second) > 0 &&
-         std::max(entry.latency_seconds, entry.alone_latency_seconds) <= kMostLatencySeconds;
+  return entry.bytes_per_second >= 1 && entry.bytes_per_second <= kMostRate &&
+         entry.latency_seconds <= kMostLatencySeconds;
 }
 
 // Entries as they are read. Of the same key the newest counts, and of the same date the last one.

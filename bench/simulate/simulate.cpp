@@ -7,7 +7,6 @@
 #include <optional>
 #include <queue>
 
-#include "hybrid/policy/choice.hpp"
 #include "tests/support/random.hpp"
 
 namespace tandem::bench {
@@ -21,14 +20,17 @@ using namespace hybrid;
 struct Event {
   double seconds;
   std::uint64_t order;  // of events at the same time the older one is first
-  enum class What { task_over, failure, look } what;
+  enum class What { task_over, part_over, failure, look } what;
   unsigned worker;
+  std::size_t task;
   bool operator>(const Event &other) const {
     return seconds != other.seconds ? seconds > other.seconds : order > other.order;
   }
 };
 
 constexpr double kGuessedLatencySeconds = 100e-6;
+// A device commits a task in so many parts, within these sizes (device/piece_stream.cpp).
+constexpr std::uint64_t kParts = 8, kLeastPartBytes = 1 << 20, kMostPartBytes = 16 << 20;
 // If no running task will end, only a look can start another. Looks would then follow each other for ever. So the
 // simulation stops after this many looks that started nothing.
 constexpr unsigned kMostVainLooks = 1000;
@@ -47,10 +49,9 @@ std::vector<Group> groups_of(const Simulation &simulation) {
       continue;
     }
     Group group;
-    group.is_in_place = each.is_in_place();
-    group.first_bytes = first_piece_bytes(static_cast<double>(simulation.work_bytes), false);
+    group.is_cpu = each.is_in_place();
     if (each.known_bytes_per_second > 0) {
-      const double guess = group.is_in_place ? 0 : kGuessedLatencySeconds;
+      const double guess = group.is_cpu ? 0 : kGuessedLatencySeconds;
       group.speed = Speed(each.assumed_latency_seconds.value_or(guess), each.known_bytes_per_second);
     }
     if (!simulation.learned.empty()) group.speed = simulation.learned.at(groups.size());
@@ -81,7 +82,6 @@ class Machine {
   }
 
   SimulationResult run() {
-    choose_who();
     for (unsigned i = 0; i < state_.size(); ++i) add(simulation_.workers[i].fails_at_seconds, Event::What::failure, i);
     for (const unsigned i : by_speed_) idle_.push_back(i);
     hand_out();
@@ -91,6 +91,7 @@ class Machine {
       now_ = event.seconds;
       if (event.what != Event::What::look) last_news_ = now_;
       if (event.what == Event::What::task_over && !state_[event.worker].dead) task_over(event.worker);
+      if (event.what == Event::What::part_over && !part_over(event)) continue;
       if (event.what == Event::What::failure) failure(event.worker);
       hand_out();
     }
@@ -99,17 +100,15 @@ class Machine {
   }
 
  private:
-  struct Task {
-    std::optional<std::uint64_t> piece;  // piece of the share; none: a chunk of the front
-    Range range;
-  };
   struct State {
-    std::deque<Task> claimed;   // the first one runs
+    std::deque<Piece> claimed;  // the first one runs
     double start = 0, end = 0;  // of the task that runs
     double compute_seconds = 0, computed_bytes = 0;
     double last_end = 0;
-    bool dead = false, away = false;
+    bool dead = false;
     std::size_t task = 0;
+    std::uint64_t part_bytes = 0, committed_bytes = 0;  // of the task that runs
+    double part_seconds = 0;
     std::size_t resource = 0;
   };
   struct Resource {
@@ -127,44 +126,17 @@ class Machine {
     return resources_.size() - 1;
   }
 
-  // Like the real runtime before a run: leaves out members. If all chosen ones fail, the others do the rest.
-  void choose_who() {
-    std::vector<Way> ways;
-    for (const Group &each : groups_) ways.push_back({each.speed, {}, each.lanes});
-    std::size_t chosen = kTogether;
-    if (simulation_.policy == Policy::automatic) chosen = choose(ways, static_cast<double>(simulation_.work_bytes));
-    unsigned worker = 0;
-    for (std::size_t i = 0; i < groups_.size(); ++i) {
-      for (unsigned lane = 0; lane < groups_[i].lanes; ++lane, ++worker) {
-        state_[worker].away = chosen != kTogether && chosen != i;
-        if (!state_[worker].away) share_.enter(worker);
-      }
-    }
-  }
-
   void add(double seconds, Event::What what, unsigned worker) {
-    if (seconds < kNeverSeconds) events_.push({seconds, order_++, what, worker});
-  }
-
-  std::optional<Task> next_task(unsigned index) {
-    if (simulation_.workers[index].is_in_place()) {
-      const Range range = share_.take_front(index, now_);
-      if (range.bytes() > 0) return Task{std::nullopt, range};
-      if (const auto piece = share_.take_returned(index, now_)) return Task{piece->id, piece->range};
-      return std::nullopt;
-    }
-    if (const auto piece = share_.take_back(index, now_)) return Task{piece->id, piece->range};
-    return std::nullopt;
+    if (seconds < kNeverSeconds) events_.push({seconds, order_++, what, worker, state_[worker].task});
   }
 
   bool try_one(unsigned index) {
     State &state = state_[index];
     const bool is_automatic = simulation_.policy == Policy::automatic;
-    if (state.dead || state.away || state.claimed.size() >= (is_automatic ? 1 : simulation_.workers[index].claims))
-      return false;
+    if (state.dead || state.claimed.size() >= (is_automatic ? 1 : simulation_.workers[index].claims)) return false;
     Resource &resource = resources_[state.resource];
     if (resource.held >= resource.amount) return false;
-    const auto task = next_task(index);
+    const auto task = share_.take(index, now_);
     if (!task) return false;
     ++resource.held;
     state.claimed.push_back(*task);
@@ -175,18 +147,19 @@ class Machine {
   // Asks the workers in turns, the fastest first, as long as one of them takes something.
   void hand_out() {
     bool any_started = false;
+    double look = kNeverSeconds;
     for (bool any = true; any;) {
+      look = share_.look(now_);
       any = false;
       std::erase_if(idle_, [&](unsigned i) {
         if (!try_one(i)) return false;
         any = true;
         return state_[i].claimed.size() >= simulation_.workers[i].claims || simulation_.policy == Policy::automatic;
       });
-      any = share_.look(now_) || any;
       any_started = any_started || any;
     }
     vain_looks_ = any_started || any_task_will_end() ? 0 : vain_looks_ + 1;
-    const double look = vain_looks_ < kMostVainLooks ? share_.next_look(now_) : kNeverSeconds;
+    if (vain_looks_ >= kMostVainLooks) look = kNeverSeconds;
     if (look < next_look_ || next_look_ <= now_) {
       next_look_ = look;
       add(look, Event::What::look, 0);
@@ -229,13 +202,45 @@ class Machine {
     state.end = now_ + seconds;
     state.task = result_.tasks.size();
     result_.tasks.push_back({index, range, state.start, state.end, false});
+    state.committed_bytes = 0;
+    if (!worker.is_in_place()) {
+      state.part_bytes =
+          std::clamp(range.bytes() / kParts, std::uint64_t{kLeastPartBytes}, std::uint64_t{kMostPartBytes});
+      const double latency = seconds * worker.latency_seconds / (worker.latency_seconds + bytes / speed_of(worker));
+      state.part_seconds = (seconds - latency) / bytes * static_cast<double>(state.part_bytes);
+      next_part(index, now_ + latency + state.part_seconds);
+    }
     if (!hangs(index)) add(state.end, Event::What::task_over, index);
+  }
+
+  void next_part(unsigned index, double at) {
+    if (at < state_[index].end && at < simulation_.workers[index].hangs_at_seconds)
+      add(at, Event::What::part_over, index);
+  }
+
+  // A device streams its task, and commits it part by part. False: the task is over.
+  bool part_over(const Event &event) {
+    State &state = state_[event.worker];
+    if (state.dead || state.claimed.empty() || event.task != state.task) return false;
+    commit(event.worker, state.claimed.front(), state.part_bytes);
+    next_part(event.worker, now_ + state.part_seconds);
+    return true;
+  }
+
+  void commit(unsigned index, const Piece &piece, std::uint64_t bytes) {
+    State &state = state_[index];
+    bytes = std::min(bytes, piece.range.bytes() - state.committed_bytes);
+    const std::uint64_t own = share_.commit(piece.id, bytes, now_).bytes();
+    state.committed_bytes += bytes;
+    result_.workers[index].bytes += own;
+    result_.tasks[state.task].committed |= own > 0;
+    result_.tasks[state.task].committed_bytes += own;
   }
 
   void task_over(unsigned index) {
     State &state = state_[index];
     const SimulatedWorker &worker = simulation_.workers[index];
-    const Task task = state.claimed.front();
+    const Piece task = state.claimed.front();
     state.claimed.pop_front();
     --resources_[state.resource].held;
     SimulatedShare &share = result_.workers[index];
@@ -246,17 +251,8 @@ class Machine {
     state.compute_seconds += seconds * (1 - worker.latency_seconds / ideal);
     state.computed_bytes += bytes;
     state.last_end = now_;
-    std::uint64_t committed = 0;
-    if (task.piece) {
-      for (const Range &each : share_.claim(*task.piece)) committed += each.bytes();
-      share_.add_done(index, committed);
-      share_.finish(*task.piece, now_);
-    } else {
-      committed = task.range.bytes();
-      share_.finish_chunk(index, task.range, seconds);
-    }
-    share.bytes += committed;
-    result_.tasks[state.task].committed = committed > 0;
+    commit(index, task, UINT64_MAX);
+    share_.finish(task.id, now_);
     if (!state.claimed.empty()) return start(index);
     idle_.push_back(index);
   }
@@ -266,26 +262,16 @@ class Machine {
     state.dead = true;
     std::erase(idle_, index);
     if (!state.claimed.empty()) result_.tasks[state.task].end_seconds = now_;
-    for (const Task &each : state.claimed) {
+    for (const Piece &each : state.claimed) {
       --resources_[state.resource].held;
-      if (each.piece) {
-        share_.drop(*each.piece);
-      } else {
-        share_.put_back(each.range);
-      }
+      share_.drop(each.id);
     }
     state.claimed.clear();
     share_.retire(index);
-    if (std::all_of(state_.begin(), state_.end(), [](const State &each) { return each.dead || each.away; })) join_all();
   }
 
   bool all_dead() const {
     return std::all_of(state_.begin(), state_.end(), [](const State &each) { return each.dead; });
-  }
-
-  void join_all() {
-    for (unsigned i = 0; i < state_.size(); ++i)
-      if (std::exchange(state_[i].away, false) && !state_[i].dead) share_.enter(i);
   }
 
   void sum_up() {
@@ -317,9 +303,10 @@ class Machine {
     // Tasks that are still under way update their worker's speed when they end.
     for (std::size_t i = 0; i < state_.size(); ++i) {
       const State &state = state_[i];
-      if (state.claimed.empty() || !state.claimed.front().piece || state.end >= simulation_.workers[i].hangs_at_seconds)
-        continue;
-      share_.finish(*state.claimed.front().piece, state.end);
+      if (state.claimed.empty() || hangs(i)) continue;
+      const Piece &piece = state.claimed.front();
+      share_.commit(piece.id, piece.range.bytes() - state.committed_bytes, state.end);
+      share_.finish(piece.id, state.end);
     }
     for (std::size_t i = 0; i < groups_.size(); ++i) result_.learned.push_back(share_.speed(i));
   }

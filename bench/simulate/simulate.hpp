@@ -62,6 +62,7 @@ struct SimulatedTask {
   Range range;
   double start_seconds, end_seconds;
   bool committed;
+  std::uint64_t committed_bytes = 0;
 };
 
 struct SimulatedShare {

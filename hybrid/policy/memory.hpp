@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/backend.hpp"
 #include "core/tuning.hpp"
-#include "hybrid/policy/choice.hpp"
+#include "hybrid/policy/speed.hpp"
 
 namespace tandem::hybrid {
 
@@ -22,37 +22,21 @@ struct WorkKind {
 
   double moved_per_byte() const noexcept { return static_cast<double>(columns + rows) / columns; }  // of data
 };
-std::string text_of(const WorkKind &kind);  // "assign 4x10": rows x columns
 
+// Speeds of one member's lane, by kind of work. The CPU has one lane.
 class Memory {
  public:
-  Way way(std::size_t member, const WorkKind &kind) const;
+  Speed speed(const WorkKind &kind) const;
+  void keep(const WorkKind &kind, const Speed &speed);
 
-  // After a shared run: the speed that was learned of a lane.
-  void keep(std::size_t member, const WorkKind &kind, const Speed &together);
-  // A run, or a part of one, that one member did alone.
-  void ran_alone(std::size_t member, const WorkKind &kind, double bytes, double seconds);
-  void forget_alone(std::size_t member, const WorkKind &kind);
-
-  // The time of all runs of a kind, and of those since a member last did a part of one.
-  void add_run(const WorkKind &kind, double seconds) { run_seconds_[kind] += seconds; }
-  double idle_seconds(std::size_t member, const WorkKind &kind);
-  void took_part(std::size_t member, const WorkKind &kind);
-
-  // Speeds from and for the tuning file. `worker` is the member's name. learned(): entries that are new, or differ by
-  // more than a tenth. Those of a device only if latency and speed could be told apart.
-  void recall(std::size_t member, const core::SpeedEntry &entry);
-  std::vector<core::SpeedEntry> learned(std::size_t member, const std::string &worker, unsigned lanes, bool is_cpu,
+  // From and for the tuning file; a row counts data bytes, and those of each of its `lanes`. learned(): what is new, or
+  // differs by more than a tenth. Of a device only if latency and speed could be told apart.
+  void recall(const core::SpeedEntry &entry, bool is_cpu);
+  std::vector<core::SpeedEntry> learned(const std::string &worker, unsigned lanes, bool is_cpu,
                                         const std::vector<core::SpeedEntry> &known) const;
 
  private:
-  struct Speeds {
-    Speed together, alone;
-    bool was_slow = false;       // its latest run alone, which does not count yet
-    double last_at_seconds = 0;  // value of run_seconds_ when it last did a part
-  };
-  std::map<std::tuple<std::size_t, WorkKind>, Speeds> speeds_;
-  std::map<WorkKind, double> run_seconds_;
+  std::map<WorkKind, Speed> speeds_;
 };
 
 }  // namespace tandem::hybrid

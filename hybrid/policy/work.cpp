@@ -15,6 +15,21 @@ constexpr std::uint64_t kGridBytes = 256;
 }  // namespace
 
 Work::Work(std::span<const core::Task> tasks) : tasks_(tasks.begin(), tasks.end()) {
+  std::size_t input_count = 0, output_count = 0;
+  for (const core::Task &each : tasks_) {
+    input_count += each.prepared->columns();
+    output_count += each.prepared->rows();
+  }
+  inputs_.reserve(input_count);  // the tasks point into them
+  outputs_.reserve(output_count);
+  for (core::Task &each : tasks_) {
+    const auto *const inputs = inputs_.data() + inputs_.size();
+    const auto *const outputs = outputs_.data() + outputs_.size();
+    inputs_.insert(inputs_.end(), each.inputs, each.inputs + each.prepared->columns());
+    outputs_.insert(outputs_.end(), each.outputs, each.outputs + each.prepared->rows());
+    each.inputs = inputs;
+    each.outputs = outputs;
+  }
   starts_.reserve(tasks_.size() + 1);
   starts_.push_back(0);
   for (std::size_t i = 0; i < tasks_.size(); ++i) {
@@ -42,26 +57,19 @@ std::uint64_t Work::cut(std::uint64_t position) const noexcept {
   return left <= step - rest ? starts_[i + 1] : position + (step - rest);
 }
 
-void Work::parts(const Range &range, std::vector<TaskPart> *parts_out) const {
-  parts_out->clear();
+std::vector<Work::Part> Work::parts(const Range &range) const {
+  std::vector<Part> list;
   for (std::uint64_t at = range.begin; at < range.end;) {
     const std::size_t i = task_at(at);
     const std::uint64_t end = std::min(range.end, starts_[i + 1]);
-    parts_out->push_back({i, (at - starts_[i]) / weight(i), (end - at) / weight(i)});
+    Part part{i, tasks_[i]};
+    part.task.offset_bytes += (at - starts_[i]) / weight(i);
+    part.task.length_bytes = (end - at) / weight(i);
+    part.task.ranges = nullptr;
+    list.push_back(part);
     at = end;
   }
-}
-
-std::vector<core::Task> Work::tasks(const Range &range) const {
-  std::vector<TaskPart> list;
-  parts(range, &list);
-  std::vector<core::Task> tasks;
-  for (const TaskPart &part : list) {
-    tasks.push_back(tasks_[part.task]);
-    tasks.back().offset_bytes += part.offset_bytes;
-    tasks.back().length_bytes = part.length_bytes;
-  }
-  return tasks;
+  return list;
 }
 
 }  // namespace tandem::hybrid

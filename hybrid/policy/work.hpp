@@ -9,28 +9,28 @@
 #include <vector>
 
 #include "core/backend.hpp"
-#include "hybrid/policy/ranges.hpp"
+#include "hybrid/policy/share.hpp"
 
 namespace tandem::hybrid {
 
-// A range of bytes of one task's shards.
-struct TaskPart {
-  std::size_t task;
-  std::uint64_t offset_bytes, length_bytes;
-};
-
 class Work {
  public:
-  // Tasks with rows, columns and bytes. Throws Error (TOO_LARGE).
+  // Tasks with rows, columns and bytes. Copies their lists of shards: a device that hangs looks at them after the call.
+  // Throws Error (TOO_LARGE).
   explicit Work(std::span<const core::Task> tasks);
+  Work(const Work &) = delete;
+  Work &operator=(const Work &) = delete;
 
   std::uint64_t bytes() const noexcept { return starts_.back(); }
   std::uint64_t cut(std::uint64_t position) const noexcept;  // the first cut at this position or later
-  // The parts of a range between two cuts. Reuses the vector's memory.
-  void parts(const Range &range, std::vector<TaskPart> *parts_out) const;
-  std::vector<core::Task> tasks(const Range &range) const;  // the same as tasks
-  const core::Task &task(std::size_t index) const noexcept { return tasks_[index]; }
-  std::size_t task_count() const noexcept { return tasks_.size(); }
+
+  // A part of a task.
+  struct Part {
+    std::size_t of;   // index of the whole task
+    core::Task task;  // with the operator of the whole one, and without its places of differences
+  };
+  std::vector<Part> parts(const Range &range) const;  // of a range between two cuts
+  std::span<const core::Task> tasks() const noexcept { return tasks_; }
 
  private:
   std::size_t task_at(std::uint64_t position) const noexcept;
@@ -38,6 +38,8 @@ class Work {
     return std::uint64_t{tasks_[task].prepared->rows()} + tasks_[task].prepared->columns();
   }
 
+  std::vector<const std::byte *> inputs_;
+  std::vector<std::byte *> outputs_;
   std::vector<core::Task> tasks_;
   std::vector<std::uint64_t> starts_;  // of each task, and the end
 };

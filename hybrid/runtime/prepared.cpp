@@ -9,6 +9,7 @@ HybridPrepared::HybridPrepared(const core::Operator &what, std::shared_ptr<const
     : Prepared(what), small(std::move(of_small)), what_(what) {}
 
 std::shared_ptr<const core::Prepared> HybridPrepared::of(std::size_t member, core::Backend &backend) const {
+  if (member == 0) return small;
   Forms &forms = forms_.get();
   std::unique_lock lock(forms.mutex);
   if (forms.of.size() <= member) forms.of.resize(member + 1);

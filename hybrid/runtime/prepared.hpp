@@ -19,7 +19,7 @@ class HybridPrepared final : public core::Prepared, public std::enable_shared_fr
   std::vector<core::TechniqueCost> techniques() const override { return small->techniques(); }
   std::uint64_t out_of_cache_bytes(core::Mode mode) const override { return small->out_of_cache_bytes(mode); }
 
-  const std::shared_ptr<const core::Prepared> small;  // by the backend for small runs
+  const std::shared_ptr<const core::Prepared> small;  // by the first member
 
   // Any thread. Holds no lock while the member prepares, because a device may take long. Throws the exceptions of its
   // prepare.

@@ -9,56 +9,126 @@
 #include "base/error.hpp"
 #include "base/signals.hpp"
 #include "base/text.hpp"
+#include "core/recorded_run.hpp"
 #include "core/registered_memory.hpp"
-#include "hybrid/policy/rule.hpp"
-#include "hybrid/runtime/prepared.hpp"
 
 namespace tandem::hybrid {
 namespace {
 
-constexpr double kDeadlineFactor = 20;   // of the predicted time, before a device is given up
-constexpr double kCancelSeconds = 0.02;  // how often a caller checks for a cancel
-constexpr double kTrialSeconds = 0.02;   // a trial should take 10 ms; after this time the others help
-constexpr const char *kCancelled = "hybrid: the run was cancelled";
+constexpr double kDeadlineFactor = 20;      // of the predicted time, before a device is given up
+constexpr double kCancelSeconds = 0.02;     // how often a caller checks for a cancel
+constexpr double kLatenciesToAProbe = 300;  // a probe, of about three latencies, takes 1 % of the time
+constexpr unsigned kMostFailures = 3;
 constexpr std::chrono::seconds kLastPatience{2};  // for a device that does not answer, when the runtime ends
+constexpr const char *kCancelled = "hybrid: the run was cancelled";
 
-// Staging memory of a device that has the inputs there too. The rest is for cuts and padding.
-constexpr double kStagingFill = 15.0 / 16;
-
-bool is_unsupported(const std::exception_ptr &error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const base::Error &each) {
-    return each.status() == TANDEM_ERROR_UNSUPPORTED;
-  } catch (...) {
-    return false;
+// A piece as tasks for one member. Records of a compare are its own, until add_records() merges them into the caller's.
+struct PieceTasks {
+  PieceTasks(const Job &job, const Range &range, std::size_t member, core::Backend &backend) {
+    parts = job.work.parts(range);
+    if (job.kind.mode == core::Mode::compare) records.resize(parts.size() * job.kind.rows);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      core::Task task = parts[i].task;
+      prepared.push_back(job.operators[parts[i].of]->of(member, backend));
+      task.prepared = prepared.back().get();
+      if (!records.empty()) task.mismatches = records.data() + i * job.kind.rows;
+      tasks.push_back(task);
+    }
   }
-}
+  void add_records() {
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      const core::Task &whole = parts[i / tasks[0].prepared->rows()].task;
+      whole.mismatches[i % tasks[0].prepared->rows()].merge(std::exchange(records[i], {}));
+    }
+  }
 
+  std::vector<Work::Part> parts;
+  std::vector<std::shared_ptr<const core::Prepared>> prepared;
+  std::vector<core::Mismatch> records;
+  std::vector<core::Task> tasks;
+};
+
+WorkKind kind_of(const core::Task &task) { return {task.mode, task.prepared->columns(), task.prepared->rows()}; }
 std::chrono::duration<double> seconds(double value) { return std::chrono::duration<double>(value); }
 std::uint64_t mib(std::uint64_t bytes) { return (bytes + (std::uint64_t{1} << 20) - 1) >> 20; }
 
 }  // namespace
+
+// Releases the lock for a while, also if an exception passes.
+class Runtime::Unlocked {
+ public:
+  explicit Unlocked(Lock &lock) : lock_(lock) { lock_.unlock(); }
+  ~Unlocked() { lock_.lock(); }
+  Unlocked(const Unlocked &) = delete;
+  Unlocked &operator=(const Unlocked &) = delete;
+
+ private:
+  Lock &lock_;
+};
+
+// Between a device and the caller's memory. The call does not return while a lane has entered.
+class Runtime::PieceGuard final : public core::Guard {
+ public:
+  PieceGuard(Runtime &runtime, Lane &lane, PieceTasks &tasks, std::uint64_t at)
+      : runtime_(runtime), lane_(lane), tasks_(tasks), at_(at) {}
+
+  bool enter() noexcept override {
+    const Lock lock(runtime_.mutex_);
+    lane_.sign_seconds = now();
+    if (!lane_.job->is_open()) return false;
+    ++lane_.job->touching;
+    return true;
+  }
+
+  Own commit(std::uint64_t bytes, bool whole) noexcept override {
+    const Lock lock(runtime_.mutex_);
+    lane_.sign_seconds = now();
+    Job &job = *lane_.job;
+    if (!job.is_open()) return {};
+    const std::uint64_t at = at_ + computed_bytes_;
+    computed_bytes_ += bytes;
+    const Range own = job.share->commit(lane_.piece, bytes, now(), whole);
+    if (job.share->is_over(lane_.piece)) lane_.control->cancel();  // the rest is done elsewhere
+    if (own.bytes() == 0) return {};
+    ++job.touching;
+    committed_bytes += own.bytes();
+    return {own.begin - at, own.bytes()};
+  }
+
+  void leave() noexcept override {
+    const Lock lock(runtime_.mutex_);
+    Job &job = *lane_.job;
+    lane_.sign_seconds = now();
+    if (job.kind.mode == core::Mode::compare) tasks_.add_records();
+    if (--job.touching == 0) job.changed.notify_all();
+  }
+
+  std::uint64_t committed_bytes = 0;
+
+ private:
+  Runtime &runtime_;
+  Lane &lane_;
+  PieceTasks &tasks_;
+  const std::uint64_t at_;  // where the piece begins
+  std::uint64_t computed_bytes_ = 0;
+};
 
 Runtime::Runtime(const Options &options, const base::Log &log) : options_(options), log_(log) { add(options.members); }
 
 void Runtime::add(std::vector<Member> members) {
   const Lock lock(mutex_);
   for (Member &each : members) {
-    const std::size_t index = members_.size();
-    for (const core::SpeedEntry &entry : options_.known)
-      if (entry.worker == each.name) memory_.recall(index, entry);
     members_.push_back(std::make_unique<MemberState>(std::move(each)));
-    const Member &member = members_.back()->member;
-    for (unsigned i = 0; i < member.lanes; ++i) {
+    MemberState &state = *members_.back();
+    for (const core::SpeedEntry &entry : options_.known)
+      if (entry.worker == state.member.name) state.memory.recall(entry, state.member.is_in_place);
+    for (unsigned i = 0; i < (state.member.is_in_place ? 0 : state.member.lanes); ++i) {
       auto lane = std::make_unique<Lane>();
-      lane->index = static_cast<unsigned>(lanes_.size());
-      lane->index_in_member = i;
-      lane->member = index;
-      if (options_.timeline != nullptr) {
-        const std::string kind = member.name.substr(0, member.name.find(':'));
-        lane->row = options_.timeline->row(base::text(member.name, ", lane ", i), kind);
-      }
+      lane->index = static_cast<unsigned>(lanes_.size() + has_cpu());
+      lane->member = members_.size() - 1;
+      const std::string &name = state.member.name;
+      if (options_.timeline != nullptr)
+        lane->row = options_.timeline->row(base::text(name, ", lane ", i), name.substr(0, name.find(':')));
       lanes_.push_back(std::move(lane));
     }
   }
@@ -74,108 +144,25 @@ const Member &Runtime::member(std::size_t index) const {
   return members_[index]->member;
 }
 
-// ---- learned speeds, and decisions from them
-
-bool Runtime::can_work(const MemberState &state) const noexcept { return !state.is_out && state.lanes_given_up == 0; }
-
-// The members that can work, in their order; the others have no lanes.
-std::vector<Way> Runtime::ways(const WorkKind &kind) const {
-  std::vector<Way> list;
+std::optional<std::size_t> Runtime::only_member() const {
+  const Lock lock(mutex_);
+  std::optional<std::size_t> only;
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    const Member &member = members_[i]->member;
-    Way way = memory_.way(i, kind);
-    way.lanes = member.lanes;
-    if (member.is_in_place && options_.resources != nullptr)
-      way.lanes =
-          static_cast<unsigned>(std::min<std::uint64_t>(way.lanes, options_.resources->amount(core::Budget::kCpu)));
-    way.may_share = !member.backend->traits().shares_cores || !members_.front()->member.is_in_place;
-    list.push_back(way);
+    if (!members_[i]->can_work()) continue;
+    if (only) return std::nullopt;
+    only = i;
   }
-  return list;
-}
-
-Choice Runtime::choose(const WorkKind &kind, std::uint64_t bytes) {
-  const Lock lock(mutex_);
-  const std::vector<Way> list = ways(kind);
-  std::vector<std::size_t> members;
-  std::vector<Way> able;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    if (!can_work(*members_[i])) continue;
-    members.push_back(i);
-    able.push_back(list[i]);
-  }
-  if (members.size() == 1) return {members.front()};
-  const bool is_unknown = std::any_of(able.begin(), able.end(), [](const Way &each) { return !each.is_seen(); });
-  if (is_unknown && bytes < kTryFromBytes && members_.front()->member.is_in_place) return {0};
-  const std::size_t chosen = hybrid::choose(able, static_cast<double>(bytes));
-  Choice choice{chosen == kTogether ? kTogether : members[chosen]};
-  if (bytes >= kTryFromBytes) plan_trials(kind, bytes, list, choice);
-  const auto [place, is_new] = told_.try_emplace(kind, choice.member);
-  if (log_.hears(TANDEM_LOG_INFO) && (is_new || place->second != choice.member)) {
-    log_.say(
-        TANDEM_LOG_INFO,
-        base::text("hybrid: ", text_of(kind), ", ", bytes, " bytes moved: ",
-                   choice.member == kTogether ? "shared" : members_[choice.member]->member.name + " does it alone"));
-  }
-  place->second = choice.member;
-  return choice;
-}
-
-void Runtime::plan_trials(const WorkKind &kind, std::uint64_t bytes, const std::vector<Way> &list, Choice &choice) {
-  const double all = static_cast<double>(bytes);
-  const auto is_on_cores = [&](std::size_t i) { return !list[i].may_share && can_work(*members_[i]); };
-  bool has_exclusive = false;
-  for (std::size_t i = 0; i < list.size(); ++i) has_exclusive = has_exclusive || is_on_cores(i);
-  double best_seconds = std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const bool is_exclusive = is_on_cores(i) || (has_exclusive && members_[i]->member.is_in_place);
-    if (is_exclusive && !list[i].alone.is_seen()) choice.untried.push_back(i);
-    if (list[i].is_seen() && can_work(*members_[i])) best_seconds = std::min(best_seconds, alone_seconds(list[i], all));
-  }
-  if (!choice.untried.empty()) return;
-  for (std::size_t i = 0; i < list.size() && choice.trial_bytes == 0; ++i) {
-    Way way = list[i];
-    choice.is_trial_shared = way.may_share && !members_[i]->member.is_in_place;
-    if (choice.is_trial_shared) way.alone = {};
-    if (i == choice.member || !way.is_seen() || !can_work(*members_[i])) continue;
-    choice.trial = i;
-    choice.trial_bytes = static_cast<std::uint64_t>(trial_bytes(way, all, best_seconds, memory_.idle_seconds(i, kind)));
-    if (choice.trial_bytes > 0) memory_.took_part(i, kind);
-  }
-}
-
-void Runtime::ran_alone(std::size_t member, const WorkKind &kind, std::uint64_t bytes, double took) {
-  const Lock lock(mutex_);
-  memory_.ran_alone(member, kind, static_cast<double>(bytes), took);
-  memory_.add_run(kind, took);
-  memory_.took_part(member, kind);
-}
-
-void Runtime::forget_alone(std::size_t member, const WorkKind &kind) {
-  const Lock lock(mutex_);
-  memory_.forget_alone(member, kind);
-}
-
-void Runtime::failed_alone(std::size_t member, std::exception_ptr error) {
-  const Lock lock(mutex_);
-  MemberState &state = *members_[member];
-  count_failure(state, error);
-}
-
-void Runtime::count_failure(MemberState &state, const std::exception_ptr &error) {
-  constexpr unsigned kMostFailures = 3;
-  if (is_unsupported(error)) return;  // an error of this operator, not of the device
-  state.is_out = ++state.failures >= kMostFailures;
-  log_.say(TANDEM_LOG_WARNING, base::text("hybrid: ", state.member.name, " failed (", base::what_of(error),
-                                          "): its work goes to the others", state.is_out ? ", it gets no more" : ""));
+  // A device that failed before shows its error in a shared run.
+  return members_.size() == 1 || (only && members_[*only]->member.is_in_place) ? only : std::nullopt;
 }
 
 std::vector<core::SpeedEntry> Runtime::learned() const {
   const Lock lock(mutex_);
   std::vector<core::SpeedEntry> list;
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    const Member &member = members_[i]->member;
-    for (core::SpeedEntry &each : memory_.learned(i, member.name, member.lanes, member.is_in_place, options_.known)) {
+  for (const auto &state : members_) {
+    const Member &member = state->member;
+    for (core::SpeedEntry &each :
+         state->memory.learned(member.name, member.lanes, member.is_in_place, options_.known)) {
       each.machine = options_.machine;
       list.push_back(std::move(each));
     }
@@ -183,82 +170,18 @@ std::vector<core::SpeedEntry> Runtime::learned() const {
   return list;
 }
 
+void Runtime::ran_alone(std::span<const core::Task> tasks, double took) {
+  double bytes = 0;
+  for (const core::Task &each : tasks)
+    bytes += static_cast<double>(each.length_bytes) * (each.prepared->columns() + each.prepared->rows());
+  const Lock lock(mutex_);
+  Memory &memory = members_.front()->memory;
+  Speed speed = memory.speed(kind_of(tasks.front()));
+  speed.observe(bytes, took);
+  memory.keep(kind_of(tasks.front()), speed);
+}
+
 // ---- a run, from the side of its caller
-
-// With the lock. False: no thread could be started.
-bool Runtime::start_threads() {
-  const base::SignalsBlocked blocked;
-  bool any = false;
-  for (const auto &lane : lanes_) {
-    Lane *const own = lane.get();
-    try {
-      // It holds the runtime, because a thread that is left behind needs it.
-      if (!lane->thread.joinable())
-        lane->thread = std::thread([runtime = shared_from_this(), own] { runtime->work(*own); });
-    } catch (const std::system_error &) {  // tried again next time
-    } catch (const std::bad_alloc &) {
-    }
-    any = any || lane->thread.joinable();
-  }
-  return any;
-}
-
-std::shared_ptr<Job> Runtime::open_job(std::span<const core::Task> tasks, core::Control &control, std::size_t only,
-                                       bool is_trial) {
-  Work work(tasks);
-  const core::Task &first = tasks.front();
-  const WorkKind kind{first.mode, first.prepared->columns(), first.prepared->rows()};
-  const double bytes = static_cast<double>(work.bytes());
-  const std::vector<Way> all_ways = ways(kind);
-  std::vector<bool> takes_part, can_join;
-  std::vector<Group> groups;
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    const Member &member = members_[i]->member;
-    const bool may_share = options_.policy != Policy::automatic || all_ways[i].may_share;
-    const bool is_wanted = only == kTogether ? may_share : i == only;
-    can_join.push_back(can_work(*members_[i]) && (budget() == nullptr || !(is_wanted || member.is_optional) ||
-                                                  has_room(member, control, !is_trial && !member.is_optional)));
-    takes_part.push_back(is_wanted && can_join.back());
-    Group group{member.lanes, member.is_in_place, all_ways[i].together};
-    if (!member.is_in_place) {
-      const bool shares_memory = member.backend->traits().shares_memory;
-      const bool is_direct = shares_memory || (core::is_any_memory_registered() && reads_registered_memory(tasks));
-      group.first_bytes = first_piece_bytes(bytes, shares_memory);
-      // Without its inputs, staging memory holds the outputs of a larger piece.
-      const double per_output = static_cast<double>(kind.columns + kind.rows) / std::max(kind.rows, 1U);
-      group.most_bytes = kStagingFill * static_cast<double>(member.staging_bytes) * (is_direct ? per_output : 1);
-    }
-    groups.push_back(std::move(group));
-  }
-  Share::Options options{options_.policy, work.bytes(), options_.chunk_bytes, now(), {}};
-  auto job = std::make_shared<Job>(std::move(work), std::move(options), std::move(groups), control);
-  job->share.set_cut([each = job.get()](std::uint64_t position) { return each->work.cut(position); });
-  job->kind = kind;
-  job->what = text_of(kind);
-  job->start_seconds = now();
-  job->is_ready.resize(members_.size());
-  job->has_failed = can_join;
-  job->has_failed.flip();
-  job->is_for_one = only != kTogether;
-  job->is_trial = is_trial;
-  if (Member &cpu = members_.front()->member; cpu.is_in_place) {
-    for (const core::Task &each : tasks) job->cpu_forms.push_back(hybrid_of(each).of(0, *cpu.backend).get());
-  }
-  for (const auto &lane : lanes_) {
-    if (!takes_part[lane->member]) {
-      job->share.retire(lane->index);
-    } else if (lane->job == nullptr && lane->thread.joinable()) {
-      job->share.enter(lane->index);
-    }
-  }
-  set_room(*job);
-  return job;
-}
-
-// As many of the CPU's lanes work at once as "cpu" allows.
-void Runtime::set_room(Job &job) const {
-  if (budget() != nullptr) job.share.set_room(budget()->amount(core::Budget::kCpu));
-}
 
 std::vector<core::Need> Runtime::needs_of(const Member &member, const core::Control &control) const {
   std::vector<core::Need> needs = {{core::Budget::kGpu, 1}, {core::Budget::kPinnedMib, mib(member.staging_bytes)}};
@@ -267,24 +190,68 @@ std::vector<core::Need> Runtime::needs_of(const Member &member, const core::Cont
   return needs;
 }
 
-// Whether a member can hold its resources. If it is needed, throws Error (INVALID_ARGUMENT) with the numbers.
-bool Runtime::has_room(const Member &member, const core::Control &control, bool is_needed) const {
+// Whether a member can hold its resources. If the user has named it, throws Error (INVALID_ARGUMENT) with the numbers.
+bool Runtime::has_room(const Member &member, const core::Control &control) const {
+  if (budget() == nullptr) return true;
   const std::vector<core::Need> needs = needs_of(member, control);
-  if (is_needed) budget()->check(needs);
+  if (!member.is_optional) budget()->check(needs);
   return std::all_of(needs.begin(), needs.end(),
                      [&](const core::Need &need) { return need.amount <= budget()->amount(need.resource); });
 }
 
-bool Runtime::run(std::span<const core::Task> tasks, core::Control &control, std::size_t only, bool is_trial) {
+// With the lock. A thread that cannot be started is tried again next time.
+void Runtime::start_threads() {
+  const base::SignalsBlocked blocked;
+  for (const auto &lane : lanes_) {
+    Lane *const own = lane.get();
+    try {
+      // It holds the runtime, because a thread that is left behind needs it.
+      if (!lane->thread.joinable())
+        lane->thread = std::thread([runtime = shared_from_this(), own] { runtime->work(*own); });
+    } catch (const std::system_error &) {
+    } catch (const std::bad_alloc &) {
+    }
+  }
+}
+
+std::shared_ptr<Job> Runtime::open_job(std::span<const core::Task> tasks, core::Control &control) {
+  auto job = std::make_shared<Job>(tasks, control);
+  for (const core::Task &each : tasks) job->operators.push_back(hybrid_of(each).shared_from_this());
+  job->kind = kind_of(tasks.front());
+  job->start_seconds = now();
+  std::vector<Group> groups;
+  for (const auto &state : members_) {
+    Group group{state->member.is_in_place ? 1 : state->member.lanes, state->member.is_in_place,
+                state->memory.speed(job->kind)};
+    const double idle = job->start_seconds - state->used_seconds;
+    group.is_probed = group.speed.is_seen() && idle > kLatenciesToAProbe * group.speed.latency_seconds();
+    groups.push_back(std::move(group));
+  }
+  Share::Options options{options_.policy, job->work.bytes(), options_.chunk_bytes, {}};
+  options.cut = [each = job.get()](std::uint64_t position) { return each->work.cut(position); };
+  job->share.emplace(std::move(options), std::move(groups));
+  job->is_ready.resize(members_.size());
+  for (std::size_t i = 0; i < members_.size(); ++i)
+    if (!has_room(members_[i]->member, control) || !members_[i]->can_work()) retire(*job, i);
+  for (const auto &lane : lanes_)
+    if (!lane->thread.joinable()) job->share->retire(lane->index);
+  return job;
+}
+
+void Runtime::run(std::span<const core::Task> tasks, core::Control &control) {
   if (control.cancelled()) base::fail(TANDEM_ERROR_CANCELLED, kCancelled);
   Lock lock(mutex_);
-  if (!start_threads()) base::fail(TANDEM_ERROR_OUT_OF_MEMORY, "hybrid: no thread could be started");
-  const std::shared_ptr<Job> job = open_job(tasks, control, only, is_trial);
+  start_threads();
+  const std::shared_ptr<Job> job = open_job(tasks, control);
   jobs_.push_back(job);
   wake_lanes();
-  wait_until_over(*job, lock);
+  try {
+    drive(*job, lock);
+  } catch (...) {
+    job->error = std::current_exception();
+  }
   close_job(*job, lock);
-  if (job->share.is_done()) return only == kTogether || job->is_for_one;
+  if (job->share->is_done()) return;
   if (control.cancelled()) base::fail(TANDEM_ERROR_CANCELLED, kCancelled);
   // The caller is the only owner of the exception: lanes may still hold the job.
   if (job->error) std::rethrow_exception(std::exchange(job->error, nullptr));
@@ -292,76 +259,67 @@ bool Runtime::run(std::span<const core::Task> tasks, core::Control &control, std
   base::fail(TANDEM_ERROR_DEVICE, "hybrid: no device is left that could do the rest of the run");
 }
 
+// While work is left, the caller's thread runs it on the CPU. Then it waits for the devices.
+void Runtime::drive(Job &job, Lock &lock) {
+  while (!job.share->is_done() && job.is_open()) {
+    const double at = now();
+    give_up_late_lanes(at);
+    const std::uint64_t before = job.share->takeable_bytes();
+    const double next = job.share->look(at);
+    if (job.share->takeable_bytes() > before) wake_lanes();
+    if (has_cpu()) {
+      if (const std::optional<Piece> piece = job.share->take(0, at)) {
+        run_on_cpu(job, *piece, lock);
+        continue;
+      }
+    }
+    if (is_stranded(job)) return;
+    job.changed.wait_for(lock, seconds(std::min(next - at, kCancelSeconds)));
+  }
+}
+
+void Runtime::run_on_cpu(Job &job, const Piece &piece, Lock &lock) {
+  core::Backend &cpu = *members_.front()->member.backend;
+  std::optional<PieceTasks> own;
+  try {
+    const Unlocked unlocked(lock);
+    own.emplace(job, piece.range, 0, cpu);
+    cpu.run(own->tasks, *job.control);
+  } catch (...) {
+    job.share->drop(piece.id);
+    throw;
+  }
+  own->add_records();
+  for (const core::Task &each : own->tasks)
+    job.operators[own->parts[static_cast<std::size_t>(&each - own->tasks.data())].of]->add_bytes_of_cpu(
+        each.length_bytes * each.prepared->columns());
+  job.share->commit(piece.id, piece.range.bytes(), now());
+  job.share->finish(piece.id, now());
+}
+
 // Work is left, and there is no lane for it.
 bool Runtime::is_stranded(const Job &job) const {
+  if (has_cpu() && !job.share->is_retired(0)) return false;
   return std::none_of(lanes_.begin(), lanes_.end(), [&](const auto &lane) {
-    if (!lane->thread.joinable() || lane->index >= job.share.lane_count()) return false;
-    return !job.share.is_retired(lane->index) || (lane->job.get() == &job && !lane->is_given_up);
+    if (lane->index >= job.share->lane_count()) return false;
+    return !job.share->is_retired(lane->index) || (lane->job.get() == &job && !lane->is_given_up);
   });
-}
-
-void Runtime::wait_until_over(Job &job, Lock &lock) {
-  while (!job.share.is_done() && !job.control->cancelled() && !job.error) {
-    const double at = now();
-    try {
-      give_up_late_lanes(at);
-      job.share.look(at);
-      wake_for_returns(job);
-      const bool is_long_trial = job.is_trial && at - job.start_seconds > kTrialSeconds;
-      if (job.is_for_one && (is_long_trial || is_stranded(job))) let_all_in(job);
-      if (is_stranded(job) && (!start_threads() || is_stranded(job))) return;
-    } catch (...) {
-      job.error = std::current_exception();
-      return;
-    }
-    set_room(job);
-    const double wait = std::min(job.share.next_look(at) - at, kCancelSeconds);
-    job.changed.wait_for(lock, seconds(wait));
-  }
-}
-
-// The one member for this run is lost, or too slow for a trial: the others do the rest.
-void Runtime::let_all_in(Job &job) {
-  job.is_for_one = false;
-  for (const auto &lane : lanes_) {
-    if (lane->index >= job.share.lane_count() || job.has_failed[lane->member]) continue;
-    job.share.allow(lane->index);  // a lane that is busy elsewhere joins later
-    if (lane->job == nullptr && lane->thread.joinable()) job.share.enter(lane->index);
-  }
-  wake_lanes();
 }
 
 // From here on the library does not use the caller's memory.
 void Runtime::close_job(Job &job, Lock &lock) {
-  job.closed.store(true);
-  // A device of unknown speed continues in staging memory, and its speed is learned.
-  const bool is_learning = job.share.is_done() && std::any_of(lanes_.begin(), lanes_.end(), [&](const auto &lane) {
-                             return lane->job.get() == &job && !job.share.speed(lane->member).is_seen();
-                           });
-  if (!is_learning) job.device_control.cancel();
+  job.closed = true;
+  for (const auto &lane : lanes_)
+    if (lane->job.get() == &job) lane->control->cancel();
   std::erase_if(jobs_, [&](const auto &each) { return each.get() == &job; });
-  jobs_version_.fetch_add(1);
-  // A device that hangs while it uses the caller's memory has reached its deadline.
-  const auto is_left_alone = [&] {
-    return job.touching == static_cast<unsigned>(std::count_if(lanes_.begin(), lanes_.end(), [&](const auto &lane) {
-             return lane->job.get() == &job && lane->is_given_up && lane->is_direct;
-           }));
-  };
-  while (!is_left_alone()) {
-    job.changed.wait_for(lock, seconds(kCancelSeconds));
-    try {
-      give_up_late_lanes(now());
-    } catch (const std::bad_alloc &) {  // learned next time
-    }
-  }
+  job.changed.wait(lock, [&] { return job.touching == 0; });
   try {
-    if (!job.is_for_one || job.is_trial) memory_.add_run(job.kind, now() - job.start_seconds);  // else ran_alone() does
     for (std::size_t i = 0; i < job.is_ready.size(); ++i) {
-      if (const Speed speed = job.share.speed(i); speed.is_seen()) memory_.keep(i, job.kind, speed);
-      if (job.share.done_by(i) > 0) memory_.took_part(i, job.kind);
+      members_[i]->memory.keep(job.kind, job.share->speed(i));
+      if (job.share->done_by(i) > 0) members_[i]->used_seconds = now();
     }
     tell(job);
-    if (const double ideal = job.share.ideal_seconds(); std::isfinite(ideal)) {
+    if (const double ideal = job.share->ideal_seconds(); std::isfinite(ideal)) {
       ideal_seconds_ += ideal;
       shared_seconds_ += now() - job.start_seconds;
     }
@@ -369,41 +327,35 @@ void Runtime::close_job(Job &job, Lock &lock) {
   }
 }
 
-// A device that has not answered by its deadline is not waited for. Its range goes to the others.
+// A device that gives no sign of life until its deadline is not waited for. Its range goes to the others.
 void Runtime::give_up_late_lanes(double at) {
   for (const auto &lane : lanes_) {
-    if (!lane->on_device_since || lane->is_given_up) continue;
-    const double expected = lane->job->share.expected_end(lane->piece) - *lane->on_device_since;
-    const double deadline =
-        options_.least_deadline_seconds + (std::isfinite(expected) ? kDeadlineFactor * expected : 0);
-    if (at - *lane->on_device_since < deadline) continue;
-    lane->job->share.give_up(lane->piece);
+    if (lane->job == nullptr || lane->is_given_up) continue;
+    const double expected = lane->job->share->expected_seconds(lane->piece), silent = at - lane->sign_seconds;
+    if (silent < options_.least_deadline_seconds + (std::isfinite(expected) ? kDeadlineFactor * expected : 0)) continue;
     lane->is_given_up = true;
     lane->hold.reset();  // a hanging task must not keep logical resources
     MemberState &state = *members_[lane->member];
     ++state.lanes_given_up;
+    retire(*lane->job, lane->member);  // it may be closed
     for (const auto &job : jobs_) retire(*job, lane->member);
-    log_.say(TANDEM_LOG_WARNING, base::text("hybrid: ", state.member.name, " has not answered for ",
-                                            base::fixed(at - *lane->on_device_since, 1),
-                                            " s: its work goes to the others, its memory is kept until it does"));
+    log_.say(TANDEM_LOG_WARNING,
+             base::text("hybrid: ", state.member.name, " has not answered for ", base::fixed(silent, 1),
+                        " s: its work goes to the others, its memory is kept until it does"));
     wake_lanes();
   }
 }
 
 // Lanes that found nothing look again, also one that is on its way to sleep.
 void Runtime::wake_lanes() {
-  jobs_version_.fetch_add(1);
+  ++version_;
   work_there_.notify_all();
 }
 
-void Runtime::wake_for_returns(Job &job) {
-  const std::uint64_t seen = std::exchange(job.returns_seen, job.share.returns());
-  if (seen != job.returns_seen) wake_lanes();
-}
-
 void Runtime::retire(Job &job, std::size_t member) {
+  if (members_[member]->member.is_in_place && job.share->lane_count() > 0) return job.share->retire(0);
   for (const auto &lane : lanes_)
-    if (lane->member == member && lane->index < job.share.lane_count()) job.share.retire(lane->index);
+    if (lane->member == member && lane->index < job.share->lane_count()) job.share->retire(lane->index);
 }
 
 void Runtime::stop() noexcept {
@@ -413,14 +365,13 @@ void Runtime::stop() noexcept {
   const auto end = std::chrono::steady_clock::now() + kLastPatience;
   for (const auto &lane : lanes_) {
     if (!lane->thread.joinable()) continue;
-    const Member &member = members_[lane->member]->member;
-    if (member.is_in_place || lane_ended_.wait_until(lock, end, [&] { return lane->has_ended; })) {
+    if (lane_ended_.wait_until(lock, end, [&] { return lane->has_ended; })) {
       lock.unlock();
       lane->thread.join();
       lock.lock();
     } else {
-      log_.say(TANDEM_LOG_WARNING,
-               base::text("hybrid: ", member.name, " still does not answer; its thread and memory are not freed"));
+      log_.say(TANDEM_LOG_WARNING, base::text("hybrid: ", members_[lane->member]->member.name,
+                                              " still does not answer; its thread and memory are not freed"));
       lane->thread.detach();
     }
   }
@@ -428,24 +379,155 @@ void Runtime::stop() noexcept {
     options_.timeline->set_efficiency(ideal_seconds_ / shared_seconds_);
 }
 
-void Runtime::note(const Lane &lane, const Job &job, const Range &range, double start, double end,
-                   std::uint64_t committed) {
-  if (options_.timeline == nullptr) return;
-  const auto data = static_cast<std::uint64_t>(static_cast<double>(committed) / job.kind.moved_per_byte());
-  options_.timeline->add({lane.row, job.what, range.begin, range.end, data, start, end, committed > 0});
-}
-
 void Runtime::tell(const Job &job) {
   if (!log_.hears(TANDEM_LOG_DEBUG)) return;
   std::string shares;
+  const double all = static_cast<double>(job.work.bytes());
   for (std::size_t i = 0; i < job.is_ready.size(); ++i) {
-    shares += base::text(
-        i == 0 ? "" : ", ", members_[i]->member.name, " ",
-        base::fixed(100.0 * static_cast<double>(job.share.done_by(i)) / static_cast<double>(job.work.bytes()), 1),
-        " %");
+    shares += base::text(i == 0 ? "" : ", ", members_[i]->member.name, " ",
+                         base::fixed(100 * static_cast<double>(job.share->done_by(i)) / all, 1), " %");
   }
-  log_.say(TANDEM_LOG_DEBUG, base::text("hybrid: ", job.what, ", ", job.work.bytes(), " bytes moved in ",
-                                        base::fixed(now() - job.start_seconds, 6), " s: ", shares));
+  log_.say(TANDEM_LOG_DEBUG,
+           base::text("hybrid: ", core::TaskText(job.work.tasks().front()).text(), ", ", job.work.bytes(),
+                      " bytes moved in ", base::fixed(now() - job.start_seconds, 6), " s: ", shares));
+}
+
+// ---- the threads of the devices
+
+void Runtime::work(Lane &lane) {
+  Lock lock(mutex_);
+  while (!stopping_) {
+    const std::uint64_t version = version_;
+    double look_again = std::numeric_limits<double>::infinity();
+    bool did_something = false;
+    for (const auto &job : std::vector(jobs_.begin(), jobs_.end())) {
+      try {
+        did_something = work_on(lane, job, &look_again, lock);
+      } catch (...) {  // no memory, or an amount was lowered
+        if (!job->closed) {
+          job->share->retire(lane.index);
+          job->device_error = std::current_exception();
+          job->changed.notify_all();
+        }
+      }
+      lane.hold.reset();
+      if (did_something || stopping_) break;
+    }
+    if (did_something || stopping_ || version != version_) continue;
+    if (std::isinf(look_again)) {
+      work_there_.wait(lock);
+    } else {
+      work_there_.wait_for(lock, seconds(std::max(look_again - now(), 0.0)));
+    }
+  }
+  lane.has_ended = true;
+  lane_ended_.notify_all();
+}
+
+bool Runtime::work_on(Lane &lane, const std::shared_ptr<Job> &job, double *look_again, Lock &lock) {
+  const auto may_take = [&] {
+    return !stopping_ && job->is_open() && lane.index < job->share->lane_count() && !job->share->is_retired(lane.index);
+  };
+  if (!may_take() || !make_ready(lane, *job, lock) || !may_take()) return false;
+  *look_again = std::min(*look_again, job->share->look(now()));
+  if (job->share->takeable_bytes() == 0) return false;
+  lane.needs = needs_of(members_[lane.member]->member, *job->control);
+  lane.hold.emplace(budget(), lane.needs);
+  {
+    const Unlocked unlocked(lock);
+    lane.hold->next_task();
+  }
+  if (!may_take()) return false;
+  const std::optional<Piece> piece = job->share->take(lane.index, now());
+  if (piece) do_piece(lane, job, *piece, lock);
+  return piece.has_value();
+}
+
+// Prepares the operators for this device before it gets any work, because that may take long.
+bool Runtime::make_ready(const Lane &lane, Job &job, Lock &lock) {
+  if (job.is_ready[lane.member]) return true;
+  core::Backend &backend = *members_[lane.member]->member.backend;
+  try {
+    const Unlocked unlocked(lock);
+    for (const auto &each : job.operators) each->of(lane.member, backend);
+  } catch (...) {
+    if (job.is_open()) device_failed(lane, job, std::current_exception());
+    return false;
+  }
+  job.is_ready[lane.member] = true;
+  return true;
+}
+
+void Runtime::do_piece(Lane &lane, const std::shared_ptr<Job> &job, const Piece &piece, Lock &lock) {
+  MemberState &state = *members_[lane.member];
+  core::Backend &backend = *state.member.backend;
+  const double start = lane.sign_seconds = now();
+  lane.job = job;
+  lane.piece = piece.id;
+  std::exception_ptr error;
+  std::uint64_t committed = 0;
+  try {
+    PieceTasks own(*job, piece.range, lane.member, backend);
+    PieceGuard guard(*this, lane, own, piece.range.begin);
+    core::Control control(guard);
+    lane.control = &control;
+    try {
+      const Unlocked unlocked(lock);
+      const core::MemoryHold hold(own.tasks);  // registered memory stays pinned, even after the call
+      backend.run(own.tasks, control);
+    } catch (const base::Error &failure) {
+      if (failure.status() != TANDEM_ERROR_CANCELLED || !control.cancelled()) error = std::current_exception();
+      if (job->closed) error = nullptr;
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lane.control = nullptr;
+    committed = guard.committed_bytes;
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lane.job.reset();
+  if (std::exchange(lane.is_given_up, false)) {
+    --state.lanes_given_up;
+    log_.say(TANDEM_LOG_INFO, base::text("hybrid: ", state.member.name, " answers again"));
+  }
+  if (error) {
+    job->share->drop(piece.id);
+    if (job->is_open()) device_failed(lane, *job, std::move(error));
+  } else {
+    job->share->finish(piece.id, now());
+    if (job->closed) state.memory.keep(job->kind, job->share->speed(lane.member));
+  }
+  if (options_.timeline != nullptr) {
+    const auto data = static_cast<std::uint64_t>(static_cast<double>(committed) / job->kind.moved_per_byte());
+    options_.timeline->add({lane.row, core::TaskText(job->work.tasks().front()).text(), piece.range.begin,
+                            piece.range.end, data, start, now(), committed > 0});
+  }
+  wake_lanes();
+  job->changed.notify_all();
+}
+
+void Runtime::device_failed(const Lane &lane, Job &job, std::exception_ptr error) {
+  MemberState &state = *members_[lane.member];
+  retire(job, lane.member);
+  const auto status_of = [&]() -> tandem_status {
+    try {
+      std::rethrow_exception(error);
+    } catch (const base::Error &each) {
+      return each.status();
+    } catch (...) {
+      return TANDEM_ERROR_INTERNAL;
+    }
+  };
+  if (status_of() != TANDEM_ERROR_UNSUPPORTED) {  // which is an error of this operator, not of the device
+    state.is_out = ++state.failures >= kMostFailures;
+    log_.say(TANDEM_LOG_WARNING, base::text("hybrid: ", state.member.name, " failed (", base::what_of(error),
+                                            "): its work goes to the others", state.is_out ? ", it gets no more" : ""));
+    if (state.is_out)
+      for (const auto &each : jobs_) retire(*each, lane.member);
+  }
+  job.device_error = std::move(error);
+  job.changed.notify_all();
 }
 
 }  // namespace tandem::hybrid

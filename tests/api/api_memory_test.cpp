@@ -113,8 +113,8 @@ TEST(OutOfMemory, FilesOfAContext) {
   const std::string tuning = name + "-tuning.tsv", timeline = name + "-timeline.json";
   std::ofstream(tuning) << kTuningHeader
                         << "tuned\tcpu\ta vendor with a long name\tone\td\t0123456789abcdef\thost\tencode\t10\t4\t\t"
-                           "chunk_bytes=65536\t1e9\t5\t\t\t\t1\t1\t\t2025-11-21T16:55:20Z\n"
-                        << speed_row("cpu", "a machine with a long name", 1e9, 0, 0);
+                           "chunk_bytes=65536\t1e9\t5\t\t1\t1\t\t2025-11-21T16:55:20Z\n"
+                        << speed_row("cpu", "a machine with a long name", 1e9, 0);
   tandem_context_options options = context_options();
   options.tuning_file = tuning.c_str();
   std::string heard;

@@ -264,7 +264,7 @@ TEST_F(Tuning, BadFilesAreIgnoredWithAWarning) {
   EXPECT_EQ(tune(), TANDEM_ERROR_DAMAGED) << "a file that cannot be read is not replaced";
   EXPECT_EQ(text_of(file_).size(), whole.size() / 2);
   std::string other = whole;
-  other.replace(other.find("tandem_tuning_1"), 15, "tandem_tuning_9");
+  other.replace(other.find("tandem_tuning_2"), 15, "tandem_tuning_9");
   EXPECT_NE(with(other).find("WARNING tuning file " + file_ + ": line 1: it is of another version"), std::string::npos);
   EXPECT_EQ(tune(), TANDEM_ERROR_UNSUPPORTED);
   other = whole;

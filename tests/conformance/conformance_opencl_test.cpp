@@ -15,6 +15,7 @@
 #include "opencl/driver.hpp"
 #include "opencl/factory.hpp"
 #include "tests/conformance/suite.hpp"
+#include "tests/conformance/work.hpp"
 #include "tests/support/expected.hpp"
 #include "tests/support/random.hpp"
 
@@ -303,35 +304,103 @@ TEST(OpenclShared, MixedMemoryIsUsedWhereItLies) {
   for (unsigned c = 0; c < 3; ++c) inputs.push_back(random.bytes(kBytes + c));
   for (unsigned c = 0; c < 3; ++c) in.push_back(inputs[c].data() + c);
   const Shards product = expected(matrix.data(), 2, 3, in.data(), kBytes);
-  const std::shared_ptr<std::byte> staging = backend->staging_memory(2 * kBytes + 1);
   Shards own = {random.bytes(kBytes + 5), random.bytes(kBytes + 5)};
-  for (const bool staged_outputs : {true, false}) {
-    std::vector<std::byte *> out;
-    for (unsigned r = 0; r < 2; ++r) {
-      out.push_back(staged_outputs ? staging.get() + r * kBytes + 1
-                                   : reinterpret_cast<std::byte *>(own[r].data()) + 2 * r + 1);
-    }
-    std::vector<core::Mismatch> found(2);
-    core::Task task = {prepared.get(), reinterpret_cast<const std::byte *const *>(in.data()),
-                       out.data(),     0,
-                       kBytes,         core::Mode::assign,
-                       found.data()};
-    core::Control control;
-    driver.copied_bytes = 0;
-    driver.mapped.clear();
-    backend->run({&task, 1}, control);
-    EXPECT_EQ(driver.copied_bytes, (3 + 2) * sizeof(std::uint64_t)) << "a launch's offsets, and no byte of a shard";
-    EXPECT_EQ(driver.mapped, std::set<void *>(out.begin(), out.end()));
-    for (unsigned r = 0; r < 2; ++r) EXPECT_EQ(std::memcmp(out[r], product[r].data(), kBytes), 0);
-    driver.copied_bytes = 0;
-    task.mode = core::Mode::compare;
-    out[1][kBytes / 2] ^= std::byte{1};
-    backend->run({&task, 1}, control);
-    EXPECT_LT(driver.copied_bytes, kBytes / 10) << "offsets and records";
-    EXPECT_EQ(found[0].byte_count, 0u);
-    EXPECT_EQ(found[1].byte_count, 1u);
-    EXPECT_EQ(found[1].first_bytes, kBytes / 2);
+  std::vector<std::byte *> out;
+  for (unsigned r = 0; r < 2; ++r) out.push_back(reinterpret_cast<std::byte *>(own[r].data()) + 2 * r + 1);
+  std::vector<core::Mismatch> found(2);
+  core::Task task = {
+      prepared.get(), reinterpret_cast<const std::byte *const *>(in.data()), out.data(), 0, kBytes, core::Mode::assign,
+      found.data()};
+  core::Control control;
+  driver.copied_bytes = 0;
+  driver.mapped.clear();
+  backend->run({&task, 1}, control);
+  EXPECT_EQ(driver.copied_bytes, (3 + 2) * sizeof(std::uint64_t)) << "a launch's offsets, and no byte of a shard";
+  EXPECT_EQ(driver.mapped, std::set<void *>(out.begin(), out.end()));
+  for (unsigned r = 0; r < 2; ++r) EXPECT_EQ(std::memcmp(out[r], product[r].data(), kBytes), 0);
+  driver.copied_bytes = 0;
+  task.mode = core::Mode::compare;
+  out[1][kBytes / 2] ^= std::byte{1};
+  backend->run({&task, 1}, control);
+  EXPECT_LT(driver.copied_bytes, kBytes / 10) << "offsets and records";
+  EXPECT_EQ(found[0].byte_count, 0u);
+  EXPECT_EQ(found[1].byte_count, 1u);
+  EXPECT_EQ(found[1].first_bytes, kBytes / 2);
+}
+
+// Gives a part of each commit to the run, and knows which: offsets in a shard.
+class PartlyOwned final : public core::Guard {
+ public:
+  PartlyOwned(std::uint64_t shards, std::uint64_t seed) : shards_(shards), random_(seed) {}
+  bool enter() noexcept override { return ++entered == 1; }
+  Own commit(std::uint64_t bytes, bool whole) noexcept override {
+    const std::uint64_t length = bytes / shards_;
+    std::uint64_t begin = random_.below(length + 1), end = begin + random_.below(length - begin + 1);
+    if (whole) begin = 0, end = random_.chance(50) ? length : 0;
+    for (std::uint64_t i = 0; i < length; ++i) own.push_back(i >= begin && i < end);
+    if (begin == end) return {};
+    ++entered;
+    return {begin * shards_, (end - begin) * shards_};
   }
+  void leave() noexcept override { --entered; }
+
+  int entered = 0;
+  std::vector<bool> own;
+
+ private:
+  const std::uint64_t shards_;
+  Random random_;
+};
+
+TEST(OpenclGuard, WritesOrRecordsWhatItOwnsAndNothingElse) {
+  if (!missing().empty()) GTEST_SKIP() << "NOT RUN: " << missing();
+  for (const Transfer transfer : {Transfer::staged, Transfer::zero_copy}) {
+    const auto backend = make("compiled", transfer);
+    for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
+      for (const std::uint64_t bytes : {std::uint64_t{100'003}, std::uint64_t{3'000'001}}) {
+        Work stripe(3, 5, bytes);
+        stripe.reset();
+        const auto prepared = backend->prepare(stripe.matrix);
+        const core::Task whole = {prepared.get(), stripe.in.data(),        stripe.out.data(), 0, bytes,
+                                  mode,           stripe.mismatches.data()};
+        PartlyOwned guard(8, bytes);
+        core::Control control(guard);
+        backend->run(uneven_slices(whole, false), control);
+        EXPECT_EQ(guard.entered, 0);
+        ASSERT_EQ(guard.own.size(), bytes);
+        for (unsigned r = 0; r < 3; ++r) {
+          std::uint64_t differing = 0;
+          for (std::uint64_t i = 0; i < bytes; ++i) {
+            const std::uint8_t old = stripe.before[r][i], product = stripe.product[r][i];
+            const auto sum = static_cast<std::uint8_t>(old ^ product);
+            const std::uint8_t want = !guard.own[i] || mode == core::Mode::compare ? old
+                                      : mode == core::Mode::assign                 ? product
+                                                                                   : sum;
+            ASSERT_EQ(stripe.outputs[r][i], want) << r << " " << i;
+            differing += guard.own[i] && old != product;
+          }
+          EXPECT_EQ(stripe.mismatches[r].byte_count, mode == core::Mode::compare ? differing : 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(OpenclGuard, ARunEndsWhenTheCallIsOver) {
+  if (!missing().empty()) GTEST_SKIP() << "NOT RUN: " << missing();
+  class Over final : public core::Guard {
+    bool enter() noexcept override { return false; }
+    Own commit(std::uint64_t, bool) noexcept override { return {}; }
+    void leave() noexcept override { ADD_FAILURE() << "it was not entered"; }
+  };
+  const auto backend = make("compiled", Transfer::staged);
+  Work stripe(3, 5, 100'000);
+  const auto prepared = backend->prepare(stripe.matrix);
+  const core::Task task = {prepared.get(), stripe.in.data(), stripe.out.data(), 0, stripe.bytes, core::Mode::assign};
+  Over guard;
+  core::Control control(guard);
+  EXPECT_EQ(status_of([&] { backend->run({&task, 1}, control); }).first, TANDEM_ERROR_CANCELLED);
+  EXPECT_TRUE(stripe.is_untouched());
 }
 
 INSTANTIATE_TEST_SUITE_P(Opencl, BackendConformance, testing::ValuesIn(makers()), maker_name);

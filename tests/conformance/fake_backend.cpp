@@ -51,7 +51,7 @@ Shards product_of(const core::Matrix &matrix, const Shards &inputs, std::size_t 
   return expected(matrix.data(), matrix.rows(), matrix.columns(), from.data(), bytes);
 }
 
-void compute(const Task &task, std::uint64_t offset, std::uint64_t length) {
+Shards result_of(const Task &task, std::uint64_t offset, std::uint64_t length) {
   const FakePrepared &prepared = prepared_of(task);
   Shards inputs;
   for (unsigned c = 0; c < prepared.columns(); ++c) {
@@ -74,9 +74,15 @@ void compute(const Task &task, std::uint64_t offset, std::uint64_t length) {
   if (prepared_of(task).wrong && task.length_bytes >= prepared_of(task).wrong_from_bytes &&
       offset + length == task.offset_bytes + task.length_bytes)
     product[0][length - 1] ^= 1;
+  return product;
+}
+
+// The product begins at `offset`; of it the bytes from `first` up to `last` are written.
+void write(const Task &task, const Shards &product, std::uint64_t offset, std::uint64_t first, std::uint64_t last) {
+  const core::Prepared &prepared = *task.prepared;
   for (unsigned r = 0; r < prepared.rows(); ++r) {
     auto *output = reinterpret_cast<std::uint8_t *>(task.outputs[r]) + offset;
-    for (std::uint64_t i = 0; i < length; ++i) {
+    for (std::uint64_t i = first; i < last; ++i) {
       const std::uint8_t value = product[r][i];
       if (task.mode == Mode::assign) {
         output[i] = value;
@@ -145,9 +151,18 @@ struct FakeBackend::State {
       if (script.before_chunk) script.before_chunk(number, done);
       if (control.cancelled()) base::fail(TANDEM_ERROR_CANCELLED, fmt::format("{}: cancelled", script.name));
       const std::uint64_t length = std::min(step, length_bytes - done);
-      compute(task, task.offset_bytes + done, length);
+      const std::uint64_t offset = task.offset_bytes + done, moved = moved_bytes(task, length);
+      core::Guard *const guard = control.guard();
+      if (guard != nullptr && !guard->enter()) base::fail(TANDEM_ERROR_CANCELLED, script.name + ": the call is over");
+      const Shards product = result_of(task, offset, length);
+      if (guard != nullptr) guard->leave();
       const double speed = prepared_of(task).bytes_per_second.value_or(script.bytes_per_second);
-      if (speed > 0) pass(static_cast<double>(moved_bytes(task, length)) / speed);
+      if (speed > 0) pass(static_cast<double>(moved) / speed);
+      core::Guard::Own own{0, moved};
+      if (guard != nullptr) own = guard->commit(moved, task.mode == Mode::compare);
+      const std::uint64_t weight = std::max<std::uint64_t>(moved / length, 1), first = own.skipped_bytes / weight;
+      write(task, product, offset, first, first + own.bytes / weight);
+      if (guard != nullptr && own.bytes > 0) guard->leave();
       done += length;
       const std::lock_guard lock(mutex);
       ++counts.chunks;

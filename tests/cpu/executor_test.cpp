@@ -467,6 +467,13 @@ TEST(PthreadExecutor, ALongRunWakesAllItsWorkersAfterItsFirstItem) {
   }
 }
 
+void bind_this_thread(unsigned core) {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  CPU_SET(core, &mask);
+  ASSERT_EQ(sched_setaffinity(0, sizeof mask, &mask), 0);
+}
+
 // Worker and caller are pinned to two cores: on a busy machine the system wakes a worker on the core of its caller.
 // A thread that is pinned sees one core.
 TEST(PthreadExecutor, PinsWorkersToAllCoresAlsoIfAPinnedThreadStartsThem) {
@@ -476,7 +483,7 @@ TEST(PthreadExecutor, PinsWorkersToAllCoresAlsoIfAPinnedThreadStartsThem) {
   std::mutex mutex;
   std::set<unsigned> found;
   std::thread([&] {
-    cpu::bind_this_thread({cores[0]});
+    bind_this_thread(cores[0]);
     const std::thread::id caller = std::this_thread::get_id();
     on_every_thread(*executor, [&] {
       if (std::this_thread::get_id() == caller) return;
@@ -499,7 +506,7 @@ TEST(PthreadExecutor, RunsThatFollowEachOtherFindSpinningWorkers) {
   SampledBatch batch(0.25);
   std::uint64_t runs = 0;
   std::thread([&] {
-    cpu::bind_this_thread({cores[0]});
+    bind_this_thread(cores[0]);
     for (; runs < 1000000 && (runs < 1000 || executor->counts().spins == 0); ++runs) {
       Control control;
       ASSERT_TRUE(executor->run(batch, 4, control));

@@ -832,13 +832,11 @@ TEST_P(DeviceLayer, AChildIsRefused) {
   Work work(1, 2, 100);
   auto prepared = backend->prepare(work.matrix);
   work.run(*backend, *prepared, Mode::assign);
-  auto staging = backend->staging_memory(100);
   const std::uint64_t calls = driver->call_count();
   const pid_t child = fork();
   if (child == 0) {
     bool is_good = status_of([&] { work.run(*backend, *prepared, Mode::assign); }).first == TANDEM_ERROR_DEVICE;
     is_good = is_good && driver->listed_devices() == 0;
-    staging.reset();
     prepared.reset();
     backend.reset();
     _exit(is_good && driver->call_count() == calls && driver->calls_of(Call::unload) == 0 ? 0 : 1);

@@ -40,8 +40,7 @@ void check_entry(const tuning::Entry &entry) {
 void check_speed(const SpeedEntry &speed) {
   if (speed.k < 1 || speed.k > 256 || speed.m < 1 || speed.m > 256) wrong("k or m of a speed");
   if (speed.lanes < 1 || speed.lanes > 65'536) wrong("lanes");
-  for (const double rate : {speed.bytes_per_second, speed.alone_bytes_per_second})
-    if (rate != 0 && !(rate >= 1 && rate <= 1e15)) wrong("a speed");
+  if (!(speed.bytes_per_second >= 1 && speed.bytes_per_second <= 1e15)) wrong("a speed");
   if (!(speed.latency_seconds >= 0 && speed.latency_seconds <= 1e4)) wrong("a latency");
   if (speed.date.size() != 20 || speed.machine.size() > 256 || speed.worker.size() > 256) wrong("a speed's text");
 }

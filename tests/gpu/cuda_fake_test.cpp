@@ -1380,12 +1380,43 @@ TEST(CudaMemory, ARangeIsPinnedAsAWhole) {
   }
 }
 
+// Owns all that it is asked for, and counts the copies of inputs.
+struct Owner final : core::Guard {
+  bool enter() noexcept override { return ++entered, true; }
+  Own commit(std::uint64_t bytes, bool) noexcept override { return {0, bytes}; }
+  void leave() noexcept override {}
+  unsigned entered = 0;
+};
+
+// The call may be over before the device reads: what only CUDA has pinned, or what it shares with the host, is copied.
+TEST(CudaMemory, UnderAGuardOnlyRegisteredMemoryIsReadInPlace) {
+  for (const bool shares : {false, true}) {
+    for (const Mode mode : kModes) {
+      Life life(2, 3, 50'000, {.script = script_with([&](FakeCudaScript &script) {
+                                 script.devices[0].is_integrated = script.devices[0].reads_pageable = shares;
+                               })});
+      const core::Task task = {life.prepared.get(),        life.work.in.data(), life.work.out.data(), 0, 50'000, mode,
+                               life.work.mismatches.data()};
+      const Registered known(life.driver, {&task, 1});
+      for (const bool registered : {false, true}) {
+        std::optional<RegisteredShards> hold;
+        if (registered) hold.emplace(life.work);
+        life.work.reset();
+        Owner owner;
+        core::Control control(owner);
+        life.backend->run({&task, 1}, control);
+        EXPECT_TRUE(life.work.is_right(mode));
+        EXPECT_EQ(owner.entered > 0, !registered) << shares << static_cast<int>(mode);
+      }
+    }
+  }
+}
+
 // A driver that does not pin is asked once, and the log says so.
 TEST(CudaMemory, WhatCannotBePinnedIsStaged) {
   Life life(1, 1, 10'000);
   life.run(Way::staged);  // has staging memory from now on
   life.driver.set_script(script_with([](FakeCudaScript &script) { script.pinned_limit_bytes = 1; }));
-  EXPECT_EQ(status_of([&] { life.backend->staging_memory(1000); }).first, TANDEM_ERROR_OUT_OF_MEMORY);
   const RegisteredShards registered(life.work);
   for (unsigned run = 0; run < 2; ++run) {
     life.run(Way::staged);
@@ -1393,28 +1424,6 @@ TEST(CudaMemory, WhatCannotBePinnedIsStaged) {
   }
   EXPECT_TRUE(life.heard.has("the 10000 registered bytes at 0x")) << life.heard.text;
   EXPECT_TRUE(life.heard.has("CUDA_ERROR_OUT_OF_MEMORY")) << life.heard.text;
-}
-
-TEST(CudaMemory, StagingMemoryIsPinnedAndOutlivesTheBackend) {
-  FakeCuda driver;
-  std::shared_ptr<std::byte> kept;
-  {
-    Work work(1, 1, 10'000);
-    const auto backend = gpu::make_backend(fake_options(driver), base::Log());
-    const auto prepared = backend->prepare(work.matrix);
-    kept = backend->staging_memory(20'000);
-    std::memcpy(kept.get(), work.inputs[0].data(), 10'000);
-    const std::byte *in = kept.get();
-    std::byte *out = kept.get() + 10'000;
-    const core::Task task = {prepared.get(), &in, &out, 0, 10'000, Mode::assign};
-    core::Control control;
-    backend->run({&task, 1}, control);
-    EXPECT_EQ(std::memcmp(out, work.product[0].data(), 10'000), 0);
-    EXPECT_EQ(driver.calls_of("cuMemHostAlloc"), 1u) << "it was staged once more";
-  }
-  kept.get()[0] = std::byte{1};
-  kept.reset();
-  expect_clean(driver, "staging memory");
 }
 
 // Others use the device, and the host's pinned memory, too: pieces become smaller until they fit, or it is a status.

@@ -15,7 +15,6 @@
 namespace tandem::test {
 namespace {
 
-using hybrid::TaskPart;
 using hybrid::Work;
 
 core::Prepared prepared(unsigned rows, unsigned columns, std::uint64_t granularity_bytes) {
@@ -23,7 +22,9 @@ core::Prepared prepared(unsigned rows, unsigned columns, std::uint64_t granulari
 }
 
 core::Task task(const core::Prepared &of, std::uint64_t length_bytes) {
-  return {&of, nullptr, nullptr, 0, length_bytes, core::Mode::assign};
+  static const std::byte *inputs[16];
+  static std::byte *outputs[16];
+  return {&of, inputs, outputs, 7 * 96, length_bytes, core::Mode::assign};
 }
 
 // Two workers never write to one line of a cache or device (256 bytes), or to one unit of an operator.
@@ -55,16 +56,30 @@ TEST(HybridWork, RangesHaveEveryByteOnce) {
     std::vector<std::uint64_t> done(tasks.size());
     for (std::uint64_t at = 0; at < work.bytes();) {
       const std::uint64_t end = work.cut(at + 1 + random.below(60'000));
-      std::vector<TaskPart> parts;
-      work.parts({at, end}, &parts);
-      for (const TaskPart &part : parts) {
-        ASSERT_EQ(part.offset_bytes, done[part.task]);
-        ASSERT_GT(part.length_bytes, 0U);
-        done[part.task] += part.length_bytes;
+      for (const Work::Part &part : work.parts({at, end})) {
+        ASSERT_EQ(part.task.offset_bytes, 7 * 96 + done[part.of]);
+        ASSERT_GT(part.task.length_bytes, 0U);
+        done[part.of] += part.task.length_bytes;
       }
       at = end;
     }
     for (std::size_t i = 0; i < tasks.size(); ++i) EXPECT_EQ(done[i], tasks[i].length_bytes);
+  }
+}
+
+// A device that hangs may look at them after the call.
+TEST(HybridWork, HasItsOwnListsOfShards) {
+  const core::Prepared bytes = prepared(2, 3, 1);
+  std::byte shards[5];
+  std::vector<const std::byte *> inputs = {&shards[0], &shards[1], &shards[2]};
+  std::vector<std::byte *> outputs = {&shards[3], &shards[4]};
+  const std::vector<core::Task> tasks(2, {&bytes, inputs.data(), outputs.data(), 0, 1000, core::Mode::assign});
+  const Work work(tasks);
+  inputs.assign(3, nullptr);
+  outputs.assign(2, nullptr);
+  for (const Work::Part &part : work.parts({0, work.bytes()})) {
+    for (unsigned i = 0; i < 3; ++i) EXPECT_EQ(part.task.inputs[i], &shards[i]);
+    for (unsigned i = 0; i < 2; ++i) EXPECT_EQ(part.task.outputs[i], &shards[3 + i]);
   }
 }
 

@@ -64,7 +64,6 @@ core::SpeedEntry speed(const std::string &worker, unsigned k, double bytes_per_s
   made.m = 4;
   made.lanes = 2;
   made.bytes_per_second = bytes_per_second;
-  made.alone_bytes_per_second = worker == "cpu" ? 2 * bytes_per_second : 0;
   made.latency_seconds = worker == "cpu" ? 0 : 0.25;
   made.date = "2025-11-21T16:55:20Z";
   return made;
@@ -174,7 +173,7 @@ TEST(Table, SpeedsAreReadBackToo) {
   EXPECT_TRUE(core::same_key(gpu, table.speeds()[1]));
   EXPECT_EQ(gpu.bytes_per_second, 3e10);
   EXPECT_EQ(gpu.latency_seconds, 0.25);
-  EXPECT_EQ(again.speeds()[0].alone_bytes_per_second, 1e10);
+  EXPECT_EQ(again.speeds()[0].bytes_per_second, 5e9);
   EXPECT_EQ(gpu.lanes, 2u);
   EXPECT_EQ(again.to_text(), table.to_text());
   Table of_speeds;
@@ -217,7 +216,7 @@ TEST(Table, AFieldThatMakesNoSenseIsToldWithItsLine) {
     std::vector<std::string> fields;
     const char *says;
   } const bad[] = {
-      {tuned, "tandem_tuning_1", {"", "Tuned", "sample", "tuned "}, "the first field is neither tuned nor speed"},
+      {tuned, "tandem_tuning_2", {"", "Tuned", "sample", "tuned "}, "the first field is neither tuned nor speed"},
       {tuned, "k", {"", "0", "257", "-1", "10.5", "0x10", " 10", "10 ", "ten"}, "k is no number from 1 to 256"},
       {tuned, "m", {"0", "18446744073709551615", "18446744073709551616"}, "m is no number from 1 to 256"},
       {tuned, "operation", {"", "explode", "Encode"}, "operation is none of encode, decode, verify, update"},
@@ -236,8 +235,7 @@ TEST(Table, AFieldThatMakesNoSenseIsToldWithItsLine) {
         std::string(65, 'a') + "=1", many},
        "values are not such as \"local_x=64, local_y=1\""},
       {learned, "lanes", {"0", "65537", ""}, "lanes is no number from 1 to 65536"},
-      {learned, "bytes_per_second", {"0.5", "1e16"}, "its speeds or latencies make no sense"},
-      {learned, "alone_bytes_per_second", {"1e16"}, "its speeds or latencies make no sense"},
+      {learned, "bytes_per_second", {"0", "0.5", "1e16"}, "its speeds or latencies make no sense"},
       {learned, "latency_seconds", {"1e5"}, "its speeds or latencies make no sense"},
       {learned, "backend", {"a\vb"}, "backend has more than 256 bytes, or"},
   };
@@ -247,15 +245,9 @@ TEST(Table, AFieldThatMakesNoSenseIsToldWithItsLine) {
       EXPECT_EQ(told.find("line 2: " + std::string(each.says)), 0u) << each.name << " = " << field << ": " << told;
     }
   }
-  // No speed at all. One of the two may be unknown.
-  OneRow unknown = learned;
-  const auto alone = std::find(unknown.names.begin(), unknown.names.end(), "alone_bytes_per_second");
-  unknown.fields[static_cast<std::size_t>(alone - unknown.names.begin())] = "0";
-  EXPECT_EQ(damage_of(unknown.with("lanes", "2")), "");
-  EXPECT_NE(damage_of(unknown.with("bytes_per_second", "0")), "");
-  EXPECT_EQ(damage_of(tuned.with("k", "10\t4")), "line 2: 22 fields, not 21");
-  EXPECT_EQ(damage_of(tuned.with("k", "10") + "tuned\tcpu\n"), "line 3: 2 fields, not 21");
-  EXPECT_EQ(damage_of(tuned.with("k", "10") + "\n"), "line 3: 1 fields, not 21");
+  EXPECT_EQ(damage_of(tuned.with("k", "10\t4")), "line 2: 20 fields, not 19");
+  EXPECT_EQ(damage_of(tuned.with("k", "10") + "tuned\tcpu\n"), "line 3: 2 fields, not 19");
+  EXPECT_EQ(damage_of(tuned.with("k", "10") + "\n"), "line 3: 1 fields, not 19");
 }
 
 // Names come from drivers. Speeds come from clocks.
@@ -284,11 +276,11 @@ TEST(Table, WhatItWritesCanBeRead) {
 TEST(Table, OtherVersionsAndForeignFiles) {
   const std::string text = table_of({}).to_text(), rest = text.substr(text.find('\t'));
   EXPECT_EQ(status_of(text), TANDEM_OK);
-  EXPECT_EQ(status_of("tandem_tuning_2" + rest), TANDEM_ERROR_UNSUPPORTED);
+  EXPECT_EQ(status_of("tandem_tuning_3" + rest), TANDEM_ERROR_UNSUPPORTED);
   EXPECT_EQ(status_of("tandem_tuning_18446744073709551615\n"), TANDEM_ERROR_UNSUPPORTED);
   for (const std::string &foreign :
        {std::string(), std::string("\n"), std::string("\n") + text, std::string("{\"tandem_tuning\": 1}"), "x" + text,
-        "tandem_tuning_x" + rest, "tandem_tuning_" + rest, std::string("tandem_tuning_1\n"), " " + text,
+        "tandem_tuning_x" + rest, "tandem_tuning_" + rest, std::string("tandem_tuning_2\n"), " " + text,
         "\xEF\xBB\xBF" + text, text.substr(0, text.size() - 1) + "\r\n", text.substr(0, text.size() - 1) + "\tmore\n",
         std::string("\x7f"
                     "ELF\0\0\0",
@@ -558,7 +550,7 @@ TEST_F(TuningFile, WhatIsWrongIsAWarning) {
   EXPECT_EQ(warnings(path("cut"), false).find("tuning file " + path("cut") + ": line 2: "), 0u);
   put(path("new"), "tandem_tuning_7\tx\n");
   EXPECT_EQ(warnings(path("new"), false),
-            "tuning file " + path("new") + ": line 1: it is of another version than tandem_tuning_1: ignored");
+            "tuning file " + path("new") + ": line 1: it is of another version than tandem_tuning_2: ignored");
   EXPECT_EQ(loaded_, nullptr);
   for (const char *bad : {"cut", "new"}) {
     const auto size = std::filesystem::file_size(path(bad));
