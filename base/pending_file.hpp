@@ -36,7 +36,7 @@ class PendingFile {
   void rename(const std::string &final_name, bool replace, bool no_sync);
   void release() noexcept { exists_ = false; }
   // With its lock. The file stays.
-  Descriptor take() && noexcept {
+  Descriptor take() &&noexcept {
     release();
     return std::move(descriptor_);
   }
