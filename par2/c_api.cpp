@@ -8,6 +8,7 @@
 #include "base/options.hpp"
 #include "par2/create.hpp"
 #include "par2/meter.hpp"
+#include "par2/repair.hpp"
 #include "par2/verify.hpp"
 
 struct tandem_par2_report {
@@ -42,6 +43,7 @@ tandem_par2_summary summary_of(const Report &report) {
      : state == FileState::renamed ? summary.renamed_count
      : state == FileState::damaged ? summary.damaged_count
                                    : summary.missing_count)++;
+    summary.repaired_count += report.files[i].is_repaired;
     hopeless = hopeless || (state >= FileState::damaged && !report.set.files[i].is_recoverable);
   }
   summary.repair_needed = summary.complete_count != summary.file_count;
@@ -58,7 +60,9 @@ tandem_par2_file file_of(const File &file, const FileReport &found) {
           static_cast<std::int32_t>(found.state),
           file.is_recoverable,
           static_cast<std::uint32_t>(file.slice_count),
-          static_cast<std::uint32_t>(found.found)};
+          static_cast<std::uint32_t>(found.found),
+          found.is_repaired,
+          0};
 }
 
 Report verify_with(const tandem_par2_verify_options &options) {
@@ -69,8 +73,7 @@ Report verify_with(const tandem_par2_verify_options &options) {
     extra.emplace_back(path);
   TaskPool pool(more_threads(options.thread_count));
   Meter meter(options.progress, options.progress_user);
-  const Progress progress{[&](std::uint64_t bytes) { meter.done(bytes); },
-                          [&](std::uint64_t bytes) { meter.add_total(bytes); }};
+  const Progress progress = progress_of(meter);
   std::vector<std::string> packet_files = packet_files_of(options.path);
   for (const std::string &path : extra)
     if (is_packet_file_name(path) && std::ranges::find(packet_files, path) == packet_files.end())
@@ -104,6 +107,17 @@ tandem_status tandem_par2_verify(const tandem_par2_verify_options *options, tand
   return guarded({{"options", options}, {"report_out", report_out}}, [&] {
     const auto ours = tandem::base::read_options(options, "tandem_par2_verify_options");
     *report_out = new tandem_par2_report{verify_with(ours)};
+  });
+}
+
+tandem_status tandem_par2_repair(tandem_context *context, tandem_par2_report *report,
+                                 const tandem_par2_repair_options *options) {
+  return guarded({{"report", report}}, [&] {
+    const auto ours = tandem::base::read_options(options, "tandem_par2_repair_options");
+    TaskPool pool(more_threads(ours.thread_count));
+    Meter meter(ours.progress, ours.progress_user);
+    repair(context, report->report, ours, pool, meter);
+    meter.finish();
   });
 }
 

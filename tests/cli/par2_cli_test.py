@@ -52,6 +52,29 @@ class Par2(unittest.TestCase):
         self.assertEqual({file["name"]: file["state"] for file in found["files"]},
                          {"data/a": "damaged", "data/b\n": "missing", "data/empty": "missing"})
 
+    def test_repair(self):
+        self.run_command("create", "set", "data", "-s", 1000, "-c", 2, "--no-sync")
+        whole = {path.name: path.read_bytes() for path in (self.folder / "data").iterdir()}
+        self.assertEqual(self.run_command("repair", "set").stdout, "3 of 3 files complete; 0 of 15 slices lost, 2 recovery slices\n")
+        (self.folder / "data/a").write_bytes(b"xx" + whole["a"][:3000] + whole["a"][4000:])
+        (self.folder / "data/b\n").rename(self.folder / "moved")
+        (self.folder / "data/empty").write_bytes(b"x")
+        self.assertEqual(self.run_command("repair", "set", "--rename-only", "moved", "-q", status=1).stdout, "")
+        self.assertEqual((self.folder / "data/b\n").read_bytes(), whole["b\n"])
+        done = self.run_command("repair", "set.par2", "--base", ".", "--keep-replaced", "--memory", "1k", "--threads", 1, "--no-sync")
+        self.assertEqual(sorted(done.stdout.splitlines()), sorted(
+            ["data/a: repaired", "data/empty: repaired", "3 of 3 files complete; 0 of 15 slices lost, 2 recovery slices"]))
+        self.assertEqual({path.name: path.read_bytes() for path in (self.folder / "data").iterdir()} | whole,
+                         {**whole, "a.1": b"xx" + whole["a"][:3000] + whole["a"][4000:], "empty.1": b"x"})
+        (self.folder / "data/a").write_bytes(b"")
+        (self.folder / "data/a.1").unlink()
+        found = self.json("repair", "set", status=4)
+        self.assertEqual((found["command"], found["repair_possible"], found["repaired_count"]), ("par2 repair", False, 0))
+        self.run_command("create", "all", "data/b\n", "-s", 1000, "-c", 5, "--no-sync")
+        (self.folder / "data/b\n").unlink()
+        found = self.json("repair", "all")
+        self.assertEqual([(file["name"], file["state"], file["repaired"]) for file in found["files"]], [("data/b\n", "complete", True)])
+
     def test_files_of_other_sets_and_of_the_set_itself(self):
         for name in ("data", ".set.par2.0011223344556677.tmp"):
             (self.folder / name if name != "data" else self.folder / "data/c").write_bytes(os.urandom(3000))
