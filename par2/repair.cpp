@@ -165,7 +165,7 @@ class Repair {
       const Entry entry = tree_.find(file.name);
       work.old = entry.status();
       check_old(i, work.old);
-      if (options_.rename_only == 0 && can_be_in_place(i, work.old)) {
+      if (options_.rename_only == 0 && can_be_in_place(i, work.old, entry)) {
         work.way = Way::in_place;
       } else if (is_renamed && can_be_renamed(found.found_as, entry)) {
         work.way = Way::renamed;
@@ -189,7 +189,7 @@ class Repair {
 
   // Files that other files need something of, beside their right slices: they cannot be changed in place.
   void find_needed() {
-    for (std::size_t i = 0; i < set_.files.size(); ++i) index_[&report_.paths[i]] = i;
+    for (std::size_t i = 0; i < set_.files.size(); ++i) index_[report_.paths[i]] = i;
     for (std::size_t i = 0; i < set_.files.size(); ++i) {
       const FileReport &found = report_.files[i];
       if (found.state == FileState::complete) continue;
@@ -210,7 +210,7 @@ class Repair {
     changing_.insert(needed_.begin(), needed_.end());
   }
   bool is_at_its_place(const Place &place) const {
-    const auto index = index_.find(place.path);
+    const auto index = index_.find(*place.path);
     return index != index_.end() && place.offset % set_.slice_bytes == 0 &&
            std::ranges::binary_search(report_.files[index->second].in_place, place.offset / set_.slice_bytes);
   }
@@ -228,16 +228,15 @@ class Repair {
         fail(TANDEM_ERROR_UNSUPPORTED, text(path, " is also another file of the set"));
     }
   }
-  bool can_be_in_place(std::size_t file, const std::optional<struct stat> &old) const {
+  bool can_be_in_place(std::size_t file, const std::optional<struct stat> &old, const Entry &entry) const {
     return old && S_ISREG(old->st_mode) && old->st_nlink == 1 && !report_.files[file].in_place.empty() &&
-           set_.files[file].is_recoverable && !needed_.contains(report_.paths[file]);
+           set_.files[file].is_recoverable && !needed_.contains(report_.paths[file]) &&
+           entry.folder->open_file(entry.name, O_RDWR);
   }
 
   // Where a file lies that is not complete, or one that was searched. The first is reached through no link.
   Entry entry_at(const std::string &path) {
-    const auto known = std::ranges::find(report_.paths, path);
-    if (known != report_.paths.end())
-      return tree_.find(set_.files[static_cast<std::size_t>(known - report_.paths.begin())].name);
+    if (const auto known = index_.find(path); known != index_.end()) return tree_.find(set_.files[known->second].name);
     return {std::make_shared<base::Folder>(base::folder_of(path)), base::name_of(path)};
   }
   bool can_be_renamed(const std::string &from, const Entry &to) {
@@ -395,7 +394,11 @@ class Repair {
     plan_options.present = present.data();
     plan_options.wanted = wanted.data();
     tandem_plan *plan = nullptr;
-    check(tandem_plan_create(context_, codec, &plan_options, &plan));
+    const tandem_status status = tandem_plan_create(context_, codec, &plan_options, &plan);
+    if (status == TANDEM_ERROR_NOT_RECOVERABLE)
+      fail(status, text(lost.size(), " slices are lost, and the equations of the ", recovery.size(),
+                        " recovery slices do not determine them: their exponents have gaps"));
+    check(status);
     const std::unique_ptr<tandem_plan, void (*)(tandem_plan *)> plan_owner(plan, tandem_plan_destroy);
     check(tandem_plan_shards_to_read(plan, is_read.data()));
 
@@ -591,15 +594,17 @@ class Repair {
       if (work.way == Way::in_place || !work.old) continue;
       const Entry entry = entry_of(work);
       for (std::uint64_t number = 1; work.aside.empty(); ++number)
-        if (const std::string name = text(entry.name, ".", number); !entry.folder->has(name)) work.aside = name;
+        if (const std::string name = text(entry.name, ".", number);
+            !entry.folder->has(name) && !index_.contains(text(path_of(work), ".", number)))
+          work.aside = name;
       entry.folder->rename(entry.name, work.aside, false);
       moved[path_of(work)] = work.aside;
     }
-    std::set<std::string> folders;
+    std::set<std::string> names, others;
     for (Work &work : works_) {
       if (work.way == Way::in_place) continue;
       const Entry entry = entry_of(work);
-      folders.insert(file_of(work).name);
+      names.insert(file_of(work).name);
       if (work.way == Way::rebuilt) {
         entry.folder->rename(work.temporary, entry.name, false);
         work.temporary.clear();
@@ -611,15 +616,19 @@ class Repair {
         moved.erase(other);
       }
       from.folder->rename(from.name, *entry.folder, entry.name, false);
-      if (options_.no_sync == 0) from.folder->sync();
+      if (const auto known = index_.find(found_of(work).found_as); known != index_.end())
+        names.insert(set_.files[known->second].name);
+      else
+        others.insert(base::folder_of(found_of(work).found_as));
     }
-    sync_folders(folders);
+    sync_folders(names, others);
     if (options_.keep_replaced != 0 || !is_complete_now()) return;
     for (const Work &work : works_)
       if (moved.contains(path_of(work))) entry_of(work).folder->remove(work.aside);
   }
-  void sync_folders(const std::set<std::string> &names) {
+  void sync_folders(const std::set<std::string> &names, const std::set<std::string> &others) {
     if (options_.no_sync != 0) return;
+    for (const std::string &folder : others) base::Folder(folder).sync();
     std::set<std::string> done;
     for (const std::string &name : names)
       if (done.insert(base::folder_of(name)).second) tree_.find(name).folder->sync();
@@ -662,7 +671,7 @@ class Repair {
   std::mutex tree_mutex_;
   std::map<std::pair<dev_t, ino_t>, std::size_t> sharing_;  // names of files that are not complete
   std::set<std::string> needed_, taken_, changing_;         // paths
-  std::map<const std::string *, std::size_t> index_;        // of the set's paths
+  std::map<std::string, std::size_t> index_;                // of the set's paths
   std::vector<Work> works_;
   std::vector<Job> jobs_;  // in the order of works
   Store store_;

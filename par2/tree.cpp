@@ -10,7 +10,7 @@
 namespace tandem::par2 {
 namespace {
 
-constexpr std::size_t kMostOpen = 64;
+constexpr std::size_t kMostOpen = 16;
 
 // "a/b" -> "a", "b".
 std::pair<std::string, std::string> split(const std::string &name) {

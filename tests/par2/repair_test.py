@@ -6,6 +6,7 @@ import errno
 import os
 import pathlib
 import random
+import resource
 import shutil
 import struct
 import subprocess
@@ -193,7 +194,7 @@ class Repair(Case):
                 self.report().repair()
                 self.assertEqual((self.folder / "a").read_bytes(), contents["a"])
             else:
-                self.fails(NOT_RECOVERABLE, "", self.report())
+                self.fails(NOT_RECOVERABLE, "2 slices are lost, and the equations of the 2 recovery", self.report())
         self.assertEqual(len(the_set.slices), 5)
 
     def test_wrong_recovery_slice(self):
@@ -203,6 +204,44 @@ class Repair(Case):
         for wrong in (bytes(64), bytes(65)):  # in place, rebuilt
             self.write("a", wrong + contents["a"][64:])
             self.fails(DAMAGED_SET, "is wrong", self.report())
+
+    def test_file_that_may_not_be_written(self):
+        contents = {"a": os.urandom(640)}
+        self.write_set(contents)
+        path, user = self.write("a", bytes(64) + contents["a"][64:]), os.geteuid()
+        path.chmod(0o400)
+        if user == 0:
+            for each in (self.folder, path):
+                os.chown(each, 65534, 65534)
+            os.seteuid(65534)
+        try:
+            self.report().repair()
+        finally:
+            os.seteuid(user)
+        self.assertEqual((path.read_bytes(), path.stat().st_mode & 0o777), (contents["a"], 0o400))
+
+    def test_many_files_and_few_descriptors(self):
+        contents = {f"folder{i % 40}/f{i}": os.urandom(40) for i in range(120)}
+        contents |= {f"log{i}{end}": os.urandom(60) for i in range(3) for end in ("", ".1", ".2", ".1.1")}
+        self.write_set(contents, exponents=range(45))
+        for name in list(contents)[:30]:
+            (self.folder / name).unlink()
+        for i in range(3):  # names that old files would take belong to others
+            for j, end in enumerate(("", ".1", ".2", ".1.1")):
+                self.write(f"log{i}{end}", contents[f"log{i}" + (".1", "", ".1.1", ".2")[j]] + b"x" * (j == 2))
+            (self.folder / f"log{i}.2").unlink()
+            self.write(f"log{i}", b"x" + contents[f"log{i}"])
+        for path in self.folder.glob("log*"):
+            path.chmod(0o600)
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (80, limits[1]))
+        try:
+            before = tree(self.folder)
+            report = self.report()
+            report.repair()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        self.assertEqual(tree(self.folder), {**before, **contents})
 
     def test_lost_checksums(self):
         contents = {"a": os.urandom(640), "b": os.urandom(100), "c": os.urandom(64)}
@@ -293,6 +332,7 @@ class Repair(Case):
                 self.report().repair(progress=progress)
                 self.assertEqual(seen[-1][0], seen[-1][1])
                 self.assertTrue(all(done <= total for done, total in seen), seen)
+                self.assertEqual([total - done for done, total in seen[-2:]], [2 * 640, 0])  # to write in place, at the end
                 self.assertEqual([(self.folder / name).read_bytes() for name in "ab"], [contents["a"], contents["b"]])
 
     @unittest.skipUnless(shutil.which("par2"), "NOT RUN: par2 is not installed")
