@@ -563,13 +563,13 @@ class Repair {
   }
 
   void write_in_place() {
-    reserved_.clear();
     Bytes piece(kCopyPiece);
     std::size_t job = 0;
     for (std::size_t i = 0; i < works_.size(); ++i) {
       const Work &work = works_[i];
       if (work.way != Way::in_place) continue;
       const base::Descriptor file = open_in_place(work);
+      std::erase(reserved_, &work);
       while (job < jobs_.size() && jobs_[job].work < i) ++job;
       for (; job < jobs_.size() && jobs_[job].work == i; ++job) {
         for (std::uint64_t at = 0; at < jobs_[job].bytes; at += kCopyPiece) {
