@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // extern "C" of par2.h.
 #include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
 
 #include "base/affinity.hpp"
 #include "base/folder.hpp"
 #include "base/lists.hpp"
 #include "base/options.hpp"
 #include "par2/create.hpp"
+#include "par2/files.hpp"
 #include "par2/meter.hpp"
 #include "par2/repair.hpp"
 #include "par2/verify.hpp"
@@ -65,6 +69,45 @@ tandem_par2_file file_of(const File &file, const FileReport &found) {
           0};
 }
 
+std::vector<tandem_par2_searched_file> searched_files_of(const Report &report) {
+  std::set<std::string_view> renamed;
+  for (const FileReport &file : report.files)
+    if (file.state == FileState::renamed) renamed.insert(file.found_as);
+  std::vector<tandem_par2_searched_file> list;
+  std::map<std::string_view, std::size_t> known;
+  for (const std::string &path : report.others)
+    if (report.looks.contains(path) && !is_packet_file_name(path) && !renamed.contains(path) &&
+        known.emplace(path, list.size()).second)
+      list.push_back({path.c_str(), nullptr, 0, 0});
+  for (const File &file : report.set.files) {
+    for (std::uint64_t slice = 0; slice < file.slice_count; ++slice) {
+      const auto &place = report.places[report.contents[file.first_slice + slice]];
+      const auto found = place ? known.find(*place->path) : known.end();
+      if (found == known.end()) continue;
+      tandem_par2_searched_file &each = list[found->second];
+      const bool is_alone = each.found_slice_count++ == 0 || each.name == file.name.c_str();
+      each.name = is_alone ? file.name.c_str() : nullptr;
+      each.slice_count = is_alone ? static_cast<std::uint32_t>(file.slice_count) : 0;
+    }
+  }
+  return list;
+}
+
+// Old programs for Windows wrote backslashes between folders. A set has either such names or slashes: if any name is
+// that of an existing file as it stands, they all stay.
+void put_slashes(Set &set, const std::string &folder) {
+  const auto has_backslash = [](const File &file) { return file.name.find('\\') != std::string::npos; };
+  if (std::ranges::none_of(set.files, has_backslash)) return;
+  std::set<std::string> names;
+  for (const File &file : set.files) {
+    if (has_backslash(file) && status_of(joined(folder, file.name))) return;
+    std::string name = file.name;
+    std::ranges::replace(name, '\\', '/');
+    if (!is_safe_name(name) || !names.insert(name).second) return;
+  }
+  for (File &file : set.files) std::ranges::replace(file.name, '\\', '/');
+}
+
 Report verify_with(const tandem_par2_verify_options &options) {
   if (options.path == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "path is NULL");
   std::vector<std::string> extra;
@@ -81,6 +124,7 @@ Report verify_with(const tandem_par2_verify_options &options) {
   Set set = read_set(packet_files, pool, progress);
   const std::string folder =
       options.base_path != nullptr ? options.base_path : tandem::base::folder_of(packet_files.front());
+  put_slashes(set, folder);
   Report report = verify(std::move(set), folder, extra, pool, progress);
   meter.finish();
   return report;
@@ -148,6 +192,13 @@ tandem_status tandem_par2_report_packet_files(const tandem_par2_report *report, 
       list.push_back(
           {file.path.c_str(), file.bytes, file.bytes - file.used_bytes, file.packet_count, file.recovery_count});
     tandem::base::write_list(list, files_out, capacity, stride_bytes, count_out);
+  });
+}
+
+tandem_status tandem_par2_report_searched_files(const tandem_par2_report *report, tandem_par2_searched_file *files_out,
+                                                size_t capacity, size_t stride_bytes, size_t *count_out) {
+  return guarded({{"report", report}}, [&] {
+    tandem::base::write_list(searched_files_of(report->report), files_out, capacity, stride_bytes, count_out);
   });
 }
 

@@ -21,7 +21,7 @@
  * that is lost. MD5 and CRC-32 find accidents. They do not stop an attacker.
  *
  *   names      Packet files are read as untrusted input. A set with a name that is absolute, or has a part "..", "." or
- *              "", is refused (UNSUPPORTED).
+ *              "", is refused (UNSUPPORTED). Backslashes count as slashes, unless a file exists that has such a name.
  *   threads    Each call starts its own threads. They end before the call returns, and they block all signals.
  *              Callbacks run on the calling thread.
  *   errors     As in tandem.h: tandem_last_error_message() has the sentence. Damage is a result, not an error.
@@ -200,6 +200,20 @@ typedef struct tandem_par2_packet_file {
 TANDEM_API tandem_status tandem_par2_report_packet_files(const tandem_par2_report *report,
                                                          tandem_par2_packet_file *files_out, size_t capacity,
                                                          size_t stride_bytes, size_t *count_out);
+
+/* A file that was searched because something is missing. Texts belong to the report. */
+typedef struct tandem_par2_searched_file {
+  const char *path;
+  const char *name;           /* of the set's file that all slices found here belong to; NULL: several files, or none */
+  uint32_t slice_count;       /* of that file */
+  uint32_t found_slice_count; /* that were found here, and before that nowhere else */
+} tandem_par2_searched_file;
+
+/* Lists the searched files other than those of the set, without those that a renamed file was found as; arguments as
+ * for tandem_par2_report_files. */
+TANDEM_API tandem_status tandem_par2_report_searched_files(const tandem_par2_report *report,
+                                                           tandem_par2_searched_file *files_out, size_t capacity,
+                                                           size_t stride_bytes, size_t *count_out);
 
 /* ---- repair -------------------------------------------------------------------------------------- */
 
