@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // tandem par2
-#include "tandem/par2.h"
+#include "cli/par2.hpp"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -97,22 +97,23 @@ int create_par2(const Par2CreateFlags &flags) {
 
 // ---- verify and repair
 
-class Report {
+Par2Report verify_with(const Par2VerifyFlags &flags, const char *command) {
+  const std::vector<const char *> extra = pointers(flags.extra);
+  auto options = sized<tandem_par2_verify_options>();
+  options.path = flags.set.c_str();
+  options.base_path = base_of(flags.base);
+  options.extra_paths = extra.data();
+  options.extra_count = extra.size();
+  options.thread_count = flags.threads;
+  tandem_par2_report *report = nullptr;
+  run_with_progress(command, flags.output, options, [&] { return tandem_par2_verify(&options, &report); });
+  return Par2Report(report);
+}
+
+class Report : public Par2Report {
  public:
-  explicit Report(const Par2VerifyFlags &flags, const char *command = "par2 verify") : command_(command) {
-    const std::vector<const char *> extra = pointers(flags.extra);
-    auto options = sized<tandem_par2_verify_options>();
-    options.path = flags.set.c_str();
-    options.base_path = base_of(flags.base);
-    options.extra_paths = extra.data();
-    options.extra_count = extra.size();
-    options.thread_count = flags.threads;
-    run_with_progress(command, flags.output, options, [&] { return tandem_par2_verify(&options, &report_); });
-    look();
-  }
-  ~Report() { tandem_par2_report_destroy(report_); }
-  Report(const Report &) = delete;
-  Report &operator=(const Report &) = delete;
+  explicit Report(const Par2VerifyFlags &flags, const char *command = "par2 verify")
+      : Par2Report(verify_with(flags, command)), command_(command) {}
 
   void repair(const Par2RepairFlags &flags) {
     const ContextOwner context = make_context(flags.context);
@@ -123,8 +124,8 @@ class Report {
     options.keep_replaced = flags.keep_replaced;
     options.no_sync = flags.no_sync;
     run_with_progress(command_, flags.verify.output, options,
-                      [&] { return tandem_par2_repair(context.get(), report_, &options); });
-    look();
+                      [&] { return tandem_par2_repair(context.get(), get(), &options); });
+    read();
   }
 
   const char *command() const { return command_; }
@@ -134,26 +135,8 @@ class Report {
                                           : kExitNotRecoverable;
   }
 
-  tandem_par2_summary summary = sized<tandem_par2_summary>();
-  std::vector<tandem_par2_file> files;
-  std::vector<tandem_par2_packet_file> packet_files;
-
  private:
-  void look() {
-    check(tandem_par2_report_query(report_, &summary));
-    fill(tandem_par2_report_files, files);
-    fill(tandem_par2_report_packet_files, packet_files);
-  }
-  template <class Function, class Struct>
-  void fill(Function function, std::vector<Struct> &list) {
-    std::size_t count = 0;
-    check(function(report_, nullptr, 0, 0, &count));
-    list.resize(count);
-    check(function(report_, list.data(), count, sizeof(Struct), &count));
-  }
-
   const char *const command_;
-  tandem_par2_report *report_ = nullptr;
 };
 
 const char *state_of(const tandem_par2_file &file) {
@@ -174,7 +157,8 @@ Json to_json(const Report &report) {
                  {"repair_possible", summary.repair_possible != 0},
                  {"repaired_count", summary.repaired_count},
                  {"files", Json::array()},
-                 {"packet_files", Json::array()}};
+                 {"packet_files", Json::array()},
+                 {"searched_files", Json::array()}};
   for (const tandem_par2_file &file : report.files) {
     object["files"].push_back({{"name", file.name},
                                {"state", state_of(file)},
@@ -191,6 +175,11 @@ Json to_json(const Report &report) {
                                       {"damaged_bytes", file.damaged_bytes},
                                       {"packet_count", file.packet_count},
                                       {"recovery_slice_count", file.recovery_slice_count}});
+  }
+  for (const tandem_par2_searched_file &file : report.searched_files) {
+    object["searched_files"].push_back({{"path", file.path},
+                                        {"name", file.name != nullptr ? Json(file.name) : Json(nullptr)},
+                                        {"found_slice_count", file.found_slice_count}});
   }
   return object;
 }

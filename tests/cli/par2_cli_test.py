@@ -43,6 +43,14 @@ class Par2(unittest.TestCase):
         (self.folder / "data/b\n").rename(self.folder / "moved")
         with open(self.folder / "set.vol0+1.par2", "ab") as file:
             file.write(b"12345")
+        (self.folder / "part").write_bytes((self.folder / "data/a").read_bytes()[:4000] + b"more")
+        searched = self.json("verify", "set", "moved", "part", "set.par2", status=1)["searched_files"]
+        self.assertEqual(searched, [{"path": "part", "name": None, "found_slice_count": 0}])
+        whole = (self.folder / "data/a").read_bytes()
+        (self.folder / "data/a").write_bytes(whole[4000:])
+        searched = self.json("verify", "set", "moved", "part", status=1)["searched_files"]
+        self.assertEqual(searched, [{"path": "part", "name": "data/a", "found_slice_count": 3}])
+        (self.folder / "data/a").write_bytes(whole)
         lines = self.run_command("verify", "set", "moved", status=1).stdout.splitlines()
         self.assertEqual(sorted(lines), sorted([
             "data/a: damaged, 9 of 10 slices found", "data/b\\x0a: renamed, moved has its content", "data/empty: missing, 0 of 0 slices found",
