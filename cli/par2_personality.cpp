@@ -60,7 +60,8 @@ All:
 verify, repair:
   -p         When all files are right, delete the set's .par2 files
   -O         Only rename files
-  -N, -S<n>  Without effect: data is searched at each offset
+  -N         Without effect: data is found at each offset
+  -N -S<n>   Find data only up to n bytes away from where a block may begin
 create:
   -b<n>      Cut the files into at most n blocks; default: 2000, or the number of files
   -s<n>      Bytes of a block, a multiple of 4
@@ -99,7 +100,7 @@ constexpr Par2Letter kPar2Letters[] = {
     {'p', Par2Letter::none, Par2Letter::verify},
     {'O', Par2Letter::none, Par2Letter::verify},
     {'N', Par2Letter::none, Par2Letter::verify},
-    {'S', Par2Letter::number, Par2Letter::verify, 1, kPar2MostNumber},
+    {'S', Par2Letter::number, Par2Letter::verify, 1, UINT32_MAX},
     {'b', Par2Letter::number, Par2Letter::create, 1, TANDEM_PAR2_MAX_SLICES},
     {'s', Par2Letter::number, Par2Letter::create, 4, kPar2MostNumber},
     {'r', Par2Letter::number, Par2Letter::create, 0, 100},
@@ -527,6 +528,7 @@ class Par2Check {
     options.extra_paths = extra.data();
     options.extra_count = extra.size();
     options.thread_count = words_.threads();
+    if (words_.has('N')) options.search_distance = static_cast<std::uint32_t>(words_.number('S'));
     tandem_par2_report *report = nullptr;
     const tandem_status status =
         output_.run("Scanning", options, [&] { return tandem_par2_verify(&options, &report); });

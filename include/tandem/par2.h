@@ -117,7 +117,8 @@ typedef struct tandem_par2_verify_options {
                                      data. A name that ends in ".par2" is read as a packet file too */
   size_t extra_count;
   uint32_t thread_count;         /* 0 = one for each core */
-  uint32_t reserved;             /* 0 */
+  uint32_t search_distance;      /* not 0: slices that begin more bytes away from a multiple of the size of a slice are
+                                    not found */
   tandem_par2_progress progress; /* NULL = none */
   void *progress_user;
 } tandem_par2_verify_options;

@@ -170,6 +170,7 @@ class Personality(unittest.TestCase):
             (("-s1000", "-c1", "-t1", "-T4", "-m1", "-R", "set.par2", "a", "sub", "empty"), 13, volumes(1)),
             (("-s1000", "-c1", "set", "?"), 10, volumes(1)),
             (("-s1000", "-c1", "set", "*"), 15, volumes(1)),
+            (("-s1000", "-c1", "set", "? [?]"), 5, volumes(1)),
             (("-s1000", "-c1", "set", "@../list", "empty"), 8, volumes(1)),
             (("-s1000", "-c1", "set", "link", "sub", "../list", "a"), 10, volumes(1)),
             (("-s1000", "-c1", "-L", "set", "link"), 5, volumes(1)),
@@ -217,8 +218,16 @@ class Personality(unittest.TestCase):
         self.run_par2("r", "set", "moved")
         self.check_content("sub/c")
 
+    def test_distance_of_data_skipping(self):
+        self.run_par2("c", "-q", "-s1000", "-c1", "set", "a")
+        (self.data / "a").write_bytes(self.content["a"][100:])
+        for words, status in ((("-N", "-S99"), 2), (("-N", "-S", "100"), 1), (("-N",), 1), (("-S99",), 1)):
+            self.run_par2("v", *words, "set", status=status)
+        self.run_par2("r", "-N", "-S100", "set")
+        self.check_content("a")
+
     def test_purge_rename_only_and_links(self):
-        self.run_par2("c", "-q", "-s1000", "-c3", "set", "a")
+        self.run_par2("c", "-q", "-s1000", "-c3", "set", "a", "sub/c")
         self.run_par2("c", "-q", "-s1000", "-c3", "set.other", "b [1]")
         (self.data / "a").rename(self.data / "moved")
         self.write_at("moved", 10, b"damage")
@@ -229,11 +238,12 @@ class Personality(unittest.TestCase):
         self.assertFalse((self.data / "nothing").exists())
         (self.data / "a").unlink()
         self.write_at("moved", 10, self.content["a"][10:16])
-        self.run_par2("r", "-O", "set", "moved")
+        self.write_at("sub/c", 10, b"damage")
+        self.assertNotIn("Repair complete", self.run_par2("r", "-O", "set", "moved", status=1))
         self.check_content("a")
-        self.write_at("a", 10, b"damage")
+        self.assertEqual((self.data / "sub/c").read_bytes()[10:16], b"damage")
         self.assertIn('Remove "set.vol0+1.par2".', self.run_par2("r", "-p", "set"))
-        self.check_content("a")
+        self.check_content("a", "sub/c")
         self.assertEqual(self.made(), ["set.other.par2", "set.other.vol0+1.par2", "set.other.vol1+2.par2"])
 
 

@@ -16,7 +16,7 @@ def structure(name, *fields, sized=True):
 
 
 VerifyOptions = structure("VerifyOptions", ("path", c_char_p), ("base_path", c_char_p), ("extra_paths", POINTER(c_char_p)),
-                          ("extra_count", c_size_t), ("thread_count", c_uint32), ("reserved", c_uint32), ("progress", PROGRESS),
+                          ("extra_count", c_size_t), ("thread_count", c_uint32), ("search_distance", c_uint32), ("progress", PROGRESS),
                           ("progress_user", c_void_p))
 CreateOptions = structure("CreateOptions", ("path", c_char_p), ("base_path", c_char_p), ("source_paths", POINTER(c_char_p)),
                           ("source_count", c_size_t), ("slice_bytes", c_uint64), ("slice_count", c_uint32),
