@@ -481,6 +481,7 @@ class Par2Creation {
     } else if (const std::uint64_t percent = words_.number('r', 5); percent != 0 && block_count_ != 0) {
       recovery_count_ = static_cast<std::uint32_t>(std::max<std::uint64_t>((block_count_ * percent + 50) / 100, 1));
     }
+    if (words_.number('n') > recovery_count_) refuse("Too many recovery files specified.");
   }
 
   const Par2Words &words_;

@@ -146,7 +146,7 @@ class Personality(unittest.TestCase):
             (("c", "-u", "-l", "set", "a"), "Cannot specify"), (("c", "-b4", "-s4", "set", "a"), "Cannot specify"),
             (("c", "-r4", "-c4", "set", "a"), "Cannot specify"), (("c", "-s6", "set", "a"), "multiple of 4"),
             (("c", "-b1", "set", "a", "b [1]"), "smaller than the number of files"), (("c", "-f65530", "-c9", "set", "a"), "65530"),
-            (("c", "-s4", "-rk0", "set", "a"), "No recovery block"), (("c", "set"), "list of files"), (("c", "set", "none"), "list of files"),
+            (("c", "-s4", "-rk0", "set", "a"), "No recovery block"), (("c", "-c2", "-n3", "set", "a"), "Too many recovery files"), (("c", "set"), "list of files"), (("c", "set", "none"), "list of files"),
             (("c", "set", "@none"), "none"), (("c", "-Bnone", "set", "a"), "basepath"), (("v", "set.par"), "PAR1"),
         ):
             with self.subTest(words=words):
