@@ -71,13 +71,13 @@ tandem_par2_file file_of(const File &file, const FileReport &found) {
 }
 
 std::vector<tandem_par2_searched_file> searched_files_of(const Report &report) {
-  std::set<std::string_view> renamed;
+  std::set<std::string_view> left_out(report.paths.begin(), report.paths.end());
   for (const FileReport &file : report.files)
-    if (file.state == FileState::renamed) renamed.insert(file.found_as);
+    if (file.state == FileState::renamed) left_out.insert(file.found_as);
   std::vector<tandem_par2_searched_file> list;
   std::map<std::string_view, std::size_t> known;
   for (const std::string &path : report.others)
-    if (report.looks.contains(path) && !is_packet_file_name(path) && !renamed.contains(path) &&
+    if (report.looks.contains(path) && !is_packet_file_name(path) && !left_out.contains(path) &&
         known.emplace(path, list.size()).second)
       list.push_back({path.c_str(), nullptr, 0, 0});
   for (const File &file : report.set.files) {
