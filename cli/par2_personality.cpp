@@ -115,6 +115,9 @@ constexpr Par2Letter kPar2Letters[] = {
 
 [[noreturn]] void refuse(const std::string &sentence) { throw Failure{kPar2BadArguments, sentence}; }
 
+// "." for no folder.
+std::string folder_or_dot(const fs::path &path) { return path.empty() ? "." : path.string(); }
+
 // The command line.
 class Par2Words {
  public:
@@ -144,6 +147,7 @@ class Par2Words {
 
   Par2Command command() const { return command_; }
   const std::string &set() const { return set_; }
+  std::string base() const { return has('B') ? text('B') : folder_or_dot(fs::path(set_).parent_path()); }
   const std::vector<std::string> &names() const { return names_; }
   bool has(char letter) const { return numbers_.contains(letter) || texts_.contains(letter); }
   std::uint64_t number(char letter, std::uint64_t otherwise = 0) const {
@@ -248,12 +252,10 @@ class Par2Words {
       pattern.insert(at, "\\");
     std::set<std::string> found;
     const fs::path folder = path.parent_path();
-    for (fs::directory_iterator each(folder.empty() ? "." : folder, error), end; !error && each != end;
-         each.increment(error)) {
-      const std::string name = each->path().filename();
-      if (fnmatch(pattern.c_str(), name.c_str(), FNM_PERIOD) == 0 && !each->is_directory(error))
-        found.insert(folder / name);
-    }
+    fs::directory_iterator each(folder_or_dot(folder), error), end;
+    for (; !error && each != end; each.increment(error))
+      if (fnmatch(pattern.c_str(), each->path().filename().c_str(), FNM_PERIOD) == 0)
+        found.insert(folder / each->path().filename());
     names_.insert(names_.end(), found.begin(), found.end());
   }
 
@@ -349,18 +351,14 @@ Failure as_par2(const Failure &failure) {
   return {kPar2LogicError, ours};
 }
 
-// "." for no folder.
-std::string folder_or_dot(const fs::path &path) { return path.empty() ? "." : path.string(); }
-
 // ---- create
 
 class Par2Creation {
  public:
   Par2Creation(const Par2Words &words, const Par2Output &output) : words_(words), output_(output) {
     std::error_code error;
-    base_ = words.text('B').empty() ? folder_or_dot(fs::path(words.set()).parent_path()) : words.text('B');
-    base_ = fs::canonical(base_, error);
-    if (error) refuse(fmt::format("Cannot open the basepath {}: {}", base_.string(), error.message()));
+    base_ = fs::canonical(words.base(), error);
+    if (error) refuse(fmt::format("Cannot open the basepath {}: {}", words.base(), error.message()));
   }
 
   int run() {
@@ -497,9 +495,7 @@ class Par2Creation {
 
 class Par2Check {
  public:
-  Par2Check(const Par2Words &words, const Par2Output &output) : words_(words), output_(output) {
-    base_ = words.text('B').empty() ? folder_or_dot(fs::path(words.set()).parent_path()) : words.text('B');
-  }
+  Par2Check(const Par2Words &words, const Par2Output &output) : words_(words), output_(output), base_(words.base()) {}
 
   int run() {
     verify_files();
@@ -685,7 +681,7 @@ class Par2Check {
 
   const Par2Words &words_;
   const Par2Output &output_;
-  fs::path base_;
+  const fs::path base_;
   std::optional<Par2Report> report_;
 };
 
