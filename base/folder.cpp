@@ -144,27 +144,27 @@ Descriptor Folder::open_file(const std::string &name, int flags, mode_t mode) co
   return {};
 }
 
-void Folder::rename(const std::string &from, const std::string &to, bool replace) const {
-  const int folder = descriptor_.get();
+void Folder::rename(const std::string &from, const Folder &into, const std::string &to, bool replace) const {
+  const int folder = descriptor_.get(), target = into.descriptor_.get();
   int result;
   if (replace) {
-    result = renameat(folder, from.c_str(), folder, to.c_str());
+    result = renameat(folder, from.c_str(), target, to.c_str());
   } else {
-    result = renameat2(folder, from.c_str(), folder, to.c_str(), RENAME_NOREPLACE);
+    result = renameat2(folder, from.c_str(), target, to.c_str(), RENAME_NOREPLACE);
     if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {
       // A file system without RENAME_NOREPLACE. link() does not replace either.
-      result = linkat(folder, from.c_str(), folder, to.c_str(), 0);
+      result = linkat(folder, from.c_str(), target, to.c_str(), 0);
       if (result == 0) {
         unlinkat(folder, from.c_str(), 0);
       } else if (errno == EPERM || errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS) {
         // A file system without hard links too. The lock keeps out our own processes; a short race with others remains.
-        const bool taken = has(to);
+        const bool taken = into.has(to);
         errno = EEXIST;
-        if (!taken) result = renameat(folder, from.c_str(), folder, to.c_str());
+        if (!taken) result = renameat(folder, from.c_str(), target, to.c_str());
       }
     }
   }
-  if (result != 0) fail_io("rename the finished file to", path_of(to), errno);
+  if (result != 0) fail_io("rename the finished file to", into.path_of(to), errno);
 }
 
 void Folder::remove(const std::string &name) const {

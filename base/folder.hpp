@@ -51,7 +51,9 @@ class Folder {
   bool has(const std::string &name) const;
   // Opens a regular file, never through a symbolic link; an empty one with errno on failure.
   Descriptor open_file(const std::string &name, int flags, mode_t mode = 0) const noexcept;
-  void rename(const std::string &from, const std::string &to, bool replace) const;
+  void rename(const std::string &from, const std::string &to, bool replace) const { rename(from, *this, to, replace); }
+  // Into another folder of the same file system.
+  void rename(const std::string &from, const Folder &into, const std::string &to, bool replace) const;
   void remove(const std::string &name) const;  // no error if it does not exist
   // Syncs the folder's entries to disk.
   void sync() const;

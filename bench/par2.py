@@ -43,12 +43,27 @@ def run(command, folder):
     return usage.ru_utime + usage.ru_stime, time.monotonic() - began, usage.ru_maxrss * 1024
 
 
+def damage(folder, files):
+    """5 % of a file; 50 of many files are deleted, and 50 have wrong bytes."""
+    for old in folder.glob("*.1"):
+        old.unlink()
+    for i, name in enumerate(files[:100]):
+        if i < 50 and len(files) > 1:
+            (folder / name).unlink()
+            continue
+        size = (folder / name).stat().st_size
+        with open(folder / name, "r+b") as file:
+            for part in range(5 if len(files) == 1 else 1):
+                file.seek((2 * part + 1) * size // 10)
+                file.write(random.randbytes(size // 100 + 1))
+
+
 def commands(program, is_tandem, what, slices, recovery, files):
     if is_tandem:
         create = [program, "par2", "create", "ours", *files, "-b", slices, "-c", recovery, "--force", "--no-sync", "-q"]
-        return create if what == "create" else [program, "par2", "verify", "ours", "-q"]
+        return create if what == "create" else [program, "par2", what, "ours", "-q"]
     create = [program, "create", "-qq", f"-b{slices}", f"-c{recovery}", "theirs", *files]
-    return create if what == "create" else [program, "verify", "-qq", "ours.par2"]
+    return create if what == "create" else [program, what, "-qq", "ours.par2"]
 
 
 def main():
@@ -67,7 +82,8 @@ def main():
         many = [f"{i:04}" for i in range(FILES)]
         for what, part, slices, recovery, files in (
             ("create", "one", 2000, 200, ["file"]), ("verify", "one", 2000, 200, ["file"]),
-            ("create", "many", 4000, 400, many), ("verify", "many", 4000, 400, many),
+            ("repair", "one", 2000, 200, ["file"]), ("create", "many", 4000, 400, many), ("verify", "many", 4000, 400, many),
+            ("repair", "many", 4000, 400, many),
             ("create", "one", 16000, 1600, ["file"]),
         ):
             folder, best = given.folder / part, {}
@@ -75,6 +91,8 @@ def main():
                 for program in programs:
                     for old in folder.glob("theirs*"):
                         old.unlink()
+                    if what == "repair":
+                        damage(folder, files)
                     figures = run(commands(program, program == programs[0], what, slices, recovery, files), folder)
                     best[str(program)] = min(figures, best.get(str(program), figures))
             for program, (processor, seconds, peak) in best.items():

@@ -2,6 +2,10 @@
 // The command `tandem`.
 #include "cli/program.hpp"
 
+#ifdef TANDEM_CLI_HAS_PAR2
+#include "cli/par2.hpp"
+#endif
+
 namespace {
 
 using namespace tandem::cli;
@@ -22,6 +26,9 @@ constexpr AddCommand kCommands[] = {
 }  // namespace
 
 int main(int argc, char **argv) {
+#ifdef TANDEM_CLI_HAS_PAR2
+  if (const auto status = run_as_par2(argc, argv)) return *status;
+#endif
   prepare_process(TANDEM_COMMAND_NAME, TANDEM_COMMAND_NAME);
   Invocation invocation;
   const Program program = {TANDEM_COMMAND_NAME,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // tandem par2
-#include "tandem/par2.h"
+#include "cli/par2.hpp"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -37,6 +37,13 @@ struct Par2VerifyFlags {
   std::vector<std::string> extra;
   std::uint32_t threads = 0;
   OutputFlags output;
+};
+
+struct Par2RepairFlags {
+  Par2VerifyFlags verify;
+  std::uint64_t memory_bytes = 0;
+  bool keep_replaced = false, rename_only = false, no_sync = false;
+  ContextFlags context;
 };
 
 const char *base_of(const std::string &base) { return base.empty() ? nullptr : base.c_str(); }
@@ -88,41 +95,48 @@ int create_par2(const Par2CreateFlags &flags) {
   return kExitDone;
 }
 
-// ---- verify
+// ---- verify and repair
 
-class Report {
+Par2Report verify_with(const Par2VerifyFlags &flags, const char *command) {
+  const std::vector<const char *> extra = pointers(flags.extra);
+  auto options = sized<tandem_par2_verify_options>();
+  options.path = flags.set.c_str();
+  options.base_path = base_of(flags.base);
+  options.extra_paths = extra.data();
+  options.extra_count = extra.size();
+  options.thread_count = flags.threads;
+  tandem_par2_report *report = nullptr;
+  run_with_progress(command, flags.output, options, [&] { return tandem_par2_verify(&options, &report); });
+  return Par2Report(report);
+}
+
+class Report : public Par2Report {
  public:
-  explicit Report(const Par2VerifyFlags &flags) {
-    const std::vector<const char *> extra = pointers(flags.extra);
-    auto options = sized<tandem_par2_verify_options>();
-    options.path = flags.set.c_str();
-    options.base_path = base_of(flags.base);
-    options.extra_paths = extra.data();
-    options.extra_count = extra.size();
-    options.thread_count = flags.threads;
-    run_with_progress("par2 verify", flags.output, options, [&] { return tandem_par2_verify(&options, &report_); });
-    check(tandem_par2_report_query(report_, &summary));
-    fill(tandem_par2_report_files, files);
-    fill(tandem_par2_report_packet_files, packet_files);
-  }
-  ~Report() { tandem_par2_report_destroy(report_); }
-  Report(const Report &) = delete;
-  Report &operator=(const Report &) = delete;
+  explicit Report(const Par2VerifyFlags &flags, const char *command = "par2 verify")
+      : Par2Report(verify_with(flags, command)), command_(command) {}
 
-  tandem_par2_summary summary = sized<tandem_par2_summary>();
-  std::vector<tandem_par2_file> files;
-  std::vector<tandem_par2_packet_file> packet_files;
+  void repair(const Par2RepairFlags &flags) {
+    const ContextOwner context = make_context(flags.context);
+    auto options = sized<tandem_par2_repair_options>();
+    options.memory_bytes = flags.memory_bytes;
+    options.thread_count = flags.context.thread_count;
+    options.rename_only = flags.rename_only;
+    options.keep_replaced = flags.keep_replaced;
+    options.no_sync = flags.no_sync;
+    run_with_progress(command_, flags.verify.output, options,
+                      [&] { return tandem_par2_repair(context.get(), get(), &options); });
+    read();
+  }
+
+  const char *command() const { return command_; }
+  int exit_status() const {
+    return summary.repair_needed == 0     ? kExitDone
+           : summary.repair_possible != 0 ? kExitDamageFound
+                                          : kExitNotRecoverable;
+  }
 
  private:
-  template <class Function, class Struct>
-  void fill(Function function, std::vector<Struct> &list) {
-    std::size_t count = 0;
-    check(function(report_, nullptr, 0, 0, &count));
-    list.resize(count);
-    check(function(report_, list.data(), count, sizeof(Struct), &count));
-  }
-
-  tandem_par2_report *report_ = nullptr;
+  const char *const command_;
 };
 
 const char *state_of(const tandem_par2_file &file) {
@@ -130,10 +144,10 @@ const char *state_of(const tandem_par2_file &file) {
   return kStates[file.state];
 }
 
-Json to_json(const Report &report, int exit_status) {
+Json to_json(const Report &report) {
   const tandem_par2_summary &summary = report.summary;
-  Json object = {{"command", "par2 verify"},
-                 {"exit_status", exit_status},
+  Json object = {{"command", report.command()},
+                 {"exit_status", report.exit_status()},
                  {"set_id", hexadecimal(summary.set_id)},
                  {"slice_bytes", summary.slice_bytes},
                  {"slice_count", summary.slice_count},
@@ -141,8 +155,10 @@ Json to_json(const Report &report, int exit_status) {
                  {"recovery_slice_count", summary.recovery_slice_count},
                  {"repair_needed", summary.repair_needed != 0},
                  {"repair_possible", summary.repair_possible != 0},
+                 {"repaired_count", summary.repaired_count},
                  {"files", Json::array()},
-                 {"packet_files", Json::array()}};
+                 {"packet_files", Json::array()},
+                 {"searched_files", Json::array()}};
   for (const tandem_par2_file &file : report.files) {
     object["files"].push_back({{"name", file.name},
                                {"state", state_of(file)},
@@ -150,7 +166,8 @@ Json to_json(const Report &report, int exit_status) {
                                {"bytes", file.bytes},
                                {"recoverable", file.recoverable != 0},
                                {"slice_count", file.slice_count},
-                               {"found_slice_count", file.found_slice_count}});
+                               {"found_slice_count", file.found_slice_count},
+                               {"repaired", file.repaired != 0}});
   }
   for (const tandem_par2_packet_file &file : report.packet_files) {
     object["packet_files"].push_back({{"path", file.path},
@@ -159,13 +176,20 @@ Json to_json(const Report &report, int exit_status) {
                                       {"packet_count", file.packet_count},
                                       {"recovery_slice_count", file.recovery_slice_count}});
   }
+  for (const tandem_par2_searched_file &file : report.searched_files) {
+    object["searched_files"].push_back({{"path", file.path},
+                                        {"name", file.name != nullptr ? Json(file.name) : Json(nullptr)},
+                                        {"found_slice_count", file.found_slice_count}});
+  }
   return object;
 }
 
 void print_report(const Report &report) {
   const tandem_par2_summary &summary = report.summary;
   for (const tandem_par2_file &file : report.files) {
-    if (file.state == TANDEM_PAR2_RENAMED) {
+    if (file.repaired != 0) {
+      fmt::print("{}: repaired\n", printable(file.name));
+    } else if (file.state == TANDEM_PAR2_RENAMED) {
       fmt::print("{}: renamed, {} has its content\n", printable(file.name), printable(file.found_as));
     } else if (file.state != TANDEM_PAR2_COMPLETE) {
       fmt::print("{}: {}, {} of {} found\n", printable(file.name), state_of(file), file.found_slice_count,
@@ -183,20 +207,32 @@ void print_report(const Report &report) {
   fmt::print("\n");
 }
 
-int verify_par2(const Par2VerifyFlags &flags) {
-  const Report report(flags);
-  const int exit_status = report.summary.repair_needed == 0     ? kExitDone
-                          : report.summary.repair_possible != 0 ? kExitDamageFound
-                                                                : kExitNotRecoverable;
-  if (flags.output.json)
-    print_json(to_json(report, exit_status));
-  else if (!flags.output.quiet)
+int finish_par2(const Report &report, const OutputFlags &output) {
+  if (output.json)
+    print_json(to_json(report));
+  else if (!output.quiet)
     print_report(report);
-  return exit_status;
+  return report.exit_status();
+}
+
+int verify_par2(const Par2VerifyFlags &flags) { return finish_par2(Report(flags), flags.output); }
+
+int repair_par2(const Par2RepairFlags &flags) {
+  Report report(flags.verify, "par2 repair");
+  const tandem_par2_summary &summary = report.summary;
+  if (summary.repair_needed != 0 && (summary.repair_possible != 0 || flags.rename_only)) report.repair(flags);
+  return finish_par2(report, flags.verify.output);
 }
 
 void add_base_flag(CLI::App &command, std::string &base) {
   command.add_option("-B,--base", base, "Folder of the protected files; default: that of SET")->type_name("FOLDER");
+}
+
+void add_memory_flag(CLI::App &command, std::uint64_t &memory_bytes) {
+  command.add_option("--memory", memory_bytes, "Memory for slices, such as 1G; default: 64M")->transform(size_value());
+}
+void add_no_sync_flag(CLI::App &command, bool &no_sync) {
+  command.add_flag("--no-sync", no_sync, "Let the operating system decide when bytes reach the disk")->group(kExpert);
 }
 
 void add_par2_create(CLI::App &par2, Invocation &invocation) {
@@ -233,11 +269,9 @@ void add_par2_create(CLI::App &par2, Invocation &invocation) {
       ->type_name("SCHEME");
   command.add_option("--volume-count", flags->volume_count, "With --volumes uniform: files with recovery slices");
   add_base_flag(command, flags->base);
-  command.add_option("--memory", flags->memory_bytes, "Memory for slices, such as 1G; default: 64M")
-      ->transform(size_value());
+  add_memory_flag(command, flags->memory_bytes);
   command.add_flag("--force", flags->force, "Replace existing files of these names");
-  command.add_flag("--no-sync", flags->no_sync, "Let the operating system decide when bytes reach the disk")
-      ->group(kExpert);
+  add_no_sync_flag(command, flags->no_sync);
   add_context_flags(command, flags->context);
   add_output_flags(command, flags->output);
   command.callback([flags, recovery, &invocation] {
@@ -246,19 +280,41 @@ void add_par2_create(CLI::App &par2, Invocation &invocation) {
   });
 }
 
+void add_par2_places(CLI::App &command, Par2VerifyFlags &flags) {
+  command.add_option("SET", flags.set, "A file of the set, with or without .par2")->required();
+  command.add_option(
+      "EXTRA", flags.extra,
+      "More files of the set (*.par2), and files that are searched for renamed, joined, split or shifted "
+      "data");
+  add_base_flag(command, flags.base);
+}
+
 void add_par2_verify(CLI::App &par2, Invocation &invocation) {
   const auto flags = std::make_shared<Par2VerifyFlags>();
   CLI::App &command = *par2.add_subcommand("verify", "Check the files of a set");
-  command.add_option("SET", flags->set, "A file of the set, with or without .par2")->required();
-  command.add_option(
-      "EXTRA", flags->extra,
-      "More files of the set (*.par2), and files that are searched for renamed, joined, split or shifted "
-      "data");
-  add_base_flag(command, flags->base);
+  add_par2_places(command, *flags);
   command.add_option("--threads", flags->threads, "Threads; default: one for each core");
   command.footer("Exit status: 0 all files are complete, 1 a repair is possible, 4 it is not.");
   add_output_flags(command, flags->output);
   command.callback([flags, &invocation] { invocation.run = [flags] { return verify_par2(*flags); }; });
+}
+
+void add_par2_repair(CLI::App &par2, Invocation &invocation) {
+  const auto flags = std::make_shared<Par2RepairFlags>();
+  CLI::App &command = *par2.add_subcommand("repair", "Make the files of a set complete");
+  add_par2_places(command, flags->verify);
+  add_memory_flag(command, flags->memory_bytes);
+  command.add_flag("--keep-replaced", flags->keep_replaced, "Keep a wrong file that another one replaces, as NAME.1");
+  command.add_flag("--rename-only", flags->rename_only,
+                   "Only put whole files that were found under other names in their places");
+  add_no_sync_flag(command, flags->no_sync);
+  command.footer("Exit status: 0 all files are complete, 4 a repair is not possible, 1 it is (after --rename-only).");
+  add_context_flags(command, flags->context);
+  add_output_flags(command, flags->verify.output);
+  command.callback([flags, &invocation] {
+    flags->verify.threads = flags->context.thread_count;
+    invocation.run = [flags] { return repair_par2(*flags); };
+  });
 }
 
 }  // namespace
@@ -269,6 +325,7 @@ void add_par2_command(CLI::App &app, Invocation &invocation) {
   par2.footer(kPar2Footer);
   add_par2_create(par2, invocation);
   add_par2_verify(par2, invocation);
+  add_par2_repair(par2, invocation);
 }
 
 }  // namespace tandem::cli

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // extern "C" of par2.h.
 #include <algorithm>
+#include <map>
+#include <set>
+#include <span>
+#include <string_view>
 
 #include "base/affinity.hpp"
 #include "base/folder.hpp"
 #include "base/lists.hpp"
 #include "base/options.hpp"
 #include "par2/create.hpp"
+#include "par2/files.hpp"
 #include "par2/meter.hpp"
+#include "par2/repair.hpp"
 #include "par2/verify.hpp"
 
 struct tandem_par2_report {
@@ -42,6 +48,7 @@ tandem_par2_summary summary_of(const Report &report) {
      : state == FileState::renamed ? summary.renamed_count
      : state == FileState::damaged ? summary.damaged_count
                                    : summary.missing_count)++;
+    summary.repaired_count += report.files[i].is_repaired;
     hopeless = hopeless || (state >= FileState::damaged && !report.set.files[i].is_recoverable);
   }
   summary.repair_needed = summary.complete_count != summary.file_count;
@@ -58,7 +65,64 @@ tandem_par2_file file_of(const File &file, const FileReport &found) {
           static_cast<std::int32_t>(found.state),
           file.is_recoverable,
           static_cast<std::uint32_t>(file.slice_count),
-          static_cast<std::uint32_t>(found.found)};
+          static_cast<std::uint32_t>(found.found),
+          found.is_repaired,
+          0};
+}
+
+std::vector<tandem_par2_searched_file> searched_files_of(const Report &report) {
+  std::set<std::string_view> left_out(report.paths.begin(), report.paths.end());
+  for (const FileReport &file : report.files)
+    if (file.state == FileState::renamed) left_out.insert(file.found_as);
+  std::vector<tandem_par2_searched_file> list;
+  std::map<std::string_view, std::size_t> known;
+  for (const std::string &path : report.others)
+    if (report.looks.contains(path) && !is_packet_file_name(path) && !left_out.contains(path) &&
+        known.emplace(path, list.size()).second)
+      list.push_back({path.c_str(), nullptr, 0, 0});
+  for (const File &file : report.set.files) {
+    for (std::uint64_t slice = 0; slice < file.slice_count; ++slice) {
+      const auto &place = report.places[report.contents[file.first_slice + slice]];
+      const auto found = place ? known.find(*place->path) : known.end();
+      if (found == known.end()) continue;
+      tandem_par2_searched_file &each = list[found->second];
+      const bool is_alone = each.found_slice_count++ == 0 || each.name == file.name.c_str();
+      each.name = is_alone ? file.name.c_str() : nullptr;
+      each.slice_count = is_alone ? static_cast<std::uint32_t>(file.slice_count) : 0;
+    }
+  }
+  return list;
+}
+
+// Old programs for Windows wrote backslashes between folders. A set has either such names or slashes: if any name is
+// that of an existing file as it stands, they all stay.
+void put_slashes(Set &set, const std::string &folder) {
+  const auto has_backslash = [](const File &file) { return file.name.find('\\') != std::string::npos; };
+  if (std::ranges::none_of(set.files, has_backslash)) return;
+  std::set<std::string> names;
+  for (const File &file : set.files) {
+    if (has_backslash(file) && status_of(joined(folder, file.name))) return;
+    std::string name = file.name;
+    std::ranges::replace(name, '\\', '/');
+    if (!is_safe_name(name) || !names.insert(name).second) return;
+  }
+  for (File &file : set.files) std::ranges::replace(file.name, '\\', '/');
+}
+
+void forget_far(Report &report, std::uint64_t distance) {
+  const std::uint64_t slice_bytes = report.set.slice_bytes;
+  for (auto &place : report.places) {
+    const std::uint64_t after = place ? place->offset % slice_bytes : 0;
+    if (std::min(after, slice_bytes - after) > distance) place.reset();
+  }
+  report.found_slices = 0;
+  for (std::size_t i = 0; i < report.files.size(); ++i) {
+    const auto slices =
+        std::span(report.contents).subspan(report.set.files[i].first_slice, report.set.files[i].slice_count);
+    report.files[i].found = static_cast<std::uint64_t>(
+        std::ranges::count_if(slices, [&](std::uint32_t content) { return report.places[content].has_value(); }));
+    report.found_slices += report.files[i].found;
+  }
 }
 
 Report verify_with(const tandem_par2_verify_options &options) {
@@ -69,8 +133,7 @@ Report verify_with(const tandem_par2_verify_options &options) {
     extra.emplace_back(path);
   TaskPool pool(more_threads(options.thread_count));
   Meter meter(options.progress, options.progress_user);
-  const Progress progress{[&](std::uint64_t bytes) { meter.done(bytes); },
-                          [&](std::uint64_t bytes) { meter.add_total(bytes); }};
+  const Progress progress = progress_of(meter);
   std::vector<std::string> packet_files = packet_files_of(options.path);
   for (const std::string &path : extra)
     if (is_packet_file_name(path) && std::ranges::find(packet_files, path) == packet_files.end())
@@ -78,7 +141,9 @@ Report verify_with(const tandem_par2_verify_options &options) {
   Set set = read_set(packet_files, pool, progress);
   const std::string folder =
       options.base_path != nullptr ? options.base_path : tandem::base::folder_of(packet_files.front());
+  put_slashes(set, folder);
   Report report = verify(std::move(set), folder, extra, pool, progress);
+  if (options.search_distance != 0) forget_far(report, options.search_distance);
   meter.finish();
   return report;
 }
@@ -104,6 +169,17 @@ tandem_status tandem_par2_verify(const tandem_par2_verify_options *options, tand
   return guarded({{"options", options}, {"report_out", report_out}}, [&] {
     const auto ours = tandem::base::read_options(options, "tandem_par2_verify_options");
     *report_out = new tandem_par2_report{verify_with(ours)};
+  });
+}
+
+tandem_status tandem_par2_repair(tandem_context *context, tandem_par2_report *report,
+                                 const tandem_par2_repair_options *options) {
+  return guarded({{"report", report}}, [&] {
+    const auto ours = tandem::base::read_options(options, "tandem_par2_repair_options");
+    TaskPool pool(more_threads(ours.thread_count));
+    Meter meter(ours.progress, ours.progress_user);
+    repair(context, report->report, ours, pool, meter);
+    meter.finish();
   });
 }
 
@@ -134,6 +210,13 @@ tandem_status tandem_par2_report_packet_files(const tandem_par2_report *report, 
       list.push_back(
           {file.path.c_str(), file.bytes, file.bytes - file.used_bytes, file.packet_count, file.recovery_count});
     tandem::base::write_list(list, files_out, capacity, stride_bytes, count_out);
+  });
+}
+
+tandem_status tandem_par2_report_searched_files(const tandem_par2_report *report, tandem_par2_searched_file *files_out,
+                                                size_t capacity, size_t stride_bytes, size_t *count_out) {
+  return guarded({{"report", report}}, [&] {
+    tandem::base::write_list(searched_files_of(report->report), files_out, capacity, stride_bytes, count_out);
   });
 }
 

@@ -2,7 +2,6 @@
 #include "par2/files.hpp"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 
 #include <cerrno>
 
@@ -24,7 +23,7 @@ base::Descriptor open_regular(const std::string &path) noexcept {
 std::optional<FileStatus> status_of(const std::string &path) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
-  return FileStatus{static_cast<std::uint64_t>(status.st_size), {status.st_dev, status.st_ino}};
+  return FileStatus{static_cast<std::uint64_t>(status.st_size), {status.st_dev, status.st_ino}, status};
 }
 
 std::string joined(const std::string &folder, const std::string &name) {

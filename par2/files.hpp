@@ -2,6 +2,7 @@
 // Files on disk, by path.
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -20,6 +21,7 @@ base::Descriptor open_regular(const std::string &path) noexcept;
 struct FileStatus {
   std::uint64_t bytes;
   std::pair<dev_t, ino_t> identity;
+  struct stat all;
 };
 // Empty unless it is a regular file.
 std::optional<FileStatus> status_of(const std::string &path);

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "par2/error.hpp"
+#include "par2/ranges.hpp"
 #include "tandem/par2.h"
 
 namespace tandem::par2 {
@@ -20,7 +21,13 @@ class Meter {
   void done(std::uint64_t bytes) {
     done_ += bytes;
     if (progress_ != nullptr && std::this_thread::get_id() == caller_ && Clock::now() - last_ >= kBetween) report();
-    if (cancelled_) fail(TANDEM_ERROR_CANCELLED, "the progress callback cancelled the call");
+    if (cancelled_ && can_cancel_) fail(TANDEM_ERROR_CANCELLED, "the progress callback cancelled the call");
+  }
+  // The last moment to cancel.
+  void commit() {
+    if (progress_ != nullptr) report();
+    done(0);
+    can_cancel_ = false;
   }
   // At the end, when all is done.
   void finish() {
@@ -42,8 +49,12 @@ class Meter {
   void *const user_;
   const std::thread::id caller_ = std::this_thread::get_id();
   std::atomic<std::uint64_t> done_{0}, total_{0};
-  std::atomic<bool> cancelled_{false};
+  std::atomic<bool> cancelled_{false}, can_cancel_{true};
   Clock::time_point last_{};
 };
+
+inline Progress progress_of(Meter &meter) {
+  return {[&](std::uint64_t bytes) { meter.done(bytes); }, [&](std::uint64_t bytes) { meter.add_total(bytes); }};
+}
 
 }  // namespace tandem::par2

@@ -2,10 +2,11 @@
 #include "par2/verify.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
-#include <mutex>
 #include <set>
 
+#include "base/folder.hpp"
 #include "par2/files.hpp"
 
 namespace tandem::par2 {
@@ -13,15 +14,12 @@ namespace {
 
 class Verification {
  public:
-  Verification(Report &report, const std::string &folder, base::TaskPool &pool, const Progress &progress)
-      : report_(report),
-        set_(report.set),
-        pool_(pool),
-        progress_(progress),
-        search_(set_),
-        found_(search_.contents().size()) {
+  Verification(Report &report, base::TaskPool &pool, const Progress &progress)
+      : report_(report), set_(report.set), pool_(pool), progress_(progress), search_(set_), paths_(report.paths) {
     report_.files.resize(set_.files.size());
-    for (const File &file : set_.files) paths_.push_back(joined(folder, file.name));
+    report_.places.resize(search_.contents().size());
+    for (std::uint64_t i = 0; i < set_.slice_count; ++i) report_.contents.push_back(search_.content_of(i));
+    for (const File &file : set_.files) report_.paths.push_back(joined(report_.folder, file.name));
   }
 
   // Slices at their own places, and whole files without checksums of slices.
@@ -31,6 +29,7 @@ class Verification {
       const auto status = status_of(paths_[i]);
       if (!status) continue;
       identities_.insert(status->identity);
+      report_.looks[paths_[i]] = status->all;
       report_.files[i].bytes = status->bytes;
       report_.files[i].state = FileState::damaged;
       all.push_back({i, &paths_[i], status->bytes});
@@ -39,10 +38,15 @@ class Verification {
   }
 
   // Files that have the whole content of another one.
-  void find_renamed(const std::vector<std::string> &extra) {
-    for (const std::string &path : extra)
-      if (const auto status = status_of(path); status && identities_.insert(status->identity).second)
-        others_.push_back({&path, status->bytes});
+  void find_renamed() {
+    report_.others = report_.extra;
+    add_replaced();
+    for (const std::string &path : report_.others) {
+      const auto status = status_of(path);
+      if (!status || !identities_.insert(status->identity).second) continue;
+      others_.push_back({&path, status->bytes});
+      report_.looks[path] = status->all;
+    }
     std::multimap<std::uint64_t, std::size_t> wanted;
     for (std::size_t i = 0; i < set_.files.size(); ++i)
       if (!is_complete(i) && set_.files[i].bytes != 0) wanted.emplace(set_.files[i].bytes, i);
@@ -73,11 +77,11 @@ class Verification {
 
   // Slices anywhere in damaged files and in the others.
   void find_moved() {
-    std::vector<Region> regions;
-    for (std::size_t i = 0; i < set_.files.size(); ++i)
-      if (report_.files[i].state == FileState::damaged) add_gaps(i, regions);
+    std::vector<Region> regions;  // others first: damaged files from which nothing is needed can be repaired in place
     for (const Source &source : others_)
       if (source.bytes != 0) regions.push_back({source.path, 0, source.bytes, true});
+    for (std::size_t i = 0; i < set_.files.size(); ++i)
+      if (report_.files[i].state == FileState::damaged) add_gaps(i, regions);
     struct Task {
       const Region *region;
       std::uint64_t first, last;
@@ -90,15 +94,18 @@ class Verification {
       for (std::uint64_t at = region.begin; at < region.end; at += std::min(task_bytes, region.end - at))
         tasks.push_back({&region, at, at + std::min(task_bytes, region.end - at)});
     }
-    std::mutex mutex;
+    std::vector<std::vector<Match>> matches(tasks.size());
     pool_.run(tasks.size(), [&](std::size_t i) {
-      const auto matches = search_.scan(*tasks[i].region, tasks[i].first, tasks[i].last, progress_.done);
-      const std::lock_guard lock(mutex);
-      for (const Match &match : matches) found_[match.content] = true;
+      matches[i] = search_.scan(*tasks[i].region, tasks[i].first, tasks[i].last, progress_.done);
     });
+    for (std::size_t i = 0; i < tasks.size(); ++i)
+      for (const Match &match : matches[i])
+        set_place(match.content, {tasks[i].region->path, match.offset, match.bytes});
   }
 
-  bool misses_slices() const { return std::ranges::find(found_, false) != found_.end(); }
+  bool misses_slices() const {
+    return std::ranges::any_of(report_.places, [](const auto &place) { return !place; });
+  }
   bool misses_files() const {
     for (std::size_t i = 0; i < set_.files.size(); ++i)
       if (!is_complete(i)) return true;
@@ -109,7 +116,7 @@ class Verification {
     for (std::size_t i = 0; i < set_.files.size(); ++i) {
       const File &file = set_.files[i];
       for (std::uint64_t slice = 0; slice < file.slice_count; ++slice)
-        report_.files[i].found += found_[search_.content_of(file.first_slice + slice)];
+        report_.files[i].found += report_.places[search_.content_of(file.first_slice + slice)].has_value();
       report_.found_slices += report_.files[i].found;
     }
   }
@@ -126,6 +133,29 @@ class Verification {
   };
 
   bool is_complete(std::size_t file) const { return report_.files[file].state == FileState::complete; }
+
+  void set_place(std::uint32_t content, const Place &place) {
+    if (!report_.places[content]) report_.places[content] = place;
+  }
+
+  // A repair that is killed may leave "NAME.1" of a file NAME that it replaces. NAME may be right already: its old
+  // content may be that of another file.
+  void add_replaced() {
+    std::map<std::string, std::set<std::string>> names;  // by folder
+    for (const std::string &path : paths_) names[base::folder_of(path)].insert(base::name_of(path));
+    std::set<std::string> found;
+    for (const auto &[folder, wanted] : names) {
+      std::error_code error;
+      for (std::filesystem::directory_iterator each(folder, error), end; !error && each != end; each.increment(error)) {
+        const std::string name = each->path().filename().string();
+        const std::size_t dot = name.rfind('.');
+        if (dot != std::string::npos && dot + 1 != name.size() &&
+            name.find_first_not_of("0123456789", dot + 1) == std::string::npos && wanted.contains(name.substr(0, dot)))
+          found.insert(each->path().string());
+      }
+    }
+    report_.others.insert(report_.others.end(), found.begin(), found.end());
+  }
 
   // Returns those that have the content of their file. Slices that are right are found. A file at its own path keeps
   // which of them are.
@@ -161,15 +191,16 @@ class Verification {
       if (!ranges[i].is_readable || ranges[i].sum.md5 != (file.sums.empty() ? file.md5 : file.sums[slice].md5))
         continue;
       if (candidates[candidate].path == &paths_[candidates[candidate].file])
-        in_place_[candidates[candidate].file].push_back(slice);
+        report_.files[candidates[candidate].file].in_place.push_back(slice);
       const std::uint64_t end = file.sums.empty() ? file.slice_count : std::min(slice + 1, file.slice_count);
-      for (std::uint64_t each = slice; each < end; ++each) found_[search_.content_of(file.first_slice + each)] = true;
+      for (std::uint64_t each = slice; each < end; ++each)
+        set_place(search_.content_of(file.first_slice + each),
+                  {candidates[candidate].path, each * set_.slice_bytes, file.bytes_of_slice(each, set_.slice_bytes)});
       right[candidate] += file.sums.empty() ? slices_of(file.bytes, set_.slice_bytes) : 1;
     }
     std::vector<Candidate> whole;
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       const File &file = set_.files[candidates[i].file];
-      if (candidates[i].path == &paths_[candidates[i].file]) report_.files[candidates[i].file].in_place = right[i];
       if (candidates[i].bytes == file.bytes && right[i] == slices_of(file.bytes, set_.slice_bytes))
         whole.push_back(candidates[i]);
     }
@@ -183,7 +214,7 @@ class Verification {
     const auto add = [&](std::uint64_t end, bool ends_file) {
       if (end > begin) regions.push_back({&paths_[index], begin, end, ends_file});
     };
-    for (const std::uint64_t slice : in_place_[index]) {
+    for (const std::uint64_t slice : report_.files[index].in_place) {
       add(slice * set_.slice_bytes, false);
       begin = slice * set_.slice_bytes + set_.files[index].bytes_of_slice(slice, set_.slice_bytes);
     }
@@ -195,9 +226,7 @@ class Verification {
   base::TaskPool &pool_;
   const Progress &progress_;
   const Search search_;
-  std::vector<bool> found_;         // by content
-  std::vector<std::string> paths_;  // of the set's files
-  std::map<std::size_t, std::vector<std::uint64_t>> in_place_;
+  const std::vector<std::string> &paths_;         // of the set's files
   std::set<std::pair<dev_t, ino_t>> identities_;  // of files that were looked at
   std::vector<Source> others_;
 };
@@ -208,9 +237,11 @@ Report verify(Set set, const std::string &folder, const std::vector<std::string>
               const Progress &progress) {
   Report report;
   report.set = std::move(set);
-  Verification verification(report, folder, pool, progress);
+  report.folder = folder;
+  report.extra = extra;
+  Verification verification(report, pool, progress);
   verification.check_places();
-  if (verification.misses_files()) verification.find_renamed(extra);
+  if (verification.misses_files()) verification.find_renamed();
   if (verification.misses_slices()) verification.find_moved();
   verification.count();
   return report;

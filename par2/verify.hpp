@@ -2,6 +2,10 @@
 // Which files of a set are right, and where their slices are.
 #pragma once
 
+#include <sys/stat.h>
+
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,17 +16,31 @@ namespace tandem::par2 {
 
 enum class FileState { complete, renamed, damaged, missing };  // the order of par2.h
 
+// Where a content was found: so many bytes; zeros follow up to the size of a slice.
+struct Place {
+  const std::string *path;  // in the report
+  std::uint64_t offset, bytes;
+};
+
 struct FileReport {
   FileState state = FileState::missing;
-  std::uint64_t in_place = 0, found = 0;  // slices
-  std::uint64_t bytes = 0;                // that the file has now
-  std::string found_as;                   // renamed: a file with its whole content
+  std::vector<std::uint64_t> in_place;  // slices at their places, in order
+  std::uint64_t found = 0;              // slices, there or elsewhere
+  std::uint64_t bytes = 0;              // that the file has now
+  std::string found_as;                 // renamed: a file with its whole content
+  bool is_repaired = false;
 };
 
 struct Report {
   Set set;
   std::vector<FileReport> files;
   std::uint64_t found_slices = 0;
+  std::string folder;                        // of the set's files
+  std::vector<std::string> extra;            // as given
+  std::vector<std::string> paths, others;    // of the set's files; other files that were searched
+  std::map<std::string, struct stat> looks;  // at files, before they were read
+  std::vector<std::uint32_t> contents;       // of slices
+  std::vector<std::optional<Place>> places;  // of contents
 };
 
 // folder: of the set's files. extra: files that are searched if something is missing.

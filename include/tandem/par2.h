@@ -13,6 +13,7 @@
  *     tandem_par2_verify(&options, &report);
  *     tandem_par2_summary summary = {.struct_bytes = sizeof summary};
  *     tandem_par2_report_query(report, &summary);                        // complete, or what is missing
+ *     if (summary.repair_needed && summary.repair_possible) tandem_par2_repair(NULL, report, NULL);
  *     tandem_par2_report_destroy(report);
  *
  * The format is that of the "Parity Volume Set Specification 2.0"; sets of other programs can be read. A set cuts its
@@ -20,7 +21,7 @@
  * that is lost. MD5 and CRC-32 find accidents. They do not stop an attacker.
  *
  *   names      Packet files are read as untrusted input. A set with a name that is absolute, or has a part "..", "." or
- *              "", is refused (UNSUPPORTED).
+ *              "", is refused (UNSUPPORTED). Backslashes count as slashes, unless a file exists that has such a name.
  *   threads    Each call starts its own threads. They end before the call returns, and they block all signals.
  *              Callbacks run on the calling thread.
  *   errors     As in tandem.h: tandem_last_error_message() has the sentence. Damage is a result, not an error.
@@ -116,7 +117,8 @@ typedef struct tandem_par2_verify_options {
                                      data. A name that ends in ".par2" is read as a packet file too */
   size_t extra_count;
   uint32_t thread_count;         /* 0 = one for each core */
-  uint32_t reserved;             /* 0 */
+  uint32_t search_distance;      /* not 0: slices that begin more bytes away from a multiple of the size of a slice are
+                                    not found */
   tandem_par2_progress progress; /* NULL = none */
   void *progress_user;
 } tandem_par2_verify_options;
@@ -135,10 +137,11 @@ enum tandem_par2_file_state_value {
  *   options      see above
  *   report_out   for tandem_par2_report_destroy; untouched on failure
  * The checksums of slices decide: a file is right if it has the right length and all its slices are right. Nothing is
- * written. The search looks at damaged files and extra_paths, at each offset. A byte that cannot be read counts as
- * damaged. Needs about 1 MiB of memory for each thread, and 32 KiB for each file of the set at most.
- * Status: INVALID_ARGUMENT, IO (no packet file can be found, or a folder cannot be listed), DAMAGED (the main packet,
- * or the description of a file, has no intact copy: the message has the number), UNSUPPORTED (names, more than
+ * written. The search looks at damaged files and extra_paths, at each offset. It also looks at
+ * "NAME.<number>" beside a file NAME of the set: a repair that was killed may have left it. A byte that cannot be read
+ * counts as damaged. Needs about 1 MiB of memory for each thread, and 32 KiB for each file of the set at most. Status:
+ * INVALID_ARGUMENT, IO (no packet file can be found, or a folder cannot be listed), DAMAGED (the main packet, or the
+ * description of a file, has no intact copy: the message has the number), UNSUPPORTED (names, more than
  *   TANDEM_PAR2_MAX_SLICES slices, larger ones than 1 GiB and each file, a file twice), OUT_OF_MEMORY, CANCELLED.
  * Threads: any. */
 TANDEM_API tandem_status tandem_par2_verify(const tandem_par2_verify_options *options, tandem_par2_report **report_out);
@@ -159,6 +162,8 @@ typedef struct tandem_par2_summary {
                               is not complete has slices. If the exponents have gaps, the recovery slices may still not
                               suffice */
   uint64_t damaged_packet_bytes; /* of packet files, in no intact packet */
+  uint32_t repaired_count;       /* of files, since the verify */
+  uint32_t reserved;
 } tandem_par2_summary;
 
 /* Status: INVALID_ARGUMENT (NULL; struct_bytes). Threads: any. */
@@ -172,6 +177,8 @@ typedef struct tandem_par2_file {
   int32_t state;        /* enum tandem_par2_file_state_value */
   int32_t recoverable;  /* 0: the set only describes it, and has no recovery data for it */
   uint32_t slice_count, found_slice_count;
+  int32_t repaired; /* non-zero: tandem_par2_repair has made it complete */
+  uint32_t reserved;
 } tandem_par2_file;
 
 /* Lists the files of the set in its order.
@@ -194,6 +201,53 @@ typedef struct tandem_par2_packet_file {
 TANDEM_API tandem_status tandem_par2_report_packet_files(const tandem_par2_report *report,
                                                          tandem_par2_packet_file *files_out, size_t capacity,
                                                          size_t stride_bytes, size_t *count_out);
+
+/* A file that was searched because something is missing. Texts belong to the report. */
+typedef struct tandem_par2_searched_file {
+  const char *path;
+  const char *name;           /* of the set's file that all slices found here belong to; NULL: several files, or none */
+  uint32_t slice_count;       /* of that file */
+  uint32_t found_slice_count; /* that were found here, and before that nowhere else */
+} tandem_par2_searched_file;
+
+/* Lists the searched files other than those of the set, without those that a renamed file was found as; arguments as
+ * for tandem_par2_report_files. */
+TANDEM_API tandem_status tandem_par2_report_searched_files(const tandem_par2_report *report,
+                                                           tandem_par2_searched_file *files_out, size_t capacity,
+                                                           size_t stride_bytes, size_t *count_out);
+
+/* ---- repair -------------------------------------------------------------------------------------- */
+
+typedef struct tandem_par2_repair_options {
+  size_t struct_bytes;   /* sizeof(tandem_par2_repair_options) */
+  uint64_t memory_bytes; /* for slices, as in create; 0 = 64 MiB */
+  uint32_t thread_count; /* that read, hash and write; 0 = one for each core. The context's threads code */
+  int32_t rename_only;   /* non-zero: only whole files that were found elsewhere are put in their places */
+  int32_t keep_replaced; /* non-zero: a wrong file that another one replaces stays, as "NAME.1" (the first number
+                            that is free) */
+  int32_t no_sync;       /* non-zero: the operating system decides when bytes reach the disk */
+  tandem_par2_progress progress; /* NULL = none. Cancels until the first existing file changes */
+  void *progress_user;
+} tandem_par2_repair_options;
+
+/* Repairs what tandem_par2_verify found. On TANDEM_OK the report describes the new state; with rename_only, files may
+ * still not be complete.
+ *   context      where lost slices are computed; NULL = the process's own
+ *   report       of tandem_par2_verify
+ *   options      NULL: all defaults
+ * If the right slices of a file lie at their places, it is repaired in place: only its damaged slices are written. Else
+ * a whole file that was found elsewhere is renamed (found_as; also one of extra_paths). Else the file is written
+ * beside, and renamed. Owner, mode and times of the damaged file are kept. A symbolic link at a file's place is
+ * replaced, never written through. Folders below the base folder must not be symbolic links. All lost slices are
+ * computed and checked, in memory_bytes or in an unnamed file in the base folder, before an existing file changes. If
+ * the call fails before that, each file is as it was. If it fails later or the process dies, nothing is lost: the old
+ * file may then be called "NAME.1" (verify reads it), temporaries ".NAME.*.tmp" may be left, and the call can be made
+ * again. After a failure, verify again. Status: INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost
+ * and of recovery slices; nothing was changed), DAMAGED (a file has changed since verify, or what was computed is
+ * wrong), IO, UNSUPPORTED, TOO_LARGE (more than 4096 lost slices, and the exponents have gaps), OUT_OF_MEMORY,
+ * CANCELLED, DEVICE. Threads: one call at a time for each report. */
+TANDEM_API tandem_status tandem_par2_repair(tandem_context *context, tandem_par2_report *report,
+                                            const tandem_par2_repair_options *options);
 
 #ifdef __cplusplus
 }

@@ -43,6 +43,14 @@ class Par2(unittest.TestCase):
         (self.folder / "data/b\n").rename(self.folder / "moved")
         with open(self.folder / "set.vol0+1.par2", "ab") as file:
             file.write(b"12345")
+        (self.folder / "part").write_bytes((self.folder / "data/a").read_bytes()[:4000] + b"more")
+        searched = self.json("verify", "set", "moved", "part", "set.par2", status=1)["searched_files"]
+        self.assertEqual(searched, [{"path": "part", "name": None, "found_slice_count": 0}])
+        whole = (self.folder / "data/a").read_bytes()
+        (self.folder / "data/a").write_bytes(whole[4000:])
+        searched = self.json("verify", "set", "moved", "part", status=1)["searched_files"]
+        self.assertEqual(searched, [{"path": "part", "name": "data/a", "found_slice_count": 3}])
+        (self.folder / "data/a").write_bytes(whole)
         lines = self.run_command("verify", "set", "moved", status=1).stdout.splitlines()
         self.assertEqual(sorted(lines), sorted([
             "data/a: damaged, 9 of 10 slices found", "data/b\\x0a: renamed, moved has its content", "data/empty: missing, 0 of 0 slices found",
@@ -51,6 +59,29 @@ class Par2(unittest.TestCase):
         self.assertEqual((found["command"], found["exit_status"], found["repair_possible"], found["found_slice_count"]), ("par2 verify", 4, False, 9))
         self.assertEqual({file["name"]: file["state"] for file in found["files"]},
                          {"data/a": "damaged", "data/b\n": "missing", "data/empty": "missing"})
+
+    def test_repair(self):
+        self.run_command("create", "set", "data", "-s", 1000, "-c", 2, "--no-sync")
+        whole = {path.name: path.read_bytes() for path in (self.folder / "data").iterdir()}
+        self.assertEqual(self.run_command("repair", "set").stdout, "3 of 3 files complete; 0 of 15 slices lost, 2 recovery slices\n")
+        (self.folder / "data/a").write_bytes(b"xx" + whole["a"][:3000] + whole["a"][4000:])
+        (self.folder / "data/b\n").rename(self.folder / "moved")
+        (self.folder / "data/empty").write_bytes(b"x")
+        self.assertEqual(self.run_command("repair", "set", "--rename-only", "moved", "-q", status=1).stdout, "")
+        self.assertEqual((self.folder / "data/b\n").read_bytes(), whole["b\n"])
+        done = self.run_command("repair", "set.par2", "--base", ".", "--keep-replaced", "--memory", "1k", "--threads", 1, "--no-sync")
+        self.assertEqual(sorted(done.stdout.splitlines()), sorted(
+            ["data/a: repaired", "data/empty: repaired", "3 of 3 files complete; 0 of 15 slices lost, 2 recovery slices"]))
+        self.assertEqual({path.name: path.read_bytes() for path in (self.folder / "data").iterdir()} | whole,
+                         {**whole, "a.1": b"xx" + whole["a"][:3000] + whole["a"][4000:], "empty.1": b"x"})
+        (self.folder / "data/a").write_bytes(b"")
+        (self.folder / "data/a.1").unlink()
+        found = self.json("repair", "set", status=4)
+        self.assertEqual((found["command"], found["repair_possible"], found["repaired_count"]), ("par2 repair", False, 0))
+        self.run_command("create", "all", "data/b\n", "-s", 1000, "-c", 5, "--no-sync")
+        (self.folder / "data/b\n").unlink()
+        found = self.json("repair", "all")
+        self.assertEqual([(file["name"], file["state"], file["repaired"]) for file in found["files"]], [("data/b\n", "complete", True)])
 
     def test_files_of_other_sets_and_of_the_set_itself(self):
         for name in ("data", ".set.par2.0011223344556677.tmp"):

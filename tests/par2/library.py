@@ -7,7 +7,7 @@ from ctypes import POINTER, byref, c_char_p, c_int32, c_size_t, c_uint8, c_uint3
 
 PROGRESS = ctypes.CFUNCTYPE(c_int32, c_void_p, c_uint64, c_uint64)
 COMPLETE, RENAMED, DAMAGED, MISSING = range(4)
-INVALID_ARGUMENT, UNSUPPORTED, TOO_LARGE, CANCELLED, IO, DAMAGED_SET = 1, 2, 5, 9, 11, 12
+INVALID_ARGUMENT, UNSUPPORTED, TOO_LARGE, NOT_RECOVERABLE, CANCELLED, IO, DAMAGED_SET = 1, 2, 5, 8, 9, 11, 12
 
 
 def structure(name, *fields, sized=True):
@@ -16,7 +16,7 @@ def structure(name, *fields, sized=True):
 
 
 VerifyOptions = structure("VerifyOptions", ("path", c_char_p), ("base_path", c_char_p), ("extra_paths", POINTER(c_char_p)),
-                          ("extra_count", c_size_t), ("thread_count", c_uint32), ("reserved", c_uint32), ("progress", PROGRESS),
+                          ("extra_count", c_size_t), ("thread_count", c_uint32), ("search_distance", c_uint32), ("progress", PROGRESS),
                           ("progress_user", c_void_p))
 CreateOptions = structure("CreateOptions", ("path", c_char_p), ("base_path", c_char_p), ("source_paths", POINTER(c_char_p)),
                           ("source_count", c_size_t), ("slice_bytes", c_uint64), ("slice_count", c_uint32),
@@ -29,9 +29,12 @@ CreateResult = structure("CreateResult", ("set_id", c_uint8 * 16), ("slice_bytes
 Summary = structure("Summary", ("set_id", c_uint8 * 16), ("slice_bytes", c_uint64),
                     *((name, c_uint32) for name in ("slice_count", "found_slice_count", "recovery_slice_count", "file_count",
                                                     "complete_count", "renamed_count", "damaged_count", "missing_count")),
-                    ("repair_needed", c_int32), ("repair_possible", c_int32), ("damaged_packet_bytes", c_uint64))
+                    ("repair_needed", c_int32), ("repair_possible", c_int32), ("damaged_packet_bytes", c_uint64),
+                    ("repaired_count", c_uint32), ("reserved", c_uint32))
 File = structure("File", ("name", c_char_p), ("found_as", c_char_p), ("bytes", c_uint64), ("state", c_int32), ("recoverable", c_int32),
-                 ("slice_count", c_uint32), ("found_slice_count", c_uint32), sized=False)
+                 ("slice_count", c_uint32), ("found_slice_count", c_uint32), ("repaired", c_int32), ("reserved", c_uint32), sized=False)
+RepairOptions = structure("RepairOptions", ("memory_bytes", c_uint64), ("thread_count", c_uint32), ("rename_only", c_int32),
+                          ("keep_replaced", c_int32), ("no_sync", c_int32), ("progress", PROGRESS), ("progress_user", c_void_p))
 PacketFile = structure("PacketFile", ("path", c_char_p), ("bytes", c_uint64), ("damaged_bytes", c_uint64), ("packet_count", c_uint32),
                        ("recovery_slice_count", c_uint32), sized=False)
 
@@ -43,7 +46,29 @@ class Failure(Exception):
 
 
 class Report:
-    pass
+    def __init__(self, library, handle):
+        self.library, self.handle = library, handle
+        self.look()
+
+    def __del__(self):
+        self.library.par2.tandem_par2_report_destroy(self.handle)
+
+    def look(self):
+        library = self.library
+        self.summary = Summary(ctypes.sizeof(Summary))
+        library.check(library.par2.tandem_par2_report_query(self.handle, byref(self.summary)))
+        self.files = {each["name"].decode(): each for each in library.list_of(library.par2.tandem_par2_report_files, self.handle, File)}
+        self.packet_files = library.list_of(library.par2.tandem_par2_report_packet_files, self.handle, PacketFile)
+
+    def repair(self, progress=None, **options):
+        """options: fields of tandem_par2_repair_options."""
+        given = RepairOptions(ctypes.sizeof(RepairOptions), 0, 2)
+        given.progress = callback = PROGRESS(progress) if progress else PROGRESS()
+        for name, value in options.items():
+            setattr(given, name, value)
+        self.library.check(self.library.par2.tandem_par2_repair(None, self.handle, byref(given)))
+        del callback
+        self.look()
 
 
 class Library:
@@ -84,10 +109,4 @@ class Library:
                                 len(extra), threads, 0, callback, None)
         handle = c_void_p()
         self.check(self.par2.tandem_par2_verify(byref(options), byref(handle)))
-        report = Report()
-        report.summary = Summary(ctypes.sizeof(Summary))
-        self.check(self.par2.tandem_par2_report_query(handle, byref(report.summary)))
-        report.files = {each["name"].decode(): each for each in self.list_of(self.par2.tandem_par2_report_files, handle, File)}
-        report.packet_files = self.list_of(self.par2.tandem_par2_report_packet_files, handle, PacketFile)
-        self.par2.tandem_par2_report_destroy(handle)
-        return report
+        return Report(self, handle)

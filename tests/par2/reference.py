@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PAR 2.0 written from the specification, slow and plain: makes the packets of a set, and reads packet files."""
+"""PAR 2.0 written from the specification, slow and plain: makes the packets of a set, and reads packet files. A folder for tests."""
 
 import hashlib
+import pathlib
+import shutil
 import struct
+import tempfile
+import unittest
 import zlib
 
 
@@ -85,3 +89,23 @@ def packets_of(data):
         at += length
     assert at == len(data)
     return found
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def write(self, name, data):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return path
+
+    def write_set(self, contents, slice_bytes=64, exponents=range(3), others=()):
+        the_set = Set(contents, slice_bytes, exponents, others)
+        for name, data in contents.items():
+            self.write(name, data)
+        self.write("set.par2", the_set.critical)
+        self.write("set.vol0+3.par2", b"".join(the_set.recovery.values()) + the_set.critical)
+        return the_set

@@ -3,17 +3,15 @@
 """Verify (par2.h) against sets of the reference and of Debian's par2: verify_test.py FOLDER-OF-LIBRARIES"""
 
 import os
-import pathlib
 import random
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 
 from library import CANCELLED, COMPLETE, DAMAGED, DAMAGED_SET, IO, MISSING, RENAMED, UNSUPPORTED, Failure, Library
-from reference import Set
+from reference import Case, Set
 
 SEED = int(os.environ.get("TANDEM_TEST_SEED", random.randrange(1 << 32)))
 print("TANDEM_TEST_SEED", SEED)
@@ -56,25 +54,7 @@ class Model:
         return at >= 0
 
 
-class Verify(unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
-
-    def write(self, name, data):
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-        return path
-
-    def write_set(self, contents, slice_bytes=64, exponents=range(3), others=()):
-        the_set = Set(contents, slice_bytes, exponents, others)
-        for name, data in contents.items():
-            self.write(name, data)
-        self.write("set.par2", the_set.critical)
-        self.write("set.vol0+3.par2", b"".join(the_set.recovery.values()) + the_set.critical)
-        return the_set
-
+class Verify(Case):
     def verify(self, **more):
         return library.verify(self.folder / "set.par2", **more)
 

@@ -1,0 +1,691 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "par2/repair.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <mutex>
+
+#include "base/bytes.hpp"
+#include "base/options.hpp"
+#include "par2/error.hpp"
+#include "par2/files.hpp"
+#include "par2/tree.hpp"
+
+namespace tandem::par2 {
+namespace {
+
+constexpr std::size_t kGroup = kMaxMd5Streams, kPiece = 32768, kCopyPiece = 1u << 20;
+constexpr std::uint64_t kDefaultMemory = 64u << 20, kColumnUnit = 64;
+constexpr std::uint64_t kMostShards = 65536;  // of a codec
+
+std::size_t groups(std::size_t count) { return (count + kGroup - 1) / kGroup; }
+
+enum class Way {
+  in_place,  // only wrong slices are written
+  renamed,   // another file has the whole content
+  rebuilt    // written beside
+};
+
+// A file that is to become complete.
+struct Work {
+  std::size_t file;
+  Way way;
+  std::optional<struct stat> old;    // what has its name, not followed
+  std::string temporary{}, aside{};  // names: of the new file, and of the old one when it makes room
+  bool is_whole = false;             // rebuilt: found_as is copied
+};
+
+// A slice that is written: copied from its place, or computed.
+struct Job {
+  std::size_t work;
+  std::uint64_t slice, offset, bytes;  // slice: of the set; the others in the file
+  std::optional<Place> from;
+  std::uint64_t stored_at;  // in_place: in the store
+};
+
+// New slices of files that are repaired in place: in memory, or in a file without a name.
+class Store {
+ public:
+  // Returns how much memory it takes.
+  std::uint64_t open(std::uint64_t bytes, std::uint64_t most_memory, const base::Folder &folder) {
+    if (bytes <= most_memory) {
+      memory_.resize(bytes);
+      return bytes;
+    }
+    path_ = folder.path();
+    file_ = base::Descriptor(openat(folder.descriptor(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+    if (!file_) {
+      const std::string name = text(".", base::random_hexadecimal(8), ".tmp");
+      file_ = folder.open_file(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+      if (file_) folder.remove(name);
+    }
+    if (!file_) fail_io("create a file in", path_, errno);
+    return 0;
+  }
+  void write(std::uint64_t at, const std::byte *bytes, std::size_t count) {
+    if (!file_) {
+      std::memcpy(memory_.data() + at, bytes, count);
+    } else if (!base::write_at(file_.get(), bytes, count, at)) {
+      fail_io("write a file without a name in", path_, errno);
+    }
+  }
+  void read(std::uint64_t at, std::byte *into, std::size_t count) const {
+    if (!file_) {
+      std::memcpy(into, memory_.data() + at, count);
+    } else if (base::read_at(file_.get(), into, count, at) != static_cast<std::int64_t>(count)) {
+      fail_io("read a file without a name in", path_, EIO);
+    }
+  }
+
+ private:
+  Bytes memory_;
+  base::Descriptor file_;
+  std::string path_;
+};
+
+class Repair {
+ public:
+  Repair(tandem_context *context, Report &report, const tandem_par2_repair_options &options, base::TaskPool &pool,
+         Meter &meter)
+      : context_(context),
+        report_(report),
+        set_(report.set),
+        options_(options),
+        pool_(pool),
+        meter_(meter),
+        tree_(report.folder) {}
+  ~Repair() {
+    if (is_done_) return;
+    restore_lengths();
+    for (const Work &work : works_) {
+      if (work.temporary.empty()) continue;
+      try {
+        const Entry entry = entry_of(work);
+        entry.folder->remove(work.temporary);
+      } catch (...) {  // it stays
+      }
+    }
+    tree_.remove_made();
+  }
+  Repair(const Repair &) = delete;
+  Repair &operator=(const Repair &) = delete;
+
+  void run() {
+    plan();
+    if (works_.empty()) return;
+    make_temporaries();
+    list_jobs();
+    copy();
+    compute();
+    check_results();
+    finish_temporaries();
+    check_unchanged();
+    reserve();
+    meter_.commit();
+    write_in_place();
+    rename();
+    is_done_ = true;
+    update_report();
+  }
+
+ private:
+  const File &file_of(const Work &work) const { return set_.files[work.file]; }
+  FileReport &found_of(const Work &work) { return report_.files[work.file]; }
+  const std::string &path_of(const Work &work) const { return report_.paths[work.file]; }
+  Entry entry_of(const Work &work) { return tree_.find(file_of(work).name); }
+
+  [[noreturn]] static void fail_changed(const std::string &path) {
+    fail(TANDEM_ERROR_DAMAGED, text(path, " has changed since it was verified"));
+  }
+  // What is read of other files is checked when it is used.
+  void check_unchanged() const {
+    for (const auto &[path, before] : report_.looks) {
+      struct stat now;
+      if (changing_.contains(path) && (stat(path.c_str(), &now) != 0 || !base::unchanged(before, now)))
+        fail_changed(path);
+    }
+  }
+
+  // ---- the way of each file
+
+  void plan() {
+    find_needed();
+    check_unchanged();
+    for (std::size_t i = 0; i < set_.files.size(); ++i) {
+      const File &file = set_.files[i];
+      const FileReport &found = report_.files[i];
+      if (found.state == FileState::complete) continue;
+      const bool is_renamed = found.state == FileState::renamed;
+      if (options_.rename_only != 0 && !is_renamed) continue;
+      Work work{i, Way::rebuilt, {}};
+      const Entry entry = tree_.find(file.name);
+      work.old = entry.status();
+      check_old(i, work.old);
+      if (options_.rename_only == 0 && can_be_in_place(i, work.old, entry)) {
+        work.way = Way::in_place;
+      } else if (is_renamed && can_be_renamed(found.found_as, entry)) {
+        work.way = Way::renamed;
+      } else if (is_renamed && (!file.is_recoverable || file.sums.empty())) {
+        work.is_whole = true;
+      } else if (!file.is_recoverable) {
+        fail(TANDEM_ERROR_NOT_RECOVERABLE,
+             text(path_of(work), " is not right, and the set has no recovery data for it"));
+      }
+      works_.push_back(work);
+    }
+    if (options_.rename_only != 0) return;
+    std::uint64_t lost = 0;
+    for (const std::uint32_t content : report_.contents) lost += !report_.places[content];
+    if (lost > set_.recovery.size()) {
+      fail(TANDEM_ERROR_NOT_RECOVERABLE,
+           text(lost, " slice", lost == 1 ? " is" : "s are", " lost, and the set has only ", set_.recovery.size(),
+                " recovery slice", set_.recovery.size() == 1 ? "" : "s"));
+    }
+  }
+
+  // Files that other files need something of, beside their right slices: they cannot be changed in place.
+  void find_needed() {
+    for (std::size_t i = 0; i < set_.files.size(); ++i) index_[report_.paths[i]] = i;
+    for (std::size_t i = 0; i < set_.files.size(); ++i) {
+      const FileReport &found = report_.files[i];
+      if (found.state == FileState::complete) continue;
+      changing_.insert(report_.paths[i]);
+      if (const auto look = report_.looks.find(report_.paths[i]); look != report_.looks.end())
+        ++sharing_[{look->second.st_dev, look->second.st_ino}];
+      if (found.state == FileState::renamed) needed_.insert(found.found_as);
+      for (std::uint64_t slice = 0; slice < set_.files[i].slice_count; ++slice) {
+        const auto &place = report_.places[report_.contents[set_.files[i].first_slice + slice]];
+        if (place && !is_at_its_place(*place)) needed_.insert(*place->path);
+      }
+    }
+    for (std::size_t i = 0; i < set_.files.size(); ++i) {
+      if (report_.files[i].state != FileState::complete) continue;
+      const struct stat &look = report_.looks.at(report_.paths[i]);
+      if (const auto shared = sharing_.find({look.st_dev, look.st_ino}); shared != sharing_.end()) ++shared->second;
+    }
+    changing_.insert(needed_.begin(), needed_.end());
+  }
+  bool is_at_its_place(const Place &place) const {
+    const auto index = index_.find(*place.path);
+    return index != index_.end() && place.offset % set_.slice_bytes == 0 &&
+           std::ranges::binary_search(report_.files[index->second].in_place, place.offset / set_.slice_bytes);
+  }
+
+  void check_old(std::size_t file, const std::optional<struct stat> &old) const {
+    const std::string &path = report_.paths[file];
+    if (!old) {
+      if (report_.looks.contains(path)) fail_changed(path);
+    } else if (S_ISDIR(old->st_mode)) {
+      fail(TANDEM_ERROR_IO, text(path, " is a folder, and a file must take its place"));
+    } else if (S_ISREG(old->st_mode)) {
+      if (!report_.looks.contains(path)) fail_changed(path);
+      // By a symbolic link. Its target would change, or go.
+      if (old->st_nlink == 1 && sharing_.at({old->st_dev, old->st_ino}) != 1)
+        fail(TANDEM_ERROR_UNSUPPORTED, text(path, " is also another file of the set"));
+    }
+  }
+  bool can_be_in_place(std::size_t file, const std::optional<struct stat> &old, const Entry &entry) const {
+    return old && S_ISREG(old->st_mode) && old->st_nlink == 1 && !report_.files[file].in_place.empty() &&
+           set_.files[file].is_recoverable && !needed_.contains(report_.paths[file]) &&
+           entry.folder->open_file(entry.name, O_RDWR);
+  }
+
+  // Where a file lies that is not complete, or one that was searched. The first is reached through no link.
+  Entry entry_at(const std::string &path) {
+    if (const auto known = index_.find(path); known != index_.end()) return tree_.find(set_.files[known->second].name);
+    return {std::make_shared<base::Folder>(base::folder_of(path)), base::name_of(path)};
+  }
+  bool can_be_renamed(const std::string &from, const Entry &to) {
+    const auto status = entry_at(from).status();
+    struct stat folder;
+    const int target = to.folder ? to.folder->descriptor() : tree_.base().descriptor();
+    return status && S_ISREG(status->st_mode) && fstat(target, &folder) == 0 && folder.st_dev == status->st_dev &&
+           taken_.insert(from).second;
+  }
+
+  // ---- what is written
+
+  void make_temporaries() {
+    for (Work &work : works_) {
+      const Entry entry = tree_.find(file_of(work).name, work.way != Way::in_place);
+      if (work.way != Way::rebuilt) continue;
+      const bool was_file = work.old && S_ISREG(work.old->st_mode);
+      const std::string name = text(".", entry.name.substr(0, 200), ".", base::random_hexadecimal(8), ".tmp");
+      const base::Descriptor file = entry.folder->open_file(name, O_RDWR | O_CREAT | O_EXCL, was_file ? 0600 : 0666);
+      if (!file) fail_io("create", entry.folder->path_of(name), errno);
+      work.temporary = name;
+      if (!base::set_length(file.get(), file_of(work).bytes)) fail_io("write", entry.folder->path_of(name), errno);
+    }
+  }
+
+  void list_jobs() {
+    std::uint64_t stored = 0;
+    for (std::size_t i = 0; i < works_.size(); ++i) {
+      const Work &work = works_[i];
+      const File &file = file_of(work);
+      if (work.way == Way::renamed) continue;
+      if (work.way == Way::rebuilt) meter_.add_total(file.bytes);  // to check it
+      if (work.is_whole) {
+        jobs_.push_back({i, 0, 0, file.bytes, Place{&found_of(work).found_as, 0, file.bytes}, 0});
+        meter_.add_total(2 * file.bytes);
+        continue;
+      }
+      for (std::uint64_t slice = 0; slice < file.slice_count; ++slice) {
+        if (work.way == Way::in_place && std::ranges::binary_search(found_of(work).in_place, slice)) continue;
+        const auto &place = report_.places[report_.contents[file.first_slice + slice]];
+        const std::uint64_t bytes = file.bytes_of_slice(slice, set_.slice_bytes);
+        jobs_.push_back({i, file.first_slice + slice, slice * set_.slice_bytes, bytes, place, stored});
+        if (place) meter_.add_total(2 * bytes);
+        if (work.way != Way::in_place) continue;
+        stored += bytes;
+        meter_.add_total(2 * bytes);  // to check and to write it
+      }
+    }
+    const std::uint64_t most = options_.memory_bytes != 0 ? options_.memory_bytes : kDefaultMemory;
+    column_memory_ = most - store_.open(stored, most / 2, tree_.base());
+  }
+
+  // The file that was opened last stays open: neighbours are often in one.
+  class Opened {
+   public:
+    template <class Open>
+    int get(const void *key, const std::string &path, Open open) {
+      if (key_ != key || !file_) file_ = open();
+      key_ = key;
+      if (!file_) fail_io("open", path, errno);
+      return file_.get();
+    }
+
+   private:
+    const void *key_ = nullptr;
+    base::Descriptor file_;
+  };
+
+  void write(const Job &job, std::uint64_t at, const std::byte *bytes, std::size_t count, Opened &opened) {
+    if (at >= job.bytes) return;
+    count = std::min<std::uint64_t>(count, job.bytes - at);
+    const Work &work = works_[job.work];
+    if (work.way == Way::in_place) return store_.write(job.stored_at + at, bytes, count);
+    const int file = opened.get(&work, path_of(work), [&] {
+      const std::lock_guard lock(tree_mutex_);
+      return entry_of(work).folder->open_file(work.temporary, O_RDWR);
+    });
+    if (!base::write_at(file, bytes, count, job.offset + at)) fail_io("write", path_of(work), errno);
+  }
+  // Zeros follow what is stored.
+  void read(const Place &place, std::uint64_t at, std::byte *into, std::size_t count, Opened &opened) {
+    const std::size_t stored = at < place.bytes ? std::min<std::uint64_t>(count, place.bytes - at) : 0;
+    std::memset(into + stored, 0, count - stored);
+    if (stored == 0) return;
+    const int file = opened.get(place.path, *place.path, [&] { return open_regular(*place.path); });
+    const std::int64_t got = base::read_at(file, into, stored, place.offset + at);
+    if (got < 0) fail_io("read", *place.path, errno);
+    if (static_cast<std::size_t>(got) != stored) fail_changed(*place.path);
+  }
+
+  void copy() {
+    std::vector<const Job *> copies;
+    for (const Job &job : jobs_)
+      if (job.from) copies.push_back(&job);
+    pool_.run(groups(copies.size()), [&](std::size_t group) {
+      Bytes piece(kCopyPiece);
+      Opened from, to;
+      for (std::size_t i = group * kGroup; i < std::min((group + 1) * kGroup, copies.size()); ++i) {
+        const Job &job = *copies[i];
+        for (std::uint64_t at = 0; at < job.bytes; at += kCopyPiece) {
+          const std::size_t count = std::min<std::uint64_t>(kCopyPiece, job.bytes - at);
+          read(*job.from, at, piece.data(), count, from);
+          write(job, at, piece.data(), count, to);
+          meter_.done(2 * count);
+        }
+      }
+    });
+  }
+
+  // ---- lost slices
+
+  // Exponents that follow each other, if there are enough of them: these are solved by a formula. Else all those that
+  // one codec can have.
+  std::span<const RecoverySlice> choose_recovery(std::size_t lost) const {
+    const std::span all = set_.recovery;
+    for (std::size_t i = 0; i + lost <= all.size(); ++i)
+      if (all[i + lost - 1].exponent - all[i].exponent == lost - 1) return all.subspan(i, lost);
+    std::span<const RecoverySlice> best;
+    for (std::size_t first = 0, end = 0; end < all.size();) {
+      ++end;
+      while (all[end - 1].exponent - all[first].exponent >= kMostShards - set_.slice_count) ++first;
+      if (end - first > best.size()) best = all.subspan(first, end - first);
+    }
+    return best;
+  }
+
+  void compute() {
+    std::vector<const Job *> lost;
+    for (const Job &job : jobs_)
+      if (!job.from) lost.push_back(&job);
+    if (lost.empty()) return;
+    const std::size_t k = set_.slice_count;
+    const auto recovery = choose_recovery(lost.size());
+    auto codec_options = base::sized<tandem_codec_options>();
+    codec_options.k = static_cast<std::uint32_t>(k);
+    codec_options.m = recovery.back().exponent - recovery.front().exponent + 1;
+    codec_options.matrix = TANDEM_MATRIX_PAR2;
+    codec_options.field = TANDEM_FIELD_GF16;
+    codec_options.allow_non_mds = 1;
+    codec_options.first_exponent = recovery.front().exponent;
+    tandem_codec *codec = nullptr;
+    check(tandem_codec_create(&codec_options, &codec));
+    const std::unique_ptr<tandem_codec, void (*)(tandem_codec *)> codec_owner(codec, tandem_codec_destroy);
+
+    std::vector<std::uint8_t> present(k + codec_options.m), wanted(present.size()), is_read(present.size());
+    std::vector<std::optional<Place>> places(present.size());
+    for (std::size_t i = 0; i < k; ++i) places[i] = report_.places[report_.contents[i]];
+    for (const RecoverySlice &each : recovery)
+      places[k + each.exponent - recovery.front().exponent] =
+          Place{&set_.packet_files[each.packet_file].path, each.offset, set_.slice_bytes};
+    for (std::size_t i = 0; i < places.size(); ++i) present[i] = places[i].has_value();
+    for (const Job *job : lost) wanted[job->slice] = 1;
+    auto plan_options = base::sized<tandem_plan_options>();
+    plan_options.operation = TANDEM_OPERATION_DECODE;
+    plan_options.present = present.data();
+    plan_options.wanted = wanted.data();
+    tandem_plan *plan = nullptr;
+    const tandem_status status = tandem_plan_create(context_, codec, &plan_options, &plan);
+    if (status == TANDEM_ERROR_NOT_RECOVERABLE)
+      fail(status, text(lost.size(), " slices are lost, and the equations of the ", recovery.size(),
+                        " recovery slices do not determine them: their exponents have gaps"));
+    check(status);
+    const std::unique_ptr<tandem_plan, void (*)(tandem_plan *)> plan_owner(plan, tandem_plan_destroy);
+    check(tandem_plan_shards_to_read(plan, is_read.data()));
+
+    std::vector<std::size_t> inputs;
+    for (std::size_t i = 0; i < places.size(); ++i)
+      if (is_read[i] != 0) inputs.push_back(i);
+    const std::size_t count = inputs.size() + lost.size();
+    const std::uint64_t most = std::max(column_memory_ / count / kColumnUnit * kColumnUnit, kColumnUnit);
+    const std::uint64_t columns = slices_of(set_.slice_bytes, most);
+    const std::uint64_t each = slices_of(slices_of(set_.slice_bytes, columns), kColumnUnit) * kColumnUnit;
+    std::vector<void *> buffers(count), shards(places.size());
+    check(tandem_shards_allocate(count, each, buffers.data()));
+    const std::unique_ptr<void, void (*)(void *)> owner(buffers[0], tandem_shards_free);
+    for (std::size_t i = 0; i < inputs.size(); ++i) shards[inputs[i]] = buffers[i];
+    for (std::size_t i = 0; i < lost.size(); ++i) shards[lost[i]->slice] = buffers[inputs.size() + i];
+    meter_.add_total(count * set_.slice_bytes);
+    for (std::uint64_t offset = 0; offset < set_.slice_bytes; offset += each) {
+      const std::size_t bytes = std::min(each, set_.slice_bytes - offset);
+      pool_.run(groups(inputs.size()), [&](std::size_t group) {
+        Opened opened;
+        for (std::size_t i = group * kGroup; i < std::min((group + 1) * kGroup, inputs.size()); ++i) {
+          read(*places[inputs[i]], offset, static_cast<std::byte *>(buffers[i]), bytes, opened);
+          meter_.done(bytes);
+        }
+      });
+      auto arguments = base::sized<tandem_plan_arguments>();
+      arguments.shards = shards.data();
+      arguments.shard_bytes = bytes;
+      check(tandem_plan_run(plan, &arguments));
+      pool_.run(groups(lost.size()), [&](std::size_t group) {
+        Opened opened;
+        for (std::size_t i = group * kGroup; i < std::min((group + 1) * kGroup, lost.size()); ++i) {
+          write(*lost[i], offset, static_cast<const std::byte *>(buffers[inputs.size() + i]), bytes, opened);
+          meter_.done(bytes);
+        }
+      });
+    }
+  }
+
+  // ---- checks
+
+  void check_results() {
+    std::vector<std::string> paths(works_.size());
+    std::vector<Range> ranges;
+    std::vector<std::pair<const Work *, Digest>> expected;
+    for (std::size_t i = 0; i < works_.size(); ++i) {
+      const Work &work = works_[i];
+      const File &file = file_of(work);
+      if (work.way != Way::rebuilt) continue;
+      paths[i] = entry_of(work).folder->path_of(work.temporary);
+      if (file.sums.empty()) {
+        ranges.push_back({&paths[i], 0, file.bytes});
+        expected.emplace_back(&work, file.md5);
+      }
+      for (std::uint64_t slice = 0; slice < file.sums.size(); ++slice) {
+        const std::uint64_t bytes = file.bytes_of_slice(slice, set_.slice_bytes);
+        ranges.push_back({&paths[i], slice * set_.slice_bytes, bytes, set_.slice_bytes - bytes});
+        expected.emplace_back(&work, file.sums[slice].md5);
+      }
+    }
+    sum_ranges(ranges, false, pool_, [&](std::uint64_t bytes) { meter_.done(bytes); });
+    for (std::size_t i = 0; i < ranges.size(); ++i)
+      if (!ranges[i].is_readable || ranges[i].sum.md5 != expected[i].second) fail_wrong(*expected[i].first);
+    check_store();
+  }
+  [[noreturn]] void fail_wrong(const Work &work) const {
+    fail(TANDEM_ERROR_DAMAGED, text("what was made for ", path_of(work),
+                                    " is wrong: a recovery slice is, or a file has changed since it was verified"));
+  }
+  void check_store() {
+    std::vector<const Job *> stored;
+    for (const Job &job : jobs_)
+      if (works_[job.work].way == Way::in_place) stored.push_back(&job);
+    pool_.run(groups(stored.size()), [&](std::size_t group) {
+      const std::size_t first = group * kGroup, count = std::min(kGroup, stored.size() - first);
+      Bytes pieces(count * kPiece);
+      std::vector<Md5> streams(count);
+      std::vector<Md5 *> all;
+      for (std::uint64_t at = 0; at < set_.slice_bytes; at += kPiece) {
+        const std::size_t bytes = std::min<std::uint64_t>(kPiece, set_.slice_bytes - at);
+        std::vector<Md5Part> parts;
+        for (std::size_t i = 0; i < count; ++i) {
+          const Job &job = *stored[first + i];
+          std::byte *const piece = pieces.data() + i * kPiece;
+          const std::size_t used = at < job.bytes ? std::min<std::uint64_t>(bytes, job.bytes - at) : 0;
+          store_.read(job.stored_at + at, piece, used);
+          std::memset(piece + used, 0, bytes - used);
+          parts.push_back({&streams[i], piece, bytes});
+          meter_.done(used);
+        }
+        Md5Streams::update(parts);
+      }
+      for (Md5 &stream : streams) all.push_back(&stream);
+      const std::vector<Digest> digests = Md5Streams::finish(all);
+      for (std::size_t i = 0; i < count; ++i) {
+        const Work &work = works_[stored[first + i]->work];
+        const std::uint64_t slice = stored[first + i]->slice - file_of(work).first_slice;
+        if (digests[i] != file_of(work).sums[slice].md5) fail_wrong(work);
+      }
+    });
+  }
+
+  // ---- changes
+
+  void sync(const base::Descriptor &file, const std::string &path) const {
+    if (options_.no_sync == 0 && fsync(file.get()) != 0) fail_io("sync", path, errno);
+  }
+  static void keep_times(const base::Descriptor &file, const struct stat &old, const std::string &path) {
+    const timespec times[2] = {old.st_atim, old.st_mtim};
+    if (futimens(file.get(), times) != 0) fail_io("set the times of", path, errno);
+  }
+
+  void finish_temporaries() {
+    for (const Work &work : works_) {
+      if (work.way != Way::rebuilt) continue;
+      const Entry entry = entry_of(work);
+      const std::string path = entry.folder->path_of(work.temporary);
+      const base::Descriptor file = entry.folder->open_file(work.temporary, O_RDWR);
+      if (!file) fail_io("open", path, errno);
+      if (work.old && S_ISREG(work.old->st_mode)) {
+        if (fchown(file.get(), work.old->st_uid, work.old->st_gid) != 0 && errno != EPERM)
+          fail_io("set the owner of", path, errno);
+        if (fchmod(file.get(), work.old->st_mode & 0777) != 0) fail_io("set the mode of", path, errno);
+        keep_times(file, *work.old, path);
+      }
+      sync(file, path);
+    }
+  }
+
+  base::Descriptor open_in_place(const Work &work) {
+    base::Descriptor file = entry_of(work).folder->open_file(entry_of(work).name, O_RDWR);
+    if (!file) fail_io("open", path_of(work), errno);
+    return file;
+  }
+
+  // Space for everything that is written in place: a full disk is noticed before the first change.
+  void reserve() {
+    for (const Job &job : jobs_) {
+      const Work &work = works_[job.work];
+      if (work.way != Way::in_place) continue;
+      if (reserved_.empty() || reserved_.back() != &work) {
+        reserving_ = open_in_place(work);
+        struct stat now;
+        if (fstat(reserving_.get(), &now) != 0 || !base::unchanged(*work.old, now)) fail_changed(path_of(work));
+        reserved_.push_back(&work);
+      }
+      const int error =
+          posix_fallocate(reserving_.get(), static_cast<off_t>(job.offset), static_cast<off_t>(job.bytes));
+      if (error != 0 && error != EOPNOTSUPP && error != ENOSYS && error != EINVAL)
+        fail_io("write", path_of(work), error);
+    }
+  }
+  void restore_lengths() noexcept {
+    for (const Work *work : reserved_) {
+      try {
+        const base::Descriptor file = open_in_place(*work);
+        base::set_length(file.get(), static_cast<std::uint64_t>(work->old->st_size));
+        keep_times(file, *work->old, path_of(*work));
+      } catch (...) {  // zeros at its end
+      }
+    }
+  }
+
+  void write_in_place() {
+    Bytes piece(kCopyPiece);
+    std::size_t job = 0;
+    for (std::size_t i = 0; i < works_.size(); ++i) {
+      const Work &work = works_[i];
+      if (work.way != Way::in_place) continue;
+      const base::Descriptor file = open_in_place(work);
+      std::erase(reserved_, &work);
+      while (job < jobs_.size() && jobs_[job].work < i) ++job;
+      for (; job < jobs_.size() && jobs_[job].work == i; ++job) {
+        for (std::uint64_t at = 0; at < jobs_[job].bytes; at += kCopyPiece) {
+          const std::size_t count = std::min<std::uint64_t>(kCopyPiece, jobs_[job].bytes - at);
+          store_.read(jobs_[job].stored_at + at, piece.data(), count);
+          if (!base::write_at(file.get(), piece.data(), count, jobs_[job].offset + at))
+            fail_io("write", path_of(work), errno);
+          meter_.done(count);
+        }
+      }
+      if (!base::set_length(file.get(), file_of(work).bytes)) fail_io("write", path_of(work), errno);
+      keep_times(file, *work.old, path_of(work));
+      sync(file, path_of(work));
+    }
+  }
+
+  // All old files make room before the first new one gets its name, and are removed when all have theirs. So everything
+  // that was found exists under some name at each moment.
+  void rename() {
+    std::map<std::string, std::string> moved;  // paths of old files: their new names
+    for (Work &work : works_) {
+      if (work.way == Way::in_place || !work.old) continue;
+      const Entry entry = entry_of(work);
+      for (std::uint64_t number = 1; work.aside.empty(); ++number)
+        if (const std::string name = text(entry.name, ".", number);
+            !entry.folder->has(name) && !index_.contains(text(path_of(work), ".", number)))
+          work.aside = name;
+      entry.folder->rename(entry.name, work.aside, false);
+      moved[path_of(work)] = work.aside;
+    }
+    std::set<std::string> names, others;
+    for (Work &work : works_) {
+      if (work.way == Way::in_place) continue;
+      const Entry entry = entry_of(work);
+      names.insert(file_of(work).name);
+      if (work.way == Way::rebuilt) {
+        entry.folder->rename(work.temporary, entry.name, false);
+        work.temporary.clear();
+        continue;
+      }
+      Entry from = entry_at(found_of(work).found_as);
+      if (const auto other = moved.find(found_of(work).found_as); other != moved.end()) {
+        from.name = other->second;
+        moved.erase(other);
+      }
+      from.folder->rename(from.name, *entry.folder, entry.name, false);
+      if (const auto known = index_.find(found_of(work).found_as); known != index_.end())
+        names.insert(set_.files[known->second].name);
+      else
+        others.insert(base::folder_of(found_of(work).found_as));
+    }
+    sync_folders(names, others);
+    if (options_.keep_replaced != 0 || !is_complete_now()) return;
+    for (const Work &work : works_)
+      if (moved.contains(path_of(work))) entry_of(work).folder->remove(work.aside);
+  }
+  void sync_folders(const std::set<std::string> &names, const std::set<std::string> &others) {
+    if (options_.no_sync != 0) return;
+    for (const std::string &folder : others) base::Folder(folder).sync();
+    std::set<std::string> done;
+    for (const std::string &name : names)
+      if (done.insert(base::folder_of(name)).second) tree_.find(name).folder->sync();
+    tree_.sync_made();
+  }
+  bool is_complete_now() const {
+    return works_.size() == static_cast<std::size_t>(std::ranges::count_if(report_.files, [](const FileReport &found) {
+             return found.state != FileState::complete;
+           }));
+  }
+
+  void update_report() {
+    const bool is_complete = is_complete_now();
+    for (const Work &work : works_) {
+      FileReport &found = found_of(work);
+      found.is_repaired = true;
+      found.state = FileState::complete;
+      found.bytes = file_of(work).bytes;
+      found.found_as.clear();
+      if (is_complete) found.found = file_of(work).slice_count;
+    }
+    if (is_complete) {
+      report_.found_slices = set_.slice_count;
+      return;
+    }
+    // Files have other names now.
+    std::vector<bool> repaired;
+    for (const FileReport &found : report_.files) repaired.push_back(found.is_repaired);
+    report_ = verify(Set(set_), std::string(report_.folder), std::vector(report_.extra), pool_, progress_of(meter_));
+    for (std::size_t i = 0; i < repaired.size(); ++i) report_.files[i].is_repaired = repaired[i];
+  }
+
+  tandem_context *const context_;
+  Report &report_;
+  const Set &set_;
+  const tandem_par2_repair_options &options_;
+  base::TaskPool &pool_;
+  Meter &meter_;
+  Tree tree_;
+  std::mutex tree_mutex_;
+  std::map<std::pair<dev_t, ino_t>, std::size_t> sharing_;  // names of files that are not complete
+  std::set<std::string> needed_, taken_, changing_;         // paths
+  std::map<std::string, std::size_t> index_;                // of the set's paths
+  std::vector<Work> works_;
+  std::vector<Job> jobs_;  // in the order of works
+  Store store_;
+  std::uint64_t column_memory_ = 0;
+  base::Descriptor reserving_;
+  std::vector<const Work *> reserved_;
+  bool is_done_ = false;
+};
+
+}  // namespace
+
+void repair(tandem_context *context, Report &report, const tandem_par2_repair_options &options, base::TaskPool &pool,
+            Meter &meter) {
+  Repair(context, report, options, pool, meter).run();
+}
+
+}  // namespace tandem::par2

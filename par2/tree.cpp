@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "par2/tree.hpp"
+
+#include <fcntl.h>
+
+#include <cerrno>
+
+#include "par2/error.hpp"
+
+namespace tandem::par2 {
+namespace {
+
+constexpr std::size_t kMostOpen = 16;
+
+// "a/b" -> "a", "b".
+std::pair<std::string, std::string> split(const std::string &name) {
+  const std::size_t slash = name.rfind('/');
+  if (slash == std::string::npos) return {"", name};
+  return {name.substr(0, slash), name.substr(slash + 1)};
+}
+
+}  // namespace
+
+std::optional<struct stat> Entry::status() const {
+  struct stat status;
+  if (!folder) return {};
+  if (fstatat(folder->descriptor(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) return status;
+  if (errno != ENOENT) fail_io("look at", path(), errno);
+  return {};
+}
+
+Entry Tree::find(const std::string &name, bool makes_folders) {
+  const auto [parent, last] = split(name);
+  return {folder(parent, makes_folders), last};
+}
+
+std::shared_ptr<base::Folder> Tree::folder(const std::string &name, bool makes) {
+  if (name.empty()) return base_;
+  if (const auto known = open_.find(name); known != open_.end()) return known->second;
+  const auto [parent_name, last] = split(name);
+  const auto parent = folder(parent_name, makes);
+  if (!parent) return nullptr;
+  const auto open_it = [&, last = last] {
+    return base::Descriptor(
+        openat(parent->descriptor(), last.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  };
+  base::Descriptor opened = open_it();
+  if (!opened && errno == ENOENT) {
+    if (!makes) return nullptr;
+    if (mkdirat(parent->descriptor(), last.c_str(), 0777) == 0) {
+      made_.push_back(name);
+    } else if (errno != EEXIST) {
+      fail_io("make the folder", parent->path_of(last), errno);
+    }
+    opened = open_it();
+  }
+  if (!opened && (errno == ELOOP || errno == ENOTDIR))
+    fail(TANDEM_ERROR_IO,
+         text(parent->path_of(last), " is no folder, or a symbolic link: nothing is written through it"));
+  if (!opened) fail_io("open the folder", parent->path_of(last), errno);
+  if (open_.size() >= kMostOpen) open_.clear();
+  return open_[name] = std::make_shared<base::Folder>(parent->path_of(last), std::move(opened));
+}
+
+void Tree::sync_made() {
+  for (const std::string &name : made_) find(name).folder->sync();
+  made_.clear();
+}
+
+void Tree::remove_made() noexcept {
+  try {
+    while (!made_.empty()) {
+      const Entry entry = find(made_.back());
+      made_.pop_back();
+      if (entry.folder) unlinkat(entry.folder->descriptor(), entry.name.c_str(), AT_REMOVEDIR);
+    }
+  } catch (...) {  // they stay
+  }
+}
+
+}  // namespace tandem::par2

@@ -1,0 +1,453 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Repair (par2.h, `tandem par2 repair`): repair_test.py FOLDER-OF-LIBRARIES TANDEM FAULT-LIBRARY|none"""
+
+import errno
+import os
+import pathlib
+import random
+import resource
+import shutil
+import struct
+import subprocess
+import sys
+import unittest
+
+from library import CANCELLED, COMPLETE, DAMAGED_SET, IO, NOT_RECOVERABLE, UNSUPPORTED, Failure, Library
+from reference import Case, Set, packet
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "files/fault"))
+from kit import Sandbox  # noqa: E402
+
+SEED = int(os.environ.get("TANDEM_TEST_SEED", random.randrange(1 << 32)))
+print("TANDEM_TEST_SEED", SEED)
+OLD = 1_000_000_000  # seconds: the times of damaged files
+
+
+def tree(folder):
+    """{path: bytes, or the target of a link, or None for a folder}"""
+    return {str(path.relative_to(folder)): os.readlink(path) if path.is_symlink() else None if path.is_dir() else path.read_bytes()
+            for path in folder.rglob("*")}
+
+
+class Repair(Case):
+    def report(self, **more):
+        return library.verify(self.folder / "set.par2", **more)
+
+    def fails(self, status, message, report, **options):
+        before = tree(self.folder)
+        times = {name: os.lstat(self.folder / name).st_mtime_ns for name in before if before[name] is not None}
+        with self.assertRaises(Failure) as caught:
+            report.repair(**options)
+        self.assertEqual(caught.exception.status, status, caught.exception)
+        self.assertIn(message, str(caught.exception))
+        self.assertEqual(tree(self.folder), before)
+        self.assertEqual({name: os.lstat(self.folder / name).st_mtime_ns for name in times}, times)
+
+    def change(self, name, data):
+        """data: None deletes; a string makes a symbolic link."""
+        path = self.folder / name
+        if path.exists() or path.is_symlink():
+            path.unlink()
+        if isinstance(data, str):
+            path.symlink_to(data)
+        elif data is not None:
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(data)
+            path.chmod(0o640)
+            os.utime(path, (OLD, OLD))
+
+    def test_each_kind_of_damage(self):
+        a, b = os.urandom(64 * 20 + 13), os.urandom(64 * 5 + 1)
+        contents = {"a": a, "folder/b": b, "empty": b""}
+        flipped = a[:100] + b"x" + a[101:]
+        # What is done to the files; options; files that are kept, {name: where it was}; what is left besides.
+        table = [
+            ("nothing", {}, {}, {"a": "a"}, {}),
+            ("a byte", {"a": flipped}, {}, {"a": "a"}, {}),
+            ("three bytes", {"a": flipped[:-1] + b"y", "folder/b": b"z" + b[1:]}, {}, {"a": "a", "folder/b": "folder/b"}, {}),
+            ("in a file without a name", {"a": flipped[:-1] + b"y"}, {"memory_bytes": 1}, {"a": "a"}, {}),
+            ("cut", {"a": a[:64 * 18 + 5]}, {}, {"a": "a"}, {}),
+            ("longer", {"a": a + b"x" * 1000}, {}, {"a": "a"}, {}),
+            ("a byte more at the start", {"a": b"x" + a}, {}, {}, {}),
+            ("a byte less inside", {"a": a[:300] + a[301:]}, {}, {}, {}),
+            ("deleted and found", {"a": None, "extra": a}, {}, {"a": "extra"}, {}),
+            ("the folder too", {"folder/b": None, "extra": b}, {}, {"folder/b": "extra"}, {}),
+            ("joined", {"a": None, "folder/b": None, "extra": b"x" + b + a}, {}, {}, {"extra": b"x" + b + a}),
+            ("split", {"a": None, "extra": a[:500], "extra2": a[500:]}, {}, {}, {"extra": a[:500], "extra2": a[500:]}),
+            ("swapped", {"a": b, "folder/b": a}, {}, {"a": "folder/b", "folder/b": "a"}, {}),
+            ("one has the other's place", {"a": b, "folder/b": None, "extra": a}, {}, {"a": "extra", "folder/b": "a"}, {}),
+            ("renamed, and the rest is lost", {"a": a + b, "folder/b": None}, {}, {}, {}),
+            ("no empty file", {"empty": None}, {}, {}, {}),
+            ("not empty", {"empty": b"x"}, {}, {}, {}),
+            ("kept", {"a": b"x" + a, "a.1": b"mine"}, {"keep_replaced": 1}, {}, {"a.1": b"mine", "a.2": b"x" + a}),
+            ("only renamed", {"a": b"other", "extra": a, "folder/b": b[:-1] + b"x"}, {"rename_only": 1}, {"a": "extra"},
+             {"a.1": b"other", "folder/b": b[:-1] + b"x"}),
+            ("a dangling link", {"empty": "nowhere/at/all"}, {}, {}, {}),
+            ("a link to another file", {"empty": "other", "other": b"precious"}, {}, {}, {"other": b"precious"}),
+            ("a link to the damaged file", {"a": "other", "other": flipped}, {}, {}, {"other": flipped}),
+            ("a link to the right file", {"a": "other", "other": a}, {}, {}, {"other": a, "a": "other"}),
+        ]
+        for what, changes, options, same, left in table:
+            with self.subTest(what):
+                for path in list(self.folder.iterdir()):
+                    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+                self.write_set(contents)
+                whole = tree(self.folder)
+                for name, data in changes.items():
+                    self.change(name, data)
+                if what == "the folder too":
+                    (self.folder / "folder").rmdir()
+                inodes = {name: os.stat(self.folder / name).st_ino for name in same.values()}
+                report = self.report(extra=[self.folder / name for name in changes if name.startswith("extra")])
+                damaged = {name for name, file in report.files.items() if file["state"] != COMPLETE}
+                report.repair(**options)
+                self.assertEqual(tree(self.folder), {**whole, **left})
+                for name, before in same.items():
+                    self.assertEqual(os.stat(self.folder / name).st_ino, inodes[before], name)
+                for name in damaged & changes.keys() - left.keys():
+                    if isinstance(changes[name], bytes) and same.get(name, name) == name:
+                        status = os.stat(self.folder / name)
+                        self.assertEqual((status.st_mtime, status.st_mode & 0o777), (OLD, 0o640), name)
+                repaired = {name for name, file in report.files.items() if file["repaired"]}
+                self.assertEqual(repaired, damaged - left.keys())
+                self.assertEqual(report.summary.repaired_count, len(repaired))
+                again = self.report()
+                for seen in (report, again):
+                    states = {name for name, file in seen.files.items() if file["state"] == COMPLETE}
+                    self.assertEqual(states, contents.keys() - (left.keys() if "rename_only" in options else set()))
+                if "rename_only" not in options:
+                    self.assertEqual(report.summary.found_slice_count, report.summary.slice_count)
+
+    def test_random_damage(self):
+        """Repairable if and only if enough slices are left; every byte is compared."""
+        draw = random.Random(SEED)
+        outcomes = [0, 0]
+        for round in range(120):
+            for path in list(self.folder.iterdir()):
+                path.unlink()
+            size = draw.choice([16, 64, 100])
+            contents = {f"f{i}": draw.randbytes(draw.choice([0, draw.randrange(8, 4 * size), draw.randrange(30 * size)]))
+                        for i in range(draw.randrange(1, 6))}
+            contents["last"] = draw.randbytes(size)
+            contents = {name: data + draw.randbytes(8) if 0 < len(data) % size < 8 else data for name, data in contents.items()}
+            exponents = sorted(draw.sample(range(draw.choice([12, 200, 60000])), draw.randrange(12)))
+            the_set = self.write_set(contents, size, exponents)
+            whole = tree(self.folder)
+            for name in contents:
+                data = bytearray(contents[name])
+                for _ in range(draw.choice([0, 0, 1, 2])):
+                    at, count = draw.randrange(len(data) + 1), draw.choice([1, size, draw.randrange(1, 3 * size)])
+                    what = draw.randrange(4)
+                    if what == 0:
+                        data[at:at + count] = draw.randbytes(len(data[at:at + count]))
+                    elif what == 1:
+                        data[at:at] = draw.randbytes(count)
+                    elif what == 2:
+                        del data[at:at + count]
+                    else:
+                        del data[at:]
+                self.write(name, bytes(data))
+            names, extra = list(contents), []
+            draw.shuffle(names)
+            what = draw.randrange(6)
+            if what == 0:
+                (self.folder / names[0]).rename(self.folder / "swap")
+                (self.folder / names[1]).rename(self.folder / names[0])
+                (self.folder / "swap").rename(self.folder / names[1])
+            elif what == 1:
+                extra = [self.write("joined", b"".join((self.folder / name).read_bytes() for name in names[:2]))]
+                for name in names[:2]:
+                    (self.folder / name).unlink()
+            elif what == 2:
+                extra = [(self.folder / names[0]).rename(self.folder / "moved")]
+            elif what == 3:
+                (self.folder / names[0]).unlink()
+            lost_packets = draw.randrange(3)
+            if lost_packets == 0:
+                self.write("set.vol0+3.par2", b"".join(draw.sample(list(the_set.recovery.values()), len(exponents) // 2)))
+            report = self.report(extra=extra)
+            summary, where = report.summary, f"seed {SEED}, round {round}"
+            lost = summary.slice_count - summary.found_slice_count
+            before = tree(self.folder)
+            if lost > summary.recovery_slice_count:
+                self.fails(NOT_RECOVERABLE, f"{lost} slice{'s are' if lost > 1 else ' is'} lost, and the set has only "
+                           f"{summary.recovery_slice_count} recovery", report)
+                outcomes[0] += 1
+                continue
+            report.repair(memory_bytes=draw.choice([0, 1, 10000]), thread_count=draw.randrange(1, 4))
+            after, found = tree(self.folder), {path.name for path in extra}
+            self.assertEqual({name: after[name] for name in contents}, {name: whole[name] for name in contents}, where)
+            self.assertEqual(after.keys() - found, whole.keys(), where)
+            for name in after.keys() - contents.keys():
+                self.assertEqual(after[name], before[name], where)
+            outcomes[1] += lost > 0
+        self.assertGreater(min(outcomes), 5, f"seed {SEED}: {outcomes}")
+
+    def test_gaps_in_exponents(self):
+        # The constants of slices 0 and 2 are 2^1 and 2^4. 3 * 21845 = 65535, so their ratio has the 21845th power 1.
+        contents = {"a": os.urandom(64 * 5)}
+        for exponents, possible in (((0, 21845), False), ((0, 21845, 43690, 65000), True), ((0, 7), True), ((21845, 65534), True)):
+            the_set = self.write_set(contents, exponents=exponents)
+            self.write("a", bytes(64) + contents["a"][64:128] + bytes(64) + contents["a"][192:])
+            if possible:
+                self.report().repair()
+                self.assertEqual((self.folder / "a").read_bytes(), contents["a"])
+            else:
+                self.fails(NOT_RECOVERABLE, "2 slices are lost, and the equations of the 2 recovery", self.report())
+        self.assertEqual(len(the_set.slices), 5)
+
+    def test_wrong_recovery_slice(self):
+        contents = {"a": os.urandom(640), "b": os.urandom(640)}
+        the_set = self.write_set(contents, exponents=[0])
+        self.write("set.vol0+3.par2", packet(the_set.id, b"PAR 2.0\0RecvSlic", struct.pack("<I", 0) + os.urandom(64)))
+        for wrong in (bytes(64), bytes(65)):  # in place, rebuilt
+            self.write("a", wrong + contents["a"][64:])
+            self.fails(DAMAGED_SET, "is wrong", self.report())
+
+    def test_file_that_may_not_be_written(self):
+        contents = {"a": os.urandom(640)}
+        self.write_set(contents)
+        path, user = self.write("a", bytes(64) + contents["a"][64:]), os.geteuid()
+        path.chmod(0o400)
+        if user == 0:
+            for each in (self.folder, path):
+                os.chown(each, 65534, 65534)
+            os.seteuid(65534)
+        try:
+            self.report().repair()
+        finally:
+            os.seteuid(user)
+        self.assertEqual((path.read_bytes(), path.stat().st_mode & 0o777), (contents["a"], 0o400))
+
+    def test_many_files_and_few_descriptors(self):
+        contents = {f"folder{i % 40}/f{i}": os.urandom(40) for i in range(120)}
+        contents |= {f"log{i}{end}": os.urandom(60) for i in range(3) for end in ("", ".1", ".2", ".1.1")}
+        self.write_set(contents, exponents=range(45))
+        for name in list(contents)[:30]:
+            (self.folder / name).unlink()
+        for i in range(3):  # names that old files would take belong to others
+            for j, end in enumerate(("", ".1", ".2", ".1.1")):
+                self.write(f"log{i}{end}", contents[f"log{i}" + (".1", "", ".1.1", ".2")[j]] + b"x" * (j == 2))
+            (self.folder / f"log{i}.2").unlink()
+            self.write(f"log{i}", b"x" + contents[f"log{i}"])
+        for path in self.folder.glob("log*"):
+            path.chmod(0o600)
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (80, limits[1]))
+        try:
+            before = tree(self.folder)
+            report = self.report()
+            report.repair()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        self.assertEqual(tree(self.folder), {**before, **contents})
+
+    def test_lost_checksums(self):
+        contents = {"a": os.urandom(640), "b": os.urandom(100), "c": os.urandom(64)}
+        the_set = self.write_set(contents, exponents=range(3))
+        sums = [each for each in the_set.sums if len(each) != 64 + 16 + 2 * 20]
+        self.write("set.par2", b"".join([the_set.main, *the_set.descriptions, *sums]))
+        self.write("set.vol0+3.par2", b"".join(the_set.recovery.values()))
+        self.write("b", contents["b"][:-1] + b"x")
+        self.write("c", b"")
+        self.report().repair()
+        self.assertEqual([(self.folder / name).read_bytes() for name in "abc"], list(contents.values()))
+        extra = self.folder / "extra"
+        (self.folder / "b").rename(extra)
+        extra.with_name("other").symlink_to("extra")
+        self.report(extra=[self.folder / "other"]).repair()  # a link is copied
+        self.assertEqual((self.folder / "b").read_bytes(), contents["b"])
+        self.assertTrue(extra.exists())
+
+    def test_files_without_recovery_data(self):
+        contents = {"a": os.urandom(100), "other": os.urandom(100)}
+        self.write_set(contents, others=("other",))
+        self.write("other", b"x" * 100)
+        self.fails(NOT_RECOVERABLE, "no recovery data", self.report())
+        extra = self.write("extra", contents["other"])
+        self.report(extra=[extra]).repair()
+        self.assertEqual((self.folder / "other").read_bytes(), contents["other"])
+
+    def test_changes_after_verify(self):
+        contents = {"a": os.urandom(640), "b": os.urandom(640)}
+        self.write_set(contents)
+        self.write("a", bytes(64) + contents["a"][64:])
+        report = self.report()
+        self.write("a", bytes(128) + contents["a"][128:])
+        self.fails(DAMAGED_SET, "a has changed", report)
+        report = self.report()
+        self.write("b", bytes(640))
+        self.fails(DAMAGED_SET, "is wrong", report)
+        (self.folder / "b").unlink()
+        report = self.report(extra=[self.write("extra", contents["b"])])
+        self.write("extra", b"x")
+        self.fails(DAMAGED_SET, "extra has changed", report)
+        report = self.report(extra=[self.write("extra", contents["b"])])
+        self.write("b", b"new")
+        self.fails(DAMAGED_SET, "b has changed", report)
+
+    def test_links_lead_nowhere(self):
+        outside = self.folder / "outside"
+        outside.mkdir()
+        base = self.folder / "base"
+        contents = {"sub/a": os.urandom(640), "b": os.urandom(100), "c": os.urandom(640)}
+        self.folder = base
+        self.write_set(contents)
+        (base / "sub").rename(outside / "sub")
+        (base / "sub").symlink_to(outside / "sub")
+        self.assertEqual(self.report().summary.repair_needed, 0)
+        (outside / "sub/a").write_bytes(bytes(64) + contents["sub/a"][64:])
+        for data in (bytes(64) + contents["sub/a"][64:], None):
+            if data is None:
+                (outside / "sub/a").unlink()
+            self.fails(IO, "symbolic link", self.report())
+        (outside / "sub/a").write_bytes(contents["sub/a"])
+        # Another name of the damaged file: it stays as it is, or the repair is refused.
+        self.write("b", bytes(100))
+        os.link(base / "b", outside / "linked")
+        self.report().repair()
+        self.assertEqual(((outside / "linked").read_bytes(), (base / "b").read_bytes()), (bytes(100), contents["b"]))
+        (base / "c").unlink()
+        (base / "b").write_bytes(contents["c"])
+        (base / "c").symlink_to("b")
+        self.fails(UNSUPPORTED, "another file of the set", self.report())
+        (base / "c").unlink()
+        (base / "c").mkdir()
+        self.fails(IO, "is a folder", self.report())
+        self.folder = base.parent
+
+    def test_cancel_and_progress(self):
+        contents = {"a": os.urandom(64000), "b": os.urandom(64000)}
+        self.write_set(contents, 640, range(9))
+        damaged = contents["a"][:100] + bytes(1000) + contents["a"][1100:]
+        for stop in range(1, 10):
+            self.write("a", damaged)
+            self.write("b", b"x" + contents["b"][:-700])
+            seen = []
+            progress = lambda user, done, total: seen.append((done, total)) or len(seen) == stop  # noqa: E731
+            if stop <= 2:
+                self.fails(CANCELLED, "", self.report(), progress=progress)
+            else:
+                self.report().repair(progress=progress)
+                self.assertEqual(seen[-1][0], seen[-1][1])
+                self.assertTrue(all(done <= total for done, total in seen), seen)
+                self.assertEqual([total - done for done, total in seen[-2:]], [2 * 640, 0])  # to write in place, at the end
+                self.assertEqual([(self.folder / name).read_bytes() for name in "ab"], [contents["a"], contents["b"]])
+
+    @unittest.skipUnless(shutil.which("par2"), "NOT RUN: par2 is not installed")
+    def test_sets_of_par2cmdline(self):
+        draw = random.Random(SEED)
+        contents = {f"file {i}": draw.randbytes(draw.randrange(200000)) for i in range(8)}
+        for name, data in contents.items():
+            self.write(name, data)
+        subprocess.run(["par2", "create", "-qq", "-s4096", "-c120", "set.par2", *contents], cwd=self.folder, check=True)
+        for name in list(contents)[:4]:
+            data = bytearray(contents[name])
+            at = draw.randrange(len(data) + 1)
+            data[at:at + draw.choice([3, 4])] = b"xyz"
+            self.write(name, bytes(data))
+        (self.folder / "file 7").unlink()
+        self.report().repair()
+        self.assertEqual({name: (self.folder / name).read_bytes() for name in contents}, contents)
+        subprocess.run(["par2", "verify", "-qq", "set.par2"], cwd=self.folder, check=True)
+
+
+@unittest.skipIf(sys.argv[3] == "none", "NOT RUN: no library of faults")
+class Faults(unittest.TestCase):
+    CALLS = ("create", "open", "write", "rename", "renameat2", "unlink", "mkdir", "ftruncate", "fallocate", "fsync", "fchmod")
+
+    def setUp(self):
+        self.box = Sandbox(TANDEM, FAULTS)
+        self.addCleanup(self.box.close)
+        draw = random.Random(SEED)
+        self.contents = {name: draw.randbytes(bytes_) for name, bytes_ in
+                         (("flipped", 1000), ("cut", 900), ("shifted", 700), ("one", 300), ("two", 400), ("new/gone", 300), ("moved", 500),
+                          ("host", 640), ("guest", 250))}
+        the_set = Set(self.contents, 64, range(9))
+        self.slices = len(the_set.slices)
+        for name, data in {**self.contents, "set.par2": the_set.critical, "set.vol0+9.par2": b"".join(the_set.recovery.values())}.items():
+            path = pathlib.Path(self.box.path(name))
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(data)
+        c = self.contents
+        shutil.rmtree(self.box.path("new"))
+        os.rename(self.box.path("moved"), self.box.path("found"))
+        os.unlink(self.box.path("guest"))
+        for name, data in (("flipped", c["flipped"][:70] + b"x" + c["flipped"][71:]), ("cut", c["cut"][:800]),
+                           ("shifted", b"x" + c["shifted"]), ("one", c["two"]), ("two", c["one"]), ("gone", c["new/gone"][:-1]), ("host", c["host"] + c["guest"])):
+            pathlib.Path(self.box.path(name)).write_bytes(data)
+        self.extra = [self.box.path(name) for name in ("found", "gone")]
+        self.damaged = self.box.tree()
+        self.found = self.state().found_slice_count
+
+    def state(self):
+        return library.verify(self.box.path("set.par2"), extra=self.extra).summary
+
+    def repair(self, **more):
+        return self.box.run("par2", "repair", "set", "found", "gone", "--threads", 1, "-q", calls=self.CALLS, **more)
+
+    def is_whole(self, tree):
+        return all(tree.get(name) == data for name, data in self.contents.items())
+
+    def check_repairable(self, what):
+        summary = self.state()
+        self.assertGreaterEqual(summary.found_slice_count, self.found, what)
+        self.assertTrue(summary.repair_possible, what)
+        done = self.repair()
+        self.assertEqual(done.status, 0, (what, done.stderr))
+        self.assertTrue(self.is_whole(self.box.tree()), what)
+
+    def calls(self):
+        done = self.repair(log=True)
+        self.assertEqual((done.status, self.is_whole(self.box.tree())), (0, True), done.stderr)
+        return done.calls
+
+    def test_kill_at_each_call(self):
+        calls = self.calls()
+        for action in ("kill", "kill-half"):
+            for n in range(1, len(calls) + 1):
+                self.box.restore(self.damaged)
+                self.assertTrue(self.repair(action=action, at=n).killed)
+                self.check_repairable((SEED, action, n, calls[n - 1]))
+
+    def test_failure_of_each_call(self):
+        """Everything is as it was, until an existing file changes; later it is as repairable as before."""
+        calls = self.calls()
+        first = next(n for n, call in enumerate(calls) if call.name == "write" and ".tmp" not in call.path)
+        made = {call.path for call in calls if call.name == "create"}
+        self.assertEqual({call.path for call in calls[:first] if call.name == "fsync" and call.path in made}, made)
+        self.assertEqual([call for call in calls[first:] if call.name != "renameat2" and call.path in made], [])
+        for error in (errno.ENOSPC, errno.EIO):
+            for count in (1, 1000):
+                for n in range(1, len(calls) + 1):
+                    self.box.restore(self.damaged)
+                    done = self.repair(action="fail", at=n, count=count, errno=error)
+                    after, what = self.box.tree(), (SEED, error, count, n, calls[n - 1], done.stderr)
+                    if done.status == 0:  # a file that cannot be opened is not searched, and so on
+                        self.assertTrue(self.is_whole(after), what)
+                        continue
+                    if n <= first and count == 1:
+                        self.assertEqual(after, self.damaged, what)
+                    self.check_repairable(what)
+
+    def test_written_bytes(self):
+        """A repair in place writes what is damaged."""
+        data = random.Random(SEED).randbytes(1 << 20)
+        the_set = Set({"file": data}, 8192, range(0))
+        self.box.restore({"file": data})
+        library.create(self.box.path("set.par2"), [self.box.path("file")], slice_bytes=8192, recovery_slice_count=8)
+        damaged = bytearray(data)
+        for at in (0, 40 * 8192, 127 * 8192):
+            damaged[at:at + 16384] = bytes(len(damaged[at:at + 16384]))
+        pathlib.Path(self.box.path("file")).write_bytes(damaged)
+        done = self.box.run("par2", "repair", "set", log=True)
+        self.assertEqual((done.status, self.box.tree()["file"]), (0, data))
+        self.assertEqual(sum(call.result for call in done.calls if call.name == "write" and call.result > 0), 5 * 8192)
+        self.assertEqual({call.path for call in done.calls if call.name == "write"}, {self.box.path("file")})
+        self.assertEqual(len(the_set.slices), 128)
+
+
+library = Library(sys.argv.pop(1))
+TANDEM, FAULTS = sys.argv.pop(1), sys.argv.pop(1)
+unittest.main()
