@@ -175,7 +175,7 @@ class Creation {
       beginnings.push_back({&source.path, 0, std::min<std::uint64_t>(source.bytes, kBeginningBytes)});
     sum_ranges(beginnings, false, pool_, {});
     for (std::size_t i = 0; i < sources_.size(); ++i) {
-      if (!beginnings[i].is_readable) fail_io("read", sources_[i].path, EIO);
+      check_read(beginnings[i]);
       sources_[i].md5_of_beginning = beginnings[i].sum.md5;
       sources_[i].id = id_of(sources_[i]);
     }
@@ -237,6 +237,10 @@ class Creation {
     meter_.add_total(2 * source_bytes_ + recovery_count_ * slice_bytes_);
   }
 
+  static void check_read(const Range &range) {
+    if (range.error != 0) fail_io("read", *range.path, range.error);
+  }
+
   void hash_whole_files(const std::atomic<bool> &stop) {
     std::vector<Source *> order;
     for (Source &source : sources_) order.push_back(&source);
@@ -249,7 +253,7 @@ class Creation {
       meter_.done(bytes);
     });
     for (std::size_t i = 0; i < order.size(); ++i) {
-      if (!ranges[i].is_readable) fail(TANDEM_ERROR_IO, text("cannot read ", order[i]->path, " to its end"));
+      check_read(ranges[i]);
       order[i]->md5 = ranges[i].sum.md5;
     }
   }

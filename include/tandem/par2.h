@@ -137,9 +137,10 @@ enum tandem_par2_file_state_value {
  * The checksums of slices decide: a file is right if it has the right length and all its slices are right. Nothing is
  * written. The search looks at damaged files and extra_paths, at each offset. A byte that cannot be read counts as
  * damaged. Needs about 1 MiB of memory for each thread, and 32 KiB for each file of the set at most.
- * Status: INVALID_ARGUMENT, IO (no packet file can be found, or a folder cannot be listed), DAMAGED (the main packet,
- * or the description of a file, has no intact copy: the message has the number), UNSUPPORTED (names, more than
- *   TANDEM_PAR2_MAX_SLICES slices, larger ones than 1 GiB and each file, a file twice), OUT_OF_MEMORY, CANCELLED.
+ * Status: INVALID_ARGUMENT, IO (no packet file can be found, one exists and cannot be opened, a folder cannot be
+ *   listed, or the process may not open more files), DAMAGED (the main packet, or the description of a file, has no
+ *   intact copy: the message has the number), UNSUPPORTED (names; more than TANDEM_PAR2_MAX_SLICES slices or files;
+ *   slices larger than 1 GiB and each file, or than 2^48 bytes; a file twice), OUT_OF_MEMORY, CANCELLED.
  * Threads: any. */
 TANDEM_API tandem_status tandem_par2_verify(const tandem_par2_verify_options *options, tandem_par2_report **report_out);
 
@@ -155,9 +156,9 @@ typedef struct tandem_par2_summary {
   uint32_t recovery_slice_count; /* intact ones with different exponents */
   uint32_t file_count, complete_count, renamed_count, damaged_count, missing_count;
   int32_t repair_needed;   /* non-zero: not all files are complete */
-  int32_t repair_possible; /* non-zero: there are at least as many recovery slices as missing slices, and each file that
-                              is not complete has slices. If the exponents have gaps, the recovery slices may still not
-                              suffice */
+  int32_t repair_possible; /* non-zero: there are at least as many recovery slices as missing slices, and the set has
+                              recovery data for each file that is not complete; an empty file needs none. If the
+                              exponents have gaps, the recovery slices may still not suffice */
   uint64_t damaged_packet_bytes; /* of packet files, in no intact packet */
 } tandem_par2_summary;
 
