@@ -35,6 +35,8 @@ class PendingFile {
   // Gives it its name and syncs the folder's entries to disk.
   void rename(const std::string &final_name, bool replace, bool no_sync);
   void release() noexcept { exists_ = false; }
+  // Others write it, by its name.
+  void close() noexcept { descriptor_.reset(); }
 
  private:
   std::shared_ptr<Folder> folder_;

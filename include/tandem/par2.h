@@ -49,7 +49,8 @@ typedef int32_t (*tandem_par2_progress)(void *user, uint64_t done_bytes, uint64_
 /* How many recovery slices go into each packet file. */
 enum tandem_par2_volumes_value {
   TANDEM_PAR2_DOUBLING = 0, /* 1, 2, 4, 8, ... and the rest */
-  TANDEM_PAR2_LIMITED = 1,  /* the same, but no packet file has more recovery slices than the largest file has slices */
+  TANDEM_PAR2_LIMITED = 1,  /* the same, but no packet file has more recovery slices than the largest file has slices;
+                               after 1000 of them, one more has the rest */
   TANDEM_PAR2_UNIFORM = 2   /* as equal as possible */
 };
 
@@ -96,8 +97,8 @@ typedef struct tandem_par2_create_result {
  * The files, slice_bytes and the exponents determine all packets but those of the creator and of Unicode names: every
  * program makes the same bytes. Names are bytes, in most programs UTF-8. A name beyond ASCII that is valid UTF-8 has a
  * Unicode packet too. Packet files are written beside their final names, and renamed when all are complete. A call that
- * fails before that leaves the folder as it was. If the process dies, temporaries ".NAME.*.tmp" may be left. A file
- * that changes during the call is refused (IO).
+ * fails leaves the folder as it was; but with force, if a rename fails, earlier ones stay. If the process dies,
+ * temporaries ".NAME.*.tmp" may be left. A file that changes during the call is refused (IO).
  * Status: INVALID_ARGUMENT (a source that does not exist, is no regular file or lies outside of base_path; a packet
  *   file exists; sizes and counts out of range: the message has the numbers), TOO_LARGE (more than
  *   TANDEM_PAR2_MAX_SLICES slices or files), OUT_OF_MEMORY, IO, CANCELLED, DEVICE.
