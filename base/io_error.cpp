@@ -15,6 +15,10 @@ std::string error_text(int error_number) {
   return base::text(std::generic_category().message(error_number), " (errno ", error_number, ")");
 }
 
+bool is_out_of_resources(int error_number) noexcept {
+  return error_number == EMFILE || error_number == ENFILE || error_number == ENOMEM;
+}
+
 void fail_io(std::string_view what, const std::string &path, int error_number) {
   std::string message = base::text("cannot ", what, " ", path, ": ", error_text(error_number));
   rlimit limit = {};

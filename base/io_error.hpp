@@ -13,6 +13,9 @@ namespace tandem::base {
 // ENOMEM.
 [[noreturn]] void fail_io(std::string_view what, const std::string &path, int error_number);
 
+// The error says nothing about the file itself: it is not damaged.
+bool is_out_of_resources(int error_number) noexcept;
+
 // "No space left on device (errno 28)".
 std::string error_text(int error_number);
 

@@ -40,6 +40,8 @@ class PendingFile {
     release();
     return std::move(descriptor_);
   }
+  // Others write it, by its name.
+  void close() noexcept { descriptor_.reset(); }
 
  private:
   std::shared_ptr<Folder> folder_;

@@ -248,7 +248,7 @@ endfunction()
 # Fuzzers: cmake -DCMAKE_CXX_COMPILER=clang++ -DTANDEM_FUZZ=ON, then build only the target fuzzers: other targets do not link
 # libFuzzer. Coverage is counted in base/, core/, tuning/, cpu/, files/ and api/. It is not counted in the kernels (they take
 # minutes to instrument) and in the hash (it would be slow).
-option(TANDEM_FUZZ "Make the target fuzzers: codec_fuzzer, records_fuzzer, files_fuzzer, tuning_fuzzer, volume_fuzzer, par2_fuzzer (clang)" OFF)
+option(TANDEM_FUZZ "Make the target fuzzers: codec_fuzzer, records_fuzzer, files_fuzzer, tuning_fuzzer, volume_fuzzer, par2_fuzzer, par2_verify_fuzzer (clang)" OFF)
 function(tandem_fuzzers)
   if(NOT TANDEM_FUZZ)
     return()

@@ -12,5 +12,6 @@ using base::Error;
 using base::error_text;
 using base::fail;
 using base::fail_io;
+using base::is_out_of_resources;
 
 }  // namespace tandem::files

@@ -15,10 +15,6 @@
 
 namespace tandem::files {
 
-bool is_out_of_resources(int error_number) noexcept {
-  return error_number == EMFILE || error_number == ENFILE || error_number == ENOMEM;
-}
-
 SetReader::SetReader(const FoundSet &set, base::Timeline *timeline)
     : set_(set), timeline_(timeline), files_of_(set.header.shard_count()), open_(new OpenFile[set.files.size()]) {
   for (std::size_t i = 0; i < set.files.size(); ++i) {

@@ -14,9 +14,6 @@
 
 namespace tandem::files {
 
-// The error says nothing about the file itself: it is not damaged.
-bool is_out_of_resources(int error_number) noexcept;
-
 class SetReader {
  public:
   SetReader(const FoundSet &set, base::Timeline *timeline);

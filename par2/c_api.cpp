@@ -49,7 +49,8 @@ tandem_par2_summary summary_of(const Report &report) {
      : state == FileState::damaged ? summary.damaged_count
                                    : summary.missing_count)++;
     summary.repaired_count += report.files[i].is_repaired;
-    hopeless = hopeless || (state >= FileState::damaged && !report.set.files[i].is_recoverable);
+    const File &file = report.set.files[i];
+    hopeless = hopeless || (state >= FileState::damaged && !file.is_recoverable && file.bytes != 0);
   }
   summary.repair_needed = summary.complete_count != summary.file_count;
   summary.repair_possible =
@@ -134,10 +135,7 @@ Report verify_with(const tandem_par2_verify_options &options) {
   TaskPool pool(more_threads(options.thread_count));
   Meter meter(options.progress, options.progress_user);
   const Progress progress = progress_of(meter);
-  std::vector<std::string> packet_files = packet_files_of(options.path);
-  for (const std::string &path : extra)
-    if (is_packet_file_name(path) && std::ranges::find(packet_files, path) == packet_files.end())
-      packet_files.push_back(path);
+  const std::vector<std::string> packet_files = packet_files_of(options.path, extra);
   Set set = read_set(packet_files, pool, progress);
   const std::string folder =
       options.base_path != nullptr ? options.base_path : tandem::base::folder_of(packet_files.front());

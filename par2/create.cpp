@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <exception>
+#include <functional>
+#include <future>
 #include <memory>
-#include <thread>
+#include <system_error>
 
 #include "base/bytes.hpp"
 #include "base/folder.hpp"
@@ -55,23 +58,29 @@ class Output {
     return before * packet_bytes_ + copy * critical_bytes_;
   }
 
-  void open(const std::shared_ptr<base::Folder> &folder) {
-    const std::string temporary = text(".", name_, ".", base::random_hexadecimal(8), ".tmp");
-    file_ = base::PendingFile(folder, temporary, 01000);
+  void make(const std::shared_ptr<base::Folder> &folder) {
+    folder_ = folder;
+    temporary_ = text(".", name_, ".", base::random_hexadecimal(8), ".tmp");
+    file_ = base::PendingFile(folder, temporary_, 01000);
     if (!base::set_length(file_.descriptor(), bytes())) fail_io("write", file_.path(), errno);
+    file_.close();  // a set may have more files than the process may have open
   }
-  void write(const void *data, std::size_t count, std::uint64_t offset) const {
-    if (!base::write_at(file_.descriptor(), static_cast<const std::byte *>(data), count, offset))
-      fail_io("write", file_.path(), errno);
-  }
+  base::PendingFile open() const { return {folder_, temporary_}; }
   base::PendingFile &file() { return file_; }
 
  private:
   std::string name_;
   Volume volume_;
   std::uint64_t packet_bytes_, critical_bytes_;
+  std::shared_ptr<base::Folder> folder_;
+  std::string temporary_;
   base::PendingFile file_;
 };
+
+void write(const base::PendingFile &file, const void *data, std::size_t count, std::uint64_t offset) {
+  if (!base::write_at(file.descriptor(), static_cast<const std::byte *>(data), count, offset))
+    fail_io("write", file.path(), errno);
+}
 
 class Creation {
  public:
@@ -88,34 +97,20 @@ class Creation {
     choose_sizes();
     order_files();
     plan_outputs();
-    std::exception_ptr hashing_failed;
-    std::atomic<bool> stop{false};
-    std::thread hashing;
-    const auto hash_files = [&] {
-      try {
-        hash_whole_files(stop);
-      } catch (...) {
-        hashing_failed = std::current_exception();
-      }
-    };
     // One file is one chain of MD5, so it is hashed beside everything else.
+    const auto hash = [&] { attempt([&] { hash_whole_files(); }); };
+    std::future<void> hashing = std::async(std::launch::deferred, hash);
     if (options_.thread_count != 1) {
       const base::SignalsBlocked blocked;
-      hashing = std::thread(hash_files);
+      try {
+        hashing = std::async(std::launch::async, hash);
+      } catch (const std::system_error &) {  // no more threads: this one does it later
+      }
     }
-    try {
-      code();
-    } catch (...) {
-      stop = true;
-      if (hashing.joinable()) hashing.join();
-      throw;
-    }
-    if (hashing.joinable()) {
-      hashing.join();
-    } else {
-      hash_files();
-    }
-    if (hashing_failed) std::rethrow_exception(hashing_failed);
+    attempt([&] { code(); });
+    while (hashing.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout) attempt([&] { done(0); });
+    hashing.get();
+    if (failure_) std::rethrow_exception(failure_);
     check_unchanged(sources_);
     meter_.finish();  // the last moment to cancel
     finish();
@@ -123,6 +118,19 @@ class Creation {
   }
 
  private:
+  // Of two parts of the call. A failure of one stops the other; the first failure is that of the call.
+  void attempt(const std::function<void()> &part) {
+    try {
+      part();
+    } catch (...) {
+      if (!stop_.exchange(true)) failure_ = std::current_exception();
+    }
+  }
+  void done(std::uint64_t bytes) {
+    if (stop_) fail(TANDEM_ERROR_CANCELLED, "another part of the call failed");
+    meter_.done(bytes);
+  }
+
   void find_files() {
     std::vector<std::string> paths;
     for (const std::string_view path : base::read_strings(options_.source_paths, options_.source_count, "source_paths"))
@@ -175,7 +183,7 @@ class Creation {
       beginnings.push_back({&source.path, 0, std::min<std::uint64_t>(source.bytes, kBeginningBytes)});
     sum_ranges(beginnings, false, pool_, {});
     for (std::size_t i = 0; i < sources_.size(); ++i) {
-      if (!beginnings[i].is_readable) fail_io("read", sources_[i].path, EIO);
+      check_read(beginnings[i]);
       sources_[i].md5_of_beginning = beginnings[i].sum.md5;
       sources_[i].id = id_of(sources_[i]);
     }
@@ -230,26 +238,27 @@ class Creation {
     for (const Output &output : outputs_)
       if (options_.force == 0 && folder_->has(output.name()))
         fail(TANDEM_ERROR_INVALID_ARGUMENT, text(folder_->path_of(output.name()), " exists; force replaces it"));
-    for (Output &output : outputs_) output.open(folder_);
+    for (Output &output : outputs_) output.make(folder_);
     for (std::size_t i = 1; i < outputs_.size(); ++i)
       for (std::uint32_t each = 0; each < outputs_[i].volume().count; ++each)
         places_.push_back({&outputs_[i], outputs_[i].packet_offset(each)});
     meter_.add_total(2 * source_bytes_ + recovery_count_ * slice_bytes_);
   }
 
-  void hash_whole_files(const std::atomic<bool> &stop) {
+  static void check_read(const Range &range) {
+    if (range.error != 0) fail_io("read", *range.path, range.error);
+  }
+
+  void hash_whole_files() {
     std::vector<Source *> order;
     for (Source &source : sources_) order.push_back(&source);
     std::ranges::stable_sort(order, std::ranges::greater(), &Source::bytes);  // files of one size end together
     std::vector<Range> ranges;
     for (const Source *source : order) ranges.push_back({&source->path, 0, source->bytes});
     base::TaskPool alone(0);
-    sum_ranges(ranges, false, alone, [&](std::uint64_t bytes) {
-      if (stop) fail(TANDEM_ERROR_CANCELLED, "another part of the call failed");
-      meter_.done(bytes);
-    });
+    sum_ranges(ranges, false, alone, [&](std::uint64_t bytes) { done(bytes); });
     for (std::size_t i = 0; i < order.size(); ++i) {
-      if (!ranges[i].is_readable) fail(TANDEM_ERROR_IO, text("cannot read ", order[i]->path, " to its end"));
+      check_read(ranges[i]);
       order[i]->md5 = ranges[i].sum.md5;
     }
   }
@@ -289,12 +298,12 @@ class Creation {
       pool_.run(groups(m), [&](std::size_t group) {
         const std::size_t first = group * kGroup, count = std::min(kGroup, m - first);
         std::vector<Md5Part> parts;
-        for (std::size_t i = first; i < first + count; ++i) {
+        write_recovery(first, count, [&](const base::PendingFile &file, std::size_t i) {
           parts.push_back({&packet_md5s[i], shards[k + i], bytes});
-          places_[i].output->write(shards[k + i], bytes, places_[i].offset + kRecoveryPrefixBytes + offset);
-        }
+          write(file, shards[k + i], bytes, places_[i].offset + kRecoveryPrefixBytes + offset);
+        });
         Md5Streams::update(parts);
-        meter_.done(bytes * count);
+        done(bytes * count);
       });
     }
     finish_sums(slice_md5s);
@@ -335,7 +344,17 @@ class Creation {
       std::memset(to + stored, 0, bytes - stored);
       read_bytes += stored;
     }
-    meter_.done(read_bytes);
+    done(read_bytes);
+  }
+
+  // Calls write_packet for recovery packets, with their files.
+  void write_recovery(std::size_t first, std::size_t count,
+                      const std::function<void(const base::PendingFile &, std::size_t)> &write_packet) const {
+    base::PendingFile file;
+    for (std::size_t i = first; i < first + count; ++i) {
+      if (i == first || places_[i].output != places_[i - 1].output) file = places_[i].output->open();
+      write_packet(file, i);
+    }
   }
 
   static std::vector<Digest> finished(std::vector<Md5> &streams) {
@@ -349,23 +368,35 @@ class Creation {
   }
   void finish_packets(std::vector<Md5> &streams) {
     const std::vector<Digest> digests = finished(streams);
-    for (std::uint32_t i = 0; i < recovery_count_; ++i) {
-      RecoveryPrefix prefix = recovery_prefix(set_id_, options_.first_exponent + i, slice_bytes_);
+    write_recovery(0, recovery_count_, [&](const base::PendingFile &file, std::size_t i) {
+      const auto exponent = options_.first_exponent + static_cast<std::uint32_t>(i);
+      RecoveryPrefix prefix = recovery_prefix(set_id_, exponent, slice_bytes_);
       base::store(prefix.bytes + 16, digests[i]);
-      places_[i].output->write(prefix.bytes, sizeof prefix.bytes, places_[i].offset);
-    }
+      write(file, prefix.bytes, sizeof prefix.bytes, places_[i].offset);
+    });
   }
 
   void finish() {
     const Bytes critical = critical_packets();
-    for (Output &output : outputs_) {
+    for (const Output &output : outputs_) {
+      base::PendingFile file = output.open();
       for (std::uint64_t copy = 0; copy < output.copies(); ++copy)
-        output.write(critical.data(), critical.size(), output.copy_offset(copy));
-      output.file().finish(options_.no_sync != 0);
+        write(file, critical.data(), critical.size(), output.copy_offset(copy));
+      file.finish(options_.no_sync != 0);
     }
     // The file without recovery slices comes last: if it exists, the set is complete.
-    for (std::size_t i = outputs_.size(); i-- > 0;)
-      outputs_[i].file().rename(outputs_[i].name(), options_.force != 0, options_.no_sync != 0);
+    std::size_t i = outputs_.size();
+    try {
+      while (i != 0) {
+        outputs_[i - 1].file().rename(outputs_[i - 1].name(), options_.force != 0, true);
+        --i;
+        if (i <= 1 && options_.no_sync == 0) folder_->sync();
+      }
+    } catch (...) {
+      // With force, older files may be lost already: the new ones stay.
+      for (; options_.force == 0 && i != outputs_.size(); ++i) folder_->remove(outputs_[i].name());
+      throw;
+    }
   }
 
   tandem_par2_create_result result() const {
@@ -401,6 +432,8 @@ class Creation {
   std::vector<SliceSum> sums_;
   std::vector<Output> outputs_;  // the one without recovery slices first
   std::vector<Place> places_;    // of recovery packets
+  std::atomic<bool> stop_{false};
+  std::exception_ptr failure_;  // that set stop_
 };
 
 }  // namespace
@@ -425,7 +458,7 @@ std::vector<Volume> volumes_of(const tandem_par2_create_options &options, std::u
     volumes.push_back({first, static_cast<std::uint32_t>(count)});
     first += static_cast<std::uint32_t>(count);
     left -= static_cast<std::uint32_t>(count);
-    next *= 2;
+    next = std::min<std::uint64_t>(2 * next, kExponents);
     files -= files > 1;
   }
   return volumes;

@@ -3,21 +3,46 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
+
+#include "par2/error.hpp"
 
 namespace tandem::par2 {
 
-base::Descriptor open_regular(const std::string &path) noexcept {
+base::Descriptor open_regular(const std::string &path) {
   base::Descriptor file;
   do {
     file = base::Descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   } while (!file && errno == EINTR);
+  if (!file && base::is_out_of_resources(errno)) fail_io("open", path, errno);
   struct stat status;
   if (file && (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode))) {
     file.reset();
     errno = EINVAL;
   }
   return file;
+}
+
+bool is_absent(int error_number) noexcept {
+  constexpr int kAbsent[] = {ENOENT, ENOTDIR, EINVAL, ENXIO, ELOOP};
+  return std::ranges::find(kAbsent, error_number) != std::end(kAbsent);
+}
+
+std::size_t read_past_errors(const base::Descriptor &file, std::byte *bytes_out, std::size_t byte_count,
+                             std::uint64_t offset) noexcept {
+  constexpr std::size_t kBlock = 4096;
+  const std::int64_t whole = base::read_at(file.get(), bytes_out, byte_count, offset);
+  if (whole >= 0) return static_cast<std::size_t>(whole);
+  for (std::size_t done = 0; done < byte_count;) {
+    const std::size_t block = std::min(byte_count - done, kBlock - (offset + done) % kBlock);
+    const std::int64_t got = base::read_at(file.get(), bytes_out + done, block, offset + done);
+    if (got < 0) std::memset(bytes_out + done, 0, block);
+    if (got >= 0 && static_cast<std::size_t>(got) < block) return done + static_cast<std::size_t>(got);
+    done += block;
+  }
+  return byte_count;
 }
 
 std::optional<FileStatus> status_of(const std::string &path) {

@@ -15,8 +15,14 @@
 namespace tandem::par2 {
 
 // A regular file, for reading; also through a symbolic link. Never waits for a pipe's other end. Empty, with errno, if
-// it cannot be opened.
-base::Descriptor open_regular(const std::string &path) noexcept;
+// it cannot be opened. Throws if the process is out of descriptors or memory: that says nothing about the file.
+base::Descriptor open_regular(const std::string &path);
+// Whether errno of open_regular says that there is no regular file.
+bool is_absent(int error_number) noexcept;
+
+// Reads to the end of the file at most, and returns how many bytes. Blocks that cannot be read become zeros.
+std::size_t read_past_errors(const base::Descriptor &file, std::byte *bytes_out, std::size_t byte_count,
+                             std::uint64_t offset) noexcept;
 
 struct FileStatus {
   std::uint64_t bytes;

@@ -59,8 +59,7 @@ std::optional<Main> parse_main(std::span<const std::byte> body) {
   main.slice_bytes = load<std::uint64_t>(body.data());
   const std::uint32_t recoverable = load<std::uint32_t>(body.data() + 8);
   const std::size_t count = (body.size() - 12) / sizeof(Digest);
-  if (main.slice_bytes == 0 || main.slice_bytes % 4 != 0 || main.slice_bytes > kMostSliceBytes) return {};
-  if (recoverable > count || recoverable > kMostFiles || count - recoverable > kMostFiles) return {};
+  if (main.slice_bytes == 0 || main.slice_bytes % 4 != 0 || recoverable > count) return {};
   for (std::size_t i = 0; i < count; ++i)
     (i < recoverable ? main.recoverable : main.others).push_back(load<Digest>(body.data() + 12 + sizeof(Digest) * i));
   return main;

@@ -62,7 +62,7 @@ struct Sums {
   std::vector<SliceSum> sums;
 };
 
-// Of bodies. Empty if they are malformed or beyond the limits.
+// Of bodies. Empty if they are malformed. The sizes in a main packet may be beyond the limits.
 std::optional<Main> parse_main(std::span<const std::byte> body);
 std::optional<Description> parse_description(std::span<const std::byte> body);
 std::optional<Sums> parse_sums(std::span<const std::byte> body);

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "par2/ranges.hpp"
 
-#include <fcntl.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <vector>
 
 #include "base/descriptor.hpp"
 #include "par2/crc.hpp"
+#include "par2/error.hpp"
 #include "par2/files.hpp"
 
 namespace tandem::par2 {
@@ -19,9 +22,33 @@ namespace {
 // the first one.
 constexpr std::size_t kPiece = 32768, kStride = kPiece + 64;
 
-}  // namespace
+// Descriptors that all calls of this process hold beside one for each thread: half of what the process may open.
+class SpareDescriptors {
+ public:
+  explicit SpareDescriptors(std::size_t wanted) {
+    rlimit limit = {};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    std::size_t taken = taken_;
+    do {
+      count_ = std::min<std::size_t>(wanted, std::max<std::size_t>(limit.rlim_cur / 2, taken) - taken);
+    } while (!taken_.compare_exchange_weak(taken, taken + count_));
+  }
+  ~SpareDescriptors() { taken_ -= count_; }
+  SpareDescriptors(const SpareDescriptors &) = delete;
+  SpareDescriptors &operator=(const SpareDescriptors &) = delete;
+  std::size_t count() const { return count_; }
 
-void sum_together(std::span<Range> ranges, bool with_crc, const Progressed &progressed) {
+ private:
+  static inline std::atomic<std::size_t> taken_{0};
+  std::size_t count_;
+};
+
+bool begins_file(std::span<const Range> ranges, std::size_t i) {
+  return i == 0 || ranges[i].path != ranges[i - 1].path;
+}
+
+// Holds all files of the ranges open.
+void sum_open(std::span<Range> ranges, bool with_crc, const Progressed &progressed) {
   struct Buffer {
     alignas(64) std::byte bytes[kMaxMd5Streams * kStride];
   };
@@ -31,10 +58,14 @@ void sum_together(std::span<Range> ranges, bool with_crc, const Progressed &prog
   std::vector<int> descriptors;
   std::vector<Md5> streams(ranges.size());
   std::uint64_t longest = 0;
+  int error = 0;  // of the last file
   for (std::size_t i = 0; i < ranges.size(); ++i) {
-    if (i == 0 || ranges[i].path != ranges[i - 1].path) opened.push_back(open_regular(*ranges[i].path));
+    if (begins_file(ranges, i)) {
+      opened.push_back(open_regular(*ranges[i].path));
+      error = opened.back() ? 0 : errno;
+    }
     descriptors.push_back(opened.back().get());
-    ranges[i].is_readable = opened.back() || ranges[i].bytes == 0;
+    ranges[i].error = ranges[i].bytes == 0 ? 0 : error;
     ranges[i].sum.crc = 0;
     longest = std::max(longest, ranges[i].bytes + ranges[i].zeros);
   }
@@ -44,14 +75,17 @@ void sum_together(std::span<Range> ranges, bool with_crc, const Progressed &prog
     std::uint64_t read_bytes = 0;
     for (std::size_t i = 0; i < ranges.size(); ++i) {
       Range &range = ranges[i];
-      if (!range.is_readable || at >= range.bytes + range.zeros) continue;
+      if (range.error != 0 || at >= range.bytes + range.zeros) continue;
       std::byte *const piece = buffer->bytes + i * kStride;
       const std::size_t count = std::min<std::uint64_t>(kPiece, range.bytes + range.zeros - at);
       const std::size_t stored = at < range.bytes ? std::min<std::uint64_t>(count, range.bytes - at) : 0;
-      if (stored != 0 &&
-          base::read_at(descriptors[i], piece, stored, range.offset + at) != static_cast<std::int64_t>(stored)) {
-        range.is_readable = false;
-        continue;
+      if (stored != 0) {
+        const std::int64_t got = base::read_at(descriptors[i], piece, stored, range.offset + at);
+        if (got < 0 && errno == ENOMEM) fail_io("read", *range.path, errno);
+        if (got != static_cast<std::int64_t>(stored)) {
+          range.error = got < 0 ? errno : EIO;
+          continue;
+        }
       }
       read_bytes += stored;
       std::memset(piece + stored, 0, count - stored);
@@ -65,6 +99,21 @@ void sum_together(std::span<Range> ranges, bool with_crc, const Progressed &prog
   for (Md5 &stream : streams) all.push_back(&stream);
   const std::vector<Digest> digests = Md5Streams::finish(all);
   for (std::size_t i = 0; i < ranges.size(); ++i) ranges[i].sum.md5 = digests[i];
+}
+
+}  // namespace
+
+void sum_together(std::span<Range> ranges, bool with_crc, const Progressed &progressed) {
+  std::size_t files = 0;
+  for (std::size_t i = 0; i < ranges.size(); ++i) files += begins_file(ranges, i);
+  const SpareDescriptors spare(std::max<std::size_t>(files, 1) - 1);
+  while (!ranges.empty()) {
+    std::size_t count = 0;
+    for (files = 0; count < ranges.size(); ++count)
+      if (begins_file(ranges, count) && ++files > 1 + spare.count()) break;
+    sum_open(ranges.first(count), with_crc, progressed);
+    ranges = ranges.subspan(count);
+  }
 }
 
 void sum_ranges(std::span<Range> ranges, bool with_crc, base::TaskPool &pool, const Progressed &progressed) {

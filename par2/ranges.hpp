@@ -15,8 +15,8 @@ namespace tandem::par2 {
 struct Range {
   const std::string *path;
   std::uint64_t offset, bytes;
-  std::uint64_t zeros = 0;   // that follow the bytes
-  bool is_readable = false;  // results
+  std::uint64_t zeros = 0;  // that follow the bytes
+  int error = 0;            // results: errno, EIO if the file ends before; 0: all was read
   SliceSum sum{};
 };
 
@@ -28,7 +28,7 @@ struct Progress {
   Progressed done, add_total;
 };
 
-// At most kMaxMd5Streams ranges, on this thread.
+// At most kMaxMd5Streams ranges, on this thread. Throws if the process is out of descriptors or memory.
 void sum_together(std::span<Range> ranges, bool with_crc, const Progressed &progressed);
 // Any number, on all threads. Ranges of one file should be neighbours.
 void sum_ranges(std::span<Range> ranges, bool with_crc, base::TaskPool &pool, const Progressed &progressed);

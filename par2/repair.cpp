@@ -171,7 +171,7 @@ class Repair {
         work.way = Way::renamed;
       } else if (is_renamed && (!file.is_recoverable || file.sums.empty())) {
         work.is_whole = true;
-      } else if (!file.is_recoverable) {
+      } else if (!file.is_recoverable && file.bytes != 0) {
         fail(TANDEM_ERROR_NOT_RECOVERABLE,
              text(path_of(work), " is not right, and the set has no recovery data for it"));
       }
@@ -461,7 +461,7 @@ class Repair {
     }
     sum_ranges(ranges, false, pool_, [&](std::uint64_t bytes) { meter_.done(bytes); });
     for (std::size_t i = 0; i < ranges.size(); ++i)
-      if (!ranges[i].is_readable || ranges[i].sum.md5 != expected[i].second) fail_wrong(*expected[i].first);
+      if (ranges[i].error != 0 || ranges[i].sum.md5 != expected[i].second) fail_wrong(*expected[i].first);
     check_store();
   }
   [[noreturn]] void fail_wrong(const Work &work) const {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <tuple>
+#include <unordered_map>
 
 #include "par2/files.hpp"
 
@@ -14,6 +15,8 @@ namespace {
 
 constexpr std::size_t kPiece = 65536;
 constexpr std::uint64_t kCrcOrder = 0xffffffff;  // so many bytes of zeros change no CRC
+constexpr unsigned kMostMisses = 4;              // of one CRC in a scan: then it is ignored
+constexpr std::uint64_t kMostMissesInAll = 64;   // misses of all CRCs in a scan, beside accidents
 
 }  // namespace
 
@@ -42,20 +45,20 @@ Search::Search(const Set &set) : slice_bytes_(set.slice_bytes), rolling_(set.sli
     const std::uint64_t zeros = slice_bytes_ - content.bytes;
     if (zeros != 0) shorts_.push_back({crc32_zeros(content.sum->crc, kCrcOrder - zeros % kCrcOrder), i, content.bytes});
   }
-  std::ranges::sort(wholes_, {}, &Key::crc);
-  std::ranges::sort(shorts_, {}, [](const Key &key) { return std::pair(key.bytes, key.crc); });
+  const auto order = [&](const Key &key) { return std::tuple(key.bytes, key.crc, contents_[key.content].sum->md5); };
+  std::ranges::sort(wholes_, {}, order);
+  std::ranges::sort(shorts_, {}, order);
 }
 
 bool Search::has(std::uint32_t linear) const {
   return may_have(linear) && std::ranges::binary_search(wholes_, linear, {}, &Key::crc);
 }
 
-std::optional<std::uint32_t> Search::find(const SliceSum &sum) const {
-  const std::uint32_t linear = rolling_.linear(sum.crc);
-  for (auto key = std::ranges::lower_bound(wholes_, linear, {}, &Key::crc); key != wholes_.end() && key->crc == linear;
-       ++key)
-    if (contents_[key->content].sum == sum) return key->content;
-  return {};
+std::optional<std::uint32_t> Search::find(std::span<const Key> keys, std::uint32_t crc, const Digest &md5) const {
+  const auto sum_of = [&](const Key &key) { return std::pair(key.crc, contents_[key.content].sum->md5); };
+  const auto key = std::ranges::lower_bound(keys, std::pair(crc, md5), {}, sum_of);
+  if (key == keys.end() || sum_of(*key) != std::pair(crc, md5)) return {};
+  return key->content;
 }
 
 class Search::Scan {
@@ -66,26 +69,36 @@ class Search::Scan {
         last_(last),
         progressed_(progressed),
         file_(open_regular(*region.path)),
+        tried_(search.shorts_.size()),
         entering_(kPiece),
         leaving_(kPiece) {}
 
   std::vector<Match> run(std::uint64_t first) {
+    counted_ = first;
+    // CRCs of 32 bits also match by accident.
+    misses_left_ = kMostMissesInAll + 4 * (((last_ - first) >> 16) * search_.wholes_.size() >> 16);
     bool at_boundary = first == region_.begin;  // a slice may begin here, also a short one
-    for (std::uint64_t at = first; file_ && at < last_ && fits(at);) {
+    std::uint64_t at = first;
+    while (file_ && at < last_ && fits(at)) {
       const std::uint64_t before = at;
       std::uint32_t linear = search_.rolling_.linear(crc_at(at));
-      if (search_.has(linear)) at = take_run(at);
+      if (is_hit(linear)) at = take_run(at, linear);
       if (at == before && at_boundary) at = take_short(at);
       at_boundary = at != before;
-      if (at_boundary) continue;
-      while (roll_to_hit(at, linear)) {
+      while (!at_boundary && roll_to_hit(at, linear)) {
         const std::uint64_t hit = at;
-        at = take_run(at);
+        at = take_run(at, linear);
         at_boundary = at != hit;
-        if (at_boundary) break;
       }
+      count_to(at);
       if (!at_boundary) break;
     }
+    // The scan that begins at `last` does not know that a short slice may begin here.
+    for (std::uint64_t before = 0; file_ && at_boundary && at >= last_ && at != before;) {
+      before = at;
+      at = take_short(at);
+    }
+    count_to(last_);
     return std::move(matches_);
   }
 
@@ -97,13 +110,30 @@ class Search::Scan {
     const std::uint64_t bytes = std::min(search_.slice_bytes_, region_.end - at);
     return {region_.path, at, bytes, search_.slice_bytes_ - bytes};
   }
+  // Progress, each byte once.
+  void count_to(std::uint64_t at) {
+    at = std::min(at, last_);
+    if (progressed_ && at > counted_) progressed_(at - counted_);
+    counted_ = std::max(at, counted_);
+  }
+  bool is_hit(std::uint32_t linear) const {
+    if (!search_.has(linear) || misses_left_ == 0) return false;
+    const auto misses = misses_.find(linear);
+    return misses == misses_.end() || misses->second < kMostMisses;
+  }
+  std::optional<std::uint32_t> find(std::span<const Key> keys, std::uint32_t crc, const Range &range) const {
+    return range.error == 0 ? search_.find(keys, crc, range.sum.md5) : std::nullopt;
+  }
+  void sum(std::span<Range> ranges) const {
+    sum_together(ranges, true, [&](std::uint64_t) {
+      if (progressed_) progressed_(0);
+    });
+  }
   // Zeros beyond the region.
   void read(std::vector<std::uint8_t> &into, std::uint64_t at, std::size_t count) {
     std::size_t stored = at < region_.end ? std::min<std::uint64_t>(count, region_.end - at) : 0;
-    if (stored != 0) {
-      const std::int64_t got = base::read_at(file_.get(), reinterpret_cast<std::byte *>(into.data()), stored, at);
-      stored = got > 0 ? static_cast<std::size_t>(got) : 0;
-    }
+    if (stored != 0) stored = read_past_errors(file_, reinterpret_cast<std::byte *>(into.data()), stored, at);
+    if (progressed_) progressed_(0);
     std::memset(into.data() + stored, 0, count - stored);
   }
   std::uint32_t crc_at(std::uint64_t at) {
@@ -118,14 +148,19 @@ class Search::Scan {
   }
 
   // The end of the slices that follow each other from here on. As long as they do, more are hashed together.
-  std::uint64_t take_run(std::uint64_t at) {
+  std::uint64_t take_run(std::uint64_t at, std::uint32_t linear) {
+    const std::uint64_t begin = at;
     for (std::size_t count = 4;; count = std::min<std::size_t>(2 * count, kMaxMd5Streams)) {
       std::vector<Range> ranges;
       for (std::uint64_t each = at; ranges.size() < count && each < last_ && fits(each); each += search_.slice_bytes_)
         ranges.push_back(window(each));
-      sum_together(ranges, true, progressed_);
+      sum(ranges);
       for (const Range &range : ranges) {
-        const auto content = range.is_readable ? search_.find(range.sum) : std::nullopt;
+        const auto content = find(search_.wholes_, search_.rolling_.linear(range.sum.crc), range);
+        if (!content && at == begin) {
+          ++misses_[linear];
+          --misses_left_;
+        }
         if (!content) return at;
         matches_.push_back({*content, range.offset, range.bytes});
         at += range.bytes;
@@ -139,20 +174,30 @@ class Search::Scan {
     std::uint32_t crc = 0;
     std::uint64_t done = 0;  // bytes in the CRC
     std::uint64_t end = at;
-    for (const Key &key : search_.shorts_) {
-      if (key.bytes > region_.end - at) break;
-      while (done < key.bytes) {
-        const std::size_t count = std::min<std::uint64_t>(kPiece, key.bytes - done);
+    for (std::span<const Key> left = search_.shorts_; !left.empty() && left[0].bytes <= region_.end - at;) {
+      const std::uint64_t bytes = left[0].bytes;
+      const auto longer = std::ranges::upper_bound(left, bytes, {}, &Key::bytes);
+      const auto keys = left.first(static_cast<std::size_t>(longer - left.begin()));
+      left = left.subspan(keys.size());
+      while (done < bytes) {
+        const std::size_t count = std::min<std::uint64_t>(kPiece, bytes - done);
         read(entering_, at + done, count);
         crc = crc32(crc, entering_.data(), count);
         done += count;
       }
-      if (key.crc != crc) continue;
-      Range range{region_.path, at, key.bytes, search_.slice_bytes_ - key.bytes};
-      sum_together({&range, 1}, true, progressed_);
-      if (!range.is_readable || search_.contents_[key.content].sum != range.sum) continue;
-      matches_.push_back({key.content, at, key.bytes});
-      end = at + key.bytes;
+      const auto key = std::ranges::lower_bound(keys, crc, {}, &Key::crc);
+      if (key == keys.end() || key->crc != crc || misses_left_ == 0) continue;
+      const auto place = static_cast<std::size_t>(&*key - search_.shorts_.data());
+      if (tried_[place] && repeats_left_ == 0) continue;
+      repeats_left_ -= tried_[place];
+      tried_[place] = true;
+      Range range{region_.path, at, bytes, search_.slice_bytes_ - bytes};
+      sum({&range, 1});
+      const auto content = find(keys, crc, range);
+      misses_left_ -= !content;
+      if (!content) continue;
+      matches_.push_back({*content, at, bytes});
+      end = at + bytes;
     }
     return end;
   }
@@ -166,14 +211,13 @@ class Search::Scan {
       read(entering_, at + search_.slice_bytes_, count);
       for (std::size_t i = 0; i < count; ++i) {
         linear = search_.rolling_.roll(linear, entering_[i], leaving_[i]);
-        if (search_.may_have(linear) && search_.has(linear)) {
+        if (search_.may_have(linear) && is_hit(linear)) {
           at += i + 1;
-          if (progressed_) progressed_(i + 1);
           return true;
         }
       }
       at += count;
-      if (progressed_) progressed_(count);
+      count_to(at);
     }
     return false;
   }
@@ -183,6 +227,11 @@ class Search::Scan {
   const std::uint64_t last_;
   const Progressed &progressed_;
   base::Descriptor file_;
+  std::uint64_t counted_ = 0;  // bytes before this are counted as progress
+  std::uint64_t misses_left_ = 0;
+  std::uint64_t repeats_left_ = 256;                    // of short contents, as in files of one byte
+  std::unordered_map<std::uint32_t, unsigned> misses_;  // by CRC: its MD5 was another one
+  std::vector<bool> tried_;                             // short contents, by the first key with the same bytes and CRC
   std::vector<std::uint8_t> entering_, leaving_;
   std::vector<Match> matches_;
 };

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "par2/crc.hpp"
@@ -36,7 +37,9 @@ class Search {
   const std::vector<Content> &contents() const { return contents_; }
   std::uint32_t content_of(std::uint64_t slice) const { return content_of_slice_[slice]; }
 
-  // Slices of the region that begin in first .. last - 1. Any number of threads may call it.
+  // Slices of the region that begin in first .. last - 1, and short slices that follow the last of them. Counts each of
+  // these bytes once. Checksums of a hostile set match often by their CRC alone: a scan follows few of such matches, so
+  // that its time is bounded. Any number of threads may call it.
   std::vector<Match> scan(const Region &region, std::uint64_t first, std::uint64_t last,
                           const Progressed &progressed) const;
 
@@ -49,14 +52,15 @@ class Search {
   };
   bool may_have(std::uint32_t linear) const { return filter_[linear & filter_mask_]; }
   bool has(std::uint32_t linear) const;
-  std::optional<std::uint32_t> find(const SliceSum &sum) const;
+  // keys: whole slices, or short ones of one length.
+  std::optional<std::uint32_t> find(std::span<const Key> keys, std::uint32_t crc, const Digest &md5) const;
 
   std::uint64_t slice_bytes_;
   RollingCrc rolling_;
   std::vector<Content> contents_;
   std::vector<std::uint32_t> content_of_slice_;
-  std::vector<Key> wholes_;  // by crc
-  std::vector<Key> shorts_;  // by bytes, then crc
+  std::vector<Key> wholes_;  // by crc, then MD5
+  std::vector<Key> shorts_;  // by bytes, then crc, then MD5
   std::vector<bool> filter_;
   std::uint32_t filter_mask_;
 };

@@ -2,12 +2,14 @@
 #include "par2/set.hpp"
 
 #include <strings.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <set>
-#include <unordered_set>
 
 #include "base/bytes.hpp"
 #include "base/folder.hpp"
@@ -38,40 +40,84 @@ std::string base_of(std::string name) {
   return name;
 }
 
+using Place = std::pair<std::size_t, std::uint64_t>;  // number of the file, offset
 struct Critical {
   Kind kind;
   Digest set_id;
   Bytes body;
+  Place first;  // of its copies
 };
+
+// The critical packets of all files, each once: volumes repeat them.
+class Criticals {
+ public:
+  // Whether this is a copy. To compare it is faster than to hash it.
+  bool has(const Header &header, std::span<const std::byte> bytes, Place place) {
+    Critical *same = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto known = known_.find(header.md5); known != known_.end()) same = &known->second;
+    }
+    if (same == nullptr || same->kind != header.kind || same->set_id != header.set_id ||
+        same->body.size() + kHeaderBytes != bytes.size() ||
+        (!same->body.empty() && std::memcmp(same->body.data(), &bytes[kHeaderBytes], same->body.size()) != 0))
+      return false;
+    const std::lock_guard lock(mutex_);
+    same->first = std::min(same->first, place);
+    return true;
+  }
+  void add(const Header &header, std::span<const std::byte> bytes, Place place) {
+    const std::lock_guard lock(mutex_);
+    const auto [at, is_new] = known_.try_emplace(header.md5, Critical{header.kind, header.set_id, {}, place});
+    if (is_new) at->second.body.assign(bytes.data() + kHeaderBytes, bytes.data() + bytes.size());
+    at->second.first = std::min(at->second.first, place);
+  }
+  std::vector<const Critical *> in_order() const {
+    std::vector<const Critical *> all;
+    for (const auto &[md5, each] : known_) all.push_back(&each);
+    std::ranges::sort(all, {}, &Critical::first);
+    return all;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<Digest, Critical> known_;
+};
+
 struct Recovery {
   Header header;
   std::uint64_t offset;
   std::uint32_t exponent;
+  std::uint64_t walk_end;  // of the walk that found it
 };
 
 // The packets of one file. A header says where its packet ends, and the walk goes on there. If the packet turns out to
-// be damaged, another walk begins inside it, and ends at a packet that the first one found.
+// be damaged, another walk looks for packets that begin inside it.
 class Walk {
  public:
-  explicit Walk(const std::string &path) : file_(open_regular(path)) {
-    const auto status = status_of(path);
-    if (!file_ || !status) return;
-    bytes_ = status->bytes;
-    starts_.push_back(0);
-  }
+  Walk(const std::string &path, std::size_t number, Criticals &criticals, const Progressed &progressed)
+      : path_(path), number_(number), criticals_(criticals), progressed_(progressed) {}
 
   void run() {
-    while (!starts_.empty()) {
-      const std::uint64_t first = starts_.back();
-      starts_.pop_back();
-      walk(first);
+    if (parts_.empty()) return;
+    file_ = open_regular(path_);
+    if (!file_ && !is_absent(errno)) fail_io("open", path_, errno);
+    struct stat status;
+    if (file_ && bytes_ == 0 && fstat(file_.get(), &status) == 0) bytes_ = static_cast<std::uint64_t>(status.st_size);
+    while (!parts_.empty()) {
+      const auto [first, end] = parts_.back();
+      parts_.pop_back();
+      if (file_) walk(first, end);
     }
+    file_.reset();
+    buffer_ = {};
   }
   // A packet that began here is damaged.
-  void add_damaged(std::uint64_t offset, std::uint64_t packet_bytes) {
+  void add_damaged(std::uint64_t offset, std::uint64_t packet_bytes, std::uint64_t walk_end) {
+    const std::uint64_t end = std::min(offset + packet_bytes, walk_end);
     // Hostile files may claim long packets at each byte.
-    damaged_bytes_ += packet_bytes;
-    if (damaged_bytes_ < 8 * bytes_ + kMostCriticalBytes) starts_.push_back(offset + 1);
+    damaged_bytes_ += end - offset;
+    if (damaged_bytes_ < 8 * bytes_ + kMostCriticalBytes) parts_.emplace_back(offset + 1, end);
   }
   void add_intact(std::uint64_t offset, std::uint64_t packet_bytes) {
     used_.add(offset, offset + packet_bytes);
@@ -85,7 +131,6 @@ class Walk {
     return sum;
   }
 
-  std::vector<Critical> critical;  // intact, each once
   std::vector<Recovery> recovery;  // not yet checked
   std::uint32_t packet_count = 0;
 
@@ -95,14 +140,17 @@ class Walk {
     std::uint64_t offset;
   };
 
-  void walk(std::uint64_t first) {
+  // Packets that begin in first .. end - 1.
+  void walk(std::uint64_t first, std::uint64_t end) {
     std::uint64_t wanted = kLeastRead;
-    for (std::uint64_t at = first; at + kHeaderBytes <= bytes_;) {
-      fill(at, std::min(wanted, bytes_ - at));
+    for (std::uint64_t at = first; at < end && at + kHeaderBytes <= bytes_;) {
+      buffer_.resize(std::min(wanted, bytes_ - at));
+      buffer_.resize(read_past_errors(file_, buffer_.data(), buffer_.size(), at));
+      if (progressed_) progressed_(0);
       if (buffer_.empty()) return;
       found_.clear();
-      const std::uint64_t next = walk_buffer(at);
-      check_found(at);
+      const std::uint64_t next = walk_buffer(at, end);
+      check_found(at, end);
       if (next == at && wanted >= kMostCriticalBytes) return;  // the file has become shorter
       // After a long packet nothing but a header may be of interest.
       wanted = next <= at + buffer_.size() ? std::min(2 * wanted, kMostCriticalBytes) : kLeastRead;
@@ -110,20 +158,14 @@ class Walk {
     }
   }
 
-  void fill(std::uint64_t at, std::uint64_t byte_count) {
-    buffer_.resize(byte_count);
-    const std::int64_t got = base::read_at(file_.get(), buffer_.data(), buffer_.size(), at);
-    buffer_.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
-  }
-
   // Returns where the next buffer begins.
-  std::uint64_t walk_buffer(std::uint64_t begin) {
+  std::uint64_t walk_buffer(std::uint64_t begin, std::uint64_t end) {
     std::size_t at = 0;
     for (;;) {
       const void *magic = memmem(buffer_.data() + at, buffer_.size() - at, kMagic, sizeof kMagic);
       if (magic == nullptr) return begin + buffer_.size() - std::min(buffer_.size() - 1, sizeof kMagic - 1);
       at = static_cast<std::size_t>(static_cast<const std::byte *>(magic) - buffer_.data());
-      if (begin + at + kHeaderBytes > bytes_) return bytes_;
+      if (begin + at >= end || begin + at + kHeaderBytes > bytes_) return bytes_;
       if (at + kRecoveryPrefixBytes > buffer_.size() && begin + buffer_.size() < bytes_) return begin + at;
       const auto header = parse_header(std::span(buffer_).subspan(at), bytes_ - begin - at);
       if (!header || (header->kind != Kind::recovery && header->bytes > kMostCriticalBytes) ||
@@ -132,10 +174,10 @@ class Walk {
         continue;
       }
       if (header->kind != Kind::recovery && at + header->bytes > buffer_.size()) return begin + at;
-      if (!visited_.insert(begin + at).second) return bytes_;
       if (header->kind == Kind::recovery) {
-        recovery.push_back({*header, begin + at, base::load<std::uint32_t>(buffer_.data() + at + kHeaderBytes)});
-      } else if (is_copy(*header, std::span(buffer_).subspan(at, header->bytes))) {
+        const auto exponent = base::load<std::uint32_t>(buffer_.data() + at + kHeaderBytes);
+        if (recovery.size() < kMostRecovery) recovery.push_back({*header, begin + at, exponent, end});
+      } else if (criticals_.has(*header, std::span(buffer_).subspan(at, header->bytes), {number_, begin + at})) {
         add_intact(begin + at, header->bytes);
       } else {
         found_.push_back({*header, begin + at});
@@ -145,17 +187,7 @@ class Walk {
     }
   }
 
-  // Volumes repeat their critical packets: to compare them with the first copy is faster than to hash them.
-  bool is_copy(const Header &header, std::span<const std::byte> bytes) const {
-    const auto known = seen_.find(header.md5);
-    if (known == seen_.end()) return false;
-    const Critical &first = critical[known->second];
-    return first.kind == header.kind && first.set_id == header.set_id &&
-           first.body.size() + kHeaderBytes == bytes.size() &&
-           (first.body.empty() || std::memcmp(bytes.data() + kHeaderBytes, first.body.data(), first.body.size()) == 0);
-  }
-
-  void check_found(std::uint64_t begin) {
+  void check_found(std::uint64_t begin, std::uint64_t end) {
     std::vector<Md5> streams(found_.size());
     std::vector<Md5Part> parts;
     std::vector<Md5 *> all;
@@ -169,27 +201,28 @@ class Walk {
     for (std::size_t i = 0; i < found_.size(); ++i) {
       const auto &[header, offset] = found_[i];
       if (digests[i] != header.md5) {
-        add_damaged(offset, header.bytes);
+        add_damaged(offset, header.bytes, end);
         continue;
       }
       add_intact(offset, header.bytes);
-      if (header.kind == Kind::other || !seen_.emplace(header.md5, critical.size()).second) continue;
-      const auto body = buffer_.begin() + static_cast<std::ptrdiff_t>(offset - begin + kHeaderBytes);
-      critical.push_back(
-          {header.kind, header.set_id, Bytes(body, body + static_cast<std::ptrdiff_t>(header.bytes - kHeaderBytes))});
+      if (header.kind != Kind::other)
+        criticals_.add(header, std::span(buffer_).subspan(offset - begin, header.bytes), {number_, offset});
     }
   }
 
   static constexpr std::uint64_t kLeastRead = 4096;
+  static constexpr std::size_t kMostRecovery = 16 * kExponents;  // beyond that no file of a program goes
 
+  const std::string &path_;
+  const std::size_t number_;
+  Criticals &criticals_;
+  const Progressed &progressed_;
   base::Descriptor file_;
   std::uint64_t bytes_ = 0, damaged_bytes_ = 0;
-  std::vector<std::uint64_t> starts_;          // of walks to do
-  std::unordered_set<std::uint64_t> visited_;  // beginnings of packets
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> parts_{{0, UINT64_MAX}};  // first, end: walks to do
   base::IntervalSet used_;
   Bytes buffer_;
   std::vector<Found> found_;
-  std::map<Digest, std::size_t> seen_;  // where `critical` has them
 };
 
 // Checks recovery packets by their MD5 and removes damaged ones. Walks through these; what is found there is checked,
@@ -209,11 +242,11 @@ void check_recovery(std::vector<Walk> &walks, const std::vector<std::string> &pa
     for (std::size_t i = 0; i < walks.size(); ++i) {
       for (const Recovery &each : std::exchange(walks[i].recovery, {})) {
         const Range &range = ranges[next++];
-        if (range.is_readable && range.sum.md5 == each.header.md5) {
+        if (range.error == 0 && range.sum.md5 == each.header.md5) {
           walks[i].add_intact(each.offset, each.header.bytes);
           intact[i].push_back(each);
         } else {
-          walks[i].add_damaged(each.offset, each.header.bytes);
+          walks[i].add_damaged(each.offset, each.header.bytes, each.walk_end);
         }
       }
       walks[i].run();
@@ -224,10 +257,31 @@ void check_recovery(std::vector<Walk> &walks, const std::vector<std::string> &pa
 
 class Assembly {
  public:
-  explicit Assembly(const std::vector<Walk> &walks) {
-    for (const Walk &walk : walks)
-      for (const Critical &each : walk.critical) add(each);
-    if (!has_main_) fail(TANDEM_ERROR_DAMAGED, "no file has an intact main packet");
+  explicit Assembly(const std::vector<const Critical *> &all) {
+    bool has_main = false;
+    for (const Critical *each : all) {
+      if (has_main || each->kind != Kind::main || Md5::of(each->body.data(), each->body.size()) != each->set_id)
+        continue;
+      if (auto main = parse_main(each->body)) {
+        main_ = std::move(*main);
+        id_ = each->set_id;
+        has_main = true;
+      }
+    }
+    if (!has_main) fail(TANDEM_ERROR_DAMAGED, "no file has an intact main packet");
+    if (main_.slice_bytes > kMostSliceBytes)
+      fail(TANDEM_ERROR_UNSUPPORTED,
+           text("the set has slices of ", main_.slice_bytes, " bytes; at most ", kMostSliceBytes));
+    if (const std::size_t most = std::max(main_.recoverable.size(), main_.others.size()); most > kMostFiles)
+      fail(TANDEM_ERROR_UNSUPPORTED, text("the set has ", most, " files; at most ", kMostFiles));
+    for (const Critical *each : all) {
+      if (each->set_id != id_) continue;
+      if (each->kind == Kind::description) {
+        if (auto file = parse_description(each->body)) descriptions_.emplace(file->id, std::move(*file));
+      } else if (each->kind == Kind::sums) {
+        if (auto sums = parse_sums(each->body)) sums_.emplace(sums->id, std::move(sums->sums));
+      }
+    }
   }
 
   void add_files(Set &set) {
@@ -276,30 +330,8 @@ class Assembly {
   }
 
  private:
-  void add(const Critical &each) {
-    if (each.kind == Kind::main && !has_main_ && Md5::of(each.body.data(), each.body.size()) == each.set_id) {
-      if (auto main = parse_main(each.body)) {
-        main_ = std::move(*main);
-        id_ = each.set_id;
-        has_main_ = true;
-        for (const Critical &earlier : std::exchange(waiting_, {})) add(earlier);
-      }
-    }
-    if (!has_main_) {
-      waiting_.push_back(each);
-    } else if (each.set_id == id_) {
-      if (each.kind == Kind::description) {
-        if (auto file = parse_description(each.body)) descriptions_.emplace(file->id, std::move(*file));
-      } else if (each.kind == Kind::sums) {
-        if (auto sums = parse_sums(each.body)) sums_.emplace(sums->id, std::move(sums->sums));
-      }
-    }
-  }
-
-  bool has_main_ = false;
   Digest id_;
   Main main_;
-  std::vector<Critical> waiting_;  // before the first main packet
   std::map<Digest, Description> descriptions_;
   std::map<Digest, std::vector<SliceSum>> sums_;
 };
@@ -308,7 +340,7 @@ class Assembly {
 
 bool is_packet_file_name(std::string_view path) { return ends_in(path, ".par2"); }
 
-std::vector<std::string> packet_files_of(const std::string &path) {
+std::vector<std::string> packet_files_of(const std::string &path, const std::vector<std::string> &extra) {
   std::vector<std::string> paths;
   std::string given = path;
   if (!is_packet_file_name(given) && status_of(given + ".par2")) given += ".par2";
@@ -322,17 +354,24 @@ std::vector<std::string> packet_files_of(const std::string &path) {
           (is_of_base || other.starts_with(base_name + ".")))
         paths.push_back(folder.path() == "." && !given.starts_with("./") ? other : folder.path_of(other));
   if (paths.empty()) fail_io("find a set", path, ENOENT);
+  std::ranges::copy_if(extra, std::back_inserter(paths), is_packet_file_name);
+  std::set<std::pair<dev_t, ino_t>> known;
+  std::erase_if(paths, [&](const std::string &each) {
+    const auto status = status_of(each);
+    return status && !known.insert(status->identity).second;
+  });
   return paths;
 }
 
 Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress) {
   std::vector<Walk> walks;
-  for (const std::string &path : paths) walks.emplace_back(path);
+  Criticals criticals;
+  for (const std::string &path : paths) walks.emplace_back(path, walks.size(), criticals, progress.done);
   pool.run(
       walks.size(), [&](std::size_t i) { walks[i].run(); }, base::TaskPool::Tasks::compute);
   check_recovery(walks, paths, pool, progress);
   Set set;
-  Assembly(walks).add_files(set);
+  Assembly(criticals.in_order()).add_files(set);
   std::map<std::uint32_t, RecoverySlice> recovery;
   for (std::size_t i = 0; i < walks.size(); ++i) {
     PacketFile file{paths[i], walks[i].bytes(), walks[i].used_bytes(), walks[i].packet_count, 0};

@@ -43,13 +43,14 @@ struct Set {
   std::vector<PacketFile> packet_files;
 };
 
-// The packet files of the set that `path` belongs to: path itself, "base.par2" and "base.*.par2" beside it. path may
-// lack ".par2".
-std::vector<std::string> packet_files_of(const std::string &path);
+// The packet files of the set that `path` belongs to: path itself, "base.par2" and "base.*.par2" beside it, and those
+// of `extra`. path may lack ".par2". Each file once, however it is spelled.
+std::vector<std::string> packet_files_of(const std::string &path, const std::vector<std::string> &extra = {});
 
 bool is_packet_file_name(std::string_view path);
 
-// Reads packets of the set that the first file has. Damaged packets and packets of other sets are skipped.
+// Reads packets of the set that the first file has. Damaged packets and packets of other sets are skipped. Throws if a
+// file exists and cannot be opened.
 Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress);
 
 }  // namespace tandem::par2

@@ -34,9 +34,11 @@ class Finder {
     }
     // Sorted, so that the order of files with equal ids does not depend on the file system.
     std::set<std::string> found;
-    for (fs::recursive_directory_iterator each(path, error), end; !error && each != end; each.increment(error))
-      if (fs::is_regular_file(each->symlink_status()) && !is_left_out_(each->path().string()))
-        found.insert(each->path().string());
+    for (fs::recursive_directory_iterator each(path, error), end; !error && each != end; each.increment(error)) {
+      const fs::file_type type = each->symlink_status(error).type();
+      if (type == fs::file_type::none) break;
+      if (type == fs::file_type::regular && !is_left_out_(each->path().string())) found.insert(each->path().string());
+    }
     if (error) fail(TANDEM_ERROR_IO, text("cannot list ", path, ": ", error.message()));
     for (const std::string &file : found) add_file(file);
   }

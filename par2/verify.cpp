@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <span>
+#include <utility>
 
 #include "base/folder.hpp"
 #include "par2/files.hpp"
@@ -34,7 +36,7 @@ class Verification {
       report_.files[i].state = FileState::damaged;
       all.push_back({i, &paths_[i], status->bytes});
     }
-    for (const Candidate &each : check(all)) report_.files[each.file].state = FileState::complete;
+    check(all);
   }
 
   // Files that have the whole content of another one.
@@ -47,32 +49,70 @@ class Verification {
       others_.push_back({&path, status->bytes});
       report_.looks[path] = status->all;
     }
-    std::multimap<std::uint64_t, std::size_t> wanted;
-    for (std::size_t i = 0; i < set_.files.size(); ++i)
-      if (!is_complete(i) && set_.files[i].bytes != 0) wanted.emplace(set_.files[i].bytes, i);
+    using Key = std::pair<std::uint64_t, Digest>;  // bytes of a file, MD5 of it or of a part
+    std::set<std::uint64_t> sizes;
+    std::set<Key> beginnings[2];  // of files without checksums of slices, and with
+    std::map<Key, std::vector<std::size_t>> wanted;
+    for (std::size_t i = 0; i < set_.files.size(); ++i) {
+      const File &file = set_.files[i];
+      if (is_complete(i) || file.bytes == 0) continue;
+      sizes.insert(file.bytes);
+      beginnings[!file.sums.empty()].emplace(file.bytes, file.md5_of_beginning);
+      Md5 all;
+      for (const SliceSum &sum : file.sums) all.update(sum.md5.data(), sum.md5.size());
+      wanted[{file.bytes, file.sums.empty() ? file.md5 : all.finish()}].push_back(i);
+    }
     std::vector<Source> sources = others_;
     for (std::size_t i = 0; i < set_.files.size(); ++i)
       if (report_.files[i].state == FileState::damaged) sources.push_back({&paths_[i], report_.files[i].bytes});
-    std::erase_if(sources, [&](const Source &source) { return !wanted.contains(source.bytes); });
-    std::vector<Range> beginnings;
+    std::erase_if(sources, [&](const Source &source) { return !sizes.contains(source.bytes); });
+    std::vector<Range> ranges;
     for (const Source &source : sources)
-      beginnings.push_back({source.path, 0, std::min<std::uint64_t>(source.bytes, kBeginningBytes)});
-    sum_ranges(beginnings, false, pool_, {});
-    std::vector<Candidate> candidates;
-    for (const Range &range : beginnings) {
-      const std::uint64_t bytes = sources[static_cast<std::size_t>(&range - beginnings.data())].bytes;
-      const auto [first, end] = wanted.equal_range(bytes);
-      for (auto each = first; each != end; ++each)
-        if (range.is_readable && range.path != &paths_[each->second] &&
-            range.sum.md5 == set_.files[each->second].md5_of_beginning)
-          candidates.push_back({each->second, range.path, bytes});
+      ranges.push_back({source.path, 0, std::min<std::uint64_t>(source.bytes, kBeginningBytes)});
+    sum_ranges(ranges, false, pool_, {});
+    // A source is hashed once, however many files begin as it does.
+    struct Hashed {
+      const Source *source;
+      bool by_slices;
+      std::size_t first, count;  // of `ranges`
+    };
+    std::vector<Hashed> hashed;
+    const std::vector<Range> read = std::exchange(ranges, {});
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      const std::uint64_t bytes = sources[i].bytes;
+      for (const bool by_slices : {false, true}) {
+        if (read[i].error != 0 || !beginnings[by_slices].contains({bytes, read[i].sum.md5})) continue;
+        const std::size_t first = ranges.size();
+        const std::uint64_t each = by_slices ? set_.slice_bytes : bytes;
+        for (std::uint64_t at = 0; at < bytes; at += ranges.back().bytes) {
+          const std::uint64_t count = std::min(each, bytes - at);
+          ranges.push_back({sources[i].path, at, count, each - count});
+        }
+        hashed.push_back({&sources[i], by_slices, first, ranges.size() - first});
+        progress_.add_total(bytes);
+      }
     }
-    for (const Candidate &each : check(candidates)) {
-      if (is_complete(each.file)) continue;
-      report_.files[each.file].state = FileState::renamed;
-      report_.files[each.file].found_as = *each.path;
-      std::erase_if(others_, [&](const Source &source) { return source.path == each.path; });
+    sum_ranges(ranges, false, pool_, progress_.done);
+    std::set<const std::string *> used;
+    for (const auto &[source, by_slices, first, count] : hashed) {
+      Md5 all;
+      bool is_read = true;
+      for (const Range &range : std::span(ranges).subspan(first, count)) {
+        all.update(range.sum.md5.data(), range.sum.md5.size());
+        is_read = is_read && range.error == 0;
+      }
+      const auto files = wanted.find({source->bytes, by_slices ? all.finish() : ranges[first].sum.md5});
+      if (!is_read || files == wanted.end()) continue;
+      used.insert(source->path);
+      for (const std::size_t file : std::exchange(files->second, {})) {
+        report_.files[file].state = FileState::renamed;
+        report_.files[file].found_as = *source->path;
+        for (std::uint64_t slice = 0; slice < set_.files[file].slice_count; ++slice)
+          set_place(search_.content_of(set_.files[file].first_slice + slice),
+                    {source->path, slice * set_.slice_bytes, set_.files[file].bytes_of_slice(slice, set_.slice_bytes)});
+      }
     }
+    std::erase_if(others_, [&](const Source &source) { return used.contains(source.path); });
   }
 
   // Slices anywhere in damaged files and in the others.
@@ -128,8 +168,8 @@ class Verification {
   };
   struct Candidate {
     std::size_t file;         // of the set
-    const std::string *path;  // that may have its content
-    std::uint64_t bytes;
+    const std::string *path;  // its own
+    std::uint64_t bytes;      // that it has
   };
 
   bool is_complete(std::size_t file) const { return report_.files[file].state == FileState::complete; }
@@ -157,9 +197,8 @@ class Verification {
     report_.others.insert(report_.others.end(), found.begin(), found.end());
   }
 
-  // Returns those that have the content of their file. Slices that are right are found. A file at its own path keeps
-  // which of them are.
-  std::vector<Candidate> check(const std::vector<Candidate> &candidates) {
+  // Slices that are right are found. Files that have nothing else are complete.
+  void check(const std::vector<Candidate> &candidates) {
     std::vector<Range> ranges;
     struct Part {
       std::size_t candidate;
@@ -188,23 +227,19 @@ class Verification {
     for (std::size_t i = 0; i < ranges.size(); ++i) {
       const auto [candidate, slice] = parts[i];
       const File &file = set_.files[candidates[candidate].file];
-      if (!ranges[i].is_readable || ranges[i].sum.md5 != (file.sums.empty() ? file.md5 : file.sums[slice].md5))
-        continue;
-      if (candidates[candidate].path == &paths_[candidates[candidate].file])
-        report_.files[candidates[candidate].file].in_place.push_back(slice);
+      if (ranges[i].error != 0 || ranges[i].sum.md5 != (file.sums.empty() ? file.md5 : file.sums[slice].md5)) continue;
+      report_.files[candidates[candidate].file].in_place.push_back(slice);
       const std::uint64_t end = file.sums.empty() ? file.slice_count : std::min(slice + 1, file.slice_count);
       for (std::uint64_t each = slice; each < end; ++each)
         set_place(search_.content_of(file.first_slice + each),
                   {candidates[candidate].path, each * set_.slice_bytes, file.bytes_of_slice(each, set_.slice_bytes)});
       right[candidate] += file.sums.empty() ? slices_of(file.bytes, set_.slice_bytes) : 1;
     }
-    std::vector<Candidate> whole;
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       const File &file = set_.files[candidates[i].file];
       if (candidates[i].bytes == file.bytes && right[i] == slices_of(file.bytes, set_.slice_bytes))
-        whole.push_back(candidates[i]);
+        report_.files[candidates[i].file].state = FileState::complete;
     }
-    return whole;
   }
 
   // What lies between the slices of a file that are right.

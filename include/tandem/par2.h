@@ -50,7 +50,8 @@ typedef int32_t (*tandem_par2_progress)(void *user, uint64_t done_bytes, uint64_
 /* How many recovery slices go into each packet file. */
 enum tandem_par2_volumes_value {
   TANDEM_PAR2_DOUBLING = 0, /* 1, 2, 4, 8, ... and the rest */
-  TANDEM_PAR2_LIMITED = 1,  /* the same, but no packet file has more recovery slices than the largest file has slices */
+  TANDEM_PAR2_LIMITED = 1,  /* the same, but no packet file has more recovery slices than the largest file has slices;
+                               after 1000 of them, one more has the rest */
   TANDEM_PAR2_UNIFORM = 2   /* as equal as possible */
 };
 
@@ -97,8 +98,8 @@ typedef struct tandem_par2_create_result {
  * The files, slice_bytes and the exponents determine all packets but those of the creator and of Unicode names: every
  * program makes the same bytes. Names are bytes, in most programs UTF-8. A name beyond ASCII that is valid UTF-8 has a
  * Unicode packet too. Packet files are written beside their final names, and renamed when all are complete. A call that
- * fails before that leaves the folder as it was. If the process dies, temporaries ".NAME.*.tmp" may be left. A file
- * that changes during the call is refused (IO).
+ * fails leaves the folder as it was; but with force, if a rename fails, earlier ones stay. If the process dies,
+ * temporaries ".NAME.*.tmp" may be left. A file that changes during the call is refused (IO).
  * Status: INVALID_ARGUMENT (a source that does not exist, is no regular file or lies outside of base_path; a packet
  *   file exists; sizes and counts out of range: the message has the numbers), TOO_LARGE (more than
  *   TANDEM_PAR2_MAX_SLICES slices or files), OUT_OF_MEMORY, IO, CANCELLED, DEVICE.
@@ -139,10 +140,11 @@ enum tandem_par2_file_state_value {
  * The checksums of slices decide: a file is right if it has the right length and all its slices are right. Nothing is
  * written. The search looks at damaged files and extra_paths, at each offset. It also looks at
  * "NAME.<number>" beside a file NAME of the set: a repair that was killed may have left it. A byte that cannot be read
- * counts as damaged. Needs about 1 MiB of memory for each thread, and 32 KiB for each file of the set at most. Status:
- * INVALID_ARGUMENT, IO (no packet file can be found, or a folder cannot be listed), DAMAGED (the main packet, or the
- * description of a file, has no intact copy: the message has the number), UNSUPPORTED (names, more than
- *   TANDEM_PAR2_MAX_SLICES slices, larger ones than 1 GiB and each file, a file twice), OUT_OF_MEMORY, CANCELLED.
+ * counts as damaged. Needs about 1 MiB of memory for each thread, and 32 KiB for each file of the set at most.
+ * Status: INVALID_ARGUMENT, IO (no packet file can be found, one exists and cannot be opened, a folder cannot be
+ *   listed, or the process may not open more files), DAMAGED (the main packet, or the description of a file, has no
+ *   intact copy: the message has the number), UNSUPPORTED (names; more than TANDEM_PAR2_MAX_SLICES slices or files;
+ *   slices larger than 1 GiB and each file, or than 2^48 bytes; a file twice), OUT_OF_MEMORY, CANCELLED.
  * Threads: any. */
 TANDEM_API tandem_status tandem_par2_verify(const tandem_par2_verify_options *options, tandem_par2_report **report_out);
 
@@ -158,9 +160,9 @@ typedef struct tandem_par2_summary {
   uint32_t recovery_slice_count; /* intact ones with different exponents */
   uint32_t file_count, complete_count, renamed_count, damaged_count, missing_count;
   int32_t repair_needed;   /* non-zero: not all files are complete */
-  int32_t repair_possible; /* non-zero: there are at least as many recovery slices as missing slices, and each file that
-                              is not complete has slices. If the exponents have gaps, the recovery slices may still not
-                              suffice */
+  int32_t repair_possible; /* non-zero: there are at least as many recovery slices as missing slices, and the set has
+                              recovery data for each file that is not complete; an empty file needs none. If the
+                              exponents have gaps, the recovery slices may still not suffice */
   uint64_t damaged_packet_bytes; /* of packet files, in no intact packet */
   uint32_t repaired_count;       /* of files, since the verify */
   uint32_t reserved;

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-from library import CANCELLED, COMPLETE, INVALID_ARGUMENT, TOO_LARGE, Failure, Library
+from library import CANCELLED, COMPLETE, INVALID_ARGUMENT, IO, TOO_LARGE, Failure, Library, descriptors, ordinary_user
 from reference import Set, packets_of
 
 SEED = int(os.environ.get("TANDEM_TEST_SEED", random.randrange(1 << 32)))
@@ -96,6 +96,47 @@ class Create(unittest.TestCase):
                     self.assertEqual(kinds[-1], b"Creator\0")
                 for path in self.folder.glob("*.par2"):
                     path.unlink()
+
+    def test_more_files_than_descriptors(self):
+        paths = self.write({f"f{i:03}": os.urandom(4) for i in range(300)})
+        with descriptors(64):
+            result = library.create(self.folder / "s", paths, slice_bytes=4, recovery_slice_count=1003, volumes=LIMITED,
+                                    thread_count=8, no_sync=1)
+            report = library.verify(self.folder / "s", threads=8)
+        # One packet file has what is left after 1,000.
+        self.assertEqual(result.packet_file_count, 1 + 1000 + 1)
+        self.assertTrue((self.folder / "s.vol1000+3.par2").exists())
+        self.assertEqual(report.summary.complete_count, 300)
+        self.assertEqual((report.summary.recovery_slice_count, report.summary.damaged_packet_bytes), (1003, 0))
+
+    def test_files_that_may_not_be_read(self):
+        self.folder.chmod(0o777)
+        paths = self.write({"a": b"1", "in/b": b"2"})
+        for path, mode, sources in ((paths[0], 0, paths), (self.folder / "in", 0o444, [self.folder / "in"])):
+            before = path.stat().st_mode
+            path.chmod(mode)
+            with ordinary_user(), self.assertRaises(Failure) as caught:
+                library.create(self.folder / "s", sources)
+            path.chmod(before)
+            self.assertEqual(caught.exception.status, IO)
+            self.assertIn(f"{path}: Permission denied", str(caught.exception))
+
+    def test_a_large_file_is_hashed_with_progress(self):
+        size = 512 << 20
+        with open(self.folder / "large", "wb") as file:
+            file.truncate(size)
+        late = lambda user, done, total: int(total * 3 // 4 < done < total)
+        self.failure(CANCELLED, "cancelled", self.folder / "s", [self.folder / "large"], progress=late, thread_count=0)
+
+    def test_a_failed_rename_takes_the_others_back(self):
+        self.write({"a": bytes(1000)})
+        blocked = self.folder / "s.par2"
+        with self.assertRaises(Failure) as caught:
+            library.create(self.folder / "s", [self.folder / "a"], slice_bytes=100, recovery_slice_count=9,
+                           progress=lambda user, done, total: blocked.write_bytes(b"another program's") and 0)
+        self.assertEqual(caught.exception.status, IO)
+        self.assertEqual(blocked.read_bytes(), b"another program's")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["a", "s.par2"])
 
     def test_names(self):
         contents = {"é": b"12", "x/😀": b"34", "plain": b"5"}

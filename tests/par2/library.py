@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """par2.h for tests, by ctypes."""
 
+import contextlib
 import ctypes
 import os
+import resource
 from ctypes import POINTER, byref, c_char_p, c_int32, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 
 PROGRESS = ctypes.CFUNCTYPE(c_int32, c_void_p, c_uint64, c_uint64)
@@ -69,6 +71,30 @@ class Report:
         self.library.check(self.library.par2.tandem_par2_repair(None, self.handle, byref(given)))
         del callback
         self.look()
+
+
+@contextlib.contextmanager
+def descriptors(count):
+    """The process may have so many files open."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@contextlib.contextmanager
+def ordinary_user():
+    """Root may read everything."""
+    was_root = os.geteuid() == 0
+    if was_root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if was_root:
+            os.seteuid(0)
 
 
 class Library:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import unittest
 
-from library import CANCELLED, COMPLETE, DAMAGED, DAMAGED_SET, IO, MISSING, RENAMED, UNSUPPORTED, Failure, Library
+from library import CANCELLED, COMPLETE, DAMAGED, DAMAGED_SET, IO, MISSING, RENAMED, UNSUPPORTED, Failure, Library, ordinary_user
 from reference import Case, Set
 
 SEED = int(os.environ.get("TANDEM_TEST_SEED", random.randrange(1 << 32)))
@@ -182,9 +182,50 @@ class Verify(Case):
         report = self.verify(extra=[self.write("extra", long + os.urandom(50))])
         self.assertEqual([report.files[name]["found_slice_count"] for name in "ab"], [1, 1])
 
+    def test_a_short_slice_where_a_task_ends(self):
+        megabyte = 1 << 20
+        contents = {"a": os.urandom(8 * megabyte), "b": os.urandom(100), "c": os.urandom(1000)}
+        self.write_set(contents, megabyte, ())
+        for name in contents:
+            (self.folder / name).unlink()
+        for head in (b"", b"head"):
+            extra = self.write("extra", head + b"".join(contents.values()) + os.urandom(50))
+            report = self.verify(extra=[extra])
+            self.assertEqual([each["found_slice_count"] for each in report.files.values()],
+                             [each["slice_count"] for each in report.files.values()], head)
+
+    def test_files_that_begin_alike_are_hashed_once(self):
+        beginning, rests = os.urandom(16384), [os.urandom(16384) for _ in range(40)]
+        contents = {f"f{i}": beginning + rest for i, rest in enumerate(rests)}
+        self.write_set(contents, 1024, ())
+        for i, rest in enumerate(rests):  # half of them change their names
+            self.write(f"f{i}", beginning + (rests[i + 1 - i % 2 * 2] if i < 20 else rest[:-1] + bytes([rest[-1] ^ 1])))
+        totals = []
+        report = self.verify(progress=lambda user, done, total: totals.append(total) or 0)
+        self.assertEqual([self.state(report, f"f{i}") for i in range(40)], [RENAMED] * 20 + [DAMAGED] * 20)
+        self.assertEqual([each["found_slice_count"] for each in report.files.values()],
+                         [32 - (self.state(report, name) == DAMAGED) for name in report.files])
+        self.assertLess(totals[-1], 4 * 40 * 32768)
+
+    def test_files_that_may_not_be_read(self):
+        self.folder.chmod(0o755)
+        self.write_set({"a": os.urandom(100)})
+        (self.folder / "a").chmod(0)
+        with ordinary_user():
+            self.assertEqual(self.state(self.verify(), "a"), DAMAGED)
+        (self.folder / "set.vol0+3.par2").chmod(0)
+        with ordinary_user(), self.assertRaises(Failure) as caught:
+            self.verify()
+        self.assertEqual(caught.exception.status, IO)
+        self.assertIn("set.vol0+3.par2: Permission denied", str(caught.exception))
+
     def test_files_without_recovery_data(self):
-        contents = {"a": os.urandom(100), "other": os.urandom(100)}
-        self.write_set(contents, others=("other",))
+        contents = {"a": os.urandom(100), "other": os.urandom(100), "empty": b""}
+        self.write_set(contents, others=("other", "empty"))
+        (self.folder / "empty").unlink()  # can be made from nothing
+        summary = self.verify().summary
+        self.assertEqual((summary.repair_needed, summary.repair_possible), (1, 1))
+        self.write("empty", b"")
         self.assertEqual(self.verify().summary.repair_needed, 0)
         self.write("other", b"x" * 100)
         report = self.verify()
@@ -205,7 +246,9 @@ class Verify(Case):
         the_set = self.write_set({"a": os.urandom(100)}, exponents=range(2))
         self.write("else/x.par2", packet := the_set.recovery[1])
         self.write("set.vol0+3.par2", the_set.recovery[0] + packet[:-1])
-        report = self.verify(extra=[self.folder / "else/x.par2"])
+        spelled_otherwise = f"{self.folder}/else/../set.par2"
+        report = self.verify(extra=[self.folder / "else/x.par2", spelled_otherwise])
+        self.assertEqual(len(report.packet_files), 3)
         self.assertEqual(report.summary.recovery_slice_count, 2)
         self.assertEqual(report.summary.damaged_packet_bytes, len(packet) - 1)
 
