@@ -171,7 +171,7 @@ class Repair {
         work.way = Way::renamed;
       } else if (is_renamed && (!file.is_recoverable || file.sums.empty())) {
         work.is_whole = true;
-      } else if (!file.is_recoverable) {
+      } else if (!file.is_recoverable && file.bytes != 0) {
         fail(TANDEM_ERROR_NOT_RECOVERABLE,
              text(path_of(work), " is not right, and the set has no recovery data for it"));
       }
