@@ -44,8 +44,9 @@ constexpr const char *kPar2Help =
   par2 r(epair) [options] SET.par2 [FILE...] check them, and repair them
   par2 -h | -V | -VV                         print this help, the version, the version and the licence
 
-par2create, par2verify and par2repair are names for the same program. FILEs of verify and repair are searched
-for renamed, joined, split or shifted data. `*` and `?` in the last part of a FILE stand for names.
+par2create, par2verify and par2repair are names for the same program. verify and repair also take SET.par, of
+PAR 1.0. FILEs of verify and repair are searched for renamed, joined, split or shifted data. `*` and `?` in the
+last part of a FILE stand for names.
 A number may stand right after the letter of its option, or be the next word.
 
 All:
@@ -58,7 +59,7 @@ All:
   --         What follows are names
   @LIST, @   Names from a file or from standard input, one a line
 verify, repair:
-  -p         When all files are right, delete the set's .par2 files
+  -p         When all files are right, delete the set's .par2 files (or .par, .p01, ...)
   -O         Only rename files
   -N         Without effect: data is found at each offset
   -N -S<n>   Find data only up to n bytes away from where a block may begin
@@ -142,7 +143,6 @@ class Par2Words {
       names_.erase(names_.begin());
     }
     if (set_.empty()) refuse("You must specify a Recovery file.");
-    if (set_.ends_with(".par") && command_ != Par2Command::create) refuse("PAR1 sets are not read: " + set_);
   }
 
   Par2Command command() const { return command_; }
@@ -663,7 +663,9 @@ class Par2Check {
     stem = stem.substr(0, stem.rfind(".vol"));
     for (const tandem_par2_packet_file &file : report_->packet_files) {
       const std::string path = file.path;
-      if (file.recovery_slice_count == 0 && path != whole + ".par2" && path != stem + ".par2") continue;
+      if (file.recovery_slice_count == 0 && path != whole + ".par2" && path != stem + ".par2" &&
+          path != fs::path(words_.set()).replace_extension(".par"))
+        continue;
       output_.line(-1, "Remove \"{}\".", shown(path));
       std::error_code error;
       if (!fs::remove(path, error))

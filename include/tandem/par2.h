@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* par2.h - PAR 2.0 sets: files stay as they are, and recovery files beside them protect them.
+/* par2.h - PAR 2.0 sets: files stay as they are, and recovery files beside them protect them. PAR 1.0 can be read.
  *
  *     const char *folder = "photos";
  *     tandem_par2_create_options create = {.struct_bytes = sizeof create, .path = "photos.par2"};
@@ -112,10 +112,13 @@ TANDEM_API tandem_status tandem_par2_create(tandem_context *context, const tande
 typedef struct tandem_par2_verify_options {
   size_t struct_bytes;            /* sizeof(tandem_par2_verify_options) */
   const char *path;               /* a packet file of the set, with or without ".par2". "base.par2" and "base.*.par2"
-                                     beside it are read too */
+                                     beside it are read too. "base.par" or "base.p01": a set of PAR 1.0, in "base.par",
+                                     "base.p01", ..., "base.q00", ...; each file is one slice without a checksum of its
+                                     own */
   const char *base_path;          /* the folder of the set's files; NULL = that of `path` */
   const char *const *extra_paths; /* files that are searched if something is missing: renamed, joined, split or shifted
-                                     data. A name that ends in ".par2" is read as a packet file too */
+                                     data. A name that ends in ".par2" (for PAR 1.0: see path) is read as a packet file
+                                     too */
   size_t extra_count;
   uint32_t thread_count;         /* 0 = one for each core */
   uint32_t search_distance;      /* not 0: slices that begin more bytes away from a multiple of the size of a slice are

@@ -11,6 +11,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "par2"))
+from reference import par1_set  # noqa: E402
+
 TANDEM = os.path.abspath(sys.argv.pop(1))
 FILES = {"a": 10000, "b [1]": 5000, "sub/c": 3000, "empty": 0}
 
@@ -148,7 +151,7 @@ class Personality(unittest.TestCase):
             (("c", "-r4", "-c4", "set", "a"), "Cannot specify"), (("c", "-s6", "set", "a"), "multiple of 4"),
             (("c", "-b1", "set", "a", "b [1]"), "smaller than the number of files"), (("c", "-f65530", "-c9", "set", "a"), "65530"),
             (("c", "-s4", "-rk0", "set", "a"), "No recovery block"), (("c", "-c2", "-n3", "set", "a"), "Too many recovery files"), (("c", "set"), "list of files"), (("c", "set", "none"), "list of files"),
-            (("c", "set", "@none"), "none"), (("c", "-Bnone", "set", "a"), "basepath"), (("v", "set.par"), "PAR1"),
+            (("c", "set", "@none"), "none"), (("c", "-Bnone", "set", "a"), "basepath"), (("v", "set.par"), "The recovery file does not exist"),
         ):
             with self.subTest(words=words):
                 self.assertIn(line, self.run_par2(*words, status=3))
@@ -226,6 +229,27 @@ class Personality(unittest.TestCase):
             self.run_par2("v", *words, "set", status=status)
         self.run_par2("r", "-N", "-S100", "set")
         self.check_content("a")
+
+    def test_par1(self):
+        volumes = {f"set.p{number:02}" if number else "set.par": data
+                   for number, data in par1_set({name: self.content[name] for name in ("a", "b [1]", "empty")}, [0, 1, 2]).items()}
+        for given in ("set.par", "set", "set.p02"):
+            for name, data in {**volumes, "set.b.par": b"", "sit.par": volumes["set.par"]}.items():
+                (self.data / name).write_bytes(data)
+            self.assertIn("All files are correct", self.run_par2("v", given))
+            (self.data / "a").rename(self.data / "moved")
+            self.write_at("b [1]", 10, b"damage")
+            (self.data / "empty").unlink()
+            output = self.run_par2("v", given, "moved", *volumes, status=1)
+            for line in ("There are 3 recoverable files", 'Target: "b [1]" - damaged.', 'File: "moved" - is a match for "a".', "1 recovery blocks will be used"):
+                self.assertIn(line, output)
+            self.assertNotIn("no data found", output)
+            self.run_par2("v", given, status=1)
+            (self.data / "set.p01").unlink()
+            self.assertIn("You need 1 more", self.run_par2("r", given, status=2))
+            self.assertIn("Repair complete.", self.run_par2("r", "-p", given, "moved"))
+            self.check_content("a", "b [1]", "empty")
+            self.assertEqual(sorted(path.name for path in self.data.glob("s*.p*")), ["set.b.par", "sit.par"])
 
     def test_purge_rename_only_and_links(self):
         self.run_par2("c", "-q", "-s1000", "-c3", "set", "a", "sub/c")
