@@ -322,33 +322,18 @@ class Par2Output {
   const int noise_;
 };
 
-// The library's failure as par2cmdline's: its exit status, and its line where programs look for it.
+// The library's failure with par2cmdline's exit status.
 Failure as_par2(const Failure &failure) {
-  struct Known {
-    tandem_status status;
-    std::string_view words;  // of the library's sentence
-    int exit_status;
-    const char *line;
-  };
-  constexpr Known kKnown[] = {
-      {TANDEM_ERROR_DAMAGED, "main packet", kPar2TooLittleData, "Main packet not found: "},
-      {TANDEM_ERROR_DAMAGED, "descriptions", kPar2TooLittleData, "No details available for recoverable file: "},
-      {TANDEM_ERROR_UNSUPPORTED, " slices of ", kPar2TooLittleData, "Too many source blocks in recovery set: "},
-      {TANDEM_ERROR_INVALID_ARGUMENT, " exists; force", kPar2FileError, "File already exists: "},
-      {TANDEM_ERROR_INVALID_ARGUMENT, "", kPar2BadArguments, ""},
-      {TANDEM_ERROR_TOO_LARGE, "", kPar2BadArguments, ""},
-      {TANDEM_ERROR_UNSUPPORTED, "", kPar2TooLittleData, ""},
-      {TANDEM_ERROR_DAMAGED, "", kPar2RepairFailed, ""},
-      {TANDEM_ERROR_NOT_RECOVERABLE, "", kPar2RepairNotPossible, ""},
-      {TANDEM_ERROR_IO, "", kPar2FileError, ""},
-      {TANDEM_ERROR_OUT_OF_MEMORY, "", kPar2MemoryError, ""},
+  constexpr std::pair<tandem_status, int> kKnown[] = {
+      {TANDEM_ERROR_INVALID_ARGUMENT, kPar2BadArguments},     {TANDEM_ERROR_TOO_LARGE, kPar2BadArguments},
+      {TANDEM_ERROR_UNSUPPORTED, kPar2TooLittleData},         {TANDEM_ERROR_DAMAGED, kPar2RepairFailed},
+      {TANDEM_ERROR_NOT_RECOVERABLE, kPar2RepairNotPossible}, {TANDEM_ERROR_IO, kPar2FileError},
+      {TANDEM_ERROR_OUT_OF_MEMORY, kPar2MemoryError},
   };
   if (failure.status == TANDEM_OK || failure.status == TANDEM_ERROR_CANCELLED) return failure;
-  const std::string ours = failure.message.substr(0, failure.message.find("; force replaces"));  // no option of par2
-  for (const Known &each : kKnown)
-    if (each.status == failure.status && failure.message.find(each.words) != std::string::npos)
-      return {each.exit_status, each.line + ours};
-  return {kPar2LogicError, ours};
+  for (const auto &[status, exit_status] : kKnown)
+    if (status == failure.status) return {exit_status, failure.message};
+  return {kPar2LogicError, failure.message};
 }
 
 // ---- create
@@ -532,6 +517,13 @@ class Par2Check {
     std::error_code error;
     if (status == TANDEM_ERROR_IO && !fs::exists(words_.set(), error))
       refuse(fmt::format("The recovery file does not exist: {}", words_.set()));
+    constexpr std::pair<tandem_status, const char *> kLines[] = {
+        {TANDEM_ERROR_DAMAGED, "Main packet not found: "},
+        {TANDEM_ERROR_NOT_RECOVERABLE, "No details available for recoverable file: "},
+        {TANDEM_ERROR_TOO_LARGE, "Too many source blocks in recovery set: "},
+    };
+    for (const auto &[known, line] : kLines)
+      if (status == known) throw Failure{kPar2TooLittleData, fmt::format("{}{}", line, tandem_last_error_message())};
     check(status);
     report_.emplace(report);
   }

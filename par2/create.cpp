@@ -237,7 +237,7 @@ class Creation {
     }
     for (const Output &output : outputs_)
       if (options_.force == 0 && folder_->has(output.name()))
-        fail(TANDEM_ERROR_INVALID_ARGUMENT, text(folder_->path_of(output.name()), " exists; force replaces it"));
+        fail(TANDEM_ERROR_IO, text(folder_->path_of(output.name()), " exists already"));
     for (Output &output : outputs_) output.make(folder_);
     for (std::size_t i = 1; i < outputs_.size(); ++i)
       for (std::uint32_t each = 0; each < outputs_[i].volume().count; ++each)

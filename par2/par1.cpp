@@ -95,8 +95,8 @@ void add_files(Set &set, std::span<const std::byte> list, std::uint64_t count) {
     set.files.push_back(std::move(file));
   }
   if (set.slice_count >= kPar1Shards || others.size() > kMostFiles)
-    fail(TANDEM_ERROR_UNSUPPORTED, text("the set has ", set.slice_count, " files with recovery data and ",
-                                        others.size(), " others; at most ", kPar1Shards - 1, " and ", kMostFiles));
+    fail(TANDEM_ERROR_TOO_LARGE, text("the set has ", set.slice_count, " files with recovery data and ", others.size(),
+                                      " others; at most ", kPar1Shards - 1, " and ", kMostFiles));
   std::ranges::move(others, std::back_inserter(set.files));
 }
 

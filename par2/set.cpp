@@ -274,7 +274,7 @@ class Assembly {
       fail(TANDEM_ERROR_UNSUPPORTED,
            text("the set has slices of ", main_.slice_bytes, " bytes; at most ", kMostSliceBytes));
     if (const std::size_t most = std::max(main_.recoverable.size(), main_.others.size()); most > kMostFiles)
-      fail(TANDEM_ERROR_UNSUPPORTED, text("the set has ", most, " files; at most ", kMostFiles));
+      fail(TANDEM_ERROR_TOO_LARGE, text("the set has ", most, " files; at most ", kMostFiles));
     for (const Critical *each : all) {
       if (each->set_id != id_) continue;
       if (each->kind == Kind::description) {
@@ -306,7 +306,7 @@ class Assembly {
         const std::uint64_t slices = slices_of(file.bytes, set.slice_bytes);
         if (file.is_recoverable) {
           if (slices > kMostSlices - set.slice_count) {
-            fail(TANDEM_ERROR_UNSUPPORTED,
+            fail(TANDEM_ERROR_TOO_LARGE,
                  text("the set has more than ", kMostSlices, " slices of ", set.slice_bytes, " bytes"));
           }
           file.first_slice = set.slice_count;
@@ -323,7 +323,7 @@ class Assembly {
     if (lost == 0 && set.slice_bytes - 4 >= largest)
       fail(TANDEM_ERROR_UNSUPPORTED, text("slices of ", set.slice_bytes, " bytes are larger than each file"));
     if (lost != 0)
-      fail(TANDEM_ERROR_DAMAGED, text("the descriptions of ", lost, " of ", ids.size(), " files are lost"));
+      fail(TANDEM_ERROR_NOT_RECOVERABLE, text("the descriptions of ", lost, " of ", ids.size(), " files are lost"));
   }
 
  private:

@@ -100,9 +100,9 @@ typedef struct tandem_par2_create_result {
  * Unicode packet too. Packet files are written beside their final names, and renamed when all are complete. A call that
  * fails leaves the folder as it was; but with force, if a rename fails, earlier ones stay. If the process dies,
  * temporaries ".NAME.*.tmp" may be left. A file that changes during the call is refused (IO).
- * Status: INVALID_ARGUMENT (a source that does not exist, is no regular file or lies outside of base_path; a packet
- *   file exists; sizes and counts out of range: the message has the numbers), TOO_LARGE (more than
- *   TANDEM_PAR2_MAX_SLICES slices or files), OUT_OF_MEMORY, IO, CANCELLED, DEVICE.
+ * Status: INVALID_ARGUMENT (a source that does not exist, is no regular file or lies outside of base_path; sizes and
+ *   counts out of range: the message has the numbers), TOO_LARGE (more than TANDEM_PAR2_MAX_SLICES slices or files),
+ *   OUT_OF_MEMORY, IO (also if a packet file exists), CANCELLED, DEVICE.
  * Threads: any. */
 TANDEM_API tandem_status tandem_par2_create(tandem_context *context, const tandem_par2_create_options *options,
                                             tandem_par2_create_result *result_out);
@@ -112,13 +112,10 @@ TANDEM_API tandem_status tandem_par2_create(tandem_context *context, const tande
 typedef struct tandem_par2_verify_options {
   size_t struct_bytes;            /* sizeof(tandem_par2_verify_options) */
   const char *path;               /* a packet file of the set, with or without ".par2". "base.par2" and "base.*.par2"
-                                     beside it are read too. "base.par" or "base.p01": a set of PAR 1.0, in "base.par",
-                                     "base.p01", ..., "base.q00", ...; each file is one slice without a checksum of its
-                                     own */
+                                     beside it are read too. "base.par" or "base.p01": of PAR 1.0, each file is a slice */
   const char *base_path;          /* the folder of the set's files; NULL = that of `path` */
   const char *const *extra_paths; /* files that are searched if something is missing: renamed, joined, split or shifted
-                                     data. A name that ends in ".par2" (for PAR 1.0: see path) is read as a packet file
-                                     too */
+                                     data. A name that ends in ".par2" is read as a packet file too */
   size_t extra_count;
   uint32_t thread_count;         /* 0 = one for each core */
   uint32_t search_distance;      /* not 0: slices that begin more bytes away from a multiple of the size of a slice are
@@ -145,10 +142,10 @@ enum tandem_par2_file_state_value {
  * "NAME.<number>" beside a file NAME of the set: a repair that was killed may have left it. A byte that cannot be read
  * counts as damaged. Needs about 1 MiB of memory for each thread, and 32 KiB for each file of the set at most.
  * Status: INVALID_ARGUMENT, IO (no packet file can be found, one exists and cannot be opened, a folder cannot be
- *   listed, or the process may not open more files), DAMAGED (the main packet, or the description of a file, has no
- *   intact copy: the message has the number), UNSUPPORTED (names; more than TANDEM_PAR2_MAX_SLICES slices or files;
- *   slices larger than 1 GiB and each file, or than 2^48 bytes; a file twice), OUT_OF_MEMORY, CANCELLED.
- * Threads: any. */
+ *   listed, or the process may not open more files), DAMAGED (the main packet has no intact copy), NOT_RECOVERABLE
+ *   (descriptions of files have none), TOO_LARGE (more than TANDEM_PAR2_MAX_SLICES slices or files), UNSUPPORTED
+ * (names; slices larger than 1 GiB and each file, or than 2^48 bytes; a file twice), OUT_OF_MEMORY, CANCELLED. Threads:
+ * any. */
 TANDEM_API tandem_status tandem_par2_verify(const tandem_par2_verify_options *options, tandem_par2_report **report_out);
 
 /* NULL is allowed. */

@@ -12,7 +12,7 @@ import tempfile
 import unittest
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "par2"))
-from reference import par1_set  # noqa: E402
+from reference import Set, par1_entry, par1_set, par1_volume  # noqa: E402
 
 TANDEM = os.path.abspath(sys.argv.pop(1))
 FILES = {"a": 10000, "b [1]": 5000, "sub/c": 3000, "empty": 0}
@@ -250,6 +250,20 @@ class Personality(unittest.TestCase):
             self.assertIn("Repair complete.", self.run_par2("r", "-p", given, "moved"))
             self.check_content("a", "b [1]", "empty")
             self.assertEqual(sorted(path.name for path in self.data.glob("s*.p*")), ["set.b.par", "sit.par"])
+
+    def test_sets_that_cannot_be_used(self):
+        lost = Set({"a": b"123"}, 4, [])
+        wrong = par1_volume(1, [par1_entry("a", b"123")], b"xyz")
+        for name, content, status, line in (
+            ("set.par2", b"", 4, "Main packet not found: "), ("set.par", b"", 4, "Main packet not found: "),
+            ("set.par2", lost.main, 4, "No details available for recoverable file: the descriptions of 1 of 1 files"),
+            ("set.par2", Set({"a": bytes(4 * 32768 + 1)}, 4, []).critical, 4, "Too many source blocks in recovery set: "),
+            ("set.par2", Set({"../a": b"123"}, 4, []).critical, 4, "../a"), ("set.par", wrong, 5, "Repair Failed."),
+        ):
+            with self.subTest(line=line):
+                (self.data / name).write_bytes(content)
+                self.assertIn(line, self.run_par2("r", name, status=status))
+        self.check_content("a")
 
     def test_purge_rename_only_and_links(self):
         self.run_par2("c", "-q", "-s1000", "-c3", "set", "a", "sub/c")

@@ -192,7 +192,7 @@ class Create(unittest.TestCase):
         self.write({"large": bytes(4 * 32768 + 1)})
         self.failure(TOO_LARGE, "more than 32768 slices of 4", path, [self.folder / "large"], slice_bytes=4)
         library.create(path, paths, slice_bytes=100, recovery_slice_count=1)
-        self.failure(INVALID_ARGUMENT, "s.par2 exists", path, paths, slice_bytes=100, recovery_slice_count=1)
+        self.failure(IO, "s.par2 exists", path, paths, slice_bytes=100, recovery_slice_count=1)
         library.create(path, paths, slice_bytes=100, recovery_slice_count=1, force=1)
 
     def test_progress_and_empty_files(self):

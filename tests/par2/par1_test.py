@@ -7,7 +7,7 @@ import random
 import sys
 import unittest
 
-from library import COMPLETE, DAMAGED, DAMAGED_SET, IO, MISSING, NOT_RECOVERABLE, RENAMED, UNSUPPORTED, Failure, Library
+from library import COMPLETE, DAMAGED, DAMAGED_SET, IO, MISSING, NOT_RECOVERABLE, RENAMED, TOO_LARGE, UNSUPPORTED, Failure, Library
 from reference import Case, par1_entry, par1_set, par1_volume, power8, rank8
 
 SEED = int(os.environ.get("TANDEM_TEST_SEED", random.randrange(1 << 32)))
@@ -139,8 +139,8 @@ class Par1(Case):
             *((named(name), UNSUPPORTED, "the set has a file \"") for name in
               ("..", ".", "/etc/x", "x/y", "..\\x", "x\0", b"x", b"x\0y", b"\0\xd8", b"\0\xd8x\0", b"\0\xdc", b"\0\xd8\0\xd8", b"\0\xdc\0\xdc")),
             (named("a"), UNSUPPORTED, 'two files "a"'), (made(par1_entry("d", b"", size=2**49)), UNSUPPORTED, f"a file of {2**49} bytes"),
-            (made(*(par1_entry(f"d{i}", b"") for i in range(253))), UNSUPPORTED, "256 files with recovery data"),
-            (made(*(par1_entry(f"d{i}", b"", False) for i in range(32769))), UNSUPPORTED, "32769 others"),
+            (made(*(par1_entry(f"d{i}", b"") for i in range(253))), TOO_LARGE, "256 files with recovery data"),
+            (made(*(par1_entry(f"d{i}", b"", False) for i in range(32769))), TOO_LARGE, "32769 others"),
         ):
             with self.subTest(message=message, index=index[:400]):
                 self.write("set.par", index)
