@@ -268,7 +268,7 @@ void add_par2_create(CLI::App &par2, Invocation &invocation) {
       ->check(one_of({std::begin(kVolumes), std::end(kVolumes)}))
       ->capture_default_str()
       ->type_name("SCHEME");
-  command.add_option("--volume-count", flags->volume_count, "With --volumes uniform: files with recovery slices");
+  command.add_option("--volume-count", flags->volume_count, "Files with recovery slices; not with --volumes limited");
   add_base_flag(command, flags->base);
   add_memory_flag(command, flags->memory_bytes);
   command.add_flag("--force", flags->force, "Replace existing files of these names");

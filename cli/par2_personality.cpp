@@ -72,7 +72,7 @@ create:
   -f<n>      Number of the first recovery block
   -u         Recovery files of equal size
   -l         No recovery file is larger than the largest file
-  -n<n>      Number of recovery files, of equal size; at most 31
+  -n<n>      Number of recovery files, at most 31; without -u, each is twice as large as the one before
   -R         Also the files in folders
   -L         Also files that symbolic links point to
 
@@ -451,9 +451,7 @@ class Par2Creation {
       block_bytes_ = 4 * high;
     }
     block_count_ = blocks(block_bytes_);
-    volumes_ = words_.has('l')                      ? TANDEM_PAR2_LIMITED
-               : words_.has('u') || words_.has('n') ? TANDEM_PAR2_UNIFORM
-                                                    : TANDEM_PAR2_DOUBLING;
+    volumes_ = words_.has('l') ? TANDEM_PAR2_LIMITED : words_.has('u') ? TANDEM_PAR2_UNIFORM : TANDEM_PAR2_DOUBLING;
     if (words_.has('c')) {
       recovery_count_ = static_cast<std::uint32_t>(words_.number('c'));
     } else if (words_.recovery_unit() != 0) {

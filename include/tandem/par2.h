@@ -49,7 +49,7 @@ typedef int32_t (*tandem_par2_progress)(void *user, uint64_t done_bytes, uint64_
 
 /* How many recovery slices go into each packet file. */
 enum tandem_par2_volumes_value {
-  TANDEM_PAR2_DOUBLING = 0, /* 1, 2, 4, 8, ... and the rest */
+  TANDEM_PAR2_DOUBLING = 0, /* 1, 2, 4, 8, ... and the rest; with volume_count, larger ones: 2, 4, 8, ... */
   TANDEM_PAR2_LIMITED = 1,  /* the same, but no packet file has more recovery slices than the largest file has slices;
                                after 1000 of them, one more has the rest */
   TANDEM_PAR2_UNIFORM = 2   /* as equal as possible */
@@ -71,13 +71,13 @@ typedef struct tandem_par2_create_options {
                                     slices */
   uint32_t first_exponent;       /* of the recovery slices: to add some to a set, begin after those that it has */
   int32_t volumes;               /* enum tandem_par2_volumes_value */
-  uint32_t volume_count;         /* UNIFORM: packet files with recovery slices; 0 = as many as DOUBLING makes; at most
-                                    1000. Else 0 */
-  uint32_t thread_count;         /* that read and hash; 0 = one for each core. The context's threads code */
-  uint64_t memory_bytes;         /* for slices: the call codes columns of all slices that fit into it, and at least 64
-                                    bytes of each; 0 = 64 MiB */
-  int32_t force;                 /* non-zero: existing packet files of these names are replaced */
-  int32_t no_sync;               /* non-zero: the operating system decides when bytes reach the disk */
+  uint32_t volume_count; /* packet files with recovery slices, at most 1000; 0 = as many as DOUBLING makes, which
+                            may also need fewer. LIMITED: 0 */
+  uint32_t thread_count; /* that read and hash; 0 = one for each core. The context's threads code */
+  uint64_t memory_bytes; /* for slices: the call codes columns of all slices that fit into it, and at least 64
+                            bytes of each; 0 = 64 MiB */
+  int32_t force;         /* non-zero: existing packet files of these names are replaced */
+  int32_t no_sync;       /* non-zero: the operating system decides when bytes reach the disk */
   tandem_par2_progress progress; /* NULL = none */
   void *progress_user;
 } tandem_par2_create_options;
