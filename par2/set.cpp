@@ -343,7 +343,7 @@ bool is_par1_file_name(std::string_view path) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   const std::string_view end = path.substr(path.size() - 4);
   const char letter = static_cast<char>(end[1] | 0x20);
-  return end[0] == '.' && letter >= 'p' && letter <= 'z' && is_digit(end[2]) && is_digit(end[3]);
+  return end[0] == '.' && (letter == 'p' || letter == 'q') && is_digit(end[2]) && is_digit(end[3]);
 }
 
 void check_name(const std::string &name, std::set<std::string> &names) {

@@ -46,7 +46,7 @@ struct Set {
 };
 
 bool is_packet_file_name(std::string_view path);  // "a.par2"
-bool is_par1_file_name(std::string_view path);    // "a.par", "a.p01", ..., "a.q00", ...
+bool is_par1_file_name(std::string_view path);    // "a.par", "a.p01", ..., "a.q99"; "a.r00" is an archive
 
 // The packet files of the set that `path` belongs to: path itself, "base.par2" and "base.*.par2" beside it, and those
 // of `extra`. For the name of a PAR1 file: those with such names. path may lack ".par2" or ".par". Each file once,
