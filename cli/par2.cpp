@@ -18,7 +18,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char *kPar2Footer =
     "A set of PAR 2.0 protects files that stay as they are: SET.par2 describes them, and SET.vol*.par2 have recovery\n"
-    "slices. Other programs can read the sets, and repair with them. docs/par2.md describes sets.";
+    "slices. Other programs can read the sets, and repair with them. verify and repair also take SET.par, of PAR 1.0.\n"
+    "docs/par2.md describes sets.";
 constexpr double kDefaultPercent = 5;
 constexpr const char *kVolumes[] = {"doubling", "limited", "uniform"};  // the order of par2.h
 
@@ -267,7 +268,7 @@ void add_par2_create(CLI::App &par2, Invocation &invocation) {
       ->check(one_of({std::begin(kVolumes), std::end(kVolumes)}))
       ->capture_default_str()
       ->type_name("SCHEME");
-  command.add_option("--volume-count", flags->volume_count, "With --volumes uniform: files with recovery slices");
+  command.add_option("--volume-count", flags->volume_count, "Files with recovery slices; not with --volumes limited");
   add_base_flag(command, flags->base);
   add_memory_flag(command, flags->memory_bytes);
   command.add_flag("--force", flags->force, "Replace existing files of these names");

@@ -77,8 +77,9 @@ std::vector<tandem_par2_searched_file> searched_files_of(const Report &report) {
     if (file.state == FileState::renamed) left_out.insert(file.found_as);
   std::vector<tandem_par2_searched_file> list;
   std::map<std::string_view, std::size_t> known;
+  const auto is_of_set = report.set.is_par1 ? is_par1_file_name : is_packet_file_name;
   for (const std::string &path : report.others)
-    if (report.looks.contains(path) && !is_packet_file_name(path) && !left_out.contains(path) &&
+    if (report.looks.contains(path) && !is_of_set(path) && !left_out.contains(path) &&
         known.emplace(path, list.size()).second)
       list.push_back({path.c_str(), nullptr, 0, 0});
   for (const File &file : report.set.files) {
@@ -136,7 +137,8 @@ Report verify_with(const tandem_par2_verify_options &options) {
   Meter meter(options.progress, options.progress_user);
   const Progress progress = progress_of(meter);
   const std::vector<std::string> packet_files = packet_files_of(options.path, extra);
-  Set set = read_set(packet_files, pool, progress);
+  const auto read = is_par1_file_name(packet_files.front()) ? read_par1_set : read_set;
+  Set set = read(packet_files, pool, progress);
   const std::string folder =
       options.base_path != nullptr ? options.base_path : tandem::base::folder_of(packet_files.front());
   put_slashes(set, folder);

@@ -372,11 +372,11 @@ class Repair {
     const auto recovery = choose_recovery(lost.size());
     auto codec_options = base::sized<tandem_codec_options>();
     codec_options.k = static_cast<std::uint32_t>(k);
-    codec_options.m = recovery.back().exponent - recovery.front().exponent + 1;
-    codec_options.matrix = TANDEM_MATRIX_PAR2;
-    codec_options.field = TANDEM_FIELD_GF16;
+    codec_options.matrix = set_.is_par1 ? TANDEM_MATRIX_PAR1 : TANDEM_MATRIX_PAR2;
+    codec_options.field = set_.is_par1 ? TANDEM_FIELD_GF8 : TANDEM_FIELD_GF16;
     codec_options.allow_non_mds = 1;
-    codec_options.first_exponent = recovery.front().exponent;
+    codec_options.first_exponent = set_.is_par1 ? 0 : recovery.front().exponent;
+    codec_options.m = recovery.back().exponent - codec_options.first_exponent + 1;
     tandem_codec *codec = nullptr;
     check(tandem_codec_create(&codec_options, &codec));
     const std::unique_ptr<tandem_codec, void (*)(tandem_codec *)> codec_owner(codec, tandem_codec_destroy);
@@ -385,7 +385,7 @@ class Repair {
     std::vector<std::optional<Place>> places(present.size());
     for (std::size_t i = 0; i < k; ++i) places[i] = report_.places[report_.contents[i]];
     for (const RecoverySlice &each : recovery)
-      places[k + each.exponent - recovery.front().exponent] =
+      places[k + each.exponent - codec_options.first_exponent] =
           Place{&set_.packet_files[each.packet_file].path, each.offset, set_.slice_bytes};
     for (std::size_t i = 0; i < places.size(); ++i) present[i] = places[i].has_value();
     for (const Job *job : lost) wanted[job->slice] = 1;

@@ -24,8 +24,9 @@ bool ends_in(std::string_view name, std::string_view end) {
   return name.size() >= end.size() && strncasecmp(name.data() + name.size() - end.size(), end.data(), end.size()) == 0;
 }
 
-// "a.vol03+4.par2" and "a.par2" -> "a".
+// "a.vol03+4.par2", "a.par2" and "a.p01" -> "a".
 std::string base_of(std::string name) {
+  if (is_par1_file_name(name)) return name.substr(0, name.size() - 4);
   if (!is_packet_file_name(name)) return name;
   name.resize(name.size() - 5);
   const std::size_t dot = name.rfind('.');
@@ -273,7 +274,7 @@ class Assembly {
       fail(TANDEM_ERROR_UNSUPPORTED,
            text("the set has slices of ", main_.slice_bytes, " bytes; at most ", kMostSliceBytes));
     if (const std::size_t most = std::max(main_.recoverable.size(), main_.others.size()); most > kMostFiles)
-      fail(TANDEM_ERROR_UNSUPPORTED, text("the set has ", most, " files; at most ", kMostFiles));
+      fail(TANDEM_ERROR_TOO_LARGE, text("the set has ", most, " files; at most ", kMostFiles));
     for (const Critical *each : all) {
       if (each->set_id != id_) continue;
       if (each->kind == Kind::description) {
@@ -300,16 +301,12 @@ class Assembly {
         }
         File file;
         static_cast<Description &>(file) = description->second;
-        if (!is_safe_name(file.name))
-          fail(TANDEM_ERROR_UNSUPPORTED,
-               text("the set has a file \"", file.name, "\", which may lie outside of its folder"));
-        if (!names.insert(file.name).second)
-          fail(TANDEM_ERROR_UNSUPPORTED, text("the set has two files \"", file.name, "\""));
+        check_name(file.name, names);
         file.is_recoverable = list == &main_.recoverable;
         const std::uint64_t slices = slices_of(file.bytes, set.slice_bytes);
         if (file.is_recoverable) {
           if (slices > kMostSlices - set.slice_count) {
-            fail(TANDEM_ERROR_UNSUPPORTED,
+            fail(TANDEM_ERROR_TOO_LARGE,
                  text("the set has more than ", kMostSlices, " slices of ", set.slice_bytes, " bytes"));
           }
           file.first_slice = set.slice_count;
@@ -326,7 +323,7 @@ class Assembly {
     if (lost == 0 && set.slice_bytes - 4 >= largest)
       fail(TANDEM_ERROR_UNSUPPORTED, text("slices of ", set.slice_bytes, " bytes are larger than each file"));
     if (lost != 0)
-      fail(TANDEM_ERROR_DAMAGED, text("the descriptions of ", lost, " of ", ids.size(), " files are lost"));
+      fail(TANDEM_ERROR_NOT_RECOVERABLE, text("the descriptions of ", lost, " of ", ids.size(), " files are lost"));
   }
 
  private:
@@ -340,21 +337,40 @@ class Assembly {
 
 bool is_packet_file_name(std::string_view path) { return ends_in(path, ".par2"); }
 
+bool is_par1_file_name(std::string_view path) {
+  if (ends_in(path, ".par")) return true;
+  if (path.size() < 4) return false;
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const std::string_view end = path.substr(path.size() - 4);
+  const char letter = static_cast<char>(end[1] | 0x20);
+  return end[0] == '.' && (letter == 'p' || letter == 'q') && is_digit(end[2]) && is_digit(end[3]);
+}
+
+void check_name(const std::string &name, std::set<std::string> &names) {
+  if (!is_safe_name(name))
+    fail(TANDEM_ERROR_UNSUPPORTED, text("the set has a file \"", name, "\", which may lie outside of its folder"));
+  if (!names.insert(name).second) fail(TANDEM_ERROR_UNSUPPORTED, text("the set has two files \"", name, "\""));
+}
+
 std::vector<std::string> packet_files_of(const std::string &path, const std::vector<std::string> &extra) {
   std::vector<std::string> paths;
   std::string given = path;
-  if (!is_packet_file_name(given) && status_of(given + ".par2")) given += ".par2";
+  if (!is_packet_file_name(path) && status_of(path + ".par2"))
+    given += ".par2";
+  else if (!is_packet_file_name(path) && !is_par1_file_name(path) && status_of(path + ".par"))
+    given += ".par";
+  const auto is_of_set = is_par1_file_name(given) ? is_par1_file_name : is_packet_file_name;
   const base::Folder folder(base::folder_of(given));
   const std::string name = base::name_of(given), base_name = base_of(name);
   if (status_of(given)) paths.push_back(given);
   // The first main packet names the set, so files that only begin with the same name come last.
   for (const bool is_of_base : {true, false})
     for (const std::string &other : folder.names())
-      if (other != name && is_packet_file_name(other) && (base_of(other) == base_name) == is_of_base &&
+      if (other != name && is_of_set(other) && (base_of(other) == base_name) == is_of_base &&
           (is_of_base || other.starts_with(base_name + ".")))
         paths.push_back(folder.path() == "." && !given.starts_with("./") ? other : folder.path_of(other));
   if (paths.empty()) fail_io("find a set", path, ENOENT);
-  std::ranges::copy_if(extra, std::back_inserter(paths), is_packet_file_name);
+  std::ranges::copy_if(extra, std::back_inserter(paths), is_of_set);
   std::set<std::pair<dev_t, ino_t>> known;
   std::erase_if(paths, [&](const std::string &each) {
     const auto status = status_of(each);

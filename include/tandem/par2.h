@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* par2.h - PAR 2.0 sets: files stay as they are, and recovery files beside them protect them.
+/* par2.h - PAR 2.0 sets: files stay as they are, and recovery files beside them protect them. PAR 1.0 can be read.
  *
  *     const char *folder = "photos";
  *     tandem_par2_create_options create = {.struct_bytes = sizeof create, .path = "photos.par2"};
@@ -49,7 +49,7 @@ typedef int32_t (*tandem_par2_progress)(void *user, uint64_t done_bytes, uint64_
 
 /* How many recovery slices go into each packet file. */
 enum tandem_par2_volumes_value {
-  TANDEM_PAR2_DOUBLING = 0, /* 1, 2, 4, 8, ... and the rest */
+  TANDEM_PAR2_DOUBLING = 0, /* 1, 2, 4, 8, ... and the rest; with volume_count, larger ones: 2, 4, 8, ... */
   TANDEM_PAR2_LIMITED = 1,  /* the same, but no packet file has more recovery slices than the largest file has slices;
                                after 1000 of them, one more has the rest */
   TANDEM_PAR2_UNIFORM = 2   /* as equal as possible */
@@ -71,13 +71,13 @@ typedef struct tandem_par2_create_options {
                                     slices */
   uint32_t first_exponent;       /* of the recovery slices: to add some to a set, begin after those that it has */
   int32_t volumes;               /* enum tandem_par2_volumes_value */
-  uint32_t volume_count;         /* UNIFORM: packet files with recovery slices; 0 = as many as DOUBLING makes; at most
-                                    1000. Else 0 */
-  uint32_t thread_count;         /* that read and hash; 0 = one for each core. The context's threads code */
-  uint64_t memory_bytes;         /* for slices: the call codes columns of all slices that fit into it, and at least 64
-                                    bytes of each; 0 = 64 MiB */
-  int32_t force;                 /* non-zero: existing packet files of these names are replaced */
-  int32_t no_sync;               /* non-zero: the operating system decides when bytes reach the disk */
+  uint32_t volume_count; /* packet files with recovery slices, at most 1000; 0 = as many as DOUBLING makes, which
+                            may also need fewer. LIMITED: 0 */
+  uint32_t thread_count; /* that read and hash; 0 = one for each core. The context's threads code */
+  uint64_t memory_bytes; /* for slices: the call codes columns of all slices that fit into it, and at least 64
+                            bytes of each; 0 = 64 MiB */
+  int32_t force;         /* non-zero: existing packet files of these names are replaced */
+  int32_t no_sync;       /* non-zero: the operating system decides when bytes reach the disk */
   tandem_par2_progress progress; /* NULL = none */
   void *progress_user;
 } tandem_par2_create_options;
@@ -100,9 +100,9 @@ typedef struct tandem_par2_create_result {
  * Unicode packet too. Packet files are written beside their final names, and renamed when all are complete. A call that
  * fails leaves the folder as it was; but with force, if a rename fails, earlier ones stay. If the process dies,
  * temporaries ".NAME.*.tmp" may be left. A file that changes during the call is refused (IO).
- * Status: INVALID_ARGUMENT (a source that does not exist, is no regular file or lies outside of base_path; a packet
- *   file exists; sizes and counts out of range: the message has the numbers), TOO_LARGE (more than
- *   TANDEM_PAR2_MAX_SLICES slices or files), OUT_OF_MEMORY, IO, CANCELLED, DEVICE.
+ * Status: INVALID_ARGUMENT (a source that does not exist, is no regular file or lies outside of base_path; sizes and
+ *   counts out of range: the message has the numbers), TOO_LARGE (more than TANDEM_PAR2_MAX_SLICES slices or files),
+ *   OUT_OF_MEMORY, IO (also if a packet file exists), CANCELLED, DEVICE.
  * Threads: any. */
 TANDEM_API tandem_status tandem_par2_create(tandem_context *context, const tandem_par2_create_options *options,
                                             tandem_par2_create_result *result_out);
@@ -112,7 +112,7 @@ TANDEM_API tandem_status tandem_par2_create(tandem_context *context, const tande
 typedef struct tandem_par2_verify_options {
   size_t struct_bytes;            /* sizeof(tandem_par2_verify_options) */
   const char *path;               /* a packet file of the set, with or without ".par2". "base.par2" and "base.*.par2"
-                                     beside it are read too */
+                                     beside it are read too. "base.par" or "base.p01": of PAR 1.0, each file is a slice */
   const char *base_path;          /* the folder of the set's files; NULL = that of `path` */
   const char *const *extra_paths; /* files that are searched if something is missing: renamed, joined, split or shifted
                                      data. A name that ends in ".par2" is read as a packet file too */
@@ -142,10 +142,10 @@ enum tandem_par2_file_state_value {
  * "NAME.<number>" beside a file NAME of the set: a repair that was killed may have left it. A byte that cannot be read
  * counts as damaged. Needs about 1 MiB of memory for each thread, and 32 KiB for each file of the set at most.
  * Status: INVALID_ARGUMENT, IO (no packet file can be found, one exists and cannot be opened, a folder cannot be
- *   listed, or the process may not open more files), DAMAGED (the main packet, or the description of a file, has no
- *   intact copy: the message has the number), UNSUPPORTED (names; more than TANDEM_PAR2_MAX_SLICES slices or files;
- *   slices larger than 1 GiB and each file, or than 2^48 bytes; a file twice), OUT_OF_MEMORY, CANCELLED.
- * Threads: any. */
+ *   listed, or the process may not open more files), DAMAGED (the main packet has no intact copy), NOT_RECOVERABLE
+ *   (descriptions of files have none), TOO_LARGE (more than TANDEM_PAR2_MAX_SLICES slices or files), UNSUPPORTED
+ * (names; slices larger than 1 GiB and each file, or than 2^48 bytes; a file twice), OUT_OF_MEMORY, CANCELLED. Threads:
+ * any. */
 TANDEM_API tandem_status tandem_par2_verify(const tandem_par2_verify_options *options, tandem_par2_report **report_out);
 
 /* NULL is allowed. */

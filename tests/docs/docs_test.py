@@ -144,7 +144,7 @@ class Json(InEmptyFolder):
             run("par2", "verify", "recovery")
             (self.folder / "file").rename(self.folder / "moved")
             run("par2", "verify", "recovery", "moved", statuses=(1,))
-            run("par2", "create", "recovery", "moved", statuses=(2,))
+            run("par2", "create", "recovery", "moved", statuses=(3,))
             run("par2", "repair", "recovery", "moved")
         if subprocess.run(["tandem", "volume", "--help"], env=self.environment, capture_output=True).returncode == 0:
             members = [self.folder / f"member{i}" for i in range(3)]

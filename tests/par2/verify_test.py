@@ -10,7 +10,7 @@ import subprocess
 import sys
 import unittest
 
-from library import CANCELLED, COMPLETE, DAMAGED, DAMAGED_SET, IO, MISSING, RENAMED, UNSUPPORTED, Failure, Library, ordinary_user
+from library import CANCELLED, COMPLETE, DAMAGED, DAMAGED_SET, IO, MISSING, NOT_RECOVERABLE, RENAMED, TOO_LARGE, UNSUPPORTED, Failure, Library, ordinary_user
 from reference import Case, Set
 
 SEED = int(os.environ.get("TANDEM_TEST_SEED", random.randrange(1 << 32)))
@@ -255,9 +255,10 @@ class Verify(Case):
     def test_refusals(self):
         the_set = self.write_set({"a": os.urandom(100)})
         hostile = Set({"../a": b"123"}, 4, [])
+        large = Set({"a": bytes(4 * 32768 + 1)}, 4, [])
         lost = the_set.main + the_set.sums[0]
-        for data, status, message in ((b"", DAMAGED_SET, "main packet"), (lost, DAMAGED_SET, "descriptions of 1 of 1 files"),
-                                      (hostile.critical, UNSUPPORTED, 'file "../a"')):
+        for data, status, message in ((b"", DAMAGED_SET, "main packet"), (lost, NOT_RECOVERABLE, "descriptions of 1 of 1 files"),
+                                      (hostile.critical, UNSUPPORTED, 'file "../a"'), (large.critical, TOO_LARGE, "more than 32768 slices")):
             path = self.write("bad.par2", data)
             with self.assertRaises(Failure) as caught:
                 library.verify(path)
