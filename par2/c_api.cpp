@@ -136,11 +136,12 @@ Report verify_with(const tandem_par2_verify_options &options) {
   Meter meter(options.progress, options.progress_user);
   const Progress progress = progress_of(meter);
   const std::vector<std::string> packet_files = packet_files_of(options.path, extra);
-  Set set = read_set(packet_files, pool, progress);
+  const bool packets_only = options.packets_only != 0;
+  Set set = read_set(packet_files, pool, progress, !packets_only);
   const std::string folder =
       options.base_path != nullptr ? options.base_path : tandem::base::folder_of(packet_files.front());
   put_slashes(set, folder);
-  Report report = verify(std::move(set), folder, extra, pool, progress);
+  Report report = verify(std::move(set), folder, extra, pool, progress, packets_only);
   if (options.search_distance != 0) forget_far(report, options.search_distance);
   meter.finish();
   return report;

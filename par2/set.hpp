@@ -50,7 +50,8 @@ std::vector<std::string> packet_files_of(const std::string &path, const std::vec
 bool is_packet_file_name(std::string_view path);
 
 // Reads packets of the set that the first file has. Damaged packets and packets of other sets are skipped. Throws if a
-// file exists and cannot be opened.
-Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress);
+// file exists and cannot be opened. checks_recovery: reads the data of recovery packets; else they count as intact.
+Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress,
+             bool checks_recovery = true);
 
 }  // namespace tandem::par2
