@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 import shutil
+import subprocess
 import sys
 import unittest
 
@@ -285,6 +286,16 @@ class Cases(Tree):
             set_time = (self.root / SET).stat().st_mtime_ns
             os.utime(self.root / "file", ns=(set_time - age, set_time - age))
             self.assertEqual(self.outcomes("sync", ".", "--no-sync"), {".": outcome})
+
+    @unittest.skipIf(shutil.which("par2") is None, "no other program")
+    def test_another_program_repairs(self):
+        self.write("a", 30000)
+        self.write("b", 10)  # par2cmdline 0.8 takes no empty file
+        whole = (self.root / "a").read_bytes()
+        self.call("sync", ".", "-r", "20%")
+        self.damage("a", 7000)
+        done = subprocess.run(["par2", "repair", SET], cwd=self.root, capture_output=True, text=True)
+        self.assertEqual((done.returncode, (self.root / "a").read_bytes()), (0, whole), done.stdout)
 
     def test_scrub(self):
         self.call("scrub", ".", status=3)
