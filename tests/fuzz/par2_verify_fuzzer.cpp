@@ -164,7 +164,7 @@ void fuzz(FuzzInput &input) {
     std::uint64_t most = 0;
     for (const SliceSum &sum : file.sums) most += there.contains(sum.md5);
     if (found.found > most) wrong("a slice that is nowhere");
-    if (found.found < found.in_place) wrong("a slice is lost at its place");
+    if (found.found < found.in_place.size()) wrong("a slice is lost at its place");
     if (false_sums) continue;
     if (is_data && (found.state == FileState::complete) != is_equal) wrong("state");
     // A complete file is no source.
