@@ -137,12 +137,13 @@ Report verify_with(const tandem_par2_verify_options &options) {
   Meter meter(options.progress, options.progress_user);
   const Progress progress = progress_of(meter);
   const std::vector<std::string> packet_files = packet_files_of(options.path, extra);
-  const auto read = is_par1_file_name(packet_files.front()) ? read_par1_set : read_set;
-  Set set = read(packet_files, pool, progress);
+  const bool packets_only = options.packets_only != 0;
+  Set set = is_par1_file_name(packet_files.front()) ? read_par1_set(packet_files, pool, progress)
+                                                    : read_set(packet_files, pool, progress, !packets_only);
   const std::string folder =
       options.base_path != nullptr ? options.base_path : tandem::base::folder_of(packet_files.front());
   put_slashes(set, folder);
-  Report report = verify(std::move(set), folder, extra, pool, progress);
+  Report report = verify(std::move(set), folder, extra, pool, progress, packets_only);
   if (options.search_distance != 0) forget_far(report, options.search_distance);
   meter.finish();
   return report;

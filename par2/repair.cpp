@@ -685,6 +685,7 @@ class Repair {
 
 void repair(tandem_context *context, Report &report, const tandem_par2_repair_options &options, base::TaskPool &pool,
             Meter &meter) {
+  if (report.is_of_packets) fail(TANDEM_ERROR_INVALID_ARGUMENT, "the report is of packets_only: verify the files");
   Repair(context, report, options, pool, meter).run();
 }
 

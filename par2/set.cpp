@@ -228,7 +228,7 @@ class Walk {
 
 // Checks recovery packets by their MD5 and removes damaged ones. Walks through these; what is found there is checked,
 // too.
-void check_recovery(std::vector<Walk> &walks, const std::vector<std::string> &paths, base::TaskPool &pool,
+void check_recovery(std::vector<Walk> &walks, const std::vector<std::string> &paths, bool reads, base::TaskPool &pool,
                     const Progress &progress) {
   std::vector<std::vector<Recovery>> intact(walks.size());
   for (;;) {
@@ -237,13 +237,15 @@ void check_recovery(std::vector<Walk> &walks, const std::vector<std::string> &pa
       for (const Recovery &each : walks[i].recovery)
         ranges.push_back({&paths[i], each.offset + kHashedFrom, each.header.bytes - kHashedFrom});
     if (ranges.empty()) break;
-    for (const Range &range : ranges) progress.add_total(range.bytes);
-    sum_ranges(ranges, false, pool, progress.done);
+    if (reads) {
+      for (const Range &range : ranges) progress.add_total(range.bytes);
+      sum_ranges(ranges, false, pool, progress.done);
+    }
     std::size_t next = 0;
     for (std::size_t i = 0; i < walks.size(); ++i) {
       for (const Recovery &each : std::exchange(walks[i].recovery, {})) {
         const Range &range = ranges[next++];
-        if (range.error == 0 && range.sum.md5 == each.header.md5) {
+        if (!reads || (range.error == 0 && range.sum.md5 == each.header.md5)) {
           walks[i].add_intact(each.offset, each.header.bytes);
           intact[i].push_back(each);
         } else {
@@ -379,13 +381,14 @@ std::vector<std::string> packet_files_of(const std::string &path, const std::vec
   return paths;
 }
 
-Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress) {
+Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress,
+             bool checks_recovery) {
   std::vector<Walk> walks;
   Criticals criticals;
   for (const std::string &path : paths) walks.emplace_back(path, walks.size(), criticals, progress.done);
   pool.run(
       walks.size(), [&](std::size_t i) { walks[i].run(); }, base::TaskPool::Tasks::compute);
-  check_recovery(walks, paths, pool, progress);
+  check_recovery(walks, paths, checks_recovery, pool, progress);
   Set set;
   Assembly(criticals.in_order()).add_files(set);
   std::map<std::uint32_t, RecoverySlice> recovery;

@@ -57,9 +57,10 @@ std::vector<std::string> packet_files_of(const std::string &path, const std::vec
 void check_name(const std::string &name, std::set<std::string> &names);
 
 // Reads packets of the set that the first file has. Damaged packets and packets of other sets are skipped. Throws if a
-// file exists and cannot be opened.
-Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress);
-// The same for files of PAR 1.0. No file has checksums of slices.
+// file exists and cannot be opened. checks_recovery: reads the data of recovery packets; else they count as intact.
+Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress,
+             bool checks_recovery = true);
+// The same for files of PAR 1.0, whose volumes are always read. No file has checksums of slices.
 Set read_par1_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress);
 
 }  // namespace tandem::par2

@@ -275,12 +275,14 @@ class Verification {
 }  // namespace
 
 Report verify(Set set, const std::string &folder, const std::vector<std::string> &extra, base::TaskPool &pool,
-              const Progress &progress) {
+              const Progress &progress, bool packets_only) {
   Report report;
   report.set = std::move(set);
   report.folder = folder;
   report.extra = extra;
+  report.is_of_packets = packets_only;
   Verification verification(report, pool, progress);
+  if (packets_only) return report;
   verification.check_places();
   if (verification.misses_files()) verification.find_renamed();
   if (verification.misses_slices()) verification.find_moved();

@@ -41,10 +41,11 @@ struct Report {
   std::map<std::string, struct stat> looks;  // at files, before they were read
   std::vector<std::uint32_t> contents;       // of slices
   std::vector<std::optional<Place>> places;  // of contents
+  bool is_of_packets = false;                // nothing else was read
 };
 
-// folder: of the set's files. extra: files that are searched if something is missing.
+// folder: of the set's files. extra: files that are searched if something is missing. packets_only: looks at no file.
 Report verify(Set set, const std::string &folder, const std::vector<std::string> &extra, base::TaskPool &pool,
-              const Progress &progress);
+              const Progress &progress, bool packets_only = false);
 
 }  // namespace tandem::par2

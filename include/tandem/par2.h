@@ -122,6 +122,9 @@ typedef struct tandem_par2_verify_options {
                                     not found */
   tandem_par2_progress progress; /* NULL = none */
   void *progress_user;
+  int32_t packets_only; /* non-zero: only says what the set describes, fast. Neither its files nor the recovery slices
+                           are read: each file counts as missing, and each recovery slice as intact. Such a report
+                           cannot be repaired */
 } tandem_par2_verify_options;
 
 /* What a call found. */

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import unittest
 
-from library import CANCELLED, COMPLETE, DAMAGED, DAMAGED_SET, IO, MISSING, NOT_RECOVERABLE, RENAMED, TOO_LARGE, UNSUPPORTED, Failure, Library, ordinary_user
+from library import (CANCELLED, COMPLETE, DAMAGED, DAMAGED_SET, INVALID_ARGUMENT, IO, MISSING, NOT_RECOVERABLE, RENAMED, TOO_LARGE, UNSUPPORTED,
+                     Failure, Library, ordinary_user)
 from reference import Case, Set
 
 SEED = int(os.environ.get("TANDEM_TEST_SEED", random.randrange(1 << 32)))
@@ -73,6 +74,23 @@ class Verify(Case):
         self.assertEqual((summary.repair_needed, summary.damaged_packet_bytes, bytes(summary.set_id)), (0, 0, the_set.id))
         self.assertEqual(totals[-1][0], totals[-1][1])
         self.assertEqual([each["recovery_slice_count"] for each in report.packet_files], [0, 3])
+
+    def test_packets_only(self):
+        """It reads neither files nor recovery data, and such a report repairs nothing."""
+        contents = {"a": os.urandom(1000), "empty": b""}
+        self.write_set(contents)
+        for path in self.folder.glob("*.par2"):
+            data = bytearray(path.read_bytes())
+            for found in re.finditer(b"RecvSlic", bytes(data)):
+                data[found.end() + 10] ^= 1
+            path.write_bytes(data)
+        self.assertEqual(self.verify().summary.recovery_slice_count, 0)
+        report = self.verify(packets_only=1)
+        self.assertEqual({name: (each["bytes"], each["state"]) for name, each in report.files.items()}, {"a": (1000, MISSING), "empty": (0, MISSING)})
+        self.assertEqual(report.summary.recovery_slice_count, 3)
+        with self.assertRaises(Failure) as caught:
+            report.repair()
+        self.assertEqual((caught.exception.status, (self.folder / "a").read_bytes()), (INVALID_ARGUMENT, contents["a"]))
 
     def test_each_kind_of_damage(self):
         a, b = os.urandom(64 * 20 + 13), os.urandom(64 * 5 + 1)
