@@ -60,7 +60,7 @@ void check_name(const std::string &name, std::set<std::string> &names);
 // file exists and cannot be opened. checks_recovery: reads the data of recovery packets; else they count as intact.
 Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress,
              bool checks_recovery = true);
-// The same for files of PAR 1.0, whose volumes are always read. No file has checksums of slices.
+// The same for files of PAR 1.0: volumes are always read, and no file has checksums of slices.
 Set read_par1_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress);
 
 }  // namespace tandem::par2
