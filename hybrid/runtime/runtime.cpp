@@ -10,36 +10,42 @@
 #include "base/signals.hpp"
 #include "base/text.hpp"
 #include "core/recorded_run.hpp"
-#include "core/registered_memory.hpp"
 
 namespace tandem::hybrid {
 namespace {
 
 constexpr double kDeadlineFactor = 20;      // of the predicted time, before a device is given up
-constexpr double kCancelSeconds = 0.02;     // how often a caller checks for a cancel
+constexpr double kLookSeconds = 0.02;       // how often a caller checks for a cancel, and the watch for late devices
 constexpr double kLatenciesToAProbe = 300;  // a probe, of about three latencies, takes 1 % of the time
 constexpr unsigned kMostFailures = 3;
 constexpr std::chrono::seconds kLastPatience{2};  // for a device that does not answer, when the runtime ends
 constexpr const char *kCancelled = "hybrid: the run was cancelled";
 
+unsigned record_count_of(const core::Task &task) {
+  return task.mode == core::Mode::compare ? task.prepared->rows() : 0;
+}
+
 // A piece as tasks for one member. Records of a compare are its own, until add_records() merges them into the caller's.
 struct PieceTasks {
   PieceTasks(const Job &job, const Range &range, std::size_t member, core::Backend &backend) {
     parts = job.work.parts(range);
-    if (job.kind.mode == core::Mode::compare) records.resize(parts.size() * job.kind.rows);
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      core::Task task = parts[i].task;
-      prepared.push_back(job.operators[parts[i].of]->of(member, backend));
+    std::size_t record_count = 0;
+    for (const Work::Part &part : parts) record_count += record_count_of(part.task);
+    records.resize(record_count);
+    core::Mismatch *next = records.data();
+    for (const Work::Part &part : parts) {
+      core::Task task = part.task;
+      prepared.push_back(job.operators[part.of]->of(member, backend));
       task.prepared = prepared.back().get();
-      if (!records.empty()) task.mismatches = records.data() + i * job.kind.rows;
+      task.mismatches = next;
+      next += record_count_of(task);
       tasks.push_back(task);
     }
   }
   void add_records() {
-    for (std::size_t i = 0; i < records.size(); ++i) {
-      const core::Task &whole = parts[i / tasks[0].prepared->rows()].task;
-      whole.mismatches[i % tasks[0].prepared->rows()].merge(std::exchange(records[i], {}));
-    }
+    for (std::size_t i = 0; i < tasks.size(); ++i)
+      for (unsigned r = 0; r < record_count_of(tasks[i]); ++r)
+        parts[i].task.mismatches[r].merge(std::exchange(tasks[i].mismatches[r], {}));
   }
 
   std::vector<Work::Part> parts;
@@ -91,6 +97,8 @@ class Runtime::PieceGuard final : public core::Guard {
     if (job.share->is_over(lane_.piece)) lane_.control->cancel();  // the rest is done elsewhere
     if (own.bytes() == 0) return {};
     ++job.touching;
+    is_writing_ = true;
+    exception_count_ = std::uncaught_exceptions();
     committed_bytes += own.bytes();
     return {own.begin - at, own.bytes()};
   }
@@ -99,7 +107,10 @@ class Runtime::PieceGuard final : public core::Guard {
     const Lock lock(runtime_.mutex_);
     Job &job = *lane_.job;
     lane_.sign_seconds = now();
-    if (job.kind.mode == core::Mode::compare) tasks_.add_records();
+    tasks_.add_records();
+    // What is committed counts as done. If an exception ends its writing, the call must not succeed.
+    if (std::exchange(is_writing_, false) && std::uncaught_exceptions() > exception_count_)
+      job.error = std::make_exception_ptr(std::bad_alloc());
     if (--job.touching == 0) job.changed.notify_all();
   }
 
@@ -111,6 +122,8 @@ class Runtime::PieceGuard final : public core::Guard {
   PieceTasks &tasks_;
   const std::uint64_t at_;  // where the piece begins
   std::uint64_t computed_bytes_ = 0;
+  bool is_writing_ = false;  // what it has committed
+  int exception_count_ = 0;  // at that commit
 };
 
 Runtime::Runtime(const Options &options, const base::Log &log) : options_(options), log_(log) { add(options.members); }
@@ -199,19 +212,21 @@ bool Runtime::has_room(const Member &member, const core::Control &control) const
                      [&](const core::Need &need) { return need.amount <= budget()->amount(need.resource); });
 }
 
-// With the lock. A thread that cannot be started is tried again next time.
+// With the lock. A thread that cannot be started is tried again next time. No lane works without the watch.
 void Runtime::start_threads() {
   const base::SignalsBlocked blocked;
-  for (const auto &lane : lanes_) {
-    Lane *const own = lane.get();
+  const auto start = [](std::thread *thread, auto body) {
     try {
-      // It holds the runtime, because a thread that is left behind needs it.
-      if (!lane->thread.joinable())
-        lane->thread = std::thread([runtime = shared_from_this(), own] { runtime->work(*own); });
+      if (!thread->joinable()) *thread = std::thread(std::move(body));
     } catch (const std::system_error &) {
     } catch (const std::bad_alloc &) {
     }
-  }
+    return thread->joinable();
+  };
+  if (lanes_.empty() || !start(&watch_, [this] { watch(); })) return;
+  // A lane holds the runtime, because a thread that is left behind needs it.
+  for (const auto &lane : lanes_)
+    start(&lane->thread, [runtime = shared_from_this(), own = lane.get()] { runtime->work(*own); });
 }
 
 std::shared_ptr<Job> Runtime::open_job(std::span<const core::Task> tasks, core::Control &control) {
@@ -251,7 +266,7 @@ void Runtime::run(std::span<const core::Task> tasks, core::Control &control) {
     job->error = std::current_exception();
   }
   close_job(*job, lock);
-  if (job->share->is_done()) return;
+  if (job->share->is_done() && !job->error) return;
   if (control.cancelled()) base::fail(TANDEM_ERROR_CANCELLED, kCancelled);
   // The caller is the only owner of the exception: lanes may still hold the job.
   if (job->error) std::rethrow_exception(std::exchange(job->error, nullptr));
@@ -263,7 +278,6 @@ void Runtime::run(std::span<const core::Task> tasks, core::Control &control) {
 void Runtime::drive(Job &job, Lock &lock) {
   while (!job.share->is_done() && job.is_open()) {
     const double at = now();
-    give_up_late_lanes(at);
     const std::uint64_t before = job.share->takeable_bytes();
     const double next = job.share->look(at);
     if (job.share->takeable_bytes() > before) wake_lanes();
@@ -274,7 +288,7 @@ void Runtime::drive(Job &job, Lock &lock) {
       }
     }
     if (is_stranded(job)) return;
-    job.changed.wait_for(lock, seconds(std::min(next - at, kCancelSeconds)));
+    job.changed.wait_for(lock, seconds(std::min(next - at, kLookSeconds)));
   }
 }
 
@@ -306,13 +320,17 @@ bool Runtime::is_stranded(const Job &job) const {
   });
 }
 
-// From here on the library does not use the caller's memory.
+// From here on the library does not use the caller's memory, and the caller may unregister it. Only a lane that hangs
+// keeps its registration.
 void Runtime::close_job(Job &job, Lock &lock) {
+  const auto uses_it = [&](const auto &lane) {
+    return lane->job.get() == &job && !lane->is_given_up && !lane->memory.is_empty();
+  };
   job.closed = true;
   for (const auto &lane : lanes_)
     if (lane->job.get() == &job) lane->control->cancel();
   std::erase_if(jobs_, [&](const auto &each) { return each.get() == &job; });
-  job.changed.wait(lock, [&] { return job.touching == 0; });
+  job.changed.wait(lock, [&] { return job.touching == 0 && std::none_of(lanes_.begin(), lanes_.end(), uses_it); });
   try {
     for (std::size_t i = 0; i < job.is_ready.size(); ++i) {
       members_[i]->memory.keep(job.kind, job.share->speed(i));
@@ -327,10 +345,25 @@ void Runtime::close_job(Job &job, Lock &lock) {
   }
 }
 
-// A device that gives no sign of life until its deadline is not waited for. Its range goes to the others.
-void Runtime::give_up_late_lanes(double at) {
+// On a thread of its own: all threads of a call may wait for a resource that a device holds while it hangs.
+void Runtime::watch() {
+  Lock lock(mutex_);
+  while (!stopping_) {
+    if (give_up_late_lanes(now())) {
+      stopped_.wait_for(lock, seconds(kLookSeconds));
+    } else {
+      lane_began_.wait(lock);
+    }
+  }
+}
+
+// A device that gives no sign of life until its deadline is not waited for. Its range goes to the others. Returns
+// whether any lane has a deadline.
+bool Runtime::give_up_late_lanes(double at) {
+  bool any = false;
   for (const auto &lane : lanes_) {
     if (lane->job == nullptr || lane->is_given_up) continue;
+    any = true;
     const double expected = lane->job->share->expected_seconds(lane->piece), silent = at - lane->sign_seconds;
     if (silent < options_.least_deadline_seconds + (std::isfinite(expected) ? kDeadlineFactor * expected : 0)) continue;
     lane->is_given_up = true;
@@ -339,11 +372,13 @@ void Runtime::give_up_late_lanes(double at) {
     ++state.lanes_given_up;
     retire(*lane->job, lane->member);  // it may be closed
     for (const auto &job : jobs_) retire(*job, lane->member);
+    lane->job->changed.notify_all();
+    wake_lanes();
     log_.say(TANDEM_LOG_WARNING,
              base::text("hybrid: ", state.member.name, " has not answered for ", base::fixed(silent, 1),
                         " s: its work goes to the others, its memory is kept until it does"));
-    wake_lanes();
   }
+  return any;
 }
 
 // Lanes that found nothing look again, also one that is on its way to sleep.
@@ -362,6 +397,12 @@ void Runtime::stop() noexcept {
   Lock lock(mutex_);
   stopping_ = true;
   work_there_.notify_all();
+  stopped_.notify_all();
+  lane_began_.notify_all();
+  if (watch_.joinable()) {
+    const Unlocked unlocked(lock);
+    watch_.join();
+  }
   const auto end = std::chrono::steady_clock::now() + kLastPatience;
   for (const auto &lane : lanes_) {
     if (!lane->thread.joinable()) continue;
@@ -464,6 +505,7 @@ void Runtime::do_piece(Lane &lane, const std::shared_ptr<Job> &job, const Piece 
   const double start = lane.sign_seconds = now();
   lane.job = job;
   lane.piece = piece.id;
+  lane_began_.notify_all();
   std::exception_ptr error;
   std::uint64_t committed = 0;
   try {
@@ -472,8 +514,8 @@ void Runtime::do_piece(Lane &lane, const std::shared_ptr<Job> &job, const Piece 
     core::Control control(guard);
     lane.control = &control;
     try {
+      lane.memory = core::MemoryHold(own.tasks);
       const Unlocked unlocked(lock);
-      const core::MemoryHold hold(own.tasks);  // registered memory stays pinned, even after the call
       backend.run(own.tasks, control);
     } catch (const base::Error &failure) {
       if (failure.status() != TANDEM_ERROR_CANCELLED || !control.cancelled()) error = std::current_exception();
@@ -481,6 +523,7 @@ void Runtime::do_piece(Lane &lane, const std::shared_ptr<Job> &job, const Piece 
     } catch (...) {
       error = std::current_exception();
     }
+    lane.memory = {};
     lane.control = nullptr;
     committed = guard.committed_bytes;
   } catch (...) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runs under way, and a thread for each lane of a device. The thread of the caller drives the CPU: it runs chunk
-// after chunk on the ordinary CPU backend. One lock protects all of it; it is free while a backend works.
+// The runs under way, a thread for each lane of a device, and one that looks for devices that hang. The thread of the
+// caller drives the CPU: it runs chunk after chunk on the ordinary CPU backend. One lock protects all of it; it is free
+// while a backend works.
 #pragma once
 
 #include <condition_variable>
@@ -11,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/registered_memory.hpp"
 #include "hybrid/factory.hpp"
 #include "hybrid/policy/memory.hpp"
 #include "hybrid/policy/share.hpp"
@@ -89,6 +91,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
     double sign_seconds = 0;  // the last sign of life in this piece
     std::vector<core::Need> needs;
     std::optional<core::Hold> hold;
+    core::MemoryHold memory;  // registered memory stays pinned while the device may use it, even after the call
     bool is_given_up = false;
     bool has_ended = false;
   };
@@ -106,7 +109,8 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   bool is_stranded(const Job &job) const;
   void run_on_cpu(Job &job, const Piece &piece, Lock &lock);
   void close_job(Job &job, Lock &lock);
-  void give_up_late_lanes(double at);
+  void watch();
+  bool give_up_late_lanes(double at);
   void wake_lanes();
 
   void work(Lane &lane);
@@ -121,9 +125,10 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   const base::Log log_;
 
   mutable std::mutex mutex_;
-  std::condition_variable work_there_, lane_ended_;
+  std::condition_variable work_there_, lane_began_, lane_ended_, stopped_;
   std::vector<std::unique_ptr<MemberState>> members_;
   std::vector<std::unique_ptr<Lane>> lanes_;
+  std::thread watch_;
   std::list<std::shared_ptr<Job>> jobs_;           // the oldest first
   std::uint64_t version_ = 0;                      // changes when lanes should look again
   double ideal_seconds_ = 0, shared_seconds_ = 0;  // of all shared runs

@@ -644,6 +644,128 @@ TEST(HybridFault, AfterTheCallADeviceMayNotUseItsMemory) {
   EXPECT_EQ(asking->owned_bytes, 0u);
 }
 
+// Each task of a run has its own operator and mode.
+TEST(HybridRun, TasksOfOneRunMayDiffer) {
+  for (const bool has_cpu : {false, true}) {
+    const Member gpu = device("gpu");
+    const auto backend = make({has_cpu ? cpu(2, slow_lane()) : device("other"), gpu}, Policy::budget);
+    std::vector<std::unique_ptr<Work>> stripes;
+    std::vector<std::shared_ptr<const core::Prepared>> operators;
+    const std::pair<unsigned, Mode> kinds[] = {{1, Mode::compare}, {7, Mode::compare}, {2, Mode::accumulate}};
+    for (int round = 0; round < 20 && (round == 0 || tasks_of(gpu) < 4); ++round) {
+      std::vector<core::Task> tasks;
+      stripes.clear();
+      for (const auto &[rows, mode] : kinds) {
+        Work &work = *stripes.emplace_back(std::make_unique<Work>(rows, 5, kShardBytes));
+        work.reset();
+        operators.push_back(backend->prepare(work.matrix));
+        tasks.push_back({operators.back().get(), work.in.data(), work.out.data(), 0, work.bytes, mode,
+                         mode == Mode::compare ? work.mismatches.data() : nullptr});
+      }
+      core::Control control;
+      backend->run(tasks, control);
+      for (std::size_t i = 0; i < stripes.size(); ++i) EXPECT_TRUE(stripes[i]->is_right(kinds[i].second)) << i;
+    }
+  }
+}
+
+// Writes nothing of what it commits, because memory runs out in between.
+class FailingToWrite : public FakeBackend {
+ public:
+  void run(std::span<const core::Task> tasks, core::Control &control) override {
+    const core::Task &task = tasks.front();
+    const core::Guard::Own own =
+        control.guard()->commit((task.prepared->rows() + task.prepared->columns()) * task.length_bytes, false);
+    if (own.bytes == 0) return;
+    has_committed = true;
+    struct Left {
+      core::Guard &guard;
+      ~Left() { guard.leave(); }
+    } left{*control.guard()};
+    throw std::bad_alloc();
+  }
+  std::atomic<bool> has_committed{false};
+};
+
+TEST(HybridFault, WhatWasCommittedAndNotWrittenIsAnError) {
+  const auto failing = std::make_shared<FailingToWrite>();
+  Member gpu = device("gpu");
+  gpu.backend = failing;
+  const auto backend = make({cpu(2, slow_lane()), gpu}, Policy::automatic);
+  Stripe stripe(300'000);
+  const auto prepared = backend->prepare(stripe.matrix);
+  for (int round = 0; round < 50 && !failing->has_committed; ++round) {
+    bool is_done = false;
+    try {
+      stripe.run(*backend, *prepared, Mode::assign);
+      is_done = true;
+    } catch (const std::bad_alloc &) {
+    }
+    EXPECT_EQ(is_done, !failing->has_committed);
+  }
+  EXPECT_TRUE(failing->has_committed);
+}
+
+// A device that is late still holds the memory when the CPU has done its work: the call waits for it. One that hangs is
+// not waited for.
+TEST(HybridFault, RegisteredMemoryIsFreeAfterTheCallUnlessADeviceHangs) {
+  for (const bool hangs : {false, true}) {
+    const auto gate = std::make_shared<Gate>();
+    FakeScript script;
+    std::atomic<bool> came{false};
+    script.before_chunk = [&came, gate, hangs](std::uint64_t, std::uint64_t) {
+      came = true;
+      if (hangs) return gate->pass();
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    };
+    if (hangs) gate->shut();
+    hybrid::Options given = options({cpu(2, slow_lane()), device("gpu", script)}, Policy::automatic);
+    given.least_deadline_seconds = hangs ? 0.3 : 30;
+    auto backend = hybrid::make_backend(given, {});
+    Stripe stripe(300'000);
+    const auto prepared = backend->prepare(stripe.matrix);
+    const void *const memory = stripe.inputs[0].data();
+    core::register_memory(memory, stripe.bytes);
+    for (int round = 0; round < 50 && !came; ++round) stripe.run(*backend, *prepared, Mode::assign);
+    EXPECT_TRUE(came);
+    EXPECT_EQ(gate->passed(), 0u) << "the call waited for ever";
+    EXPECT_EQ(status_of([&] { core::unregister_memory(memory); }).first,
+              hangs ? TANDEM_ERROR_INVALID_ARGUMENT : TANDEM_OK);
+    gate->open();
+    backend.reset();
+    EXPECT_EQ(core::unregister_if_registered(memory), hangs);
+  }
+}
+
+// The items of the CPU wait for what the device holds, so no thread of a call comes back to look at the deadline.
+TEST(HybridResources, ADeviceThatHangsGivesBackWhatTheCpuWaitsFor) {
+  const auto gate = std::make_shared<Gate>();
+  gate->shut();
+  core::Budget budget;
+  budget.set("my.disks", 1);
+  const core::Need needs[] = {{budget.index("my.disks"), 1}};
+  FakeScript hanging, waiting;
+  hanging.before_chunk = [gate](std::uint64_t, std::uint64_t) { gate->pass(); };
+  waiting.before_chunk = [&](std::uint64_t, std::uint64_t) {
+    gate->somebody_waits();
+    core::Hold hold(&budget, needs);
+    hold.next_task();
+  };
+  hybrid::Options given = options({cpu(2, waiting), device("gpu", hanging)}, Policy::automatic);
+  given.resources = &budget;
+  given.least_deadline_seconds = 0.25;
+  auto backend = hybrid::make_backend(given, {});
+  Stripe stripe;
+  const auto prepared = backend->prepare(stripe.matrix);
+  const core::Task task = {prepared.get(), stripe.in.data(), stripe.out.data(), 0, stripe.bytes, Mode::assign};
+  core::Control control(needs);
+  backend->run({&task, 1}, control);
+  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  EXPECT_EQ(gate->passed(), 0u) << "the call waited for the device";
+  gate->open();
+  backend.reset();
+}
+
 TEST(HybridResources, NoMorePiecesAtOnceThanTheAmountOfGpu) {
   for (const std::uint64_t amount : {1, 2}) {
     core::Budget budget;
