@@ -41,7 +41,7 @@ void Share::each_candidate(double now, const Span *without, Body body) const {
   for (const Lane &lane : lanes_) {
     const Speed &speed = groups_[lane.group].group.speed;
     if (lane.is_out || !speed.is_seen()) continue;
-    double busy = 0;
+    double busy = without == nullptr ? std::max(now - lane.due, 0.0) : 0;
     if (lane.piece != SIZE_MAX) {
       const Span &span = spans_[pieces_[lane.piece].span];
       if (&span == without || span.is_late) continue;
@@ -140,6 +140,7 @@ Range Share::cut_off(Range *from, bool from_front, double want) const {
 
 std::optional<Piece> Share::take(unsigned index, double now) {
   if (lanes_[index].is_out || takeable_bytes() == 0) return std::nullopt;
+  lanes_[index].due = kNever;
   const bool is_cpu = groups_[lanes_[index].group].group.is_cpu;
   const double want = wanted(index, now);
   if (!(want > 0)) return std::nullopt;
@@ -246,11 +247,14 @@ void Share::retire(unsigned index) noexcept {
 // long again as the others would; idle workers do not wait for one of unknown speed.
 double Share::late_from(const Span &span, double now) const {
   double end = kNever;
+  bool has_worker = false;
   for (const Taken &each : pieces_) {
     if (!each.in_use || &spans_[each.span] != &span || lanes_[each.lane].is_out) continue;
     if (groups_[lanes_[each.lane].group].group.is_cpu) return kNever;
+    has_worker = true;
     end = std::min(end, each.expected_end);
   }
+  if (has_worker && options_.policy != Policy::automatic) return kNever;
   if (std::isinf(end)) return now;
   const double others = static_cast<double>(takeable_bytes() + (span.is_late ? 0 : span.range.bytes()));
   const double again = kRescueGain * finish_of(now, &span, others);
@@ -261,12 +265,14 @@ double Share::look(double now) {
   double next = kNever;
   for (Span &each : spans_) {
     if (!free_.empty() || each.users == 0 || each.range.bytes() == 0) continue;
-    const double from = options_.policy == Policy::automatic || each.is_late ? late_from(each, now) : kNever;
+    const double from = late_from(each, now);
     each.is_late = from <= now;
     if (!each.is_late) next = std::min(next, from);
   }
-  if (const std::uint64_t left = takeable_bytes(); left > 0)
-    next = std::min(next, now + finish_of(now, nullptr, static_cast<double>(left)));
+  const std::uint64_t left = takeable_bytes();
+  for (Lane &each : lanes_)
+    if (each.piece == SIZE_MAX) each.due = left > 0 ? std::min(each.due, now) : kNever;
+  if (left > 0) next = std::min(next, now + finish_of(now, nullptr, static_cast<double>(left)));
   return std::max(next, now + kLeastWaitSeconds);
 }
 

@@ -121,6 +121,8 @@ class Share {
     std::size_t group;
     bool is_out = false;
     std::size_t piece = SIZE_MAX;  // one of them
+    // Since when there is work that it could ask for; infinity: it has asked. If it does not come, it is busy elsewhere.
+    double due = std::numeric_limits<double>::infinity();
   };
   // Bytes that no worker has committed, and the pieces that compute them: one, or several devices if the first is late.
   struct Span {
