@@ -128,8 +128,9 @@ void add_hybrid_command(CLI::App &app, Invocation &invocation) {
       ->type_name("NAME")
       ->group(kExpert);
   command
-      ->add_option("--resource", flags->context.resources,
-                   "At most N of a resource at once, except with policy free. cpu=N is the largest budget (repeatable)")
+      ->add_option(
+          "--resource", flags->context.resources,
+          "At most N of a resource at once, but not in the run \"free\". cpu=N is the largest budget (repeatable)")
       ->type_name("NAME=N")
       ->allow_extra_args(false);
   command->add_option("--size", flags->hybrid.sizes, "Data of a job; a list; default: 4MiB,32MiB,256MiB")

@@ -19,7 +19,6 @@ constexpr double kFirstChunkBytes = 64 << 10, kShortSeconds = 30e-6, kCpuGrowth 
 
 constexpr double kFirstPieceBytes = 8 << 20;          // of a device of unknown speed
 constexpr double kGrowth = 4, kGrowthWhenKnown = 16;  // of a device's piece over its largest so far
-constexpr double kProbeLatencies = 2;                 // that the piece of a probe computes
 constexpr double kMostEarly = 0.5;                    // of the time that a piece computes
 constexpr double kLeastGain = 0.005;                  // of the work that is left
 constexpr double kCrumb = 0.02;                       // of a piece: so little is not left behind it
@@ -74,7 +73,7 @@ double Share::wanted(unsigned index, double now) {
   if (group.is_cpu) return wanted_by_cpu(group.speed, end, left, now);
   const double want = wanted_by_device(group, end, left, now);
   if (!std::exchange(group.is_probed, false) || want > 0) return want;
-  return kProbeLatencies * group.speed.latency_seconds() * group.speed.bytes_per_second();
+  return group.speed.probe_bytes();
 }
 
 double Share::wanted_by_cpu(const Speed &speed, double end, double left, double now) const {
@@ -274,16 +273,6 @@ double Share::look(double now) {
     if (each.piece == SIZE_MAX) each.due = left > 0 ? std::min(each.due, now) : kNever;
   if (left > 0) next = std::min(next, now + finish_of(now, nullptr, static_cast<double>(left)));
   return std::max(next, now + kLeastWaitSeconds);
-}
-
-double Share::ideal_seconds() const noexcept {
-  return finish_seconds(
-      [&](auto body) {
-        for (const State &each : groups_)
-          if (each.done > 0 && each.group.speed.is_seen())
-            body(Candidate{each.group.speed.bytes_per_second() * each.group.lanes, each.group.speed.latency_seconds()});
-      },
-      static_cast<double>(options_.work_bytes));
 }
 
 }  // namespace tandem::hybrid

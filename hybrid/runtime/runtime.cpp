@@ -14,9 +14,9 @@
 namespace tandem::hybrid {
 namespace {
 
-constexpr double kDeadlineFactor = 20;      // of the predicted time, before a device is given up
-constexpr double kLookSeconds = 0.02;       // how often a caller checks for a cancel, and the watch for late devices
-constexpr double kLatenciesToAProbe = 300;  // a probe, of about three latencies, takes 1 % of the time
+constexpr double kDeadlineFactor = 20;  // of the predicted time, before a device is given up
+constexpr double kLookSeconds = 0.02;   // how often a caller checks for a cancel, and the watch for late devices
+constexpr double kPauseOfProbes = 100;  // of a probe's time, before the next one
 constexpr unsigned kMostFailures = 3;
 constexpr std::chrono::seconds kLastPatience{2};  // for a device that does not answer, when the runtime ends
 constexpr const char *kCancelled = "hybrid: the run was cancelled";
@@ -59,6 +59,14 @@ std::chrono::duration<double> seconds(double value) { return std::chrono::durati
 std::uint64_t mib(std::uint64_t bytes) { return (bytes + (std::uint64_t{1} << 20) - 1) >> 20; }
 
 }  // namespace
+
+std::vector<core::Need> needs_of(const Member &member, const core::Control &control, core::MemoryKind memory) {
+  std::vector<core::Need> needs = {{member.is_in_place ? core::Budget::kCpu : core::Budget::kGpu, 1}};
+  if (!member.is_in_place && memory == core::MemoryKind::host)
+    needs.push_back({core::Budget::kPinnedMib, mib(member.staging_bytes)});
+  needs.insert(needs.end(), control.needs().begin(), control.needs().end());
+  return needs;
+}
 
 // Releases the lock for a while, also if an exception passes.
 class Runtime::Unlocked {
@@ -196,20 +204,14 @@ void Runtime::ran_alone(std::span<const core::Task> tasks, double took) {
 
 // ---- a run, from the side of its caller
 
-std::vector<core::Need> Runtime::needs_of(const Member &member, const core::Control &control) const {
-  std::vector<core::Need> needs = {{core::Budget::kGpu, 1}, {core::Budget::kPinnedMib, mib(member.staging_bytes)}};
-  if (member.is_in_place) needs = {{core::Budget::kCpu, 1}};
-  needs.insert(needs.end(), control.needs().begin(), control.needs().end());
-  return needs;
-}
-
 // Whether a member can hold its resources. If the user has named it, throws Error (INVALID_ARGUMENT) with the numbers.
 bool Runtime::has_room(const Member &member, const core::Control &control) const {
-  if (budget() == nullptr) return true;
-  const std::vector<core::Need> needs = needs_of(member, control);
-  if (!member.is_optional) budget()->check(needs);
+  core::Budget *const budget = options_.resources;
+  if (budget == nullptr) return true;
+  const std::vector<core::Need> needs = needs_of(member, control, core::MemoryKind::host);
+  if (!member.is_optional) budget->check(needs);
   return std::all_of(needs.begin(), needs.end(),
-                     [&](const core::Need &need) { return need.amount <= budget()->amount(need.resource); });
+                     [&](const core::Need &need) { return need.amount <= budget->amount(need.resource); });
 }
 
 // With the lock. A thread that cannot be started is tried again next time. No lane works without the watch.
@@ -233,13 +235,15 @@ std::shared_ptr<Job> Runtime::open_job(std::span<const core::Task> tasks, core::
   auto job = std::make_shared<Job>(tasks, control);
   for (const core::Task &each : tasks) job->operators.push_back(hybrid_of(each).shared_from_this());
   job->kind = kind_of(tasks.front());
-  job->start_seconds = now();
+  job->number = ++job_count_;
+  const double start = now();
   std::vector<Group> groups;
   for (const auto &state : members_) {
     Group group{state->member.is_in_place ? 1 : state->member.lanes, state->member.is_in_place,
                 state->memory.speed(job->kind)};
-    const double idle = job->start_seconds - state->used_seconds;
-    group.is_probed = group.speed.is_seen() && idle > kLatenciesToAProbe * group.speed.latency_seconds();
+    const double idle = start - state->used_seconds;
+    group.is_probed =
+        group.speed.is_seen() && idle > kPauseOfProbes * group.speed.seconds_for(group.speed.probe_bytes());
     groups.push_back(std::move(group));
   }
   Share::Options options{options_.policy, job->work.bytes(), options_.chunk_bytes, {}};
@@ -332,15 +336,7 @@ void Runtime::close_job(Job &job, Lock &lock) {
   std::erase_if(jobs_, [&](const auto &each) { return each.get() == &job; });
   job.changed.wait(lock, [&] { return job.touching == 0 && std::none_of(lanes_.begin(), lanes_.end(), uses_it); });
   try {
-    for (std::size_t i = 0; i < job.is_ready.size(); ++i) {
-      members_[i]->memory.keep(job.kind, job.share->speed(i));
-      if (job.share->done_by(i) > 0) members_[i]->used_seconds = now();
-    }
-    tell(job);
-    if (const double ideal = job.share->ideal_seconds(); std::isfinite(ideal)) {
-      ideal_seconds_ += ideal;
-      shared_seconds_ += now() - job.start_seconds;
-    }
+    for (std::size_t i = 0; i < job.is_ready.size(); ++i) members_[i]->memory.keep(job.kind, job.share->speed(i));
   } catch (const std::bad_alloc &) {  // the run is done; its speeds are lost
   }
 }
@@ -416,21 +412,6 @@ void Runtime::stop() noexcept {
       lane->thread.detach();
     }
   }
-  if (options_.timeline != nullptr && shared_seconds_ > 0)
-    options_.timeline->set_efficiency(ideal_seconds_ / shared_seconds_);
-}
-
-void Runtime::tell(const Job &job) {
-  if (!log_.hears(TANDEM_LOG_DEBUG)) return;
-  std::string shares;
-  const double all = static_cast<double>(job.work.bytes());
-  for (std::size_t i = 0; i < job.is_ready.size(); ++i) {
-    shares += base::text(i == 0 ? "" : ", ", members_[i]->member.name, " ",
-                         base::fixed(100 * static_cast<double>(job.share->done_by(i)) / all, 1), " %");
-  }
-  log_.say(TANDEM_LOG_DEBUG,
-           base::text("hybrid: ", core::TaskText(job.work.tasks().front()).text(), ", ", job.work.bytes(),
-                      " bytes moved in ", base::fixed(now() - job.start_seconds, 6), " s: ", shares));
 }
 
 // ---- the threads of the devices
@@ -441,7 +422,7 @@ void Runtime::work(Lane &lane) {
     const std::uint64_t version = version_;
     double look_again = std::numeric_limits<double>::infinity();
     bool did_something = false;
-    for (const auto &job : std::vector(jobs_.begin(), jobs_.end())) {
+    for (std::shared_ptr<Job> job = job_after(0); job != nullptr; job = job_after(job->number)) {
       try {
         did_something = work_on(lane, job, &look_again, lock);
       } catch (...) {  // no memory, or an amount was lowered
@@ -465,6 +446,12 @@ void Runtime::work(Lane &lane) {
   lane_ended_.notify_all();
 }
 
+// The oldest of those that are newer.
+std::shared_ptr<Job> Runtime::job_after(std::uint64_t number) const {
+  const auto found = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto &each) { return each->number > number; });
+  return found != jobs_.end() ? *found : nullptr;
+}
+
 bool Runtime::work_on(Lane &lane, const std::shared_ptr<Job> &job, double *look_again, Lock &lock) {
   const auto may_take = [&] {
     return !stopping_ && job->is_open() && lane.index < job->share->lane_count() && !job->share->is_retired(lane.index);
@@ -472,8 +459,8 @@ bool Runtime::work_on(Lane &lane, const std::shared_ptr<Job> &job, double *look_
   if (!may_take() || !make_ready(lane, *job, lock) || !may_take()) return false;
   *look_again = std::min(*look_again, job->share->look(now()));
   if (job->share->takeable_bytes() == 0) return false;
-  lane.needs = needs_of(members_[lane.member]->member, *job->control);
-  lane.hold.emplace(budget(), lane.needs);
+  lane.needs = needs_of(members_[lane.member]->member, *job->control, core::MemoryKind::host);
+  lane.hold.emplace(options_.resources, lane.needs);
   {
     const Unlocked unlocked(lock);
     lane.hold->next_task();
@@ -502,7 +489,7 @@ bool Runtime::make_ready(const Lane &lane, Job &job, Lock &lock) {
 void Runtime::do_piece(Lane &lane, const std::shared_ptr<Job> &job, const Piece &piece, Lock &lock) {
   MemberState &state = *members_[lane.member];
   core::Backend &backend = *state.member.backend;
-  const double start = lane.sign_seconds = now();
+  const double start = lane.sign_seconds = state.used_seconds = now();
   lane.job = job;
   lane.piece = piece.id;
   lane_began_.notify_all();
@@ -530,29 +517,30 @@ void Runtime::do_piece(Lane &lane, const std::shared_ptr<Job> &job, const Piece 
     error = std::current_exception();
   }
   lane.job.reset();
-  if (std::exchange(lane.is_given_up, false)) {
-    --state.lanes_given_up;
-    log_.say(TANDEM_LOG_INFO, base::text("hybrid: ", state.member.name, " answers again"));
-  }
+  const bool was_given_up = std::exchange(lane.is_given_up, false);
+  if (was_given_up) --state.lanes_given_up;
   if (error) {
     job->share->drop(piece.id);
-    if (job->is_open()) device_failed(lane, *job, std::move(error));
   } else {
     job->share->finish(piece.id, now());
-    if (job->closed) state.memory.keep(job->kind, job->share->speed(lane.member));
   }
+  wake_lanes();  // before what may throw
+  job->changed.notify_all();
+  if (error && job->is_open()) device_failed(lane, *job, error);
+  if (was_given_up) log_.say(TANDEM_LOG_INFO, base::text("hybrid: ", state.member.name, " answers again"));
+  if (!error && job->closed) state.memory.keep(job->kind, job->share->speed(lane.member));
   if (options_.timeline != nullptr) {
     const auto data = static_cast<std::uint64_t>(static_cast<double>(committed) / job->kind.moved_per_byte());
     options_.timeline->add({lane.row, core::TaskText(job->work.tasks().front()).text(), piece.range.begin,
                             piece.range.end, data, start, now(), committed > 0});
   }
-  wake_lanes();
-  job->changed.notify_all();
 }
 
-void Runtime::device_failed(const Lane &lane, Job &job, std::exception_ptr error) {
+void Runtime::device_failed(const Lane &lane, Job &job, const std::exception_ptr &error) {
   MemberState &state = *members_[lane.member];
   retire(job, lane.member);
+  job.device_error = error;
+  job.changed.notify_all();
   const auto status_of = [&]() -> tandem_status {
     try {
       std::rethrow_exception(error);
@@ -562,15 +550,12 @@ void Runtime::device_failed(const Lane &lane, Job &job, std::exception_ptr error
       return TANDEM_ERROR_INTERNAL;
     }
   };
-  if (status_of() != TANDEM_ERROR_UNSUPPORTED) {  // which is an error of this operator, not of the device
-    state.is_out = ++state.failures >= kMostFailures;
-    log_.say(TANDEM_LOG_WARNING, base::text("hybrid: ", state.member.name, " failed (", base::what_of(error),
-                                            "): its work goes to the others", state.is_out ? ", it gets no more" : ""));
-    if (state.is_out)
-      for (const auto &each : jobs_) retire(*each, lane.member);
-  }
-  job.device_error = std::move(error);
-  job.changed.notify_all();
+  if (status_of() == TANDEM_ERROR_UNSUPPORTED) return;  // which is an error of this operator, not of the device
+  state.is_out = ++state.failures >= kMostFailures;
+  if (state.is_out)
+    for (const auto &each : jobs_) retire(*each, lane.member);
+  log_.say(TANDEM_LOG_WARNING, base::text("hybrid: ", state.member.name, " failed (", base::what_of(error),
+                                          "): its work goes to the others", state.is_out ? ", it gets no more" : ""));
 }
 
 }  // namespace tandem::hybrid

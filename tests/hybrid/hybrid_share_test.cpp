@@ -185,16 +185,22 @@ TEST(HybridShare, ADeviceThatDoesNotAskForWorkIsNotWaitedFor) {
   }
 }
 
-// It was idle for long: one piece, of two latencies, measures whether it became faster.
+// It was idle for long: one piece, of two latencies, measures whether it became faster. Of unknown latency, or of none,
+// it is a small one.
 TEST(HybridShare, AProbeIsOnePiece) {
-  Group idle = device(1e-3, 1e9);
-  idle.is_probed = true;
-  Share share({Policy::automatic, 64 * kMiB}, {cpu(1e12), idle});
-  const auto probe = share.take(1, 0);
-  ASSERT_TRUE(probe);
-  EXPECT_NEAR(static_cast<double>(probe->range.bytes()), 2e6, 1e4);
-  share.drop(probe->id);
-  EXPECT_FALSE(share.take(1, 0)) << "the second one is no probe";
+  Group unknown = device();
+  unknown.speed.observe(1e6, 1);
+  for (const auto &[group, bytes] : {std::pair(device(1e-3, 1e9), 2e6), {unknown, 64e3}, {device(0, 1e6), 64e3}}) {
+    Group idle = group;
+    idle.is_probed = true;
+    Share share({Policy::automatic, 64 * kMiB}, {cpu(1e12), idle});
+    ASSERT_TRUE(share.take(0, 0));
+    const auto probe = share.take(1, 0);
+    ASSERT_TRUE(probe);
+    EXPECT_NEAR(static_cast<double>(probe->range.bytes()), bytes, 0.03 * bytes);
+    share.drop(probe->id);
+    EXPECT_FALSE(share.take(1, 0)) << "the second one is no probe";
+  }
 }
 
 TEST(HybridShare, ALatePieceGoesToTheCpuFromItsEndAndItsDeviceKeepsTheBeginning) {
