@@ -106,7 +106,7 @@ int run_hybrid(const BenchFlags &flags) {
 void add_hybrid_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<BenchFlags>();
   CLI::App *command = app.add_subcommand(
-      "hybrid", "Measure several devices: each alone, then together with the policies free, budget and auto");
+      "hybrid", "Measure several devices: each alone, then together with the policies budget and auto");
   command->footer(
       "auto-first is the first call of a context that knows nothing; auto are its later calls.\n"
       "Core-seconds per GB: processor time of all threads of the process, the drivers' too, for 1e9 bytes of data.\n"
