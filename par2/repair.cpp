@@ -22,6 +22,8 @@ constexpr std::size_t kGroup = kMaxMd5Streams, kPiece = 32768, kCopyPiece = 1u <
 constexpr std::uint64_t kDefaultMemory = 64u << 20, kColumnUnit = 64;
 constexpr std::uint64_t kMostShards = 65536;  // of a codec
 
+using Identity = std::pair<dev_t, ino_t>;
+
 std::size_t groups(std::size_t count) { return (count + kGroup - 1) / kGroup; }
 
 enum class Way {
@@ -34,9 +36,10 @@ enum class Way {
 struct Work {
   std::size_t file;
   Way way;
-  std::optional<struct stat> old;    // what has its name, not followed
-  std::string temporary{}, aside{};  // names: of the new file, and of the old one when it makes room
-  bool is_whole = false;             // rebuilt: found_as is copied
+  std::optional<struct stat> old;         // what has its name, not followed
+  std::optional<struct stat> reserved{};  // in_place: the same when it has space for all that is written
+  std::string temporary{}, aside{};       // names: of the new file, and of the old one when it makes room
+  bool is_whole = false;                  // rebuilt: found_as is copied
 };
 
 // A slice that is written: copied from its place, or computed.
@@ -125,6 +128,7 @@ class Repair {
     finish_temporaries();
     check_unchanged();
     reserve();
+    choose_asides();
     meter_.commit();
     write_in_place();
     rename();
@@ -239,12 +243,24 @@ class Repair {
     if (const auto known = index_.find(path); known != index_.end()) return tree_.find(set_.files[known->second].name);
     return {std::make_shared<base::Folder>(base::folder_of(path)), base::name_of(path)};
   }
+  // A "NAME.1" that was only searched stays: it may belong to a user.
   bool can_be_renamed(const std::string &from, const Entry &to) {
-    const auto status = entry_at(from).status();
-    struct stat folder;
-    const int target = to.folder ? to.folder->descriptor() : tree_.base().descriptor();
-    return status && S_ISREG(status->st_mode) && fstat(target, &folder) == 0 && folder.st_dev == status->st_dev &&
+    if (!index_.contains(from) && std::ranges::find(report_.extra, from) == report_.extra.end()) return false;
+    const Entry source = entry_at(from);
+    const auto status = source.status();
+    return status && S_ISREG(status->st_mode) && can_move(*source.folder, to.folder ? *to.folder : tree_.base()) &&
            taken_.insert(from).second;
+  }
+  // Tries it with an empty file: two mounts of one file system look alike, and a folder may be read-only.
+  bool can_move(const base::Folder &from, const base::Folder &to) {
+    if (from.identity() == to.identity()) return true;
+    const auto [known, is_new] = can_move_.try_emplace({from.identity(), to.identity()});
+    if (!is_new) return known->second;
+    const std::string name = text(".", base::random_hexadecimal(8), ".tmp");
+    if (!from.open_file(name, O_RDWR | O_CREAT | O_EXCL, 0600)) return false;
+    known->second = renameat(from.descriptor(), name.c_str(), to.descriptor(), name.c_str()) == 0;
+    (known->second ? to : from).remove(name);
+    return known->second;
   }
 
   // ---- what is written
@@ -528,36 +544,42 @@ class Repair {
     }
   }
 
-  base::Descriptor open_in_place(const Work &work) {
+  base::Descriptor open_in_place(const Work &work, const struct stat &before) {
     base::Descriptor file = entry_of(work).folder->open_file(entry_of(work).name, O_RDWR);
     if (!file) fail_io("open", path_of(work), errno);
+    if (!base::unchanged(before, look_at(file, work))) fail_changed(path_of(work));
     return file;
+  }
+  struct stat look_at(const base::Descriptor &file, const Work &work) const {
+    struct stat status;
+    if (fstat(file.get(), &status) != 0) fail_io("look at", path_of(work), errno);
+    return status;
   }
 
   // Space for everything that is written in place: a full disk is noticed before the first change.
   void reserve() {
-    for (const Job &job : jobs_) {
-      const Work &work = works_[job.work];
+    std::size_t job = 0;
+    for (std::size_t i = 0; i < works_.size(); ++i) {
+      Work &work = works_[i];
       if (work.way != Way::in_place) continue;
-      if (reserved_.empty() || reserved_.back() != &work) {
-        reserving_ = open_in_place(work);
-        struct stat now;
-        if (fstat(reserving_.get(), &now) != 0 || !base::unchanged(*work.old, now)) fail_changed(path_of(work));
-        reserved_.push_back(&work);
+      const base::Descriptor file = open_in_place(work, *work.old);
+      work.reserved = work.old;
+      while (job < jobs_.size() && jobs_[job].work < i) ++job;
+      for (; job < jobs_.size() && jobs_[job].work == i; ++job) {
+        const int error = base::allocate(file.get(), jobs_[job].offset, jobs_[job].bytes) ? 0 : errno;
+        work.reserved = look_at(file, work);
+        if (error != 0) fail_io("write", path_of(work), error);
       }
-      const int error =
-          posix_fallocate(reserving_.get(), static_cast<off_t>(job.offset), static_cast<off_t>(job.bytes));
-      if (error != 0 && error != EOPNOTSUPP && error != ENOSYS && error != EINVAL)
-        fail_io("write", path_of(work), error);
     }
   }
   void restore_lengths() noexcept {
-    for (const Work *work : reserved_) {
+    for (const Work &work : works_) {
+      if (!work.reserved) continue;
       try {
-        const base::Descriptor file = open_in_place(*work);
-        base::set_length(file.get(), static_cast<std::uint64_t>(work->old->st_size));
-        keep_times(file, *work->old, path_of(*work));
-      } catch (...) {  // zeros at its end
+        const base::Descriptor file = open_in_place(work, *work.reserved);
+        base::set_length(file.get(), static_cast<std::uint64_t>(work.old->st_size));
+        keep_times(file, *work.old, path_of(work));
+      } catch (...) {  // zeros at its end, or another program's file
       }
     }
   }
@@ -566,10 +588,10 @@ class Repair {
     Bytes piece(kCopyPiece);
     std::size_t job = 0;
     for (std::size_t i = 0; i < works_.size(); ++i) {
-      const Work &work = works_[i];
+      Work &work = works_[i];
       if (work.way != Way::in_place) continue;
-      const base::Descriptor file = open_in_place(work);
-      std::erase(reserved_, &work);
+      const base::Descriptor file = open_in_place(work, *work.reserved);
+      work.reserved.reset();
       while (job < jobs_.size() && jobs_[job].work < i) ++job;
       for (; job < jobs_.size() && jobs_[job].work == i; ++job) {
         for (std::uint64_t at = 0; at < jobs_[job].bytes; at += kCopyPiece) {
@@ -583,23 +605,58 @@ class Repair {
       if (!base::set_length(file.get(), file_of(work).bytes)) fail_io("write", path_of(work), errno);
       keep_times(file, *work.old, path_of(work));
       sync(file, path_of(work));
+      if (!is_same(look_at(file, work), entry_of(work).status())) fail_changed(path_of(work));
+    }
+  }
+  // But for the time of the last change: a rename is one.
+  static bool is_same(const struct stat &before, std::optional<struct stat> now) {
+    if (now) now->st_ctim = before.st_ctim;
+    return now && base::unchanged(before, *now);
+  }
+
+  // The names of old files that make room.
+  void choose_asides() {
+    std::set<std::string> chosen;  // paths
+    for (Work &work : works_) {
+      if (work.way == Way::in_place || !work.old) continue;
+      const Entry entry = entry_of(work);
+      const std::string folder = path_of(work).substr(0, path_of(work).size() - entry.name.size());
+      for (std::uint64_t number = 1; work.aside.empty(); ++number)
+        if (const std::string name = text(replaced_name(entry.name), ".", number);
+            !entry.folder->has(name) && !index_.contains(folder + name) && chosen.insert(folder + name).second)
+          work.aside = name;
     }
   }
 
   // All old files make room before the first new one gets its name, and are removed when all have theirs. So everything
   // that was found exists under some name at each moment.
   void rename() {
-    std::map<std::string, std::string> moved;  // paths of old files: their new names
-    for (Work &work : works_) {
-      if (work.way == Way::in_place || !work.old) continue;
-      const Entry entry = entry_of(work);
-      for (std::uint64_t number = 1; work.aside.empty(); ++number)
-        if (const std::string name = text(entry.name, ".", number);
-            !entry.folder->has(name) && !index_.contains(text(path_of(work), ".", number)))
-          work.aside = name;
-      entry.folder->rename(entry.name, work.aside, false);
-      moved[path_of(work)] = work.aside;
+    std::map<std::string, const Work *> moved;  // paths of old files
+    try {
+      for (const Work &work : works_) {
+        if (work.aside.empty()) continue;
+        const Entry entry = entry_of(work);
+        entry.folder->rename(entry.name, work.aside, false);
+        moved[path_of(work)] = &work;
+        if (!is_same(*work.old, Entry{entry.folder, work.aside}.status())) fail_changed(path_of(work));
+      }
+      put_in_places(moved);
+    } catch (...) {
+      for (std::size_t i = works_.size(); i-- != 0;) {
+        if (!moved.contains(path_of(works_[i]))) continue;
+        try {
+          const Entry entry = entry_of(works_[i]);
+          entry.folder->rename(works_[i].aside, entry.name, false);
+        } catch (...) {  // it keeps its new name
+        }
+      }
+      throw;
     }
+    if (options_.keep_replaced != 0 || !is_complete_now()) return;
+    for (const auto &[path, work] : moved) entry_of(*work).folder->remove(work->aside);
+  }
+  // Removes from `moved` what gets another file's name.
+  void put_in_places(std::map<std::string, const Work *> &moved) {
     std::set<std::string> names, others;
     for (Work &work : works_) {
       if (work.way == Way::in_place) continue;
@@ -610,21 +667,22 @@ class Repair {
         work.temporary.clear();
         continue;
       }
-      Entry from = entry_at(found_of(work).found_as);
-      if (const auto other = moved.find(found_of(work).found_as); other != moved.end()) {
-        from.name = other->second;
-        moved.erase(other);
-      }
+      const std::string &found_as = found_of(work).found_as;
+      Entry from = entry_at(found_as);
+      const auto other = moved.find(found_as);
+      if (other != moved.end()) from.name = other->second->aside;
       from.folder->rename(from.name, *entry.folder, entry.name, false);
-      if (const auto known = index_.find(found_of(work).found_as); known != index_.end())
+      if (!is_same(report_.looks.at(found_as), entry.status())) {
+        entry.folder->rename(entry.name, *from.folder, from.name, false);
+        fail_changed(found_as);
+      }
+      if (other != moved.end()) moved.erase(other);
+      if (const auto known = index_.find(found_as); known != index_.end())
         names.insert(set_.files[known->second].name);
       else
-        others.insert(base::folder_of(found_of(work).found_as));
+        others.insert(base::folder_of(found_as));
     }
     sync_folders(names, others);
-    if (options_.keep_replaced != 0 || !is_complete_now()) return;
-    for (const Work &work : works_)
-      if (moved.contains(path_of(work))) entry_of(work).folder->remove(work.aside);
   }
   void sync_folders(const std::set<std::string> &names, const std::set<std::string> &others) {
     if (options_.no_sync != 0) return;
@@ -669,15 +727,14 @@ class Repair {
   Meter &meter_;
   Tree tree_;
   std::mutex tree_mutex_;
-  std::map<std::pair<dev_t, ino_t>, std::size_t> sharing_;  // names of files that are not complete
+  std::map<Identity, std::size_t> sharing_;                 // names of files that are not complete
   std::set<std::string> needed_, taken_, changing_;         // paths
+  std::map<std::pair<Identity, Identity>, bool> can_move_;  // from folder to folder
   std::map<std::string, std::size_t> index_;                // of the set's paths
   std::vector<Work> works_;
   std::vector<Job> jobs_;  // in the order of works
   Store store_;
   std::uint64_t column_memory_ = 0;
-  base::Descriptor reserving_;
-  std::vector<const Work *> reserved_;
   bool is_done_ = false;
 };
 

@@ -182,7 +182,7 @@ class Verification {
   // content may be that of another file.
   void add_replaced() {
     std::map<std::string, std::set<std::string>> names;  // by folder
-    for (const std::string &path : paths_) names[base::folder_of(path)].insert(base::name_of(path));
+    for (const std::string &path : paths_) names[base::folder_of(path)].insert(replaced_name(base::name_of(path)));
     std::set<std::string> found;
     for (const auto &[folder, wanted] : names) {
       std::error_code error;
@@ -267,6 +267,9 @@ class Verification {
 };
 
 }  // namespace
+
+// At most 255 bytes with the number.
+std::string replaced_name(const std::string &name) { return name.substr(0, 240); }
 
 Report verify(Set set, const std::string &folder, const std::vector<std::string> &extra, base::TaskPool &pool,
               const Progress &progress) {

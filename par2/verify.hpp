@@ -43,6 +43,9 @@ struct Report {
   std::vector<std::optional<Place>> places;  // of contents
 };
 
+// An old file that makes room gets this name, ".", and a number.
+std::string replaced_name(const std::string &name);
+
 // folder: of the set's files. extra: files that are searched if something is missing.
 Report verify(Set set, const std::string &folder, const std::vector<std::string> &extra, base::TaskPool &pool,
               const Progress &progress);

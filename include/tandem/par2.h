@@ -238,16 +238,16 @@ typedef struct tandem_par2_repair_options {
  *   report       of tandem_par2_verify
  *   options      NULL: all defaults
  * If the right slices of a file lie at their places, it is repaired in place: only its damaged slices are written. Else
- * a whole file that was found elsewhere is renamed (found_as; also one of extra_paths). Else the file is written
- * beside, and renamed. Owner, mode and times of the damaged file are kept. A symbolic link at a file's place is
- * replaced, never written through. Folders below the base folder must not be symbolic links. All lost slices are
- * computed and checked, in memory_bytes or in an unnamed file in the base folder, before an existing file changes. If
- * the call fails before that, each file is as it was. If it fails later or the process dies, nothing is lost: the old
- * file may then be called "NAME.1" (verify reads it), temporaries ".NAME.*.tmp" may be left, and the call can be made
- * again. After a failure, verify again. Status: INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost
- * and of recovery slices; nothing was changed), DAMAGED (a file has changed since verify, or what was computed is
- * wrong), IO, UNSUPPORTED, TOO_LARGE (more than 4096 lost slices, and the exponents have gaps), OUT_OF_MEMORY,
- * CANCELLED, DEVICE. Threads: one call at a time for each report. */
+ * a whole file that was found elsewhere is renamed, if it is one of the set's or of extra_paths and its folder can be
+ * written to. Else the file is written beside, and renamed. Owner, mode and times of the damaged file are kept. A
+ * symbolic link at a file's place is replaced, never written through. Folders below the base folder must not be
+ * symbolic links. All lost slices are computed and checked, in memory_bytes or in an unnamed file in the base folder,
+ * before an existing file changes. If the call fails before that, each file is as it was. If it fails later or the
+ * process dies, nothing is lost: the old file may then be called "NAME.1" (verify reads it), temporaries ".NAME.*.tmp"
+ * may be left, and the call can be made again. After a failure, verify again. Status: INVALID_ARGUMENT, NOT_RECOVERABLE
+ * (the message has the numbers of lost and of recovery slices; nothing was changed), DAMAGED (a file has changed since
+ * verify, or what was computed is wrong), IO, UNSUPPORTED, TOO_LARGE (more than 4096 lost slices, and the exponents
+ * have gaps), OUT_OF_MEMORY, CANCELLED, DEVICE. Threads: one call at a time for each report. */
 TANDEM_API tandem_status tandem_par2_repair(tandem_context *context, tandem_par2_report *report,
                                             const tandem_par2_repair_options *options);
 
