@@ -107,6 +107,7 @@ void put_slashes(Set &set, const std::string &folder) {
     std::ranges::replace(name, '\\', '/');
     if (!is_safe_name(name) || !names.insert(name).second) return;
   }
+  if (file_and_folder(names) != nullptr) return;
   for (File &file : set.files) std::ranges::replace(file.name, '\\', '/');
 }
 

@@ -104,6 +104,7 @@ void sum_open(std::span<Range> ranges, bool with_crc, const Progressed &progress
 }  // namespace
 
 void sum_together(std::span<Range> ranges, bool with_crc, const Progressed &progressed) {
+  if (progressed) progressed(0);
   std::size_t files = 0;
   for (std::size_t i = 0; i < ranges.size(); ++i) files += begins_file(ranges, i);
   const SpareDescriptors spare(std::max<std::size_t>(files, 1) - 1);

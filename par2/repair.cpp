@@ -225,6 +225,8 @@ class Repair {
       if (report_.looks.contains(path)) fail_changed(path);
     } else if (S_ISDIR(old->st_mode)) {
       fail(TANDEM_ERROR_IO, text(path, " is a folder, and a file must take its place"));
+    } else if (!S_ISREG(old->st_mode) && !S_ISLNK(old->st_mode)) {
+      fail(TANDEM_ERROR_IO, text(path, " is no regular file, and one must take its place"));
     } else if (S_ISREG(old->st_mode)) {
       if (!report_.looks.contains(path)) fail_changed(path);
       // By a symbolic link. Its target would change, or go.

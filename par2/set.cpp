@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "par2/set.hpp"
 
+#include <limits.h>
 #include <strings.h>
 #include <sys/stat.h>
 
@@ -22,6 +23,15 @@ namespace {
 
 bool ends_in(std::string_view name, std::string_view end) {
   return name.size() >= end.size() && strncasecmp(name.data() + name.size() - end.size(), end.data(), end.size()) == 0;
+}
+
+bool is_too_long(std::string_view name) {
+  if (name.size() >= PATH_MAX) return true;
+  for (std::size_t begin = 0, end; begin <= name.size(); begin = end + 1) {
+    end = std::min(name.find_first_of("/\\", begin), name.size());
+    if (end - begin > NAME_MAX) return true;
+  }
+  return false;
 }
 
 // "a.vol03+4.par2" and "a.par2" -> "a".
@@ -110,7 +120,8 @@ class Walk {
       if (file_) walk(first, end);
     }
     file_.reset();
-    buffer_ = {};
+    buffer_ = Bytes();  // {} would keep the memory
+    found_ = std::vector<Found>();
   }
   // A packet that began here is damaged.
   void add_damaged(std::uint64_t offset, std::uint64_t packet_bytes, std::uint64_t walk_end) {
@@ -303,6 +314,9 @@ class Assembly {
         if (!is_safe_name(file.name))
           fail(TANDEM_ERROR_UNSUPPORTED,
                text("the set has a file \"", file.name, "\", which may lie outside of its folder"));
+        if (is_too_long(file.name))
+          fail(TANDEM_ERROR_UNSUPPORTED, text("the set has a file name that is too long: ", file.name.size(),
+                                              " bytes, \"", std::string_view(file.name).substr(0, 100), "...\""));
         if (!names.insert(file.name).second)
           fail(TANDEM_ERROR_UNSUPPORTED, text("the set has two files \"", file.name, "\""));
         file.is_recoverable = list == &main_.recoverable;
@@ -321,6 +335,8 @@ class Assembly {
         set.files.push_back(std::move(file));
       }
     }
+    if (const std::string *file = file_and_folder(names); file != nullptr)
+      fail(TANDEM_ERROR_UNSUPPORTED, text("the set has a file \"", *file, "\", and files in a folder of this name"));
     std::uint64_t largest = kMostPaddedBytes;
     for (const File &file : set.files) largest = std::max(largest, file.bytes);
     if (lost == 0 && set.slice_bytes - 4 >= largest)
@@ -337,6 +353,13 @@ class Assembly {
 };
 
 }  // namespace
+
+const std::string *file_and_folder(const std::set<std::string> &names) {
+  for (const std::string &name : names)
+    for (std::size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1))
+      if (const auto file = names.find(name.substr(0, slash)); file != names.end()) return &*file;
+  return nullptr;
+}
 
 bool is_packet_file_name(std::string_view path) { return ends_in(path, ".par2"); }
 

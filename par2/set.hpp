@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,9 @@ struct Set {
 // The packet files of the set that `path` belongs to: path itself, "base.par2" and "base.*.par2" beside it, and those
 // of `extra`. path may lack ".par2". Each file once, however it is spelled.
 std::vector<std::string> packet_files_of(const std::string &path, const std::vector<std::string> &extra = {});
+
+// A name that is also that of another one's folder, as "a" beside "a/b"; NULL: none is.
+const std::string *file_and_folder(const std::set<std::string> &names);
 
 bool is_packet_file_name(std::string_view path);
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/folder.hpp"
+#include "par2/error.hpp"
 #include "par2/files.hpp"
 
 namespace tandem::par2 {
@@ -27,9 +28,15 @@ class Verification {
   // Slices at their own places, and whole files without checksums of slices.
   void check_places() {
     std::vector<Candidate> all;
+    std::set<std::pair<dev_t, ino_t>> packet_files;
+    for (const PacketFile &file : set_.packet_files)
+      if (const auto status = status_of(file.path); status && (file.recovery_count != 0 || packet_files.empty()))
+        packet_files.insert(status->identity);
     for (std::size_t i = 0; i < set_.files.size(); ++i) {
       const auto status = status_of(paths_[i]);
       if (!status) continue;
+      if (packet_files.contains(status->identity))
+        fail(TANDEM_ERROR_UNSUPPORTED, text("the set has its own packet file ", paths_[i], " as a file"));
       identities_.insert(status->identity);
       report_.looks[paths_[i]] = status->all;
       report_.files[i].bytes = status->bytes;

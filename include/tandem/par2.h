@@ -21,10 +21,11 @@
  * that is lost. MD5 and CRC-32 find accidents. They do not stop an attacker.
  *
  *   names      Packet files are read as untrusted input. A set with a name that is absolute, or has a part "..", "." or
- *              "", is refused (UNSUPPORTED). Backslashes count as slashes, unless a file exists that has such a name.
- *   threads    Each call starts its own threads. They end before the call returns, and they block all signals.
- *              Callbacks run on the calling thread.
- *   errors     As in tandem.h: tandem_last_error_message() has the sentence. Damage is a result, not an error.
+ *              "", is refused (UNSUPPORTED), and so are parts of more than 255 bytes, names of more than 4095, a file
+ *              beside files in a folder of its name, and a packet file of the set as its own file. Backslashes count as
+ * slashes, unless a file exists that has such a name. threads    Each call starts its own threads. They end before the
+ * call returns, and they block all signals. Callbacks run on the calling thread. errors     As in tandem.h:
+ * tandem_last_error_message() has the sentence. Damage is a result, not an error.
  */
 #ifndef TANDEM_PAR2_H
 #define TANDEM_PAR2_H
@@ -240,14 +241,15 @@ typedef struct tandem_par2_repair_options {
  * If the right slices of a file lie at their places, it is repaired in place: only its damaged slices are written. Else
  * a whole file that was found elsewhere is renamed, if it is one of the set's or of extra_paths and its folder can be
  * written to. Else the file is written beside, and renamed. Owner, mode and times of the damaged file are kept. A
- * symbolic link at a file's place is replaced, never written through. Folders below the base folder must not be
- * symbolic links. All lost slices are computed and checked, in memory_bytes or in an unnamed file in the base folder,
- * before an existing file changes. If the call fails before that, each file is as it was. If it fails later or the
- * process dies, nothing is lost: the old file may then be called "NAME.1" (verify reads it), temporaries ".NAME.*.tmp"
- * may be left, and the call can be made again. After a failure, verify again. Status: INVALID_ARGUMENT, NOT_RECOVERABLE
- * (the message has the numbers of lost and of recovery slices; nothing was changed), DAMAGED (a file has changed since
- * verify, or what was computed is wrong), IO, UNSUPPORTED, TOO_LARGE (more than 4096 lost slices, and the exponents
- * have gaps), OUT_OF_MEMORY, CANCELLED, DEVICE. Threads: one call at a time for each report. */
+ * symbolic link at a file's place is replaced, never written through; a pipe, socket or device is refused (IO). Folders
+ * below the base folder must not be symbolic links. All lost slices are computed and checked, in memory_bytes or in an
+ * unnamed file in the base folder, before an existing file changes. If the call fails before that, each file is as it
+ * was. If it fails later or the process dies, nothing is lost: the old file may then be called "NAME.1" (verify reads
+ * it), temporaries ".NAME.*.tmp" may be left, and the call can be made again. After a failure, verify again. Status:
+ * INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost and of recovery slices; nothing was changed),
+ * DAMAGED (a file has changed since verify, or what was computed is wrong), IO, UNSUPPORTED, TOO_LARGE (more than 4096
+ * lost slices, and the exponents have gaps), OUT_OF_MEMORY, CANCELLED, DEVICE. Threads: one call at a time for each
+ * report. */
 TANDEM_API tandem_status tandem_par2_repair(tandem_context *context, tandem_par2_report *report,
                                             const tandem_par2_repair_options *options);
 

@@ -390,6 +390,12 @@ class Repair(Case):
         (base / "c").unlink()
         (base / "c").mkdir()
         self.fails(IO, "is a folder", self.report())
+        (base / "c").rmdir()
+        os.mkfifo(base / "c")
+        report = self.report()
+        self.folder = outside
+        self.fails(IO, "is no regular file", report)
+        self.assertTrue((base / "c").is_fifo())
         self.folder = base.parent
 
     def test_cancel_and_progress(self):

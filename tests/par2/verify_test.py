@@ -254,10 +254,13 @@ class Verify(Case):
 
     def test_refusals(self):
         the_set = self.write_set({"a": os.urandom(100)})
-        hostile = Set({"../a": b"123"}, 4, [])
+        library.verify(self.write("good.par2", Set({"a\\" * 150 + "b" * 255: b"123", "c": b"", "c!/d": b""}, 4, []).critical))
         lost = the_set.main + the_set.sums[0]
+        names = [({name: b"123" for name in each}, message) for each, message in (
+            (["../a"], 'file "../a"'), (["a/" * 2048 + "b"], "too long: 4097 bytes"), (["a/" * 30000 + "b"], "too long: 60001 bytes"),
+            (["a", "b/" + "c" * 256], "too long: 258 bytes"), (["b/c", "b/c/d", "b/c!"], 'file "b/c"'), (["bad.par2"], "its own packet file"))]
         for data, status, message in ((b"", DAMAGED_SET, "main packet"), (lost, DAMAGED_SET, "descriptions of 1 of 1 files"),
-                                      (hostile.critical, UNSUPPORTED, 'file "../a"')):
+                                      *((Set(files, 4, [0]).critical, UNSUPPORTED, message) for files, message in names)):
             path = self.write("bad.par2", data)
             with self.assertRaises(Failure) as caught:
                 library.verify(path)
