@@ -20,7 +20,6 @@ namespace {
 
 constexpr std::size_t kGroup = kMaxMd5Streams, kPiece = 32768, kCopyPiece = 1u << 20;
 constexpr std::uint64_t kDefaultMemory = 64u << 20, kColumnUnit = 64;
-constexpr std::uint64_t kMostShards = 65536;  // of a codec
 
 using Identity = std::pair<dev_t, ino_t>;
 
@@ -59,6 +58,7 @@ class Store {
       memory_.resize(bytes);
       return bytes;
     }
+    bytes_ = bytes;
     path_ = folder.path();
     file_ = base::Descriptor(openat(folder.descriptor(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
     if (!file_) {
@@ -66,25 +66,32 @@ class Store {
       file_ = folder.open_file(name, O_RDWR | O_CREAT | O_EXCL, 0600);
       if (file_) folder.remove(name);
     }
-    if (!file_) fail_io("create a file in", path_, errno);
+    if (!file_) fail_with("create", errno);
     return 0;
   }
   void write(std::uint64_t at, const std::byte *bytes, std::size_t count) {
     if (!file_) {
       std::memcpy(memory_.data() + at, bytes, count);
     } else if (!base::write_at(file_.get(), bytes, count, at)) {
-      fail_io("write a file without a name in", path_, errno);
+      fail_with("write", errno);
     }
   }
   void read(std::uint64_t at, std::byte *into, std::size_t count) const {
     if (!file_) {
       std::memcpy(into, memory_.data() + at, count);
     } else if (base::read_at(file_.get(), into, count, at) != static_cast<std::int64_t>(count)) {
-      fail_io("read a file without a name in", path_, EIO);
+      fail_with("read", EIO);
     }
   }
 
  private:
+  [[noreturn]] void fail_with(const char *what, int error_number) const {
+    fail_io(text(what, " a file without a name, for computed slices of ", bytes_,
+                 " bytes, more than half of memory_bytes (--memory), in"),
+            path_, error_number);
+  }
+
+  std::uint64_t bytes_ = 0;
   Bytes memory_;
   base::Descriptor file_;
   std::string path_;
@@ -189,9 +196,15 @@ class Repair {
            text(lost, " slice", lost == 1 ? " is" : "s are", " lost, and the set has only ", set_.recovery.size(),
                 " recovery slice", set_.recovery.size() == 1 ? "" : "s"));
     }
+    if (const std::size_t usable = usable_recovery(set_, lost).size(); lost > usable) {
+      fail(TANDEM_ERROR_NOT_RECOVERABLE,
+           text(lost, " slices are lost, and only ", usable, " of the ", set_.recovery.size(),
+                " recovery slices can be used together: their exponents must lie in a window of ",
+                exponent_window(set_), ", 65536 less the ", set_.slice_count, " slices of the set"));
+    }
   }
 
-  // Files that other files need something of, beside their right slices: they cannot be changed in place.
+  // Files with bytes that other files need, other than slices at their own places: they are not changed in place.
   void find_needed() {
     for (std::size_t i = 0; i < set_.files.size(); ++i) index_[report_.paths[i]] = i;
     for (std::size_t i = 0; i < set_.files.size(); ++i) {
@@ -366,28 +379,13 @@ class Repair {
 
   // ---- lost slices
 
-  // Exponents that follow each other, if there are enough of them: these are solved by a formula. Else all those that
-  // one codec can have.
-  std::span<const RecoverySlice> choose_recovery(std::size_t lost) const {
-    const std::span all = set_.recovery;
-    for (std::size_t i = 0; i + lost <= all.size(); ++i)
-      if (all[i + lost - 1].exponent - all[i].exponent == lost - 1) return all.subspan(i, lost);
-    std::span<const RecoverySlice> best;
-    for (std::size_t first = 0, end = 0; end < all.size();) {
-      ++end;
-      while (all[end - 1].exponent - all[first].exponent >= kMostShards - set_.slice_count) ++first;
-      if (end - first > best.size()) best = all.subspan(first, end - first);
-    }
-    return best;
-  }
-
   void compute() {
     std::vector<const Job *> lost;
     for (const Job &job : jobs_)
       if (!job.from) lost.push_back(&job);
     if (lost.empty()) return;
     const std::size_t k = set_.slice_count;
-    const auto recovery = choose_recovery(lost.size());
+    const auto recovery = usable_recovery(set_, lost.size());
     auto codec_options = base::sized<tandem_codec_options>();
     codec_options.k = static_cast<std::uint32_t>(k);
     codec_options.m = recovery.back().exponent - recovery.front().exponent + 1;
@@ -416,6 +414,10 @@ class Repair {
     if (status == TANDEM_ERROR_NOT_RECOVERABLE)
       fail(status, text(lost.size(), " slices are lost, and the equations of the ", recovery.size(),
                         " recovery slices do not determine them: their exponents have gaps"));
+    if (status == TANDEM_ERROR_TOO_LARGE)
+      fail(TANDEM_ERROR_NOT_RECOVERABLE,
+           text(lost.size(), " slices are lost, and the exponents of the recovery slices ",
+                "have gaps: then at most 4096 can be computed"));
     check(status);
     const std::unique_ptr<tandem_plan, void (*)(tandem_plan *)> plan_owner(plan, tandem_plan_destroy);
     check(tandem_plan_shards_to_read(plan, is_read.data()));
@@ -717,7 +719,8 @@ class Repair {
     // Files have other names now.
     std::vector<bool> repaired;
     for (const FileReport &found : report_.files) repaired.push_back(found.is_repaired);
-    report_ = verify(Set(set_), std::string(report_.folder), std::vector(report_.extra), pool_, progress_of(meter_));
+    report_ = verify(Set(set_), std::string(report_.folder), std::vector(report_.extra), report_.search_distance, pool_,
+                     progress_of(meter_));
     for (std::size_t i = 0; i < repaired.size(); ++i) report_.files[i].is_repaired = repaired[i];
   }
 

@@ -386,6 +386,24 @@ std::vector<std::string> packet_files_of(const std::string &path, const std::vec
   return paths;
 }
 
+std::uint64_t exponent_window(const Set &set) {
+  constexpr std::uint64_t kMostShards = 65536;
+  return kMostShards - set.slice_count;
+}
+
+std::span<const RecoverySlice> usable_recovery(const Set &set, std::size_t lost) {
+  const std::span all = set.recovery;
+  for (std::size_t i = 0; lost != 0 && i + lost <= all.size(); ++i)
+    if (all[i + lost - 1].exponent - all[i].exponent == lost - 1) return all.subspan(i, lost);
+  std::span<const RecoverySlice> best;
+  for (std::size_t first = 0, end = 0; end < all.size();) {
+    ++end;
+    while (all[end - 1].exponent - all[first].exponent >= exponent_window(set)) ++first;
+    if (end - first > best.size()) best = all.subspan(first, end - first);
+  }
+  return best;
+}
+
 Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress) {
   std::vector<Walk> walks;
   Criticals criticals;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +44,12 @@ struct Set {
   std::vector<RecoverySlice> recovery;  // one for each exponent, in order
   std::vector<PacketFile> packet_files;
 };
+
+// So many, counted from the first exponent to the last one, can one codec have.
+std::uint64_t exponent_window(const Set &set);
+// Recovery slices for so many lost slices. Those with exponents that follow each other are solved by a formula. Else as
+// many as one codec can have; perhaps not enough.
+std::span<const RecoverySlice> usable_recovery(const Set &set, std::size_t lost);
 
 // The packet files of the set that `path` belongs to: path itself, "base.par2" and "base.*.par2" beside it, and those
 // of `extra`. path may lack ".par2". Each file once, however it is spelled.

@@ -182,7 +182,9 @@ class Verification {
   bool is_complete(std::size_t file) const { return report_.files[file].state == FileState::complete; }
 
   void set_place(std::uint32_t content, const Place &place) {
-    if (!report_.places[content]) report_.places[content] = place;
+    const std::uint64_t after = place.offset % set_.slice_bytes;
+    const bool is_far = std::min(after, set_.slice_bytes - after) > report_.search_distance;
+    if (!report_.places[content] && !(is_far && report_.search_distance != 0)) report_.places[content] = place;
   }
 
   // A repair that is killed may leave "NAME.1" of a file NAME that it replaces. NAME may be right already: its old
@@ -278,12 +280,13 @@ class Verification {
 // At most 255 bytes with the number.
 std::string replaced_name(const std::string &name) { return name.substr(0, 240); }
 
-Report verify(Set set, const std::string &folder, const std::vector<std::string> &extra, base::TaskPool &pool,
-              const Progress &progress) {
+Report verify(Set set, const std::string &folder, const std::vector<std::string> &extra, std::uint64_t search_distance,
+              base::TaskPool &pool, const Progress &progress) {
   Report report;
   report.set = std::move(set);
   report.folder = folder;
   report.extra = extra;
+  report.search_distance = search_distance;
   Verification verification(report, pool, progress);
   verification.check_places();
   if (verification.misses_files()) verification.find_renamed();

@@ -200,6 +200,40 @@ class Repair(Case):
                 self.fails(NOT_RECOVERABLE, "2 slices are lost, and the equations of the 2 recovery", self.report())
         self.assertEqual(len(the_set.slices), 5)
 
+    def test_too_many_or_too_wide_gaps(self):
+        # Slices of 8 bytes; recovery slices as {first exponent: count}; how many slices are lost.
+        for slices, recovery, lost, possible, message in (
+            (20000, {0: 1, 45536: 1}, 2, 0, "only 1 of the 2 recovery slices can be used together: their exponents must lie in a window of 45536"),
+            (20000, {0: 1, 45535: 1}, 2, 1, ""), (5000, {0: 2500, 2501: 2500}, 5000, 1, "5000 slices are lost, and the exponents of the recovery slices have gaps")):
+            data = os.urandom(8 * slices)
+            self.write("a", data)
+            for first, count in recovery.items():
+                library.create(self.folder / f"set.{first}.par2", [self.folder / "a"], slice_bytes=8, recovery_slice_count=count,
+                               first_exponent=first, volumes=2, volume_count=1, no_sync=1)
+            self.write("a", bytes(8 * lost) + data[8 * lost:])
+            report = library.verify(self.folder / "set.0.par2", extra=self.folder.glob("*.par2"))
+            self.assertEqual((report.summary.recovery_slice_count, report.summary.repair_possible), (sum(recovery.values()), possible))
+            if message:
+                self.fails(NOT_RECOVERABLE, message, report)
+            else:
+                report.repair()
+                self.assertEqual((self.folder / "a").read_bytes(), data)
+            for path in self.folder.iterdir():
+                path.unlink()
+
+    def test_search_distance(self):
+        # Slice 1 of the extra file comes first where it is far, and then where it is near.
+        contents = {"a": os.urandom(64 * 4)}
+        self.write_set(contents, exponents=())
+        a = contents["a"]
+        extra = self.write("extra", b"x" * 30 + a[64:128] + b"y" * 34 + a[64:128] + b"z" * 5 + a[:64] + a[128:])
+        (self.folder / "a").unlink()
+        for distance, found in ((1, 1), (4, 1), (5, 4), (0, 4)):
+            self.assertEqual(self.report(extra=[extra], distance=distance).summary.found_slice_count, found, distance)
+        report = self.report(extra=[extra], distance=4)
+        report.repair(rename_only=1)
+        self.assertEqual(report.summary.found_slice_count, 1)
+
     def test_wrong_recovery_slice(self):
         contents = {"a": os.urandom(640), "b": os.urandom(640)}
         the_set = self.write_set(contents, exponents=[0])
