@@ -18,7 +18,7 @@
 namespace tandem::par2 {
 namespace {
 
-constexpr std::size_t kGroup = kMaxMd5Streams, kPiece = 32768, kCopyPiece = 1u << 20;
+constexpr std::size_t kGroup = kMaxMd5Streams, kCopyPiece = 1u << 20;
 constexpr std::uint64_t kDefaultMemory = 64u << 20, kColumnUnit = 64;
 
 using Identity = std::pair<dev_t, ino_t>;
@@ -490,35 +490,25 @@ class Repair {
   }
   void check_store() {
     std::vector<const Job *> stored;
-    for (const Job &job : jobs_)
-      if (works_[job.work].way == Way::in_place) stored.push_back(&job);
+    std::vector<Range> ranges;
+    for (const Job &job : jobs_) {
+      if (works_[job.work].way != Way::in_place) continue;
+      stored.push_back(&job);
+      ranges.push_back({&path_of(works_[job.work]), 0, job.bytes, set_.slice_bytes - job.bytes});
+    }
     pool_.run(groups(stored.size()), [&](std::size_t group) {
       const std::size_t first = group * kGroup, count = std::min(kGroup, stored.size() - first);
-      Bytes pieces(count * kPiece);
-      std::vector<Md5> streams(count);
-      std::vector<Md5 *> all;
-      for (std::uint64_t at = 0; at < set_.slice_bytes; at += kPiece) {
-        const std::size_t bytes = std::min<std::uint64_t>(kPiece, set_.slice_bytes - at);
-        std::vector<Md5Part> parts;
-        for (std::size_t i = 0; i < count; ++i) {
-          const Job &job = *stored[first + i];
-          std::byte *const piece = pieces.data() + i * kPiece;
-          const std::size_t used = at < job.bytes ? std::min<std::uint64_t>(bytes, job.bytes - at) : 0;
-          store_.read(job.stored_at + at, piece, used);
-          std::memset(piece + used, 0, bytes - used);
-          parts.push_back({&streams[i], piece, bytes});
-          meter_.done(used);
-        }
-        Md5Streams::update(parts);
-      }
-      for (Md5 &stream : streams) all.push_back(&stream);
-      const std::vector<Digest> digests = Md5Streams::finish(all);
-      for (std::size_t i = 0; i < count; ++i) {
-        const Work &work = works_[stored[first + i]->work];
-        const std::uint64_t slice = stored[first + i]->slice - file_of(work).first_slice;
-        if (digests[i] != file_of(work).sums[slice].md5) fail_wrong(work);
-      }
+      const auto read = [&](std::size_t i, std::byte *into, std::size_t bytes, std::uint64_t at) {
+        store_.read(stored[first + i]->stored_at + at, into, bytes);
+        return static_cast<std::int64_t>(bytes);
+      };
+      sum_read(
+          std::span(ranges).subspan(first, count), false, [&](std::uint64_t bytes) { meter_.done(bytes); }, read);
     });
+    for (std::size_t i = 0; i < stored.size(); ++i) {
+      const Work &work = works_[stored[i]->work];
+      if (ranges[i].sum.md5 != file_of(work).sums[stored[i]->slice - file_of(work).first_slice].md5) fail_wrong(work);
+    }
   }
 
   // ---- changes

@@ -182,6 +182,14 @@ class Verify(Case):
         report = self.verify(extra=[self.write("extra", long + os.urandom(50))])
         self.assertEqual([report.files[name]["found_slice_count"] for name in "ab"], [1, 1])
 
+    def test_short_slices_around_the_bytes_of_a_read(self):
+        contents = {f"f{length}": os.urandom(length) for length in (1000, 65535, 65536, 65537, 131071, 131072, 131073)}
+        self.write_set(contents, 200000, ())
+        for name in contents:
+            (self.folder / name).unlink()
+        report = self.verify(extra=[self.write("extra", b"".join(contents.values()))])
+        self.assertEqual(report.summary.found_slice_count, 7)
+
     def test_a_short_slice_where_a_task_ends(self):
         megabyte = 1 << 20
         contents = {"a": os.urandom(8 * megabyte), "b": os.urandom(100), "c": os.urandom(1000)}
