@@ -21,11 +21,12 @@
  * that is lost. MD5 and CRC-32 find accidents. They do not stop an attacker.
  *
  *   names      Packet files are read as untrusted input. A set with a name that is absolute, or has a part "..", "." or
- *              "", is refused (UNSUPPORTED), and so are parts of more than 255 bytes, names of more than 4095, a file
- *              beside files in a folder of its name, and a packet file of the set as its own file. Backslashes count as
- * slashes, unless a file exists that has such a name. threads    Each call starts its own threads. They end before the
- * call returns, and they block all signals. Callbacks run on the calling thread. errors     As in tandem.h:
- * tandem_last_error_message() has the sentence. Damage is a result, not an error.
+ *              "", is refused (UNSUPPORTED). So are parts of more than 255 bytes, names of more than 4095, a file "a"
+ *              beside "a/b", and a packet file of the set as one of its files. Backslashes count as slashes, unless a
+ *              file exists that has such a name.
+ *   threads    Each call starts its own threads. They end before the call returns, and they block all signals.
+ *              Callbacks run on the calling thread.
+ *   errors     As in tandem.h: tandem_last_error_message() has the sentence. Damage is a result, not an error.
  */
 #ifndef TANDEM_PAR2_H
 #define TANDEM_PAR2_H
@@ -243,8 +244,8 @@ typedef struct tandem_par2_repair_options {
  * a whole file that was found elsewhere is renamed, if it is one of the set's or of extra_paths and its folder can be
  * written to. Else the file is written beside, and renamed. Owner and times of the damaged file are kept where
  * permitted, and so are its permission bits. A symbolic link at a file's place is replaced, never written through; a
- * pipe, socket or device is refused (IO). Folders below the base folder must not be symbolic links. A file that another
- * program changes meanwhile is left as that program wrote it (DAMAGED).
+ * pipe, socket or device is refused (IO). Folders below the base folder must not be symbolic links. If another
+ * program has changed a file before it is written or renamed, it stays as that program wrote it (DAMAGED).
  * Order: all lost slices are computed and checked, in memory_bytes or in an unnamed file in the base folder, before an
  *   existing file changes. If the call fails before that, each file is as it was. If a rename fails, old files get
  *   their names back.
