@@ -220,7 +220,8 @@ void add_par2_repair(CLI::App &par2, Invocation &invocation) {
   command.add_flag("--rename-only", flags->rename_only,
                    "Only put whole files that were found under other names in their places");
   add_no_sync_flag(command, flags->no_sync);
-  command.footer("Exit status: 0 all files are complete, 4 a repair is not possible, 1 it is (after --rename-only).");
+  command.footer(
+      "Exit status: 0 all files are complete, 4 a repair is not possible; with --rename-only, 1 a repair is possible.");
   add_context_flags(command, flags->context);
   add_output_flags(command, flags->verify.output);
   command.callback([flags, &invocation] {

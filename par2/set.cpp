@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "par2/set.hpp"
 
+#include <limits.h>
 #include <strings.h>
 #include <sys/stat.h>
 
@@ -22,6 +23,15 @@ namespace {
 
 bool ends_in(std::string_view name, std::string_view end) {
   return name.size() >= end.size() && strncasecmp(name.data() + name.size() - end.size(), end.data(), end.size()) == 0;
+}
+
+bool is_too_long(std::string_view name) {
+  if (name.size() >= PATH_MAX) return true;
+  for (std::size_t begin = 0, end; begin <= name.size(); begin = end + 1) {
+    end = std::min(name.find_first_of("/\\", begin), name.size());
+    if (end - begin > NAME_MAX) return true;
+  }
+  return false;
 }
 
 // "a.vol03+4.par2", "a.par2" and "a.p01" -> "a".
@@ -111,7 +121,8 @@ class Walk {
       if (file_) walk(first, end);
     }
     file_.reset();
-    buffer_ = {};
+    buffer_ = Bytes();  // {} would keep the memory
+    found_ = std::vector<Found>();
   }
   // A packet that began here is damaged.
   void add_damaged(std::uint64_t offset, std::uint64_t packet_bytes, std::uint64_t walk_end) {
@@ -320,6 +331,8 @@ class Assembly {
         set.files.push_back(std::move(file));
       }
     }
+    if (const std::string *file = file_and_folder(names); file != nullptr)
+      fail(TANDEM_ERROR_UNSUPPORTED, text("the set has a file \"", *file, "\", and files in a folder of this name"));
     std::uint64_t largest = kMostPaddedBytes;
     for (const File &file : set.files) largest = std::max(largest, file.bytes);
     if (lost == 0 && set.slice_bytes - 4 >= largest)
@@ -337,6 +350,13 @@ class Assembly {
 
 }  // namespace
 
+const std::string *file_and_folder(const std::set<std::string> &names) {
+  for (const std::string &name : names)
+    for (std::size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1))
+      if (const auto file = names.find(name.substr(0, slash)); file != names.end()) return &*file;
+  return nullptr;
+}
+
 bool is_packet_file_name(std::string_view path) { return ends_in(path, ".par2"); }
 
 bool is_par1_file_name(std::string_view path) {
@@ -351,6 +371,9 @@ bool is_par1_file_name(std::string_view path) {
 void check_name(const std::string &name, std::set<std::string> &names) {
   if (!is_safe_name(name))
     fail(TANDEM_ERROR_UNSUPPORTED, text("the set has a file \"", name, "\", which may lie outside of its folder"));
+  if (is_too_long(name))
+    fail(TANDEM_ERROR_UNSUPPORTED, text("the set has a file name that is too long: ", name.size(), " bytes, \"",
+                                        std::string_view(name).substr(0, 100), "...\""));
   if (!names.insert(name).second) fail(TANDEM_ERROR_UNSUPPORTED, text("the set has two files \"", name, "\""));
 }
 
@@ -379,6 +402,24 @@ std::vector<std::string> packet_files_of(const std::string &path, const std::vec
     return status && !known.insert(status->identity).second;
   });
   return paths;
+}
+
+std::uint64_t exponent_window(const Set &set) {
+  constexpr std::uint64_t kMostShards = 65536;
+  return kMostShards - set.slice_count;
+}
+
+std::span<const RecoverySlice> usable_recovery(const Set &set, std::size_t lost) {
+  const std::span all = set.recovery;
+  for (std::size_t i = 0; lost != 0 && i + lost <= all.size(); ++i)
+    if (all[i + lost - 1].exponent - all[i].exponent == lost - 1) return all.subspan(i, lost);
+  std::span<const RecoverySlice> best;
+  for (std::size_t first = 0, end = 0; end < all.size();) {
+    ++end;
+    while (all[end - 1].exponent - all[first].exponent >= exponent_window(set)) ++first;
+    if (end - first > best.size()) best = all.subspan(first, end - first);
+  }
+  return best;
 }
 
 Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress,

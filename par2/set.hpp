@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +49,12 @@ struct Set {
 bool is_packet_file_name(std::string_view path);  // "a.par2"
 bool is_par1_file_name(std::string_view path);    // "a.par", "a.p01", ..., "a.q99"; "a.r00" is an archive
 
+// So many, counted from the first exponent to the last one, can one codec have.
+std::uint64_t exponent_window(const Set &set);
+// Recovery slices for so many lost slices. Those with exponents that follow each other are solved by a formula. Else as
+// many as one codec can have; perhaps not enough.
+std::span<const RecoverySlice> usable_recovery(const Set &set, std::size_t lost);
+
 // The packet files of the set that `path` belongs to: path itself, "base.par2" and "base.*.par2" beside it, and those
 // of `extra`. For the name of a PAR1 file: those with such names. path may lack ".par2" or ".par". Each file once,
 // however it is spelled.
@@ -55,6 +62,8 @@ std::vector<std::string> packet_files_of(const std::string &path, const std::vec
 
 // Throws if a file of this name may lie outside of the set's folder, or is one of `names`. Adds it.
 void check_name(const std::string &name, std::set<std::string> &names);
+// A name that is also that of another one's folder, as "a" beside "a/b"; NULL: none is.
+const std::string *file_and_folder(const std::set<std::string> &names);
 
 // Reads packets of the set that the first file has. Damaged packets and packets of other sets are skipped. Throws if a
 // file exists and cannot be opened. checks_recovery: reads the data of recovery packets; else they count as intact.

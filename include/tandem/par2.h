@@ -21,7 +21,9 @@
  * that is lost. MD5 and CRC-32 find accidents. They do not stop an attacker.
  *
  *   names      Packet files are read as untrusted input. A set with a name that is absolute, or has a part "..", "." or
- *              "", is refused (UNSUPPORTED). Backslashes count as slashes, unless a file exists that has such a name.
+ *              "", is refused (UNSUPPORTED). So are parts of more than 255 bytes, names of more than 4095, a file "a"
+ *              beside "a/b", and a packet file of the set as one of its files. Backslashes count as slashes, unless a
+ *              file exists that has such a name.
  *   threads    Each call starts its own threads. They end before the call returns, and they block all signals.
  *              Callbacks run on the calling thread.
  *   errors     As in tandem.h: tandem_last_error_message() has the sentence. Damage is a result, not an error.
@@ -163,9 +165,10 @@ typedef struct tandem_par2_summary {
   uint32_t recovery_slice_count; /* intact ones with different exponents */
   uint32_t file_count, complete_count, renamed_count, damaged_count, missing_count;
   int32_t repair_needed;   /* non-zero: not all files are complete */
-  int32_t repair_possible; /* non-zero: there are at least as many recovery slices as missing slices, and the set has
-                              recovery data for each file that is not complete; an empty file needs none. If the
-                              exponents have gaps, the recovery slices may still not suffice */
+  int32_t repair_possible; /* non-zero: there are at least as many recovery slices as missing slices, within 65536 -
+                              slice_count exponents, and the set has recovery data for each file that is not complete;
+                              an empty file needs none. If the exponents have gaps, the recovery slices may still not
+                              suffice */
   uint64_t damaged_packet_bytes; /* of packet files, in no intact packet */
   uint32_t repaired_count;       /* of files, since the verify */
   uint32_t reserved;
@@ -241,16 +244,23 @@ typedef struct tandem_par2_repair_options {
  *   report       of tandem_par2_verify
  *   options      NULL: all defaults
  * If the right slices of a file lie at their places, it is repaired in place: only its damaged slices are written. Else
- * a whole file that was found elsewhere is renamed (found_as; also one of extra_paths). Else the file is written
- * beside, and renamed. Owner, mode and times of the damaged file are kept. A symbolic link at a file's place is
- * replaced, never written through. Folders below the base folder must not be symbolic links. All lost slices are
- * computed and checked, in memory_bytes or in an unnamed file in the base folder, before an existing file changes. If
- * the call fails before that, each file is as it was. If it fails later or the process dies, nothing is lost: the old
- * file may then be called "NAME.1" (verify reads it), temporaries ".NAME.*.tmp" may be left, and the call can be made
- * again. After a failure, verify again. Status: INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost
- * and of recovery slices; nothing was changed), DAMAGED (a file has changed since verify, or what was computed is
- * wrong), IO, UNSUPPORTED, TOO_LARGE (more than 4096 lost slices, and the exponents have gaps), OUT_OF_MEMORY,
- * CANCELLED, DEVICE. Threads: one call at a time for each report. */
+ * a whole file that was found elsewhere is renamed, if it is one of the set's or of extra_paths and its folder can be
+ * written to. Else the file is written beside, and renamed. Owner and times of the damaged file are kept where
+ * permitted, and so are its permission bits. A symbolic link at a file's place is replaced, never written through; a
+ * pipe, socket or device is refused (IO). Folders below the base folder must not be symbolic links. If another
+ * program has changed a file before it is written or renamed, it stays as that program wrote it (DAMAGED).
+ * Order: all lost slices are computed and checked, in memory_bytes or in an unnamed file in the base folder, before an
+ *   existing file changes. If the call fails before that, each file is as it was. If a rename fails, old files get
+ *   their names back.
+ * Kill: if the call fails later or the process dies, nothing is lost. The old file may then be called "NAME.1" (verify
+ *   reads it), temporaries ".NAME.*.tmp" may be left, and the call can be made again, after a new verify.
+ * Cost: the equations of e lost slices take about 2 e^2 bytes beside memory_bytes. If the exponents have gaps they take
+ *   at least 4 e^2, and time that grows with e^3: about a minute for 4000. Then no progress is reported, and a cancel
+ *   waits.
+ * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost and of recovery slices; nothing was
+ *   changed; also for more than 4096 lost slices if the exponents have gaps), DAMAGED (a file has changed since verify,
+ *   or what was computed is wrong), IO, UNSUPPORTED, OUT_OF_MEMORY, CANCELLED, DEVICE.
+ * Threads: one call at a time for each report. */
 TANDEM_API tandem_status tandem_par2_repair(tandem_context *context, tandem_par2_report *report,
                                             const tandem_par2_repair_options *options);
 

@@ -128,11 +128,12 @@ class Library:
         del callback
         return result
 
-    def verify(self, path, base=None, extra=(), threads=2, progress=None, packets_only=0):
+    def verify(self, path, base=None, extra=(), threads=2, distance=0, progress=None, packets_only=0):
+        extra = list(extra)
         extras = (c_char_p * len(extra))(*(str(each).encode() for each in extra))
         callback = PROGRESS(progress) if progress else PROGRESS()
         options = VerifyOptions(ctypes.sizeof(VerifyOptions), str(path).encode(), str(base).encode() if base else None, extras,
-                                len(extra), threads, 0, callback, None, packets_only)
+                                len(extra), threads, distance, callback, None, packets_only)
         handle = c_void_p()
         self.check(self.par2.tandem_par2_verify(byref(options), byref(handle)))
         return Report(self, handle)

@@ -200,6 +200,14 @@ class Verify(Case):
         report = self.verify(extra=[self.write("extra", long + os.urandom(50))])
         self.assertEqual([report.files[name]["found_slice_count"] for name in "ab"], [1, 1])
 
+    def test_short_slices_around_the_bytes_of_a_read(self):
+        contents = {f"f{length}": os.urandom(length) for length in (1000, 65535, 65536, 65537, 131071, 131072, 131073)}
+        self.write_set(contents, 200000, ())
+        for name in contents:
+            (self.folder / name).unlink()
+        report = self.verify(extra=[self.write("extra", b"".join(contents.values()))])
+        self.assertEqual(report.summary.found_slice_count, 7)
+
     def test_a_short_slice_where_a_task_ends(self):
         megabyte = 1 << 20
         contents = {"a": os.urandom(8 * megabyte), "b": os.urandom(100), "c": os.urandom(1000)}
@@ -272,11 +280,15 @@ class Verify(Case):
 
     def test_refusals(self):
         the_set = self.write_set({"a": os.urandom(100)})
-        hostile = Set({"../a": b"123"}, 4, [])
+        library.verify(self.write("good.par2", Set({"a\\" * 150 + "b" * 255: b"123", "c": b"", "c!/d": b""}, 4, []).critical))
         large = Set({"a": bytes(4 * 32768 + 1)}, 4, [])
         lost = the_set.main + the_set.sums[0]
+        names = [({name: b"123" for name in each}, message) for each, message in (
+            (["../a"], 'file "../a"'), (["a/" * 2048 + "b"], "too long: 4097 bytes"), (["a/" * 30000 + "b"], "too long: 60001 bytes"),
+            (["a", "b/" + "c" * 256], "too long: 258 bytes"), (["b/c", "b/c/d", "b/c!"], 'file "b/c"'), (["bad.par2"], "its own packet file"))]
         for data, status, message in ((b"", DAMAGED_SET, "main packet"), (lost, NOT_RECOVERABLE, "descriptions of 1 of 1 files"),
-                                      (hostile.critical, UNSUPPORTED, 'file "../a"'), (large.critical, TOO_LARGE, "more than 32768 slices")):
+                                      (large.critical, TOO_LARGE, "more than 32768 slices"),
+                                      *((Set(files, 4, [0]).critical, UNSUPPORTED, message) for files, message in names)):
             path = self.write("bad.par2", data)
             with self.assertRaises(Failure) as caught:
                 library.verify(path)
