@@ -158,8 +158,9 @@ void fuzz(FuzzInput &input) {
     wrong("no file in memory");
   base::TaskPool pool(0);
   try {
-    const auto read = first == 0xff ? read_par1_set : read_set;
-    check(read({"/proc/self/fd/" + std::to_string(descriptor)}, pool, {{}, [](std::uint64_t) {}}), bytes.size());
+    const std::vector<std::string> paths = {"/proc/self/fd/" + std::to_string(descriptor)};
+    const Progress progress{{}, [](std::uint64_t) {}};
+    check(first == 0xff ? read_par1_set(paths, pool, progress) : read_set(paths, pool, progress), bytes.size());
   } catch (const base::Error &error) {
     constexpr tandem_status kExpected[] = {TANDEM_ERROR_DAMAGED, TANDEM_ERROR_NOT_RECOVERABLE, TANDEM_ERROR_TOO_LARGE,
                                            TANDEM_ERROR_UNSUPPORTED};
