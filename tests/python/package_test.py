@@ -796,7 +796,7 @@ class Par2(unittest.TestCase):
 
     def test_bad(self):
         self.create(recovery_slices=1)
-        with self.assertRaisesRegex(errors.InvalidArgument, "exists"):
+        with self.assertRaisesRegex(errors.FileError, "exists already"):
             self.create(recovery_slices=1)
         with self.assertRaisesRegex(errors.InvalidArgument, "one of doubling"):
             self.create(volumes="all")
