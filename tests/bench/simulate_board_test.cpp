@@ -131,8 +131,8 @@ TEST(Board, OneTaskAfterTheOther) {
   EXPECT_DOUBLE_EQ(board.run.workers[0].busy_seconds, 1.25);  // the mean of the cores
   EXPECT_DOUBLE_EQ(board.run.workers[0].bytes_per_second, 2e9);
   EXPECT_DOUBLE_EQ(board.run.efficiency, 1 / 2.5);
-  // Free: no latency, and the cores take both parent parts before any inner task.
-  simulation.policy = Policy::budget;
+  // Without an amount: no latency, and the cores take both parent parts before any inner task.
+  simulation.resources.clear();
   const BoardResult free = simulate_board(simulation);
   EXPECT_DOUBLE_EQ(free.run.makespan_seconds, 1.25);
   EXPECT_EQ(free.spans[1].part, BoardSpan::Part::spawn);
