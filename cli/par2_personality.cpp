@@ -647,15 +647,15 @@ class Par2Check {
   void purge() const {
     if (!words_.has('p')) return;
     output_.lines(-1, "\nPurge par files.\n");
-    std::string stem = words_.set();
-    if (stem.ends_with(".par2")) stem.resize(stem.size() - 5);
-    const std::string whole = stem;
-    stem = stem.substr(0, stem.rfind(".vol"));
+    // "a.vol03+4.PAR2" -> "a"
+    const auto stem_of = [](fs::path path) {
+      path = path.replace_extension();
+      return path.extension().string().starts_with(".vol") ? path.replace_extension() : path;
+    };
     for (const tandem_par2_packet_file &file : report_->packet_files) {
       const std::string path = file.path;
-      if (file.recovery_slice_count == 0 && path != whole + ".par2" && path != stem + ".par2" &&
-          path != fs::path(words_.set()).replace_extension(".par"))
-        continue;
+      const bool is_destroyed = file.damaged_bytes == file.bytes && stem_of(path) == stem_of(words_.set());
+      if (file.packet_count == 0 && !is_destroyed) continue;
       output_.line(-1, "Remove \"{}\".", shown(path));
       std::error_code error;
       if (!fs::remove(path, error))

@@ -137,12 +137,12 @@ Set read_par1_set(const std::vector<std::string> &paths, base::TaskPool &pool, c
     if (ranges[i].error != 0 || ranges[i].sum.md5 != volume.md5) continue;
     PacketFile &file = set.packet_files[numbers[i]];
     file.used_bytes = file.bytes;
-    file.packet_count = 1;
     if (first == nullptr) {
       first = &volume;
       set.id = volume.set_id;
       add_files(set, read_part(open_regular(file.path), volume.list_bytes, volume.list_offset), volume.file_count);
     }
+    file.packet_count = volume.set_id == set.id;
     if (volume.set_id != set.id || volume.number == 0 || volume.number > kPar1Shards - set.slice_count ||
         volume.data_bytes < set.slice_bytes)
       continue;

@@ -131,9 +131,10 @@ class Walk {
     damaged_bytes_ += end - offset;
     if (damaged_bytes_ < 8 * bytes_ + kMostCriticalBytes) parts_.emplace_back(offset + 1, end);
   }
-  void add_intact(std::uint64_t offset, std::uint64_t packet_bytes) {
-    used_.add(offset, offset + packet_bytes);
-    ++packet_count;
+  void add_intact(std::uint64_t offset, const Header &header) {
+    used_.add(offset, offset + header.bytes);
+    // Hostile files may have many sets.
+    if (packet_counts_.size() < kMostSetIds || packet_counts_.contains(header.set_id)) ++packet_counts_[header.set_id];
   }
 
   std::uint64_t bytes() const { return bytes_; }
@@ -143,8 +144,12 @@ class Walk {
     return sum;
   }
 
+  std::uint32_t packet_count(const Digest &set_id) const {
+    const auto count = packet_counts_.find(set_id);
+    return count != packet_counts_.end() ? count->second : 0;
+  }
+
   std::vector<Recovery> recovery;  // not yet checked
-  std::uint32_t packet_count = 0;
 
  private:
   struct Found {
@@ -190,7 +195,7 @@ class Walk {
         const auto exponent = base::load<std::uint32_t>(buffer_.data() + at + kHeaderBytes);
         if (recovery.size() < kMostRecovery) recovery.push_back({*header, begin + at, exponent, end});
       } else if (criticals_.has(*header, std::span(buffer_).subspan(at, header->bytes), {number_, begin + at})) {
-        add_intact(begin + at, header->bytes);
+        add_intact(begin + at, *header);
       } else {
         found_.push_back({*header, begin + at});
       }
@@ -216,13 +221,14 @@ class Walk {
         add_damaged(offset, header.bytes, end);
         continue;
       }
-      add_intact(offset, header.bytes);
+      add_intact(offset, header);
       if (header.kind != Kind::other)
         criticals_.add(header, std::span(buffer_).subspan(offset - begin, header.bytes), {number_, offset});
     }
   }
 
   static constexpr std::uint64_t kLeastRead = 4096;
+  static constexpr std::size_t kMostSetIds = 64;
   static constexpr std::size_t kMostRecovery = 16 * kExponents;  // beyond that no file of a program goes
 
   const std::string &path_;
@@ -233,6 +239,7 @@ class Walk {
   std::uint64_t bytes_ = 0, damaged_bytes_ = 0;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> parts_{{0, UINT64_MAX}};  // first, end: walks to do
   base::IntervalSet used_;
+  std::map<Digest, std::uint32_t> packet_counts_;  // intact ones, by set
   Bytes buffer_;
   std::vector<Found> found_;
 };
@@ -257,7 +264,7 @@ void check_recovery(std::vector<Walk> &walks, const std::vector<std::string> &pa
       for (const Recovery &each : std::exchange(walks[i].recovery, {})) {
         const Range &range = ranges[next++];
         if (!reads || (range.error == 0 && range.sum.md5 == each.header.md5)) {
-          walks[i].add_intact(each.offset, each.header.bytes);
+          walks[i].add_intact(each.offset, each.header);
           intact[i].push_back(each);
         } else {
           walks[i].add_damaged(each.offset, each.header.bytes, each.walk_end);
@@ -434,7 +441,7 @@ Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const 
   Assembly(criticals.in_order()).add_files(set);
   std::map<std::uint32_t, RecoverySlice> recovery;
   for (std::size_t i = 0; i < walks.size(); ++i) {
-    PacketFile file{paths[i], walks[i].bytes(), walks[i].used_bytes(), walks[i].packet_count, 0};
+    PacketFile file{paths[i], walks[i].bytes(), walks[i].used_bytes(), walks[i].packet_count(set.id), 0};
     for (const Recovery &each : walks[i].recovery) {
       if (each.header.set_id != set.id || each.header.bytes != kRecoveryPrefixBytes + set.slice_bytes ||
           each.exponent >= kExponents)

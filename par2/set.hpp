@@ -33,8 +33,8 @@ struct RecoverySlice {
 struct PacketFile {
   std::string path;
   std::uint64_t bytes = 0;
-  std::uint64_t used_bytes = 0;  // in intact packets of any set
-  std::uint32_t packet_count = 0, recovery_count = 0;
+  std::uint64_t used_bytes = 0;                        // in intact packets of any set
+  std::uint32_t packet_count = 0, recovery_count = 0;  // of this set
 };
 
 struct Set {

@@ -201,7 +201,7 @@ typedef struct tandem_par2_packet_file {
   const char *path;
   uint64_t bytes;
   uint64_t damaged_bytes; /* in no intact packet */
-  uint32_t packet_count;  /* intact ones */
+  uint32_t packet_count;  /* intact ones of this set; 0 with intact bytes: it is of other sets */
   uint32_t recovery_slice_count;
 } tandem_par2_packet_file;
 

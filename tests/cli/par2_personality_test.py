@@ -283,7 +283,9 @@ class Personality(unittest.TestCase):
         self.assertNotIn("Repair complete", self.run_par2("r", "-O", "set", "moved", status=1))
         self.check_content("a")
         self.assertEqual((self.data / "sub/c").read_bytes()[10:16], b"damage")
-        self.assertIn('Remove "set.vol0+1.par2".', self.run_par2("r", "-p", "set"))
+        (self.data / "set.par2").rename(self.data / "SET.PAR2")
+        (self.data / "set.vol1+2.par2").write_bytes(b"no packet")
+        self.assertIn('Remove "set.vol0+1.par2".', self.run_par2("r", "-p", "set.vol0+1.par2", "*"))
         self.check_content("a", "sub/c")
         self.assertEqual(self.made(), ["set.other.par2", "set.other.vol0+1.par2", "set.other.vol1+2.par2"])
 
