@@ -681,11 +681,11 @@ class Par2Check {
 
 int run_par2(const std::string &program, std::vector<std::string> words) {
   std::string command = program.substr(std::strlen("par2"));
-  if (!words.empty() && words[0] == "-h") {
+  if (!words.empty() && (words[0] == "-h" || words[0] == "--help")) {
     fmt::print("{}", kPar2Help);
     return kPar2Done;
   }
-  if (!words.empty() && (words[0] == "-V" || words[0] == "-VV")) {
+  if (!words.empty() && (words[0] == "-V" || words[0] == "-VV" || words[0] == "--version")) {
     fmt::print("Tandem {}, with the commands and messages of par2cmdline-turbo\n{}", tandem_version_string(),
                words[0] == "-VV" ? "Apache License 2.0, https://www.apache.org/licenses/LICENSE-2.0\n" : "");
     return kPar2Done;

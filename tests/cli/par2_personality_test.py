@@ -136,6 +136,7 @@ class Personality(unittest.TestCase):
             if status_of_repair == 0:
                 self.check_content()
         help_text, version = self.run_par2("-h"), self.run_par2("-V")
+        self.assertEqual((help_text, version), (self.run_par2("--help"), self.run_par2("--version")))
         self.assertIn("Set the basepath", help_text)
         self.assertNotIn("No data skipping", help_text)
         self.assertIn("par2cmdline-turbo", version)
