@@ -328,10 +328,10 @@ TEST_F(CudaPtx, EveryMutationIsNoticed) {
                                 {compiled, "0xba98;", "0x3210;", false},     // the bytes, not their signs
                                 {tables, R"(, 30288;)", ", 30272;", false},  // 0x7650 of a prmt
                                 {tables, R"(bar\.sync\s+0;)", "", true},
-                                {tables, R"((st\.shared[^\[]*\[%r\d+)\])", "$01+4]", false},
+                                {tables, R"((st\.shared[^\[]*\[%rd?\d+)\])", "$01+4]", false},
                                 {transform, R"(bar\.sync\s+0;)", "", true},
                                 {transform, R"((lop3\.b32[^;]*, )(0x96|150);)", "$010x69;", false},
-                                {transform, R"((st\.shared\.u32[^\[]*\[%r\d+)\+)", "$01+128+", false},
+                                {transform, R"((st\.shared\.u32[^\[]*\[%rd?\d+)\+)", "$01+128+", false},
                                 {async, R"(cp\.async\.wait_group \d;)", "", true},
                                 {async, R"(cp\.async\.commit_group;)", "", true},
                                 {added, R"(ld\.global\.v)", "ld.global.nc.v", false}};
