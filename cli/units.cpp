@@ -57,6 +57,20 @@ std::uint64_t bytes_of_unit(std::string_view unit) {
   return bytes;
 }
 
+template <class Value>
+CLI::Validator validator(Value (*parse)(std::string_view), const char *name) {
+  return CLI::Validator(
+      [parse](std::string &text) -> std::string {
+        try {
+          text = fmt::format("{}", parse(text));
+        } catch (const std::invalid_argument &error) {
+          return error.what();
+        }
+        return "";
+      },
+      name);
+}
+
 }  // namespace
 
 std::uint64_t bytes_of(std::string_view text) {
@@ -95,17 +109,14 @@ double part_of(std::string_view text) {
   return value_of(number) / 100;
 }
 
-CLI::Validator size_value() {
-  return CLI::Validator(
-      [](std::string &text) -> std::string {
-        try {
-          text = std::to_string(bytes_of(text));
-        } catch (const std::invalid_argument &error) {
-          return error.what();
-        }
-        return "";
-      },
-      "SIZE");
+CLI::Validator size_value() { return validator(bytes_of, "SIZE"); }
+CLI::Validator part_value() {
+  const auto parse = [](std::string_view text) {
+    const double part = part_of(text);
+    if (part == 0 || part > 1) refuse(text, "is not more than 0% and at most 100%");
+    return part;
+  };
+  return validator<double>(parse, "PERCENT");
 }
 
 std::string size(std::uint64_t bytes) {

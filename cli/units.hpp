@@ -21,8 +21,9 @@ double seconds_of(std::string_view text);
 // "1.5%" is 0.015. The sign is required: 0.5 alone could mean either.
 double part_of(std::string_view text);
 
-// For options of numbers of bytes.
+// For options: they become the numbers.
 CLI::Validator size_value();
+CLI::Validator part_value();
 
 std::string size(std::uint64_t bytes);                  // "1.07 GB": a measured amount, rounded
 std::string exact_size(std::uint64_t bytes);            // "64KiB", "1000B": a setting; bytes_of gives the same number

@@ -11,6 +11,7 @@
 #include "cli/finding.hpp"
 #include "cli/locate.hpp"
 #include "cli/sets.hpp"
+#include "cli/verify_times.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -21,6 +22,7 @@ struct VerifyFlags {
   ContextFlags context;
   LocateFlags locate;
   std::uint64_t rate_bytes_per_second = 0;
+  double oldest_part = 0;  // 0: all sets, and no times are kept
 };
 
 // The result of a verify.
@@ -123,10 +125,16 @@ int verify_one(const VerifyFlags &flags, const SearchOwner &found, const Places 
 int verify_each(const VerifyFlags &flags, Places &places) {
   EachSet each("verify", flags.output);
   Totals<tandem_files_verify_result> total;
+  std::optional<VerifyTimes> times;
+  std::set<std::string> oldest;  // chosen once, though files may change and be searched again
   const auto verify_found = [&](const SearchOwner &found) {
     note_unread(found, places);
-    const std::vector<ChosenSet> sets = chosen_sets(found, flags.set);
-    if (sets.size() == 1 && !flags.set.recursive && each.set_count() == 0)
+    std::vector<ChosenSet> sets = chosen_sets(found, flags.set);
+    if (flags.oldest_part != 0) {
+      if (!times) oldest = times.emplace().oldest(sets, flags.oldest_part);
+      std::erase_if(sets, [&](const ChosenSet &set) { return !oldest.contains(hexadecimal(set.set.set_id)); });
+    }
+    if (!times && sets.size() == 1 && !flags.set.recursive && each.set_count() == 0)
       return verify_one(flags, found, places, nullptr);
     const ContextOwner context = make_context(flags.context);
     each.run(found, sets, true,
@@ -134,6 +142,7 @@ int verify_each(const VerifyFlags &flags, Places &places) {
                const Verified verified =
                    verify_set(flags, context, found, hexadecimal(chosen.set.set_id), places, action, nullptr);
                total.add(verified.result);
+               if (times) times->set_now(hexadecimal(chosen.set.set_id));
                if (flags.output.json) {
                  object = to_json(chosen, verified);
                } else if (!flags.output.quiet) {
@@ -183,8 +192,14 @@ void add_verify_command(CLI::App &app, Invocation &invocation) {
         ->add_option("--rate", flags->rate_bytes_per_second,
                      "Read at most this many bytes per second, such as 100M; default: no limit")
         ->transform(size_value());
+    command
+        ->add_option(
+            "--oldest", flags->oldest_part,
+            "Check only the sets that this option has not checked for the longest time, up to this part of all "
+            "bytes, such as 5%. The times are kept in ~/.local/state/tandem")
+        ->transform(part_value());
     add_locate_flags(*command, flags->locate);
-    for (const char *of_sets : {"--set", "--name", "--recursive", "--rate"})
+    for (const char *of_sets : {"--set", "--name", "--recursive", "--rate", "--oldest"})
       command->get_option(of_sets)->excludes(command->get_option("--locate"));
   }
   add_output_flags(*command, flags->output);

@@ -112,6 +112,32 @@ class Command(unittest.TestCase):
             self.assertGreaterEqual(len(one["other_sets"]), 6)
         self.assertIn(b"exclude", self.run_command("verify", "--locate", "-r", "-k", 1, "-m", 1, backup, status=2).stderr)
 
+    def test_the_oldest_sets_take_turns(self):
+        ids = [self.encode(f"photos{i}", self.path("tree", f"{i}"), size=20_000 if i else 60_000) for i in range(5)]
+        self.damage(self.path("tree", "2", "photos2.001.tandem"), 1500)
+
+        def oldest(part, *paths, state="state", **more):
+            environment = {**os.environ, "XDG_STATE_HOME": self.path(state), "STATE_DIRECTORY": ""}
+            done = self.run_command("verify", "-r", "--json", "--oldest", part, *(paths or [self.path("tree")]), env=environment, **more)
+            return {each["set_id"] for each in json.loads(done.stdout).get("sets", [])}
+
+        read, statuses = [], {ids[2]: 1}
+        for _ in ids:  # one set at a time; a damaged one has its turn once, too
+            before = set(ids) - set(read)
+            due = min(before)
+            self.assertEqual(oldest("0.1%", status=statuses.get(due, 0)), {due})
+            read.append(due)
+        added = self.encode("new", self.path("tree", "new"))
+        self.assertEqual(oldest("0.1%"), {added})
+        with open(self.path("state/tandem/verified")) as file:
+            self.assertEqual(sorted(line.split("\t")[0] for line in file), sorted([*ids, added]))
+        self.assertEqual(len(oldest("100%", status=1)), 6)
+        self.run_command("repair", "-r", self.path("tree"))
+        self.assertEqual(len(oldest("60%", state="other") | oldest("60%", state="other")), 6)
+        self.write("file", 10)
+        for part, state, status in (("5", "state", 2), ("0%", "state", 2), ("101%", "state", 2), ("5%", "file", 3)):
+            oldest(part, state=state, status=status)
+
     def test_repair_takes_every_set(self):
         self.three_sets()
         backup = self.path("backup")

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/verify_times.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <tuple>
+
+namespace tandem::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path state_folder() {
+  const auto absolute = [](const char *variable) {  // the XDG specification: ignore a path that is not absolute
+    const char *const value = std::getenv(variable);
+    return fs::path(value != nullptr && *value == '/' ? value : "");
+  };
+  if (fs::path given = absolute("STATE_DIRECTORY"); !given.empty()) return given;
+  if (const fs::path state = absolute("XDG_STATE_HOME"); !state.empty()) return state / "tandem";
+  if (const fs::path home = absolute("HOME"); !home.empty()) return home / ".local/state/tandem";
+  throw Failure{kExitWrongUsage,
+                "--oldest keeps times in the state folder: set HOME, XDG_STATE_HOME or STATE_DIRECTORY"};
+}
+
+std::uint64_t bytes_of_set(const ChosenSet &chosen) { return chosen.set.shard_count * chosen.set.shard_file_bytes; }
+
+}  // namespace
+
+VerifyTimes::VerifyTimes() : path_(state_folder() / "verified") {
+  std::ifstream file(path_);
+  if (!file && fs::exists(path_)) throw Failure{kExitInputOutput, path_ + " cannot be read"};
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream row(line);
+    std::string id;
+    std::int64_t time = 0;
+    if (row >> id >> time) times_[id] = time;
+  }
+}
+
+std::set<std::string> VerifyTimes::oldest(const std::vector<ChosenSet> &sets, double part) const {
+  std::vector<std::tuple<std::int64_t, std::string, std::uint64_t>> order;
+  double left = 0;  // bytes
+  for (const ChosenSet &each : sets) {
+    const std::string id = hexadecimal(each.set.set_id);
+    const auto time = times_.find(id);
+    order.emplace_back(time == times_.end() ? 0 : time->second, id, bytes_of_set(each));
+    left += part * static_cast<double>(bytes_of_set(each));
+  }
+  std::ranges::sort(order);
+  std::set<std::string> chosen;
+  for (const auto &[time, id, bytes] : order) {
+    if (left <= 0 && !chosen.empty()) break;
+    chosen.insert(id);
+    left -= static_cast<double>(bytes);
+  }
+  return chosen;
+}
+
+void VerifyTimes::set_now(const std::string &set_id) {
+  times_[set_id] = std::time(nullptr);
+  std::error_code none;
+  fs::create_directories(fs::path(path_).parent_path(), none);
+  const std::string temporary = fmt::format("{}.{}", path_, getpid());
+  std::ofstream file(temporary, std::ios::trunc);
+  for (const auto &[id, time] : times_) file << id << '\t' << time << '\n';
+  file.close();
+  std::error_code error;
+  if (file) fs::rename(temporary, path_, error);
+  if (!file || error) throw Failure{kExitInputOutput, path_ + " cannot be written: --oldest keeps its times there"};
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// When `verify --oldest` last read each set. A file of the user's state folder has a row for each: ID, tab, seconds
+// since 1970.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cli/sets.hpp"
+
+namespace tandem::cli {
+
+class VerifyTimes {
+ public:
+  // The folder: STATE_DIRECTORY (systemd), else tandem/ in XDG_STATE_HOME or ~/.local/state. Throws Failure without
+  // one, or if the file cannot be read. Rows that are none are ignored.
+  VerifyTimes();
+
+  // IDs of the sets that were never read, or not for the longest time: as many as have this part of the bytes, at least
+  // one.
+  std::set<std::string> oldest(const std::vector<ChosenSet> &sets, double part) const;
+  // Writes the file. Rows that another process wrote since it was read are lost: their sets are read again earlier.
+  void set_now(const std::string &set_id);
+
+ private:
+  std::string path_;
+  std::map<std::string, std::int64_t> times_;
+};
+
+}  // namespace tandem::cli
