@@ -30,8 +30,8 @@ def rate(entry):
 
 
 def bars(svg, left, top, width, height, title, groups, peers):
-    """groups: (label, {peer: GB/s}). Ratios of the first peer to the second stand above."""
-    highest = max(max(values.values()) for _, values in groups) * 1.12
+    """groups: (label, {peer: (least, median, most) GB/s}). Ratios of the first peer to the second stand above."""
+    highest = max(max(most for _, _, most in values.values()) for _, values in groups) * 1.12
     step = next(s for s in (5, 10, 20, 25, 50, 100) if highest / s <= 6)
     svg.text(left, top - 14, title, size=13)
     for mark in range(0, int(highest) + 1, step):
@@ -43,10 +43,12 @@ def bars(svg, left, top, width, height, title, groups, peers):
     for number, (label, values) in enumerate(groups):
         x = left + each * (number + 0.1)
         for place, peer in enumerate(peers):
-            part = values[peer] / highest * height
-            svg.box(x + place * bar, top + height - part, bar - 1.5, part, PEERS[peer], f"{label}, {peer}: {values[peer]:.2f} GB/s")
-        tallest = max(values.values()) / highest * height
-        svg.text(x + each * 0.4, top + height - tallest - 5, f"{values[peers[0]] / values[peers[1]]:.2f}x", "middle", size=10)
+            least, median, most = (value / highest * height for value in values[peer])
+            svg.box(x + place * bar, top + height - median, bar - 1.5, median, PEERS[peer], f"{label}, {peer}: {values[peer][1]:.2f} GB/s")
+            if most > least:
+                svg.box(x + place * bar + bar / 2 - 1.2, top + height - most, 1, most - least, "#333333")
+        tallest = max(most for _, _, most in values.values()) / highest * height
+        svg.text(x + each * 0.4, top + height - tallest - 5, f"{values[peers[0]][1] / values[peers[1]][1]:.2f}x", "middle", size=10)
         svg.text(x + each * 0.4, top + height + 15, label, "middle", size=10)
 
 
@@ -64,15 +66,17 @@ def throughput(folder):
     groups = {True: [], False: []}
     for k, m in CODES:
         for result in encode["results"]:
-            if (result["k"], result["m"], result["placement"]) == (k, m, "contiguous"):
-                groups[result["in_cache"]].append((f"{k}+{m}", {"Tandem": rate(result["tandem"]), "ISA-L": rate(result["peer"])}))
+            if (result["k"], result["m"], result["placement"]) == (k, m, "scattered"):
+                groups[result["in_cache"]].append((f"{k}+{m}", {
+                    peer: tuple(result[key]["gb_per_second"][which] for which in ("min", "median", "max"))
+                    for peer, key in (("Tandem", "tandem"), ("ISA-L", "peer"))}))
     calls = []
     for each in python["seconds"]:
         data_bytes = python["k"] * each["shard_bytes"]
         label = next(f"{each['shard_bytes'] // unit} {name}" for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
                      if each["shard_bytes"] >= unit)
         rates = {"Tandem": "tandem_ec", "pyeclib": "pyeclib", "zfec": "zfec"}
-        calls.append((label, {peer: data_bytes / each["encode"][key] / 1e9 for peer, key in rates.items()}))
+        calls.append((label, {peer: (data_bytes / each["encode"][key] / 1e9,) * 3 for peer, key in rates.items()}))
 
     svg = Svg(1180, 420)
     svg.text(40, 28, "Encode, one thread, GB/s of data", size=16)
@@ -84,7 +88,7 @@ def throughput(folder):
     legend(svg, 70, top + height + 44, (("Tandem", DATA), (f"ISA-L {encode['peer']['version']}", PARITY)))
     legend(svg, 830, top + height + 44, (("tandem_ec", DATA), ("pyeclib isa_l_rs_cauchy", PARITY), ("zfec", PEERS["zfec"])))
     svg.text(40, 408, "bench/results/amd-epyc-zen5: encode.json (idle machine), python.json (machine in use by others). "
-             "Contiguous shards of a stripe; medians, and the best of 100 rounds from Python.", color=FAINT, size=10)
+             "Each shard at a place of its own; medians with the least and the most, and the best of 100 rounds from Python.", color=FAINT, size=10)
     svg.write(folder / "throughput.svg")
 
 
