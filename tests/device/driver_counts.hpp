@@ -12,7 +12,7 @@
 
 namespace tandem::test {
 
-class FakeCounts {
+class DriverCounts {
  public:
   using Lock = std::lock_guard<std::recursive_mutex>;
 
@@ -29,7 +29,7 @@ class FakeCounts {
     std::erase_if(live, [](const auto &each) { return each.second == 0; });
     return live;
   }
-  std::uint64_t device_bytes() const { return locked(bytes); }  // of memory alive
+  std::uint64_t device_bytes() const { return locked(alive_bytes); }  // of memory alive
   std::uint64_t most_device_bytes() const { return locked(most_bytes); }
   std::vector<std::string> violations() const { return locked(wrong); }  // what a driver could have crashed at
 
@@ -37,13 +37,13 @@ class FakeCounts {
     calls = commands = 0;
     calls_by_name.clear();
     failed.clear();
-    most_bytes = bytes;
+    most_bytes = alive_bytes;
   }
   void violate(std::string what) { wrong.push_back(std::move(what)); }
-  void account(std::uint64_t more) { most_bytes = std::max(most_bytes, bytes += more); }
+  void account(std::uint64_t more) { most_bytes = std::max(most_bytes, alive_bytes += more); }
 
   mutable std::recursive_mutex mutex;
-  std::uint64_t calls = 0, commands = 0, bytes = 0, most_bytes = 0;
+  std::uint64_t calls = 0, commands = 0, alive_bytes = 0, most_bytes = 0;
   std::map<std::string, std::uint64_t> calls_by_name;
   std::string failed;
   std::map<std::string, std::int64_t> objects;
