@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a fake driver counts and finds, whatever its vocabulary. Its table of functions changes it under the lock.
+// What every fake driver counts and finds. Its table of functions changes it under the lock.
 #pragma once
 
 #include <algorithm>

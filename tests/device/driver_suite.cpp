@@ -12,6 +12,7 @@
 #include "base/fork.hpp"
 #include "core/budget.hpp"
 #include "core/host_copies.hpp"
+#include "tests/conformance/forms.hpp"
 #include "tests/support/sanitizers.hpp"
 #include "tests/support/thinned.hpp"
 
@@ -752,10 +753,7 @@ TEST_P(DeviceLayer, LocalSizesFitTheKernel) {
 
 // Technique transform is left where its work-groups of 128 items do not run.
 TEST_P(DeviceLayer, TransformsOfWideCodes) {
-  core::CauchyTransform form;
-  for (unsigned i = 0; i < 20; ++i)
-    (i < 13 ? form.input_points : form.output_points).push_back(static_cast<core::Element>(i));
-  const core::Operator what(form);
+  const core::Operator what(transform_of(points_from(0, 13), points_from(13, 7)));
   for (const bool fits : {true, false}) {
     DriverScript script;
     script.most_group_items = fits ? 256 : 64;

@@ -25,6 +25,7 @@
 #include "gpu/devices.hpp"
 #include "gpu/factory.hpp"
 #include "tests/conformance/cuda_shards.hpp"
+#include "tests/conformance/forms.hpp"
 #include "tests/conformance/suite.hpp"
 #include "tests/conformance/work.hpp"
 #include "tests/device/driver_suite.hpp"
@@ -700,12 +701,7 @@ TEST(CudaBackground, AForkDuringACompile) {
 // ---- technique transform --------------------------------------------------------------------------------------
 
 // A code of 16 inputs and 16 outputs, at the points 0 to 31.
-core::Operator wide_code() {
-  core::CauchyTransform form;
-  for (unsigned i = 0; i < 32; ++i)
-    (i < 16 ? form.input_points : form.output_points).push_back(static_cast<core::Element>(i));
-  return core::Operator(form);
-}
+core::Operator wide_code() { return core::Operator(transform_of(points_from(0, 16), points_from(16, 16))); }
 
 FakeCudaScript with_threads(int most) {
   return script_with([&](FakeCudaScript &script) { script.devices[0].most_threads = most; });
@@ -761,12 +757,9 @@ TEST(CudaTransform, IsCompiledInTheBackground) {
 
 // Values that ask for it in vain are refused: nine groups of outputs, and a device with too small work-groups.
 TEST(CudaTransform, CannotBeForcedWhereItDoesNotRun) {
-  core::CauchyTransform wider;
-  for (unsigned i = 0; i < 96; ++i)
-    (i < 16 ? wider.input_points : wider.output_points).push_back(static_cast<core::Element>(i));
+  const core::Operator wider(transform_of(points_from(0, 16), points_from(16, 80)));
   for (const auto &[what, most_threads, runs] :
-       {std::tuple(core::Operator(wider), 1024, false), std::tuple(wide_code(), 64, false),
-        std::tuple(wide_code(), 1024, true)}) {
+       {std::tuple(wider, 1024, false), std::tuple(wide_code(), 64, false), std::tuple(wide_code(), 1024, true)}) {
     Life life(what, 3000, {.script = with_threads(most_threads)});
     core::Tunable &tunable = *life.backend->tunable();
     const bool is_offered =
