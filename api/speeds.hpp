@@ -13,7 +13,7 @@ std::string machine_name();  // as SpeedEntry::machine
 
 std::vector<core::SpeedEntry> speeds_of_this_machine(const tuning::Table &table);
 
-// Adds the entries, with the present time, to a tuning file. Throws Error: as read_file and write_file.
+// Adds the entries, with the present time, to a tuning file. Throws Error: as update_file.
 void remember_speeds(const std::string &path, std::vector<core::SpeedEntry> entries);
 
 }  // namespace tandem::api

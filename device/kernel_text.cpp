@@ -407,13 +407,6 @@ std::string replace(std::string text, std::string_view what, std::string_view by
 
 }  // namespace
 
-double KernelOperations::two_input_per_byte() const noexcept {
-  return data_bytes == 0 ? 0 : static_cast<double>(two_input) / static_cast<double>(data_bytes);
-}
-double KernelOperations::three_input_per_byte() const noexcept {
-  return data_bytes == 0 ? 0 : static_cast<double>(three_input) / static_cast<double>(data_bytes);
-}
-
 KernelText generate_kernel(const core::Matrix &matrix, const KernelSpec &spec) {
   check(matrix, spec);
   const bool tables = spec.technique == Technique::tables;

@@ -103,9 +103,6 @@ struct KernelOperations {
   std::uint64_t loads = 0, stores = 0;
   std::uint64_t table_lookups = 0;  // technique tables
   std::uint64_t data_bytes = 0;     // of the inputs
-
-  double two_input_per_byte() const noexcept;
-  double three_input_per_byte() const noexcept;
 };
 
 struct KernelText {

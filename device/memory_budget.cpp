@@ -9,6 +9,11 @@ void Reservation::release() noexcept {
   bytes_ = 0;
 }
 
+void MemoryBudget::set(std::uint64_t bytes) {
+  bytes_.store(bytes, std::memory_order_relaxed);
+  if (used_.load() > bytes) give_idle_memory();
+}
+
 bool MemoryBudget::take(std::uint64_t bytes) noexcept {
   std::uint64_t used = used_.load();
   do {

@@ -49,7 +49,8 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
  public:
   explicit MemoryBudget(std::uint64_t bytes) : bytes_(bytes) {}
 
-  void set(std::uint64_t bytes) noexcept { bytes_.store(bytes, std::memory_order_relaxed); }
+  // Before a run: a lane that keeps more than a lower budget would leave the run no room beside its own memory.
+  void set(std::uint64_t bytes);
   std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
 
   // Empty if so many bytes are not left, even after all holders gave back their idle memory.

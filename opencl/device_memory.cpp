@@ -67,7 +67,7 @@ class OpenclRun final : public device::DeviceRun {
                                 batch.words.size() * sizeof batch.words[0], batch.words.data());
   }
   ~OpenclRun() override {
-    if (is_over_ || driver_.clFinish(queue_.get()) == CL_SUCCESS) return;
+    if (is_over_ || kModule.in_child() || driver_.clFinish(queue_.get()) == CL_SUCCESS) return;
     device::quarantine(std::move(parts_));  // the device may still write there
     session_.lose();
   }

@@ -97,7 +97,7 @@ void Events::wait() {
 
 void Events::reset() noexcept {
   for (const cl_event event : raw_)
-    if (event != nullptr) driver_->clReleaseEvent(event);
+    if (event != nullptr && !kModule.in_child()) driver_->clReleaseEvent(event);
   raw_.clear();
 }
 

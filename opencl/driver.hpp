@@ -32,7 +32,7 @@ inline void check(cl_int error, const char *call) {
     fail_call(error, call);
 }
 
-// Owns one OpenCL object.
+// Owns one OpenCL object. In a child after fork it stays as it is: it is the parent's driver's.
 template <class Object>
 class Handle {
  public:
@@ -51,7 +51,7 @@ class Handle {
   Object get() const noexcept { return object_; }
   explicit operator bool() const noexcept { return object_ != nullptr; }
   void reset() noexcept {
-    if (object_ != nullptr) release_(object_);
+    if (object_ != nullptr && !kModule.in_child()) release_(object_);
     object_ = nullptr;
   }
 

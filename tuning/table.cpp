@@ -521,11 +521,6 @@ std::unique_ptr<const Table> load_file(const std::string &path, bool named, cons
   }
 }
 
-void write_file(const std::string &path, const Table &table) {
-  check_size(path, table);
-  Target(path).write(table);
-}
-
 Table update_file(const std::string &path, const std::function<void(Table &)> &change) {
   const Target target(path);
   std::optional<base::FoldersLock> lock;

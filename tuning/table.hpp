@@ -84,12 +84,10 @@ std::string file_path(const char *given, bool *named_out = nullptr);
 Table read_file(const std::string &path);
 // The same for coding: an error becomes a warning, and null is returned, as for a table without entries.
 std::unique_ptr<const Table> load_file(const std::string &path, bool named, const base::Log &log);
-// Makes missing folders. Writes a temporary beside the file and renames it. Throws Error (IO).
-void write_file(const std::string &path, const Table &table);
-
-// Reads the file, changes the table, writes it back, and returns it. One at a time among threads and processes (flock
-// of the folder). Waits two seconds at most, then continues without the lock: entries that are overwritten then are
-// measured again. Throws Error as reading and writing do, and the exceptions of `change`.
+// Reads the file, changes the table, writes it back, and returns it: makes missing folders, writes a temporary beside
+// the file and renames it. One at a time among threads and processes (flock of the folder). Waits two seconds at most,
+// then continues without the lock: entries that are overwritten then are measured again. Throws Error as reading does,
+// and the exceptions of `change`.
 Table update_file(const std::string &path, const std::function<void(Table &)> &change);
 
 // Reads at most `most_bytes` of a regular file; nothing if there is no such file. Throws Error (IO).

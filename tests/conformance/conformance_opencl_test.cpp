@@ -25,15 +25,8 @@ namespace {
 using opencl::Transfer;
 
 // A compile takes a second or two. So "compiled" is by bytes here: each matrix that enough of them run through.
-class CompileSoon final : public core::TuningSource {
- public:
-  core::TuningChoice find(const core::TuningQuery &) const override {
-    return {{{"compile_after_bytes", 200'000}}, "test"};
-  }
-};
-
 std::unique_ptr<core::Backend> make(const char *technique, Transfer transfer, const base::Log &log = base::Log()) {
-  static const CompileSoon compile_soon;
+  static const Values compile_soon({{"compile_after_bytes", 200'000}});
   opencl::Options options;
   if (technique != std::string("compiled")) {
     options.technique = technique;
@@ -71,27 +64,14 @@ std::vector<BackendMaker> makers() {
 TEST(OpenclTechnique, IsTheOneThatWasAskedFor) {
   if (!missing().empty()) GTEST_SKIP() << "NOT RUN: " << missing();
   for (const char *technique : {"tables", "compiled"}) {
-    std::string heard;
-    const auto hear = [](void *user, std::int32_t, const char *message) {
-      *static_cast<std::string *>(user) += message;
-    };
-    const auto backend = make(technique, Transfer::automatic, base::Log(hear, &heard, TANDEM_LOG_INFO));
-    core::Matrix matrix(2, 4);
-    for (unsigned i = 0; i < 8; ++i) matrix.at(i / 4, i % 4) = static_cast<std::uint8_t>(17 * i + 3);
-    const auto prepared = backend->prepare(matrix);
+    Heard heard;
+    const auto backend = make(technique, Transfer::automatic, heard.log());
+    Work work(2, 4, 60'000);
+    const auto prepared = backend->prepare(work.matrix);
     backend->make_ready(*prepared, core::Mode::assign, core::MemoryKind::host, true);  // the first run waits
-    Random random(5);
-    Shards shards;
-    for (unsigned i = 0; i < 6; ++i) shards.push_back(random.bytes(60'000));
-    const std::uint8_t *inputs[] = {shards[0].data(), shards[1].data(), shards[2].data(), shards[3].data()};
-    std::byte *outputs[] = {reinterpret_cast<std::byte *>(shards[4].data()),
-                            reinterpret_cast<std::byte *>(shards[5].data())};
-    const core::Task task = {prepared.get(),    reinterpret_cast<const std::byte *const *>(inputs), outputs, 0, 60'000,
-                             core::Mode::assign};
-    core::Control control;
-    backend->run({&task, 1}, control);
-    EXPECT_EQ(Shards(shards.begin() + 4, shards.end()), expected(matrix.data(), 2, 4, inputs, 60'000));
-    EXPECT_NE(heard.find(std::string("technique ") + technique), std::string::npos) << heard;
+    work.run(*backend, *prepared, core::Mode::assign);
+    EXPECT_TRUE(work.is_right(core::Mode::assign));
+    EXPECT_TRUE(heard.has(std::string("technique ") + technique)) << heard.text;
     EXPECT_GT(backend->kernel_calls(), 0u);
   }
 }
@@ -224,17 +204,11 @@ TEST(OpenclForced, TransformOfAWideCode) {
   // It compiles operators that are no wide code.
   opencl::Options options;
   options.technique = "transform";
-  std::string heard;
-  const auto hear = [](void *user, std::int32_t, const char *message) { *static_cast<std::string *>(user) += message; };
-  const auto backend = opencl::make_backend(options, base::Log(hear, &heard, TANDEM_LOG_INFO));
-  const auto prepared = backend->prepare(core::Matrix(1, 1));
-  std::byte input[16] = {}, output[16];
-  const std::byte *inputs[] = {input};
-  std::byte *outputs[] = {output};
-  const core::Task task = {prepared.get(), inputs, outputs, 0, sizeof input, core::Mode::assign};
-  core::Control control;
-  backend->run({&task, 1}, control);
-  EXPECT_NE(heard.find("technique compiled: technique transform does not do this operator here"), std::string::npos);
+  Heard heard;
+  const auto backend = opencl::make_backend(options, heard.log());
+  Work work(1, 1, 16);
+  work.run(*backend, *backend->prepare(work.matrix), core::Mode::assign);
+  EXPECT_TRUE(heard.has("technique compiled: technique transform does not do this operator here")) << heard.text;
 }
 
 // By its kind as tandem_devices() has it: a device of kind "cpu" (PoCL) runs on the host's cores, in its memory.

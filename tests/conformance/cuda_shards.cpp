@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "core/mismatch_ranges.hpp"
+#include "tests/conformance/forms.hpp"
 #include "tests/conformance/work.hpp"
 #include "tests/support/mismatch_ranges.hpp"
 #include "tests/support/thinned.hpp"
@@ -22,13 +23,6 @@ using core::Mode;
 constexpr Mode kModes[] = {Mode::assign, Mode::accumulate, Mode::compare};
 constexpr const char *kTechniques[] = {"tables", "compiled"};
 constexpr std::uint64_t kMargin = 64;
-
-core::Matrix random_matrix(unsigned rows, unsigned columns) {
-  core::Matrix matrix(rows, columns);
-  Random random(rows * 1000 + columns);
-  for (unsigned r = 0; r < rows; ++r) random.fill(matrix.row(r).data(), columns);
-  return matrix;
-}
 
 // A stripe in one allocation on the device, its shards at offsets from multiples of 64, and the host's image of all of
 // it: the bytes between the shards as well.
@@ -172,7 +166,7 @@ std::unique_ptr<core::Ticket> submit(core::Backend &backend, const core::Task &t
 
 // Only bytes of the result are written, for all addresses and lengths of shards.
 TEST_P(CudaShards, EveryModeTechniqueOffsetAndLength) {
-  const core::Matrix matrix = random_matrix(3, 5);
+  const core::Matrix matrix = Work::random_matrix(3, 5);
   const Stream stream(*program_);
   for (const char *technique : kTechniques) {
     const auto backend = gpu::make_backend(program_->options(technique), program_->log());
@@ -199,7 +193,7 @@ TEST_P(CudaShards, EveryModeTechniqueOffsetAndLength) {
 TEST_P(CudaShards, LargeShardsAndMatrices) {
   const Stream stream(*program_);
   for (const auto &[rows, columns] : {std::pair{4u, 10u}, {9u, 20u}}) {
-    const core::Matrix matrix = random_matrix(rows, columns);
+    const core::Matrix matrix = Work::random_matrix(rows, columns);
     for (const char *technique : kTechniques) {
       const auto backend = gpu::make_backend(program_->options(technique), program_->log());
       const auto prepared = backend->prepare(matrix);
@@ -225,7 +219,7 @@ TEST_P(CudaShards, EveryTunedShape) {
   const Stream stream(*program_);
   unsigned shape = 0;
   for (const auto &[rows, columns] : {std::pair{4u, 10u}, {9u, 20u}}) {
-    const core::Matrix matrix = random_matrix(rows, columns);
+    const core::Matrix matrix = Work::random_matrix(rows, columns);
     DeviceStripe aligned(*program_, matrix, kBytes, [](unsigned) { return 0; });
     DeviceStripe unaligned(*program_, matrix, kBytes, [](unsigned shard) { return (7 * shard + 1) % 16; });
     std::set<std::tuple<device::Loads, unsigned, unsigned>> written;  // of aligned kernels; their texts
@@ -282,11 +276,10 @@ TEST_P(CudaShards, EveryTunedShape) {
 // Technique transform: 38 inputs and 36 outputs at points from 3 on, with scales. There are two rounds of groups on
 // either side, and a group that has both.
 TEST_P(CudaShards, WideCodesByTransform) {
-  core::CauchyTransform form;
-  for (unsigned i = 0; i < 74; ++i) {
-    (i < 38 ? form.input_points : form.output_points).push_back(static_cast<core::Element>(i + 3));
-    (i < 38 ? form.input_scales : form.output_scales).push_back(static_cast<core::Element>(3 * i + 1));
-  }
+  Random random(74);
+  core::CauchyTransform form = transform_of(points_from(3, 38), points_from(41, 36));
+  form.input_scales = random_scales(random, 38);
+  form.output_scales = random_scales(random, 36);
   const core::Operator what(form);
   const Stream stream(*program_);
   gpu::Options options = program_->options("transform");
@@ -312,16 +305,17 @@ TEST_P(CudaShards, WideCodesByTransform) {
   EXPECT_EQ(written, 2u * 3) << "texts, for each access and mode";
 }
 
-// The first submit of a plan that was made ready, wherever the shards lie; the graph reads the bytes of its own time.
+// The first submit of a plan, wherever the shards lie: one that was made ready, and one that loads its kernels
+// outside of the capture. The graph reads the bytes of its own time.
 TEST_P(CudaShards, AGraphOfASubmitIsLaunchedAgainAndAgain) {
-  const core::Matrix matrix = random_matrix(3, 5);
+  const core::Matrix matrix = Work::random_matrix(3, 5);
   const Stream stream(*program_);
   for (const char *technique : kTechniques) {
     const auto backend = gpu::make_backend(program_->options(technique), program_->log());
     for (const Mode mode : {Mode::assign, Mode::accumulate}) {
       for (const unsigned offset : {0u, 3u, 16u}) {
         const auto prepared = backend->prepare(matrix);
-        backend->make_ready(*prepared, mode, core::MemoryKind::cuda);
+        if (mode == Mode::accumulate) backend->make_ready(*prepared, mode, core::MemoryKind::cuda);
         DeviceStripe stripe(*program_, matrix, 30'001,
                             [&](unsigned shard) { return offset < 16 ? offset : (5 * shard) % 16; });
         program_->begin_capture(stream.get());
@@ -341,7 +335,7 @@ TEST_P(CudaShards, AGraphOfASubmitIsLaunchedAgainAndAgain) {
 
 // Stripes of one matrix and access go in one launch, also with different lengths; bytes around the outputs stay.
 TEST_P(CudaShards, ManyStripesInOneLaunch) {
-  const core::Matrix matrix = random_matrix(3, 5);
+  const core::Matrix matrix = Work::random_matrix(3, 5);
   const Stream stream(*program_);
   for (const char *technique : kTechniques) {
     const auto backend = gpu::make_backend(program_->options(technique), program_->log());
@@ -390,7 +384,7 @@ TEST_P(CudaShards, ManyStripesInOneLaunch) {
 // More than a plan keeps parts for, on streams of their own and on one; waited for from the last to the first.
 TEST_P(CudaShards, ManyJobsOfOnePlanInFlight) {
   constexpr unsigned kJobs = 12;
-  const core::Matrix matrix = random_matrix(2, 4);
+  const core::Matrix matrix = Work::random_matrix(2, 4);
   const Stream streams[] = {Stream(*program_), Stream(*program_), Stream(*program_)};
   for (const char *technique : kTechniques) {
     const auto backend = gpu::make_backend(program_->options(technique), program_->log());
@@ -420,7 +414,7 @@ TEST_P(CudaShards, ManyJobsOfOnePlanInFlight) {
 TEST_P(CudaShardsDeathTest, AJobsErrorSurfacesAtItsWait) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   const auto is_said = [this] {
-    const core::Matrix matrix = random_matrix(3, 5);
+    const core::Matrix matrix = Work::random_matrix(3, 5);
     const CUstream stream = program_->make_stream();
     const auto backend = gpu::make_backend(program_->options("tables"), program_->log());
     const auto prepared = backend->prepare(matrix);

@@ -12,6 +12,7 @@
 #include "base/fork.hpp"
 #include "core/budget.hpp"
 #include "core/host_copies.hpp"
+#include "tests/conformance/forms.hpp"
 #include "tests/support/sanitizers.hpp"
 #include "tests/support/thinned.hpp"
 
@@ -114,13 +115,6 @@ class Place {
   std::unique_ptr<DeviceStripe> stripe_;
 };
 
-// Values in place of measured ones.
-struct Values final : core::TuningSource {
-  explicit Values(core::TuningValues of) : values(std::move(of)) {}
-  core::TuningChoice find(const core::TuningQuery &) const override { return {values, "for this test"}; }
-  core::TuningValues values;
-};
-
 // The n-th call, or command, fails, for every n that a life of a backend has: each time that is a status with the
 // call's name, or it did not matter and the bytes are right. Nothing is leaked, and the next run works; or the device
 // is given up, and later calls say so without asking it.
@@ -148,11 +142,11 @@ void fail_every(const DriverMaker &maker, Way way, const char *technique, Mode m
       (by_command ? script.failing_command : script.failing_call) = n;
       driver->set_script(script);
       const auto [status, message] = status_of(life);
-      where = "call " + std::to_string(n) + ", " + driver->failed_call() + ": " + message;
-      const bool is_dead = driver->is_dead(), is_of_compiler = driver->failed_call().starts_with("nvrtc");
+      where = "call " + std::to_string(n) + ", " + driver->counts().failed_call() + ": " + message;
+      const bool is_dead = driver->is_dead(), is_of_compiler = driver->counts().failed_call().starts_with("nvrtc");
       if (n == UINT64_MAX) {
         ASSERT_EQ(status, TANDEM_OK) << where;
-        count = by_command ? driver->command_count() : driver->call_count();
+        count = by_command ? driver->counts().command_count() : driver->counts().call_count();
       }
       driver->set_script({});
       if (status == TANDEM_OK) {
@@ -164,7 +158,7 @@ void fail_every(const DriverMaker &maker, Way way, const char *technique, Mode m
             << where;
         ASSERT_TRUE(prepared == nullptr || is_of_compiler || message.find("failed with") != std::string::npos) << where;
         if (!is_dead) place.reset();
-        const std::uint64_t calls = driver->call_count();
+        const std::uint64_t calls = driver->counts().call_count();
         const auto [again, why] = status_of(life);
         if (again == TANDEM_OK) {
           ASSERT_FALSE(is_dead) << where;
@@ -172,7 +166,8 @@ void fail_every(const DriverMaker &maker, Way way, const char *technique, Mode m
         } else if (!is_of_compiler) {
           ASSERT_EQ(again, prepared != nullptr ? TANDEM_ERROR_DEVICE : again) << why << ", " << where;
           ASSERT_TRUE(prepared == nullptr || why.find("was given up") != std::string::npos) << why << ", " << where;
-          ASSERT_TRUE(prepared == nullptr || driver->call_count() == calls) << "a device that was given up was asked";
+          ASSERT_TRUE(prepared == nullptr || driver->counts().call_count() == calls)
+              << "a device that was given up was asked";
           is_lost = true;
         }
       }
@@ -263,7 +258,7 @@ TEST_P(DeviceLayer, TheNumberOfCallsDoesNotGrowWithTheStripes) {
         driver->set_script({});
         if (together) backend->submit(tasks, control)->wait();
         for (std::size_t i = 0; i < tasks.size() && !together; ++i) backend->submit({&tasks[i], 1}, control)->wait();
-        const std::uint64_t calls = driver->call_count();
+        const std::uint64_t calls = driver->counts().call_count();
         EXPECT_EQ(driver->calls_of(Call::launch), together ? 1u : count);
         if (on_device) stripe->read();
         EXPECT_TRUE(work.is_right(Mode::assign)) << technique << ", " << count;
@@ -306,12 +301,12 @@ TEST_P(DeviceLayer, StripesOfEveryLengthAndAddress) {
       std::vector<core::Task> tasks = slices(stripe->task(*prepared, Mode::assign), 5);
       const std::vector<std::uint64_t> huge(8, UINT64_MAX - 10);
       tasks[3].input_offsets = huge.data();
-      const std::uint64_t commands = driver->command_count();
+      const std::uint64_t commands = driver->counts().command_count();
       core::Control control;
       const auto [status, message] = status_of([&] { backend->submit(tasks, control); });
       EXPECT_EQ(status, TANDEM_ERROR_INVALID_ARGUMENT);
       EXPECT_TRUE(message.starts_with(std::string("stripe 3 of 5: ") + driver->label() + ": input 0 ")) << message;
-      EXPECT_EQ(driver->command_count(), commands);
+      EXPECT_EQ(driver->counts().command_count(), commands);
     }
   }
   expect_clean(*driver, "many stripes");
@@ -379,8 +374,8 @@ TEST_P(DeviceLayer, TheBudgetHoldsOverShapes) {
         work.run(*backend, *prepared, mode);
         beside.join();
         ASSERT_TRUE(work.is_right(mode)) << rows << " x " << columns;
-        ASSERT_LE(driver->most_device_bytes(), most) << rows << " x " << columns;
-        EXPECT_GT(driver->most_device_bytes(), most / 8) << rows << " x " << columns;
+        ASSERT_LE(driver->counts().most_device_bytes(), most) << rows << " x " << columns;
+        EXPECT_GT(driver->counts().most_device_bytes(), most / 8) << rows << " x " << columns;
       }
     }
     resources.set(driver->resource(), 1);
@@ -389,7 +384,7 @@ TEST_P(DeviceLayer, TheBudgetHoldsOverShapes) {
     Work other(3, 40, 50'000);
     other.run(*backend, *backend->prepare(other.matrix), Mode::assign);
     EXPECT_TRUE(other.is_right(Mode::assign));
-    EXPECT_LE(driver->device_bytes(), most);
+    EXPECT_LE(driver->counts().device_bytes(), most);
     driver->set_script({});  // the peak begins again
   }
 }
@@ -416,7 +411,7 @@ TEST_P(DeviceLayer, LargeTilesDoNotMakeSmallPieces) {
   work.run(*backend, *prepared, Mode::compare);
   EXPECT_TRUE(work.is_right(Mode::compare));
   EXPECT_LE(driver->calls_of(Call::launch), 6u);
-  EXPECT_LE(driver->most_device_bytes(), std::uint64_t{1} << 20);
+  EXPECT_LE(driver->counts().most_device_bytes(), std::uint64_t{1} << 20);
 }
 
 // Memory for programs that use no driver themselves. Any of its calls may fail: that is a status, nothing is left
@@ -463,7 +458,7 @@ TEST_P(DeviceLayer, MemoryOfTheBackendsOwn) {
         script.failing_call = n;
         driver->set_script(script);
         const tandem_status status = status_of([&] { life(Mode::assign); }).first;
-        is_reached = !driver->failed_call().empty();
+        is_reached = !driver->counts().failed_call().empty();
         EXPECT_TRUE(is_reached || status == TANDEM_OK) << n;
         driver->set_script({});
         life(Mode::assign);
@@ -758,10 +753,7 @@ TEST_P(DeviceLayer, LocalSizesFitTheKernel) {
 
 // Technique transform is left where its work-groups of 128 items do not run.
 TEST_P(DeviceLayer, TransformsOfWideCodes) {
-  core::CauchyTransform form;
-  for (unsigned i = 0; i < 20; ++i)
-    (i < 13 ? form.input_points : form.output_points).push_back(static_cast<core::Element>(i));
-  const core::Operator what(form);
+  const core::Operator what(transform_of(points_from(0, 13), points_from(13, 7)));
   for (const bool fits : {true, false}) {
     DriverScript script;
     script.most_group_items = fits ? 256 : 64;
@@ -832,18 +824,25 @@ TEST_P(DeviceLayer, AChildIsRefused) {
   Work work(1, 2, 100);
   auto prepared = backend->prepare(work.matrix);
   work.run(*backend, *prepared, Mode::assign);
-  const std::uint64_t calls = driver->call_count();
+  const auto stripe = driver->on_device(work, 0);
+  const core::Task task = stripe->task(*prepared, Mode::assign);
+  core::Control control;
+  auto unfinished = backend->submit({&task, 1}, control);
+  const std::uint64_t calls = driver->counts().call_count();
+  const std::vector<std::string> left = driver->problems();  // the objects that are there
   const pid_t child = fork();
   if (child == 0) {
     bool is_good = status_of([&] { work.run(*backend, *prepared, Mode::assign); }).first == TANDEM_ERROR_DEVICE;
     is_good = is_good && driver->listed_devices() == 0;
+    unfinished.reset();
     prepared.reset();
     backend.reset();
-    _exit(is_good && driver->call_count() == calls && driver->calls_of(Call::unload) == 0 ? 0 : 1);
+    _exit(is_good && driver->counts().call_count() == calls && driver->problems() == left ? 0 : 1);
   }
   int status = 1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+  unfinished->wait();
   work.reset();
   work.run(*backend, *prepared, Mode::assign);
   EXPECT_TRUE(work.is_right(Mode::assign));

@@ -18,6 +18,7 @@
 #include "device/options.hpp"
 #include "tests/conformance/suite.hpp"
 #include "tests/conformance/work.hpp"
+#include "tests/device/driver_counts.hpp"
 
 namespace tandem::test {
 
@@ -34,7 +35,7 @@ struct DriverScript {
   bool is_done_when_asked = false;  // a look at an event brings about what it asks for
 };
 
-enum class Call { compile, launch, look, unload };
+enum class Call { compile, launch, look };
 
 // A stripe in device memory, on a queue of the caller.
 class DeviceStripe {
@@ -59,12 +60,8 @@ class AnyDriver {
   // While it lives, shards of the host are what this variant of the driver uses directly.
   virtual std::shared_ptr<void> hold(std::span<const core::Task>) { return nullptr; }
 
-  virtual std::uint64_t call_count() const = 0;
-  virtual std::uint64_t command_count() const = 0;
+  virtual const DriverCounts &counts() const = 0;
   virtual std::uint64_t calls_of(Call call) const = 0;
-  virtual std::uint64_t device_bytes() const = 0;
-  virtual std::uint64_t most_device_bytes() const = 0;
-  virtual std::string failed_call() const = 0;  // the function that the script made fail; "" if none yet
   virtual bool is_dead() const { return false; }
   virtual std::vector<std::string> problems() const = 0;  // objects that are left, and what a driver could crash at
 

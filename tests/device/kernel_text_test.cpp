@@ -23,6 +23,7 @@
 #include "core/presets.hpp"
 #include "device/built_in.hpp"
 #include "device/transform_text.hpp"
+#include "tests/conformance/forms.hpp"
 #include "tests/support/expected.hpp"
 #include "tests/support/guarded.hpp"
 #include "tests/support/random.hpp"
@@ -280,15 +281,10 @@ void check(Random &random, const Kernel &kernel, std::size_t length, std::array<
     if (kernel.spec.mode == core::Mode::accumulate)
       for (std::size_t i = 0; i < length; ++i) want[r][i] ^= output[i];
     if (kernel.spec.mode != core::Mode::compare) continue;
-    if (r % 3 == 0) {  // all bytes but the few that happen to be right
-      for (std::size_t i = length; i-- > 0;)
-        if (output[i] != want[r][i]) want_found[r] = {want_found[r].count + 1, i};
-    } else {
-      std::memcpy(output, want[r].data(), length);
-      for (unsigned n = 0; r % 3 == 1 && n < 3; ++n) output[n == 0 ? length - 1 : random.below(length)] ^= 0x40;
-      for (std::size_t i = length; i-- > 0;)
-        if (output[i] != want[r][i]) want_found[r] = {want_found[r].count + 1, i};
-    }
+    if (r % 3 != 0) std::memcpy(output, want[r].data(), length);  // else about 255 of 256 bytes differ
+    for (unsigned n = 0; r % 3 == 1 && n < 3; ++n) output[n == 0 ? length - 1 : random.below(length)] ^= 0x40;
+    for (std::size_t i = length; i-- > 0;)
+      if (output[i] != want[r][i]) want_found[r] = {want_found[r].count + 1, i};
     shards[columns + r].make_read_only();
   }
 
@@ -342,6 +338,19 @@ std::vector<std::size_t> lengths(const Kernel &kernel, unsigned local_x) {
   return all;
 }
 
+// Every kernel in work-groups of these shapes; none: of its own.
+void check_all(Random &random, Library &library, const std::vector<std::array<unsigned, 3>> &shapes = {}) {
+  ASSERT_NO_FATAL_FAILURE(library.build());
+  for (const auto &kernel : library.kernels()) {
+    for (const auto &local : shapes.empty() ? std::vector{kernel->spec.tuning.local} : shapes) {
+      for (const std::size_t length : lengths(*kernel, local[0])) {
+        check(random, *kernel, length, local);
+        if (testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
 class EveryKernel : public testing::TestWithParam<Technique> {};
 INSTANTIATE_TEST_SUITE_P(KernelText, EveryKernel, testing::Values(Technique::compiled, Technique::tables),
                          [](const auto &test) { return test.param == Technique::tables ? "tables" : "compiled"; });
@@ -363,15 +372,7 @@ TEST_P(EveryKernel, ModesAccessesAndElements) {
       }
     }
   }
-  ASSERT_NO_FATAL_FAILURE(library.build());
-  for (const auto &kernel : library.kernels()) {
-    for (const std::array<unsigned, 3> &local : {std::array<unsigned, 3>{4, 1, 1}, {3, 2, 2}, {1, 4, 3}}) {
-      for (const std::size_t length : lengths(*kernel, local[0])) {
-        check(random, *kernel, length, local);
-        if (HasFailure()) return;
-      }
-    }
-  }
+  check_all(random, library, {{4, 1, 1}, {3, 2, 2}, {1, 4, 3}});
 }
 
 // The CUDA dialect's own parts: what NVRTC compiles, run thread by thread on the host.
@@ -401,36 +402,26 @@ TEST_P(EveryKernel, CudaDialect) {
       }
     }
   }
-  ASSERT_NO_FATAL_FAILURE(library.build());
-  const std::array<unsigned, 3> local =
-      GetParam() == Technique::tables ? std::array<unsigned, 3>{1, 1, 1} : std::array<unsigned, 3>{3, 2, 2};
-  for (const auto &kernel : library.kernels()) {
-    for (const std::size_t length : lengths(*kernel, local[0])) {
-      check(random, *kernel, length, local);
-      if (HasFailure()) return;
-    }
-  }
+  if (GetParam() == Technique::tables) return check_all(random, library, {{1, 1, 1}});
+  check_all(random, library, {{3, 2, 2}});
 }
 
-// Points in ascending order, with scales.
+// Points below `most_point`, in ascending order, with scales.
 core::CauchyTransform random_form(Random &random, unsigned outputs, unsigned inputs, unsigned most_point = 256) {
-  std::vector<unsigned> points = random.pick(inputs + outputs, most_point);
-  core::CauchyTransform form;
-  form.input_points.assign(points.begin(), points.begin() + inputs);
-  form.output_points.assign(points.begin() + inputs, points.end());
-  for (auto *list : {&form.input_points, &form.output_points}) std::sort(list->begin(), list->end());
-  for (unsigned c = 0; c < inputs; ++c) form.input_scales.push_back(static_cast<core::Element>(1 + random.below(255)));
-  for (unsigned r = 0; r < outputs; ++r)
-    form.output_scales.push_back(static_cast<core::Element>(1 + random.below(255)));
-  return form;
+  const std::vector<unsigned> picked = random.pick(inputs + outputs, most_point);
+  test::Points points(picked.begin(), picked.end());
+  const auto middle = points.begin() + inputs;
+  std::sort(points.begin(), middle);
+  std::sort(middle, points.end());
+  return {{points.begin(), middle},
+          {middle, points.end()},
+          test::random_scales(random, inputs),
+          test::random_scales(random, outputs)};
 }
 
 // A code with data at the points 0 to k - 1 and parity at the next ones, without scales.
 core::CauchyTransform plain_form(unsigned k, unsigned m) {
-  core::CauchyTransform form;
-  for (unsigned i = 0; i < k + m; ++i)
-    (i < k ? form.input_points : form.output_points).push_back(static_cast<core::Element>(i));
-  return form;
+  return test::transform_of(test::points_from(0, k), test::points_from(k, m));
 }
 
 KernelSpec transform_spec(const core::CauchyTransform &form, unsigned rows, unsigned element_bytes) {
@@ -473,13 +464,7 @@ TEST(KernelText, Transform) {
   }
   for (const auto &[k, m] : {std::pair{1u, 1u}, {38u, 36u}})
     add(plain_form(k, m), transform_spec(plain_form(k, m), 4, 16));
-  ASSERT_NO_FATAL_FAILURE(library.build());
-  for (const auto &kernel : library.kernels()) {
-    for (const std::size_t length : lengths(*kernel, kernel->spec.tuning.local[0])) {
-      check(random, *kernel, length, kernel->spec.tuning.local);
-      if (HasFailure()) return;
-    }
-  }
+  check_all(random, library);
 }
 
 // Stripes of very different lengths, in shards between guard pages, by one table: every row and group in a random
@@ -568,6 +553,10 @@ TEST_P(EveryKernel, ATableOfStripes) {
   }
 }
 
+double three_input_per_byte(const KernelOperations &operations) {
+  return static_cast<double>(operations.three_input) / static_cast<double>(operations.data_bytes);
+}
+
 // The rule of device/built_in.hpp, by counts.
 TEST(KernelText, TransformsTakeFewerOperations) {
   for (const unsigned k : {16u, 24u, 40u, 128u, 200u}) {
@@ -577,9 +566,9 @@ TEST(KernelText, TransformsTakeFewerOperations) {
       compiled.dialect = transform.dialect = Dialect::cuda_c;
       compiled.tuning = built_in_tuning(Vendor::nvidia, m, k);
       const core::Matrix matrix = core::Operator(transform.points->form).dense();
-      const double by_matrix = generate_kernel(matrix, compiled).operations.three_input_per_byte();
+      const double by_matrix = three_input_per_byte(generate_kernel(matrix, compiled).operations);
       const KernelOperations by_points = generate_kernel(matrix, transform).operations;
-      EXPECT_LT(by_points.three_input_per_byte() * 1.4, by_matrix) << k << "+" << m;
+      EXPECT_LT(three_input_per_byte(by_points) * 1.4, by_matrix) << k << "+" << m;
       EXPECT_EQ(by_points.loads * 4, by_points.data_bytes) << "each byte once";
       EXPECT_EQ(by_points.stores, m * 8u);
     }
@@ -836,8 +825,8 @@ TEST(KernelText, CountsOperations) {
   // About 0.25 m + 0.69 + 7 m / k three-input operations a byte: what the arithmetic of bit-accumulators leads one to
   // expect of a dense matrix.
   const KernelText rs = generate_kernel(core::find_preset(0)->make(10, 4), {});
-  EXPECT_NEAR(rs.operations.three_input_per_byte(), 0.25 * 4 + 0.69 + 7 * 4 / 10.0, 0.6);
-  EXPECT_GT(rs.operations.two_input_per_byte(), rs.operations.three_input_per_byte());
+  EXPECT_NEAR(three_input_per_byte(rs.operations), 0.25 * 4 + 0.69 + 7 * 4 / 10.0, 0.6);
+  EXPECT_GT(rs.operations.two_input, rs.operations.three_input);
 }
 
 // What a work-item loads at once, for each kind of device.

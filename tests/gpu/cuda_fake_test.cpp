@@ -25,10 +25,11 @@
 #include "gpu/devices.hpp"
 #include "gpu/factory.hpp"
 #include "tests/conformance/cuda_shards.hpp"
+#include "tests/conformance/forms.hpp"
 #include "tests/conformance/suite.hpp"
 #include "tests/conformance/work.hpp"
 #include "tests/device/driver_suite.hpp"
-#include "tests/gpu/fake_driver.hpp"
+#include "tests/gpu/fake_program.hpp"
 #include "tests/support/mismatch_ranges.hpp"
 #include "tests/support/sanitizers.hpp"
 #include "tests/support/thinned.hpp"
@@ -40,55 +41,31 @@ using core::Mode;
 
 constexpr Mode kModes[] = {Mode::assign, Mode::accumulate, Mode::compare};
 
-gpu::Options fake_options(const FakeCuda &driver, const char *technique = "") {
-  gpu::Options options;
-  options.driver = driver.table();
-  options.generate = fake_cuda_generate;
-  options.technique = technique;
-  return options;
-}
-
-// Shards of tasks are registered with the driver, as a caller may do with memory of its own, while this lives.
+// Shards of tasks are registered while this lives: with the driver, as a program may do with memory of its own, or with
+// Tandem.
 class Registered {
  public:
-  Registered(FakeCuda &driver, std::span<const core::Task> tasks) : driver_(driver) {
+  Registered(FakeCuda *driver, std::span<const core::Task> tasks) : driver_(driver) {
     for (const core::Task &task : tasks) {
       const std::uint64_t end = task.offset_bytes + task.length_bytes;
       for (unsigned c = 0; c < task.prepared->columns(); ++c) note(task.inputs[c], end);
       for (unsigned r = 0; r < task.prepared->rows(); ++r) note(task.outputs[r], end);
     }
-    for (const auto &[memory, bytes] : bytes_) driver_.register_host(memory, bytes);
+    for (const auto &[memory, bytes] : bytes_)
+      driver_ != nullptr ? driver_->register_host(memory, bytes) : core::register_memory(memory, bytes);
   }
   ~Registered() {
-    for (const auto &[memory, bytes] : bytes_) driver_.unregister_host(memory);
+    for (const auto &[memory, bytes] : bytes_)
+      driver_ != nullptr ? driver_->unregister_host(memory) : core::unregister_memory(memory);
   }
   Registered(const Registered &) = delete;
   Registered &operator=(const Registered &) = delete;
 
  private:
-  void note(const void *memory, std::uint64_t end) { bytes_[memory] = std::max(bytes_[memory], end); }
-  FakeCuda &driver_;
-  std::map<const void *, std::uint64_t> bytes_;
+  void note(const std::byte *memory, std::uint64_t end) { bytes_[memory] = std::max(bytes_[memory], end); }
+  FakeCuda *driver_;
+  std::map<const std::byte *, std::uint64_t> bytes_;
 };
-
-struct Threshold : core::TuningSource {
-  core::TuningChoice find(const core::TuningQuery &) const override {
-    return {{{"compile_after_bytes", 30'000}, {"element_bytes", 32}}, "for this test"};
-  }
-};
-
-std::vector<std::string> problems_of(const FakeCuda &driver) {
-  std::vector<std::string> problems = driver.violations();
-  for (const auto &[kind, count] : driver.live()) problems.push_back(std::to_string(count) + " x " + kind + " left");
-  if (fake_context_depth() != 0) problems.push_back("a context is current");
-  if (!is_fake_capture_mode_global()) problems.push_back("the thread's capture mode is not as it was");
-  return problems;
-}
-
-// What a test expects of every driver in the end.
-void expect_clean(const FakeCuda &driver, const std::string &after) {
-  for (const std::string &each : problems_of(driver)) ADD_FAILURE() << each << ", after " << after;
-}
 
 // Compiles of matrices of seven rows wait at a gate until it is open.
 class Gate {
@@ -121,53 +98,20 @@ class Gate {
   bool is_open_ = false;
 };
 
-// The fake as the CUDA of a program.
-class FakeProgram final : public CudaProgram {
- public:
-  explicit FakeProgram(FakeSummarise summarise) : script_(of(summarise)), driver_(script_) {}
-  ~FakeProgram() override { expect_clean(driver_, "a program's life"); }
-  gpu::Options options(const char *technique) const override { return fake_options(driver_, technique); }
-  std::uint64_t large_bytes() const override { return kThinning == 1 ? 200'003 : 50'003; }
-  CUdeviceptr allocate(std::uint64_t bytes) override { return driver_.allocate(bytes); }
-  void free(CUdeviceptr memory) override { driver_.free(memory); }
-  void write(CUdeviceptr to, const void *from, std::uint64_t bytes) override {
-    std::memcpy(reinterpret_cast<void *>(to), from, bytes);
-  }
-  void read(void *to, CUdeviceptr from, std::uint64_t bytes) override {
-    std::memcpy(to, reinterpret_cast<const void *>(from), bytes);
-  }
-  CUstream make_stream() override { return driver_.make_stream(); }
-  void destroy(CUstream stream) override { driver_.destroy(stream); }
-  void synchronize(CUstream stream) override { driver_.synchronize(stream); }
-  void begin_capture(CUstream stream) override { driver_.begin_capture(stream); }
-  void end_capture(CUstream stream) override { EXPECT_EQ(driver_.end_capture(stream), 1u); }
-  void launch_graph(CUstream) override { driver_.launch_graph(); }
-  void break_stream(CUstream) override {
-    FakeCudaScript broken = script_;
-    broken.failing_command = 0;
-    driver_.set_script(broken);
-  }
-  void let_fail() override {}  // nothing happens before it is waited for
-
- private:
-  static FakeCudaScript of(FakeSummarise summarise) {
-    FakeCudaScript script;
-    script.summarise = summarise;
-    return script;
-  }
-  const FakeCudaScript script_;
-  FakeCuda driver_;
-};
-
 std::vector<CudaMaker> cuda_makers() {
-  return {{"reduced_on_the_device", [] { return std::make_unique<FakeProgram>(FakeSummarise::works); }, ""},
-          {"reduced_on_the_host", [] { return std::make_unique<FakeProgram>(FakeSummarise::absent); }, ""}};
+  const auto with = [](FakeSummarise how) {
+    FakeCudaScript script;
+    script.summarise = how;
+    return [script] { return std::make_unique<FakeProgram>(script, kThinning == 1 ? 200'003 : 50'003); };
+  };
+  return {{"reduced_on_the_device", with(FakeSummarise::works), ""},
+          {"reduced_on_the_host", with(FakeSummarise::absent), ""}};
 }
 INSTANTIATE_TEST_SUITE_P(CudaFake, CudaShards, testing::ValuesIn(cuda_makers()), cuda_maker_name);
 INSTANTIATE_TEST_SUITE_P(CudaFake, CudaShardsDeathTest, testing::ValuesIn(cuda_makers()), cuda_maker_name);
 
 // A stripe in device memory, on a stream of the caller.
-class OnDevice {
+class OnDevice final : public DeviceStripe {
  public:
   OnDevice(FakeCuda &driver, Work &work, std::uint64_t skew)
       : stream(driver.make_stream()), driver_(driver), work_(work) {
@@ -186,14 +130,14 @@ class OnDevice {
     }
     write();
   }
-  ~OnDevice() {
+  ~OnDevice() override {
     driver_.destroy(stream);
     for (const CUdeviceptr each : memory_) driver_.free(each);
   }
   OnDevice(const OnDevice &) = delete;
   OnDevice &operator=(const OnDevice &) = delete;
 
-  void write() {
+  void write() override {
     driver_.synchronize(stream);
     for (std::size_t c = 0; c < in.size(); ++c)
       std::memcpy(const_cast<std::byte *>(in[c]) + in_offsets[c], work_.inputs[c].data(), work_.bytes);
@@ -201,11 +145,15 @@ class OnDevice {
       std::memcpy(out[r] + out_offsets[r], work_.before[r].data(), work_.bytes);
   }
   // What the device holds now; nothing is waited for.
-  void read() {
+  void look() {
     for (std::size_t r = 0; r < out.size(); ++r)
       std::memcpy(work_.outputs[r].data(), out[r] + out_offsets[r], work_.bytes);
   }
-  core::Task task(const core::Prepared &prepared, Mode mode) {
+  void read() override {
+    driver_.synchronize(stream);
+    look();
+  }
+  core::Task task(const core::Prepared &prepared, Mode mode) override {
     core::Task made = {&prepared, in.data(), out.data(), 0, work_.bytes, mode, work_.mismatches.data()};
     made.memory = core::MemoryKind::cuda;
     made.queue = stream;
@@ -223,47 +171,6 @@ class OnDevice {
   FakeCuda &driver_;
   Work &work_;
   std::vector<CUdeviceptr> memory_;
-};
-
-// Shards of a stripe, registered while this lives.
-class RegisteredShards {
- public:
-  explicit RegisteredShards(const Work &work) {
-    for (const std::byte *shard : work.in) note(shard, work.bytes);
-    for (const std::byte *shard : work.out) note(shard, work.bytes);
-  }
-  explicit RegisteredShards(std::span<const core::Task> tasks) {
-    const core::Task &last = tasks.back();  // they are parts of one stripe, in order
-    for (unsigned c = 0; c < last.prepared->columns(); ++c) note(last.inputs[c], last.offset_bytes + last.length_bytes);
-    for (unsigned r = 0; r < last.prepared->rows(); ++r) note(last.outputs[r], last.offset_bytes + last.length_bytes);
-  }
-  ~RegisteredShards() {
-    for (const std::byte *shard : shards_) core::unregister_memory(shard);
-  }
-  RegisteredShards(const RegisteredShards &) = delete;
-  RegisteredShards &operator=(const RegisteredShards &) = delete;
-
- private:
-  void note(const std::byte *shard, std::uint64_t bytes) {
-    core::register_memory(shard, bytes);
-    shards_.push_back(shard);
-  }
-  std::vector<const std::byte *> shards_;
-};
-
-class CudaStripe final : public DeviceStripe {
- public:
-  CudaStripe(FakeCuda &driver, Work &work, std::uint64_t skew) : driver_(driver), stripe_(driver, work, skew) {}
-  void write() override { stripe_.write(); }
-  void read() override {
-    driver_.synchronize(stripe_.stream);
-    stripe_.read();
-  }
-  core::Task task(const core::Prepared &prepared, Mode mode) override { return stripe_.task(prepared, mode); }
-
- private:
-  FakeCuda &driver_;
-  OnDevice stripe_;
 };
 
 // For the suite that all drivers share. pinned: shards of the host are registered with CUDA; registered: with Tandem.
@@ -286,24 +193,18 @@ class CudaDriver final : public AnyDriver {
     return gpu::describe_devices(std::chrono::seconds(20), driver_.table()).devices.size();
   }
   std::unique_ptr<DeviceStripe> on_device(Work &work, std::uint64_t skew) override {
-    return std::make_unique<CudaStripe>(driver_, work, skew);
+    return std::make_unique<OnDevice>(driver_, work, skew);
   }
   std::shared_ptr<void> hold(std::span<const core::Task> tasks) override {
-    if (host_ == Host::pinned) return std::make_shared<Registered>(driver_, tasks);
-    if (host_ == Host::registered) return std::make_shared<RegisteredShards>(tasks);
-    return nullptr;
+    if (host_ == Host::pageable) return nullptr;
+    return std::make_shared<Registered>(host_ == Host::pinned ? &driver_ : nullptr, tasks);
   }
-  std::uint64_t call_count() const override { return driver_.call_count(); }
-  std::uint64_t command_count() const override { return driver_.command_count(); }
+  const DriverCounts &counts() const override { return driver_; }
   std::uint64_t calls_of(Call call) const override {
-    if (call == Call::unload) return driver_.calls_of("cuMemFreeHost") + driver_.calls_of("cuDevicePrimaryCtxRelease");
     return driver_.calls_of(call == Call::compile  ? "nvrtcCompileProgram"
                             : call == Call::launch ? "cuLaunchKernel"
                                                    : "cuEventQuery");
   }
-  std::uint64_t device_bytes() const override { return driver_.device_bytes(); }
-  std::uint64_t most_device_bytes() const override { return driver_.most_device_bytes(); }
-  std::string failed_call() const override { return driver_.failed_call(); }
   bool is_dead() const override { return driver_.is_dead(); }
   std::vector<std::string> problems() const override { return problems_of(driver_); }
 
@@ -352,17 +253,13 @@ void run_way(FakeCuda &driver, Way way, core::Backend &backend, const core::Prep
     OnDevice stripe(driver, work, 0);
     const core::Task task = stripe.task(prepared, mode);
     backend.run(way == Way::on_device ? std::vector{task} : uneven_slices(task, true), control);
-    stripe.read();
+    stripe.look();
     return;
   }
   const core::Task task = {&prepared, work.in.data(), work.out.data(), 0, work.bytes, mode, work.mismatches.data()};
   if (way == Way::many_staged) return backend.run(uneven_slices(task, false), control);
-  if (way == Way::staged) return backend.run({&task, 1}, control);
-  if (way == Way::registered) {
-    const RegisteredShards registered(work);
-    return backend.run({&task, 1}, control);
-  }
-  const Registered registered(driver, {&task, 1});
+  std::optional<Registered> registered;
+  if (way != Way::staged) registered.emplace(way == Way::pinned ? &driver : nullptr, std::span(&task, 1));
   backend.run({&task, 1}, control);
 }
 
@@ -412,6 +309,9 @@ struct Life {
   void make_ready(Mode mode, bool waits = true, core::MemoryKind memory = core::MemoryKind::cuda) {
     backend->make_ready(*prepared, mode, memory, waits);
   }
+  core::Task host_task(Mode mode = Mode::assign) {
+    return {prepared.get(), work.in.data(), work.out.data(), 0, work.bytes, mode, work.mismatches.data()};
+  }
   void run(Way way, Mode mode = Mode::assign) {
     work.reset();
     run_way(driver, way, *backend, *prepared, work, mode);
@@ -425,7 +325,7 @@ struct Life {
     expect(stripe, mode);
   }
   void expect(OnDevice &stripe, Mode mode = Mode::assign) {
-    stripe.read();
+    stripe.look();
     EXPECT_TRUE(work.is_right(mode)) << static_cast<int>(mode);
   }
   std::unique_ptr<core::Ticket> submit(OnDevice &stripe, Mode mode = Mode::assign) {
@@ -566,7 +466,7 @@ TEST(CudaDeviceMemory, APreparedSubmitOnlyStartsAKernel) {
             EXPECT_EQ(life.calls(function), 0u) << function << ", round " << round;
         }
         EXPECT_EQ(life.calls("cuLaunchKernel"), 1u);
-        stripe.read();
+        stripe.look();
         if (mode == Mode::assign) {
           EXPECT_FALSE(life.work.is_right(mode)) << "the submit waited for the kernel";
         }
@@ -580,7 +480,7 @@ TEST(CudaDeviceMemory, APreparedSubmitOnlyStartsAKernel) {
 // A kernel that was not prepared is compiled when the coded bytes pay for it, not before. A capture can use the plan in
 // both cases.
 TEST(CudaDeviceMemory, UnpreparedTheTechniqueFollowsTheBytes) {
-  const Threshold tuning;
+  const Values tuning({{"compile_after_bytes", 30'000}, {"element_bytes", 32}});
   Life life(2, 4, 3000, {.tuning = &tuning});  // 12,000 bytes a run
   OnDevice stripe(life.driver, life.work, 0);
   for (unsigned run = 0; run < 4; ++run) {
@@ -801,18 +701,7 @@ TEST(CudaBackground, AForkDuringACompile) {
 // ---- technique transform --------------------------------------------------------------------------------------
 
 // A code of 16 inputs and 16 outputs, at the points 0 to 31.
-core::Operator wide_code() {
-  core::CauchyTransform form;
-  for (unsigned i = 0; i < 32; ++i)
-    (i < 16 ? form.input_points : form.output_points).push_back(static_cast<core::Element>(i));
-  return core::Operator(form);
-}
-
-struct Values final : core::TuningSource {
-  explicit Values(core::TuningValues given) : values(std::move(given)) {}
-  core::TuningChoice find(const core::TuningQuery &) const override { return {values, "test"}; }
-  core::TuningValues values;
-};
+core::Operator wide_code() { return core::Operator(transform_of(points_from(0, 16), points_from(16, 16))); }
 
 FakeCudaScript with_threads(int most) {
   return script_with([&](FakeCudaScript &script) { script.devices[0].most_threads = most; });
@@ -868,12 +757,9 @@ TEST(CudaTransform, IsCompiledInTheBackground) {
 
 // Values that ask for it in vain are refused: nine groups of outputs, and a device with too small work-groups.
 TEST(CudaTransform, CannotBeForcedWhereItDoesNotRun) {
-  core::CauchyTransform wider;
-  for (unsigned i = 0; i < 96; ++i)
-    (i < 16 ? wider.input_points : wider.output_points).push_back(static_cast<core::Element>(i));
+  const core::Operator wider(transform_of(points_from(0, 16), points_from(16, 80)));
   for (const auto &[what, most_threads, runs] :
-       {std::tuple(core::Operator(wider), 1024, false), std::tuple(wide_code(), 64, false),
-        std::tuple(wide_code(), 1024, true)}) {
+       {std::tuple(wider, 1024, false), std::tuple(wide_code(), 64, false), std::tuple(wide_code(), 1024, true)}) {
     Life life(what, 3000, {.script = with_threads(most_threads)});
     core::Tunable &tunable = *life.backend->tunable();
     const bool is_offered =
@@ -917,25 +803,13 @@ TEST(CudaDeviceMemory, CanBeCaptured) {
   EXPECT_EQ(verify_status, TANDEM_ERROR_UNSUPPORTED);
   EXPECT_NE(verify_message.find("a verify cannot be captured"), std::string::npos) << verify_message;
   EXPECT_EQ(life.driver.end_capture(stripe.stream), 1u);
-  stripe.read();
+  stripe.look();
   EXPECT_TRUE(life.work.is_untouched());
   life.driver.launch_graph();
   life.expect(stripe, Mode::accumulate);
   life.driver.launch_graph();
-  stripe.read();
+  stripe.look();
   EXPECT_TRUE(life.work.is_untouched()) << "added twice is not added";
-}
-
-// Kernels that were not prepared are loaded outside of the capture.
-TEST(CudaDeviceMemory, TheFirstRunOfAllCanBeCaptured) {
-  for (const char *technique : {"tables", "compiled"}) {
-    Life life(3, 5, 30'000, {.technique = technique});
-    OnDevice stripe(life.driver, life.work, 0);
-    EXPECT_EQ(life.capture(stripe), 1u);
-    life.work.reset();
-    life.driver.launch_graph();
-    life.expect(stripe);
-  }
 }
 
 // The graph has the kernel alone; what it reads is the job's.
@@ -957,7 +831,7 @@ TEST(CudaBatch, CanBeCaptured) {
     for (unsigned launch = 0; launch < 2; ++launch) {
       stripe.write();
       life.work.reset();
-      stripe.read();
+      stripe.look();
       EXPECT_TRUE(life.work.is_untouched());
       life.driver.launch_graph();
       life.expect(stripe);
@@ -1018,7 +892,7 @@ TEST(CudaDeviceMemory, AForgottenJobLeavesALaterCaptureAlone) {
   auto ticket = life.submit(stripe);
   std::thread([&] { life.driver.begin_capture(stripe.stream); }).join();
   ticket.reset();
-  stripe.read();
+  stripe.look();
   EXPECT_TRUE(life.work.is_right(Mode::assign)) << "the job was not waited for";
   EXPECT_FALSE(life.driver.is_capture_invalid(stripe.stream));
   life.driver.end_capture(stripe.stream);
@@ -1036,7 +910,7 @@ TEST(CudaDeviceMemory, ANullStreamIsTheLegacyDefaultStream) {
     task.queue = queue;
     const auto ticket = life.backend->submit({&task, 1}, life.control);
     life.driver.synchronize(stripe.stream);
-    stripe.read();
+    stripe.look();
     EXPECT_FALSE(life.work.is_right(Mode::assign)) << "not in the caller's other stream";
     life.driver.synchronize(CU_STREAM_LEGACY);
     life.expect(stripe);
@@ -1340,7 +1214,8 @@ TEST(CudaMemory, RegisteredShardsArePinnedOnceAndNotStaged) {
     EXPECT_TRUE(life.work.is_right(Mode::assign));
   };
   {
-    const RegisteredShards registered(life.work);
+    const core::Task task = life.host_task();
+    const Registered registered(nullptr, {&task, 1});
     EXPECT_EQ(life.calls("cuMemHostRegister"), 0u) << "no run has used them";
     for (unsigned run = 0; run < 3; ++run) {
       run < 2 ? life.run(Way::staged) : run_other();
@@ -1395,12 +1270,11 @@ TEST(CudaMemory, UnderAGuardOnlyRegisteredMemoryIsReadInPlace) {
       Life life(2, 3, 50'000, {.script = script_with([&](FakeCudaScript &script) {
                                  script.devices[0].is_integrated = script.devices[0].reads_pageable = shares;
                                })});
-      const core::Task task = {life.prepared.get(),        life.work.in.data(), life.work.out.data(), 0, 50'000, mode,
-                               life.work.mismatches.data()};
-      const Registered known(life.driver, {&task, 1});
+      const core::Task task = life.host_task(mode);
+      const Registered known(&life.driver, {&task, 1});
       for (const bool registered : {false, true}) {
-        std::optional<RegisteredShards> hold;
-        if (registered) hold.emplace(life.work);
+        std::optional<Registered> hold;
+        if (registered) hold.emplace(nullptr, std::span(&task, 1));
         life.work.reset();
         Owner owner;
         core::Control control(owner);
@@ -1417,7 +1291,8 @@ TEST(CudaMemory, WhatCannotBePinnedIsStaged) {
   Life life(1, 1, 10'000);
   life.run(Way::staged);  // has staging memory from now on
   life.driver.set_script(script_with([](FakeCudaScript &script) { script.pinned_limit_bytes = 1; }));
-  const RegisteredShards registered(life.work);
+  const core::Task task = life.host_task();
+  const Registered registered(nullptr, {&task, 1});
   for (unsigned run = 0; run < 2; ++run) {
     life.run(Way::staged);
     EXPECT_EQ(life.calls("cuMemHostRegister"), 2u) << "an input and an output, once";
@@ -1744,30 +1619,6 @@ TEST(CudaPrograms, TheRealCompiler) {
       EXPECT_EQ(life.compiles(), turn == 0 ? 2u : 0u) << "assign and compare";
     }
   }
-}
-
-// ---- fork ---------------------------------------------------------------------------------------------------------
-
-TEST(CudaFork, AChildUsesNothingOfItsParents) {
-  TANDEM_SKIP_FORK_BESIDE_THREADS();
-  Life life(2, 3, 5000);
-  for (const Way way : {Way::on_device, Way::staged}) life.run(way);
-  OnDevice stripe(life.driver, life.work, 0);
-  auto unfinished = life.submit(stripe);
-  const std::uint64_t calls = life.driver.call_count();
-  const pid_t child = fork();
-  if (child == 0) {
-    const auto run = [&] { life.work.run(*life.backend, *life.prepared, Mode::assign); };
-    const bool good = status_of(run).first == TANDEM_ERROR_DEVICE;
-    unfinished.reset();
-    life.prepared.reset();
-    life.backend.reset();
-    _exit(good && life.driver.call_count() == calls && life.calls("cuDevicePrimaryCtxRelease") == 0 ? 0 : 1);
-  }
-  EXPECT_EQ(exit_status_of(child), 0);
-  unfinished->wait();
-  unfinished.reset();
-  life.run(Way::staged);
 }
 
 }  // namespace

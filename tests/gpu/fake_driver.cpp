@@ -111,16 +111,11 @@ std::size_t fake_context_depth() { return current.size(); }
 bool is_fake_capture_mode_global() { return capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL; }
 
 struct FakeCuda::State {
-  mutable std::recursive_mutex mutex;
   std::set<std::thread::id> compilers;
   tandem_cuda_module table{};
   FakeCudaScript script;
-  std::uint64_t calls = 0, commands = 0, device_bytes = 0, most_device_bytes = 0, pinned_bytes = 0;
-  std::map<std::string, std::uint64_t> calls_of;
-  std::string failed;
+  std::uint64_t pinned_bytes = 0;
   CUresult death = CUDA_SUCCESS;
-  std::map<std::string, std::int64_t> live;
-  std::vector<std::string> violations;
   FakeContext contexts[8] = {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}};
   FakeContext other_contexts[8] = {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}};
   std::map<std::uintptr_t, Range> device_memory, pinned_memory;
@@ -128,8 +123,6 @@ struct FakeCuda::State {
   std::map<void *, std::function<void()>> left;  // objects not released: a dead device's never are
   std::vector<std::function<void()>> graph;
   FakeStream legacy{&contexts[0], nullptr, false, {}, false};
-
-  void violate(std::string what) { violations.push_back(std::move(what)); }
 
   void execute(const std::shared_ptr<Command> &command) {
     if (command == nullptr || command->is_done) return;
@@ -157,36 +150,37 @@ struct FakeCuda::State {
 namespace {
 
 FakeCuda::State *state = nullptr;
-using Lock = std::lock_guard<std::recursive_mutex>;
+DriverCounts *counts = nullptr;
+using Lock = DriverCounts::Lock;
 
 enum Needs : unsigned { kNothing = 0, kContext = 1, kNoCapture = 2 };
 
 // Counts a call, and says how it fails; CUDA_SUCCESS: it does not.
 CUresult begin(const char *function, unsigned needs) {
-  ++state->calls_of[function];
+  ++counts->calls_by_name[function];
   if ((needs & kContext) != 0 && current.empty()) {
-    state->violate(fmt::format("{} without a context", function));
+    counts->violate(fmt::format("{} without a context", function));
     return CUDA_ERROR_INVALID_CONTEXT;
   }
   if ((needs & kNoCapture) != 0 && state->is_capturing()) {
-    state->violate(fmt::format("{} while a stream is captured", function));
+    counts->violate(fmt::format("{} while a stream is captured", function));
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
   if (state->death != CUDA_SUCCESS) return state->death;
-  const std::uint64_t call = state->calls++;
+  const std::uint64_t call = counts->calls++;
   const bool fails_on = state->script.fails_on && (needs & kNoCapture) != 0;
   if (call < state->script.failing_call || (call != state->script.failing_call && !fails_on)) return CUDA_SUCCESS;
-  state->failed = function;
+  counts->failed = function;
   if (gpu::is_sticky(state->script.failing_error)) state->death = state->script.failing_error;
   return state->script.failing_error;
 }
 // Of what releases: it is done in any case.
 void begin_release(const char *function) {
-  ++state->calls_of[function];
-  if (state->is_capturing()) state->violate(fmt::format("{} while a stream is captured", function));
+  ++counts->calls_by_name[function];
+  if (state->is_capturing()) counts->violate(fmt::format("{} while a stream is captured", function));
 }
-#define BEGIN(function, needs)   \
-  const Lock lock(state->mutex); \
+#define BEGIN(function, needs)    \
+  const Lock lock(counts->mutex); \
   if (const CUresult failure = begin(#function, needs); failure != CUDA_SUCCESS) return failure
 
 template <class Made>
@@ -236,9 +230,9 @@ void note_uses(const std::shared_ptr<Command> &command, const std::vector<Use> &
     auto *found = holder(state->device_memory, use.first, use.bytes);
     if (found == nullptr || found->second.is_ours) continue;
     Range &range = found->second;
-    if (range.freed != nullptr) state->violate(fmt::format("{}: memory that was freed before", who));
+    if (range.freed != nullptr) counts->violate(fmt::format("{}: memory that was freed before", who));
     if (!comes_after(*command, *range.made))
-      state->violate(fmt::format("{}: memory that may not be allocated yet", who));
+      counts->violate(fmt::format("{}: memory that may not be allocated yet", who));
     std::erase_if(range.uses, [](const std::shared_ptr<Command> &each) { return each->is_done; });
     range.uses.push_back(command);
   }
@@ -249,20 +243,20 @@ CUresult put(CUstream to, std::function<void()> action, std::shared_ptr<Command>
              const char *who = "") {
   FakeStream *stream = as(to);
   if (stream != &state->legacy && !state->streams.contains(stream)) {
-    state->violate("a command for a stream that is not there");
+    counts->violate("a command for a stream that is not there");
     return CUDA_ERROR_INVALID_HANDLE;
   }
   auto command = std::make_shared<Command>();
   command->action = std::move(action);
   if (is_work) {
-    if (state->commands == state->script.cancelling_command) state->script.control->cancel();
-    command->kills = state->commands++ == state->script.failing_command;
+    if (counts->commands == state->script.cancelling_command) state->script.control->cancel();
+    command->kills = counts->commands++ == state->script.failing_command;
   }
   if (stream->is_capturing) {
     for (const Use &use : uses) {  // the graph may run any time
       const auto *found = holder(state->device_memory, use.first, use.bytes);
       if (found != nullptr && found->second.made != nullptr && !found->second.made->is_done)
-        state->violate(fmt::format("{}: captured with memory that may not be there yet", who));
+        counts->violate(fmt::format("{}: captured with memory that may not be there yet", who));
     }
     state->graph.push_back(std::move(command->action));
     return CUDA_SUCCESS;
@@ -281,13 +275,8 @@ CUresult put_work(CUstream to, const char *who, const std::vector<Use> &uses, st
 
 bool on_device(CUdeviceptr first, std::uint64_t bytes, const char *who) {
   if (holder(state->device_memory, first, bytes) != nullptr) return true;
-  state->violate(fmt::format("{}: {} bytes at {:#x} are not in device memory", who, bytes, first));
+  counts->violate(fmt::format("{}: {} bytes at {:#x} are not in device memory", who, bytes, first));
   return false;
-}
-
-void account(std::uint64_t bytes) {
-  state->device_bytes += bytes;
-  state->most_device_bytes = std::max(state->most_device_bytes, state->device_bytes);
 }
 
 CUdeviceptr make_memory(std::uint64_t bytes, int device, bool is_ours) {
@@ -324,7 +313,7 @@ void compute_rows(Call &call) {
     one.arguments.length = row[2];
     for (std::uint64_t s = 0; s < shards; ++s) one.arguments.shards[s] = reinterpret_cast<void *>(row[3 + s]);
     if (const std::string wrong = wrong_with_row(call.made.spec, row, call.group_count); !wrong.empty())
-      return state->violate(wrong);
+      return counts->violate(wrong);
     if (row[2] != 0) compute(one);
   }
 }
@@ -336,7 +325,7 @@ void compute(Call &call) {
     };
     const std::string wrong = state->script.run_ptx(
         {*call.made.ptx, call.made.spec, call.arguments, call.grid, call.shared_bytes, is_on_device});
-    if (!wrong.empty()) state->violate(wrong);
+    if (!wrong.empty()) counts->violate(wrong);
     return;
   }
   if (call.made.spec.binding == device::Binding::table) return compute_rows(call);
@@ -350,14 +339,14 @@ void compute(Call &call) {
     read_tables(matrix, arguments.tables);
   } else {
     matrix = call.made.matrix;
-    if (matrix.rows() != rows || matrix.columns() != columns) return state->violate("a kernel of another shape");
+    if (matrix.rows() != rows || matrix.columns() != columns) return counts->violate("a kernel of another shape");
   }
   std::vector<std::uint8_t *> shards;
   for (unsigned i = 0; i < rows + columns; ++i) {
     const auto address = reinterpret_cast<CUdeviceptr>(arguments.shards[i]);
     if (!on_device(address, arguments.length, "kernel")) return;
     if (spec.access == Access::aligned && address % spec.tuning.element_bytes != 0)
-      state->violate(fmt::format("shard {} at {:#x} is not aligned to {}", i, address, spec.tuning.element_bytes));
+      counts->violate(fmt::format("shard {} at {:#x} is not aligned to {}", i, address, spec.tuning.element_bytes));
     shards.push_back(static_cast<std::uint8_t *>(arguments.shards[i]));
   }
   const std::uint64_t tile = tile_bytes_of(spec), tiles = (arguments.end - arguments.begin + tile - 1) / tile;
@@ -451,14 +440,14 @@ CUresult device_memory(std::size_t *out, CUdevice device) {
 }
 CUresult retain(CUcontext *out, CUdevice device) {
   BEGIN(cuDevicePrimaryCtxRetain, kNoCapture);
-  ++state->live["primary context"];
+  ++counts->objects["primary context"];
   *out = reinterpret_cast<CUcontext>(&state->contexts[device]);
   return CUDA_SUCCESS;
 }
 CUresult release(CUdevice) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   begin_release("cuDevicePrimaryCtxRelease");
-  --state->live["primary context"];
+  --counts->objects["primary context"];
   return CUDA_SUCCESS;
 }
 CUresult push(CUcontext context) {
@@ -468,7 +457,7 @@ CUresult push(CUcontext context) {
 }
 CUresult pop(CUcontext *out) {
   if (current.empty()) {
-    state->violate("cuCtxPopCurrent without a context");
+    counts->violate("cuCtxPopCurrent without a context");
     return CUDA_ERROR_INVALID_CONTEXT;
   }
   *out = current.back();
@@ -489,70 +478,70 @@ CUresult memory_info(std::size_t *free, std::size_t *total) {
 }
 CUresult host_alloc(void **out, std::size_t bytes, unsigned flags) {
   BEGIN(cuMemHostAlloc, kContext | kNoCapture);
-  if ((flags & CU_MEMHOSTALLOC_PORTABLE) == 0) state->violate("pinned memory that is not portable");
+  if ((flags & CU_MEMHOSTALLOC_PORTABLE) == 0) counts->violate("pinned memory that is not portable");
   if (bytes > state->script.pinned_limit_bytes - std::min(state->pinned_bytes, state->script.pinned_limit_bytes))
     return CUDA_ERROR_OUT_OF_MEMORY;
   *out = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   if (*out == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   std::memset(*out, kOldByte, bytes);
   state->pinned_bytes += bytes;
-  ++state->live["pinned memory"];
+  ++counts->objects["pinned memory"];
   state->pinned_memory[reinterpret_cast<std::uintptr_t>(*out)] = {bytes, 0, false};
   return CUDA_SUCCESS;
 }
 CUresult host_free(void *memory) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   begin_release("cuMemFreeHost");
   // As the driver does: not before all that may use it is over.
   for (FakeStream *each : state->streams) state->execute(each->last);
   const auto found = state->pinned_memory.find(reinterpret_cast<std::uintptr_t>(memory));
   if (found == state->pinned_memory.end()) {
-    state->violate("cuMemFreeHost of what is not there");
+    counts->violate("cuMemFreeHost of what is not there");
     return CUDA_ERROR_INVALID_VALUE;
   }
   state->pinned_bytes -= found->second.bytes;
   state->pinned_memory.erase(found);
-  --state->live["pinned memory"];
+  --counts->objects["pinned memory"];
   std::free(memory);
   return CUDA_SUCCESS;
 }
 CUresult host_register(void *memory, std::size_t bytes, unsigned flags) {
   BEGIN(cuMemHostRegister, kContext | kNoCapture);
-  if ((flags & CU_MEMHOSTREGISTER_PORTABLE) == 0) state->violate("memory registered for one context alone");
+  if ((flags & CU_MEMHOSTREGISTER_PORTABLE) == 0) counts->violate("memory registered for one context alone");
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
   for (const auto &[address, range] : state->pinned_memory)
     if (address < begin + bytes && begin < address + range.bytes) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   if (bytes > state->script.pinned_limit_bytes - std::min(state->pinned_bytes, state->script.pinned_limit_bytes))
     return CUDA_ERROR_OUT_OF_MEMORY;
   state->pinned_bytes += bytes;
-  ++state->live["registered memory"];
+  ++counts->objects["registered memory"];
   state->pinned_memory[begin] = {bytes, 0, true};
   return CUDA_SUCCESS;
 }
 CUresult host_unregister(void *memory) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   begin_release("cuMemHostUnregister");
   for (FakeStream *each : state->streams) state->execute(each->last);
   const auto found = state->pinned_memory.find(reinterpret_cast<std::uintptr_t>(memory));
   if (found == state->pinned_memory.end()) {
-    state->violate("cuMemHostUnregister of what is not registered");
+    counts->violate("cuMemHostUnregister of what is not registered");
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   }
   state->pinned_bytes -= found->second.bytes;
   state->pinned_memory.erase(found);
-  --state->live["registered memory"];
+  --counts->objects["registered memory"];
   return CUDA_SUCCESS;
 }
 CUresult pool_create(CUmemoryPool *out, const CUmemPoolProps *) {
   BEGIN(cuMemPoolCreate, kNoCapture);
-  ++state->live["pool"];
+  ++counts->objects["pool"];
   *out = reinterpret_cast<CUmemoryPool>(keep(new FakePool));
   return CUDA_SUCCESS;
 }
 CUresult pool_destroy(CUmemoryPool pool) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   begin_release("cuMemPoolDestroy");
-  --state->live["pool"];
+  --counts->objects["pool"];
   end(reinterpret_cast<FakePool *>(pool));
   return CUDA_SUCCESS;
 }
@@ -561,29 +550,29 @@ CUresult pool_attribute(CUmemoryPool, CUmemPool_attribute, void *) {
   return CUDA_SUCCESS;
 }
 CUresult pool_trim(CUmemoryPool, std::size_t) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   begin_release("cuMemPoolTrimTo");
   return CUDA_SUCCESS;
 }
 CUresult allocate_async(CUdeviceptr *out, std::size_t bytes, CUmemoryPool, CUstream stream) {
   BEGIN(cuMemAllocFromPoolAsync, kContext | kNoCapture);
   const FakeGpu &gpu = gpu_of(as(stream)->context->device);
-  if (bytes > gpu.available_bytes - std::min(state->device_bytes, gpu.available_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  account(bytes);
-  ++state->live["device memory"];
+  if (bytes > gpu.available_bytes - std::min(counts->alive_bytes, gpu.available_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  counts->account(bytes);
+  ++counts->objects["device memory"];
   *out = make_memory(bytes, as(stream)->context->device, false);
   return put(stream, nullptr, nullptr, &state->device_memory[*out].made, false);
 }
 CUresult free_async(CUdeviceptr memory, CUstream stream) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   begin_release("cuMemFreeAsync");
   const auto found = state->device_memory.find(memory);
   if (found == state->device_memory.end() || found->second.is_ours) {
-    state->violate("cuMemFreeAsync of what is not there");
+    counts->violate("cuMemFreeAsync of what is not there");
     return CUDA_ERROR_INVALID_VALUE;
   }
-  state->device_bytes -= found->second.bytes;
-  --state->live["device memory"];
+  counts->alive_bytes -= found->second.bytes;
+  --counts->objects["device memory"];
   // In the order of the stream, and no earlier.
   std::shared_ptr<Command> freed;
   const CUresult result = put(
@@ -594,9 +583,9 @@ CUresult free_async(CUdeviceptr memory, CUstream stream) {
       },
       nullptr, &freed, false);
   if (freed == nullptr) return result;
-  if (!comes_after(*freed, *found->second.made)) state->violate("cuMemFreeAsync: before the allocation");
+  if (!comes_after(*freed, *found->second.made)) counts->violate("cuMemFreeAsync: before the allocation");
   for (const auto &use : std::exchange(found->second.uses, {}))
-    if (!comes_after(*freed, *use)) state->violate("cuMemFreeAsync: of memory that may still be used");
+    if (!comes_after(*freed, *use)) counts->violate("cuMemFreeAsync: of memory that may still be used");
   found->second.freed = std::move(freed);
   return result;
 }
@@ -649,16 +638,16 @@ CUresult pointer_attributes(unsigned count, CUpointer_attribute *what, void **ou
 }
 CUresult stream_create(CUstream *out, unsigned) {
   BEGIN(cuStreamCreate, kContext | kNoCapture);
-  ++state->live["stream"];
+  ++counts->objects["stream"];
   auto *stream = new FakeStream{reinterpret_cast<FakeContext *>(current.back()), nullptr, false, {}, false};
   state->streams.insert(stream);
   *out = reinterpret_cast<CUstream>(stream);
   return CUDA_SUCCESS;
 }
 CUresult stream_destroy(CUstream stream) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   begin_release("cuStreamDestroy");
-  --state->live["stream"];
+  --counts->objects["stream"];
   state->execute(as(stream)->last);
   state->streams.erase(as(stream));
   delete as(stream);
@@ -667,7 +656,7 @@ CUresult stream_destroy(CUstream stream) {
 CUresult stream_synchronize(CUstream stream) {
   BEGIN(cuStreamSynchronize, kContext | kNoCapture);
   if (as(stream)->is_capturing) {
-    state->violate("cuStreamSynchronize of a stream that is captured");
+    counts->violate("cuStreamSynchronize of a stream that is captured");
     as(stream)->is_capture_invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
@@ -691,29 +680,29 @@ CUresult stream_context(CUstream stream, CUcontext *out) {
 }
 CUresult event_create(CUevent *out, unsigned flags) {
   BEGIN(cuEventCreate, kContext | kNoCapture);
-  ++state->live["event"];
+  ++counts->objects["event"];
   *out = reinterpret_cast<CUevent>(keep(new FakeEvent{nullptr, (flags & CU_EVENT_BLOCKING_SYNC) != 0}));
   return CUDA_SUCCESS;
 }
 CUresult event_destroy(CUevent event) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   begin_release("cuEventDestroy");
-  --state->live["event"];
+  --counts->objects["event"];
   end(as(event));
   return CUDA_SUCCESS;
 }
 CUresult event_record(CUevent event, CUstream stream) {
   BEGIN(cuEventRecord, kContext | kNoCapture);
-  if (as(stream)->is_capturing) state->violate("cuEventRecord in a captured stream, for a wait outside of it");
+  if (as(stream)->is_capturing) counts->violate("cuEventRecord in a captured stream, for a wait outside of it");
   return put(stream, nullptr, nullptr, &as(event)->command, false);
 }
 // Done at a query, or not before a wait. The number of queries depends on time, so scripts do not count them among the
 // calls that fail.
 CUresult event_query(CUevent event) {
-  const Lock lock(state->mutex);
-  ++state->calls_of["cuEventQuery"];
-  if (current.empty()) state->violate("cuEventQuery without a context");
-  if (state->is_capturing()) state->violate("cuEventQuery while a stream is captured");
+  const Lock lock(counts->mutex);
+  ++counts->calls_by_name["cuEventQuery"];
+  if (current.empty()) counts->violate("cuEventQuery without a context");
+  if (state->is_capturing()) counts->violate("cuEventQuery while a stream is captured");
   if (state->script.query_error != CUDA_SUCCESS) return state->script.query_error;
   if (state->script.is_done_when_asked) state->execute(as(event)->command);
   if (state->death != CUDA_SUCCESS) return state->death;
@@ -722,7 +711,7 @@ CUresult event_query(CUevent event) {
 }
 CUresult event_synchronize(CUevent event) {
   BEGIN(cuEventSynchronize, kContext | kNoCapture);
-  if (!as(event)->waits_asleep) state->violate("cuEventSynchronize turns a core");
+  if (!as(event)->waits_asleep) counts->violate("cuEventSynchronize turns a core");
   state->execute(as(event)->command);
   return state->death;
 }
@@ -769,14 +758,14 @@ CUresult module_load(CUmodule *out, const void *image) {
     module->made = made->second;
     module->made.ptx = ptx;
   }
-  ++state->live["module"];
+  ++counts->objects["module"];
   *out = reinterpret_cast<CUmodule>(keep(module.release()));
   return CUDA_SUCCESS;
 }
 CUresult module_unload(CUmodule module) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   begin_release("cuModuleUnload");
-  --state->live["module"];
+  --counts->objects["module"];
   end(reinterpret_cast<FakeModule *>(module));
   return CUDA_SUCCESS;
 }
@@ -804,7 +793,7 @@ CUresult function_attribute(int *out, CUfunction_attribute, CUfunction) {
 CUresult set_function_attribute(CUfunction function, CUfunction_attribute what, int value) {
   BEGIN(cuFuncSetAttribute, kContext | kNoCapture);
   if (what != CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT || value != CU_SHAREDMEM_CARVEOUT_MAX_SHARED)
-    state->violate("an attribute that no kernel needs");
+    counts->violate("an attribute that no kernel needs");
   reinterpret_cast<Made *>(function)->has_carveout = true;
   return CUDA_SUCCESS;
 }
@@ -825,19 +814,19 @@ CUresult launch(CUfunction function, unsigned grid, unsigned grid_y, unsigned gr
     range = device::cut_kernel_range(spec, call.arguments.length,
                                      reinterpret_cast<CUdeviceptr>(call.arguments.shards[call.arguments.columns]));
     if (grid != range.group_count || grid_y != 1 || grid_z != 1)
-      state->violate(fmt::format("a grid of {} groups where {} belong", grid, range.group_count));
+      counts->violate(fmt::format("a grid of {} groups where {} belong", grid, range.group_count));
     if (range.begin != call.arguments.begin || range.end != call.arguments.end)
-      state->violate("a range that the kernel does not have");
+      counts->violate("a range that the kernel does not have");
   } else if (grid == 0 || grid_y == 0 || grid_z == 0 || grid_y > 65'535 || grid_z > 65'535) {
-    state->violate(fmt::format("a grid of {} x {} x {} groups", grid, grid_y, grid_z));
+    counts->violate(fmt::format("a grid of {} x {} x {} groups", grid, grid_y, grid_z));
   }
   if (std::uint64_t{x} * y * z > static_cast<std::uint64_t>(gpu_of(current_device()).most_threads))
     return CUDA_ERROR_INVALID_VALUE;
   if (const std::uint64_t wanted = device::kernel_shared_bytes(spec, call.arguments.columns); shared_bytes != wanted)
-    state->violate(fmt::format("{} bytes of shared memory where {} belong", shared_bytes, wanted));
+    counts->violate(fmt::format("{} bytes of shared memory where {} belong", shared_bytes, wanted));
   if (shared_bytes > unsigned{kSharedBytes}) return CUDA_ERROR_INVALID_VALUE;
   if (call.made.has_carveout != (spec.technique == Technique::transform))
-    state->violate("shared memory is preferred by technique transform alone");
+    counts->violate("shared memory is preferred by technique transform alone");
   const device::KernelArguments &arguments = call.arguments;
   std::vector<Use> uses;
   const unsigned shards = arguments.columns + arguments.rows;
@@ -878,14 +867,14 @@ const RealNvrtc &real() {
 }
 
 nvrtcResult rtc(const char *function) {
-  ++state->calls_of[function];
-  if (state->is_capturing()) state->violate(fmt::format("{} while a stream is captured", function));
-  if (state->calls++ != state->script.failing_call) return NVRTC_SUCCESS;
-  state->failed = function;
+  ++counts->calls_by_name[function];
+  if (state->is_capturing()) counts->violate(fmt::format("{} while a stream is captured", function));
+  if (counts->calls++ != state->script.failing_call) return NVRTC_SUCCESS;
+  counts->failed = function;
   return NVRTC_ERROR_INTERNAL_ERROR;
 }
-#define BEGIN_RTC(function)      \
-  const Lock lock(state->mutex); \
+#define BEGIN_RTC(function)       \
+  const Lock lock(counts->mutex); \
   if (const nvrtcResult failure = rtc(#function); failure != NVRTC_SUCCESS) return failure
 
 nvrtcResult rtc_version(int *major, int *minor) {
@@ -917,13 +906,13 @@ nvrtcResult rtc_create(nvrtcProgram *out, const char *text, const char *name, in
     if (const nvrtcResult result = real().nvrtcCreateProgram(&program->real, text, name, 0, nullptr, nullptr);
         result != NVRTC_SUCCESS)
       return result;
-  ++state->live["program"];
+  ++counts->objects["program"];
   *out = reinterpret_cast<nvrtcProgram>(keep(program.release()));
   return NVRTC_SUCCESS;
 }
 nvrtcResult rtc_destroy(nvrtcProgram *program) {
-  const Lock lock(state->mutex);
-  --state->live["program"];
+  const Lock lock(counts->mutex);
+  --counts->objects["program"];
   if (as(*program)->real != nullptr) real().nvrtcDestroyProgram(&as(*program)->real);
   end(as(*program));
   *program = nullptr;
@@ -970,8 +959,8 @@ nvrtcResult rtc_binary(nvrtcProgram program, char *out) {
 
 // PTX, as far as the fake is concerned, is the same.
 nvrtcResult rtc_ptx_size(nvrtcProgram program, std::size_t *out) {
-  const Lock lock(state->mutex);
-  ++state->calls_of["nvrtcGetPTXSize"];
+  const Lock lock(counts->mutex);
+  ++counts->calls_by_name["nvrtcGetPTXSize"];
   return rtc_size(program, out);
 }
 nvrtcResult rtc_ptx(nvrtcProgram program, char *out) { return rtc_binary(program, out); }
@@ -980,13 +969,13 @@ nvrtcResult rtc_ptx(nvrtcProgram program, char *out) { return rtc_binary(program
 
 // Takes memory as the real one does: some at once, more for what was found.
 int summarise(const tandem_cuda_summary *what) {
-  std::unique_lock lock(state->mutex);  // not held while the backend is called, which has locks of its own
-  ++state->calls_of["summarise"];
+  std::unique_lock lock(counts->mutex);  // not held while the backend is called, which has locks of its own
+  ++counts->calls_by_name["summarise"];
   if (state->script.summarise == FakeSummarise::fails) {
     std::snprintf(what->message_out, what->message_bytes, "no room, by script");
     return 77;
   }
-  if (current.empty()) state->violate("summarise without a context");
+  if (current.empty()) counts->violate("summarise without a context");
   const std::uint64_t bytes = what->record_count * what->rows * device::kRecordBytes;
   const auto stream = static_cast<CUstream>(what->stream);
   std::vector<void *> memory;
@@ -1060,6 +1049,7 @@ bool has_real_nvrtc() { return real().is_there; }
 
 FakeCuda::FakeCuda(const FakeCudaScript &script) {
   state = new State;
+  counts = this;
   state->script = script;
   tandem_cuda_module &table = state->table;
   table.version = TANDEM_CUDA_VERSION;
@@ -1149,110 +1139,72 @@ FakeCuda::~FakeCuda() {
 const tandem_cuda_module *FakeCuda::table() const noexcept { return &state->table; }
 
 void FakeCuda::set_script(const FakeCudaScript &script) {
-  const Lock lock(state->mutex);
+  const Lock lock(mutex);
   state->script = script;
-  state->calls = state->commands = 0;
-  state->calls_of.clear();
-  state->failed.clear();
-  state->most_device_bytes = state->device_bytes;
-}
-std::uint64_t FakeCuda::call_count() const {
-  const Lock lock(state->mutex);
-  return state->calls;
-}
-std::uint64_t FakeCuda::command_count() const {
-  const Lock lock(state->mutex);
-  return state->commands;
+  begin_again();
 }
 bool FakeCuda::has_called_nvrtc(std::thread::id thread) const {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   return state->compilers.contains(thread);
 }
-std::uint64_t FakeCuda::calls_of(const std::string &function) const {
-  const Lock lock(state->mutex);
-  const auto found = state->calls_of.find(function);
-  return found == state->calls_of.end() ? 0 : found->second;
-}
-std::string FakeCuda::failed_call() const {
-  const Lock lock(state->mutex);
-  return state->failed;
-}
 bool FakeCuda::is_dead() const {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   return state->death != CUDA_SUCCESS;
-}
-std::map<std::string, std::int64_t> FakeCuda::live() const {
-  const Lock lock(state->mutex);
-  auto live = state->live;
-  std::erase_if(live, [](const auto &each) { return each.second == 0; });
-  return live;
-}
-std::uint64_t FakeCuda::device_bytes() const {
-  const Lock lock(state->mutex);
-  return state->device_bytes;
-}
-std::uint64_t FakeCuda::most_device_bytes() const {
-  const Lock lock(state->mutex);
-  return state->most_device_bytes;
-}
-std::vector<std::string> FakeCuda::violations() const {
-  const Lock lock(state->mutex);
-  return state->violations;
 }
 
 CUcontext FakeCuda::context(int device) { return reinterpret_cast<CUcontext>(&state->contexts[device]); }
 CUdeviceptr FakeCuda::allocate(std::uint64_t bytes, int device) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   return make_memory(bytes, device, true);
 }
 void FakeCuda::free(CUdeviceptr memory) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   state->device_memory.erase(memory);
   std::free(reinterpret_cast<void *>(memory));
 }
 CUstream FakeCuda::make_stream(int device, bool in_primary_context) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   auto *stream = new FakeStream{
       in_primary_context ? &state->contexts[device] : &state->other_contexts[device], nullptr, false, {}, false};
   state->streams.insert(stream);
   return reinterpret_cast<CUstream>(stream);
 }
 void FakeCuda::destroy(CUstream stream) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   state->execute(as(stream)->last);
   state->streams.erase(as(stream));
   delete as(stream);
 }
 void FakeCuda::synchronize(CUstream stream) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   state->execute(as(stream)->last);
 }
 void FakeCuda::register_host(const void *memory, std::uint64_t bytes) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   state->pinned_memory[reinterpret_cast<std::uintptr_t>(memory)] = {bytes, 0, true};
 }
 void FakeCuda::unregister_host(const void *memory) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   state->pinned_memory.erase(reinterpret_cast<std::uintptr_t>(memory));
 }
 void FakeCuda::begin_capture(CUstream stream) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   state->graph.clear();
   as(stream)->is_capturing = true;
   as(stream)->is_capture_invalid = false;
   as(stream)->capturer = std::this_thread::get_id();
 }
 std::size_t FakeCuda::end_capture(CUstream stream) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   as(stream)->is_capturing = false;
   return state->graph.size();
 }
 bool FakeCuda::is_capture_invalid(CUstream stream) const {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   return as(stream)->is_capture_invalid;
 }
 void FakeCuda::launch_graph() {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   for (const auto &each : state->graph) {
     auto again = each;
     again();

@@ -18,6 +18,7 @@
 #include "core/backend.hpp"
 #include "device/kernel_text.hpp"
 #include "gpu/cuda_module.hpp"
+#include "tests/device/driver_counts.hpp"
 
 namespace tandem::test {
 
@@ -78,7 +79,7 @@ struct FakeCudaScript {
 bool has_real_nvrtc();
 
 // One at a time in a process: the table has no place for a pointer to it.
-class FakeCuda {
+class FakeCuda : public DriverCounts {
  public:
   explicit FakeCuda(const FakeCudaScript &script = {});
   ~FakeCuda();
@@ -87,17 +88,9 @@ class FakeCuda {
 
   const tandem_cuda_module *table() const noexcept;
 
-  void set_script(const FakeCudaScript &script);  // counters begin again; the module's pointers stay
-  std::uint64_t call_count() const;               // of calls that can fail
-  std::uint64_t command_count() const;
-  std::uint64_t calls_of(const std::string &function) const;
+  void set_script(const FakeCudaScript &script);        // counters begin again; the module's pointers stay
   bool has_called_nvrtc(std::thread::id thread) const;  // to compile
-  std::string failed_call() const;                      // the function that the script made fail; "" if none yet
   bool is_dead() const;                                 // after a sticky error
-  std::map<std::string, std::int64_t> live() const;     // objects not released, by kind; without zeros
-  std::uint64_t device_bytes() const;                   // of memory alive
-  std::uint64_t most_device_bytes() const;
-  std::vector<std::string> violations() const;  // what a driver could have crashed at, or would have refused
 
   // The caller's side. The context of a device, in which the rest is made.
   CUcontext context(int device = 0);

@@ -77,15 +77,8 @@ int platform_object, device_objects[8];
 }  // namespace
 
 struct FakeDriver::State {
-  mutable std::recursive_mutex mutex;
   FakeDriverScript script;
-  std::uint64_t calls = 0, commands = 0, device_bytes = 0, most_device_bytes = 0, copied_bytes = 0;
-  std::map<std::string, std::uint64_t> calls_of;
-  std::string failed;
-  std::map<std::string, std::int64_t> live;
-  std::vector<std::string> violations;
-
-  void violate(std::string what) { violations.push_back(std::move(what)); }
+  std::uint64_t copied_bytes = 0;
 
   void execute(const std::shared_ptr<Command> &command) {
     if (command->is_done) return;
@@ -109,13 +102,14 @@ struct FakeDriver::State {
 namespace {
 
 FakeDriver::State *state = nullptr;
-using Lock = std::lock_guard<std::recursive_mutex>;
+DriverCounts *counts = nullptr;
+using Lock = DriverCounts::Lock;
 
 template <class Made>
 Made *make_object(const char *kind) {
   auto *made = new Made;
   made->kind = kind;
-  ++state->live[kind];
+  ++counts->objects[kind];
   return made;
 }
 
@@ -124,9 +118,9 @@ cl_int release_object(Handle handle) {
   auto *object = reinterpret_cast<Object *>(handle);
   if (--object->references > 0) return CL_SUCCESS;
   if (auto *buffer = dynamic_cast<FakeBuffer *>(object); buffer != nullptr && buffer->on_device)
-    state->device_bytes -= buffer->storage->bytes.size();
+    counts->alive_bytes -= buffer->storage->bytes.size();
   if (auto *queue = dynamic_cast<FakeQueue *>(object)) state->execute_all(std::exchange(queue->pending, {}));
-  --state->live[object->kind];
+  --counts->objects[object->kind];
   delete object;
   return CL_SUCCESS;
 }
@@ -139,9 +133,9 @@ cl_int retain_object(Handle handle) {
 
 // Counts a call; whether the script wants it to fail.
 bool fails(const char *function) {
-  ++state->calls_of[function];
-  if (state->calls++ != state->script.failing_call) return false;
-  state->failed = function;
+  ++counts->calls_by_name[function];
+  if (counts->calls++ != state->script.failing_call) return false;
+  counts->failed = function;
   return true;
 }
 
@@ -168,8 +162,8 @@ cl_int enqueue(cl_command_queue queue, cl_uint wait_count, const cl_event *waits
                std::function<void()> action) {
   auto command = std::make_shared<Command>();
   command->action = std::move(action);
-  if (state->commands == state->script.cancelling_command) state->script.control->cancel();
-  command->fails_by_script = state->commands++ == state->script.failing_command;
+  if (counts->commands == state->script.cancelling_command) state->script.control->cancel();
+  command->fails_by_script = counts->commands++ == state->script.failing_command;
   auto &pending = as(queue)->pending;
   if (as(queue)->is_in_order) command->before = std::exchange(pending, {});
   for (cl_uint i = 0; i < wait_count; ++i) command->waits.push_back(reinterpret_cast<FakeEvent *>(waits[i])->command);
@@ -186,7 +180,7 @@ cl_int enqueue(cl_command_queue queue, cl_uint wait_count, const cl_event *waits
 
 bool inside(const Storage &storage, std::uint64_t offset, std::uint64_t bytes, const char *who) {
   if (offset <= storage.bytes.size() && bytes <= storage.bytes.size() - offset) return true;
-  state->violate(fmt::format("{}: {} bytes at {} of a buffer of {}", who, bytes, offset, storage.bytes.size()));
+  counts->violate(fmt::format("{}: {} bytes at {} of a buffer of {}", who, bytes, offset, storage.bytes.size()));
   return false;
 }
 
@@ -222,7 +216,7 @@ template <class Value>
 Value value_of(const std::vector<std::uint8_t> &argument) {
   Value value{};
   if (argument.size() != sizeof value) {
-    state->violate(fmt::format("an argument of {} bytes where {} belong", argument.size(), sizeof value));
+    counts->violate(fmt::format("an argument of {} bytes where {} belong", argument.size(), sizeof value));
     return value;
   }
   std::memcpy(&value, argument.data(), sizeof value);
@@ -256,7 +250,8 @@ void compute(Call &call) {
       one.range.begin = row[0];
       one.range.end = row[1];
       one.range.length = row[2];
-      if (const std::string wrong = wrong_with_row(spec, row, range.group_count); !wrong.empty()) state->violate(wrong);
+      if (const std::string wrong = wrong_with_row(spec, row, range.group_count); !wrong.empty())
+        counts->violate(wrong);
       if (row[2] != 0) compute(one);
     }
     return;
@@ -268,7 +263,7 @@ void compute(Call &call) {
     std::memcpy(&offset, call.offsets->bytes.data() + (call.first_offset + i) * 8, 8);
     Storage &storage = *call.shards[spec.binding == Binding::arguments ? i : static_cast<unsigned>(i >= columns)];
     if (spec.access == Access::aligned && offset % spec.tuning.element_bytes != 0)
-      state->violate(fmt::format("shard {} at {} is not aligned to {}", i, offset, spec.tuning.element_bytes));
+      counts->violate(fmt::format("shard {} at {} is not aligned to {}", i, offset, spec.tuning.element_bytes));
     if (!inside(storage, offset, range.length, "kernel")) return;
     shards.push_back(storage.bytes.data() + offset);
   }
@@ -283,7 +278,7 @@ void compute(Call &call) {
 cl_int CL_API_CALL get_platforms(cl_uint room, cl_platform_id *out, cl_uint *count) {
   double seconds = 0;
   {
-    const Lock lock(state->mutex);
+    const Lock lock(counts->mutex);
     if (fails("clGetPlatformIDs")) return CL_OUT_OF_HOST_MEMORY;
     seconds = state->script.listing_seconds;
   }
@@ -294,13 +289,13 @@ cl_int CL_API_CALL get_platforms(cl_uint room, cl_platform_id *out, cl_uint *cou
 }
 
 cl_int CL_API_CALL get_platform(cl_platform_id, cl_platform_info, std::size_t room, void *out, std::size_t *needed) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   if (fails("clGetPlatformInfo")) return CL_OUT_OF_HOST_MEMORY;
   return write_text("Fake Platform", room, out, needed);
 }
 
 cl_int CL_API_CALL get_devices(cl_platform_id, cl_device_type, cl_uint room, cl_device_id *out, cl_uint *count) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   if (fails("clGetDeviceIDs")) return CL_OUT_OF_RESOURCES;
   const auto there = static_cast<cl_uint>(state->script.devices.size());
   if (there == 0) return CL_DEVICE_NOT_FOUND;
@@ -314,7 +309,7 @@ const FakeDevice &device_of(cl_device_id id) {
 }
 
 cl_int CL_API_CALL get_device(cl_device_id id, cl_device_info what, std::size_t room, void *out, std::size_t *needed) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   if (fails("clGetDeviceInfo")) return CL_OUT_OF_RESOURCES;
   const FakeDevice &device = device_of(id);
   const auto number = [&](auto value) { return write_number(value, room, out, needed); };
@@ -363,14 +358,14 @@ cl_int CL_API_CALL get_device(cl_device_id id, cl_device_info what, std::size_t 
 cl_context CL_API_CALL create_context(const cl_context_properties *, cl_uint, const cl_device_id *,
                                       void(CL_CALLBACK *)(const char *, const void *, std::size_t, void *), void *,
                                       cl_int *error) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   *error = fails("clCreateContext") ? CL_DEVICE_NOT_AVAILABLE : CL_SUCCESS;
   return *error != CL_SUCCESS ? nullptr : reinterpret_cast<cl_context>(make_object<FakeContext>("context"));
 }
 
 cl_command_queue CL_API_CALL create_queue(cl_context context, cl_device_id device,
                                           cl_command_queue_properties properties, cl_int *error) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   *error = fails("clCreateCommandQueue") ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
   if (*error != CL_SUCCESS) return nullptr;
   auto *queue = make_object<FakeQueue>("queue");
@@ -382,7 +377,7 @@ cl_command_queue CL_API_CALL create_queue(cl_context context, cl_device_id devic
 
 cl_int CL_API_CALL get_queue(cl_command_queue queue, cl_command_queue_info what, std::size_t room, void *out,
                              std::size_t *needed) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   if (fails("clGetCommandQueueInfo")) return CL_OUT_OF_RESOURCES;
   if (what == CL_QUEUE_CONTEXT) return write_number(as(queue)->context, room, out, needed);
   if (what == CL_QUEUE_DEVICE) return write_number(as(queue)->device, room, out, needed);
@@ -390,17 +385,17 @@ cl_int CL_API_CALL get_queue(cl_command_queue queue, cl_command_queue_info what,
 }
 
 cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, std::size_t bytes, void *host, cl_int *error) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   const bool on_device = (flags & (CL_MEM_ALLOC_HOST_PTR | CL_MEM_USE_HOST_PTR)) == 0;
   *error = fails("clCreateBuffer") ? CL_MEM_OBJECT_ALLOCATION_FAILURE
            : bytes == 0            ? CL_INVALID_BUFFER_SIZE
                                    : CL_SUCCESS;
   if (*error == CL_SUCCESS && (flags & CL_MEM_USE_HOST_PTR) != 0) {
     const bool writes = (flags & CL_MEM_READ_ONLY) == 0;
-    if (writes && state->script.read_only.contains(host)) state->violate("a buffer to write to over read-only memory");
+    if (writes && state->script.read_only.contains(host)) counts->violate("a buffer to write to over read-only memory");
     if (state->script.refuses_host_memory) *error = CL_INVALID_HOST_PTR;
   }
-  if (*error == CL_SUCCESS && on_device && state->device_bytes + bytes > state->script.devices.front().memory_bytes)
+  if (*error == CL_SUCCESS && on_device && counts->alive_bytes + bytes > state->script.devices.front().memory_bytes)
     *error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
   if (*error != CL_SUCCESS) return nullptr;
   auto *buffer = make_object<FakeBuffer>("buffer");
@@ -411,13 +406,12 @@ cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, std::si
   buffer->storage->bytes.assign(bytes, kOldByte);
   if (host != nullptr) std::memcpy(buffer->storage->bytes.data(), host, bytes);
   if ((flags & CL_MEM_USE_HOST_PTR) != 0) buffer->storage->host = host;
-  if (on_device) state->device_bytes += bytes;
-  state->most_device_bytes = std::max(state->most_device_bytes, state->device_bytes);
+  if (on_device) counts->account(bytes);
   return reinterpret_cast<cl_mem>(buffer);
 }
 
 cl_int CL_API_CALL get_buffer(cl_mem mem, cl_mem_info what, std::size_t room, void *out, std::size_t *needed) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   if (fails("clGetMemObjectInfo")) return CL_OUT_OF_RESOURCES;
   switch (what) {
     case CL_MEM_TYPE:
@@ -439,7 +433,7 @@ cl_int CL_API_CALL get_buffer(cl_mem mem, cl_mem_info what, std::size_t room, vo
 
 cl_program CL_API_CALL program_from_text(cl_context, cl_uint, const char **text, const std::size_t *bytes,
                                          cl_int *error) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   *error = fails("clCreateProgramWithSource") ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
   if (*error != CL_SUCCESS) return nullptr;
   auto *program = make_object<FakeProgram>("program");
@@ -449,7 +443,7 @@ cl_program CL_API_CALL program_from_text(cl_context, cl_uint, const char **text,
 
 cl_program CL_API_CALL program_from_binary(cl_context, cl_uint, const cl_device_id *, const std::size_t *bytes,
                                            const unsigned char **binary, cl_int *status, cl_int *error) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   *status = CL_SUCCESS;
   *error = fails("clCreateProgramWithBinary") ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
   const std::string all(reinterpret_cast<const char *>(binary[0]), bytes[0]);
@@ -462,7 +456,7 @@ cl_program CL_API_CALL program_from_binary(cl_context, cl_uint, const cl_device_
 
 cl_int CL_API_CALL build(cl_program program, cl_uint, const cl_device_id *, const char *,
                          void(CL_CALLBACK *)(cl_program, void *), void *) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   if (fails("clBuildProgram")) return CL_OUT_OF_HOST_MEMORY;
   if (state->script.refuses_text) return CL_BUILD_PROGRAM_FAILURE;
   reinterpret_cast<FakeProgram *>(program)->is_built = true;
@@ -471,7 +465,7 @@ cl_int CL_API_CALL build(cl_program program, cl_uint, const cl_device_id *, cons
 
 cl_int CL_API_CALL get_program(cl_program program, cl_program_info what, std::size_t room, void *out,
                                std::size_t *needed) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   if (fails("clGetProgramInfo")) return CL_OUT_OF_RESOURCES;
   const std::string binary = kBinaryMark + reinterpret_cast<FakeProgram *>(program)->text;
   if (what == CL_PROGRAM_BINARY_SIZES) return write_number(binary.size(), room, out, needed);
@@ -482,13 +476,13 @@ cl_int CL_API_CALL get_program(cl_program program, cl_program_info what, std::si
 
 cl_int CL_API_CALL get_build(cl_program, cl_device_id, cl_program_build_info, std::size_t room, void *out,
                              std::size_t *needed) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   if (fails("clGetProgramBuildInfo")) return CL_OUT_OF_RESOURCES;
   return write_text("fake: no", room, out, needed);
 }
 
 cl_kernel CL_API_CALL create_kernel(cl_program program, const char *, cl_int *error) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   *error = fails("clCreateKernel") ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
   if (!reinterpret_cast<FakeProgram *>(program)->is_built) *error = CL_INVALID_PROGRAM_EXECUTABLE;
   if (*error != CL_SUCCESS) return nullptr;
@@ -498,7 +492,7 @@ cl_kernel CL_API_CALL create_kernel(cl_program program, const char *, cl_int *er
 }
 
 cl_int CL_API_CALL set_argument(cl_kernel kernel, cl_uint index, std::size_t bytes, const void *value) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   if (fails("clSetKernelArg")) return CL_OUT_OF_RESOURCES;
   auto &arguments = reinterpret_cast<FakeKernel *>(kernel)->arguments;
   if (arguments.size() <= index) arguments.resize(index + 1);
@@ -509,7 +503,7 @@ cl_int CL_API_CALL set_argument(cl_kernel kernel, cl_uint index, std::size_t byt
 
 cl_int CL_API_CALL get_kernel(cl_kernel, cl_device_id id, cl_kernel_work_group_info, std::size_t room, void *out,
                               std::size_t *needed) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   if (fails("clGetKernelWorkGroupInfo")) return CL_OUT_OF_RESOURCES;
   return write_number(device_of(id).kernel_group_items, room, out, needed);
 }
@@ -517,7 +511,7 @@ cl_int CL_API_CALL get_kernel(cl_kernel, cl_device_id id, cl_kernel_work_group_i
 cl_int CL_API_CALL run_kernel(cl_command_queue queue, cl_kernel kernel, cl_uint, const std::size_t *,
                               const std::size_t *global, const std::size_t *local, cl_uint wait_count,
                               const cl_event *waits, cl_event *event) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   if (fails("clEnqueueNDRangeKernel")) return CL_OUT_OF_RESOURCES;
   const FakeDevice &device = device_of(as(queue)->device);
   if (local[0] * local[1] * local[2] > std::min(device.most_group_items, device.kernel_group_items))
@@ -525,7 +519,7 @@ cl_int CL_API_CALL run_kernel(cl_command_queue queue, cl_kernel kernel, cl_uint,
   const auto &arguments = reinterpret_cast<FakeKernel *>(kernel)->arguments;
   if (parse(reinterpret_cast<FakeKernel *>(kernel)->text).spec.access == Access::aligned &&
       device.base_alignment_bytes < 64)
-    state->violate("an aligned kernel, and buffers that are not");
+    counts->violate("an aligned kernel, and buffers that are not");
   auto call = std::make_shared<Call>();
   call->parsed = parse(reinterpret_cast<FakeKernel *>(kernel)->text);
   device::KernelSpec &spec = call->parsed.spec;
@@ -554,11 +548,11 @@ cl_int CL_API_CALL run_kernel(cl_command_queue queue, cl_kernel kernel, cl_uint,
     const auto columns = value_of<cl_uint>(next());
     const auto rows = value_of<cl_uint>(next());
     call->parsed.matrix = core::Matrix(rows, columns);
-    if (next().size() != std::size_t{columns} * 128) state->violate("local space has another size than columns * 128");
+    if (next().size() != std::size_t{columns} * 128) counts->violate("local space has another size than columns * 128");
   }
   if (spec.technique == Technique::transform && next().size() < std::size_t{local[0]} * local[1] * 8 * 8 * 4)
-    state->violate("local space has no room for the planes of a group for each row of work-items");
-  if (at != arguments.size()) state->violate(fmt::format("{} arguments, {} belong", arguments.size(), at));
+    counts->violate("local space has no room for the planes of a group for each row of work-items");
+  if (at != arguments.size()) counts->violate(fmt::format("{} arguments, {} belong", arguments.size(), at));
   call->range.tile_bytes = std::uint64_t{spec.tuning.element_bytes} * spec.tuning.elements_per_item * local[0] *
                            (spec.technique == Technique::tables ? local[1] : 1);
   const std::uint64_t tiles =
@@ -566,17 +560,17 @@ cl_int CL_API_CALL run_kernel(cl_command_queue queue, cl_kernel kernel, cl_uint,
   if (spec.binding == Binding::table) {
     call->range.group_count = global[0] / local[0];
     call->row_count = global[1] / local[1] * (global[2] / local[2]);
-    if (call->row_count == 0 || call->range.group_count == 0) state->violate("a table without rows");
+    if (call->row_count == 0 || call->range.group_count == 0) counts->violate("a table without rows");
   } else if (global[0] / local[0] != (tiles + local[2] - 1) / local[2] + 1 || global[1] != local[1] ||
              global[2] != local[2])
-    state->violate(fmt::format("{} work-items for {} tiles", global[0], tiles));
+    counts->violate(fmt::format("{} work-items for {} tiles", global[0], tiles));
   return enqueue(queue, wait_count, waits, event, false, [call] { compute(*call); });
 }
 
 cl_int CL_API_CALL read_buffer(cl_command_queue queue, cl_mem mem, cl_bool blocking, std::size_t offset,
                                std::size_t bytes, void *out, cl_uint wait_count, const cl_event *waits,
                                cl_event *event) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   if (fails("clEnqueueReadBuffer")) return CL_OUT_OF_RESOURCES;
   if (!inside(*as(mem)->storage, offset, bytes, "read")) return CL_INVALID_VALUE;
   state->copied_bytes += bytes;
@@ -587,7 +581,7 @@ cl_int CL_API_CALL read_buffer(cl_command_queue queue, cl_mem mem, cl_bool block
 cl_int CL_API_CALL write_buffer(cl_command_queue queue, cl_mem mem, cl_bool blocking, std::size_t offset,
                                 std::size_t bytes, const void *from, cl_uint wait_count, const cl_event *waits,
                                 cl_event *event) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   if (fails("clEnqueueWriteBuffer")) return CL_OUT_OF_RESOURCES;
   if (!inside(*as(mem)->storage, offset, bytes, "write")) return CL_INVALID_VALUE;
   state->copied_bytes += bytes;
@@ -598,7 +592,7 @@ cl_int CL_API_CALL write_buffer(cl_command_queue queue, cl_mem mem, cl_bool bloc
 cl_int CL_API_CALL copy_buffer(cl_command_queue queue, cl_mem from, cl_mem to, std::size_t from_offset,
                                std::size_t to_offset, std::size_t bytes, cl_uint wait_count, const cl_event *waits,
                                cl_event *event) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   if (fails("clEnqueueCopyBuffer")) return CL_OUT_OF_RESOURCES;
   if (!inside(*as(from)->storage, from_offset, bytes, "copy") || !inside(*as(to)->storage, to_offset, bytes, "copy"))
     return CL_INVALID_VALUE;
@@ -611,7 +605,7 @@ cl_int CL_API_CALL copy_buffer(cl_command_queue queue, cl_mem from, cl_mem to, s
 cl_int CL_API_CALL fill_buffer(cl_command_queue queue, cl_mem mem, const void *pattern, std::size_t pattern_bytes,
                                std::size_t offset, std::size_t bytes, cl_uint wait_count, const cl_event *waits,
                                cl_event *event) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   if (fails("clEnqueueFillBuffer")) return CL_OUT_OF_RESOURCES;
   if (!inside(*as(mem)->storage, offset, bytes, "fill") || bytes % pattern_bytes != 0) return CL_INVALID_VALUE;
   const std::vector<std::uint8_t> one(static_cast<const std::uint8_t *>(pattern),
@@ -624,7 +618,7 @@ cl_int CL_API_CALL fill_buffer(cl_command_queue queue, cl_mem mem, const void *p
 void *CL_API_CALL map_buffer(cl_command_queue queue, cl_mem mem, cl_bool blocking, cl_map_flags, std::size_t offset,
                              std::size_t bytes, cl_uint wait_count, const cl_event *waits, cl_event *event,
                              cl_int *error) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   *error = fails("clEnqueueMapBuffer") ? CL_MAP_FAILURE : CL_SUCCESS;
   if (*error != CL_SUCCESS || !inside(*as(mem)->storage, offset, bytes, "map")) return nullptr;
   const auto storage = as(mem)->storage;
@@ -632,23 +626,23 @@ void *CL_API_CALL map_buffer(cl_command_queue queue, cl_mem mem, cl_bool blockin
     if (storage->host != nullptr) std::memcpy(storage->host, storage->bytes.data(), storage->bytes.size());
   });
   if (*error != CL_SUCCESS) return nullptr;
-  ++state->live["mapping"];
+  ++counts->objects["mapping"];
   return storage->host != nullptr ? static_cast<std::uint8_t *>(storage->host) + offset
                                   : storage->bytes.data() + offset;
 }
 
 cl_int CL_API_CALL unmap(cl_command_queue queue, cl_mem, void *, cl_uint wait_count, const cl_event *waits,
                          cl_event *event) {
-  const Lock lock(state->mutex);
-  --state->live["mapping"];
+  const Lock lock(counts->mutex);
+  --counts->objects["mapping"];
   if (fails("clEnqueueUnmapMemObject")) return CL_OUT_OF_RESOURCES;
   return enqueue(queue, wait_count, waits, event, false, [] {});
 }
 
 // As cuEventQuery of the CUDA fake.
 cl_int CL_API_CALL event_info(cl_event event, cl_event_info what, std::size_t bytes, void *value, std::size_t *) {
-  const Lock lock(state->mutex);
-  ++state->calls_of["clGetEventInfo"];
+  const Lock lock(counts->mutex);
+  ++counts->calls_by_name["clGetEventInfo"];
   if (what != CL_EVENT_COMMAND_EXECUTION_STATUS || bytes != sizeof(cl_int)) return CL_INVALID_VALUE;
   const auto &command = reinterpret_cast<FakeEvent *>(event)->command;
   if (state->script.is_done_when_asked) state->execute(command);
@@ -657,7 +651,7 @@ cl_int CL_API_CALL event_info(cl_event event, cl_event_info what, std::size_t by
 }
 
 cl_int CL_API_CALL wait_events(cl_uint count, const cl_event *events) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   if (fails("clWaitForEvents")) return CL_OUT_OF_RESOURCES;
   bool failed = false;
   for (cl_uint i = count; i-- > 0;) {  // the last one first: order comes from waits, or from the queue
@@ -669,12 +663,12 @@ cl_int CL_API_CALL wait_events(cl_uint count, const cl_event *events) {
 }
 
 cl_int CL_API_CALL flush(cl_command_queue) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   return fails("clFlush") ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
 }
 
 cl_int CL_API_CALL finish(cl_command_queue queue) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   if (fails("clFinish") || state->script.finish_fails) return CL_OUT_OF_RESOURCES;
   state->execute_all(std::exchange(as(queue)->pending, {}));
   return CL_SUCCESS;
@@ -682,12 +676,12 @@ cl_int CL_API_CALL finish(cl_command_queue queue) {
 
 template <class Handle>
 cl_int CL_API_CALL release(Handle handle) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   return release_object(handle);
 }
 template <class Handle>
 cl_int CL_API_CALL retain(Handle handle) {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   if (fails("clRetain")) return CL_OUT_OF_RESOURCES;
   return retain_object(handle);
 }
@@ -749,6 +743,7 @@ device::KernelText fake_generate(const core::Matrix &matrix, const device::Kerne
 
 FakeDriver::FakeDriver(const FakeDriverScript &script) {
   state = new State;
+  counts = this;
   state->script = script;
 }
 FakeDriver::~FakeDriver() { delete std::exchange(state, nullptr); }
@@ -756,50 +751,14 @@ FakeDriver::~FakeDriver() { delete std::exchange(state, nullptr); }
 const tandem_opencl_module *FakeDriver::table() const noexcept { return &kTable; }
 
 void FakeDriver::set_script(const FakeDriverScript &script) {
-  const Lock lock(state->mutex);
+  const Lock lock(mutex);
   state->script = script;
-  state->calls = state->commands = state->most_device_bytes = state->copied_bytes = 0;
-  state->calls_of.clear();
-  state->failed.clear();
-}
-std::uint64_t FakeDriver::call_count() const {
-  const Lock lock(state->mutex);
-  return state->calls;
-}
-std::uint64_t FakeDriver::command_count() const {
-  const Lock lock(state->mutex);
-  return state->commands;
+  state->copied_bytes = 0;
+  begin_again();
 }
 std::uint64_t FakeDriver::copied_bytes() const {
-  const Lock lock(state->mutex);
+  const Lock lock(counts->mutex);
   return state->copied_bytes;
-}
-std::uint64_t FakeDriver::calls_of(const std::string &function) const {
-  const Lock lock(state->mutex);
-  return state->calls_of[function];
-}
-std::string FakeDriver::failed_call() const {
-  const Lock lock(state->mutex);
-  return state->failed;
-}
-std::map<std::string, std::int64_t> FakeDriver::live() const {
-  const Lock lock(state->mutex);
-  std::map<std::string, std::int64_t> left;
-  for (const auto &[kind, count] : state->live)
-    if (count != 0) left[kind] = count;
-  return left;
-}
-std::uint64_t FakeDriver::device_bytes() const {
-  const Lock lock(state->mutex);
-  return state->device_bytes;
-}
-std::uint64_t FakeDriver::most_device_bytes() const {
-  const Lock lock(state->mutex);
-  return state->most_device_bytes;
-}
-std::vector<std::string> FakeDriver::violations() const {
-  const Lock lock(state->mutex);
-  return state->violations;
 }
 
 }  // namespace tandem::test

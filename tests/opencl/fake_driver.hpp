@@ -14,6 +14,7 @@
 #include "core/backend.hpp"
 #include "device/kernel_text.hpp"
 #include "opencl/opencl_module.hpp"
+#include "tests/device/driver_counts.hpp"
 
 namespace tandem::test {
 
@@ -44,7 +45,7 @@ struct FakeDriverScript {
 };
 
 // One at a time in a process: the table has no place for a pointer to it.
-class FakeDriver {
+class FakeDriver : public DriverCounts {
  public:
   explicit FakeDriver(const FakeDriverScript &script = {});
   ~FakeDriver();
@@ -54,15 +55,7 @@ class FakeDriver {
   const tandem_opencl_module *table() const noexcept;
 
   void set_script(const FakeDriverScript &script);  // counters begin again
-  std::uint64_t call_count() const;
-  std::uint64_t command_count() const;
-  std::uint64_t calls_of(const std::string &function) const;
-  std::string failed_call() const;                   // the function that the script made fail; "" if none yet
-  std::map<std::string, std::int64_t> live() const;  // objects not released, by kind; without zeros
-  std::uint64_t copied_bytes() const;                // by commands that read, write or copy buffers
-  std::uint64_t device_bytes() const;                // of buffers alive
-  std::uint64_t most_device_bytes() const;
-  std::vector<std::string> violations() const;  // what a driver could have crashed at
+  std::uint64_t copied_bytes() const;               // by commands that read, write or copy buffers
 
   struct State;
 };

@@ -44,8 +44,14 @@ opencl::Options fake_options(const FakeDriver &driver, Transfer transfer = Trans
   return options;
 }
 
+std::vector<std::string> problems_of(const FakeDriver &driver) {
+  std::vector<std::string> problems = driver.violations();
+  for (const auto &[kind, count] : driver.live()) problems.push_back(std::to_string(count) + " x " + kind + " left");
+  return problems;
+}
+
 // A stripe in buffers of the fake, on a queue in a context of its own.
-class OnDevice {
+class OnDevice final : public DeviceStripe {
  public:
   enum class Layout { one_buffer, two_buffers, own_buffers };
 
@@ -79,13 +85,13 @@ class OnDevice {
     }
     write();
   }
-  ~OnDevice() {
+  ~OnDevice() override {
     for (const cl_mem buffer : buffers_) driver_.clReleaseMemObject(buffer);
     driver_.clReleaseCommandQueue(queue);
     driver_.clReleaseContext(context);
   }
 
-  void write() {
+  void write() override {
     for (std::size_t c = 0; c < in.size(); ++c)
       driver_.clEnqueueWriteBuffer(queue, in[c], CL_TRUE, in_offsets[c], work_.bytes, work_.inputs[c].data(), 0,
                                    nullptr, nullptr);
@@ -93,12 +99,12 @@ class OnDevice {
       driver_.clEnqueueWriteBuffer(queue, out[r], CL_TRUE, out_offsets[r], work_.bytes, work_.before[r].data(), 0,
                                    nullptr, nullptr);
   }
-  void read() {
+  void read() override {
     for (std::size_t r = 0; r < out.size(); ++r)
       driver_.clEnqueueReadBuffer(queue, out[r], CL_TRUE, out_offsets[r], work_.bytes, work_.outputs[r].data(), 0,
                                   nullptr, nullptr);
   }
-  core::Task task(const core::Prepared &prepared, Mode mode) {
+  core::Task task(const core::Prepared &prepared, Mode mode) override {
     core::Task made = {&prepared,
                        reinterpret_cast<const std::byte *const *>(in.data()),
                        reinterpret_cast<std::byte *const *>(out.data()),
@@ -122,18 +128,6 @@ class OnDevice {
   const tandem_opencl_module &driver_;
   Work &work_;
   std::vector<cl_mem> buffers_;
-};
-
-class OpenclStripe final : public DeviceStripe {
- public:
-  OpenclStripe(const FakeDriver &driver, Work &work, OnDevice::Layout layout, std::uint64_t skew, bool in_order)
-      : stripe_(driver, work, layout, skew, in_order) {}
-  void write() override { stripe_.write(); }
-  void read() override { stripe_.read(); }
-  core::Task task(const core::Prepared &prepared, Mode mode) override { return stripe_.task(prepared, mode); }
-
- private:
-  OnDevice stripe_;
 };
 
 // The ways to this driver: host shards staged or in place; device shards in two buffers, or in too many for a kernel's
@@ -164,24 +158,15 @@ class OpenclDriver final : public AnyDriver {
     return opencl::describe_devices(std::chrono::seconds(20), driver_.table()).size();
   }
   std::unique_ptr<DeviceStripe> on_device(Work &work, std::uint64_t skew) override {
-    return std::make_unique<OpenclStripe>(driver_, work, way_.layout, skew, way_.in_order);
+    return std::make_unique<OnDevice>(driver_, work, way_.layout, skew, way_.in_order);
   }
-  std::uint64_t call_count() const override { return driver_.call_count(); }
-  std::uint64_t command_count() const override { return driver_.command_count(); }
+  const DriverCounts &counts() const override { return driver_; }
   std::uint64_t calls_of(Call call) const override {
     return driver_.calls_of(call == Call::compile  ? "clCreateProgramWithSource"
                             : call == Call::launch ? "clEnqueueNDRangeKernel"
-                            : call == Call::look   ? "clGetEventInfo"
-                                                   : "clReleaseContext");
+                                                   : "clGetEventInfo");
   }
-  std::uint64_t device_bytes() const override { return driver_.device_bytes(); }
-  std::uint64_t most_device_bytes() const override { return driver_.most_device_bytes(); }
-  std::string failed_call() const override { return driver_.failed_call(); }
-  std::vector<std::string> problems() const override {
-    std::vector<std::string> problems = driver_.violations();
-    for (const auto &[kind, count] : driver_.live()) problems.push_back(std::to_string(count) + " x " + kind + " left");
-    return problems;
-  }
+  std::vector<std::string> problems() const override { return problems_of(driver_); }
 
  private:
   FakeDriverScript of(const DriverScript &from) const {
@@ -218,45 +203,96 @@ INSTANTIATE_TEST_SUITE_P(OpenclFake, BackendConformance, testing::ValuesIn(confo
 INSTANTIATE_TEST_SUITE_P(Opencl, DeviceFaults, testing::ValuesIn(all_drivers()), driver_name);
 INSTANTIATE_TEST_SUITE_P(Opencl, DeviceLayer, testing::Values(all_drivers().front()), driver_name);
 
+constexpr Mode kModes[] = {Mode::assign, Mode::accumulate, Mode::compare};
+using Layout = OnDevice::Layout;
+constexpr Layout kLayouts[] = {Layout::one_buffer, Layout::two_buffers, Layout::own_buffers};
+
+FakeDriverScript script_with(const std::function<void(FakeDriverScript &)> &change) {
+  FakeDriverScript script;
+  change(script);
+  return script;
+}
+FakeDriverScript with_device(const std::function<void(FakeDevice &)> &change) {
+  return script_with([&](FakeDriverScript &script) { change(script.devices[0]); });
+}
+
+struct With {
+  FakeDriverScript script = {};
+  Transfer transfer = Transfer::staged;
+  const char *technique = "";
+  std::uint64_t budget_bytes = 0;
+  const core::TuningSource *tuning = nullptr;
+  std::string cache_folder = {};
+};
+
+// A backend on a fake driver, with a stripe of its own. In the end nothing is left, and no call was wrong.
+struct Life {
+  Life(unsigned rows, unsigned columns, std::size_t shard_bytes, const With &with = {})
+      : driver(with.script), options(fake_options(driver, with.transfer)), work(rows, columns, shard_bytes) {
+    options.technique = with.technique;
+    options.memory_budget_bytes = with.budget_bytes;
+    options.tuning = with.tuning;
+    options.cache_folder = with.cache_folder;
+    backend = opencl::make_backend(options, heard.log());
+    prepared = backend->prepare(work.matrix);
+    work.reset();
+  }
+  ~Life() {
+    prepared.reset();
+    backend.reset();
+    for (const std::string &each : problems_of(driver)) EXPECT_TRUE(leaves) << each;
+  }
+
+  std::uint64_t calls(const char *function) const { return driver.calls_of(function); }
+  std::uint64_t builds() const { return calls("clCreateProgramWithSource"); }
+  void run(Mode mode = Mode::assign) {
+    work.reset();
+    work.run(*backend, *prepared, mode);
+    EXPECT_TRUE(work.is_right(mode)) << static_cast<int>(mode);
+  }
+  std::pair<tandem_status, std::string> status(Mode mode = Mode::assign) {
+    work.reset();
+    return status_of([&] { work.run(*backend, *prepared, mode); });
+  }
+  void expect(OnDevice &stripe, Mode mode = Mode::assign) {
+    stripe.read();
+    EXPECT_TRUE(work.is_right(mode)) << static_cast<int>(mode);
+  }
+
+  FakeDriver driver;
+  Heard heard;
+  opencl::Options options;
+  Work work;
+  core::Control control;
+  bool leaves = false;  // something that could not be finished
+  std::unique_ptr<core::Backend> backend;
+  std::shared_ptr<const core::Prepared> prepared;
+};
+
 // Staged: a range is committed when its piece is complete. With one piece a failed run has changed nothing, and the XOR
 // that is done again is done once.
 TEST(OpenclFaults, AFailedPieceLeavesTheOutputsAlone) {
-  Work work(2, 3, 1000);
-  FakeDriverScript script;
   unsigned failures = 0;
   for (std::uint64_t n = 0; n < 8; ++n) {
-    script.failing_command = n;
-    FakeDriver driver(script);
-    const auto backend = opencl::make_backend(fake_options(driver), base::Log());
-    const auto prepared = backend->prepare(work.matrix);
-    work.reset();
-    const tandem_status status = status_of([&] { work.run(*backend, *prepared, Mode::accumulate); }).first;
-    if (status == TANDEM_OK) continue;  // a pinned buffer's mapping, or a command after the run
+    Life life(2, 3, 1000, {.script = script_with([&](FakeDriverScript &script) { script.failing_command = n; })});
+    if (life.status(Mode::accumulate).first == TANDEM_OK) continue;  // a pinned buffer's mapping, or after the run
     ++failures;
-    EXPECT_TRUE(work.is_untouched()) << "command " << n;
-    work.run(*backend, *prepared, Mode::accumulate);
-    EXPECT_TRUE(work.is_right(Mode::accumulate)) << "command " << n;
+    EXPECT_TRUE(life.work.is_untouched()) << "command " << n;
+    life.work.run(*life.backend, *life.prepared, Mode::accumulate);
+    EXPECT_TRUE(life.work.is_right(Mode::accumulate)) << "command " << n;
   }
   EXPECT_GE(failures, 4u) << "two uploads, the kernel, the download";
 }
 
 // Nothing of an OpenCL context in which a command failed is used again.
 TEST(OpenclFaults, AfterAnErrorTheNextRunHasAContextOfItsOwn) {
-  Work work(2, 3, 1000);
-  FakeDriverScript script;
-  script.failing_command = 3;
-  FakeDriver driver(script);
-  Heard heard;
-  const auto backend = opencl::make_backend(fake_options(driver), heard.log());
-  const auto prepared = backend->prepare(work.matrix);
-  EXPECT_NE(status_of([&] { work.run(*backend, *prepared, Mode::assign); }).first, TANDEM_OK);
-  EXPECT_TRUE(heard.has("its context is given up")) << heard.text;
-  EXPECT_EQ(driver.calls_of("clCreateContext"), 1u);
+  Life life(2, 3, 1000, {.script = script_with([](FakeDriverScript &script) { script.failing_command = 3; })});
+  EXPECT_NE(life.status().first, TANDEM_OK);
+  EXPECT_TRUE(life.heard.has("its context is given up")) << life.heard.text;
+  EXPECT_EQ(life.calls("clCreateContext"), 1u);
   for (unsigned run = 0; run < 2; ++run) {
-    work.reset();
-    work.run(*backend, *prepared, Mode::assign);
-    EXPECT_TRUE(work.is_right(Mode::assign));
-    EXPECT_EQ(driver.calls_of("clCreateContext"), 2u) << "and keeps it";
+    life.run();
+    EXPECT_EQ(life.calls("clCreateContext"), 2u) << "and keeps it";
   }
 }
 
@@ -264,69 +300,56 @@ TEST(OpenclFaults, AfterAnErrorTheNextRunHasAContextOfItsOwn) {
 TEST(OpenclFaults, WhatCannotBeFinishedIsQuarantined) {
   for (const Transfer transfer : {Transfer::staged, Transfer::zero_copy}) {
     for (const Mode mode : {Mode::assign, Mode::compare}) {
-      FakeDriver driver;
-      {
-        Work work(2, 3, 5000);
-        work.reset();
-        const auto backend = opencl::make_backend(fake_options(driver, transfer), base::Log());
-        const auto prepared = backend->prepare(work.matrix);
-        work.run(*backend, *prepared, mode);
-        FakeDriverScript script;
-        script.failing_command = 0;
-        script.finish_fails = true;
-        driver.set_script(script);
-        const auto [status, message] = status_of([&] { work.run(*backend, *prepared, mode); });
-        EXPECT_EQ(status, TANDEM_ERROR_DEVICE);
-        if (transfer == Transfer::zero_copy) {
-          EXPECT_NE(message.find("does not end"), std::string::npos) << message;
-        }
-        driver.set_script({});
-        work.reset();
-        work.run(*backend, *prepared, mode);
-        EXPECT_TRUE(work.is_right(mode));
-        EXPECT_EQ(driver.calls_of("clCreateContext"), 1u);
-        if (transfer == Transfer::staged) {  // a cancel is no error of the driver, but ends in the same way
-          core::Control control;
-          script.failing_command = UINT64_MAX;
-          script.cancelling_command = 0;
-          script.control = &control;
-          driver.set_script(script);
-          const auto other = backend->prepare(work.matrix);  // so that they do not go together
-          const core::Task tasks[2] = {
-              {prepared.get(), work.in.data(), work.out.data(), 0, work.bytes, mode, work.mismatches.data()},
-              {other.get(), work.in.data(), work.out.data(), 0, work.bytes, mode, work.mismatches.data()}};
-          EXPECT_EQ(status_of([&] { backend->run(tasks, control); }).first, TANDEM_ERROR_CANCELLED);
-          driver.set_script({});
-          work.reset();
-          work.run(*backend, *prepared, mode);
-          EXPECT_TRUE(work.is_right(mode));
-          EXPECT_EQ(driver.calls_of("clCreateContext"), 1u);
-        }
+      Life life(2, 3, 5000, {.transfer = transfer});
+      life.leaves = true;
+      life.run(mode);
+      const auto next_run_has_a_context = [&] {
+        life.driver.set_script({});
+        life.run(mode);
+        EXPECT_EQ(life.calls("clCreateContext"), 1u);
+      };
+      FakeDriverScript script;
+      script.finish_fails = true;
+      script.failing_command = 0;
+      life.driver.set_script(script);
+      const auto [status, message] = life.status(mode);
+      EXPECT_EQ(status, TANDEM_ERROR_DEVICE);
+      EXPECT_TRUE(transfer == Transfer::staged || message.find("does not end") != std::string::npos) << message;
+      next_run_has_a_context();
+      if (transfer == Transfer::staged) {  // a cancel is no error of the driver, but ends in the same way
+        core::Control control;
+        script.failing_command = UINT64_MAX;
+        script.cancelling_command = 0;
+        script.control = &control;
+        life.driver.set_script(script);
+        const auto other = life.backend->prepare(life.work.matrix);  // so that they do not go together
+        core::Task tasks[2];
+        for (core::Task &task : tasks)
+          task = {life.prepared.get(),        life.work.in.data(), life.work.out.data(), 0, life.work.bytes, mode,
+                  life.work.mismatches.data()};
+        tasks[1].prepared = other.get();
+        EXPECT_EQ(status_of([&] { life.backend->run(tasks, control); }).first, TANDEM_ERROR_CANCELLED);
+        next_run_has_a_context();
       }
-      EXPECT_EQ(driver.live()["queue"], transfer == Transfer::staged ? 6 : 3);
-      EXPECT_GE(driver.live()["buffer"], 1);
+      life.prepared.reset();
+      life.backend.reset();
+      EXPECT_EQ(life.driver.live()["queue"], transfer == Transfer::staged ? 6 : 3);
+      EXPECT_GE(life.driver.live()["buffer"], 1);
     }
   }
 }
 
 // Inputs, and all shards of a compare, may be mapped read-only.
 TEST(OpenclZeroCopy, NeverAsksToWriteToWhatItOnlyReads) {
-  Work work(2, 3, 5000);
+  Life life(2, 3, 5000, {.transfer = Transfer::zero_copy});
   FakeDriverScript script;
-  for (const Bytes &input : work.inputs) script.read_only.insert(input.data());
-  FakeDriver driver(script);
-  const auto backend = opencl::make_backend(fake_options(driver, Transfer::zero_copy), base::Log());
-  const auto prepared = backend->prepare(work.matrix);
-  for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
-    if (mode == Mode::compare) {
-      for (const Bytes &output : work.outputs) script.read_only.insert(output.data());
-      driver.set_script(script);
-    }
-    work.reset();
-    work.run(*backend, *prepared, mode);
-    EXPECT_TRUE(work.is_right(mode));
+  for (const Bytes &input : life.work.inputs) script.read_only.insert(input.data());
+  for (const Mode mode : kModes) {
+    if (mode == Mode::compare)
+      for (const Bytes &output : life.work.outputs) script.read_only.insert(output.data());
+    life.driver.set_script(script);
+    life.run(mode);
   }
-  EXPECT_TRUE(driver.violations().empty()) << driver.violations().front();
 }
 
 // Nothing is aligned. No byte of a shard is copied where the device shares the host's memory. Elsewhere all of them
@@ -335,20 +358,15 @@ TEST(OpenclZeroCopy, MemoryIsUsedWhereItLies) {
   constexpr std::uint64_t kBytes = 20'001, kOffset = 1003, kLength = 17'777;
   constexpr std::uint64_t kOffsetTable = (3 + 2) * sizeof(std::uint64_t);  // an argument of each launch
   for (const bool shares : {true, false}) {
-    for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
-      FakeDriverScript script;
-      script.devices[0].shares_memory = shares;
-      FakeDriver driver(script);
-      opencl::Options options = fake_options(driver, Transfer::automatic);
-      options.technique = "compiled";
-      const auto backend = opencl::make_backend(options, base::Log());
-      Work work(2, 3, kBytes);
-      work.reset();
-      const auto prepared = backend->prepare(work.matrix);
-      const core::Task task = {prepared.get(), work.in.data(), work.out.data(),       kOffset,
-                               kLength,        mode,           work.mismatches.data()};
-      core::Control control;
-      backend->run({&task, 1}, control);
+    for (const Mode mode : kModes) {
+      Life life(2, 3, kBytes,
+                {.script = with_device([&](FakeDevice &device) { device.shares_memory = shares; }),
+                 .transfer = Transfer::automatic,
+                 .technique = "compiled"});
+      Work &work = life.work;
+      const core::Task task = {life.prepared.get(),   work.in.data(), work.out.data(), kOffset, kLength, mode,
+                               work.mismatches.data()};
+      life.backend->run({&task, 1}, life.control);
       for (unsigned r = 0; r < 2; ++r) {
         Bytes want = work.before[r];
         std::uint64_t differing = 0;
@@ -361,59 +379,43 @@ TEST(OpenclZeroCopy, MemoryIsUsedWhereItLies) {
         EXPECT_EQ(work.mismatches[r].byte_count, mode == Mode::compare ? differing : 0);
       }
       if (!shares) {
-        EXPECT_GE(driver.copied_bytes(), 5 * kLength);
+        EXPECT_GE(life.driver.copied_bytes(), 5 * kLength);
       } else if (mode == Mode::compare) {
-        EXPECT_LT(driver.copied_bytes(), kLength) << "offsets and records";
+        EXPECT_LT(life.driver.copied_bytes(), kLength) << "offsets and records";
       } else {
-        EXPECT_EQ(driver.copied_bytes(), kOffsetTable);
+        EXPECT_EQ(life.driver.copied_bytes(), kOffsetTable);
       }
     }
   }
 }
 
 TEST(OpenclZeroCopy, MemoryThatTheDriverDoesNotTakeIsStaged) {
-  FakeDriverScript script;
-  script.refuses_host_memory = true;
-  FakeDriver driver(script);
-  Heard heard;
-  Work work(2, 3, 5000);
-  const auto backend = opencl::make_backend(fake_options(driver, Transfer::zero_copy), heard.log());
-  const auto prepared = backend->prepare(work.matrix);
-  for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
-    work.reset();
-    work.run(*backend, *prepared, mode);
-    EXPECT_TRUE(work.is_right(mode));
-  }
-  EXPECT_TRUE(heard.has("cannot use shards in place; they are staged")) << heard.text;
+  Life life(2, 3, 5000,
+            {.script = script_with([](FakeDriverScript &script) { script.refuses_host_memory = true; }),
+             .transfer = Transfer::zero_copy});
+  for (const Mode mode : kModes) life.run(mode);
+  EXPECT_TRUE(life.heard.has("cannot use shards in place; they are staged")) << life.heard.text;
 }
 
 // Jobs on device memory that need scratch draw from the same budget.
 TEST(OpenclMemory, TheBudgetHoldsOverJobs) {
-  FakeDriverScript script;
-  script.devices[0].parameter_bytes = 100;
-  FakeDriver driver(script);
-  opencl::Options options = fake_options(driver);
-  options.memory_budget_bytes = 1 << 20;
-  const auto backend = opencl::make_backend(options, base::Log());
-  Work work(3, 20, 60'000);
-  const auto prepared = backend->prepare(work.matrix);
-  work.run(*backend, *prepared, Mode::assign);
-  ASSERT_TRUE(work.is_right(Mode::assign));
-  OnDevice one(driver, work, OnDevice::Layout::own_buffers, 0), two(driver, work, OnDevice::Layout::own_buffers, 0);
+  Life life(3, 20, 60'000,
+            {.script = with_device([](FakeDevice &device) { device.parameter_bytes = 100; }), .budget_bytes = 1 << 20});
+  life.run();
+  OnDevice one(life.driver, life.work, Layout::own_buffers, 0), two(life.driver, life.work, Layout::own_buffers, 0);
   const std::uint64_t of_caller = 2 * 23 * (60'000 + 192);
-  core::Control control;
   {
-    const core::Task first = one.task(*prepared, Mode::assign), second = two.task(*prepared, Mode::assign);
-    const auto ticket = backend->submit({&first, 1}, control), other = backend->submit({&second, 1}, control);
+    const core::Task first = one.task(*life.prepared, Mode::assign), second = two.task(*life.prepared, Mode::assign);
+    const auto ticket = life.backend->submit({&first, 1}, life.control),
+               other = life.backend->submit({&second, 1}, life.control);
     ticket->wait();
     other->wait();
-    work.run(*backend, *prepared, Mode::assign);
+    life.run();
   }
-  EXPECT_LE(driver.most_device_bytes(), options.memory_budget_bytes + of_caller);
+  EXPECT_LE(life.driver.most_device_bytes(), life.options.memory_budget_bytes + of_caller);
   for (OnDevice *stripe : {&one, &two}) {
-    work.reset();
-    stripe->read();
-    EXPECT_TRUE(work.is_right(Mode::assign));
+    life.work.reset();
+    life.expect(*stripe);
   }
 }
 
@@ -439,19 +441,10 @@ TEST(OpenclSession, AWaitForALaneCanBeCancelled) {
 }
 
 TEST(OpenclMemory, AStripeThatDoesNotFitIsSplit) {
-  FakeDriverScript script;
-  script.devices[0].memory_bytes = 1 << 20;
-  FakeDriver driver(script);
-  Work work(4, 10, 300'001);
-  const auto backend = opencl::make_backend(fake_options(driver), base::Log());
-  const auto prepared = backend->prepare(work.matrix);
-  for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
-    work.reset();
-    work.run(*backend, *prepared, mode);
-    EXPECT_TRUE(work.is_right(mode));
-  }
-  EXPECT_GT(driver.calls_of("clEnqueueNDRangeKernel"), 100u);
-  EXPECT_LE(driver.most_device_bytes(), script.devices[0].memory_bytes);
+  Life life(4, 10, 300'001, {.script = with_device([](FakeDevice &device) { device.memory_bytes = 1 << 20; })});
+  for (const Mode mode : kModes) life.run(mode);
+  EXPECT_GT(life.calls("clEnqueueNDRangeKernel"), 100u);
+  EXPECT_LE(life.driver.most_device_bytes(), std::uint64_t{1} << 20);
 }
 
 TEST(OpenclDevices, NonsenseIsLeftOutWithAWarning) {
@@ -556,80 +549,47 @@ TEST(OpenclDevices, AHangingDriverIsNotWaitedForLong) {
 }
 
 TEST(OpenclPrograms, ABuildFailureCarriesTheLog) {
-  FakeDriverScript script;
-  script.refuses_text = true;
-  FakeDriver driver(script);
-  Work work(1, 2, 100);
-  const auto backend = opencl::make_backend(fake_options(driver), base::Log());
-  const auto prepared = backend->prepare(work.matrix);
-  const auto [status, message] = status_of([&] { work.run(*backend, *prepared, Mode::assign); });
+  Life life(1, 2, 100, {.script = script_with([](FakeDriverScript &script) { script.refuses_text = true; })});
+  const auto [status, message] = life.status();
   EXPECT_EQ(status, TANDEM_ERROR_DEVICE);
   EXPECT_NE(message.find("fake: no"), std::string::npos) << message;
-  driver.set_script({});
-  work.run(*backend, *prepared, Mode::assign);
-  EXPECT_TRUE(work.is_right(Mode::assign));
+  life.driver.set_script({});
+  life.run();
 }
 
 // Where shards can be used in place: tables for each shape would be a compile for each, so they are staged, by one text
 // for all, until the bytes pay.
 TEST(OpenclPrograms, NewShapesAreNoCompilesWhereMemoryIsShared) {
-  struct Threshold : core::TuningSource {
-    core::TuningChoice find(const core::TuningQuery &) const override {
-      return {{{"compile_after_bytes", 30'000}}, "for this test"};
-    }
-  } tuning;
-  FakeDriverScript script;
-  script.devices[0].shares_memory = true;
-  FakeDriver driver(script);
-  opencl::Options options = fake_options(driver, Transfer::automatic);
-  options.tuning = &tuning;
-  Heard heard;
-  const auto backend = opencl::make_backend(options, heard.log());
+  const Values tuning({{"compile_after_bytes", 30'000}});
+  const FakeDriverScript script = with_device([](FakeDevice &device) { device.shares_memory = true; });
+  Life life(2, 4, 10'000, {.script = script, .transfer = Transfer::automatic, .tuning = &tuning});
   for (unsigned columns = 2; columns < 8; ++columns) {
     Work work(2, columns, 1000);
-    work.run(*backend, *backend->prepare(work.matrix), Mode::assign);
+    work.run(*life.backend, *life.backend->prepare(work.matrix), Mode::assign);
     EXPECT_TRUE(work.is_right(Mode::assign));
   }
-  EXPECT_EQ(driver.calls_of("clCreateProgramWithSource"), 1u);
-  Work work(2, 4, 10'000);
-  driver.set_script(script);
-  const auto prepared = backend->prepare(work.matrix);
-  work.run(*backend, *prepared, Mode::assign);
-  EXPECT_TRUE(work.is_right(Mode::assign));
-  wait_until(
-      [&] {
-        work.reset();
-        work.run(*backend, *prepared, Mode::assign);
-        EXPECT_TRUE(work.is_right(Mode::assign));
-        return heard.has("technique compiled");
-      },
-      "compiled");
-  const std::uint64_t mapped = driver.calls_of("clEnqueueMapBuffer");
-  work.reset();
-  work.run(*backend, *prepared, Mode::assign);
-  EXPECT_TRUE(work.is_right(Mode::assign));
-  EXPECT_EQ(driver.calls_of("clEnqueueMapBuffer"), mapped + 2) << "in place: only the outputs are mapped";
-  EXPECT_LE(driver.calls_of("clCreateProgramWithSource"), 2u) << "compiled, for shards in place and for staged ones";
+  EXPECT_EQ(life.builds(), 1u);
+  life.driver.set_script(script);
+  wait_until([&] { return life.run(), life.heard.has("technique compiled"); }, "compiled");
+  const std::uint64_t mapped = life.calls("clEnqueueMapBuffer");
+  life.run();
+  EXPECT_EQ(life.calls("clEnqueueMapBuffer"), mapped + 2) << "in place: only the outputs are mapped";
+  EXPECT_LE(life.builds(), 2u) << "compiled, for shards in place and for staged ones";
 }
 
 // Without local memory for the tables a matrix is compiled, unless it is too large for that too.
 TEST(OpenclPrograms, LittleLocalMemoryLeavesCompiled) {
-  FakeDriverScript script;
-  script.devices[0].local_bytes = 1024;  // tables of 8 columns
-  FakeDriver driver(script);
-  Heard heard;
-  const auto backend = opencl::make_backend(fake_options(driver), heard.log());
-  Work small(2, 9, 500), large(65, 64, 100);
-  const auto compiled = backend->prepare(small.matrix);
-  small.run(*backend, *compiled, Mode::assign);
-  EXPECT_TRUE(small.is_right(Mode::assign));
-  EXPECT_TRUE(heard.has("tables of 9 columns do not fit 1024 bytes of local memory")) << heard.text;
-  const auto neither = backend->prepare(large.matrix);
-  const std::uint64_t built = driver.calls_of("clCreateProgramWithSource");
-  const auto [status, message] = status_of([&] { large.run(*backend, *neither, Mode::assign); });
+  const With little{.script = with_device([](FakeDevice &device) { device.local_bytes = 1024; })};  // for 8 columns
+  {
+    Life life(2, 9, 500, little);
+    life.run();
+    EXPECT_TRUE(life.heard.has("tables of 9 columns do not fit 1024 bytes of local memory")) << life.heard.text;
+  }
+  Life life(65, 64, 100, little);
+  const auto [status, message] = life.status();
   EXPECT_EQ(status, TANDEM_ERROR_UNAVAILABLE);
   EXPECT_NE(message.find("tables of 64 columns need 8192; and 4160 coefficients"), std::string::npos) << message;
-  EXPECT_EQ(driver.calls_of("clCreateProgramWithSource"), built);
+  EXPECT_EQ(life.builds(), 0u);
 }
 
 // A parent that has not touched a driver (a server that forks before it works) has children that may.
@@ -672,121 +632,60 @@ TEST(OpenclFork, AChildOfAParentWithoutADriverMayUseOne) {
   EXPECT_EQ(status, 0);
 }
 
-// ---- the cache on disk ---------------------------------------------------------------------------------
-
-class Folder {
- public:
-  Folder() {
-    char name[] = "/tmp/tandem-opencl-test-XXXXXX";
-    path = mkdtemp(name);
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::vector<std::filesystem::path> entries(const std::string &in) const {
-    std::vector<std::filesystem::path> list;
-    for (const auto &entry : std::filesystem::directory_iterator(in)) list.push_back(entry.path());
-    return list;
-  }
-  std::string path;
-};
-
-// One life of a backend with a folder; how many programs were built from text.
-std::uint64_t programs_built(const std::string &folder, const FakeDriverScript &script = {}, Heard *heard = nullptr) {
-  FakeDriver driver(script);
-  Heard unheard;
-  opencl::Options options = fake_options(driver);
-  options.cache_folder = folder;
-  {
-    const auto backend = opencl::make_backend(options, (heard != nullptr ? *heard : unheard).log());
-    Work work(2, 3, 500);
-    const auto prepared = backend->prepare(work.matrix);
-    work.run(*backend, *prepared, Mode::assign);
-    EXPECT_TRUE(work.is_right(Mode::assign));
-  }
-  EXPECT_TRUE(driver.live().empty());
-  return driver.calls_of("clCreateProgramWithSource");
-}
-
 TEST(OpenclDiskCache, ADriverThatRefusesABinaryGetsTheText) {
-  const Folder folder;
-  const std::string place = folder.path + "/c";
-  EXPECT_EQ(programs_built(place), 1u);
-  FakeDriverScript script;
-  script.refuses_binaries = true;
-  EXPECT_EQ(programs_built(place, script), 1u);
-  EXPECT_EQ(programs_built(place), 0u) << "and the entry was renewed";
+  char name[] = "/tmp/tandem-opencl-test-XXXXXX";
+  const std::string folder = mkdtemp(name);
+  const auto builds = [&](bool refuses) {
+    Life life(2, 3, 500,
+              {.script = script_with([&](FakeDriverScript &script) { script.refuses_binaries = refuses; }),
+               .cache_folder = folder + "/c"});
+    life.run();
+    return life.builds();
+  };
+  EXPECT_EQ(builds(false), 1u);
+  EXPECT_EQ(builds(true), 1u);
+  EXPECT_EQ(builds(false), 0u) << "and the entry was renewed";
+  std::filesystem::remove_all(folder);
 }
 
 // ---- shards in device memory ---------------------------------------------------------------------------------
 
-using Layout = OnDevice::Layout;
-
+// One task in each mode, and a batch; with few arguments for a kernel it copies in pieces.
 TEST(OpenclDeviceMemory, EveryLayoutModeAndAlignment) {
-  for (const std::size_t parameter_bytes : {std::size_t{1024}, std::size_t{100}}) {  // the second: copies in pieces
-    for (const Layout layout : {Layout::one_buffer, Layout::two_buffers, Layout::own_buffers}) {
+  for (const std::size_t parameter_bytes : {std::size_t{1024}, std::size_t{100}}) {
+    for (const Layout layout : kLayouts) {
       for (const std::uint64_t skew : {0, 64, 5}) {
         for (const bool in_order : {true, false}) {
-          FakeDriverScript script;
-          script.devices[0].parameter_bytes = parameter_bytes;
-          FakeDriver driver(script);
-          {
-            opencl::Options options = fake_options(driver);
-            options.memory_budget_bytes = 64 << 10;
-            const auto backend = opencl::make_backend(options, base::Log());
-            Work work(3, 5, 20'011);
-            const auto prepared = backend->prepare(work.matrix);
-            OnDevice stripe(driver, work, layout, skew, in_order);
-            for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
-              work.reset();
-              stripe.write();
-              const core::Task task = stripe.task(*prepared, mode);
-              core::Control control;
-              const auto ticket = backend->submit({&task, 1}, control);
-              ticket->wait();
-              ticket->wait();
-              stripe.read();
-              ASSERT_TRUE(work.is_right(mode))
-                  << "layout " << static_cast<int>(layout) << ", skew " << skew << ", mode " << static_cast<int>(mode)
-                  << (in_order ? "" : ", out of order");
-            }
-            std::uint8_t column[5], stored[3];
-            backend->read_column(stripe.task(*prepared, Mode::compare), 777, column, stored);
-            EXPECT_EQ(column[4], work.inputs[4][777]);
-            EXPECT_EQ(stored[2], work.before[2][777]);
+          SCOPED_TRACE(testing::Message() << parameter_bytes << ", layout " << static_cast<int>(layout) << ", skew "
+                                          << skew << (in_order ? "" : ", out of order"));
+          Life life(3, 5, 20'011,
+                    {.script = with_device([&](FakeDevice &device) { device.parameter_bytes = parameter_bytes; }),
+                     .budget_bytes = 64 << 10});
+          OnDevice stripe(life.driver, life.work, layout, skew, in_order);
+          for (const Mode mode : kModes) {
+            life.work.reset();
+            stripe.write();
+            const core::Task task = stripe.task(*life.prepared, mode);
+            const auto ticket = life.backend->submit({&task, 1}, life.control);
+            ticket->wait();
+            ticket->wait();
+            life.expect(stripe, mode);
           }
-          ASSERT_TRUE(driver.live().empty()) << driver.live().begin()->first;
-          ASSERT_TRUE(driver.violations().empty()) << driver.violations().front();
-        }
-      }
-    }
-  }
-}
-
-// ---- many stripes --------------------------------------------------------------------------------------------
-
-TEST(OpenclBatch, EveryLayoutAndAlignment) {
-  for (const Layout layout : {Layout::one_buffer, Layout::two_buffers, Layout::own_buffers}) {
-    for (const std::uint64_t skew : {0, 5}) {
-      for (const bool in_order : {true, false}) {
-        FakeDriver driver;
-        {
-          Work work(3, 5, 70'003);
-          const auto backend = opencl::make_backend(fake_options(driver), base::Log());
-          const auto prepared = backend->prepare(work.matrix);
-          OnDevice stripe(driver, work, layout, skew, in_order);
-          const std::vector<core::Task> tasks = uneven_slices(stripe.task(*prepared, Mode::assign), skew == 0);
-          work.reset();
+          std::uint8_t column[5], stored[3];
+          life.backend->read_column(stripe.task(*life.prepared, Mode::compare), 777, column, stored);
+          EXPECT_EQ(column[4], life.work.inputs[4][777]);
+          EXPECT_EQ(stored[2], life.work.before[2][777]);
+          life.work.reset();
           stripe.write();
-          driver.set_script({});
-          core::Control control;
-          backend->submit(tasks, control)->wait();
+          life.driver.set_script({});
+          life.backend->submit(uneven_slices(stripe.task(*life.prepared, Mode::assign), skew == 0), life.control)
+              ->wait();
           if (layout != Layout::own_buffers) {
-            EXPECT_EQ(driver.calls_of("clEnqueueNDRangeKernel"), 1u);
+            EXPECT_EQ(life.calls("clEnqueueNDRangeKernel"), skew == 64 ? 2u : 1u);
           }
-          stripe.read();
-          ASSERT_TRUE(work.is_right(Mode::assign)) << static_cast<int>(layout) << ", skew " << skew;
+          life.expect(stripe);
+          if (HasFailure()) return;
         }
-        ASSERT_TRUE(driver.live().empty()) << driver.live().begin()->first;
-        ASSERT_TRUE(driver.violations().empty()) << driver.violations().front();
       }
     }
   }
@@ -840,24 +739,15 @@ TEST(OpenclDeviceMemory, WhatDoesNotFitIsRefusedBeforeAnyCommand) {
 // A driver with buffers at any address gets kernels that do not rely on alignment.
 TEST(OpenclDeviceMemory, BuffersMayBeginAnywhere) {
   for (const std::size_t parameter_bytes : {std::size_t{1024}, std::size_t{100}}) {
-    FakeDriverScript script;
-    script.devices[0].parameter_bytes = parameter_bytes;
-    script.devices[0].base_alignment_bytes = 16;
-    FakeDriver driver(script);
-    const auto backend = opencl::make_backend(fake_options(driver), base::Log());
-    Work work(3, 5, 5000);
-    work.reset();
-    const auto prepared = backend->prepare(work.matrix);
-    OnDevice stripe(driver, work, Layout::own_buffers, 0);
-    const core::Task task = stripe.task(*prepared, Mode::assign);
-    core::Control control;
-    backend->run({&task, 1}, control);
-    stripe.read();
-    EXPECT_TRUE(work.is_right(Mode::assign));
-    work.reset();
-    work.run(*backend, *prepared, Mode::assign);
-    EXPECT_TRUE(work.is_right(Mode::assign));
-    EXPECT_TRUE(driver.violations().empty()) << driver.violations().front();
+    Life life(3, 5, 5000, {.script = with_device([&](FakeDevice &device) {
+                             device.parameter_bytes = parameter_bytes;
+                             device.base_alignment_bytes = 16;
+                           })});
+    OnDevice stripe(life.driver, life.work, Layout::own_buffers, 0);
+    const core::Task task = stripe.task(*life.prepared, Mode::assign);
+    life.backend->run({&task, 1}, life.control);
+    life.expect(stripe);
+    life.run();
   }
 }
 
@@ -866,30 +756,24 @@ TEST(OpenclDeviceMemory, WhatCannotBeFinishedIsQuarantined) {
   unsigned flushes = 0;
   std::uint64_t count = 1;
   for (std::uint64_t n = UINT64_MAX; n == UINT64_MAX || n < count; ++n) {
-    FakeDriver driver;
-    FakeDriverScript script;
-    bool is_flush = false;
+    Life life(2, 4, 3000);
     {
-      Work work(2, 4, 3000);
-      work.reset();
-      OnDevice stripe(driver, work, Layout::one_buffer, 0);
-      const auto backend = opencl::make_backend(fake_options(driver), base::Log());
-      const auto prepared = backend->prepare(work.matrix);
-      const core::Task task = stripe.task(*prepared, Mode::compare);
-      core::Control control;
+      OnDevice stripe(life.driver, life.work, Layout::one_buffer, 0);
+      const core::Task task = stripe.task(*life.prepared, Mode::compare);
+      FakeDriverScript script;
       script.failing_call = n;
       script.finish_fails = true;
-      driver.set_script(script);
-      const tandem_status status = status_of([&] { backend->submit({&task, 1}, control)->wait(); }).first;
-      if (n == UINT64_MAX) count = driver.call_count();
-      is_flush = driver.failed_call() == "clFlush";
-      if (is_flush) {
-        EXPECT_EQ(status, TANDEM_ERROR_DEVICE);
-      }
+      life.driver.set_script(script);
+      const tandem_status status = status_of([&] { life.backend->submit({&task, 1}, life.control)->wait(); }).first;
+      if (n == UINT64_MAX) count = life.driver.call_count();
+      life.leaves = life.driver.failed_call() != "";
+      if (life.driver.failed_call() != "clFlush") continue;
+      EXPECT_EQ(status, TANDEM_ERROR_DEVICE);
     }
-    if (!is_flush) continue;
+    life.prepared.reset();
+    life.backend.reset();
     ++flushes;
-    EXPECT_EQ(driver.live()["buffer"], 2) << "offsets and records";
+    EXPECT_EQ(life.driver.live()["buffer"], 2) << "offsets and records";
   }
   EXPECT_EQ(flushes, 1u);
 }

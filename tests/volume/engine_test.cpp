@@ -14,10 +14,46 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-Bytes read_all(Volume &volume) {
-  Bytes data(volume.geometry().volume_bytes(), std::byte{0xee});
-  volume.read(0, data.data(), data.size());
+Bytes read(Volume &volume, std::uint64_t offset, std::uint64_t bytes) {
+  Bytes data(bytes, std::byte{0xee});
+  volume.read(offset, data.data(), bytes);
   return data;
+}
+Bytes part(const Bytes &whole, std::uint64_t offset, std::uint64_t bytes) {
+  const auto from = whole.begin() + static_cast<std::ptrdiff_t>(offset);
+  return {from, from + static_cast<std::ptrdiff_t>(bytes)};
+}
+Bytes read_all(Volume &volume) { return read(volume, 0, volume.geometry().volume_bytes()); }
+void write(Volume &volume, std::uint64_t offset, const Bytes &data) { volume.write(offset, data.data(), data.size()); }
+// To the volume and its model.
+void write(Volume &volume, Bytes *model, std::uint64_t offset, const Bytes &data) {
+  write(volume, offset, data);
+  std::copy(data.begin(), data.end(), model->begin() + static_cast<std::ptrdiff_t>(offset));
+}
+
+tandem_volume_care_result scrub(Volume &volume, bool repairs = false) {
+  tandem_volume_care_result result{};
+  EXPECT_EQ(volume.scrub({.repair = repairs, .restart = true}, &result), TANDEM_OK) << tandem_last_error_message();
+  return result;
+}
+tandem_volume_care_result rebuild(Volume &volume) {
+  tandem_volume_care_result result{};
+  EXPECT_EQ(status_of([&] { EXPECT_EQ(volume.rebuild({}, &result), TANDEM_OK); }), TANDEM_OK)
+      << tandem_last_error_message();
+  return result;
+}
+void replace(Volume &volume, Array &array, std::uint32_t index) {
+  volume.replace(index, array.fresh_member("fresh"), false);
+  array.disks[index] = array.spare;
+}
+
+// Whether a call ends so, with a message that has this part.
+template <class Body>
+testing::AssertionResult fails(tandem_status status, Body &&body, const std::string &part = "") {
+  if (const tandem_status found = status_of(body); found != status)
+    return testing::AssertionFailure() << found << " instead of " << status;
+  if (std::string(tandem_last_error_message()).find(part) != std::string::npos) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << tandem_last_error_message();
 }
 
 struct Io {
@@ -72,68 +108,30 @@ TEST_P(Costs, AreThoseOfTheReport) {
   const auto volume = array.open();
   const std::uint64_t stripe = std::uint64_t{k} * unit;
   const Bytes data = paint(stripe, 1);
-
-  // A full stripe: k+m writes, nothing read, nothing but the tables' pages in the log.
-  EXPECT_EQ(counted(*volume,
-                    [&] {
-                      volume->write(0, data.data(), stripe);
-                      volume->flush();
-                    }),
-            (Io{0, k, 0, m}));
-  // Again, over data: through the log, and still one write for each column.
+  const auto written = [&](std::uint64_t offset, std::uint64_t bytes) {
+    return counted(*volume, [&] {
+      volume->write(offset, data.data(), bytes);
+      volume->flush();
+    });
+  };
+  EXPECT_EQ(written(0, stripe), (Io{0, k, 0, m})) << "a full stripe: nothing is read";
   const auto log_before = statistics_of(*volume);
-  EXPECT_EQ(counted(*volume,
-                    [&] {
-                      volume->write(0, data.data(), stripe);
-                      volume->flush();
-                    }),
-            (Io{0, k, 0, m}));
+  EXPECT_EQ(written(0, stripe), (Io{0, k, 0, m})) << "again, through the log: one write for each column";
   const auto log_after = statistics_of(*volume);
   EXPECT_EQ(log_after.log.writes - log_before.log.writes, m + 1) << "one record on each of m+1 members";
   EXPECT_EQ(log_after.log.reads, log_before.log.reads);
-
-  // Standard: old data and parity are read, new ones written. 4 for RAID-5, 6 for RAID-6.
-  EXPECT_EQ(counted(*volume,
-                    [&] {
-                      volume->write(3 * unit + 8192, data.data(), 4096);
-                      volume->flush();
-                    }),
-            (Io{1, 1, m, m}));
-  // Avoidance: nothing was written there before. 3 and 5.
-  volume->write(stripe, data.data(), stripe - unit);  // all but the last column
-  volume->flush();
-  EXPECT_EQ(counted(*volume,
-                    [&] {
-                      volume->write(2 * stripe - unit, data.data(), 4096);
-                      volume->flush();
-                    }),
-            (Io{0, 1, m, m}));
-  // An empty stripe: its parity is known to be zeros.
-  EXPECT_EQ(counted(*volume,
-                    [&] {
-                      volume->write(2 * stripe + unit, data.data(), 4096);
-                      volume->flush();
-                    }),
-            (Io{0, 1, 0, m}));
-  // Reconstruct-write: all but one column.
-  EXPECT_EQ(counted(*volume,
-                    [&] {
-                      volume->write(unit, data.data(), stripe - unit);
-                      volume->flush();
-                    }),
-            (Io{1, k - 1, 0, m}));
-  // Delayed: one write, of fresh blocks and of old ones.
-  volume->write(3 * stripe, data.data(), unit);
+  // 4 for RAID-5, 6 for RAID-6.
+  EXPECT_EQ(written(3 * unit + 8192, 4096), (Io{1, 1, m, m})) << "old data and parity are read, new ones written";
+  written(stripe, stripe - unit);  // all but the last column
+  EXPECT_EQ(written(2 * stripe - unit, 4096), (Io{0, 1, m, m})) << "nothing was written there before: 3 and 5";
+  EXPECT_EQ(written(2 * stripe + unit, 4096), (Io{0, 1, 0, m})) << "an empty stripe: its parity is zeros";
+  EXPECT_EQ(written(unit, stripe - unit), (Io{1, k - 1, 0, m})) << "a reconstruct-write: all but one column";
+  written(3 * stripe, unit);
   const tandem_volume_window window = volume->delay_begin(3 * stripe, stripe);
   for (const std::uint64_t column : {0u, 5u})
-    EXPECT_EQ(counted(*volume,
-                      [&] {
-                        volume->write(3 * stripe + column * unit, data.data(), 4096);
-                        volume->flush();
-                      }),
-              (Io{0, 1, 0, 0}));
-  // The end reads each unit that holds data once, and writes parity.
-  EXPECT_EQ(counted(*volume, [&] { volume->delay_end(window, false); }).data_reads, 2u);
+    EXPECT_EQ(written(3 * stripe + column * unit, 4096), (Io{0, 1, 0, 0}))
+        << "delayed, of fresh blocks and of old ones";
+  EXPECT_EQ(counted(*volume, [&] { volume->delay_end(window, false); }).data_reads, 2u) << "each unit with data once";
   EXPECT_EQ(counted(*volume, [&] { volume->trim(0, 3 * stripe); }), (Io{0, 0, 0, 0}));
 }
 
@@ -155,139 +153,6 @@ TEST_P(Costs, OfTheLog) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Parities, Costs, ::testing::Values(1, 2, 3));
-
-// ---- against a model --------------------------------------------------------------------------------
-
-struct Shape {
-  std::uint32_t k, m, unit;
-};
-class Model : public ::testing::TestWithParam<Shape> {};
-
-TEST_P(Model, EveryByteIsWhatWasWritten) {
-  const auto [k, m, unit] = GetParam();
-  Array array(k, m, unit, 3 << 20);
-  auto volume = array.open();
-  const std::uint64_t size = volume->geometry().volume_bytes();
-  Bytes model(size);
-  std::mt19937_64 random(k * 100 + m);
-  std::vector<std::size_t> without;
-  const auto check_all = [&](const char *when) {
-    const Bytes found = read_all(*volume);
-    ASSERT_TRUE(found == model) << when << ": first difference at "
-                                << std::mismatch(found.begin(), found.end(), model.begin()).first - found.begin();
-  };
-  for (int step = 0; step < 400; ++step) {
-    const std::uint64_t most = random() % 4 == 0 ? 4 * volume->geometry().stripe_bytes() : 3 * std::uint64_t{unit};
-    const std::uint64_t offset = random() % size, bytes = std::min(size - offset, random() % most);
-    const unsigned kind = random() % 10;
-    if (kind < 5) {
-      const Bytes data = paint(bytes, random());
-      volume->write(offset, data.data(), bytes);
-      std::copy(data.begin(), data.end(), model.begin() + static_cast<std::ptrdiff_t>(offset));
-    } else if (kind < 6) {
-      volume->trim(offset, bytes);
-      const std::uint64_t begin = round_up(offset, 4096), end = (offset + bytes) / 4096 * 4096;
-      if (begin < end)
-        std::fill(model.begin() + static_cast<std::ptrdiff_t>(begin), model.begin() + static_cast<std::ptrdiff_t>(end),
-                  std::byte{0});
-    } else if (kind < 7) {
-      volume->zero(offset, bytes);
-      std::fill_n(model.begin() + static_cast<std::ptrdiff_t>(offset), bytes, std::byte{0});
-    } else if (kind < 9) {
-      Bytes found(bytes);
-      volume->read(offset, found.data(), bytes);
-      ASSERT_TRUE(std::equal(found.begin(), found.end(), model.begin() + static_cast<std::ptrdiff_t>(offset))) << step;
-    } else {
-      volume->flush();
-    }
-    if (step % 100 == 50) {  // aligned windows, with writes inside
-      const std::uint64_t stripe = volume->geometry().stripe_bytes();
-      const auto window = volume->delay_begin(stripe, 3 * stripe);
-      ASSERT_EQ(window.begin_bytes, stripe);
-      const Bytes data = paint(2 * stripe, random());
-      volume->write(stripe + 100, data.data(), 2 * stripe);
-      std::copy(data.begin(), data.end(), model.begin() + static_cast<std::ptrdiff_t>(stripe + 100));
-      volume->trim(2 * stripe, unit);
-      std::fill_n(model.begin() + static_cast<std::ptrdiff_t>(2 * stripe), unit, std::byte{0});
-      check_all("inside a window");
-      volume->delay_end(window, false);
-    }
-    if (step % 80 == 79) {  // closed and opened, the second half without m members
-      volume->flush();
-      volume.reset();
-      volume = array.open();
-      check_all("opened again");
-    }
-  }
-  tandem_volume_care_result result{};
-  ASSERT_EQ(volume->scrub({.restart = true}, &result), TANDEM_OK);
-  EXPECT_EQ(result.bad_block_count, 0u);
-  EXPECT_EQ(result.bad_parity_count, 0u);
-  EXPECT_EQ(result.stripe_count, volume->geometry().stripe_count);
-  check_all("at the end");
-  volume->flush();
-  volume.reset();
-  // Any m members may go: here the first, the last, and those in between in turn.
-  for (std::uint32_t first = 0; first < k + m; ++first) {
-    std::vector<std::size_t> gone;
-    for (std::uint32_t i = 0; i < m; ++i) gone.push_back((first + i * 2) % (k + m));
-    std::sort(gone.begin(), gone.end());
-    gone.erase(std::unique(gone.begin(), gone.end()), gone.end());
-    volume = array.open(gone, true);
-    check_all("read-only without m members");
-    volume.reset();
-  }
-}
-
-TEST_P(Model, WritesWithoutMembers) {
-  const auto [k, m, unit] = GetParam();
-  Array array(k, m, unit, 3 << 20);
-  std::mt19937_64 random(5);
-  std::unique_ptr<Volume> volume = array.open();
-  const std::uint64_t size = volume->geometry().volume_bytes();
-  Bytes model = paint(size, 11);
-  volume->write(0, model.data(), size / 2);
-  std::fill(model.begin() + static_cast<std::ptrdiff_t>(size / 2), model.end(), std::byte{0});
-  volume->flush();
-  volume.reset();
-  std::vector<std::size_t> gone;
-  for (std::size_t i = 0; i < m; ++i) gone.push_back(i + 1);
-  volume = array.open(gone);
-  for (int step = 0; step < 150; ++step) {
-    const std::uint64_t offset = random() % size, bytes = std::min(size - offset, random() % (3 * std::uint64_t{unit}));
-    if (step % 7 == 6) {
-      volume->zero(offset, bytes);
-      std::fill_n(model.begin() + static_cast<std::ptrdiff_t>(offset), bytes, std::byte{0});
-    } else {
-      const Bytes data = paint(bytes, random());
-      volume->write(offset, data.data(), bytes);
-      std::copy(data.begin(), data.end(), model.begin() + static_cast<std::ptrdiff_t>(offset));
-    }
-    if (step % 20 == 0) volume->flush();
-  }
-  EXPECT_EQ(read_all(*volume), model);
-  volume->flush();
-  volume.reset();
-  // Those that come back missed writes: they are not used, and the bytes are right.
-  volume = array.open();
-  EXPECT_EQ(info_of(*volume).lost_count, m);
-  EXPECT_EQ(member_of(*volume, 1).state, TANDEM_VOLUME_MEMBER_STALE);
-  EXPECT_EQ(read_all(*volume), model);
-  tandem_volume_care_result result{};
-  ASSERT_EQ(volume->rebuild({}, &result), TANDEM_OK);
-  EXPECT_EQ(info_of(*volume).lost_count, 0u);
-  EXPECT_EQ(info_of(*volume).rebuilding_count, 0u);
-  EXPECT_EQ(read_all(*volume), model);
-  volume.reset();
-  gone.clear();
-  for (std::size_t i = 0; i < m; ++i) gone.push_back(i == 0 ? 0 : i + 1);
-  volume = array.open(gone);
-  EXPECT_EQ(read_all(*volume), model) << "what was rebuilt carries the volume";
-}
-
-INSTANTIATE_TEST_SUITE_P(Shapes, Model,
-                         ::testing::Values(Shape{1, 1, 4096}, Shape{2, 1, 8192}, Shape{3, 2, 4096}, Shape{4, 2, 16384},
-                                           Shape{2, 3, 12288}, Shape{5, 1, 4096}));
 
 // ---- damage -----------------------------------------------------------------------------------------
 
@@ -328,15 +193,13 @@ TEST_F(Damage, MoreThanMIsReportedWithItsRangeAndTheRestIsRead) {
   for (const std::uint32_t column : {0u, 1u, 2u}) rot(geometry.member_of(5, column), geometry.block_offset(2 * 5));
   Bytes data(model.size());
   const std::uint64_t begin = 5 * geometry.stripe_bytes();
-  EXPECT_EQ(status_of([&] { volume->read(begin, data.data(), 4096); }), TANDEM_ERROR_NOT_RECOVERABLE);
-  EXPECT_NE(std::string(tandem_last_error_message()).find("bytes " + std::to_string(begin)), std::string::npos)
-      << tandem_last_error_message();
+  EXPECT_TRUE(fails(
+      TANDEM_ERROR_NOT_RECOVERABLE, [&] { volume->read(begin, data.data(), 4096); }, "bytes " + std::to_string(begin)));
   for (const std::uint64_t good : {begin + 4096, begin + 3 * 8192, begin - 8192, begin + geometry.stripe_bytes()}) {
     ASSERT_EQ(status_of([&] { volume->read(good, data.data(), 4096); }), TANDEM_OK) << tandem_last_error_message();
     EXPECT_TRUE(std::equal(data.begin(), data.begin() + 4096, model.begin() + static_cast<std::ptrdiff_t>(good)));
   }
-  tandem_volume_care_result result{};
-  ASSERT_EQ(volume->scrub({.restart = true}, &result), TANDEM_OK);
+  auto result = scrub(*volume);
   EXPECT_EQ(result.bad_block_count, 3u);
   EXPECT_EQ(result.lost_block_count, 3u);
   // What is written anew is whole again.
@@ -354,17 +217,14 @@ TEST_F(Damage, ALostWriteIsNoticed) {
   volume->write(offset, data.data(), 4096);
   volume->flush();
   std::copy(old.begin(), old.end(), array.disks[member]->bytes.begin() + static_cast<std::ptrdiff_t>(at));
-  Bytes found(4096);
-  volume->read(offset, found.data(), 4096);
-  EXPECT_EQ(found, data);
+  EXPECT_EQ(read(*volume, offset, 4096), data);
 }
 
 TEST_F(Damage, AMemberThatVanishesIsLostAndTheVolumeGoesOn) {
   array.disks[2]->fails_reads = array.disks[2]->fails_writes = true;
   EXPECT_EQ(read_all(*volume), model);
   const Bytes data = paint(50000, 4);
-  volume->write(1000, data.data(), data.size());
-  std::copy(data.begin(), data.end(), model.begin() + 1000);
+  write(*volume, &model, 1000, data);
   volume->flush();
   EXPECT_EQ(member_of(*volume, 2).state, TANDEM_VOLUME_MEMBER_LOST);
   EXPECT_EQ(info_of(*volume).epoch, 1u);
@@ -391,10 +251,12 @@ TEST_F(Damage, OnlyReadErrorsAreMendedLikeRot) {
 
 TEST_F(Damage, TooManyMembersAreMissing) {
   volume.reset();
-  EXPECT_EQ(status_of([&] { array.open({0, 1, 2}); }), TANDEM_ERROR_NOT_RECOVERABLE);
-  EXPECT_NE(std::string(tandem_last_error_message()).find("3 of 6 members are current, 4 are needed"),
-            std::string::npos)
-      << tandem_last_error_message();
+  EXPECT_TRUE(fails(
+      TANDEM_ERROR_NOT_RECOVERABLE,
+      [&] {
+        array.open({0, 1, 2});
+      },
+      "3 of 6 members are current, 4 are needed"));
 }
 
 TEST_F(Damage, HalvesThatWereWrittenApartAreRefused) {
@@ -434,9 +296,7 @@ TEST_F(Damage, SessionsThatDidNotBeginWereNotWrittenApart) {
   five.machine = std::make_shared<Machine>();
   ASSERT_EQ(status_of([&] { volume = five.open(); }), TANDEM_OK) << tandem_last_error_message();
   for (const std::uint32_t member : {0u, 1u}) EXPECT_EQ(member_of(*volume, member).state, TANDEM_VOLUME_MEMBER_STALE);
-  Bytes found(4096);
-  volume->read(0, found.data(), found.size());
-  EXPECT_TRUE(std::equal(found.begin(), found.end(), model.begin()));
+  EXPECT_EQ(read(*volume, 0, 4096), part(model, 0, 4096));
 }
 
 // Three kills while sessions begin: each writing of superblocks is the newest one on its member.
@@ -462,8 +322,7 @@ TEST_F(Damage, AnOldRecordOfTheLogIsNotReplayedOverNewerBlocks) {
   for (unsigned turn = 0; turn < 6; ++turn) {
     for (const std::uint64_t seed : {100u, 200u}) {
       const Bytes data = paint(3 * 8192, seed + turn);
-      volume->write(8192, data.data(), data.size());
-      std::copy(data.begin(), data.end(), model.begin() + 8192);
+      write(*volume, &model, 8192, data);
       volume->flush();
     }
     const std::uint64_t newest = info_of(*volume).sequence - 1;
@@ -481,9 +340,8 @@ TEST_F(Damage, AnOldRecordOfTheLogIsNotReplayedOverNewerBlocks) {
     rot(turn, volume_geometry.page_offset(0) + 100);
     volume = array.open();
     EXPECT_EQ(read_all(*volume), model);
-    tandem_volume_care_result result{};
-    EXPECT_EQ(volume->scrub({.repair = true, .restart = true}, &result), TANDEM_OK);
-    EXPECT_EQ(volume->scrub({.restart = true}, &(result = {})), TANDEM_OK);
+    auto result = scrub(*volume, true);
+    result = scrub(*volume);
     EXPECT_EQ(result.bad_block_count + result.bad_parity_count, 0u);
   }
 }
@@ -505,12 +363,8 @@ TEST_F(Damage, ATornPageIsMendedBesideAnOldCopyOfAMember) {
       four.disks[old]->bytes = copy;
       volume = four.open();
       volume->replace(old, four.fresh_member("fresh"), false);
-      tandem_volume_care_result result{};
-      ASSERT_EQ(status_of([&] { volume->rebuild({}, &result); }), TANDEM_OK)
-          << old << ' ' << torn << ": " << tandem_last_error_message();
-      Bytes found(100000);
-      volume->read(0, found.data(), found.size());
-      EXPECT_TRUE(std::equal(found.begin(), found.end(), model.begin() + 5000)) << old << ' ' << torn;
+      rebuild(*volume);
+      EXPECT_EQ(read(*volume, 0, 100000), part(model, 5000, 100000)) << old << ' ' << torn;
     }
 }
 
@@ -536,12 +390,10 @@ TEST_F(Damage, ATableThatCannotBeReadDoesNotLoseItsMember) {
   array.disks[3]->fails_reads = true;
   EXPECT_EQ(read_all(*volume), model);
   const Bytes data = paint(50000, 4);
-  volume->write(1000, data.data(), data.size());
-  std::copy(data.begin(), data.end(), model.begin() + 1000);
+  write(*volume, &model, 1000, data);
   EXPECT_EQ(member_of(*volume, 3).state, TANDEM_VOLUME_MEMBER_CURRENT);
   array.disks[3]->fails_reads = false;
-  tandem_volume_care_result result{};
-  EXPECT_EQ(volume->scrub({.repair = true, .restart = true}, &result), TANDEM_OK);
+  auto result = scrub(*volume, true);
   EXPECT_EQ(result.lost_block_count, 0u);
   reopen({0, 1});
   EXPECT_EQ(read_all(*volume), model);
@@ -563,8 +415,7 @@ TEST_F(Damage, AfterARowThatIsHalfNewNothingIsWritten) {
   volume->read(0, found.data(), 4096);
   EXPECT_TRUE(std::equal(found.begin(), found.end(), model.begin()) ||
               std::equal(found.begin(), found.end(), model.begin() + 5000));
-  tandem_volume_care_result result{};
-  EXPECT_EQ(volume->scrub({.restart = true}, &result), TANDEM_OK);
+  auto result = scrub(*volume);
   EXPECT_EQ(result.bad_block_count + result.bad_parity_count, 0u);
 }
 
@@ -577,8 +428,7 @@ TEST_F(Damage, InsideAWindowLostDataIsUnprotectedAndNeverWrong) {
   EXPECT_EQ(window.begin_bytes, 2 * stripe) << "rounded inward";
   EXPECT_EQ(window.end_bytes, 5 * stripe);
   const Bytes data = paint(stripe, 6);
-  volume->write(2 * stripe, data.data(), stripe);
-  std::copy(data.begin(), data.end(), model.begin() + static_cast<std::ptrdiff_t>(2 * stripe));
+  write(*volume, &model, 2 * stripe, data);
   volume->flush();
   EXPECT_EQ(read_all(*volume), model);
   reopen({0});
@@ -618,8 +468,7 @@ TEST_F(Damage, AMemberThatFailsBeforeTheSessionKeepsItsDataOfAWindow) {
   const std::uint64_t stripe = geometry.stripe_bytes();
   const auto window = volume->delay_begin(stripe, 4 * stripe);
   const Bytes data = paint(4 * stripe, 8);
-  volume->write(stripe, data.data(), data.size());
-  std::copy(data.begin(), data.end(), model.begin() + static_cast<std::ptrdiff_t>(stripe));
+  write(*volume, &model, stripe, data);
   reopen();
   for (std::uint64_t each = 5; each < 8; ++each) rot(0, geometry.block_offset(geometry.first_block(each)));
   array.disks[0]->fails_writes = true;
@@ -627,8 +476,7 @@ TEST_F(Damage, AMemberThatFailsBeforeTheSessionKeepsItsDataOfAWindow) {
   volume->read(5 * stripe, found.data(), found.size());  // a block of it cannot be mended
   ASSERT_EQ(member_of(*volume, 0).state, TANDEM_VOLUME_MEMBER_LOST);
   EXPECT_EQ(status_of([&] { volume->delay_end(window, false); }), TANDEM_ERROR_NOT_RECOVERABLE);
-  tandem_volume_care_result result{};
-  EXPECT_EQ(volume->scrub({.repair = true, .restart = true}, &result), TANDEM_OK);
+  auto result = scrub(*volume, true);
   EXPECT_NE(result.lost_block_count, 0u);
   ASSERT_FALSE(array.notes.empty());
   EXPECT_NE(array.notes.back().find("nothing is mended"), std::string::npos) << array.notes.back();
@@ -672,12 +520,11 @@ TEST_F(Damage, ScrubWithRepairEndsWindowsThatWereLeftOpen) {
   volume->delay_begin(0, 2 * stripe);
   std::fill_n(model.begin() + 5000, 20000, std::byte{9});
   volume->write(5000, model.data() + 5000, 20000);
-  tandem_volume_care_result result{};
-  EXPECT_EQ(volume->scrub({.repair = true, .restart = true}, &result), TANDEM_OK);
+  auto result = scrub(*volume, true);
   EXPECT_EQ(volume->windows().size(), 1u) << "the window is still in use";
   EXPECT_EQ(result.unprotected_stripe_count, 2u);
   reopen();
-  EXPECT_EQ(volume->scrub({.repair = true, .restart = true}, &(result = {})), TANDEM_OK);
+  result = scrub(*volume, true);
   EXPECT_EQ(volume->windows().size(), 0u);
   EXPECT_EQ(result.bad_parity_count, 0u);
   reopen({0, 3});
@@ -759,19 +606,16 @@ TEST_F(Damage, ReplaceAndRebuildWhileWritesGoOn) {
 
 TEST_F(Damage, AMemberThatIsBeingRebuiltHoldsNothingYet) {
   for (const std::uint32_t index : {0u, 1u}) {
-    volume->replace(index, array.fresh_member("spare"), false);
-    array.disks[index] = array.spare;
+    replace(*volume, array, index);
   }
-  EXPECT_EQ(status_of([&] { volume->replace(2, array.fresh_member("spare"), false); }), TANDEM_ERROR_NOT_RECOVERABLE);
-  EXPECT_NE(std::string(tandem_last_error_message()).find("3 of 6"), std::string::npos) << tandem_last_error_message();
+  EXPECT_TRUE(fails(
+      TANDEM_ERROR_NOT_RECOVERABLE, [&] { volume->replace(2, array.fresh_member("spare"), false); }, "3 of 6"));
   volume->replace(1, array.fresh_member("spare"), false);  // one that was not rebuilt yet may go
   array.disks[1] = array.spare;
   EXPECT_EQ(read_all(*volume), model);
-  tandem_volume_care_result result{};
-  EXPECT_EQ(volume->rebuild({}, &result), TANDEM_OK);
-  volume->replace(2, array.fresh_member("spare"), false);
-  array.disks[2] = array.spare;
-  EXPECT_EQ(volume->rebuild({}, &result), TANDEM_OK);
+  rebuild(*volume);
+  replace(*volume, array, 2);
+  rebuild(*volume);
   reopen({3, 4});
   EXPECT_EQ(read_all(*volume), model);
 }
@@ -783,8 +627,7 @@ TEST_F(Damage, WhatHappensDuringAReplaceMayForbidIt) {
   array.spare->before_sync = [&] { volume->delay_begin(0, 2 * stripe); };
   EXPECT_EQ(status_of([&] { volume->replace(2, std::move(given), false); }), TANDEM_ERROR_UNAVAILABLE);
   const Bytes data = paint(stripe, 5);
-  volume->write(0, data.data(), stripe);
-  std::copy(data.begin(), data.end(), model.begin());
+  write(*volume, &model, 0, data);
   EXPECT_EQ(read_all(*volume), model);
   volume->delay_end({0, 2 * stripe}, false);
 
@@ -880,12 +723,11 @@ TEST_F(Damage, ScrubFindsParityThatDoesNotMatch) {
   // The last record would bring the page back.
   for (const auto &each : array.disks) each->bytes[kLogOffset] ^= std::byte{1};
   volume = array.open();
-  tandem_volume_care_result result{};
-  ASSERT_EQ(volume->scrub({.restart = true}, &result), TANDEM_OK);
+  auto result = scrub(*volume);
   EXPECT_EQ(result.bad_parity_count, 1u);
-  ASSERT_EQ(volume->scrub({.repair = true, .restart = true}, &(result = {})), TANDEM_OK);
+  result = scrub(*volume, true);
   EXPECT_EQ(result.mended_block_count, 1u);
-  ASSERT_EQ(volume->scrub({.restart = true}, &(result = {})), TANDEM_OK);
+  result = scrub(*volume);
   EXPECT_EQ(result.bad_parity_count, 0u);
 }
 
@@ -920,9 +762,7 @@ TEST(TableOfChecksums, ABadSectorCostsItsOwnPage) {
   volume.reset();
   array.disks[0]->bad_byte = geometry.page_offset(3) + 100;
   volume = array.open();
-  Bytes found(data.size());
-  volume->read(0, found.data(), found.size());
-  EXPECT_EQ(found, data);
+  EXPECT_EQ(read(*volume, 0, data.size()), data);
   const std::uint64_t decoded = statistics_of(*volume).degraded_read_count;
   EXPECT_GT(decoded, 0u);
   EXPECT_LE(decoded, 2 * kEntriesPerPage) << "for the read, and to mend the stripe";
@@ -938,8 +778,7 @@ TEST(Care, ARebuildCountsWhatItWrote) {
   open->flush();
   std::uint64_t mended = 0;
   for (std::uint32_t index = 0; index < 4; ++index) {
-    open->replace(index, own.fresh_member("new"), false);
-    own.disks[index] = own.spare;
+    replace(*open, own, index);
     tandem_volume_care_result result{};
     ASSERT_EQ(open->rebuild({}, &result), TANDEM_OK);
     mended += result.mended_block_count;
@@ -968,8 +807,7 @@ struct OldCopy {
     volume->write(0, model.data(), model.size());
     volume->flush();
     if (rebuilding) {
-      volume->replace(0, array.fresh_member("new"), false);
-      array.disks[0] = array.spare;
+      replace(*volume, array, 0);
     }
     volume.reset();
     volume = array.open();
@@ -1144,7 +982,7 @@ TEST(Threads, CallsFromManyThreads) {
   threads.emplace_back([&] {
     tandem_volume_care_result result{};
     for (int i = 0; i < 3; ++i) {
-      EXPECT_EQ(volume->scrub({.repair = true, .restart = true}, &result), TANDEM_OK);
+      result = scrub(*volume, true);
       volume->extents(0, size, 1000);
       info_of(*volume);
       statistics_of(*volume);
@@ -1211,8 +1049,7 @@ TEST(Threads, AWindowEndsWhileItIsWrittenTo) {
         for (int i = 0; i < 500 && !(over && i > 100); ++i) {
           const std::uint64_t at = (t * share + random() % share) * 4096;
           const Bytes data = paint(4096, random());
-          volume->write(at, data.data(), data.size());
-          std::copy(data.begin(), data.end(), model.begin() + static_cast<std::ptrdiff_t>(at));
+          write(*volume, &model, at, data);
         }
       });
     const tandem_status status = status_of([&] { volume->delay_end(window, false); });
@@ -1227,8 +1064,7 @@ TEST(Threads, AWindowEndsWhileItIsWrittenTo) {
     EXPECT_EQ(volume->windows().size(), 0u);
     model.resize(volume->geometry().volume_bytes());
     EXPECT_EQ(read_all(*volume), model);
-    tandem_volume_care_result result{};
-    EXPECT_EQ(volume->scrub({.restart = true}, &result), TANDEM_OK);
+    auto result = scrub(*volume);
     EXPECT_EQ(result.bad_parity_count + result.bad_block_count + result.lost_block_count, 0u);
     volume->flush();
     volume.reset();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A volume against a model, over random histories of calls, crashes and damage. A read must return the flushed content
-// or a later one as long as at most m members are damaged. Only data of a window may be unreadable without its member.
+// A volume against a model, over random histories of calls, crashes and damage, and over one session that dies at each
+// of its writes and syncs. A read must return the flushed content or a later one as long as at most m members are
+// damaged. Only data of a window may be unreadable without its member.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -19,7 +20,7 @@ using Bytes = std::vector<std::byte>;
 struct Shape {
   std::uint32_t k, m, unit_bytes;
 };
-constexpr Shape kShapes[] = {{3, 1, 4096}, {3, 2, 8192}, {2, 3, 8192}, {4, 2, 4096}};
+constexpr Shape kShapes[] = {{3, 1, 4096}, {3, 2, 8192}, {2, 3, 12288}, {4, 2, 4096}, {1, 1, 4096}, {5, 1, 8192}};
 constexpr std::size_t kDiskBytes = 640 << 10;
 
 class History {
@@ -39,6 +40,26 @@ class History {
     }
     dies_at_ = -1;
     if (!::testing::Test::HasFatalFailure() && open({})) stop();
+  }
+  // One session that dies at this call, if it has so many; then others, some without members, while the log is
+  // replayed. At last nothing is missing, and no parity is wrong.
+  bool die_at(std::int64_t call) {
+    if (!open({})) return false;
+    array_.machine->dies_at = call;
+    for (int steps = 0; steps < 60 && work(); ++steps)
+      if (::testing::Test::HasFailure()) return false;
+    const bool is_dead = array_.machine->is_dead;
+    stop();
+    for (int tries = 0; tries < 4 && !::testing::Test::HasFailure(); ++tries) {
+      dies_at_ = tries < 2 ? static_cast<std::int64_t>(below(14)) : -1;
+      if (open(tries == 0 ? Members{} : some_away())) stop();
+    }
+    dies_at_ = -1;
+    if (!::testing::Test::HasFailure() && open({})) {
+      scrub(false);
+      stop();
+    }
+    return is_dead;
   }
   // The copy is of the last session: what follows changes nothing, or dies before its session is known everywhere.
   void put_back_a_copy_of_the_last_session() {
@@ -69,6 +90,7 @@ class History {
   // Whether another damaged member leaves at least k that hold everything.
   bool may_damage(std::size_t member) const {
     Members all = damaged_;
+    all.insert(away_.begin(), away_.end());
     all.insert(member);
     return all.size() <= shape_.m;
   }
@@ -90,12 +112,16 @@ class History {
     was_killed_ = array_.machine->is_dead;
     const bool power_goes = was_killed_ && chance(2);
     if (was_killed_) say(power_goes ? "POWER CUT" : "KILLED");
-    for (const auto &disk : array_.disks) power_goes ? disk->settle_after_power_cut(random_) : disk->settle();
+    for (const auto &disk : array_.disks) {
+      power_goes ? disk->settle_after_power_cut(random_) : disk->settle();
+      disk->fails_writes = false;
+    }
     if (opened_ && !proven_)  // a later opening may find the old content, or this one
       for (std::size_t i = 0; i < allowed_.size(); ++i)
         for (Bytes &each : before_[i])
           if (!is_among(allowed_[i], each)) allowed_[i].push_back(std::move(each));
     opened_ = false;
+    away_.clear();
   }
 
   // Opens the volume without those that are away, and reads all. False: the machine died.
@@ -107,6 +133,13 @@ class History {
     std::string names;
     for (const std::size_t each : away) names += ' ' + std::to_string(each);
     say("open" + (names.empty() ? names : " without" + names));
+    if (reads && chance(4)) {  // for reading: what is left to do is done in memory
+      EXPECT_EQ(status_of([&] { volume_ = array_.open({away.begin(), away.end()}, true); }), TANDEM_OK);
+      if (volume_ == nullptr || array_.machine->is_dead) return fail(), false;
+      read_all();
+      volume_.reset();
+      if (::testing::Test::HasFatalFailure()) return false;
+    }
     const tandem_status status = status_of([&] { volume_ = array_.open({away.begin(), away.end()}); });
     if (array_.machine->is_dead) return stop(), false;
     EXPECT_EQ(status, TANDEM_OK) << tandem_last_error_message();
@@ -174,8 +207,13 @@ class History {
   void flushed() {
     for (auto &each : allowed_) each = {each.back()};
   }
+  // Often where the last change was.
+  std::uint64_t somewhere() {
+    if (!chance(3)) last_ = below(now_.size());
+    return last_;
+  }
   bool write() {
-    const std::uint64_t offset = below(now_.size()), stripe = geometry_.stripe_bytes();
+    const std::uint64_t offset = somewhere(), stripe = geometry_.stripe_bytes();
     const Bytes data = paint(1 + below(std::min(now_.size() - offset, chance(4) ? 3 * stripe : 9000)), random_());
     put(offset, data);
     if (!change("write " + std::to_string(offset) + " +" + std::to_string(data.size()),
@@ -184,11 +222,35 @@ class History {
     EXPECT_TRUE(has_begun()) << "a write outside of a session";
     return true;
   }
-  bool trim() {
-    const std::uint64_t begin = below(allowed_.size()),
-                        end = begin + 1 + below(std::min<std::uint64_t>(allowed_.size() - begin, 12));
-    put(begin * kBlockBytes, Bytes((end - begin) * kBlockBytes));
-    return change("trim", [&] { volume_->trim(begin * kBlockBytes, (end - begin) * kBlockBytes); });
+  // zeroes: the range to the byte, else the blocks inside of it.
+  bool trim(bool zeroes) {
+    const std::uint64_t first = chance(2) ? somewhere() : somewhere() / kBlockBytes * kBlockBytes,
+                        bytes = below(std::min<std::uint64_t>(now_.size() - first, 12 * kBlockBytes) + 1);
+    const std::uint64_t begin = zeroes ? first : round_up(first, kBlockBytes),
+                        end = zeroes ? first + bytes : (first + bytes) / kBlockBytes * kBlockBytes;
+    if (begin < end) put(begin, Bytes(end - begin));
+    return change((zeroes ? "zero " : "trim ") + std::to_string(first) + " +" + std::to_string(bytes),
+                  [&] { zeroes ? volume_->zero(first, bytes) : volume_->trim(first, bytes); });
+  }
+  bool read() {
+    if (window_ && !away_.empty()) return true;  // perhaps some of it is not there
+    const std::uint64_t offset = somewhere();
+    Bytes found(below(std::min<std::uint64_t>(now_.size() - offset, 3 * geometry_.stripe_bytes()) + 1));
+    say("read");
+    const tandem_status status = status_of([&] { volume_->read(offset, found.data(), found.size()); });
+    if (array_.machine->is_dead) return false;  // it was mending
+    EXPECT_EQ(status, TANDEM_OK) << "read " << offset << ": " << tandem_last_error_message();
+    EXPECT_TRUE(std::equal(found.begin(), found.end(), now_.begin() + static_cast<std::ptrdiff_t>(offset)));
+    return true;
+  }
+  // This member does not write any more in this session.
+  bool lose_on_the_way(std::size_t member) {
+    if (window_ || !may_damage(member)) return true;
+    say("member " + std::to_string(member) + " fails");
+    array_.disks[member]->fails_writes = true;
+    damaged_.insert(member);
+    lost_.insert(member);
+    return true;
   }
   bool flush() {
     if (!proven_) return true;  // nothing to flush; what was read may still be lost
@@ -224,7 +286,7 @@ class History {
     EXPECT_TRUE(!damaged_.empty() || !away_.empty() || result.bad_block_count + result.bad_parity_count == 0);
     if (repairs && away_.empty()) {
       for (const std::size_t each : rotten_)
-        if (state(each) == TANDEM_VOLUME_MEMBER_CURRENT) damaged_.erase(each);
+        if (state(each) == TANDEM_VOLUME_MEMBER_CURRENT && !array_.disks[each]->fails_writes) damaged_.erase(each);
       rotten_.clear();
       window_ = !volume_->windows().empty();
     }
@@ -248,7 +310,7 @@ class History {
   bool rebuild() {
     if (!away_.empty() || window_) return true;
     for (std::size_t i = 0; i < array_.disks.size(); ++i) {
-      if (state(i) != TANDEM_VOLUME_MEMBER_LOST) continue;
+      if (state(i) != TANDEM_VOLUME_MEMBER_LOST && !array_.disks[i]->fails_writes) continue;
       EXPECT_TRUE(lost_.contains(i)) << "member " << i << " is here: a rebuild must be able to continue";
       if (!replace(i)) return false;
     }
@@ -259,15 +321,17 @@ class History {
     return true;
   }
   bool work() {
-    const std::uint64_t kind = below(20);
+    const std::uint64_t kind = below(23);
     if (kind < 8) return write();
     if (kind < 11) return flush();
-    if (kind < 13) return trim();
+    if (kind < 13) return trim(chance(2));
     if (kind < 15) return begin_or_end_window();
     if (kind == 15) return scrub(false);
     if (kind == 16) return scrub(!window_ || away_.empty());
     if (kind == 17) return rebuild();
     const std::size_t member = any_member();
+    if (kind == 20) return lose_on_the_way(member);
+    if (kind > 20) return read();
     if (kind == 18 && !window_ && may_damage(member) && away_.empty()) return replace(member);
     if (!damaged_.contains(member)) copy(member);
     return true;
@@ -413,6 +477,7 @@ class History {
   std::array<std::optional<Copy>, 8> copies_;
   bool window_ = false, opened_ = false, proven_ = false, was_killed_ = false;
   int session_ = 0, proven_session_ = 0;  // the number of this opening; of the last one that surely began a session
+  std::uint64_t last_ = 0;
   std::int64_t dies_at_ = -1;
   std::string text_;
 };
@@ -423,6 +488,21 @@ TEST(History, ACopyOfTheLastSessionIsFoundByScrub) {
     history.put_back_a_copy_of_the_last_session();
     ASSERT_FALSE(::testing::Test::HasFailure()) << seed << ": " << history.text();
   }
+}
+
+TEST(History, ASessionMayDieAtEveryWriteAndSync) {
+  std::int64_t calls = 0;
+  for (std::uint64_t seed = tandem::test::slice_seed(), end = seed + (tandem::test::runs_every_case() ? 40 : 2);
+       seed != end; ++seed) {
+    bool is_dead = true;
+    for (std::int64_t call = 0; is_dead; call += tandem::test::kThinning, ++calls) {
+      History history(seed);
+      is_dead = history.die_at(call);
+      ASSERT_FALSE(::testing::Test::HasFailure()) << seed << ", call " << call << ": " << history.text();
+    }
+  }
+  EXPECT_GE(calls, tandem::test::thinned(150));
+  std::printf("%lld calls\n", static_cast<long long>(calls));
 }
 
 TEST(History, NothingFlushedIsLostToDamageOfMMembers) {

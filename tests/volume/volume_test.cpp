@@ -71,6 +71,23 @@ struct VolumeFiles : ::testing::Test {
     options.read_only = read_only;
     return tandem_volume_open(nullptr, &options, other ? other : &volume);
   }
+  tandem_status replace(std::uint32_t index, const std::string &member) {
+    tandem_volume_replace_options options{};
+    options.struct_bytes = sizeof options;
+    options.index = index;
+    options.member = member.c_str();
+    return tandem_volume_replace(volume, &options);
+  }
+  // What the volume holds there, or nothing if it cannot be read.
+  Bytes read(std::uint64_t offset, std::size_t bytes) {
+    Bytes found(bytes);
+    const tandem_status status = tandem_volume_read(volume, offset, found.data(), found.size());
+    EXPECT_EQ(status, TANDEM_OK) << tandem_last_error_message();
+    return status == TANDEM_OK ? found : Bytes();
+  }
+  tandem_status write(std::uint64_t offset, const Bytes &data) {
+    return tandem_volume_write(volume, offset, data.data(), data.size());
+  }
   void close() {
     EXPECT_EQ(tandem_volume_close(volume), TANDEM_OK);
     volume = nullptr;
@@ -106,8 +123,7 @@ TEST_F(VolumeFiles, AWayThroughAllCalls) {
   EXPECT_EQ(made.unit_bytes, 16384u);
   EXPECT_EQ(made.volume_bytes, made.stripe_count * 4 * 16384);
   const Bytes data = paint(300000, 1);
-  Bytes found(data.size());
-  ASSERT_EQ(tandem_volume_write(volume, 1234, data.data(), data.size()), TANDEM_OK);
+  ASSERT_EQ(write(1234, data), TANDEM_OK);
   ASSERT_EQ(tandem_volume_flush(volume), TANDEM_OK);
   ASSERT_EQ(tandem_volume_trim(volume, 500000, 4096), TANDEM_OK);
   ASSERT_EQ(tandem_volume_zero(volume, 600000, 10), TANDEM_OK);
@@ -118,13 +134,8 @@ TEST_F(VolumeFiles, AWayThroughAllCalls) {
   EXPECT_EQ(info().lost_count, 1u);
   EXPECT_EQ(member(1).state, TANDEM_VOLUME_MEMBER_LOST);
   EXPECT_NE(std::string(member(1).why).find("member1"), std::string::npos) << member(1).why;
-  ASSERT_EQ(tandem_volume_read(volume, 1234, found.data(), found.size()), TANDEM_OK) << tandem_last_error_message();
-  EXPECT_EQ(found, data);
-  tandem_volume_replace_options replace{};
-  replace.struct_bytes = sizeof replace;
-  replace.index = 1;
-  replace.member = names[1].c_str();
-  ASSERT_EQ(tandem_volume_replace(volume, &replace), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(read(1234, data.size()), data);
+  ASSERT_EQ(replace(1, names[1]), TANDEM_OK) << tandem_last_error_message();
   tandem_volume_care_result result{};
   result.struct_bytes = sizeof result;
   ASSERT_EQ(tandem_volume_rebuild(volume, nullptr, &result), TANDEM_OK) << tandem_last_error_message();
@@ -134,7 +145,7 @@ TEST_F(VolumeFiles, AWayThroughAllCalls) {
   tandem_volume_window window{};
   ASSERT_EQ(tandem_volume_delay_begin(volume, 0, made.volume_bytes / 2, &window), TANDEM_OK)
       << tandem_last_error_message();
-  ASSERT_EQ(tandem_volume_write(volume, 100000, data.data(), data.size()), TANDEM_OK);
+  ASSERT_EQ(write(100000, data), TANDEM_OK);
   std::size_t count = 0;
   ASSERT_EQ(tandem_volume_windows(volume, nullptr, 0, &count), TANDEM_OK);
   EXPECT_EQ(count, 1u);
@@ -152,8 +163,7 @@ TEST_F(VolumeFiles, AWayThroughAllCalls) {
   EXPECT_GT(statistics.log.writes, 0u);
   close();
   ASSERT_EQ(open({names[5], names[1], names[3], names[2]}, true), TANDEM_OK) << "any order, any four";
-  ASSERT_EQ(tandem_volume_read(volume, 100000, found.data(), found.size()), TANDEM_OK);
-  EXPECT_EQ(found, data);
+  EXPECT_EQ(read(100000, data.size()), data);
 }
 
 TEST_F(VolumeFiles, AProcessIsKilledAfterAFlush) {
@@ -162,9 +172,7 @@ TEST_F(VolumeFiles, AProcessIsKilledAfterAFlush) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    const bool done = open(names) == TANDEM_OK &&
-                      tandem_volume_write(volume, 0, data.data(), data.size()) == TANDEM_OK &&
-                      tandem_volume_write(volume, 4096, data.data(), data.size()) == TANDEM_OK &&
+    const bool done = open(names) == TANDEM_OK && write(0, data) == TANDEM_OK && write(4096, data) == TANDEM_OK &&
                       tandem_volume_flush(volume) == TANDEM_OK;
     kill(getpid(), done ? SIGKILL : SIGABRT);
   }
@@ -174,9 +182,7 @@ TEST_F(VolumeFiles, AProcessIsKilledAfterAFlush) {
   fs::remove(names[0]);
   fs::remove(names[4]);
   ASSERT_EQ(open(names), TANDEM_OK) << tandem_last_error_message();
-  Bytes found(data.size());
-  ASSERT_EQ(tandem_volume_read(volume, 4096, found.data(), found.size()), TANDEM_OK);
-  EXPECT_EQ(found, data);
+  EXPECT_EQ(read(4096, data.size()), data);
 }
 
 TEST_F(VolumeFiles, ArgumentsOfCreate) {
@@ -213,50 +219,45 @@ TEST_F(VolumeFiles, ArgumentsOfCreate) {
   EXPECT_EQ(tandem_volume_create(nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
 }
 
-TEST_F(VolumeFiles, AMemberTwiceInTheList) {
+TEST_F(VolumeFiles, ListsThatDoNotBelongTogether) {
   EXPECT_EQ(create({names[0], names[1], names[2], names[3], names[4], names[0]}), TANDEM_ERROR_INVALID_ARGUMENT);
   expect_message("twice");
-  ASSERT_EQ(create(names), TANDEM_OK);
-  fs::create_symlink(names[2], folder / "link");
-  auto list = names;
-  list[5] = (folder / "link").string();
-  EXPECT_EQ(open(list), TANDEM_ERROR_INVALID_ARGUMENT);
-  expect_message("twice");
-}
-
-TEST_F(VolumeFiles, AMemberOfAnotherVolume) {
   ASSERT_EQ(create(names), TANDEM_OK);
   std::vector<std::string> others;
   for (const std::string &name : names) others.push_back(name + "b");
   ASSERT_EQ(create(others), TANDEM_OK);
-  auto list = names;
-  list[3] = others[3];
-  EXPECT_EQ(open(list), TANDEM_ERROR_INVALID_ARGUMENT);
-  expect_message("two different volumes");
+  fs::create_symlink(names[2], folder / "link");
+  fs::create_directory(folder / "folder");
+  struct {
+    std::string member;
+    tandem_status status;
+    const char *message;
+  } const cases[] = {{(folder / "link").string(), TANDEM_ERROR_INVALID_ARGUMENT, "twice"},
+                     {others[5], TANDEM_ERROR_INVALID_ARGUMENT, "two different volumes"},
+                     {(folder / "folder").string(), TANDEM_ERROR_IO, "folder"}};
+  for (const auto &each : cases) {
+    auto list = names;
+    list[5] = each.member;
+    EXPECT_EQ(open(list), each.status) << each.member;
+    expect_message(each.message);
+  }
 }
 
 TEST_F(VolumeFiles, AVolumeIsNotOverwrittenUnasked) {
   ASSERT_EQ(create(names), TANDEM_OK);
   ASSERT_EQ(open(names), TANDEM_OK);
   const Bytes data = paint(5000, 2);
-  ASSERT_EQ(tandem_volume_write(volume, 0, data.data(), data.size()), TANDEM_OK);
-  tandem_volume_replace_options replace{};
-  replace.struct_bytes = sizeof replace;
-  replace.index = 0;
-  replace.member = names[3].c_str();
-  EXPECT_EQ(tandem_volume_replace(volume, &replace), TANDEM_ERROR_INVALID_ARGUMENT) << "it is a member";
+  ASSERT_EQ(write(0, data), TANDEM_OK);
+  EXPECT_EQ(replace(0, names[3]), TANDEM_ERROR_INVALID_ARGUMENT) << "it is a member";
   close();
   EXPECT_EQ(create(names), TANDEM_ERROR_INVALID_ARGUMENT);
   expect_message("holds a volume already");
   ASSERT_EQ(open(names), TANDEM_OK);
-  Bytes found(data.size());
-  ASSERT_EQ(tandem_volume_read(volume, 0, found.data(), found.size()), TANDEM_OK);
-  EXPECT_EQ(found, data);
+  EXPECT_EQ(read(0, data.size()), data);
   close();
   ASSERT_EQ(create(names, 4 << 20, 1), TANDEM_OK);
   ASSERT_EQ(open(names), TANDEM_OK);
-  ASSERT_EQ(tandem_volume_read(volume, 0, found.data(), found.size()), TANDEM_OK);
-  EXPECT_EQ(found, Bytes(data.size()));
+  EXPECT_EQ(read(0, data.size()), Bytes(data.size()));
 }
 
 TEST_F(VolumeFiles, NothingIsOverwrittenUnasked) {
@@ -288,11 +289,7 @@ TEST_F(VolumeFiles, NothingIsOverwrittenUnasked) {
     ASSERT_EQ(create(names), TANDEM_OK) << tandem_last_error_message();
     ASSERT_EQ(open(names), TANDEM_OK);
     write(names[0] + "new");
-    tandem_volume_replace_options replace{};
-    replace.struct_bytes = sizeof replace;
-    const std::string fresh = names[0] + "new";
-    replace.member = fresh.c_str();
-    EXPECT_EQ(tandem_volume_replace(volume, &replace), TANDEM_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(replace(0, names[0] + "new"), TANDEM_ERROR_INVALID_ARGUMENT);
     expect_message(each.name);
     close();
   }
@@ -317,19 +314,8 @@ TEST_F(VolumeFiles, AMemberThatIsTooSmall) {
   ASSERT_EQ(create(names), TANDEM_OK);
   fs::resize_file(names[2], 2 << 20);
   ASSERT_EQ(open(names), TANDEM_OK);
-  tandem_volume_member member{};
-  member.struct_bytes = sizeof member;
-  ASSERT_EQ(tandem_volume_member_query(volume, 2, &member), TANDEM_OK);
-  EXPECT_EQ(member.state, TANDEM_VOLUME_MEMBER_LOST);
-  EXPECT_NE(std::string(member.why).find("2097152 bytes"), std::string::npos) << member.why;
-}
-
-TEST_F(VolumeFiles, AMemberThatIsAFolder) {
-  ASSERT_EQ(create(names), TANDEM_OK);
-  fs::create_directory(folder / "folder");
-  auto list = names;
-  list[1] = (folder / "folder").string();
-  EXPECT_EQ(open(list), TANDEM_ERROR_IO);
+  EXPECT_EQ(member(2).state, TANDEM_VOLUME_MEMBER_LOST);
+  EXPECT_NE(std::string(member(2).why).find("2097152 bytes"), std::string::npos) << member(2).why;
 }
 
 TEST_F(VolumeFiles, AMemberThatMayNotBeWritten) {
@@ -382,13 +368,11 @@ TEST_F(VolumeFiles, ArgumentsOfTheOtherCalls) {
   EXPECT_EQ(tandem_volume_member_query(volume, 0, &member), TANDEM_ERROR_INVALID_ARGUMENT) << "no size";
   member.struct_bytes = sizeof member;
   EXPECT_EQ(tandem_volume_member_query(volume, 6, &member), TANDEM_ERROR_INVALID_ARGUMENT);
-  tandem_volume_replace_options replace{};
-  replace.struct_bytes = sizeof replace;
-  EXPECT_EQ(tandem_volume_replace(volume, &replace), TANDEM_ERROR_INVALID_ARGUMENT);
-  replace.index = 6;
+  tandem_volume_replace_options no_member{};
+  no_member.struct_bytes = sizeof no_member;
+  EXPECT_EQ(tandem_volume_replace(volume, &no_member), TANDEM_ERROR_INVALID_ARGUMENT);
   const std::string spare = (folder / "spare").string();
-  replace.member = spare.c_str();
-  EXPECT_EQ(tandem_volume_replace(volume, &replace), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(replace(6, spare), TANDEM_ERROR_INVALID_ARGUMENT);
   tandem_volume_open_options open_options{};
   open_options.struct_bytes = sizeof open_options;
   tandem_volume *other = nullptr;
@@ -438,22 +422,18 @@ TEST_F(VolumeFiles, NbdServersAsMembers) {
   ASSERT_EQ(created, TANDEM_OK) << tandem_last_error_message();
   ASSERT_EQ(open(uris), TANDEM_OK) << tandem_last_error_message();
   const Bytes data = paint(1000000, 3);
-  Bytes found(data.size());
-  ASSERT_EQ(tandem_volume_write(volume, 777, data.data(), data.size()), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(write(777, data), TANDEM_OK) << tandem_last_error_message();
   ASSERT_EQ(tandem_volume_trim(volume, 2000000, 100000), TANDEM_OK);
   ASSERT_EQ(tandem_volume_flush(volume), TANDEM_OK) << tandem_last_error_message();
-  ASSERT_EQ(tandem_volume_read(volume, 777, found.data(), found.size()), TANDEM_OK);
-  EXPECT_EQ(found, data);
+  EXPECT_EQ(read(777, data.size()), data);
   stop(1);
-  ASSERT_EQ(tandem_volume_read(volume, 777, found.data(), found.size()), TANDEM_OK) << tandem_last_error_message();
-  EXPECT_EQ(found, data);
-  ASSERT_EQ(tandem_volume_write(volume, 100000, data.data(), data.size()), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(read(777, data.size()), data);
+  ASSERT_EQ(write(100000, data), TANDEM_OK) << tandem_last_error_message();
   ASSERT_EQ(tandem_volume_flush(volume), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(member(1).state, TANDEM_VOLUME_MEMBER_LOST);
   close();
   ASSERT_EQ(open(uris), TANDEM_OK) << "its server does not answer: " << tandem_last_error_message();
-  ASSERT_EQ(tandem_volume_read(volume, 100000, found.data(), found.size()), TANDEM_OK);
-  EXPECT_EQ(found, data);
+  EXPECT_EQ(read(100000, data.size()), data);
   close();
   for (const std::size_t i : {0, 2}) stop(i);
 }
@@ -462,7 +442,7 @@ TEST_F(VolumeFiles, NoSpaceIsALostMemberAndNoLostByte) {
   ASSERT_EQ(create(names), TANDEM_OK);
   ASSERT_EQ(open(names), TANDEM_OK);
   const Bytes data = paint(200000, 9), more = paint(1 << 20, 3);
-  ASSERT_EQ(tandem_volume_write(volume, 0, data.data(), data.size()), TANDEM_OK);
+  ASSERT_EQ(write(0, data), TANDEM_OK);
   ASSERT_EQ(tandem_volume_flush(volume), TANDEM_OK);
   // Every member refuses to grow or to be written behind 1 MiB, as a full file system does.
   struct rlimit before {
@@ -473,8 +453,7 @@ TEST_F(VolumeFiles, NoSpaceIsALostMemberAndNoLostByte) {
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
   tandem_status status = TANDEM_OK;
-  for (std::uint64_t at = 1 << 20; status == TANDEM_OK && at < 8 << 20; at += more.size())
-    status = tandem_volume_write(volume, at, more.data(), more.size());
+  for (std::uint64_t at = 1 << 20; status == TANDEM_OK && at < 8 << 20; at += more.size()) status = write(at, more);
   const std::string message = tandem_last_error_message();
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
@@ -483,9 +462,7 @@ TEST_F(VolumeFiles, NoSpaceIsALostMemberAndNoLostByte) {
   EXPECT_EQ(tandem_volume_close(volume), TANDEM_ERROR_IO);
   volume = nullptr;
   ASSERT_EQ(open(names), TANDEM_OK) << "nothing was promised, and nothing is lost: " << tandem_last_error_message();
-  Bytes found(data.size());
-  ASSERT_EQ(tandem_volume_read(volume, 0, found.data(), found.size()), TANDEM_OK);
-  EXPECT_EQ(found, data);
+  EXPECT_EQ(read(0, data.size()), data);
 }
 
 }  // namespace
