@@ -153,6 +153,10 @@ enum tandem_par2_file_state_value {
  * any. */
 TANDEM_API tandem_status tandem_par2_verify(const tandem_par2_verify_options *options, tandem_par2_report **report_out);
 
+/* Returns the length of the name of the set in a path: 3 for "d/a.vol03+4.par2", "d/a.par2" and "d/a.p01". Other paths
+ * count whole. NULL: 0. Threads: any. */
+TANDEM_API size_t tandem_par2_base_length(const char *path);
+
 /* NULL is allowed. */
 TANDEM_API void tandem_par2_report_destroy(tandem_par2_report *report);
 
