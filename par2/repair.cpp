@@ -363,6 +363,8 @@ class Repair {
     const auto recovery = usable_recovery(set_, lost.size());
     const std::uint32_t first_exponent = set_.is_par1 ? 0 : recovery.front().exponent;
     const std::uint32_t exponents = recovery.back().exponent - first_exponent + 1;
+    suspects_ =
+        text("one of the recovery slices ", recovery.front().exponent, " to ", recovery.back().exponent, " is, or ");
     const CodecOwner codec = make_codec(set_.is_par1, k, first_exponent, exponents);
 
     std::vector<std::uint8_t> present(k + exponents), wanted(present.size()), is_read(present.size());
@@ -448,8 +450,8 @@ class Repair {
     check_store();
   }
   [[noreturn]] void fail_wrong(const Work &work) const {
-    fail(TANDEM_ERROR_DAMAGED, text("what was made for ", path_of(work),
-                                    " is wrong: a recovery slice is, or a file has changed since it was verified"));
+    fail(TANDEM_ERROR_DAMAGED, text("what was made for ", path_of(work), " is wrong: ", suspects_,
+                                    "a file has changed since it was verified"));
   }
   void check_store() {
     std::vector<const Job *> stored;
@@ -691,6 +693,7 @@ class Repair {
   std::vector<Job> jobs_;  // in the order of works
   Store store_;
   std::uint64_t column_memory_ = 0;
+  std::string suspects_;
   bool is_done_ = false;
 };
 
