@@ -387,7 +387,7 @@ class Repair {
     if (status == TANDEM_ERROR_TOO_LARGE)
       fail(TANDEM_ERROR_NOT_RECOVERABLE,
            text(lost.size(), " slices are lost, and the exponents of the recovery slices ",
-                "have gaps: then at most 4096 can be computed"));
+                "have too many gaps: the equations would take too long"));
     check(status);
     const std::unique_ptr<tandem_plan, void (*)(tandem_plan *)> plan_owner(plan, tandem_plan_destroy);
     check(tandem_plan_shards_to_read(plan, is_read.data()));

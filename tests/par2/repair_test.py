@@ -204,7 +204,8 @@ class Repair(Case):
         # Slices of 8 bytes; recovery slices as {first exponent: count}; how many slices are lost.
         for slices, recovery, lost, possible, message in (
             (20000, {0: 1, 45536: 1}, 2, 0, "only 1 of the 2 recovery slices can be used together: their exponents must lie in a window of 45536"),
-            (20000, {0: 1, 45535: 1}, 2, 1, ""), (5000, {0: 2500, 2501: 2500}, 5000, 1, "5000 slices are lost, and the exponents of the recovery slices have gaps")):
+            (20000, {0: 1, 45535: 1}, 2, 1, ""), (5000, {0: 2500, 2501: 2500}, 5000, 1, ""),
+            (8000, {0: 4000, 20000: 4000}, 8000, 1, "8000 slices are lost, and the exponents of the recovery slices have too many gaps")):
             data = os.urandom(8 * slices)
             self.write("a", data)
             for first, count in recovery.items():
