@@ -26,9 +26,8 @@ constexpr const char *kVolumes[] = {"doubling", "limited", "uniform"};  // the o
 struct Par2CreateFlags {
   std::string set, base, redundancy, volumes = kVolumes[TANDEM_PAR2_DOUBLING];
   std::vector<std::string> paths;
-  std::uint64_t slice_bytes = 0, memory_bytes = 0;
-  std::uint32_t slices = 0, recovery = 0, first = 0, volume_count = 0;
-  bool has_recovery = false, force = false, no_sync = false;
+  tandem_par2_create_options options = sized<tandem_par2_create_options>();
+  bool has_recovery = false;
   OutputFlags output;
   ContextFlags context;
 };
@@ -36,36 +35,27 @@ struct Par2CreateFlags {
 struct Par2VerifyFlags {
   std::string set, base;
   std::vector<std::string> extra;
-  std::uint32_t threads = 0;
+  tandem_par2_verify_options options = sized<tandem_par2_verify_options>();
   OutputFlags output;
 };
 
 struct Par2RepairFlags {
   Par2VerifyFlags verify;
-  std::uint64_t memory_bytes = 0;
-  bool keep_replaced = false, rename_only = false, no_sync = false;
+  tandem_par2_repair_options options = sized<tandem_par2_repair_options>();
   ContextFlags context;
 };
 
 const char *base_of(const std::string &base) { return base.empty() ? nullptr : base.c_str(); }
 
-int create_par2(const Par2CreateFlags &flags) {
+int create_par2(Par2CreateFlags flags) {
   const ContextOwner context = make_context(flags.context);
   const std::vector<const char *> paths = pointers(flags.paths);
-  auto options = sized<tandem_par2_create_options>();
+  tandem_par2_create_options &options = flags.options;
   options.path = flags.set.c_str();
   options.base_path = base_of(flags.base);
   options.source_paths = paths.data();
   options.source_count = paths.size();
-  options.slice_bytes = flags.slice_bytes;
-  options.slice_count = flags.slices;
-  options.recovery_slice_count = flags.recovery;
-  options.first_exponent = flags.first;
-  options.volume_count = flags.volume_count;
   options.thread_count = flags.context.thread_count;
-  options.memory_bytes = flags.memory_bytes;
-  options.force = flags.force;
-  options.no_sync = flags.no_sync;
   while (flags.volumes != kVolumes[options.volumes]) ++options.volumes;
   if (!flags.has_recovery) options.recovery_percent = redundancy_percent(flags.redundancy);
   auto result = sized<tandem_par2_create_result>();
@@ -86,15 +76,13 @@ int create_par2(const Par2CreateFlags &flags) {
 
 // ---- verify and repair
 
-Par2Report verify_with(const Par2VerifyFlags &flags, const char *command) {
+Par2Report verify_with(Par2VerifyFlags flags, const char *command) {
   const std::vector<const char *> extra = pointers(flags.extra);
-  auto options = sized<tandem_par2_verify_options>();
-  options.path = flags.set.c_str();
-  options.base_path = base_of(flags.base);
-  options.extra_paths = extra.data();
-  options.extra_count = extra.size();
-  options.thread_count = flags.threads;
-  return verify_par2(options, command, flags.output);
+  flags.options.path = flags.set.c_str();
+  flags.options.base_path = base_of(flags.base);
+  flags.options.extra_paths = extra.data();
+  flags.options.extra_count = extra.size();
+  return verify_par2(flags.options, command, flags.output);
 }
 
 const char *state_of(const tandem_par2_file &file) {
@@ -132,17 +120,12 @@ int run_verify(const Par2VerifyFlags &flags) {
   return finish_par2(verify_with(flags, "par2 verify"), "par2 verify", flags.output);
 }
 
-int run_repair(const Par2RepairFlags &flags) {
+int run_repair(Par2RepairFlags flags) {
   constexpr const char *kCommand = "par2 repair";
   Par2Report report = verify_with(flags.verify, kCommand);
-  if (report.summary.repair_needed != 0 && (report.summary.repair_possible != 0 || flags.rename_only)) {
-    auto options = sized<tandem_par2_repair_options>();
-    options.memory_bytes = flags.memory_bytes;
-    options.thread_count = flags.context.thread_count;
-    options.rename_only = flags.rename_only;
-    options.keep_replaced = flags.keep_replaced;
-    options.no_sync = flags.no_sync;
-    repair_par2(report, options, make_context(flags.context), kCommand, flags.verify.output);
+  if (report.summary.repair_needed != 0 && (report.summary.repair_possible != 0 || flags.options.rename_only != 0)) {
+    flags.options.thread_count = flags.context.thread_count;
+    repair_par2(report, flags.options, make_context(flags.context), kCommand, flags.verify.output);
   }
   return finish_par2(report, kCommand, flags.verify.output);
 }
@@ -157,19 +140,19 @@ void add_par2_create(CLI::App &par2, Invocation &invocation) {
   command.add_option("SET", flags->set, "SET.par2 to make; others are SET.volN+N.par2")->required();
   command.add_option("PATH", flags->paths, "Files to protect, and folders with all files below them")->required();
   CLI::Option *slice_bytes = command
-                                 .add_option("-s,--slice-bytes", flags->slice_bytes,
+                                 .add_option("-s,--slice-bytes", flags->options.slice_bytes,
                                              "Bytes of a slice: a multiple of 4; default: see --slices")
                                  ->transform(size_value());
   command
       .add_option(
-          "-b,--slices", flags->slices,
+          "-b,--slices", flags->options.slice_count,
           fmt::format("Cut the files into at most so many slices, {} at most; default: 2000", TANDEM_PAR2_MAX_SLICES))
       ->excludes(slice_bytes);
-  CLI::Option *recovery = command.add_option("-c,--recovery", flags->recovery,
+  CLI::Option *recovery = command.add_option("-c,--recovery", flags->options.recovery_slice_count,
                                              "Recovery slices: they replace as many slices that are lost");
   add_redundancy_flag(command, flags->redundancy, recovery);
   command
-      .add_option("-f,--first", flags->first,
+      .add_option("-f,--first", flags->options.first_exponent,
                   "Number of the first recovery slice: to add some to a set, begin after those that it has")
       ->group(kExpert);
   command
@@ -179,11 +162,12 @@ void add_par2_create(CLI::App &par2, Invocation &invocation) {
       ->check(one_of({std::begin(kVolumes), std::end(kVolumes)}))
       ->capture_default_str()
       ->type_name("SCHEME");
-  command.add_option("--volume-count", flags->volume_count, "Files with recovery slices; not with --volumes limited");
+  command.add_option("--volume-count", flags->options.volume_count,
+                     "Files with recovery slices; not with --volumes limited");
   add_base_flag(command, flags->base);
-  add_memory_flag(command, flags->memory_bytes);
-  command.add_flag("--force", flags->force, "Replace existing files of these names");
-  add_no_sync_flag(command, flags->no_sync);
+  add_memory_flag(command, flags->options.memory_bytes);
+  command.add_flag("--force", flags->options.force, "Replace existing files of these names");
+  add_no_sync_flag(command, flags->options.no_sync);
   add_context_flags(command, flags->context);
   add_output_flags(command, flags->output);
   command.callback([flags, recovery, &invocation] {
@@ -205,7 +189,7 @@ void add_par2_verify(CLI::App &par2, Invocation &invocation) {
   const auto flags = std::make_shared<Par2VerifyFlags>();
   CLI::App &command = *par2.add_subcommand("verify", "Check the files of a set");
   add_par2_places(command, *flags);
-  command.add_option("--threads", flags->threads, "Threads; default: one for each core");
+  command.add_option("--threads", flags->options.thread_count, "Threads; default: one for each core");
   command.footer("Exit status: 0 all files are complete, 1 a repair is possible, 4 it is not.");
   add_output_flags(command, flags->output);
   command.callback([flags, &invocation] { invocation.run = [flags] { return run_verify(*flags); }; });
@@ -215,17 +199,18 @@ void add_par2_repair(CLI::App &par2, Invocation &invocation) {
   const auto flags = std::make_shared<Par2RepairFlags>();
   CLI::App &command = *par2.add_subcommand("repair", "Make the files of a set complete");
   add_par2_places(command, flags->verify);
-  add_memory_flag(command, flags->memory_bytes);
-  command.add_flag("--keep-replaced", flags->keep_replaced, "Keep a wrong file that another one replaces, as NAME.1");
-  command.add_flag("--rename-only", flags->rename_only,
+  add_memory_flag(command, flags->options.memory_bytes);
+  command.add_flag("--keep-replaced", flags->options.keep_replaced,
+                   "Keep a wrong file that another one replaces, as NAME.1");
+  command.add_flag("--rename-only", flags->options.rename_only,
                    "Only put whole files that were found under other names in their places");
-  add_no_sync_flag(command, flags->no_sync);
+  add_no_sync_flag(command, flags->options.no_sync);
   command.footer(
       "Exit status: 0 all files are complete, 4 a repair is not possible; with --rename-only, 1 a repair is possible.");
   add_context_flags(command, flags->context);
   add_output_flags(command, flags->verify.output);
   command.callback([flags, &invocation] {
-    flags->verify.threads = flags->context.thread_count;
+    flags->verify.options.thread_count = flags->context.thread_count;
     invocation.run = [flags] { return run_repair(*flags); };
   });
 }
@@ -328,7 +313,7 @@ void add_redundancy_flag(CLI::App &command, std::string &redundancy, CLI::Option
 void add_memory_flag(CLI::App &command, std::uint64_t &memory_bytes) {
   command.add_option("--memory", memory_bytes, "Memory for slices, such as 1G; default: 64M")->transform(size_value());
 }
-void add_no_sync_flag(CLI::App &command, bool &no_sync) {
+void add_no_sync_flag(CLI::App &command, std::int32_t &no_sync) {
   command.add_flag("--no-sync", no_sync, "Let the operating system decide when bytes reach the disk")->group(kExpert);
 }
 

@@ -58,6 +58,10 @@ class Par2Report {
 Par2Report verify_par2(tandem_par2_verify_options options, std::string_view action, const OutputFlags &output);
 void repair_par2(Par2Report &report, tandem_par2_repair_options options, const ContextOwner &context,
                  std::string_view action, const OutputFlags &output);
+// "a.vol03+4.par2" and "a.par2" -> "a"
+inline std::string base_of_set(const std::string &path) {
+  return path.substr(0, tandem_par2_base_length(path.c_str()));
+}
 int exit_status_of(const tandem_par2_summary &summary);
 nlohmann::ordered_json set_object(const tandem_par2_create_result &result);
 nlohmann::ordered_json report_object(const Par2Report &report, std::string_view command);
@@ -67,7 +71,7 @@ std::string what_is_lost(const tandem_par2_summary &summary);
 double redundancy_percent(const std::string &redundancy);
 void add_redundancy_flag(CLI::App &command, std::string &redundancy, CLI::Option *excluded = nullptr);
 void add_memory_flag(CLI::App &command, std::uint64_t &memory_bytes);
-void add_no_sync_flag(CLI::App &command, bool &no_sync);
+void add_no_sync_flag(CLI::App &command, std::int32_t &no_sync);
 
 void add_par2_sync(CLI::App &par2, Invocation &invocation);
 void add_par2_scrub(CLI::App &par2, Invocation &invocation);

@@ -647,14 +647,9 @@ class Par2Check {
   void purge() const {
     if (!words_.has('p')) return;
     output_.lines(-1, "\nPurge par files.\n");
-    // "a.vol03+4.PAR2" -> "a"
-    const auto stem_of = [](fs::path path) {
-      path = path.replace_extension();
-      return path.extension().string().starts_with(".vol") ? path.replace_extension() : path;
-    };
     for (const tandem_par2_packet_file &file : report_->packet_files) {
       const std::string path = file.path;
-      const bool is_destroyed = file.damaged_bytes == file.bytes && stem_of(path) == stem_of(words_.set());
+      const bool is_destroyed = file.damaged_bytes == file.bytes && base_of_set(path) == base_of_set(words_.set());
       if (file.packet_count == 0 && !is_destroyed) continue;
       output_.line(-1, "Remove \"{}\".", shown(path));
       std::error_code error;

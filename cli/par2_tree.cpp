@@ -38,7 +38,8 @@ struct TreeFlags {
   std::string root, redundancy;
   std::vector<std::string> excluded;
   std::uint64_t memory_bytes = 0;
-  bool one_file_system = false, dry_run = false, force = false, no_verify = false, repair = false, no_sync = false;
+  bool one_file_system = false, dry_run = false, force = false, no_verify = false, repair = false;
+  std::int32_t no_sync = 0;
   OutputFlags output;
   ContextFlags context;
 };
@@ -266,7 +267,7 @@ void make_set(const std::string &folder, const LockedFolder &locked, const Files
   if (utimensat(AT_FDCWD, made.c_str(), times, 0) != 0 || rename(made.c_str(), in(folder, kSet).c_str()) != 0)
     fail_io("write", in(folder, kSet));
   temporaries.remove();
-  if (!flags.no_sync && !locked.sync()) fail_io("sync", folder);
+  if (flags.no_sync == 0 && !locked.sync()) fail_io("sync", folder);
   object.update(set_object(result));
   object["packet_file_count"] = 1;
   object["packet_file_bytes"] = status_of(in(folder, kSet)).value().st_size;
@@ -342,10 +343,7 @@ std::vector<std::string> sets_in(const std::string &folder, const TreeFlags &fla
     if (!name.ends_with(kEnding) || is_of_new_set(name) || is_excluded(flags, in(folder, name))) continue;
     const auto status = status_of(in(folder, name));
     if (!status || !S_ISREG(status->st_mode)) continue;
-    std::string base = name.substr(0, name.size() - kEnding.size());
-    const std::size_t volume = base.rfind(".vol");
-    if (volume != std::string::npos && base.find_first_not_of("0123456789+-", volume + 4) == std::string::npos)
-      base.resize(volume);
+    const std::string base = base_of_set(name);
     if (const auto [entry, is_new] = sets.emplace(base, name); !is_new && name == base + std::string(kEnding))
       entry->second = name;
   }

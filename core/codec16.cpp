@@ -341,23 +341,27 @@ void Codec16::solve_powers(const ShardSet &present, std::span<const std::uint16_
   }
   const std::size_t count = lost.size();
   check_cells(std::max(outputs.size(), count), count + wanted_parity.size(), "a decode", kMostSolveBytes16);
-  Indices chosen;
-  Matrix16 solved;  // outputs from the chosen shards
-  for (std::size_t first = 0; chosen.empty() && first + count <= parity.size(); ++first) {
-    const auto run = parity.subspan(first, count);
-    if (run.back() - run.front() != static_cast<int>(count) - 1) continue;
-    chosen.assign(run.begin(), run.end());
-    solved = solve_run(lost, chosen, outputs);
+  unsigned first = k_;  // of the run of shards of which most are present
+  std::span<const std::uint16_t> chosen_of_run;
+  for (const std::uint16_t shard : parity) {
+    const auto size = static_cast<unsigned>(count), last = std::max(parity.back() + 1u, k_ + size) - size;
+    const auto begin = std::ranges::lower_bound(parity, std::min<unsigned>(shard, last));
+    const auto end = std::lower_bound(begin, parity.end(), std::min<unsigned>(shard, last) + size);
+    if (static_cast<std::size_t>(end - begin) <= chosen_of_run.size()) continue;
+    chosen_of_run = {begin, end};
+    first = std::min<unsigned>(shard, last);
+    if (chosen_of_run.size() == count) break;
   }
-  if (chosen.empty()) {
-    check_cells(2 * std::uint64_t{count}, count, "a decode");
-    const auto cell = [this](unsigned row, unsigned column) { return coefficient(row, column); };
-    Indices order = application.inputs, undetermined;
-    order.insert(order.end(), parity.begin(), parity.end());
-    const Elimination elimination(*gf_, cell, k_, order);
-    solved = elimination.combinations(outputs, undetermined);
-    if (!undetermined.empty()) fail_undetermined(present, undetermined, elimination.rank());
-    chosen.assign(elimination.chosen().end() - elimination.rank(), elimination.chosen().end());
+  Indices chosen(chosen_of_run.begin(), chosen_of_run.end());
+  Matrix16 solved = solve_run(lost, first, outputs);  // outputs from the chosen shards
+  if (chosen.size() < count) {
+    Sums<std::uint16_t> sums = fill_run(lost, first, chosen_of_run, parity, solved);
+    if (!sums.undetermined.empty()) {
+      for (std::uint16_t &output : sums.undetermined) output = outputs[output];
+      fail_undetermined(present, sums.undetermined, static_cast<unsigned>(sums.inputs.size()));
+    }
+    chosen = std::move(sums.inputs);
+    solved = std::move(sums.cells);
   }
   Indices sums = chosen;
   sums.insert(sums.end(), wanted_parity.begin(), wanted_parity.end());
@@ -377,26 +381,22 @@ void Codec16::solve_powers(const ShardSet &present, std::span<const std::uint16_
 // With the constants a_j of lost data and exponents s, s + 1, ..: syndrome i is the sum over j of a_j^(s+i) * lost_j,
 // a Vandermonde matrix. Lagrange's formula inverts it: with P(x) = product over j of (x + a_j) and Q_j(x) = P(x) / (x +
 // a_j), lost_j is the sum over i of (coefficient i of Q_j) * syndrome i, divided by a_j^s * Q_j(a_j).
-Matrix16 Codec16::solve_run(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> run,
+Matrix16 Codec16::solve_run(std::span<const std::uint16_t> lost, unsigned first,
                             std::span<const std::uint16_t> outputs) const {
   Indices points;
   for (const std::uint16_t shard : lost) points.push_back(gf_->exp(logs_[shard]));
   const Indices differences = gf16::log_ratios(*gf_, points, points, {});
-  std::vector<std::uint16_t> polynomial = {1};  // P, the highest power last
-  for (const std::uint16_t point : points) {
-    polynomial.insert(polynomial.begin(), 0);
-    for (std::size_t i = 0; i + 1 < polynomial.size(); ++i) polynomial[i] ^= gf_->multiply(point, polynomial[i + 1]);
-  }
-  Matrix16 solved(static_cast<unsigned>(outputs.size()), static_cast<unsigned>(run.size()));
-  std::vector<std::uint16_t> row(run.size());
+  const std::vector<std::uint16_t> polynomial = polynomial_of(points);
+  Matrix16 solved(static_cast<unsigned>(outputs.size()), static_cast<unsigned>(lost.size()));
+  std::vector<std::uint16_t> row(lost.size());
   unsigned next_output = 0;
   for (std::size_t j = 0; j < lost.size(); ++j) {
     const bool is_wanted = next_output < outputs.size() && outputs[next_output] == lost[j];
     if (!is_wanted && (outputs.empty() || outputs.back() < k_)) continue;
-    const std::uint64_t log = differences[j] + std::uint64_t{first_exponent_ + run.front() - k_} * logs_[lost[j]];
+    const std::uint64_t log = differences[j] + std::uint64_t{first_exponent_ + first - k_} * logs_[lost[j]];
     const std::uint16_t scale = gf_->exp(gf16::kOrder - log % gf16::kOrder);
     std::uint16_t coefficient_of_q = 1;
-    for (std::size_t i = run.size(); i-- != 0;) {
+    for (std::size_t i = lost.size(); i-- != 0;) {
       row[i] = gf_->multiply(scale, coefficient_of_q);
       coefficient_of_q = polynomial[i] ^ gf_->multiply(points[j], coefficient_of_q);
     }
@@ -405,6 +405,66 @@ Matrix16 Codec16::solve_run(std::span<const std::uint16_t> lost, std::span<const
       gf16::multiply_add(*gf_, solved.row(r), coefficient(outputs[r] - k_, lost[j]), row);
   }
   return solved;
+}
+
+// Some shards of the run are missing. Syndrome s is the sum over j of a_j^s * lost_j, so a syndrome is made of those of
+// the run as x^s is made of their powers modulo P. This gives a row for each other shard, and an elimination finds what
+// replaces the missing ones. The outputs come in as sums of the run, and out as sums of present shards, or
+// undetermined: as indices of `outputs`. undetermined: inputs are those that are independent.
+Sums<std::uint16_t> Codec16::fill_run(std::span<const std::uint16_t> lost, unsigned first,
+                                      std::span<const std::uint16_t> present, std::span<const std::uint16_t> parity,
+                                      const Matrix16 &outputs) const {
+  constexpr std::uint64_t kMostSteps = std::uint64_t{1} << 36;  // half a minute
+  const std::size_t count = lost.size(), missing = count - present.size();
+  if (std::uint64_t{count} * count * missing > kMostSteps || count + outputs.rows() + missing > gf16::kFieldSize)
+    base::fail(TANDEM_ERROR_TOO_LARGE, base::text(count, " lost shards, and ", missing, " gaps among the exponents"));
+  check_cells(2 * std::uint64_t{missing}, missing, "a decode");
+  const std::size_t most = std::min({parity.size() - present.size(), gf16::kFieldSize - count - outputs.rows(),
+                                     std::max<std::size_t>(missing, kMostMatrixBytes16 / 2 / count)});
+  Indices points, others;  // others: the nearest ones after the run, then those before it
+  for (const std::uint16_t shard : lost) points.push_back(gf_->exp(logs_[shard]));
+  const std::vector<std::uint16_t> polynomial = polynomial_of(points);
+  Matrix16 cells(static_cast<unsigned>(most), static_cast<unsigned>(count));
+  for (const bool is_after : {true, false}) {
+    std::vector<std::uint16_t> power(count);  // modulo P
+    power[is_after ? count - 1 : 0] = 1;
+    unsigned shard = is_after ? first + static_cast<unsigned>(count) - 1 : first;
+    while (others.size() < most && (is_after ? shard < parity.back() : shard > parity.front())) {
+      shard += is_after ? 1 : -1;
+      const std::uint16_t factor = is_after ? power.back() : gf_->divide(power.front(), polynomial.front());
+      std::rotate(power.begin(), is_after ? power.end() - 1 : power.begin() + 1, power.end());
+      (is_after ? power.front() : power.back()) = 0;
+      gf16::multiply_add(*gf_, power, factor, std::span(polynomial).subspan(is_after ? 0 : 1, count));
+      if (!std::ranges::binary_search(parity, shard)) continue;
+      std::ranges::copy(power, cells.row(static_cast<unsigned>(others.size())).begin());
+      others.push_back(static_cast<std::uint16_t>(shard));
+    }
+  }
+  // Indices here: of the run, then of the others, then of the outputs.
+  Indices all(count + others.size() + outputs.rows()), order;
+  std::iota(all.begin(), all.end(), std::uint16_t{0});
+  for (const std::uint16_t shard : present) order.push_back(static_cast<std::uint16_t>(shard - first));
+  order.insert(order.end(), all.begin() + count, all.end() - outputs.rows());
+  const auto cell = [&](unsigned row, unsigned column) {
+    return row < others.size() ? cells.at(row, column) : outputs.at(row - others.size(), column);
+  };
+  const Elimination elimination(*gf_, cell, static_cast<unsigned>(count), order);
+  Sums<std::uint16_t> sums = elimination.express(std::span(all).last(outputs.rows()), false);
+  for (std::uint16_t &output : sums.undetermined) output -= static_cast<std::uint16_t>(count + others.size());
+  for (std::uint16_t &input : sums.inputs)
+    input = input < count ? static_cast<std::uint16_t>(first + input) : others[input - count];
+  sums.sort(false);
+  return sums;
+}
+
+// The product over all points of (x + point), the highest power last.
+std::vector<std::uint16_t> Codec16::polynomial_of(std::span<const std::uint16_t> points) const {
+  std::vector<std::uint16_t> polynomial = {1};
+  for (const std::uint16_t point : points) {
+    polynomial.insert(polynomial.begin(), 0);
+    for (std::size_t i = 0; i + 1 < polynomial.size(); ++i) polynomial[i] ^= gf_->multiply(point, polynomial[i + 1]);
+  }
+  return polynomial;
 }
 
 // Present data first, then parity in the order of the shards.

@@ -63,8 +63,11 @@ class Codec16 final : public Codec {
   Powers16 powers_of(std::span<const std::uint16_t> data, std::span<const std::uint16_t> parity) const;
   void solve_powers(const ShardSet &present, std::span<const std::uint16_t> lost, std::span<const std::uint16_t> parity,
                     Application &application) const;
-  Matrix16 solve_run(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> run,
-                     std::span<const std::uint16_t> outputs) const;
+  Matrix16 solve_run(std::span<const std::uint16_t> lost, unsigned first, std::span<const std::uint16_t> outputs) const;
+  Sums<std::uint16_t> fill_run(std::span<const std::uint16_t> lost, unsigned first,
+                               std::span<const std::uint16_t> present, std::span<const std::uint16_t> parity,
+                               const Matrix16 &outputs) const;
+  std::vector<std::uint16_t> polynomial_of(std::span<const std::uint16_t> points) const;
   void eliminate(const ShardSet &present, const Indices &parity, Application &application) const;
   Operator dense(Matrix16 cells) const;
 

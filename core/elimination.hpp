@@ -21,6 +21,26 @@ struct Sums {
   Indices inputs;  // ascending
   MatrixOf<Cell> cells;
   Indices undetermined;  // outputs that are no such sums
+
+  // The inputs. drops_unused: without those that no output needs.
+  void sort(bool drops_unused) {
+    std::vector<unsigned> order(inputs.size());
+    std::iota(order.begin(), order.end(), 0u);
+    if (drops_unused)
+      std::erase_if(order, [&](unsigned c) {
+        for (unsigned r = 0; r < cells.rows(); ++r)
+          if (cells.at(r, c) != 0) return false;
+        return true;
+      });
+    std::ranges::sort(order, {}, [&](unsigned c) { return inputs[c]; });
+    if (order.size() == inputs.size() && std::ranges::is_sorted(order)) return;
+    Sums sorted{{}, {cells.rows(), static_cast<unsigned>(order.size())}, std::move(undetermined)};
+    for (unsigned c = 0; c < order.size(); ++c) {
+      sorted.inputs.push_back(inputs[order[c]]);
+      for (unsigned r = 0; r < cells.rows(); ++r) sorted.cells.at(r, c) = cells.at(r, order[c]);
+    }
+    *this = std::move(sorted);
+  }
 };
 
 // Data shard c is the unit row c of the generator matrix. Shard k + r is row r of `coefficient`. Shards are taken in a
@@ -55,28 +75,19 @@ class Elimination {
   const Indices &chosen() const noexcept { return chosen_; }
   unsigned rank() const noexcept { return static_cast<unsigned>(pivots_.size()); }  // without known shards
 
-  // Outputs as combinations of the chosen ones that are not known, beside some of known ones.
-  MatrixOf<Cell> combinations(std::span<const std::uint16_t> outputs, Indices &undetermined) const {
-    MatrixOf<Cell> cells(static_cast<unsigned>(outputs.size()), rank());
-    std::vector<Cell> row(reduced_.columns());
-    for (unsigned r = 0; r < cells.rows(); ++r) {
-      load(outputs[r], row);
-      reduce(row);
-      if (std::any_of(row.begin(), row.begin() + width(), [](Cell cell) { return cell != 0; }))
-        undetermined.push_back(outputs[r]);
-      std::copy_n(row.begin() + width(), rank(), cells.row(r).begin());
-    }
-    return cells;
-  }
-
   // The outputs are not known. drops_unused: inputs that no output needs are left out.
   Sums<Cell> express(std::span<const std::uint16_t> outputs, bool drops_unused) const {
     Sums<Cell> sums{chosen_, {static_cast<unsigned>(outputs.size()), known_count_ + rank()}, {}};
-    const MatrixOf<Cell> cells = combinations(outputs, sums.undetermined);
-    for (unsigned r = 0; r < cells.rows(); ++r)
-      std::ranges::copy(cells.row(r), sums.cells.row(r).begin() + known_count_);
+    std::vector<Cell> row(reduced_.columns());
+    for (unsigned r = 0; r < sums.cells.rows(); ++r) {
+      load(outputs[r], row);
+      reduce(row);
+      if (std::any_of(row.begin(), row.begin() + width(), [](Cell cell) { return cell != 0; }))
+        sums.undetermined.push_back(outputs[r]);
+      std::copy_n(row.begin() + width(), rank(), sums.cells.row(r).begin() + known_count_);
+    }
     if (sums.undetermined.empty()) put_in_known(outputs, sums.cells);
-    sort_inputs(sums, drops_unused);
+    sums.sort(drops_unused);
     return sums;
   }
 
@@ -127,25 +138,6 @@ class Elimination {
       for (unsigned r = 0; r < cells.rows(); ++r)
         multiply_add(field_, cells.row(r).first(known_count_), cells.at(r, i), equation);
     }
-  }
-
-  static void sort_inputs(Sums<Cell> &sums, bool drops_unused) {
-    std::vector<unsigned> order(sums.inputs.size());
-    std::iota(order.begin(), order.end(), 0u);
-    if (drops_unused)
-      std::erase_if(order, [&](unsigned c) {
-        for (unsigned r = 0; r < sums.cells.rows(); ++r)
-          if (sums.cells.at(r, c) != 0) return false;
-        return true;
-      });
-    std::ranges::sort(order, {}, [&](unsigned c) { return sums.inputs[c]; });
-    if (order.size() == sums.inputs.size() && std::ranges::is_sorted(order)) return;
-    Sums<Cell> sorted{{}, {sums.cells.rows(), static_cast<unsigned>(order.size())}, std::move(sums.undetermined)};
-    for (unsigned c = 0; c < order.size(); ++c) {
-      sorted.inputs.push_back(sums.inputs[order[c]]);
-      for (unsigned r = 0; r < sums.cells.rows(); ++r) sorted.cells.at(r, c) = sums.cells.at(r, order[c]);
-    }
-    sums = std::move(sorted);
   }
 
   const Field &field_;

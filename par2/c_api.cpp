@@ -145,8 +145,7 @@ tandem_status tandem_par2_create(tandem_context *context, const tandem_par2_crea
     if (ours.path == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "path is NULL");
     TaskPool pool(more_threads(ours.thread_count));
     Meter meter(ours.progress, ours.progress_user);
-    const tandem_par2_create_result result = create(context, ours, pool, meter);
-    tandem::base::write_result(result, result_out, "tandem_par2_create_result");
+    tandem::base::write_result(create(context, ours, pool, meter), result_out, "tandem_par2_create_result");
   });
 }
 
@@ -167,6 +166,8 @@ tandem_status tandem_par2_repair(tandem_context *context, tandem_par2_report *re
     meter.finish();
   });
 }
+
+size_t tandem_par2_base_length(const char *path) { return path != nullptr ? base_of(path).size() : 0; }
 
 void tandem_par2_report_destroy(tandem_par2_report *report) { delete report; }
 

@@ -18,6 +18,7 @@
 #include "base/options.hpp"
 #include "base/pending_file.hpp"
 #include "base/signals.hpp"
+#include "par2/columns.hpp"
 #include "par2/crc.hpp"
 #include "par2/error.hpp"
 #include "par2/files.hpp"
@@ -28,16 +29,11 @@
 namespace tandem::par2 {
 namespace {
 
-constexpr std::size_t kGroup = kMaxMd5Streams;  // slices that a task reads and hashes
-constexpr std::uint64_t kDefaultMemory = 64u << 20;
 constexpr std::uint32_t kMostVolumes = 1000;
-constexpr std::uint64_t kColumnUnit = 64;
 
 std::string without_ending(const std::string &path) {
   return is_packet_file_name(path) ? path.substr(0, path.size() - 5) : path;
 }
-
-std::size_t groups(std::size_t count) { return (count + kGroup - 1) / kGroup; }
 
 // A packet file while it is written: copies of the critical packets lie between its recovery packets.
 class Output {
@@ -191,8 +187,9 @@ class Creation {
     Main main{slice_bytes_, {}, {}};
     for (Source &source : sources_) {
       main.recoverable.push_back(source.id);
-      source.first_slice = owners_.size();
-      owners_.resize(owners_.size() + slices_of(source.bytes, slice_bytes_), &source);
+      source.first_slice = slices_.size();
+      for (std::uint64_t at = 0; at < source.bytes; at += slice_bytes_)
+        slices_.push_back({&source.path, at, std::min(slice_bytes_, source.bytes - at)});
     }
     main_ = main_body(main);
     set_id_ = Md5::of(main_.data(), main_.size());
@@ -261,95 +258,52 @@ class Creation {
     }
   }
 
-  // Columns of all slices: as many bytes of each as fit into memory.
   void code() {
     const std::size_t k = slice_count_, m = recovery_count_;
     if (k == 0) return;
-    const std::uint64_t memory = options_.memory_bytes != 0 ? options_.memory_bytes : kDefaultMemory;
-    const std::uint64_t most = std::max(memory / (k + m) / kColumnUnit * kColumnUnit, kColumnUnit);
-    const std::uint64_t columns = slices_of(slice_bytes_, most);
-    const std::uint64_t each = slices_of(slices_of(slice_bytes_, columns), kColumnUnit) * kColumnUnit;
-    std::vector<void *> shards(k + m);
-    check(tandem_shards_allocate(k + m, each, shards.data()));
-    const std::unique_ptr<void, void (*)(void *)> owner(shards[0], tandem_shards_free);
-    std::unique_ptr<tandem_codec, void (*)(tandem_codec *)> codec(nullptr, tandem_codec_destroy);
-    if (m != 0) codec.reset(make_codec());
+    CodecOwner codec(nullptr, tandem_codec_destroy);
+    if (m != 0) codec = make_codec(false, k, options_.first_exponent, recovery_count_);
     std::vector<Md5> slice_md5s(k), packet_md5s(m);
     for (std::uint32_t i = 0; i < m; ++i) {
       const RecoveryPrefix prefix = recovery_prefix(set_id_, options_.first_exponent + i, slice_bytes_);
       packet_md5s[i].update(prefix.bytes + kHashedFrom, sizeof prefix.bytes - kHashedFrom);
     }
-    for (std::uint64_t offset = 0; offset < slice_bytes_; offset += each) {
-      const std::size_t bytes = std::min(each, slice_bytes_ - offset);
-      pool_.run(groups(k), [&](std::size_t group) {
-        const std::size_t first = group * kGroup, count = std::min(kGroup, k - first);
-        std::vector<Md5Part> parts;
-        read_column(first, std::span(shards).subspan(first, count), offset, bytes);
-        for (std::size_t i = first; i < first + count; ++i) {
-          sums_[i].crc = crc32(sums_[i].crc, shards[i], bytes);
-          parts.push_back({&slice_md5s[i], shards[i], bytes});
-        }
-        Md5Streams::update(parts);
+    const auto read = [&](const Column &column, std::size_t first, std::size_t end) {
+      Opened opened;
+      std::vector<Md5Part> parts;
+      for (std::size_t i = first; i < end; ++i) {
+        if (!read_place(slices_[i], column.offset, column.inputs[i], column.bytes, opened))
+          fail(TANDEM_ERROR_IO, text(*slices_[i].path, " has become shorter"));
+        sums_[i].crc = crc32(sums_[i].crc, column.inputs[i], column.bytes);
+        parts.push_back({&slice_md5s[i], column.inputs[i], column.bytes});
+        done(std::clamp(slices_[i].bytes, column.offset, column.offset + column.bytes) - column.offset);
+      }
+      Md5Streams::update(parts);
+    };
+    const auto encode = [&](const Column &column) {
+      check(tandem_encode(context_, codec.get(), column.inputs.data(), column.outputs.data(), column.bytes));
+    };
+    const auto write_column = [&](const Column &column, std::size_t first, std::size_t end) {
+      std::vector<Md5Part> parts;
+      write_recovery(first, end, [&](const base::PendingFile &file, std::size_t i) {
+        parts.push_back({&packet_md5s[i], column.outputs[i], column.bytes});
+        write(file, column.outputs[i], column.bytes, places_[i].offset + kRecoveryPrefixBytes + column.offset);
       });
-      if (m == 0) continue;
-      check(tandem_encode(context_, codec.get(), shards.data(), shards.data() + k, bytes));
-      pool_.run(groups(m), [&](std::size_t group) {
-        const std::size_t first = group * kGroup, count = std::min(kGroup, m - first);
-        std::vector<Md5Part> parts;
-        write_recovery(first, count, [&](const base::PendingFile &file, std::size_t i) {
-          parts.push_back({&packet_md5s[i], shards[k + i], bytes});
-          write(file, shards[k + i], bytes, places_[i].offset + kRecoveryPrefixBytes + offset);
-        });
-        Md5Streams::update(parts);
-        done(bytes * count);
-      });
-    }
-    finish_sums(slice_md5s);
+      Md5Streams::update(parts);
+      done(column.bytes * (end - first));
+    };
+    const std::uint64_t memory = options_.memory_bytes != 0 ? options_.memory_bytes : kDefaultMemory;
+    code_columns(k, m, slice_bytes_, memory, pool_, read, encode, write_column);
+    const std::vector<Digest> digests = finished(slice_md5s);
+    for (std::size_t i = 0; i < k; ++i) sums_[i].md5 = digests[i];
     finish_packets(packet_md5s);
   }
 
-  tandem_codec *make_codec() const {
-    auto options = base::sized<tandem_codec_options>();
-    options.k = static_cast<std::uint32_t>(slice_count_);
-    options.m = recovery_count_;
-    options.matrix = TANDEM_MATRIX_PAR2;
-    options.field = TANDEM_FIELD_GF16;
-    options.allow_non_mds = 1;
-    options.first_exponent = options_.first_exponent;
-    tandem_codec *codec = nullptr;
-    check(tandem_codec_create(&options, &codec));
-    return codec;
-  }
-
-  // Bytes of neighbouring slices, with zeros beyond the ends of files.
-  void read_column(std::size_t first, std::span<void *const> into, std::uint64_t offset, std::size_t bytes) {
-    base::Descriptor file;
-    const Source *opened = nullptr;
-    std::uint64_t read_bytes = 0;
-    for (std::size_t i = 0; i < into.size(); ++i) {
-      const Source *source = owners_[first + i];
-      const std::uint64_t at = (first + i - source->first_slice) * slice_bytes_ + offset;
-      const std::size_t stored = at < source->bytes ? std::min<std::uint64_t>(bytes, source->bytes - at) : 0;
-      if (stored != 0 && opened != source) {
-        file = open_regular(source->path);
-        opened = source;
-        if (!file) fail_io("open", source->path, errno);
-      }
-      const auto to = static_cast<std::byte *>(into[i]);
-      const std::int64_t got = stored != 0 ? base::read_at(file.get(), to, stored, at) : 0;
-      if (got < 0) fail_io("read", source->path, errno);
-      if (static_cast<std::size_t>(got) != stored) fail(TANDEM_ERROR_IO, text(source->path, " has become shorter"));
-      std::memset(to + stored, 0, bytes - stored);
-      read_bytes += stored;
-    }
-    done(read_bytes);
-  }
-
   // Calls write_packet for recovery packets, with their files.
-  void write_recovery(std::size_t first, std::size_t count,
+  void write_recovery(std::size_t first, std::size_t end,
                       const std::function<void(const base::PendingFile &, std::size_t)> &write_packet) const {
     base::PendingFile file;
-    for (std::size_t i = first; i < first + count; ++i) {
+    for (std::size_t i = first; i < end; ++i) {
       if (i == first || places_[i].output != places_[i - 1].output) file = places_[i].output->open();
       write_packet(file, i);
     }
@@ -359,10 +313,6 @@ class Creation {
     std::vector<Md5 *> all;
     for (Md5 &stream : streams) all.push_back(&stream);
     return Md5Streams::finish(all);
-  }
-  void finish_sums(std::vector<Md5> &streams) {
-    const std::vector<Digest> digests = finished(streams);
-    for (std::size_t i = 0; i < digests.size(); ++i) sums_[i].md5 = digests[i];
   }
   void finish_packets(std::vector<Md5> &streams) {
     const std::vector<Digest> digests = finished(streams);
@@ -410,7 +360,7 @@ class Creation {
     return result;
   }
 
-  struct Place {
+  struct PacketPlace {
     const Output *output;
     std::uint64_t offset;
   };
@@ -426,10 +376,10 @@ class Creation {
   std::uint32_t recovery_count_ = 0;
   Bytes main_;
   Digest set_id_;
-  std::vector<const Source *> owners_;  // of slices
+  std::vector<Place> slices_;
   std::vector<SliceSum> sums_;
-  std::vector<Output> outputs_;  // the one without recovery slices first
-  std::vector<Place> places_;    // of recovery packets
+  std::vector<Output> outputs_;      // the one without recovery slices first
+  std::vector<PacketPlace> places_;  // of recovery packets
   std::atomic<bool> stop_{false};
   std::exception_ptr failure_;  // that set stop_
 };

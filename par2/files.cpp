@@ -51,6 +51,17 @@ std::optional<FileStatus> status_of(const std::string &path) {
   return FileStatus{static_cast<std::uint64_t>(status.st_size), {status.st_dev, status.st_ino}, status};
 }
 
+bool read_place(const Place &place, std::uint64_t at, void *into, std::size_t count, Opened &opened) {
+  const auto bytes = static_cast<std::byte *>(into);
+  const std::size_t stored = at < place.bytes ? std::min<std::uint64_t>(count, place.bytes - at) : 0;
+  std::memset(bytes + stored, 0, count - stored);
+  if (stored == 0) return true;
+  const int file = opened.get(place.path, *place.path, [&] { return open_regular(*place.path); });
+  const std::int64_t got = base::read_at(file, bytes, stored, place.offset + at);
+  if (got < 0) fail_io("read", *place.path, errno);
+  return static_cast<std::size_t>(got) == stored;
+}
+
 std::string joined(const std::string &folder, const std::string &name) {
   return folder.empty() || folder.ends_with('/') ? folder + name : folder + "/" + name;
 }

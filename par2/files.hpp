@@ -5,12 +5,14 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "base/descriptor.hpp"
+#include "base/io_error.hpp"
 
 namespace tandem::par2 {
 
@@ -31,6 +33,29 @@ struct FileStatus {
 };
 // Empty unless it is a regular file.
 std::optional<FileStatus> status_of(const std::string &path);
+
+// The bytes of a slice; zeros follow up to its size.
+struct Place {
+  const std::string *path;
+  std::uint64_t offset, bytes;
+};
+
+// The file that was opened last stays open: neighbours are often in one.
+struct Opened {
+  const void *key = nullptr;
+  base::Descriptor file;
+
+  template <class Open>
+  int get(const void *other, const std::string &path, Open open) {
+    if (key != other || !file) file = open();
+    key = other;
+    if (!file) base::fail_io("open", path, errno);
+    return file.get();
+  }
+};
+
+// Bytes of a slice. Returns false if the file is shorter than the place says.
+bool read_place(const Place &place, std::uint64_t at, void *into, std::size_t count, Opened &opened);
 
 std::string joined(const std::string &folder, const std::string &name);
 

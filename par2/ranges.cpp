@@ -125,11 +125,15 @@ void sum_together(std::span<Range> ranges, bool with_crc, const Progressed &prog
   }
 }
 
+void run_groups(std::size_t count, base::TaskPool &pool,
+                const std::function<void(std::size_t first, std::size_t end)> &task) {
+  constexpr std::size_t kGroup = kMaxMd5Streams;
+  pool.run((count + kGroup - 1) / kGroup, [&](std::size_t i) { task(i * kGroup, std::min((i + 1) * kGroup, count)); });
+}
+
 void sum_ranges(std::span<Range> ranges, bool with_crc, base::TaskPool &pool, const Progressed &progressed) {
-  pool.run((ranges.size() + kMaxMd5Streams - 1) / kMaxMd5Streams, [&](std::size_t i) {
-    const std::size_t first = i * kMaxMd5Streams;
-    sum_together(ranges.subspan(first, std::min<std::size_t>(kMaxMd5Streams, ranges.size() - first)), with_crc,
-                 progressed);
+  run_groups(ranges.size(), pool, [&](std::size_t first, std::size_t end) {
+    sum_together(ranges.subspan(first, end - first), with_crc, progressed);
   });
 }
 

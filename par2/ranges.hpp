@@ -33,6 +33,10 @@ using ReadRange = std::function<std::int64_t(std::size_t range, std::byte *into,
 // At most kMaxMd5Streams ranges, on this thread; those with an error are left out.
 void sum_read(std::span<Range> ranges, bool with_crc, const Progressed &progressed, const ReadRange &read);
 
+// Calls task(first, end) for 0 .. count - 1, in groups of kMaxMd5Streams, on all threads.
+void run_groups(std::size_t count, base::TaskPool &pool,
+                const std::function<void(std::size_t first, std::size_t end)> &task);
+
 // At most kMaxMd5Streams ranges, on this thread. Throws if the process is out of descriptors or memory.
 void sum_together(std::span<Range> ranges, bool with_crc, const Progressed &progressed);
 // Any number, on all threads. Ranges of one file should be neighbours.

@@ -11,6 +11,7 @@
 
 #include "base/bytes.hpp"
 #include "base/options.hpp"
+#include "par2/columns.hpp"
 #include "par2/error.hpp"
 #include "par2/files.hpp"
 #include "par2/tree.hpp"
@@ -18,12 +19,9 @@
 namespace tandem::par2 {
 namespace {
 
-constexpr std::size_t kGroup = kMaxMd5Streams, kCopyPiece = 1u << 20;
-constexpr std::uint64_t kDefaultMemory = 64u << 20, kColumnUnit = 64;
+constexpr std::size_t kCopyPiece = 1u << 20;
 
 using Identity = std::pair<dev_t, ino_t>;
-
-std::size_t groups(std::size_t count) { return (count + kGroup - 1) / kGroup; }
 
 enum class Way {
   in_place,  // only wrong slices are written
@@ -320,22 +318,6 @@ class Repair {
     column_memory_ = most - store_.open(stored, most / 2, tree_.base());
   }
 
-  // The file that was opened last stays open: neighbours are often in one.
-  class Opened {
-   public:
-    template <class Open>
-    int get(const void *key, const std::string &path, Open open) {
-      if (key_ != key || !file_) file_ = open();
-      key_ = key;
-      if (!file_) fail_io("open", path, errno);
-      return file_.get();
-    }
-
-   private:
-    const void *key_ = nullptr;
-    base::Descriptor file_;
-  };
-
   void write(const Job &job, std::uint64_t at, const std::byte *bytes, std::size_t count, Opened &opened) {
     if (at >= job.bytes) return;
     count = std::min<std::uint64_t>(count, job.bytes - at);
@@ -347,25 +329,18 @@ class Repair {
     });
     if (!base::write_at(file, bytes, count, job.offset + at)) fail_io("write", path_of(work), errno);
   }
-  // Zeros follow what is stored.
-  void read(const Place &place, std::uint64_t at, std::byte *into, std::size_t count, Opened &opened) {
-    const std::size_t stored = at < place.bytes ? std::min<std::uint64_t>(count, place.bytes - at) : 0;
-    std::memset(into + stored, 0, count - stored);
-    if (stored == 0) return;
-    const int file = opened.get(place.path, *place.path, [&] { return open_regular(*place.path); });
-    const std::int64_t got = base::read_at(file, into, stored, place.offset + at);
-    if (got < 0) fail_io("read", *place.path, errno);
-    if (static_cast<std::size_t>(got) != stored) fail_changed(*place.path);
+  static void read(const Place &place, std::uint64_t at, void *into, std::size_t count, Opened &opened) {
+    if (!read_place(place, at, into, count, opened)) fail_changed(*place.path);
   }
 
   void copy() {
     std::vector<const Job *> copies;
     for (const Job &job : jobs_)
       if (job.from) copies.push_back(&job);
-    pool_.run(groups(copies.size()), [&](std::size_t group) {
+    run_groups(copies.size(), pool_, [&](std::size_t first, std::size_t end) {
       Bytes piece(kCopyPiece);
       Opened from, to;
-      for (std::size_t i = group * kGroup; i < std::min((group + 1) * kGroup, copies.size()); ++i) {
+      for (std::size_t i = first; i < end; ++i) {
         const Job &job = *copies[i];
         for (std::uint64_t at = 0; at < job.bytes; at += kCopyPiece) {
           const std::size_t count = std::min<std::uint64_t>(kCopyPiece, job.bytes - at);
@@ -386,22 +361,17 @@ class Repair {
     if (lost.empty()) return;
     const std::size_t k = set_.slice_count;
     const auto recovery = usable_recovery(set_, lost.size());
-    auto codec_options = base::sized<tandem_codec_options>();
-    codec_options.k = static_cast<std::uint32_t>(k);
-    codec_options.matrix = set_.is_par1 ? TANDEM_MATRIX_PAR1 : TANDEM_MATRIX_PAR2;
-    codec_options.field = set_.is_par1 ? TANDEM_FIELD_GF8 : TANDEM_FIELD_GF16;
-    codec_options.allow_non_mds = 1;
-    codec_options.first_exponent = set_.is_par1 ? 0 : recovery.front().exponent;
-    codec_options.m = recovery.back().exponent - codec_options.first_exponent + 1;
-    tandem_codec *codec = nullptr;
-    check(tandem_codec_create(&codec_options, &codec));
-    const std::unique_ptr<tandem_codec, void (*)(tandem_codec *)> codec_owner(codec, tandem_codec_destroy);
+    const std::uint32_t first_exponent = set_.is_par1 ? 0 : recovery.front().exponent;
+    const std::uint32_t exponents = recovery.back().exponent - first_exponent + 1;
+    suspects_ =
+        text("one of the recovery slices ", recovery.front().exponent, " to ", recovery.back().exponent, " is, or ");
+    const CodecOwner codec = make_codec(set_.is_par1, k, first_exponent, exponents);
 
-    std::vector<std::uint8_t> present(k + codec_options.m), wanted(present.size()), is_read(present.size());
+    std::vector<std::uint8_t> present(k + exponents), wanted(present.size()), is_read(present.size());
     std::vector<std::optional<Place>> places(present.size());
     for (std::size_t i = 0; i < k; ++i) places[i] = report_.places[report_.contents[i]];
     for (const RecoverySlice &each : recovery)
-      places[k + each.exponent - codec_options.first_exponent] =
+      places[k + each.exponent - first_exponent] =
           Place{&set_.packet_files[each.packet_file].path, each.offset, set_.slice_bytes};
     for (std::size_t i = 0; i < places.size(); ++i) present[i] = places[i].has_value();
     for (const Job *job : lost) wanted[job->slice] = 1;
@@ -410,14 +380,14 @@ class Repair {
     plan_options.present = present.data();
     plan_options.wanted = wanted.data();
     tandem_plan *plan = nullptr;
-    const tandem_status status = tandem_plan_create(context_, codec, &plan_options, &plan);
+    const tandem_status status = tandem_plan_create(context_, codec.get(), &plan_options, &plan);
     if (status == TANDEM_ERROR_NOT_RECOVERABLE)
       fail(status, text(lost.size(), " slices are lost, and the equations of the ", recovery.size(),
                         " recovery slices do not determine them: their exponents have gaps"));
     if (status == TANDEM_ERROR_TOO_LARGE)
       fail(TANDEM_ERROR_NOT_RECOVERABLE,
            text(lost.size(), " slices are lost, and the exponents of the recovery slices ",
-                "have gaps: then at most 4096 can be computed"));
+                "have too many gaps: the equations would take too long"));
     check(status);
     const std::unique_ptr<tandem_plan, void (*)(tandem_plan *)> plan_owner(plan, tandem_plan_destroy);
     check(tandem_plan_shards_to_read(plan, is_read.data()));
@@ -425,37 +395,32 @@ class Repair {
     std::vector<std::size_t> inputs;
     for (std::size_t i = 0; i < places.size(); ++i)
       if (is_read[i] != 0) inputs.push_back(i);
-    const std::size_t count = inputs.size() + lost.size();
-    const std::uint64_t most = std::max(column_memory_ / count / kColumnUnit * kColumnUnit, kColumnUnit);
-    const std::uint64_t columns = slices_of(set_.slice_bytes, most);
-    const std::uint64_t each = slices_of(slices_of(set_.slice_bytes, columns), kColumnUnit) * kColumnUnit;
-    std::vector<void *> buffers(count), shards(places.size());
-    check(tandem_shards_allocate(count, each, buffers.data()));
-    const std::unique_ptr<void, void (*)(void *)> owner(buffers[0], tandem_shards_free);
-    for (std::size_t i = 0; i < inputs.size(); ++i) shards[inputs[i]] = buffers[i];
-    for (std::size_t i = 0; i < lost.size(); ++i) shards[lost[i]->slice] = buffers[inputs.size() + i];
-    meter_.add_total(count * set_.slice_bytes);
-    for (std::uint64_t offset = 0; offset < set_.slice_bytes; offset += each) {
-      const std::size_t bytes = std::min(each, set_.slice_bytes - offset);
-      pool_.run(groups(inputs.size()), [&](std::size_t group) {
-        Opened opened;
-        for (std::size_t i = group * kGroup; i < std::min((group + 1) * kGroup, inputs.size()); ++i) {
-          read(*places[inputs[i]], offset, static_cast<std::byte *>(buffers[i]), bytes, opened);
-          meter_.done(bytes);
-        }
-      });
+    meter_.add_total((inputs.size() + lost.size()) * set_.slice_bytes);
+    std::vector<void *> shards(places.size());
+    const auto read_column = [&](const Column &column, std::size_t first, std::size_t end) {
+      Opened opened;
+      for (std::size_t i = first; i < end; ++i) {
+        read(*places[inputs[i]], column.offset, column.inputs[i], column.bytes, opened);
+        meter_.done(column.bytes);
+      }
+    };
+    const auto decode = [&](const Column &column) {
+      for (std::size_t i = 0; i < inputs.size(); ++i) shards[inputs[i]] = column.inputs[i];
+      for (std::size_t i = 0; i < lost.size(); ++i) shards[lost[i]->slice] = column.outputs[i];
       auto arguments = base::sized<tandem_plan_arguments>();
       arguments.shards = shards.data();
-      arguments.shard_bytes = bytes;
+      arguments.shard_bytes = column.bytes;
       check(tandem_plan_run(plan, &arguments));
-      pool_.run(groups(lost.size()), [&](std::size_t group) {
-        Opened opened;
-        for (std::size_t i = group * kGroup; i < std::min((group + 1) * kGroup, lost.size()); ++i) {
-          write(*lost[i], offset, static_cast<const std::byte *>(buffers[inputs.size() + i]), bytes, opened);
-          meter_.done(bytes);
-        }
-      });
-    }
+    };
+    const auto write_column = [&](const Column &column, std::size_t first, std::size_t end) {
+      Opened opened;
+      for (std::size_t i = first; i < end; ++i) {
+        write(*lost[i], column.offset, static_cast<const std::byte *>(column.outputs[i]), column.bytes, opened);
+        meter_.done(column.bytes);
+      }
+    };
+    code_columns(inputs.size(), lost.size(), set_.slice_bytes, column_memory_, pool_, read_column, decode,
+                 write_column);
   }
 
   // ---- checks
@@ -485,8 +450,8 @@ class Repair {
     check_store();
   }
   [[noreturn]] void fail_wrong(const Work &work) const {
-    fail(TANDEM_ERROR_DAMAGED, text("what was made for ", path_of(work),
-                                    " is wrong: a recovery slice is, or a file has changed since it was verified"));
+    fail(TANDEM_ERROR_DAMAGED, text("what was made for ", path_of(work), " is wrong: ", suspects_,
+                                    "a file has changed since it was verified"));
   }
   void check_store() {
     std::vector<const Job *> stored;
@@ -496,14 +461,13 @@ class Repair {
       stored.push_back(&job);
       ranges.push_back({&path_of(works_[job.work]), 0, job.bytes, set_.slice_bytes - job.bytes});
     }
-    pool_.run(groups(stored.size()), [&](std::size_t group) {
-      const std::size_t first = group * kGroup, count = std::min(kGroup, stored.size() - first);
+    run_groups(stored.size(), pool_, [&](std::size_t first, std::size_t end) {
       const auto read = [&](std::size_t i, std::byte *into, std::size_t bytes, std::uint64_t at) {
         store_.read(stored[first + i]->stored_at + at, into, bytes);
         return static_cast<std::int64_t>(bytes);
       };
       sum_read(
-          std::span(ranges).subspan(first, count), false, [&](std::uint64_t bytes) { meter_.done(bytes); }, read);
+          std::span(ranges).subspan(first, end - first), false, [&](std::uint64_t bytes) { meter_.done(bytes); }, read);
     });
     for (std::size_t i = 0; i < stored.size(); ++i) {
       const Work &work = works_[stored[i]->work];
@@ -687,9 +651,8 @@ class Repair {
     tree_.sync_made();
   }
   bool is_complete_now() const {
-    return works_.size() == static_cast<std::size_t>(std::ranges::count_if(report_.files, [](const FileReport &found) {
-             return found.state != FileState::complete;
-           }));
+    const auto complete = std::ranges::count(report_.files, FileState::complete, &FileReport::state);
+    return complete + std::ssize(works_) == std::ssize(report_.files);
   }
 
   void update_report() {
@@ -730,6 +693,7 @@ class Repair {
   std::vector<Job> jobs_;  // in the order of works
   Store store_;
   std::uint64_t column_memory_ = 0;
+  std::string suspects_;
   bool is_done_ = false;
 };
 

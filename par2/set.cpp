@@ -34,36 +34,19 @@ bool is_too_long(std::string_view name) {
   return false;
 }
 
-// "a.vol03+4.par2", "a.par2" and "a.p01" -> "a".
-std::string base_of(std::string name) {
-  if (is_par1_file_name(name)) return name.substr(0, name.size() - 4);
-  if (!is_packet_file_name(name)) return name;
-  name.resize(name.size() - 5);
-  const std::size_t dot = name.rfind('.');
-  if (dot == std::string::npos || strncasecmp(name.c_str() + dot, ".vol", 4) != 0) return name;
-  const std::string numbers = name.substr(dot + 4);
-  const std::size_t sign = numbers.find_first_of("+-");
-  const auto is_number = [](std::string_view text) {
-    return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-  };
-  if (sign != std::string::npos && is_number(numbers.substr(0, sign)) && is_number(numbers.substr(sign + 1)))
-    name.resize(dot);
-  return name;
-}
-
-using Place = std::pair<std::size_t, std::uint64_t>;  // number of the file, offset
+using Origin = std::pair<std::size_t, std::uint64_t>;  // number of the file, offset
 struct Critical {
   Kind kind;
   Digest set_id;
   Bytes body;
-  Place first;  // of its copies
+  Origin first;  // of its copies
 };
 
 // The critical packets of all files, each once: volumes repeat them.
 class Criticals {
  public:
   // Whether this is a copy. To compare it is faster than to hash it.
-  bool has(const Header &header, std::span<const std::byte> bytes, Place place) {
+  bool has(const Header &header, std::span<const std::byte> bytes, Origin place) {
     Critical *same = nullptr;
     {
       const std::lock_guard lock(mutex_);
@@ -77,7 +60,7 @@ class Criticals {
     same->first = std::min(same->first, place);
     return true;
   }
-  void add(const Header &header, std::span<const std::byte> bytes, Place place) {
+  void add(const Header &header, std::span<const std::byte> bytes, Origin place) {
     const std::lock_guard lock(mutex_);
     const auto [at, is_new] = known_.try_emplace(header.md5, Critical{header.kind, header.set_id, {}, place});
     if (is_new) at->second.body.assign(bytes.data() + kHeaderBytes, bytes.data() + bytes.size());
@@ -384,6 +367,19 @@ void check_name(const std::string &name, std::set<std::string> &names) {
   if (!names.insert(name).second) fail(TANDEM_ERROR_UNSUPPORTED, text("the set has two files \"", name, "\""));
 }
 
+std::string_view base_of(std::string_view path) {
+  if (is_par1_file_name(path)) return path.substr(0, path.size() - 4);
+  if (!is_packet_file_name(path)) return path;
+  path.remove_suffix(5);
+  const auto without_number = [](std::string_view text) {
+    return text.substr(0, text.find_last_not_of("0123456789") + 1);
+  };
+  const std::string_view sign = without_number(path);
+  if (sign == path || !(sign.ends_with('+') || sign.ends_with('-'))) return path;
+  const std::string_view first = sign.substr(0, sign.size() - 1), volume = without_number(first);
+  return volume != first && ends_in(volume, ".vol") ? volume.substr(0, volume.size() - 4) : path;
+}
+
 std::vector<std::string> packet_files_of(const std::string &path, const std::vector<std::string> &extra) {
   std::vector<std::string> paths;
   std::string given = path;
@@ -393,7 +389,7 @@ std::vector<std::string> packet_files_of(const std::string &path, const std::vec
     given += ".par";
   const auto is_of_set = is_par1_file_name(given) ? is_par1_file_name : is_packet_file_name;
   const base::Folder folder(base::folder_of(given));
-  const std::string name = base::name_of(given), base_name = base_of(name);
+  const std::string name = base::name_of(given), base_name(base_of(name));
   if (status_of(given)) paths.push_back(given);
   // The first main packet names the set, so files that only begin with the same name come last.
   for (const bool is_of_base : {true, false})

@@ -47,6 +47,7 @@ struct Set {
 };
 
 bool is_packet_file_name(std::string_view path);  // "a.par2"
+std::string_view base_of(std::string_view path);  // "a.vol03+4.par2", "a.par2" and "a.p01" -> "a"
 bool is_par1_file_name(std::string_view path);    // "a.par", "a.p01", ..., "a.q99"; "a.r00" is an archive
 
 // So many, counted from the first exponent to the last one, can one codec have.

@@ -87,19 +87,15 @@ std::uint64_t least_slice_bytes(const std::vector<Source> &sources, std::uint64_
   }
   if (needed > slice_count)
     fail(TANDEM_ERROR_INVALID_ARGUMENT, text(needed, " files need at least as many slices, not ", slice_count));
-  const auto suffices = [&](std::uint64_t units) {
-    std::uint64_t sum = 0;
-    for (const Source &source : sources) sum += slices_of(source.bytes, 4 * units);
-    return sum <= slice_count;
-  };
   std::uint64_t low = 1, high = largest / 4 + 1;  // high suffices
   while (low < high) {
     const std::uint64_t middle = low + (high - low) / 2;
-    if (suffices(middle)) {
+    std::uint64_t sum = 0;
+    for (const Source &source : sources) sum += slices_of(source.bytes, 4 * middle);
+    if (sum <= slice_count)
       high = middle;
-    } else {
+    else
       low = middle + 1;
-    }
   }
   return 4 * high;
 }

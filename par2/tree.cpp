@@ -8,18 +8,8 @@
 #include "par2/error.hpp"
 
 namespace tandem::par2 {
-namespace {
 
 constexpr std::size_t kMostOpen = 16;
-
-// "a/b" -> "a", "b".
-std::pair<std::string, std::string> split(const std::string &name) {
-  const std::size_t slash = name.rfind('/');
-  if (slash == std::string::npos) return {"", name};
-  return {name.substr(0, slash), name.substr(slash + 1)};
-}
-
-}  // namespace
 
 std::optional<struct stat> Entry::status() const {
   struct stat status;
@@ -30,17 +20,16 @@ std::optional<struct stat> Entry::status() const {
 }
 
 Entry Tree::find(const std::string &name, bool makes_folders) {
-  const auto [parent, last] = split(name);
-  return {folder(parent, makes_folders), last};
+  return {folder(base::folder_of(name), makes_folders), base::name_of(name)};
 }
 
 std::shared_ptr<base::Folder> Tree::folder(const std::string &name, bool makes) {
-  if (name.empty()) return base_;
+  if (name == ".") return base_;
   if (const auto known = open_.find(name); known != open_.end()) return known->second;
-  const auto [parent_name, last] = split(name);
-  const auto parent = folder(parent_name, makes);
+  const std::string last = base::name_of(name);
+  const auto parent = folder(base::folder_of(name), makes);
   if (!parent) return nullptr;
-  const auto open_it = [&, last = last] {
+  const auto open_it = [&] {
     return base::Descriptor(
         openat(parent->descriptor(), last.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   };

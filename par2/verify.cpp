@@ -160,9 +160,7 @@ class Verification {
     return false;
   }
   bool misses_files() const {
-    for (std::size_t i = 0; i < set_.files.size(); ++i)
-      if (!is_complete(i)) return true;
-    return false;
+    return std::ranges::any_of(report_.files, [](const auto &file) { return file.state != FileState::complete; });
   }
 
   void count() {

@@ -9,18 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "par2/files.hpp"
 #include "par2/search.hpp"
 #include "par2/set.hpp"
 
 namespace tandem::par2 {
 
 enum class FileState { complete, renamed, damaged, missing };  // the order of par2.h
-
-// Where a content was found: so many bytes; zeros follow up to the size of a slice.
-struct Place {
-  const std::string *path;  // in the report
-  std::uint64_t offset, bytes;
-};
 
 struct FileReport {
   FileState state = FileState::missing;

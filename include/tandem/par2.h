@@ -153,6 +153,10 @@ enum tandem_par2_file_state_value {
  * any. */
 TANDEM_API tandem_status tandem_par2_verify(const tandem_par2_verify_options *options, tandem_par2_report **report_out);
 
+/* Returns the length of the name of the set in a path: 3 for "d/a.vol03+4.par2", "d/a.par2" and "d/a.p01". Other paths
+ * count whole. NULL: 0. Threads: any. */
+TANDEM_API size_t tandem_par2_base_length(const char *path);
+
 /* NULL is allowed. */
 TANDEM_API void tandem_par2_report_destroy(tandem_par2_report *report);
 
@@ -254,11 +258,10 @@ typedef struct tandem_par2_repair_options {
  *   their names back.
  * Kill: if the call fails later or the process dies, nothing is lost. The old file may then be called "NAME.1" (verify
  *   reads it), temporaries ".NAME.*.tmp" may be left, and the call can be made again, after a new verify.
- * Cost: the equations of e lost slices take about 2 e^2 bytes beside memory_bytes. If the exponents have gaps they take
- *   at least 4 e^2, and time that grows with e^3: about a minute for 4000. Then no progress is reported, and a cancel
- *   waits.
+ * Cost: the equations of e lost slices take about 2 e^2 bytes beside memory_bytes. With g gaps among the exponents they
+ *   take 4 e^2 and more, and e^2 g steps, at most 2^36: half a minute, in which a cancel waits.
  * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost and of recovery slices; nothing was
- *   changed; also for more than 4096 lost slices if the exponents have gaps), DAMAGED (a file has changed since verify,
+ *   changed; also for too many gaps among the exponents), DAMAGED (a file has changed since verify,
  *   or what was computed is wrong), IO, UNSUPPORTED, OUT_OF_MEMORY, CANCELLED, DEVICE.
  * Threads: one call at a time for each report. */
 TANDEM_API tandem_status tandem_par2_repair(tandem_context *context, tandem_par2_report *report,

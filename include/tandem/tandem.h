@@ -463,8 +463,8 @@ typedef struct tandem_plan_options {
  *
  * Status: INVALID_ARGUMENT (also resources that are malformed or exceed the whole amount; read_costs of another
  *   operation), UNSUPPORTED (a memory kind that no backend of the context reaches; read_costs in GF(2^16)),
- *   NOT_RECOVERABLE, TOO_LARGE (GF(2^16): a matrix of more than 64 MiB, or a decode without a closed form of more than
- *   4096 lost data shards, see docs/matrices.md), OUT_OF_MEMORY. */
+ *   NOT_RECOVERABLE, TOO_LARGE (GF(2^16): a matrix of more than 64 MiB, or an elimination that is too large: see
+ *   docs/matrices.md), OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *codec,
                                             const tandem_plan_options *options, tandem_plan **plan_out);
 /* Destroys a plan. NULL is allowed. Its jobs continue. */

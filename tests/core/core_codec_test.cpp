@@ -529,6 +529,59 @@ TEST(Powers, TheClosedFormIsWhatEliminationFinds) {
   }
 }
 
+// Logarithms of constants that differ by a multiple of 3 give the same 21845th power: some equations depend on others.
+TEST(Powers, GapsAmongExponentsAreAsForAnyMatrix) {
+  constexpr unsigned k = 8, m = 43700, kExponents[] = {0, 1, 2, 3, 5, 300, 21845, 21846, 21847, 43690, 43691, 43699};
+  std::mt19937 random(3);
+  const auto codec = make_par2(k, m);
+  std::vector<std::uint16_t> cells;
+  for (unsigned r = 0; r < m; ++r)
+    for (unsigned c = 0; c < k; ++c) cells.push_back(codec->coefficient(r, c));
+  tandem_codec_options options = options_for(TANDEM_MATRIX_CUSTOM, k, m, true);
+  options.field = TANDEM_FIELD_GF16;
+  options.coefficients = cells.data();
+  const auto custom = core::make_codec(options);
+  const auto cell = [&](unsigned shard, unsigned c) {
+    return shard < k ? std::uint16_t{shard == c} : static_cast<std::uint16_t>(codec->coefficient(shard - k, c));
+  };
+  unsigned refused = 0;
+  for (unsigned round = 0; round < 600; ++round) {
+    const unsigned lost = 1 + random() % 6;
+    std::vector<unsigned> data(k), parity(std::begin(kExponents), std::end(kExponents));
+    std::iota(data.begin(), data.end(), 0u);
+    std::shuffle(data.begin(), data.end(), random);
+    std::shuffle(parity.begin(), parity.end(), random);
+    ShardSet present, wanted;
+    for (unsigned i = 0; i < k; ++i) (i < lost ? wanted : present).set(data[i]);
+    for (unsigned i = 0; i < lost + random() % 3 - random() % 2; ++i) present.set(k + parity[i]);
+    if (random() % 2 != 0) wanted.set(k + parity.back());
+    if (random() % 2 != 0) wanted = without(wanted, data[0]);
+    std::shared_ptr<const core::Application> solved;
+    const auto text_of = [&](const core::Codec &each) -> std::string {
+      try {
+        solved = each.solve(present, wanted);
+      } catch (const base::Error &error) {
+        return error.what();
+      }
+      return "";
+    };
+    ASSERT_EQ(text_of(*custom), text_of(*codec)) << round;
+    refused += !text_of(*codec).empty();
+    if (!text_of(*codec).empty() || solved->outputs.empty()) continue;
+    ASSERT_TRUE(std::ranges::is_sorted(solved->inputs));
+    const Dense16 whole = core::matrix_of(std::get<core::Powers16>(solved->what.form()));
+    for (unsigned r = 0; r < solved->outputs.size(); ++r)
+      for (unsigned c = 0; c < k; ++c) {
+        std::uint16_t sum = 0;
+        for (unsigned i = 0; i < solved->inputs.size(); ++i)
+          sum ^= codec->multiply(whole.coefficients->at(r, i), cell(solved->inputs[i], c));
+        ASSERT_EQ(sum, cell(solved->outputs[r], c)) << round;
+      }
+  }
+  EXPECT_GT(refused, 60u);
+  EXPECT_LT(refused, 300u);
+}
+
 TEST(Powers, CostNoElimination) {
   constexpr unsigned k = 3000, m = 1100, lost = 1000;
   const auto codec = make_par2(k, m);

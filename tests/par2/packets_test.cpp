@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -24,6 +25,7 @@
 #include "par2/crc.hpp"
 #include "par2/search.hpp"
 #include "par2/set.hpp"
+#include "tandem/par2.h"
 
 namespace {
 std::atomic<off_t> unreadable_from{0}, unreadable_to{0};  // offsets in any file
@@ -505,6 +507,17 @@ TEST_F(Scans, HostileSetsCostLittle) {
     EXPECT_TRUE(!finds_last || found.back()) << what;
     EXPECT_LT(calls_, 2000u) << what;
   }
+}
+
+TEST(Names, AVolumeHasTheNameOfItsSet) {
+  for (const char *name : {"a.vol3+4.par2", "a.VOL03-04.PAR2", "a.par2", "a.p01", "a.PAR", "a"})
+    EXPECT_EQ(tandem_par2_base_length(name), 1u) << name;
+  for (const char *name :
+       {"a.vol.par2", "a.vol3.par2", "a.vol3+.par2", "a.vol+4.par2", "a.vol3+x.par2", "avol3+4.par2"})
+    EXPECT_EQ(tandem_par2_base_length(name), std::strlen(name) - 5) << name;
+  EXPECT_EQ(tandem_par2_base_length("d.vol1+2/a.vol1+2.par2"), 10u);
+  EXPECT_EQ(tandem_par2_base_length("7+2.par2"), 3u);
+  EXPECT_EQ(tandem_par2_base_length(nullptr), 0u);
 }
 
 TEST_F(PacketFiles, TheFilesOfASetAreFoundBesideTheGivenOne) {

@@ -62,7 +62,7 @@ class Repair(Case):
     def test_each_kind_of_damage(self):
         a, b = os.urandom(64 * 20 + 13), os.urandom(64 * 5 + 1)
         contents = {"a": a, "folder/b": b, "empty": b""}
-        flipped = a[:100] + b"x" + a[101:]
+        flipped = a[:100] + bytes([a[100] ^ 1]) + a[101:]
         # What is done to the files; options; files that are kept, {name: where it was}; what is left besides.
         table = [
             ("nothing", {}, {}, {"a": "a"}, {}),
@@ -204,7 +204,8 @@ class Repair(Case):
         # Slices of 8 bytes; recovery slices as {first exponent: count}; how many slices are lost.
         for slices, recovery, lost, possible, message in (
             (20000, {0: 1, 45536: 1}, 2, 0, "only 1 of the 2 recovery slices can be used together: their exponents must lie in a window of 45536"),
-            (20000, {0: 1, 45535: 1}, 2, 1, ""), (5000, {0: 2500, 2501: 2500}, 5000, 1, "5000 slices are lost, and the exponents of the recovery slices have gaps")):
+            (20000, {0: 1, 45535: 1}, 2, 1, ""), (5000, {0: 2500, 2501: 2500}, 5000, 1, ""),
+            (8000, {0: 4000, 20000: 4000}, 8000, 1, "8000 slices are lost, and the exponents of the recovery slices have too many gaps")):
             data = os.urandom(8 * slices)
             self.write("a", data)
             for first, count in recovery.items():
@@ -236,11 +237,15 @@ class Repair(Case):
 
     def test_wrong_recovery_slice(self):
         contents = {"a": os.urandom(640), "b": os.urandom(640)}
-        the_set = self.write_set(contents, exponents=[0])
+        the_set = self.write_set(contents, exponents=[0, 1])
         self.write("set.vol0+3.par2", packet(the_set.id, b"PAR 2.0\0RecvSlic", struct.pack("<I", 0) + os.urandom(64)))
+        self.write("set.vol3+1.par2", the_set.recovery[1])
         for wrong in (bytes(64), bytes(65)):  # in place, rebuilt
             self.write("a", wrong + contents["a"][64:])
-            self.fails(DAMAGED_SET, "is wrong", self.report())
+            self.fails(DAMAGED_SET, "is wrong: one of the recovery slices 0 to 0 is, or a file has changed", self.report())
+        (self.folder / "set.vol0+3.par2").unlink()  # then the next one is taken
+        self.report().repair()
+        self.assertEqual((self.folder / "a").read_bytes(), contents["a"])
 
     def test_file_that_may_not_be_written(self):
         contents = {"a": os.urandom(640)}
