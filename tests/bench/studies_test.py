@@ -170,7 +170,7 @@ class World:
             return 1, (share if self.stated else 1 - share / 2) if way == "sequential" else 1.6 if self.stated else 0.9
         if not self.stated:
             slow = {"transposed": 0.5 if way == "sequential" else 1}.get(order, 1)
-            return (base * slow * {"spawn": 2, "openmp-static": 0.9, "openmp-dynamic": 0.5}.get(way, 1) if not whole_file or way == "sequential"
+            return (base * slow * {"spawn": 0.9 if m == 2 else 2, "openmp-static": 0.9, "openmp-dynamic": 0.5}.get(way, 1) if not whole_file or way == "sequential"
                     else base * 1.2,) * 2 if rows == "parity" or file or way != "sequential" else (base * m,) * 2
         if way == "spawn":
             return base * (1.01 if m == 4 and not file else 2 if (rounds < 2500 if file else k < 12) else 0.6), 0
