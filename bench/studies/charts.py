@@ -4,6 +4,7 @@ import collections
 import math
 import pathlib
 import sys
+import textwrap
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from gantt import FAINT, Svg, TEXT, merged  # noqa: E402
@@ -11,10 +12,13 @@ from heat_map import color  # noqa: E402
 
 COLORS = ("#1f5fa8", "#c8863a", "#3a8f5c", "#a03c3c", "#8a4fa0", "#5a6b7a", "#2f9c95", "#b0a030", "#7a4a2b", "#c26fa5")
 GRID = "#dddddd"
-WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 560, 300, 80, 60, 370, 80
+WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 560, 300, 80, 60, 370, 96
 
 
-def number_text(value):
+def number_text(value, axis=""):
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if "bytes" in axis and value >= unit and value % unit == 0:
+            return f"{value // unit:g} {name}"
     for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= unit:
             return f"{value / unit:g}{name}"
@@ -41,10 +45,12 @@ class Scale:
 
     def ticks(self):
         if self.logarithmic:
-            low, high = math.floor(self.low), math.ceil(self.high)
-            steps = (1,) if high - low > 3 else (1, 2, 5)
-            found = [s * 10.0 ** p for p in range(low, high + 1) for s in steps]
-            return [t for t in found if self.low - 1e-9 <= math.log10(t) <= self.high + 1e-9]
+            powers = [10.0 ** p for p in range(math.floor(self.low), math.ceil(self.high) + 1)]
+            for steps in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8), [i / 10 for i in range(10, 100)]):
+                found = [s * power for power in powers for s in steps if self.low - 1e-9 <= math.log10(s * power) <= self.high + 1e-9]
+                if len(found) >= 4:
+                    return found[::math.ceil(len(found) / 8)]
+            return found
         step = 10 ** math.floor(math.log10((self.high - self.low) / 4))
         step *= next(s for s in (1, 2, 5, 10) if (self.high - self.low) / (step * s) <= 6)
         first = math.ceil(self.low / step)
@@ -55,11 +61,20 @@ def frame(svg, figure, y):
     svg.text(LEFT - 60, 24, figure["title"], size=15)
     for tick in y.ticks():
         svg.box(LEFT, y.place(tick), WIDTH, 0.5, GRID)
-        svg.text(LEFT - 6, y.place(tick) + 4, number_text(tick), "end", size=11)
+        svg.text(LEFT - 6, y.place(tick) + 4, number_text(tick, figure["y"]), "end", size=11)
     svg.text(LEFT - 60, TOP - 14, figure["y"], color=FAINT)
-    svg.text(LEFT + WIDTH / 2, TOP + HEIGHT + 38, figure["x"], "middle")
+    svg.text(LEFT + WIDTH / 2, TOP + HEIGHT + 58, figure["x"], "middle")
     if figure["note"]:
-        svg.text(LEFT - 60, TOP + HEIGHT + 62, figure["note"], color=FAINT, size=10)
+        svg.text(LEFT - 60, TOP + HEIGHT + 78, figure["note"], color=FAINT, size=10)
+
+
+def finish(svg, figure, y, names, path):
+    """Marks over lines and bars, and the legend."""
+    for text, value in figure["marks"]:
+        svg.line([(LEFT, y.place(value)), (LEFT + WIDTH, y.place(value))], "#999999", dashed=True)
+        svg.text(LEFT + WIDTH - 4, y.place(value) - 4, text, "end", color=FAINT, size=10)
+    legend(svg, names)
+    svg.write(path)
 
 
 def legend(svg, names):
@@ -78,10 +93,7 @@ def lines(figure, path):
     places = sorted({p[0] for p in points})
     for tick in places if len(places) <= 10 else x.ticks():
         svg.box(x.place(tick), TOP + HEIGHT, 0.7, 5, TEXT)
-        svg.text(x.place(tick), TOP + HEIGHT + 19, number_text(tick), "middle", size=11)
-    for text, value in figure["marks"]:
-        svg.line([(LEFT, y.place(value)), (LEFT + WIDTH, y.place(value))], "#999999", dashed=True)
-        svg.text(LEFT + WIDTH - 4, y.place(value) - 4, text, "end", color=FAINT, size=10)
+        svg.text(x.place(tick), TOP + HEIGHT + 19, number_text(tick, figure["x"]), "middle", size=11)
     names = []
     for i, series in enumerate(figure["series"]):
         color = COLORS[i % len(COLORS)]
@@ -89,35 +101,31 @@ def lines(figure, path):
         for a, b in series["points"]:
             svg.dot(x.place(a), y.place(b), 3, color, f"{series['label']}: {number_text(a)}, {b:.4g}")
         names.append((series["label"], color))
-    legend(svg, names)
-    svg.write(path)
+    finish(svg, figure, y, names, path)
 
 
 def bars(figure, path):
-    """x are names here; each series has a bar at each of its names."""
+    """x are names here; each series has a bar at each of its names, and a line from its least to its most."""
     names = list(dict.fromkeys(p[0] for series in figure["series"] for p in series["points"]))
-    values = [p[1] for series in figure["series"] for p in series["points"]] + [mark[1] for mark in figure["marks"]]
-    y = Scale(values if figure["log_y"] else [0, *values], figure["log_y"], TOP + HEIGHT, TOP, True)
-    if figure["log_y"]:
-        y.low -= 0.3
+    values = [value for series in figure["series"] for p in series["points"] for value in p[1:]] + [mark[1] for mark in figure["marks"]]
+    y = Scale([0, *values], False, TOP + HEIGHT, TOP, True)
     svg = Svg(LEFT + WIDTH + RIGHT, TOP + HEIGHT + BOTTOM)
     frame(svg, figure, y)
     step = WIDTH / len(names)
     width = 0.84 * step / len(figure["series"])
     for place, name in enumerate(names):
-        svg.text(LEFT + step * (place + 0.5), TOP + HEIGHT + 17, name, "middle", size=11 if len(names) <= 8 else 8)
+        for line, words in enumerate(textwrap.wrap(name, max(8, int(step / 6)), break_long_words=False)):
+            svg.text(LEFT + step * (place + 0.5), TOP + HEIGHT + 15 + 12 * line, words, "middle", size=10)
     for i, series in enumerate(figure["series"]):
-        for name, value in series["points"]:
+        for name, value, *spread in series["points"]:
             left = LEFT + step * names.index(name) + 0.08 * step + i * width
             svg.box(left, y.place(value), width * 0.94, TOP + HEIGHT - y.place(value), COLORS[i % len(COLORS)],
                     f"{series['label']}, {name}: {value:.4g}")
+            if spread:
+                svg.line([(left + width / 2, y.place(each)) for each in spread], TEXT)
             if len(names) * len(figure["series"]) <= 16:
-                svg.text(left + width / 2, y.place(value) - 4, f"{value:.3g}", "middle", size=10)
-    for text, value in figure["marks"]:
-        svg.line([(LEFT, y.place(value)), (LEFT + WIDTH, y.place(value))], "#999999", dashed=True)
-        svg.text(LEFT + WIDTH - 4, y.place(value) - 4, text, "end", color=FAINT, size=10)
-    legend(svg, [(series["label"], COLORS[i % len(COLORS)]) for i, series in enumerate(figure["series"])])
-    svg.write(path)
+                svg.text(left + width / 2 + (4 if spread else 0), y.place(value) - 4, f"{value:.3g}", "start" if spread else "middle", size=10)
+    finish(svg, figure, y, [(series["label"], COLORS[i % len(COLORS)]) for i, series in enumerate(figure["series"])], path)
 
 
 def gantt(figure, path):

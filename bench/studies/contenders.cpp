@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/studies/contenders.hpp"
 
+#include <dlfcn.h>
 #include <time.h>
 
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
@@ -102,6 +105,28 @@ Shards::Shards(std::size_t count, std::size_t shard_bytes)
   const std::size_t past = reinterpret_cast<std::uintptr_t>(memory_.data()) % kLineBytes;
   std::uint8_t *const first = memory_.data() + (past == 0 ? 0 : kLineBytes - past);
   for (std::size_t i = 0; i < count; ++i) pointers_[i] = first + i * shard_bytes;
+}
+
+void *openmp_symbol(const std::string &way, const char *name) {
+  const std::string folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  const std::string path = folder + "/libstudy_openmp_" + way.substr(way.find(':') + 1) + ".so";
+  void *const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void *const found = library == nullptr ? nullptr : dlsym(library, name);
+  if (found == nullptr) throw NotMeasured(dlerror());
+  return found;
+}
+
+std::set<std::string> mapped_openmp_runtimes() {
+  std::set<std::string> found;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const std::size_t slash = line.find('/');
+    if (slash == std::string::npos) continue;
+    const std::string name = line.substr(line.rfind('/') + 1);
+    if (name.starts_with("libgomp") || name.starts_with("libomp") || name.starts_with("libiomp"))
+      found.insert(line.substr(slash));
+  }
+  return found;
 }
 
 bool equal(const Shards &a, std::size_t first_a, const Shards &b, std::size_t first_b, std::size_t count) {

@@ -77,6 +77,15 @@ class Shards {
   std::vector<std::uint8_t *> pointers_;
 };
 
+// A function of the library of a way "openmp:gnu" or "openmp:llvm" (openmp_library.hpp).
+void *openmp_symbol(const std::string &way, const char *name);
+template <class Function>
+Function openmp_function(const std::string &way, const char *name) {
+  return reinterpret_cast<Function>(openmp_symbol(way, name));
+}
+// The files of OpenMP runtimes that are mapped into this process.
+std::set<std::string> mapped_openmp_runtimes();
+
 bool equal(const Shards &a, std::size_t first_a, const Shards &b, std::size_t first_b, std::size_t count);
 
 // Runs body(0) .. body(count - 1), each on a new thread that ends with it.

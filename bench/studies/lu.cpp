@@ -3,10 +3,12 @@
 // contenders except Tandem share these four functions.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "bench/studies/contenders.hpp"
+#include "bench/studies/openmp_library.hpp"
 #include "bench/studies/spans.hpp"
 
 #ifdef TANDEM_STUDIES_TBB
@@ -49,7 +51,7 @@ void add_multiple(std::uint8_t a, const std::uint8_t *in, std::uint8_t *out, std
   }
 }
 
-// n x n bytes; a tile is `tile` x `tile`.
+// n x n bytes; a tile is `tile` x `tile`. The four functions copy members: a store of bytes may change them.
 class Matrix {
  public:
   Matrix(std::size_t n, std::size_t tile) : n_(n), tile_(tile), bytes_(n * n), inverses_(256) {
@@ -64,41 +66,46 @@ class Matrix {
   std::vector<std::uint8_t> &bytes() { return bytes_; }
 
   void lu0(std::size_t k) {
+    const std::size_t n = n_, tile = tile_;
+    const std::uint8_t *const inverses = inverses_.data();
     std::uint8_t *const a = at(k, k);
-    for (std::size_t x = 0; x < tile_; ++x) {
-      const std::uint8_t pivot = inverses_[a[x * n_ + x]];
-      for (std::size_t i = x + 1; i < tile_; ++i) {
-        std::uint8_t &factor = a[i * n_ + x];
+    for (std::size_t x = 0; x < tile; ++x) {
+      const std::uint8_t pivot = inverses[a[x * n + x]];
+      for (std::size_t i = x + 1; i < tile; ++i) {
+        std::uint8_t &factor = a[i * n + x];
         factor = multiply(factor, pivot);
-        add_multiple(factor, a + x * n_ + x + 1, a + i * n_ + x + 1, tile_ - x - 1);
+        add_multiple(factor, a + x * n + x + 1, a + i * n + x + 1, tile - x - 1);
       }
     }
   }
   // Row tile: the inverse of L(k,k) from the left.
   void fwd(std::size_t k, std::size_t j) {
+    const std::size_t n = n_, tile = tile_;
     const std::uint8_t *const l = at(k, k);
     std::uint8_t *const a = at(k, j);
-    for (std::size_t x = 0; x < tile_; ++x) {
-      for (std::size_t i = x + 1; i < tile_; ++i) add_multiple(l[i * n_ + x], a + x * n_, a + i * n_, tile_);
+    for (std::size_t x = 0; x < tile; ++x) {
+      for (std::size_t i = x + 1; i < tile; ++i) add_multiple(l[i * n + x], a + x * n, a + i * n, tile);
     }
   }
   // Column tile: the inverse of U(k,k) from the right.
   void bdiv(std::size_t k, std::size_t i) {
-    const std::uint8_t *const u = at(k, k);
+    const std::size_t n = n_, tile = tile_;
+    const std::uint8_t *const u = at(k, k), *const inverses = inverses_.data();
     std::uint8_t *const a = at(i, k);
-    for (std::size_t r = 0; r < tile_; ++r) {
-      std::uint8_t *const row = a + r * n_;
-      for (std::size_t x = 0; x < tile_; ++x) {
-        row[x] = multiply(row[x], inverses_[u[x * n_ + x]]);
-        add_multiple(row[x], u + x * n_ + x + 1, row + x + 1, tile_ - x - 1);
+    for (std::size_t r = 0; r < tile; ++r) {
+      std::uint8_t *const row = a + r * n;
+      for (std::size_t x = 0; x < tile; ++x) {
+        row[x] = multiply(row[x], inverses[u[x * n + x]]);
+        add_multiple(row[x], u + x * n + x + 1, row + x + 1, tile - x - 1);
       }
     }
   }
   void bmod(std::size_t i, std::size_t j, std::size_t k) {
+    const std::size_t n = n_, tile = tile_;
     const std::uint8_t *const l = at(i, k), *const u = at(k, j);
     std::uint8_t *const a = at(i, j);
-    for (std::size_t r = 0; r < tile_; ++r) {
-      for (std::size_t x = 0; x < tile_; ++x) add_multiple(l[r * n_ + x], u + x * n_, a + r * n_, tile_);
+    for (std::size_t r = 0; r < tile; ++r) {
+      for (std::size_t x = 0; x < tile; ++x) add_multiple(l[r * n + x], u + x * n, a + r * n, tile);
     }
   }
 
@@ -121,45 +128,28 @@ void sequential(Matrix &a) {
   }
 }
 
-// Figure 1 of the document. Dependences name the first byte of each tile.
-void openmp_depend([[maybe_unused]] Matrix &a, [[maybe_unused]] unsigned threads) {
-#ifndef _OPENMP
-  throw NotMeasured("this compiler has no OpenMP runtime");
-#else
-  const std::size_t count = a.tiles();
-  std::vector<std::uint8_t *> places(count * count);
-  for (std::size_t i = 0; i < count; ++i) {
-    for (std::size_t j = 0; j < count; ++j) places[i * count + j] = a.at(i, j);
-  }
-  [[maybe_unused]] std::uint8_t *const *const m = places.data();  // for the dependences
-#pragma omp parallel num_threads(threads)
-#pragma omp single
-  for (std::size_t k = 0; k < count; ++k) {
-#pragma omp task untied shared(a) firstprivate(k) depend(inout : m[k * count + k][0])
-    spans.record("lu0", [&] { a.lu0(k); });
-    for (std::size_t j = k + 1; j < count; ++j) {
-#pragma omp task untied shared(a) firstprivate(k, j) depend(in                                  \
-                                                            : m[k * count + k][0]) depend(inout \
-                                                                                          : m[k * count + j][0])
-      spans.record("fwd", [&] { a.fwd(k, j); });
-    }
-    for (std::size_t i = k + 1; i < count; ++i) {
-#pragma omp task untied shared(a) firstprivate(k, i) depend(in                                  \
-                                                            : m[k * count + k][0]) depend(inout \
-                                                                                          : m[i * count + k][0])
-      spans.record("bdiv", [&] { a.bdiv(k, i); });
-    }
-    for (std::size_t i = k + 1; i < count; ++i) {
-      for (std::size_t j = k + 1; j < count; ++j) {
-#pragma omp task untied shared(a) firstprivate(k, i, j) depend(in                                          \
-                                                               : m[i * count + k][0], m[k * count + j][0]) \
-    depend(inout                                                                                           \
-           : m[i * count + j][0])
-        spans.record("bmod", [&] { a.bmod(i, j, k); });
-      }
-    }
-  }
-#endif
+// Figure 1 of the document. Returns how many bmod's ran before one of their tile that was made earlier.
+std::size_t openmp_tasks(Matrix &a, const std::string &way, unsigned threads, bool concurrent_write) {
+  struct Run {
+    Matrix &a;
+    std::vector<std::size_t> last;  // k by tile; tasks of one tile never run at once
+    std::atomic<std::size_t> early{0};
+  } all{a, std::vector<std::size_t>(a.tiles() * a.tiles())};
+  const auto task = [](void *user, const char *kind, std::size_t i, std::size_t j, std::size_t k) {
+    Run &run = *static_cast<Run *>(user);
+    spans.record(kind, [&] {
+      if (kind[0] == 'l') return run.a.lu0(k);
+      if (kind[0] == 'f') return run.a.fwd(k, j);
+      if (kind[1] == 'd') return run.a.bdiv(k, i);
+      std::size_t &last = run.last[i * run.a.tiles() + j];
+      if (k < last) ++run.early;
+      last = std::max(last, k);
+      run.a.bmod(i, j, k);
+    });
+  };
+  const auto lu = openmp_function<decltype(&study_openmp_lu)>(way, "study_openmp_lu");
+  lu(threads, a.tiles(), concurrent_write ? 1 : 0, task, &all);
+  return all.early;
 }
 
 // The same graph, with work stealing.
@@ -258,6 +248,7 @@ Json measure(Arguments &arguments) {
   const std::size_t repeats = arguments.number("repeats", 1);
   const auto threads = static_cast<unsigned>(arguments.number("threads", 1));
   const std::string way = arguments.text("way", "sequential");
+  const bool concurrent_write = arguments.number("concurrent-write", 0) != 0;
   arguments.done();
   if (tile == 0 || tile > 128 || n < tile || n % tile != 0 || n > 16384 || threads == 0 || repeats == 0)
     throw std::runtime_error("a tile of 1 to 128, and an n that is a multiple of it, at most 16384");
@@ -281,14 +272,15 @@ Json measure(Arguments &arguments) {
   std::unique_ptr<ByTandem> by_tandem;
   if (way == "tandem") by_tandem = std::make_unique<ByTandem>(threads, n);
   Json seconds = Json::array(), cpu_seconds = Json::array();
+  std::size_t early = 0;
   for (std::size_t i = 0; i < repeats + 1; ++i) {  // the first repeat makes the threads and does not count
     a.bytes() = product.bytes();
     spans.start();
     const double began = wall_seconds(), began_cpu = process_seconds();
     if (way == "sequential")
       sequential(a);
-    else if (way == "openmp-depend")
-      openmp_depend(a, threads);
+    else if (way.starts_with("openmp:"))
+      early = openmp_tasks(a, way, threads, concurrent_write);
     else if (way == "tbb")
       tbb_graph(a, threads);
     else if (way == "tandem")
@@ -304,6 +296,8 @@ Json measure(Arguments &arguments) {
   return {{"seconds", seconds},
           {"cpu_seconds", cpu_seconds},
           {"spans", spans.json()},
+          {"early_bmods", early},
+          {"openmp_runtimes", mapped_openmp_runtimes()},
           {"bytes_equal", a.bytes() == factors.bytes() && again.bytes() == product.bytes()}};
 }
 

@@ -5,9 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
+#include <barrier>
 #include <cstring>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
@@ -19,132 +18,122 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The field of the element: GF(2^8) modulo 0x11d, GF(2^16) modulo 0x1100b, as in tandem.h.
-template <class Element>
+// The field of the symbol: GF(2^8) modulo 0x11d, GF(2^16) modulo 0x1100b, as in tandem.h.
+template <class Symbol>
 struct GaloisField {
-  static constexpr std::size_t kSize = std::size_t{1} << (8 * sizeof(Element));
-  static constexpr unsigned kPolynomial = sizeof(Element) == 1 ? 0x11d : 0x1100b;
+  static constexpr std::size_t kSize = std::size_t{1} << (8 * sizeof(Symbol));
+  static constexpr unsigned kPolynomial = sizeof(Symbol) == 1 ? 0x11d : 0x1100b;
+
+  // GF(2^8): a table of all products, so that zeros and ones of the identity cost as much as any other symbol.
+  struct Tables {
+    const std::uint32_t *log;
+    const Symbol *exp, *products;
+    Symbol multiply(Symbol a, Symbol b) const {
+      if constexpr (sizeof(Symbol) == 1) return products[a * kSize + b];
+      return a == 0 || b == 0 ? Symbol{0} : exp[log[a] + log[b]];
+    }
+  };
 
   GaloisField() : log(kSize), exp(2 * kSize) {
     unsigned value = 1;
     for (std::size_t i = 0; i < kSize - 1; ++i) {
-      exp[i] = exp[i + kSize - 1] = static_cast<Element>(value);
+      exp[i] = exp[i + kSize - 1] = static_cast<Symbol>(value);
       log[value] = static_cast<std::uint32_t>(i);
       value <<= 1;
       if (value >= kSize) value ^= kPolynomial;
     }
-    if constexpr (sizeof(Element) == 1) {
+    if constexpr (sizeof(Symbol) == 1) {
       products.resize(kSize * kSize);
       for (std::size_t a = 1; a < kSize; ++a) {
         for (std::size_t b = 1; b < kSize; ++b) products[a * kSize + b] = exp[log[a] + log[b]];
       }
     }
   }
-  // GF(2^8): a table of all products, so that zeros and ones of the identity cost as much as any other element.
-  Element multiply(Element a, Element b) const {
-    if constexpr (sizeof(Element) == 1) return products[a * kSize + b];
-    return a == 0 || b == 0 ? Element{0} : exp[log[a] + log[b]];
-  }
-  Element inverse(Element a) const { return exp[kSize - 1 - log[a]]; }
+  Tables tables() const { return {log.data(), exp.data(), products.data()}; }
+  Symbol inverse(Symbol a) const { return exp[kSize - 1 - log[a]]; }
 
   std::vector<std::uint32_t> log;
-  std::vector<Element> exp, products;
+  std::vector<Symbol> exp, products;
 };
 
 enum class Order { ijk, ikj, transposed };
 
-// C (rows x columns) = A (rows x inner) * B (inner x columns), row-major; transposed: B is columns x inner.
-template <class Element>
+// C (rows x columns) = A (rows x inner) * B (inner x columns), row-major; transposed: B is columns x inner. An element
+// is a symbol, or has it in its low bytes.
+template <class Symbol, class Element>
 struct Product {
-  const GaloisField<Element> &field;
+  typename GaloisField<Symbol>::Tables field;
   const Element *a, *b;
   Element *c;
   std::size_t rows, inner, columns;
 
-  // Columns begin .. end. Not inlined, so that a profiler sees the functions.
+  Element multiply(Element x, Element y) const {
+    return field.multiply(static_cast<Symbol>(x), static_cast<Symbol>(y));
+  }
+  // Columns begin .. end. Not inlined, so that a profiler sees the functions. Each works on a copy of the object: a
+  // store of bytes may change members behind `this`, and all pointers would be loaded again for each byte.
+  template <bool kTransposed>
   [[gnu::noinline]] void product_ijk(std::size_t begin, std::size_t end) const {
-    for (std::size_t i = 0; i < rows; ++i) {
+    const Product p = *this;
+    for (std::size_t i = 0; i < p.rows; ++i) {
+      const Element *const row = p.a + i * p.inner;
       for (std::size_t j = begin; j < end; ++j) {
         Element sum = 0;
-        for (std::size_t x = 0; x < inner; ++x) sum ^= field.multiply(a[i * inner + x], b[x * columns + j]);
-        c[i * columns + j] = sum;
+        for (std::size_t x = 0; x < p.inner; ++x)
+          sum ^= p.multiply(row[x], p.b[kTransposed ? j * p.inner + x : x * p.columns + j]);
+        p.c[i * p.columns + j] = sum;
       }
     }
   }
   [[gnu::noinline]] void product_ikj(std::size_t begin, std::size_t end) const {
-    for (std::size_t i = 0; i < rows; ++i) {
-      std::fill(c + i * columns + begin, c + i * columns + end, Element{0});
-      for (std::size_t x = 0; x < inner; ++x) {
-        for (std::size_t j = begin; j < end; ++j)
-          c[i * columns + j] ^= field.multiply(a[i * inner + x], b[x * columns + j]);
-      }
-    }
-  }
-  [[gnu::noinline]] void product_transposed(std::size_t begin, std::size_t end) const {
-    for (std::size_t i = 0; i < rows; ++i) {
-      for (std::size_t j = begin; j < end; ++j) {
-        Element sum = 0;
-        for (std::size_t x = 0; x < inner; ++x) sum ^= field.multiply(a[i * inner + x], b[j * inner + x]);
-        c[i * columns + j] = sum;
+    const Product p = *this;
+    for (std::size_t i = 0; i < p.rows; ++i) {
+      Element *__restrict const out = p.c + i * p.columns;
+      std::fill(out + begin, out + end, Element{0});
+      for (std::size_t x = 0; x < p.inner; ++x) {
+        const Element factor = p.a[i * p.inner + x];
+        const Element *const in = p.b + x * p.columns;
+        for (std::size_t j = begin; j < end; ++j) out[j] ^= p.multiply(factor, in[j]);
       }
     }
   }
   void run(Order order, std::size_t begin, std::size_t end) const {
-    if (order == Order::ijk) return product_ijk(begin, end);
     if (order == Order::ikj) return product_ikj(begin, end);
-    product_transposed(begin, end);
+    if (order == Order::ijk) return product_ijk<false>(begin, end);
+    product_ijk<true>(begin, end);
   }
 };
 
 // Threads that stay: each runs its share of every round.
 class Pool {
  public:
-  explicit Pool(unsigned count) : count_(count) {
+  explicit Pool(unsigned count) : all_(count + 1) {
     for (unsigned i = 0; i < count; ++i) threads_.emplace_back([this, i] { work(i); });
   }
   ~Pool() {
-    {
-      const std::lock_guard lock(mutex_);
-      ends_ = true;
-    }
-    changed_.notify_all();
+    body_ = nullptr;
+    all_.arrive_and_wait();
   }
   std::size_t made_count() const { return threads_.size(); }
 
   void run(const std::function<void(unsigned)> &body) {
-    std::unique_lock lock(mutex_);
     body_ = &body;
-    running_ = count_;
-    ++round_;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return running_ == 0; });
+    all_.arrive_and_wait();  // the round begins
+    all_.arrive_and_wait();  // and has ended
   }
 
  private:
   void work(unsigned number) {
-    std::uint64_t seen = 0;
     for (;;) {
-      const std::function<void(unsigned)> *body = nullptr;
-      {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return ends_ || round_ != seen; });
-        if (ends_) return;
-        seen = round_;
-        body = body_;
-      }
-      (*body)(number);
-      const std::lock_guard lock(mutex_);
-      if (--running_ == 0) changed_.notify_all();
+      all_.arrive_and_wait();
+      if (body_ == nullptr) return;
+      (*body_)(number);
+      all_.arrive_and_wait();
     }
   }
 
-  const unsigned count_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  std::barrier<> all_;
   const std::function<void(unsigned)> *body_ = nullptr;
-  std::uint64_t round_ = 0;
-  unsigned running_ = 0;
-  bool ends_ = false;
   std::vector<std::jthread> threads_;
 };
 
@@ -190,7 +179,7 @@ class Source {
   int file_ = -1;
 };
 
-template <class Element>
+template <class Symbol, class Element>
 class Experiment {
  public:
   explicit Experiment(const Settings &settings)
@@ -237,20 +226,19 @@ class Experiment {
     coefficients_.resize(at_.m * at_.k);
     for (std::size_t r = 0; r < at_.m; ++r) {
       for (std::size_t c = 0; c < at_.k; ++c)
-        coefficients_[r * at_.k + c] = field_.inverse(static_cast<Element>((at_.k + r) ^ c));
+        coefficients_[r * at_.k + c] = field_.inverse(static_cast<Symbol>((at_.k + r) ^ c));
     }
-    matrix_ = coefficients_;
     if (at_.whole) {
       matrix_.assign(at_.k * at_.k, 0);
       for (std::size_t i = 0; i < at_.k; ++i) matrix_[i * at_.k + i] = 1;
-      matrix_.insert(matrix_.end(), coefficients_.begin(), coefficients_.end());
     }
+    matrix_.insert(matrix_.end(), coefficients_.begin(), coefficients_.end());
     tandem_codec_options options{};
     options.struct_bytes = sizeof options;
     options.k = static_cast<std::uint32_t>(at_.k);
     options.m = static_cast<std::uint32_t>(at_.m);
     options.matrix = TANDEM_MATRIX_CUSTOM;
-    options.field = sizeof(Element) == 1 ? TANDEM_FIELD_GF8 : TANDEM_FIELD_GF16;
+    options.field = sizeof(Symbol) == 1 ? TANDEM_FIELD_GF8 : TANDEM_FIELD_GF16;
     options.coefficients = coefficients_.data();
     options.allow_non_mds = 1;  // it is MDS: a Cauchy matrix of distinct points; Tandem does not check so many minors
     tandem_codec *codec = nullptr;
@@ -258,10 +246,10 @@ class Experiment {
     codec_.reset(codec);
   }
 
-  Product<Element> product() {
+  Product<Symbol, Element> product() {
     const Element *b = reinterpret_cast<const Element *>(data_.memory());
     if (at_.order == Order::transposed) b = transposed_.data();
-    return {field_, matrix_.data(), b, reinterpret_cast<Element *>(out_.memory()), rows_, at_.k, columns_};
+    return {field_.tables(), matrix_.data(), b, reinterpret_cast<Element *>(out_.memory()), rows_, at_.k, columns_};
   }
 
   void transpose() {
@@ -295,6 +283,26 @@ class Experiment {
     };
   }
 
+  // An OpenMP loop over blocks of columns.
+  template <class Body>
+  void in_blocks(bool is_static, std::size_t block, Body body) const {
+#ifndef _OPENMP
+    throw NotMeasured("this compiler has no OpenMP runtime");
+#endif
+    const auto count = static_cast<std::int64_t>((columns_ + block - 1) / block);
+    const auto run = [&](std::int64_t i) {
+      const std::size_t begin = static_cast<std::size_t>(i) * block;
+      body(begin, std::min(begin + block, columns_));
+    };
+    if (is_static) {
+#pragma omp parallel for schedule(static) num_threads(at_.threads)
+      for (std::int64_t i = 0; i < count; ++i) run(i);
+    } else {
+#pragma omp parallel for schedule(dynamic) num_threads(at_.threads)
+      for (std::int64_t i = 0; i < count; ++i) run(i);
+    }
+  }
+
   std::function<void(std::size_t)> round_of(const std::string &way) {
     if (way == "sequential") {
       return [this](std::size_t) {
@@ -319,25 +327,11 @@ class Experiment {
       };
     }
     if (way == "openmp-static" || way == "openmp-dynamic") {
-#ifndef _OPENMP
-      throw NotMeasured("this compiler has no OpenMP runtime");
-#endif
-      const std::int64_t block = static_cast<std::int64_t>(at_.block_columns);
-      return [this, block, is_static = way == "openmp-static"](std::size_t) {
+      return [this, is_static = way == "openmp-static"](std::size_t) {
         transpose();
-        const Product<Element> what = product();
-        const auto columns = static_cast<std::int64_t>(columns_);
-        const auto run = [&](std::int64_t begin) {
-          what.run(at_.order, static_cast<std::size_t>(begin),
-                   static_cast<std::size_t>(std::min(begin + block, columns)));
-        };
-        if (is_static) {
-#pragma omp parallel for schedule(static) num_threads(at_.threads)
-          for (std::int64_t begin = 0; begin < columns; begin += block) run(begin);
-        } else {
-#pragma omp parallel for schedule(dynamic) num_threads(at_.threads)
-          for (std::int64_t begin = 0; begin < columns; begin += block) run(begin);
-        }
+        const Product<Symbol, Element> what = product();
+        in_blocks(is_static, at_.block_columns,
+                  [&](std::size_t begin, std::size_t end) { what.run(at_.order, begin, end); });
       };
     }
     if (way == "tandem-spawn") {  // the report's threads over Tandem's serial code: each round makes them
@@ -352,23 +346,10 @@ class Experiment {
       };
     }
     if (way == "tandem-openmp-static" || way == "tandem-openmp-dynamic") {  // a loop over Tandem's serial code
-#ifndef _OPENMP
-      throw NotMeasured("this compiler has no OpenMP runtime");
-#endif
       context_ = make_context("serial", 1);
       return [this, is_static = way == "tandem-openmp-static"](std::size_t) {
-        constexpr std::int64_t kBlock = 8192 / sizeof(Element);
-        const auto columns = static_cast<std::int64_t>(columns_);
-        const auto run = [&](std::int64_t begin) {
-          encode_columns(static_cast<std::size_t>(begin), static_cast<std::size_t>(std::min(begin + kBlock, columns)));
-        };
-        if (is_static) {
-#pragma omp parallel for schedule(static) num_threads(at_.threads)
-          for (std::int64_t begin = 0; begin < columns; begin += kBlock) run(begin);
-        } else {
-#pragma omp parallel for schedule(dynamic) num_threads(at_.threads)
-          for (std::int64_t begin = 0; begin < columns; begin += kBlock) run(begin);
-        }
+        in_blocks(is_static, 8192 / sizeof(Element),
+                  [&](std::size_t begin, std::size_t end) { encode_columns(begin, end); });
       };
     }
     if (way == "tandem-serial" || way == "tandem-pthread") {
@@ -380,21 +361,35 @@ class Experiment {
     throw std::runtime_error("no way is called " + way);
   }
 
+  // The symbols of some shards, without the bytes of a wide element that have no part in it.
+  void take_symbols(const Shards &from, std::size_t first, const Shards &to) const {
+    for (std::size_t i = 0; i < to.count(); ++i) {
+      const auto *in = reinterpret_cast<const Element *>(from[first + i]);
+      auto *out = reinterpret_cast<Symbol *>(to[i]);
+      for (std::size_t j = 0; j < columns_; ++j) out[j] = static_cast<Symbol>(in[j]);
+    }
+  }
   // Of the last round.
-  bool as_tandem() {
-    Shards parity(at_.m, at_.shard_bytes);
+  bool as_tandem() const {
+    const std::size_t bytes = columns_ * sizeof(Symbol);
+    const Shards data(at_.k, bytes), identity(at_.k, bytes), parity(at_.m, bytes), expected(at_.m, bytes);
+    take_symbols(data_, 0, data);
+    take_symbols(out_, rows_ - at_.m, parity);
     const ContextOwner serial = make_context("serial", 1);
-    check(tandem_encode(serial.get(), codec_.get(), data_.data(), parity.data(), at_.shard_bytes));
-    const bool is_tandem = at_.way.starts_with("tandem-");
-    return equal(out_, rows_ - at_.m, parity, 0, at_.m) && (!at_.whole || is_tandem || equal(out_, 0, data_, 0, at_.k));
+    check(tandem_encode(serial.get(), codec_.get(), data.data(), expected.data(), bytes));
+    if (!equal(parity, 0, expected, 0, at_.m)) return false;
+    if (!at_.whole || at_.way.starts_with("tandem-")) return true;
+    take_symbols(out_, 0, identity);
+    return equal(identity, 0, data, 0, at_.k);
   }
 
   const Settings at_;
   const std::size_t columns_, rows_;
-  const GaloisField<Element> field_;
+  const GaloisField<Symbol> field_;
   Shards data_, out_;
   const Source source_;
-  std::vector<Element> coefficients_, matrix_, transposed_;
+  std::vector<Symbol> coefficients_;
+  std::vector<Element> matrix_, transposed_;
   CodecOwner codec_;
   ContextOwner context_;
   std::optional<Pool> pool_;
@@ -405,7 +400,8 @@ class Experiment {
 
 Json measure(Arguments &arguments) {
   Settings at;
-  const std::uint64_t field = arguments.number("field", 8);
+  const std::uint64_t field = arguments.number("field", 8),
+                      element_bytes = arguments.number("element-bytes", field / 8);
   at.k = arguments.number("k", 10);
   at.m = arguments.number("m", 4);
   at.shard_bytes = arguments.number("shard-bytes", 1000);
@@ -421,9 +417,14 @@ Json measure(Arguments &arguments) {
   at.whole = arguments.text("rows", "parity") == "whole";
   arguments.done();
   if (at.k == 0 || at.m == 0 || at.threads == 0 || at.block_columns == 0 || at.repeats == 0 || at.rounds == 0 ||
-      at.shard_bytes == 0 || at.shard_bytes % 2 != 0 || (field != 8 && field != 16) || at.k + at.m > (1ULL << field))
-    throw std::runtime_error("field 8 or 16, sizes above zero, an even shard length, and k + m within the field");
-  return field == 8 ? Experiment<std::uint8_t>(at).run() : Experiment<std::uint16_t>(at).run();
+      at.shard_bytes == 0 || at.shard_bytes % 4 != 0 || (field != 8 && field != 16) || at.k + at.m > (1ULL << field))
+    throw std::runtime_error("field 8 or 16, sizes above zero, shards of whole elements, and k + m within the field");
+  if (element_bytes != field / 8 && (element_bytes != 4 || at.way.starts_with("tandem-")))
+    throw std::runtime_error("an element is a symbol of the field, or, for naive products, has 4 bytes");
+  if (element_bytes == 1) return Experiment<std::uint8_t, std::uint8_t>(at).run();
+  if (element_bytes == 2) return Experiment<std::uint16_t, std::uint16_t>(at).run();
+  return field == 8 ? Experiment<std::uint8_t, std::uint32_t>(at).run()
+                    : Experiment<std::uint16_t, std::uint32_t>(at).run();
 }
 
 }  // namespace

@@ -20,34 +20,58 @@ def table_text(columns, rows):
     return "\n".join(lines + ["| " + " | ".join(cell(value) for value in row) + " |" for row in rows]) + "\n"
 
 
-def measured_text(result):
-    machine = result["machine"]
-    scale = {"quick": "sizes of --quick", "full": "full sizes", "tiny": "sizes of --tiny, which mean nothing"}[result["scale"]]
-    text = (f"Measured on {result['date'][:10]}: {machine['cpu']}, {machine['cores']} cores, {machine['system']}; {scale}. "
-            f"Other programs took {100 * result['others_share']:.1f} % of these cores.")
-    if result["others_share"] > st.MOST_OTHERS_SHARE:
-        text += (" **The machine was busy with other programs.** Counts are exact; times are an indication, those of several "
-                 "threads least of all.")
-    if result["bytes_checks"]:
-        text += f" In {result['bytes_checks']} runs the contenders' bytes were Tandem's."
-    return text + "\n"
+def measured_text(parts):
+    """Where and when, once for parts that share it; and how busy the machine was. A part without a machine awaits its run."""
+    parts = [part for part in parts if "machine" in part]
+    if not parts:
+        return ""
+    scales = {"quick": "sizes of --quick", "full": "full sizes", "tiny": "sizes of --tiny, which mean nothing"}
+    text, places = "", {}
+    for part in parts:
+        machine = part["machine"]
+        clock = ", ".join(f"{name}: {machine.get(name, 'not recorded')}" for name in st.CLOCK)
+        places.setdefault((part["date"][:10], machine["cpu"], machine["cores"], machine["system"], part["scale"], clock), []).append(part)
+    for (date, cpu, cores, system, scale, clock), found in places.items():
+        which = "" if len(places) == 1 else f" ({', '.join(part['name'] for part in found)})"
+        text += f"Measured on {date}{which}: {cpu}, {cores} cores, {system}; {clock}; {scales[scale]}.\n"
+    shares = [100 * part["others_share"] for part in parts]
+    text += "Other programs took " + " to ".join(dict.fromkeys(f"{each:.1f}" for each in (min(shares), max(shares)))) + " % of these cores.\n"
+    busy = [part["name"] for part in parts if part["others_share"] > st.MOST_OTHERS_SHARE]
+    if busy:
+        text += (f"**The machine was busy with other programs during {', '.join(busy)}.** Counts are exact; times are an indication, those of "
+                 "several threads least of all.\n")
+    checks = sum(part["bytes_checks"] for part in parts)
+    return text + (f"In {checks} runs the contenders' bytes were Tandem's.\n" if checks else "")
+
+
+def result_text(figure, claims):
+    """The sentence under a picture."""
+    own = "; ".join(f"{claim['claim']}: {claim['measured']} ({claim['verdict']})" for claim in claims if claim["figure"] == figure["name"])
+    return figure["result"] or (own + "." if own else "")
 
 
 def section(result, pictures, folder):
-    parts = [measured_text(result)]
-    if result["claims"]:
-        parts.append(table_text(["the document says", "here", "", "why, and what differs"],
-                                [[c["claim"], c["measured"], c["verdict"], c["why"]] for c in result["claims"]]))
-    for figure in result["figures"]:
+    parts = result["parts"]
+    written = [measured_text(parts)]
+    every = {name: [each for part in parts for each in part[name]] for name in ("claims", "figures", "tables", "not_measured")}
+    for of, first, stated in (("reports", "claim", "the document"), ("targets", "Tandem's own target", "target")):
+        claims = [c for c in every["claims"] if c["of"] == of]
+        if claims:
+            written.append(table_text([first, stated, "here", "", "why, and what differs"],
+                                      [[c["claim"], c["stated"], c["measured"], c["verdict"], c["why"]] for c in claims]))
+    for figure in every["figures"]:
         path = pictures / f"{result['study'].lower()}-{figure['name']}.svg"
         charts.draw(figure, path)
-        parts.append(f"![{figure['title']}]({path.relative_to(folder)})\n")
-    for table in result["tables"]:
-        parts.append(f"**{table['title']}**\n\n{table_text(table['columns'], table['rows'])}"
-                     + (f"\n{table['note']}\n" if table["note"] else ""))
-    if result["not_measured"]:
-        parts.append("\n".join(f"- {each['what']}: NOT MEASURED: {each['reason']}" for each in result["not_measured"]) + "\n")
-    return "\n".join(parts)
+        written.append(f"![{figure['title']}]({path.relative_to(folder)})\n\n{result_text(figure, every['claims'])}\n")
+    for table in every["tables"]:
+        written.append(f"**{table['title']}**\n\n{table_text(table['columns'], table['rows'])}"
+                       + (f"\n{table['note']}\n" if table["note"] else ""))
+    if every["not_measured"]:
+        reasons = {}
+        for each in every["not_measured"]:
+            reasons.setdefault(each["reason"], []).append(each["what"])
+        written.append("\n".join(f"- {', '.join(found)}: NOT MEASURED: {reason}" for reason, found in reasons.items()) + "\n")
+    return "\n".join(written)
 
 
 def write(results, docs):

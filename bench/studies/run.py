@@ -3,6 +3,7 @@
 """Runs the studies and writes docs/internals/studies.md: `make studies`.
 
     bench/studies/run.py [--quick | --tiny] [A B ...]     # default: all of them, about 30 minutes on 4 cores
+    bench/studies/run.py A --part figure-15               # one part of a study; the others stay as they are stored
     bench/studies/run.py --report                         # only writes the document again, from the stored JSON
 
 Results go to bench/results/studies, one JSON file for each study. The document and its pictures are made from these files
@@ -28,12 +29,14 @@ def main():
     unknown = [name for name in arguments.studies if name not in MODULES]
     if unknown:
         parser.error(f"no study is called {', '.join(unknown)}; there are {' '.join(MODULES)}")
+    if arguments.part and len(arguments.studies) != 1:
+        parser.error("--part needs one study")
     failed = []
     if not arguments.report:
         for letter in arguments.studies or MODULES:
             module = importlib.import_module(MODULES[letter])
             try:
-                st.run(letter, module.TITLE, module.measure, arguments)
+                st.run(letter, module.TITLE, module.PARTS, arguments)
             except st.Failed as error:  # the others still run
                 print(f"study {letter}: {error}", file=sys.stderr)
                 failed.append(letter)

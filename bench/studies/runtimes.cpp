@@ -2,15 +2,11 @@
 // Study D: one encode by Tandem's own pool, and by loops of OpenMP runtimes and of oneTBB over Tandem's serial code,
 // back to back and with pauses. The program links no OpenMP runtime, so the only one in the process is that of the
 // loop's library. Its file is part of the answer.
-#include <dlfcn.h>
-
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "bench/studies/contenders.hpp"
-#include "bench/studies/openmp_loop.hpp"
+#include "bench/studies/openmp_library.hpp"
 
 #ifdef TANDEM_STUDIES_TBB
 #include <tbb/global_control.h>
@@ -23,30 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The files of OpenMP runtimes that are mapped into this process.
-Json mapped_runtimes() {
-  std::set<std::string> found;
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    const std::size_t slash = line.find('/');
-    if (slash == std::string::npos) continue;
-    const std::string name = line.substr(line.rfind('/') + 1);
-    if (name.starts_with("libgomp") || name.starts_with("libomp") || name.starts_with("libiomp"))
-      found.insert(line.substr(slash));
-  }
-  return found;
-}
-
 constexpr std::size_t kPartBytes = 8192;  // of each shard: an item of a loop
-
-using Loop = decltype(&study_openmp_loop);
-
-Loop openmp_loop(const std::string &runtime) {
-  const std::string folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  void *const library = dlopen((folder + "/libstudy_openmp_" + runtime + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) throw NotMeasured(dlerror());
-  return reinterpret_cast<Loop>(dlsym(library, "study_openmp_loop"));
-}
 
 Json measure(Arguments &arguments) {
   const auto k = static_cast<unsigned>(arguments.number("k", 10)), m = static_cast<unsigned>(arguments.number("m", 4));
@@ -80,7 +53,7 @@ Json measure(Arguments &arguments) {
   if (way == "pthread") {
     context = make_context("pthread", threads);
   } else if (way == "openmp:gnu" || way == "openmp:llvm") {
-    call = [&, loop = openmp_loop(way.substr(way.find(':') + 1))] {
+    call = [&, loop = openmp_function<decltype(&study_openmp_loop)>(way, "study_openmp_loop")] {
       const auto item = [](void *user, std::size_t part) { (*static_cast<decltype(encode_part) *>(user))(part); };
       loop(threads, part_count, item, &encode_part);
     };
@@ -115,7 +88,7 @@ Json measure(Arguments &arguments) {
           {"gap_seconds", gap_seconds},
           {"gap_cpu_seconds", gap_cpu_seconds},
           {"data_bytes", calls * k * shard_bytes},
-          {"openmp_runtimes", mapped_runtimes()},
+          {"openmp_runtimes", mapped_openmp_runtimes()},
           {"bytes_equal", equal(shards, k, expected, 0, m)}};
 }
 

@@ -16,9 +16,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import rows  # noqa: E402
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-REPRODUCED, NOT_REPRODUCED, NOT_MEASURED = "reproduced", "not reproduced", "NOT MEASURED"
+NOT_MEASURED = "NOT MEASURED"
+VERDICTS = {"reports": ("reproduced", "not reproduced"), "targets": ("met", "not met")}  # of the documents' claims, and of Tandem's
 JERASURE = "libJerasure.so.2"
 MOST_OTHERS_SHARE = 0.1
+CLOCK = {"governor": "cpu0/cpufreq/scaling_governor", "boost": "cpufreq/boost", "no_turbo": "intel_pstate/no_turbo",
+         "C-states": "cpuidle/current_driver"}
 
 
 class Unavailable(Exception):
@@ -58,8 +61,13 @@ def machine():
                 return int(number) << {"": 0, "K": 10, "M": 20}[unit]
         return 0
 
+    def setting(path):
+        place = pathlib.Path("/sys/devices/system/cpu", path)
+        return place.read_text().strip() if place.exists() else "not shown"
+
     return {"cpu": model, "cores": core_count(), "l1d_bytes": cache_bytes(1), "l2_bytes": cache_bytes(2),
-            "l3_bytes": cache_bytes(3), "system": " ".join((os.uname().sysname, os.uname().release))}
+            "l3_bytes": cache_bytes(3), "system": " ".join((os.uname().sysname, os.uname().release)),
+            **{name: setting(path) for name, path in CLOCK.items()}}
 
 
 def median(values):
@@ -84,18 +92,32 @@ def processor_seconds():
     return time.monotonic(), ticks / os.sysconf("SC_CLK_TCK"), own.user + own.system + own.children_user + own.children_system
 
 
+def with_runtime(library, answer):
+    """The answer of a contender, if the one OpenMP runtime in its process is this one; None: if there was none."""
+    mapped = [path.rsplit("/", 1)[1] for path in answer["openmp_runtimes"]]
+    if library is None and mapped or library is not None and not (len(mapped) == 1 and mapped[0].startswith(library)):
+        raise Unavailable(f"expected {library or 'no OpenMP runtime'} in the process, and there is {', '.join(mapped) or 'none'}")
+    return answer
+
+
 class Study:
-    """One run of one study. The script fills it; write() stores it."""
+    """One run of one study. Its parts fill it, one after the other; write() stores it."""
 
     def __init__(self, letter, title, arguments):
         self.scale, self.folder, self.output = arguments.scale, arguments.build / "bin", arguments.output
         self.arguments = arguments
         self.work = arguments.output / ".work"
-        self.bytes_checks = 0
+        self.letter, self.title, self.parts = letter, title, []
+
+    def measure(self, name, function):
+        """One part, with its own date, and its own share of other programs: a part can be measured again alone."""
         self.begin = processor_seconds()
-        self.result = {"schema_version": 1, "study": letter, "title": title, "scale": self.scale,
-                       "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-                       "machine": machine(), "figures": [], "tables": [], "claims": [], "not_measured": []}
+        self.part = {"name": name, "scale": self.scale,
+                     "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), "machine": machine(),
+                     "others_share": 0, "bytes_checks": 0, "figures": [], "tables": [], "claims": [], "not_measured": []}
+        self.attempt(name, function, self)
+        self.part["others_share"] = self.others_share
+        self.parts.append(self.part)
 
     def pick(self, tiny, quick, full):
         return {"tiny": tiny, "quick": quick, "full": full}[self.scale]
@@ -140,7 +162,7 @@ class Study:
         if "bytes_equal" in answer:
             if answer["bytes_equal"] is not True:
                 raise Failed(f"{name} {settings}: its bytes differ from Tandem's")
-            self.bytes_checks += 1
+            self.part["bytes_checks"] += 1
         return answer
 
     def bench(self, *words):
@@ -149,25 +171,26 @@ class Study:
 
     # -- results ---------------------------------------------------------------------------------------------------
 
-    def figure(self, name, title, x, y, series, *, kind="lines", log_x=False, log_y=False, note="", marks=(), rows=None):
-        """series: (label, [(x, y), ...]); gantt: (row, start, seconds, kind), and rows has the names by label; heat: (x, y, rate),
-        and marks (text, x, y). A series without points is a defect of the script."""
+    def figure(self, name, title, x, y, series, *, kind="lines", log_x=False, log_y=False, note="", result="", marks=(), rows=None):
+        """series: (label, [(x, y), ...]), bars also (x, y, least, most); gantt: (row, start, seconds, kind), and rows has the names by
+        label; heat: (x, y, rate), and marks (text, x, y). A series without points is a defect of the script. `result` is the sentence
+        under the picture; without it the claims that follow are."""
         for label, points in series:
             if not points:
                 raise Failed(f"figure {name}: the series {label!r} is empty")
-        self.result["figures"].append({"name": name, "title": title, "x": x, "y": y, "kind": kind, "log_x": log_x,
-                                       "log_y": log_y, "note": note,
-                                       "series": [{"label": label, "points": [list(p) for p in points]}
-                                                  for label, points in series],
-                                       "marks": [list(mark) for mark in marks], **({"rows": rows} if rows else {})})
+        self.part["figures"].append({"name": name, "title": title, "x": x, "y": y, "kind": kind, "log_x": log_x,
+                                     "log_y": log_y, "note": note, "result": result,
+                                     "series": [{"label": label, "points": [list(p) for p in points]}
+                                                for label, points in series],
+                                     "marks": [list(mark) for mark in marks], **({"rows": rows} if rows else {})})
 
     def table(self, name, title, columns, rows, note=""):
-        self.result["tables"].append({"name": name, "title": title, "columns": columns,
-                                      "rows": [[str(cell) for cell in row] for row in rows], "note": note})
+        self.part["tables"].append({"name": name, "title": title, "columns": columns,
+                                    "rows": [[str(cell) for cell in row] for row in rows], "note": note})
 
     @property
     def others_share(self):
-        """The part of all cores' time that other programs have taken since the study began."""
+        """The part of all cores' time that other programs have taken since the part began."""
         elapsed, busy, own = (now - then for now, then in zip(processor_seconds(), self.begin))
         return max(0.0, busy - own) / max(elapsed * core_count(), 1e-9)
 
@@ -176,17 +199,19 @@ class Study:
         """Whether other programs use the cores that threads would need."""
         return self.others_share > MOST_OTHERS_SHARE
 
-    def claim(self, claim, measured, holds, why, timed=False):
-        """holds: True, False, or None for NOT MEASURED. timed: the claim depends on elapsed time, which means nothing on a busy
-        machine."""
-        if timed and self.is_busy:
+    def claim(self, claim, stated, measured, holds, why, timed=False, of="reports"):
+        """stated: the document's figure, or (of="targets") Tandem's own aim. holds: True, False, or None for NOT MEASURED. timed:
+        the claim depends on elapsed time, which means nothing on a busy machine."""
+        if timed and holds is not None and self.is_busy:
             holds = None
             why = f"Not judged: other programs took {100 * self.others_share:.0f} % of the cores. {why}"
-        verdict = NOT_MEASURED if holds is None else REPRODUCED if holds else NOT_REPRODUCED
-        self.result["claims"].append({"claim": claim, "measured": measured, "verdict": verdict, "why": why})
+        verdict = NOT_MEASURED if holds is None else VERDICTS[of][0 if holds else 1]
+        figures = self.part["figures"]
+        self.part["claims"].append({"claim": claim, "of": of, "stated": stated, "measured": measured, "verdict": verdict, "why": why,
+                                    "figure": figures[-1]["name"] if figures else ""})
 
     def not_measured(self, what, reason):
-        self.result["not_measured"].append({"what": what, "reason": str(reason)})
+        self.part["not_measured"].append({"what": what, "reason": str(reason)})
         print(f"  {what}: NOT MEASURED: {reason}")
 
     def attempt(self, what, function, *values):
@@ -197,15 +222,17 @@ class Study:
             self.not_measured(what, reason)
             return None
 
-    def write(self):
-        self.result["bytes_checks"] = self.bytes_checks
-        self.result["others_share"] = self.others_share
-        path = self.output / f"{self.result['study']}.json"
+    def write(self, names):
+        """Parts that were not measured now stay as they are stored."""
+        path = self.output / f"{self.letter}.json"
+        stored = json.loads(path.read_text())["parts"] if path.exists() else []
+        parts = {part["name"]: part for part in stored + self.parts}
+        result = {"schema_version": 2, "study": self.letter, "title": self.title,
+                  "parts": [parts[name] for name in names if name in parts]}
         # Without more digits than a clock has.
-        result = json.loads(json.dumps(self.result), parse_float=lambda text: float(f"{float(text):.6g}"))
+        result = json.loads(json.dumps(result), parse_float=lambda text: float(f"{float(text):.6g}"))
         path.write_text(rows.dumps(result))
-        print(f"  {path}: {len(self.result['figures'])} figures, {len(self.result['tables'])} tables, "
-              f"{self.bytes_checks} contenders with Tandem's bytes")
+        print(f"  {path}: {', '.join(part['name'] for part in self.parts)}")
 
 
 def parse(description):
@@ -214,6 +241,7 @@ def parse(description):
     scale.add_argument("--quick", dest="scale", action="store_const", const="quick", help="about 5 minutes for all studies")
     scale.add_argument("--tiny", dest="scale", action="store_const", const="tiny", help="seconds; sizes without meaning")
     parser.set_defaults(scale="full")
+    parser.add_argument("--part", action="append", metavar="NAME", help="measure this part of the study alone; the others stay as they are stored")
     parser.add_argument("--build", type=pathlib.Path, default=SOURCE / "build", help="build folder; default: build/")
     parser.add_argument("--jerasure", default=JERASURE, help="the library of study B; default: the installed one")
     parser.add_argument("--sysfs", type=pathlib.Path, default=pathlib.Path("/sys"), help="folder of the energy counters; default: /sys")
@@ -222,22 +250,28 @@ def parse(description):
     return parser
 
 
-def run(letter, title, measure, arguments):
+def run(letter, title, parts, arguments):
+    """parts: functions by name."""
+    chosen = arguments.part or list(parts)
+    unknown = [name for name in chosen if name not in parts]
+    if unknown:
+        raise Failed(f"no part is called {', '.join(unknown)}; there are {', '.join(parts)}")
     study = Study(letter, title, arguments)
     print(f"study {letter}: {title} ({study.scale})")
     arguments.output.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(study.work, ignore_errors=True)
     study.work.mkdir()
     try:
-        measure(study)
-        study.write()
+        for name in chosen:
+            study.measure(name, parts[name])
+        study.write(parts)
     finally:
         shutil.rmtree(study.work, ignore_errors=True)
 
 
-def main(letter, title, measure, description):
+def main(letter, title, parts, description):
     """For a script that runs one study alone."""
     try:
-        run(letter, title, measure, parse(description.split("\n")[0]).parse_args())
+        run(letter, title, parts, parse(description.split("\n")[0]).parse_args())
     except Failed as error:
         sys.exit(f"study {letter}: {error}")
