@@ -55,11 +55,12 @@ void check_index(std::uint32_t index, const core::Codec &codec);
 
 // One stripe's shard_bytes, of a length that the operator has, and its pointers in plan order: none NULL.
 // Throws Error with the numbers, or naming the shard.
+// has_outputs: the caller knows it of the outputs.
 inline void check_given(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs,
-                        std::uint64_t shard_bytes) {
+                        std::uint64_t shard_bytes, bool has_outputs = false) {
   if (plan.prepared().length_unit_bytes() != 1) [[unlikely]]
     check_length(plan, shard_bytes);
-  if (any_null(inputs, plan.inputs().size()) || any_null(outputs, plan.outputs().size())) [[unlikely]]
+  if (any_null(inputs, plan.inputs().size()) || (!has_outputs && any_null(outputs, plan.outputs().size()))) [[unlikely]]
     fail_null_shard(plan, inputs, outputs);
 }
 
@@ -69,8 +70,8 @@ void check_overlap(const core::Plan &plan, const std::byte *const *inputs, std::
 
 // The same as check_given, and no output on another buffer. Throws Error naming the shards.
 inline void check_pointers(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs,
-                           std::uint64_t shard_bytes) {
-  check_given(plan, inputs, outputs, shard_bytes);
+                           std::uint64_t shard_bytes, bool has_outputs = false) {
+  check_given(plan, inputs, outputs, shard_bytes, has_outputs);
   if (plan.mode() != core::Mode::compare &&  // which writes nothing
       shard_bytes * (plan.inputs().size() + plan.outputs().size()) >= kOverlapCheckBytes)
     check_overlap(plan, inputs, outputs, shard_bytes);

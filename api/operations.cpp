@@ -65,7 +65,7 @@ void encode(tandem_context &context, const tandem_codec &codec, const void *cons
   check_shard_bytes(shard_bytes, codec.codec->shard_count());
   check_parity(parity, *codec.codec);
   if (any_null(parity, codec.codec->m())) return encode_some(context, codec, data, parity, shard_bytes);
-  run_stripe(cached_encode_plan(context, codec), as_inputs(data), as_outputs(parity), shard_bytes);
+  run_stripe(cached_encode_plan(context, codec), as_inputs(data), as_outputs(parity), shard_bytes, {}, true);
 }
 
 // update and accumulate: one column of the matrix, into the parity shards that have a pointer.

@@ -29,14 +29,10 @@ class Cache {
 
   template <class Matches>
   Entry *find(std::uint64_t context_id, std::uint64_t codec_id, Matches &&matches) {
-    for (std::size_t i = 0; i < kEntries; ++i) {
-      Entry &entry = entries_[i];
-      if (entry.context_id != context_id || entry.codec_id != codec_id || !matches(entry)) continue;
-      if (i == 0) return &entry;
-      std::swap(entry, entries_[i - 1]);
-      return &entries_[i - 1];
-    }
-    return nullptr;
+    const auto is_hit = [&](const Entry &entry) {
+      return entry.context_id == context_id && entry.codec_id == codec_id && matches(entry);
+    };
+    return is_hit(entries_.front()) ? &entries_.front() : find_behind_front(is_hit);
   }
 
   Entry &insert(Entry entry) {
@@ -56,6 +52,14 @@ class Cache {
   }
 
  private:
+  template <class IsHit>
+  [[gnu::noinline]] Entry *find_behind_front(const IsHit &is_hit) {
+    const auto found = std::find_if(entries_.begin() + 1, entries_.end(), is_hit);
+    if (found == entries_.end()) return nullptr;
+    std::swap(*found, found[-1]);
+    return &found[-1];
+  }
+
   std::array<Entry, kEntries> entries_;
 };
 
@@ -71,7 +75,8 @@ void free_cache(void *cache) {
 
 constinit base::ThreadKey cache_key(free_cache);
 
-Cache &make_cache() {
+// Out of line, like all that a hit does not need.
+[[gnu::noinline]] Cache &make_cache() {
   auto made = std::make_unique<Cache>();
   pthread_key_t key;
   if (!cache_key.find(&key) || pthread_setspecific(key, made.get()) != 0) throw std::bad_alloc();
@@ -80,7 +85,8 @@ Cache &make_cache() {
 
 Cache &cache() { return this_threads_cache != nullptr ? *this_threads_cache : make_cache(); }
 
-Entry &make_entry(const tandem_context &context, const tandem_codec &codec, const core::Shape &shape) {
+[[gnu::noinline]] Entry &make_entry(const tandem_context &context, const tandem_codec &codec,
+                                    const core::Shape &shape) {
   const bool encodes_all = shape.operation == core::Operation::encode && shape.wanted == all_parity(*codec.codec);
   return cache().insert({context.id, codec.codec->id(), encodes_all,
                          std::make_shared<const core::Plan>(*context.backend, codec.codec, shape)});
@@ -90,6 +96,12 @@ Entry &entry_for(const tandem_context &context, const tandem_codec &codec, const
   Entry *entry =
       cache().find(context.id, codec.codec->id(), [&](const Entry &each) { return each.plan->shape() == shape; });
   return entry != nullptr ? *entry : make_entry(context, codec, shape);
+}
+
+[[gnu::noinline]] const core::Plan &make_encode_plan(const tandem_context &context, const tandem_codec &codec) {
+  core::Shape shape;
+  shape.wanted = all_parity(*codec.codec);
+  return *make_entry(context, codec, shape).plan;
 }
 
 }  // namespace
@@ -111,10 +123,7 @@ std::shared_ptr<const core::Plan> shared_plan(const tandem_context &context, con
 
 const core::Plan &cached_encode_plan(const tandem_context &context, const tandem_codec &codec) {
   Entry *entry = cache().find(context.id, codec.codec->id(), [](const Entry &each) { return each.encodes_all; });
-  if (entry != nullptr) return *entry->plan;
-  core::Shape shape;
-  shape.wanted = all_parity(*codec.codec);
-  return *make_entry(context, codec, shape).plan;
+  return entry != nullptr ? *entry->plan : make_encode_plan(context, codec);
 }
 
 }  // namespace tandem::api

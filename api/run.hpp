@@ -33,14 +33,21 @@ inline void gather(const core::Plan &plan, void *const *shards, const void *new_
   if (plan.shape().operation == core::Operation::update) out->inputs[1] = static_cast<const std::byte *>(new_data);
 }
 
-// Checks the pointers, then runs the plan on one stripe. Not for verify. Throws Error.
+// Out of line: few programs register memory.
+[[gnu::noinline]] inline void run_held(core::Backend &backend, const core::Task &task, core::Control &control) {
+  const core::MemoryHold hold({&task, 1});
+  backend.run({&task, 1}, control);
+}
+
+// Checks the pointers, then runs the plan on one stripe. Not for verify. has_outputs: no output is NULL. Throws Error.
 [[gnu::always_inline]] inline void run_stripe(const core::Plan &plan, const std::byte *const *inputs,
                                               std::byte *const *outputs, std::uint64_t shard_bytes,
-                                              std::span<const core::Need> needs = {}) {
-  check_pointers(plan, inputs, outputs, shard_bytes);
+                                              std::span<const core::Need> needs = {}, bool has_outputs = false) {
+  check_pointers(plan, inputs, outputs, shard_bytes, has_outputs);
   const core::Task task = plan.task(inputs, outputs, shard_bytes);
-  const core::MemoryHold hold({&task, 1});
   core::Control control(needs);
+  if (core::is_any_memory_registered()) [[unlikely]]
+    return run_held(plan.backend(), task, control);
   plan.backend().run({&task, 1}, control);
 }
 
