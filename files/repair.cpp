@@ -27,21 +27,21 @@ class NewFiles {
  public:
   explicit NewFiles(RepairTask &task) : task_(task) {}
   ~NewFiles() {
-    task_.targets.clear();
+    for (Target &target : task_.targets) target.pending.reset();
     for (const std::string &folder : made_) rmdir(folder.c_str());  // a folder with a file in it stays
   }
   NewFiles(const NewFiles &) = delete;
   NewFiles &operator=(const NewFiles &) = delete;
 
   void make() {
-    waits_since_ = Clock::now();
+    wait_.began = Clock::now();
     task_.attempt_each([this](Target &target) {
       if (target.action == TANDEM_FILES_REBUILD) make(target);
     });
   }
 
   void give_names() {
-    waits_since_ = Clock::now();
+    wait_.began = Clock::now();
     task_.attempt_each([this](Target &target) {
       if (target.pending) give_name(target);
     });
@@ -54,7 +54,7 @@ class NewFiles {
   void make(Target &target) {
     if (target.file == kNoFile && mkdir(target.place.folder.c_str(), 0777) == 0) made_.push_back(target.place.folder);
     target.folder = folders_[add_folder(folders_, target.place.folder)];
-    const FoldersLock lock({target.folder}, lock_wait());
+    const FoldersLock lock({target.folder}, wait_);
     OwnName name{OwnKind::lone_temporary};
     random_bytes(name.set_id);
     const std::string &model = task_.set.files[target.file != kNoFile ? target.file : 0].path;
@@ -68,7 +68,7 @@ class NewFiles {
   }
 
   void give_name(Target &target) {
-    const FoldersLock lock({target.folder}, lock_wait());
+    const FoldersLock lock({target.folder}, wait_);
     if (target.file != kNoFile && !is_still_there(target))
       fail(TANDEM_ERROR_IO, base::text(target.path(), " was replaced since it was read; the new file is left alone"));
     const bool may_replace = target.file != kNoFile || task_.options.force != 0;
@@ -84,21 +84,10 @@ class NewFiles {
            static_cast<std::uint64_t>(status.st_size) == shard.file_bytes;
   }
 
-  LockWait lock_wait() const {
-    const tandem_files_repair_options &options = task_.options;
-    LockWait wait{.check_cancelled = [&options] {
-      if (options.progress != nullptr && options.progress(options.progress_user, 0, 0) != 0)
-        fail(TANDEM_ERROR_CANCELLED, "cancelled");
-    }};
-    if (options.lock_wait_seconds != 0) wait.seconds = options.lock_wait_seconds;
-    wait.began = waits_since_;
-    return wait;
-  }
-
   RepairTask &task_;
   std::vector<std::string> made_;  // folders
   Folders folders_;
-  Clock::time_point waits_since_{};  // for locks of folders, one after the other
+  LockWait wait_ = lock_wait(task_.options);  // for locks of folders, one after the other
 };
 
 // ---- several processes ----
@@ -271,52 +260,85 @@ void check_failures(const RepairTask &task) {
 
 tandem_files_repair_result run(RepairTask &task) {
   const tandem_files_repair_options &options = task.options;
-  const Team &team = task.team;
-  NewFiles new_files(task);
   tandem_files_verify_options reading = {};
   reading.thread_count = options.thread_count;
   reading.progress = options.progress;
   reading.progress_user = options.progress_user;
-  task.findings = inspect(task.context, task.set, reading, team);
+  task.findings = inspect(task.context, task.set, reading, task.team);
+  task.team.together([&] { check_all_read(task.search, task.set, task.findings.recoverable); });
+  write_targets(
+      task, [&] { plan_repair(task); }, false);
+  return tell(task);
+}
+
+}  // namespace
+
+void write_targets(RepairTask &task, const std::function<void()> &plan, bool is_whole) {
+  const tandem_files_repair_options &options = task.options;
+  const Team &team = task.team;
+  NewFiles new_files(task);
+  const auto stop_if_failed = [&] {
+    if (is_whole) team.together([&] { check_failures(task); });
+  };
   team.together([&] {
-    check_all_read(task.search, task.set, task.findings.recoverable);
     if (!team.leads()) return;
-    plan_repair(task);
+    plan();
     if (options.dry_run == 0) new_files.make();
   });
   share_targets(task);
-  if (options.dry_run == 0 && !task.targets.empty()) {
-    team.together([&] { write_blocks(task); });
-    share_failures(task);
-    team.together([&] {
-      if (team.leads()) write_records(task);
-      sync_targets(task);
-      read_back(task);
-    });
-    share_failures(task);
-    team.together([&] {
-      if (team.leads()) new_files.give_names();
-    });
-    share_failures(task);
-  }
+  if (options.dry_run != 0 || task.targets.empty()) return;
+  stop_if_failed();
+  team.together([&] { write_blocks(task); });
+  share_failures(task);
+  team.together([&] {
+    if (team.leads()) write_new_records(task);
+    sync_targets(task);
+    read_back(task);
+  });
+  share_failures(task);
+  stop_if_failed();
+  team.together([&] {
+    if (team.leads()) new_files.give_names();
+  });
+  share_failures(task);
+  stop_if_failed();
+  team.together([&] {
+    if (team.leads()) mend_records(task);
+  });
+  share_failures(task);
+}
+
+tandem_files_repair_result tell(RepairTask &task) {
   add_up(task);
   tandem_files_repair_result result = {};
-  team.together([&] {
+  task.team.together([&] {
     result = result_of(task);
-    if (team.leads()) report_all(task);
+    if (task.team.leads()) report_all(task);
     check_failures(task);
   });
   return result;
 }
 
-}  // namespace
+LockWait lock_wait(const tandem_files_repair_options &options) {
+  LockWait wait{.check_cancelled = [&options] {
+    if (options.progress != nullptr && options.progress(options.progress_user, 0, 0) != 0)
+      fail(TANDEM_ERROR_CANCELLED, "cancelled");
+  }};
+  if (options.lock_wait_seconds != 0) wait.seconds = options.lock_wait_seconds;
+  wait.began = Clock::now();
+  return wait;
+}
+
+void check_placement(const tandem_files_repair_options &options) {
+  if (options.folders != nullptr && options.new_folders != nullptr)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         "folders and new_folders are both given; with folders, every missing shard goes there");
+}
 
 tandem_files_repair_result repair(tandem_context *context, const Search &search,
                                   const tandem_files_repair_options &options) {
   const Clock::time_point started = Clock::now();
-  if (options.folders != nullptr && options.new_folders != nullptr)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         "folders and new_folders are both given; with folders, every missing shard goes there");
+  check_placement(options);
   const Team team(options.team);
   const FoundSet &set = choose_set(search, options.set_id_prefix, team);
   std::unique_ptr<RepairTask> task;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -92,8 +93,22 @@ bool open_in_place(const ShardFile &shard, Descriptor *file_out);
 // ---- write (repair_write.cpp) ----
 
 void write_blocks(RepairTask &task);
-void write_records(RepairTask &task);
-void sync_targets(RepairTask &task);  // also drops them from memory, so that they are read back from the disk
-void read_back(RepairTask &task);     // and compares with the checksums
+void write_new_records(RepairTask &task);  // of files that are written anew
+void sync_targets(RepairTask &task);       // also drops them from memory, so that they are read back from the disk
+void read_back(RepairTask &task);          // and compares with the checksums
+// Of files that are mended: one after the other is on the disk. So whenever the power fails, each file has an intact
+// record, and at most one file is in danger.
+void mend_records(RepairTask &task);
+
+// ---- all of it (repair.cpp) ----
+
+void check_placement(const tandem_files_repair_options &options);  // throws INVALID_ARGUMENT
+LockWait lock_wait(const tandem_files_repair_options &options);    // for all folders from now on
+
+// Called by all processes of the team. `plan` fills in task.targets, in process 0. is_whole: a failure ends the call
+// before the next of three steps: the writing of new files, their naming, and the mending of records.
+void write_targets(RepairTask &task, const std::function<void()> &plan, bool is_whole);
+// What was done, for the report and the result. Throws if a target has failed.
+tandem_files_repair_result tell(RepairTask &task);
 
 }  // namespace tandem::files

@@ -178,9 +178,10 @@ void read_back_stripe(RepairTask &task, std::uint64_t stripe, const ShardBuffers
 // ---- records ----
 
 std::vector<RecordEnd> ends_to_write(const RepairTask &task, const Target &target) {
-  if (target.action == TANDEM_FILES_REBUILD) return {RecordEnd::end, RecordEnd::start};
+  const std::uint32_t condition = target.file != kNoFile ? task.set.files[target.file].condition : 0;
+  if (target.action == TANDEM_FILES_REBUILD || (condition & TANDEM_FILES_OTHER_SIZE) != 0)
+    return {RecordEnd::end, RecordEnd::start};
   std::vector<RecordEnd> ends;
-  const std::uint32_t condition = task.set.files[target.file].condition;
   if ((condition & TANDEM_FILES_END_DAMAGED) != 0) ends.push_back(RecordEnd::end);
   if ((condition & TANDEM_FILES_START_DAMAGED) != 0) ends.push_back(RecordEnd::start);
   return ends;
@@ -188,6 +189,25 @@ std::vector<RecordEnd> ends_to_write(const RepairTask &task, const Target &targe
 
 std::uint64_t offset_of(const RepairTask &task, RecordEnd end) {
   return end == RecordEnd::start ? 0 : task.header.shard_file_bytes() - kRecordBytes;
+}
+
+void write_record_of(RepairTask &task, const Target &target, RecordEnd end) {
+  std::array<std::byte, kRecordBytes> bytes;
+  write_record({task.header, target.shard, end}, bytes);
+  if (!write_at(target.descriptor(), bytes.data(), bytes.size(), offset_of(task, end)))
+    fail_io("write", target.path(), errno);
+  task.written_bytes += bytes.size();
+}
+
+void sync_target(const RepairTask &task, Target &target) {
+  const bool no_sync = task.options.no_sync != 0;
+  const base::TimedStep step(no_sync ? nullptr : task.timeline, "sync", 0, task.header.content_bytes);
+  if (target.pending) {
+    target.pending->finish(no_sync);
+  } else if (!no_sync && fsync(target.descriptor()) != 0) {
+    fail_io("sync", target.path(), errno);
+  }
+  posix_fadvise(target.descriptor(), 0, 0, POSIX_FADV_DONTNEED);
 }
 
 void read_back_records(const RepairTask &task, const Target &target) {
@@ -209,36 +229,36 @@ void write_blocks(RepairTask &task) {
   });
 }
 
-void write_records(RepairTask &task) {
+void write_new_records(RepairTask &task) {
   task.attempt_each([&](Target &target) {
-    std::array<std::byte, kRecordBytes> bytes;
+    if (target.action != TANDEM_FILES_REBUILD) return;
+    for (const RecordEnd end : ends_to_write(task, target)) write_record_of(task, target, end);
+  });
+}
+
+void mend_records(RepairTask &task) {
+  task.attempt_each([&](Target &target) {
+    if (target.action != TANDEM_FILES_MEND) return;
     for (const RecordEnd end : ends_to_write(task, target)) {
-      write_record({task.header, target.shard, end}, bytes);
-      if (!write_at(target.descriptor(), bytes.data(), bytes.size(), offset_of(task, end)))
-        fail_io("write", target.path(), errno);
-      task.written_bytes += bytes.size();
+      write_record_of(task, target, end);
+      sync_target(task, target);
     }
+    read_back_records(task, target);
   });
 }
 
 void sync_targets(RepairTask &task) {
-  const bool no_sync = task.options.no_sync != 0;
-  task.attempt_each([&](Target &target) {
-    const base::TimedStep step(no_sync ? nullptr : task.timeline, "sync", 0, task.header.content_bytes);
-    if (target.pending) {
-      target.pending->finish(no_sync);
-    } else if (!no_sync && fsync(target.descriptor()) != 0) {
-      fail_io("sync", target.path(), errno);
-    }
-    posix_fadvise(target.descriptor(), 0, 0, POSIX_FADV_DONTNEED);
-  });
+  task.attempt_each([&](Target &target) { sync_target(task, target); });
 }
 
 void read_back(RepairTask &task) {
   run_workers(task, [&](std::span<const std::uint64_t> stripes, const BatchBuffers &buffers) {
     for (const std::uint64_t stripe : stripes) read_back_stripe(task, stripe, buffers[0]);
   });
-  if (task.team.leads()) task.attempt_each([&](const Target &target) { read_back_records(task, target); });
+  if (!task.team.leads()) return;
+  task.attempt_each([&](const Target &target) {
+    if (target.action == TANDEM_FILES_REBUILD) read_back_records(task, target);
+  });
 }
 
 }  // namespace tandem::files

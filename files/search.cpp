@@ -133,14 +133,25 @@ class Searcher {
       shard.bases[shard.base_count++] = static_cast<std::int64_t>(file_bytes) - static_cast<std::int64_t>(intact_bytes);
 
     const auto [first, last] = places_.equal_range(record.set.set_id);
-    const auto same =
-        std::find_if(first, last, [&](const auto &p) { return found_.sets[p.second].header == record.set; });
+    const auto same = std::find_if(
+        first, last, [&](const auto &p) { return describe_one_set(found_.sets[p.second].header, record.set); });
     if (same != last) {
-      found_.sets[same->second].files.push_back(std::move(shard));
+      add(found_.sets[same->second], record.set, std::move(shard));
     } else {
       places_.emplace(record.set.set_id, found_.sets.size());
-      found_.sets.push_back({record.set, {std::move(shard)}, 0});
+      found_.sets.push_back({record.set, {std::move(shard)}, 0, record.set.m});
     }
+  }
+
+  static void add(FoundSet &set, const SetHeader &header, ShardFile shard) {
+    if (set.header.size() < header.size()) {
+      for (ShardFile &file : set.files) file.condition |= TANDEM_FILES_OTHER_SIZE;
+      set.header = header;
+    } else if (header != set.header) {
+      shard.condition |= TANDEM_FILES_OTHER_SIZE;
+    }
+    set.least_m = std::min(set.least_m, header.m);
+    set.files.push_back(std::move(shard));
   }
 
   // Whether it is a shard file is not known, unless it is a link to nothing or no regular file.

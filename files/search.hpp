@@ -31,6 +31,7 @@ struct FoundSet {
   SetHeader header;
   std::vector<ShardFile> files;   // by index
   std::uint32_t shard_count = 0;  // different ones
+  std::uint32_t least_m = 0;      // in a record; less than header.m: a resize is not finished
 };
 
 struct Search {

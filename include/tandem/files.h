@@ -193,7 +193,8 @@ enum tandem_files_condition_value {
   TANDEM_FILES_START_DAMAGED = 1,
   TANDEM_FILES_END_DAMAGED = 2, /* truncated, extended or overwritten */
   TANDEM_FILES_WRONG_LENGTH = 4,
-  TANDEM_FILES_MISSING = 8 /* reports: there is no file */
+  TANDEM_FILES_MISSING = 8,    /* reports: there is no file */
+  TANDEM_FILES_OTHER_SIZE = 16 /* its records have another m than the set: a resize is not finished */
 };
 
 typedef struct tandem_files_shard {
@@ -485,7 +486,7 @@ typedef struct tandem_files_repair_result {
   uint64_t left_block_count;   /* bad blocks that remain in files of the set */
   uint64_t lost_stripe_count;  /* stripes that cannot be recovered */
   uint32_t left_shard_count;   /* shards that still have no file */
-  uint32_t reserved;
+  uint32_t removed_file_count; /* tandem_files_resize; else 0 */
   uint64_t read_bytes, written_bytes;
   double seconds;
 } tandem_files_repair_result;
@@ -518,6 +519,34 @@ typedef struct tandem_files_repair_result {
  *   the process may not open more files). An unrecoverable stripe is a result, not an error: `state` is
  *   TANDEM_FILES_LOST. */
 TANDEM_API tandem_status tandem_files_repair(tandem_context *context, const tandem_files_search *search,
+                                             const tandem_files_repair_options *options,
+                                             tandem_files_repair_result *result_out);
+
+/* ---- resize -------------------------------------------------------------------------------------- */
+
+/* Changes the number of parity shards of a set in place. Existing blocks of data and parity stay as they are: k shards
+ * are read once, the new shards are computed from them and written, and then the records at both ends of every file
+ * are rewritten, one file after the other. With a smaller m, all blocks of the files that stay are checked, the records
+ * are rewritten, and the files of the other shards are removed. No row of the matrix may depend on m (docs/matrices.md
+ * names such matrices).
+ *   m            0 .. TANDEM_FILES_MAX_SHARDS - k, in the range of the matrix. The m of the set: finishes a resize
+ *   options      as for tandem_files_repair, without a team. New shards get their places as missing ones do, and
+ *                `folders` is for them. `note` receives nothing. `report` receives every shard of the new set, without
+ *                bad blocks
+ *   result_out   as for tandem_files_repair. Files with new records count as mended, those of new shards as rebuilt.
+ *                With a larger m, left_block_count counts the bad blocks that were met; their stripes were decoded
+ *
+ * A kill or a loss of power at any moment leaves a set that survives as many losses as with the smaller m. Its m is
+ * then the larger one, and its files with the smaller one are reported with TANDEM_FILES_OTHER_SIZE. A second call
+ * finishes it. tandem_files_repair makes it a set of the larger m. With no_sync this does not hold for a loss of power.
+ *
+ * A call that fails before a new file has its name, or a file its new records, has changed nothing. dry_run reads no
+ * block unless m is smaller.
+ *
+ * Status: INVALID_ARGUMENT, UNSUPPORTED (rows that depend on m), NOT_MDS (unless the set is not MDS already),
+ *   DAMAGED (a shard is missing or has a wrong length, or m is smaller and blocks are damaged: repair the set first),
+ *   NOT_RECOVERABLE, OUT_OF_MEMORY, CANCELLED, DEVICE, IO (also: a stripe has too few intact blocks). */
+TANDEM_API tandem_status tandem_files_resize(tandem_context *context, const tandem_files_search *search, uint32_t m,
                                              const tandem_files_repair_options *options,
                                              tandem_files_repair_result *result_out);
 

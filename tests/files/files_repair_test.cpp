@@ -538,7 +538,7 @@ TEST_F(Repair, AnAbsurdContentLengthWritesNothing) {
 TEST_F(Repair, ASetWhoseFilesDisagree) {
   encode(paint(5000), 2, 2, kBlock);
   forge(shard(0), 32, 3, 4);  // k
-  forge(shard(1), 36, 1, 4);  // m
+  forge(shard(1), 72, 1, 4);  // digest
   EXPECT_EQ(verify().missing_shard_count, 2u);
   ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(slurp(root_ / "output"), paint(5000));
