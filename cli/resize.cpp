@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// tandem resize PATH... -m M
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.hpp"
+#include "cli/file_report.hpp"
+#include "cli/sets.hpp"
+
+namespace tandem::cli {
+namespace {
+
+struct ResizeFlags {
+  SetFlags set;
+  std::uint32_t m = 0;
+  std::vector<std::string> folders;
+  WriteFlags write;
+  OutputFlags output;
+  ContextFlags context;
+};
+
+void print(const ChosenSet &chosen, const ResizeFlags &flags, const tandem_files_repair_result &result) {
+  if (result.mended_file_count + result.rebuilt_file_count + result.removed_file_count == 0) {
+    fmt::print("{}: {} + {} shards already\n", label_of(chosen), chosen.set.k, flags.m);
+    return;
+  }
+  fmt::print("{}: {} {} + {} shards: {} written, {} removed\n", label_of(chosen),
+             flags.write.dry_run ? "would have" : "now", chosen.set.k, flags.m,
+             plural(result.rebuilt_file_count, "file"), plural(result.removed_file_count, "file"));
+  if (result.left_block_count != 0)
+    fmt::print("{} damaged: `{} repair` can mend them\n",
+               result.left_block_count == 1 ? "1 block is" : fmt::format("{} blocks are", result.left_block_count),
+               command_name());
+  fmt::print("{} read, {} written, {:.2f} s\n", size(result.read_bytes), size(result.written_bytes), result.seconds);
+}
+
+int resize_found(const ResizeFlags &flags, Places &places) {
+  recover(places.paths, flags.write.dry_run, flags.output, flags.write.lock_wait_seconds);
+  const SearchOwner found = search(places.paths, flags.output, places.recursive);
+  note_unread(found, places);
+  const ChosenSet chosen = only_set(found, flags.set);
+  const std::string set_id = hexadecimal(chosen.set.set_id);
+  const std::vector<std::string> folders = expand_index(flags.folders, chosen.set.k + flags.m);
+  const std::vector<const char *> folder_pointers = pointers(folders);
+  auto options = sized<tandem_files_repair_options>();
+  options.set_id_prefix = set_id.c_str();
+  if (!folders.empty()) {
+    options.folders = folder_pointers.data();
+    options.folder_count = folder_pointers.size();
+  }
+  flags.write.set(options);
+  options.thread_count = flags.context.thread_count;
+  const ContextOwner context = make_context(flags.context);
+  auto result = sized<tandem_files_repair_result>();
+  const bool drops = flags.m < chosen.set.m;
+  run_with_progress("resize", flags.output, options,
+                    [&] { return tandem_files_resize(context.get(), found.get(), flags.m, &options, &result); },
+                    {{drops ? "checking" : "writing", true}, {"reading back", false}});
+  if (flags.output.json) {
+    nlohmann::ordered_json object = {{"command", "resize"},     {"dry_run", flags.write.dry_run},
+                                     {"set_id", set_id},        {"name", chosen.name},
+                                     {"k", chosen.set.k},       {"m", flags.m},
+                                     {"m_before", chosen.set.m}};
+    put(object, result);
+    print_json(object);
+  } else if (!flags.output.quiet) {
+    print(chosen, flags, result);
+  }
+  return kExitDone;
+}
+
+int resize(const ResizeFlags &flags) {
+  Places places = places_of(flags.set);
+  return run_in(places, [&] {
+    try {
+      return resize_found(flags, places);
+    } catch (Failure &failure) {
+      if (failure.status == TANDEM_ERROR_DAMAGED) failure.exit_status = kExitDamageFound;  // repair can mend it
+      throw;
+    }
+  });
+}
+
+}  // namespace
+
+void add_resize_command(CLI::App &app, Invocation &invocation) {
+  const auto flags = std::make_shared<ResizeFlags>();
+  CLI::App *command = app.add_subcommand("resize", "Add parity shards to a set, or drop some, in place");
+  add_set_flags(*command, flags->set, "Shard files, or folders with shard files", nullptr);
+  command
+      ->add_option("-m,--parity", flags->m,
+                   "Parity shards that the set will have. Of the matrices, docs/matrices.md names those that allow it")
+      ->required();
+  command
+      ->add_option("-o,--output", flags->folders,
+                   "Folder for new shard files, as with encode; default: the folders of the set, in turn")
+      ->type_name("FOLDER")
+      ->allow_extra_args(false);
+  add_write_flags(*command, flags->write, "Let new shards replace other files that have their names",
+                  "Only say what would be done");
+  add_context_flags(*command, flags->context);
+  add_output_flags(*command, flags->output);
+  command->callback([flags, &invocation] { invocation.run = [flags] { return resize(*flags); }; });
+}
+
+}  // namespace tandem::cli
