@@ -33,9 +33,7 @@ cpu::Options cpu_options(const tandem_context &context, const Settings &settings
   options.executor = settings.executor;
   options.cores = context.cores;
   options.technique = settings.technique;
-  // Policy free, of a hybrid, looks at no amounts.
-  const bool is_free = settings.policy == hybrid::Policy::free && settings.backend != cpu_kind().name;
-  options.budget = is_free ? nullptr : context.budget.get();
+  options.budget = context.budget.get();
   options.tuning = context.tuning.get();
   options.timeline = context.timeline.get();
   return options;

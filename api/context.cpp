@@ -33,7 +33,7 @@ std::uint32_t thread_count_of(const std::string &text) {
 }
 
 hybrid::Policy policy_of(const std::string &name) {
-  constexpr const char *kPolicies[] = {"free", "budget", "auto"};  // by hybrid::Policy
+  constexpr const char *kPolicies[] = {"budget", "auto"};  // by hybrid::Policy
   if (name.empty()) return hybrid::Policy::automatic;
   const auto found = std::ranges::find(kPolicies, name);
   if (found != std::end(kPolicies)) return static_cast<hybrid::Policy>(found - std::begin(kPolicies));

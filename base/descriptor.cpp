@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/descriptor.hpp"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 
@@ -105,6 +106,12 @@ bool write_pieces_at(int descriptor, std::span<iovec> pieces, std::uint64_t offs
 bool set_length(int descriptor, std::uint64_t byte_count) noexcept {
   const SizeSignalHeld held;
   return ftruncate(descriptor, static_cast<off_t>(byte_count)) == 0;
+}
+
+bool allocate(int descriptor, std::uint64_t offset, std::uint64_t byte_count) noexcept {
+  const SizeSignalHeld held;
+  errno = posix_fallocate(descriptor, static_cast<off_t>(offset), static_cast<off_t>(byte_count));
+  return errno == 0 || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL;
 }
 
 bool unchanged(const struct stat &before, const struct stat &after) noexcept {

@@ -44,6 +44,8 @@ std::int64_t read_pieces_at(int descriptor, std::span<iovec> pieces, std::uint64
 bool write_at(int descriptor, const std::byte *bytes, std::size_t byte_count, std::uint64_t offset) noexcept;
 bool write_pieces_at(int descriptor, std::span<iovec> pieces, std::uint64_t offset) noexcept;
 bool set_length(int descriptor, std::uint64_t byte_count) noexcept;
+// Space for a later write, if the file system can reserve it; the file may become longer.
+bool allocate(int descriptor, std::uint64_t offset, std::uint64_t byte_count) noexcept;
 
 // Whether it is the same file, with the same content as far as the file system shows. A program can set back the time
 // of the last write (utimes), but not that of the last change.

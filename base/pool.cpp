@@ -15,17 +15,19 @@ struct TaskBatch {
   std::condition_variable all_done;
   std::exception_ptr error;
 
-  // Does one task; false when all are taken.
+  // Does one task, or leaves it out after an error; false when all are taken.
   bool step() {
     std::size_t mine;
+    bool is_left_out;
     {
       const std::lock_guard lock(mutex);
       if (next == count) return false;
       mine = next++;
+      is_left_out = static_cast<bool>(error);
     }
     std::exception_ptr failed;
     try {
-      (*task)(mine);
+      if (!is_left_out) (*task)(mine);
     } catch (...) {
       failed = std::current_exception();
     }

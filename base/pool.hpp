@@ -28,8 +28,8 @@ class TaskPool {
   // run() computes on. More threads would wait for each other's locks in the kernel.
   enum class Tasks { wait, compute };
 
-  // Calls task(0) .. task(count - 1) and returns when all are done. Throws the first exception of a task;
-  // others may then be left out.
+  // Calls task(0) .. task(count - 1) and returns when all are done. Throws the first exception of a task; those that
+  // had not begun then are left out.
   void run(std::size_t count, const std::function<void(std::size_t)> &task, Tasks kind = Tasks::wait);
 
  private:

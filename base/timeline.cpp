@@ -193,12 +193,6 @@ void TimedStep::record() noexcept {
   errno = of_the_step;
 }
 
-void Timeline::set_efficiency(double efficiency) noexcept {
-  if (!is_of_this_process()) return;
-  const std::lock_guard lock(mutex_);
-  efficiency_ = efficiency;
-}
-
 void Timeline::write() noexcept {
   if (!is_of_this_process()) return;
   try {
@@ -212,7 +206,7 @@ void Timeline::write() noexcept {
       each.start_seconds -= first;
       each.end_seconds -= first;
     }
-    write_timeline(file_, rows_, spans_, last - first, efficiency_);
+    write_timeline(file_, rows_, spans_, last - first, std::nullopt);
     // A later write() starts again.
     spans_.clear();
   } catch (const std::exception &error) {

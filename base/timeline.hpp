@@ -58,9 +58,6 @@ class Timeline {
   // Times are of the steady clock. `what` is copied. Spans beyond the limit are dropped, and the log says so once.
   void add(const Span &span) noexcept;
 
-  // How well the work was shared, if that can be told: 1 = no worker could have ended sooner with other shares.
-  void set_efficiency(double efficiency) noexcept;
-
   // Throws Error (IO) if the file cannot be written: before the work, not after it.
   void check_file() const;
 
@@ -85,7 +82,6 @@ class Timeline {
   std::map<std::string, unsigned, std::less<>> thread_count_;  // by role
   std::set<std::string, std::less<>> whats_;                   // what the spans point to
   std::vector<Span> spans_;
-  std::optional<double> efficiency_;
   bool is_full_ = false;
 };
 

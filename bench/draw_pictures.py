@@ -165,7 +165,7 @@ def survives(tandem, folder):
 def hybrid(tandem, folder):
     with tempfile.TemporaryDirectory() as work:
         files = []
-        for policy, name in (("free", "free (an idle worker takes a chunk)"), ("auto", "auto (Tandem)")):
+        for policy, name in (("budget", "budget (an idle worker takes a chunk)"), ("auto", "auto (Tandem)")):
             file = pathlib.Path(work, f"{name}.json")
             run(tandem, "simulate", "--worker", "cpu:4x0.3:latency=5us:jitter=0.1", "--worker", "gpu:1x6:latency=2ms:jitter=0.1", "--work",
                 "256MiB", "--chunk", "16MiB", "--policy", policy, "--timeline", file, "--seed", 1)

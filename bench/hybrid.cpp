@@ -130,7 +130,7 @@ std::vector<Runner> runners_of(const HybridRequest &request) {
     add({"alone", name, name, "", 0, nullptr});
     if (name == kCpu) lanes = cpu_lanes(request, runners.back().context);
   }
-  add({"free", "free", hybrid, "free", 0, nullptr});
+  add({"free", "free", hybrid, "budget", 0, nullptr});  // no amount is set
   for (std::uint64_t amount = 1; amount <= std::min<std::uint64_t>(lanes, kMostBudgets); ++amount)
     add({"budget", fmt::format("cpu={}", amount), hybrid, "budget", amount, nullptr});
   add({"auto-first", "auto, first call", hybrid, "auto", 0, nullptr});

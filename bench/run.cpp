@@ -106,7 +106,7 @@ int run_hybrid(const BenchFlags &flags) {
 void add_hybrid_command(CLI::App &app, Invocation &invocation) {
   const auto flags = std::make_shared<BenchFlags>();
   CLI::App *command = app.add_subcommand(
-      "hybrid", "Measure several devices: each alone, then together with the policies free, budget and auto");
+      "hybrid", "Measure several devices: each alone, then together with the policies budget and auto");
   command->footer(
       "auto-first is the first call of a context that knows nothing; auto are its later calls.\n"
       "Core-seconds per GB: processor time of all threads of the process, the drivers' too, for 1e9 bytes of data.\n"
@@ -128,8 +128,9 @@ void add_hybrid_command(CLI::App &app, Invocation &invocation) {
       ->type_name("NAME")
       ->group(kExpert);
   command
-      ->add_option("--resource", flags->context.resources,
-                   "At most N of a resource at once, except with policy free. cpu=N is the largest budget (repeatable)")
+      ->add_option(
+          "--resource", flags->context.resources,
+          "At most N of a resource at once, but not in the run \"free\". cpu=N is the largest budget (repeatable)")
       ->type_name("NAME=N")
       ->allow_extra_args(false);
   command->add_option("--size", flags->hybrid.sizes, "Data of a job; a list; default: 4MiB,32MiB,256MiB")

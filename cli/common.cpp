@@ -134,7 +134,7 @@ void add_context_flags(CLI::App &command, ContextFlags &flags) {
       ->allow_extra_args(false)
       ->group(kExpert);
   command.add_option("--policy", flags.policy, "How a hybrid backend shares its work; default: auto")
-      ->check(one_of({"free", "budget", "auto"}))
+      ->check(one_of({"budget", "auto"}))
       ->group(kExpert);
   command
       .add_option("--timeline", flags.timeline,

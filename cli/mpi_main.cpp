@@ -36,6 +36,7 @@ class AllRanks : public Ranks {
   AllRanks() {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     if (!leads()) be_silent();
+    setenv("NO_COLOR", "1", 1);  // mpirun's terminal for a rank says nothing about where its output goes
     communicator_ = MPI_Comm_c2f(MPI_COMM_WORLD);
     check(tandem_mpi_thread_count(communicator_, &thread_count_));
   }

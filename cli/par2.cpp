@@ -18,7 +18,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char *kPar2Footer =
     "A set of PAR 2.0 protects files that stay as they are: SET.par2 describes them, and SET.vol*.par2 have recovery\n"
-    "slices. Other programs can read the sets, and repair with them. docs/par2.md describes sets.";
+    "slices. Other programs can read the sets, and repair with them. verify and repair also take SET.par, of PAR 1.0.\n"
+    "docs/par2.md describes sets.";
 constexpr double kDefaultPercent = 5;
 constexpr const char *kVolumes[] = {"doubling", "limited", "uniform"};  // the order of par2.h
 
@@ -66,26 +67,14 @@ int create_par2(const Par2CreateFlags &flags) {
   options.force = flags.force;
   options.no_sync = flags.no_sync;
   while (flags.volumes != kVolumes[options.volumes]) ++options.volumes;
-  if (!flags.has_recovery) {
-    try {
-      options.recovery_percent = flags.redundancy.empty() ? kDefaultPercent : 100 * part_of(flags.redundancy);
-    } catch (const std::invalid_argument &error) {
-      throw Failure{kExitWrongUsage, fmt::format("--redundancy: {}", error.what())};
-    }
-  }
+  if (!flags.has_recovery) options.recovery_percent = redundancy_percent(flags.redundancy);
   auto result = sized<tandem_par2_create_result>();
   run_with_progress("par2 create", flags.output, options,
                     [&] { return tandem_par2_create(context.get(), &options, &result); });
   if (flags.output.json) {
-    print_json({{"command", "par2 create"},
-                {"set_id", hexadecimal(result.set_id)},
-                {"slice_bytes", result.slice_bytes},
-                {"slice_count", result.slice_count},
-                {"recovery_slice_count", result.recovery_slice_count},
-                {"file_count", result.file_count},
-                {"source_bytes", result.source_bytes},
-                {"packet_file_count", result.packet_file_count},
-                {"packet_file_bytes", result.packet_file_bytes}});
+    Json object = {{"command", "par2 create"}};
+    object.update(set_object(result));
+    print_json(object);
   } else if (!flags.output.quiet) {
     fmt::print("{}, {}: {} of {}; {}, {}: {}\n", plural(result.file_count, "file"), size(result.source_bytes),
                plural(result.slice_count, "slice"), exact_size(result.slice_bytes),
@@ -105,49 +94,175 @@ Par2Report verify_with(const Par2VerifyFlags &flags, const char *command) {
   options.extra_paths = extra.data();
   options.extra_count = extra.size();
   options.thread_count = flags.threads;
-  tandem_par2_report *report = nullptr;
-  run_with_progress(command, flags.output, options, [&] { return tandem_par2_verify(&options, &report); });
-  return Par2Report(report);
+  return verify_par2(options, command, flags.output);
 }
-
-class Report : public Par2Report {
- public:
-  explicit Report(const Par2VerifyFlags &flags, const char *command = "par2 verify")
-      : Par2Report(verify_with(flags, command)), command_(command) {}
-
-  void repair(const Par2RepairFlags &flags) {
-    const ContextOwner context = make_context(flags.context);
-    auto options = sized<tandem_par2_repair_options>();
-    options.memory_bytes = flags.memory_bytes;
-    options.thread_count = flags.context.thread_count;
-    options.rename_only = flags.rename_only;
-    options.keep_replaced = flags.keep_replaced;
-    options.no_sync = flags.no_sync;
-    run_with_progress(command_, flags.verify.output, options,
-                      [&] { return tandem_par2_repair(context.get(), get(), &options); });
-    read();
-  }
-
-  const char *command() const { return command_; }
-  int exit_status() const {
-    return summary.repair_needed == 0     ? kExitDone
-           : summary.repair_possible != 0 ? kExitDamageFound
-                                          : kExitNotRecoverable;
-  }
-
- private:
-  const char *const command_;
-};
 
 const char *state_of(const tandem_par2_file &file) {
   constexpr const char *kStates[] = {"complete", "renamed", "damaged", "missing"};
   return kStates[file.state];
 }
 
-Json to_json(const Report &report) {
+void print_report(const Par2Report &report) {
+  for (const tandem_par2_file &file : report.files) {
+    if (file.repaired != 0) {
+      fmt::print("{}: repaired\n", printable(file.name));
+    } else if (file.state == TANDEM_PAR2_RENAMED) {
+      fmt::print("{}: renamed, {} has its content\n", printable(file.name), printable(file.found_as));
+    } else if (file.state != TANDEM_PAR2_COMPLETE) {
+      fmt::print("{}: {}, {} of {} found\n", printable(file.name), state_of(file), file.found_slice_count,
+                 plural(file.slice_count, "slice"));
+    }
+  }
+  for (const tandem_par2_packet_file &file : report.packet_files)
+    if (file.damaged_bytes != 0)
+      fmt::print("{}: {} damaged\n", printable(file.path), plural(file.damaged_bytes, "byte"));
+  fmt::print("{} of {} complete; {}\n", report.summary.complete_count, plural(report.summary.file_count, "file"),
+             what_is_lost(report.summary));
+}
+
+int finish_par2(const Par2Report &report, const char *command, const OutputFlags &output) {
+  if (output.json)
+    print_json(report_object(report, command));
+  else if (!output.quiet)
+    print_report(report);
+  return exit_status_of(report.summary);
+}
+
+int run_verify(const Par2VerifyFlags &flags) {
+  return finish_par2(verify_with(flags, "par2 verify"), "par2 verify", flags.output);
+}
+
+int run_repair(const Par2RepairFlags &flags) {
+  constexpr const char *kCommand = "par2 repair";
+  Par2Report report = verify_with(flags.verify, kCommand);
+  if (report.summary.repair_needed != 0 && (report.summary.repair_possible != 0 || flags.rename_only)) {
+    auto options = sized<tandem_par2_repair_options>();
+    options.memory_bytes = flags.memory_bytes;
+    options.thread_count = flags.context.thread_count;
+    options.rename_only = flags.rename_only;
+    options.keep_replaced = flags.keep_replaced;
+    options.no_sync = flags.no_sync;
+    repair_par2(report, options, make_context(flags.context), kCommand, flags.verify.output);
+  }
+  return finish_par2(report, kCommand, flags.verify.output);
+}
+
+void add_base_flag(CLI::App &command, std::string &base) {
+  command.add_option("-B,--base", base, "Folder of the protected files; default: that of SET")->type_name("FOLDER");
+}
+
+void add_par2_create(CLI::App &par2, Invocation &invocation) {
+  const auto flags = std::make_shared<Par2CreateFlags>();
+  CLI::App &command = *par2.add_subcommand("create", "Make recovery files for files and folders");
+  command.add_option("SET", flags->set, "SET.par2 to make; others are SET.volN+N.par2")->required();
+  command.add_option("PATH", flags->paths, "Files to protect, and folders with all files below them")->required();
+  CLI::Option *slice_bytes = command
+                                 .add_option("-s,--slice-bytes", flags->slice_bytes,
+                                             "Bytes of a slice: a multiple of 4; default: see --slices")
+                                 ->transform(size_value());
+  command
+      .add_option(
+          "-b,--slices", flags->slices,
+          fmt::format("Cut the files into at most so many slices, {} at most; default: 2000", TANDEM_PAR2_MAX_SLICES))
+      ->excludes(slice_bytes);
+  CLI::Option *recovery = command.add_option("-c,--recovery", flags->recovery,
+                                             "Recovery slices: they replace as many slices that are lost");
+  add_redundancy_flag(command, flags->redundancy, recovery);
+  command
+      .add_option("-f,--first", flags->first,
+                  "Number of the first recovery slice: to add some to a set, begin after those that it has")
+      ->group(kExpert);
+  command
+      .add_option("--volumes", flags->volumes,
+                  "Recovery slices in each file: 1, 2, 4, 8, ...; the same, up to the size of the largest file; equal "
+                  "numbers")
+      ->check(one_of({std::begin(kVolumes), std::end(kVolumes)}))
+      ->capture_default_str()
+      ->type_name("SCHEME");
+  command.add_option("--volume-count", flags->volume_count, "Files with recovery slices; not with --volumes limited");
+  add_base_flag(command, flags->base);
+  add_memory_flag(command, flags->memory_bytes);
+  command.add_flag("--force", flags->force, "Replace existing files of these names");
+  add_no_sync_flag(command, flags->no_sync);
+  add_context_flags(command, flags->context);
+  add_output_flags(command, flags->output);
+  command.callback([flags, recovery, &invocation] {
+    flags->has_recovery = recovery->count() != 0;
+    invocation.run = [flags] { return create_par2(*flags); };
+  });
+}
+
+void add_par2_places(CLI::App &command, Par2VerifyFlags &flags) {
+  command.add_option("SET", flags.set, "A file of the set, with or without .par2")->required();
+  command.add_option(
+      "EXTRA", flags.extra,
+      "More files of the set (*.par2), and files that are searched for renamed, joined, split or shifted "
+      "data");
+  add_base_flag(command, flags.base);
+}
+
+void add_par2_verify(CLI::App &par2, Invocation &invocation) {
+  const auto flags = std::make_shared<Par2VerifyFlags>();
+  CLI::App &command = *par2.add_subcommand("verify", "Check the files of a set");
+  add_par2_places(command, *flags);
+  command.add_option("--threads", flags->threads, "Threads; default: one for each core");
+  command.footer("Exit status: 0 all files are complete, 1 a repair is possible, 4 it is not.");
+  add_output_flags(command, flags->output);
+  command.callback([flags, &invocation] { invocation.run = [flags] { return run_verify(*flags); }; });
+}
+
+void add_par2_repair(CLI::App &par2, Invocation &invocation) {
+  const auto flags = std::make_shared<Par2RepairFlags>();
+  CLI::App &command = *par2.add_subcommand("repair", "Make the files of a set complete");
+  add_par2_places(command, flags->verify);
+  add_memory_flag(command, flags->memory_bytes);
+  command.add_flag("--keep-replaced", flags->keep_replaced, "Keep a wrong file that another one replaces, as NAME.1");
+  command.add_flag("--rename-only", flags->rename_only,
+                   "Only put whole files that were found under other names in their places");
+  add_no_sync_flag(command, flags->no_sync);
+  command.footer(
+      "Exit status: 0 all files are complete, 4 a repair is not possible; with --rename-only, 1 a repair is possible.");
+  add_context_flags(command, flags->context);
+  add_output_flags(command, flags->verify.output);
+  command.callback([flags, &invocation] {
+    flags->verify.threads = flags->context.thread_count;
+    invocation.run = [flags] { return run_repair(*flags); };
+  });
+}
+
+}  // namespace
+
+Par2Report verify_par2(tandem_par2_verify_options options, std::string_view action, const OutputFlags &output) {
+  tandem_par2_report *report = nullptr;
+  run_with_progress(action, output, options, [&] { return tandem_par2_verify(&options, &report); });
+  return Par2Report(report);
+}
+
+void repair_par2(Par2Report &report, tandem_par2_repair_options options, const ContextOwner &context,
+                 std::string_view action, const OutputFlags &output) {
+  run_with_progress(action, output, options, [&] { return tandem_par2_repair(context.get(), report.get(), &options); });
+  report.read();
+}
+
+int exit_status_of(const tandem_par2_summary &summary) {
+  return summary.repair_needed == 0 ? kExitDone : summary.repair_possible != 0 ? kExitDamageFound : kExitNotRecoverable;
+}
+
+Json set_object(const tandem_par2_create_result &result) {
+  return {{"set_id", hexadecimal(result.set_id)},
+          {"slice_bytes", result.slice_bytes},
+          {"slice_count", result.slice_count},
+          {"recovery_slice_count", result.recovery_slice_count},
+          {"file_count", result.file_count},
+          {"source_bytes", result.source_bytes},
+          {"packet_file_count", result.packet_file_count},
+          {"packet_file_bytes", result.packet_file_bytes}};
+}
+
+Json report_object(const Par2Report &report, std::string_view command) {
   const tandem_par2_summary &summary = report.summary;
-  Json object = {{"command", report.command()},
-                 {"exit_status", report.exit_status()},
+  Json object = {{"command", command},
+                 {"exit_status", exit_status_of(summary)},
                  {"set_id", hexadecimal(summary.set_id)},
                  {"slice_bytes", summary.slice_bytes},
                  {"slice_count", summary.slice_count},
@@ -184,48 +299,30 @@ Json to_json(const Report &report) {
   return object;
 }
 
-void print_report(const Report &report) {
-  const tandem_par2_summary &summary = report.summary;
-  for (const tandem_par2_file &file : report.files) {
-    if (file.repaired != 0) {
-      fmt::print("{}: repaired\n", printable(file.name));
-    } else if (file.state == TANDEM_PAR2_RENAMED) {
-      fmt::print("{}: renamed, {} has its content\n", printable(file.name), printable(file.found_as));
-    } else if (file.state != TANDEM_PAR2_COMPLETE) {
-      fmt::print("{}: {}, {} of {} found\n", printable(file.name), state_of(file), file.found_slice_count,
-                 plural(file.slice_count, "slice"));
-    }
-  }
-  for (const tandem_par2_packet_file &file : report.packet_files)
-    if (file.damaged_bytes != 0)
-      fmt::print("{}: {} damaged\n", printable(file.path), plural(file.damaged_bytes, "byte"));
-  const std::uint32_t lost = summary.slice_count - summary.found_slice_count;
-  fmt::print("{} of {} complete; {} of {} lost, {}", summary.complete_count, plural(summary.file_count, "file"), lost,
-             plural(summary.slice_count, "slice"), plural(summary.recovery_slice_count, "recovery slice"));
+std::string what_is_lost(const tandem_par2_summary &summary) {
+  std::string text =
+      fmt::format("{} of {} lost, {}", summary.slice_count - summary.found_slice_count,
+                  plural(summary.slice_count, "slice"), plural(summary.recovery_slice_count, "recovery slice"));
   if (summary.repair_needed != 0)
-    fmt::print(": a repair is {}", summary.repair_possible != 0 ? "possible" : "not possible");
-  fmt::print("\n");
+    text += fmt::format(": a repair is {}", summary.repair_possible != 0 ? "possible" : "not possible");
+  return text;
 }
 
-int finish_par2(const Report &report, const OutputFlags &output) {
-  if (output.json)
-    print_json(to_json(report));
-  else if (!output.quiet)
-    print_report(report);
-  return report.exit_status();
+double redundancy_percent(const std::string &redundancy) {
+  try {
+    return redundancy.empty() ? kDefaultPercent : 100 * part_of(redundancy);
+  } catch (const std::invalid_argument &error) {
+    throw Failure{kExitWrongUsage, fmt::format("--redundancy: {}", error.what())};
+  }
 }
 
-int verify_par2(const Par2VerifyFlags &flags) { return finish_par2(Report(flags), flags.output); }
-
-int repair_par2(const Par2RepairFlags &flags) {
-  Report report(flags.verify, "par2 repair");
-  const tandem_par2_summary &summary = report.summary;
-  if (summary.repair_needed != 0 && (summary.repair_possible != 0 || flags.rename_only)) report.repair(flags);
-  return finish_par2(report, flags.verify.output);
-}
-
-void add_base_flag(CLI::App &command, std::string &base) {
-  command.add_option("-B,--base", base, "Folder of the protected files; default: that of SET")->type_name("FOLDER");
+void add_redundancy_flag(CLI::App &command, std::string &redundancy, CLI::Option *excluded) {
+  CLI::Option *option =
+      command
+          .add_option("-r,--redundancy", redundancy,
+                      fmt::format("Recovery slices as a part of the slices; default: {:g}%", kDefaultPercent))
+          ->type_name("PERCENT");
+  if (excluded != nullptr) option->excludes(excluded);
 }
 
 void add_memory_flag(CLI::App &command, std::uint64_t &memory_bytes) {
@@ -235,90 +332,6 @@ void add_no_sync_flag(CLI::App &command, bool &no_sync) {
   command.add_flag("--no-sync", no_sync, "Let the operating system decide when bytes reach the disk")->group(kExpert);
 }
 
-void add_par2_create(CLI::App &par2, Invocation &invocation) {
-  const auto flags = std::make_shared<Par2CreateFlags>();
-  CLI::App &command = *par2.add_subcommand("create", "Make recovery files for files and folders");
-  command.add_option("SET", flags->set, "SET.par2 to make; others are SET.volN+N.par2")->required();
-  command.add_option("PATH", flags->paths, "Files to protect, and folders with all files below them")->required();
-  CLI::Option *slice_bytes = command
-                                 .add_option("-s,--slice-bytes", flags->slice_bytes,
-                                             "Bytes of a slice: a multiple of 4; default: see --slices")
-                                 ->transform(size_value());
-  command
-      .add_option(
-          "-b,--slices", flags->slices,
-          fmt::format("Cut the files into at most so many slices, {} at most; default: 2000", TANDEM_PAR2_MAX_SLICES))
-      ->excludes(slice_bytes);
-  CLI::Option *recovery = command.add_option("-c,--recovery", flags->recovery,
-                                             "Recovery slices: they replace as many slices that are lost");
-  command
-      .add_option("-r,--redundancy", flags->redundancy,
-                  fmt::format("Recovery slices as a part of the slices; default: {:g}%", kDefaultPercent))
-      ->type_name("PERCENT")
-      ->excludes(recovery);
-  command
-      .add_option("-f,--first", flags->first,
-                  "Number of the first recovery slice: to add some to a set, begin after those that it has")
-      ->group(kExpert);
-  command
-      .add_option("--volumes", flags->volumes,
-                  "Recovery slices in each file: 1, 2, 4, 8, ...; the same, up to the size of the largest file; equal "
-                  "numbers")
-      ->check(one_of({std::begin(kVolumes), std::end(kVolumes)}))
-      ->capture_default_str()
-      ->type_name("SCHEME");
-  command.add_option("--volume-count", flags->volume_count, "With --volumes uniform: files with recovery slices");
-  add_base_flag(command, flags->base);
-  add_memory_flag(command, flags->memory_bytes);
-  command.add_flag("--force", flags->force, "Replace existing files of these names");
-  add_no_sync_flag(command, flags->no_sync);
-  add_context_flags(command, flags->context);
-  add_output_flags(command, flags->output);
-  command.callback([flags, recovery, &invocation] {
-    flags->has_recovery = recovery->count() != 0;
-    invocation.run = [flags] { return create_par2(*flags); };
-  });
-}
-
-void add_par2_places(CLI::App &command, Par2VerifyFlags &flags) {
-  command.add_option("SET", flags.set, "A file of the set, with or without .par2")->required();
-  command.add_option(
-      "EXTRA", flags.extra,
-      "More files of the set (*.par2), and files that are searched for renamed, joined, split or shifted "
-      "data");
-  add_base_flag(command, flags.base);
-}
-
-void add_par2_verify(CLI::App &par2, Invocation &invocation) {
-  const auto flags = std::make_shared<Par2VerifyFlags>();
-  CLI::App &command = *par2.add_subcommand("verify", "Check the files of a set");
-  add_par2_places(command, *flags);
-  command.add_option("--threads", flags->threads, "Threads; default: one for each core");
-  command.footer("Exit status: 0 all files are complete, 1 a repair is possible, 4 it is not.");
-  add_output_flags(command, flags->output);
-  command.callback([flags, &invocation] { invocation.run = [flags] { return verify_par2(*flags); }; });
-}
-
-void add_par2_repair(CLI::App &par2, Invocation &invocation) {
-  const auto flags = std::make_shared<Par2RepairFlags>();
-  CLI::App &command = *par2.add_subcommand("repair", "Make the files of a set complete");
-  add_par2_places(command, flags->verify);
-  add_memory_flag(command, flags->memory_bytes);
-  command.add_flag("--keep-replaced", flags->keep_replaced, "Keep a wrong file that another one replaces, as NAME.1");
-  command.add_flag("--rename-only", flags->rename_only,
-                   "Only put whole files that were found under other names in their places");
-  add_no_sync_flag(command, flags->no_sync);
-  command.footer("Exit status: 0 all files are complete, 4 a repair is not possible, 1 it is (after --rename-only).");
-  add_context_flags(command, flags->context);
-  add_output_flags(command, flags->verify.output);
-  command.callback([flags, &invocation] {
-    flags->verify.threads = flags->context.thread_count;
-    invocation.run = [flags] { return repair_par2(*flags); };
-  });
-}
-
-}  // namespace
-
 void add_par2_command(CLI::App &app, Invocation &invocation) {
   CLI::App &par2 = *app.add_subcommand("par2", "Recovery files beside files that stay as they are: PAR 2.0");
   par2.require_subcommand(1);
@@ -326,6 +339,8 @@ void add_par2_command(CLI::App &app, Invocation &invocation) {
   add_par2_create(par2, invocation);
   add_par2_verify(par2, invocation);
   add_par2_repair(par2, invocation);
+  add_par2_sync(par2, invocation);
+  add_par2_scrub(par2, invocation);
 }
 
 }  // namespace tandem::cli

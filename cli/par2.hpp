@@ -3,11 +3,18 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/commands.hpp"
 #include "tandem/par2.h"
+
+namespace CLI {
+class Option;
+}
 
 namespace tandem::cli {
 
@@ -46,6 +53,24 @@ class Par2Report {
 
   std::unique_ptr<tandem_par2_report, DestroyReport> report_;
 };
+
+// tandem_par2_verify and tandem_par2_repair with progress. The report of a repair is read again.
+Par2Report verify_par2(tandem_par2_verify_options options, std::string_view action, const OutputFlags &output);
+void repair_par2(Par2Report &report, tandem_par2_repair_options options, const ContextOwner &context,
+                 std::string_view action, const OutputFlags &output);
+int exit_status_of(const tandem_par2_summary &summary);
+nlohmann::ordered_json set_object(const tandem_par2_create_result &result);
+nlohmann::ordered_json report_object(const Par2Report &report, std::string_view command);
+// "3 of 10 slices lost, 2 recovery slices: a repair is not possible"
+std::string what_is_lost(const tandem_par2_summary &summary);
+// Of --redundancy; "": the default.
+double redundancy_percent(const std::string &redundancy);
+void add_redundancy_flag(CLI::App &command, std::string &redundancy, CLI::Option *excluded = nullptr);
+void add_memory_flag(CLI::App &command, std::uint64_t &memory_bytes);
+void add_no_sync_flag(CLI::App &command, bool &no_sync);
+
+void add_par2_sync(CLI::App &par2, Invocation &invocation);
+void add_par2_scrub(CLI::App &par2, Invocation &invocation);
 
 // Runs as the program `par2` of par2cmdline if argv[0] has its name or that of par2create, par2verify or par2repair.
 // Returns the exit status; empty: argv[0] has another name.

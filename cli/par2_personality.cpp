@@ -44,8 +44,9 @@ constexpr const char *kPar2Help =
   par2 r(epair) [options] SET.par2 [FILE...] check them, and repair them
   par2 -h | -V | -VV                         print this help, the version, the version and the licence
 
-par2create, par2verify and par2repair are names for the same program. FILEs of verify and repair are searched
-for renamed, joined, split or shifted data. `*` and `?` in the last part of a FILE stand for names.
+par2create, par2verify and par2repair are names for the same program. verify and repair also take SET.par, of
+PAR 1.0. FILEs of verify and repair are searched for renamed, joined, split or shifted data. `*` and `?` in the
+last part of a FILE stand for names.
 A number may stand right after the letter of its option, or be the next word.
 
 All:
@@ -58,7 +59,7 @@ All:
   --         What follows are names
   @LIST, @   Names from a file or from standard input, one a line
 verify, repair:
-  -p         When all files are right, delete the set's .par2 files
+  -p         When all files are right, delete the set's .par2 files (or .par, .p01, ...)
   -O         Only rename files
   -N         Without effect: data is found at each offset
   -N -S<n>   Find data only up to n bytes away from where a block may begin
@@ -71,7 +72,7 @@ create:
   -f<n>      Number of the first recovery block
   -u         Recovery files of equal size
   -l         No recovery file is larger than the largest file
-  -n<n>      Number of recovery files, of equal size; at most 31
+  -n<n>      Number of recovery files, at most 31; without -u, each is twice as large as the one before
   -R         Also the files in folders
   -L         Also files that symbolic links point to
 
@@ -142,7 +143,6 @@ class Par2Words {
       names_.erase(names_.begin());
     }
     if (set_.empty()) refuse("You must specify a Recovery file.");
-    if (set_.ends_with(".par") && command_ != Par2Command::create) refuse("PAR1 sets are not read: " + set_);
   }
 
   Par2Command command() const { return command_; }
@@ -322,33 +322,18 @@ class Par2Output {
   const int noise_;
 };
 
-// The library's failure as par2cmdline's: its exit status, and its line where programs look for it.
+// The library's failure with par2cmdline's exit status.
 Failure as_par2(const Failure &failure) {
-  struct Known {
-    tandem_status status;
-    std::string_view words;  // of the library's sentence
-    int exit_status;
-    const char *line;
-  };
-  constexpr Known kKnown[] = {
-      {TANDEM_ERROR_DAMAGED, "main packet", kPar2TooLittleData, "Main packet not found: "},
-      {TANDEM_ERROR_DAMAGED, "descriptions", kPar2TooLittleData, "No details available for recoverable file: "},
-      {TANDEM_ERROR_UNSUPPORTED, " slices of ", kPar2TooLittleData, "Too many source blocks in recovery set: "},
-      {TANDEM_ERROR_INVALID_ARGUMENT, " exists; force", kPar2FileError, "File already exists: "},
-      {TANDEM_ERROR_INVALID_ARGUMENT, "", kPar2BadArguments, ""},
-      {TANDEM_ERROR_TOO_LARGE, "", kPar2BadArguments, ""},
-      {TANDEM_ERROR_UNSUPPORTED, "", kPar2TooLittleData, ""},
-      {TANDEM_ERROR_DAMAGED, "", kPar2RepairFailed, ""},
-      {TANDEM_ERROR_NOT_RECOVERABLE, "", kPar2RepairNotPossible, ""},
-      {TANDEM_ERROR_IO, "", kPar2FileError, ""},
-      {TANDEM_ERROR_OUT_OF_MEMORY, "", kPar2MemoryError, ""},
+  constexpr std::pair<tandem_status, int> kKnown[] = {
+      {TANDEM_ERROR_INVALID_ARGUMENT, kPar2BadArguments},     {TANDEM_ERROR_TOO_LARGE, kPar2BadArguments},
+      {TANDEM_ERROR_UNSUPPORTED, kPar2TooLittleData},         {TANDEM_ERROR_DAMAGED, kPar2RepairFailed},
+      {TANDEM_ERROR_NOT_RECOVERABLE, kPar2RepairNotPossible}, {TANDEM_ERROR_IO, kPar2FileError},
+      {TANDEM_ERROR_OUT_OF_MEMORY, kPar2MemoryError},
   };
   if (failure.status == TANDEM_OK || failure.status == TANDEM_ERROR_CANCELLED) return failure;
-  const std::string ours = failure.message.substr(0, failure.message.find("; force replaces"));  // no option of par2
-  for (const Known &each : kKnown)
-    if (each.status == failure.status && failure.message.find(each.words) != std::string::npos)
-      return {each.exit_status, each.line + ours};
-  return {kPar2LogicError, ours};
+  for (const auto &[status, exit_status] : kKnown)
+    if (status == failure.status) return {exit_status, failure.message};
+  return {kPar2LogicError, failure.message};
 }
 
 // ---- create
@@ -466,9 +451,7 @@ class Par2Creation {
       block_bytes_ = 4 * high;
     }
     block_count_ = blocks(block_bytes_);
-    volumes_ = words_.has('l')                      ? TANDEM_PAR2_LIMITED
-               : words_.has('u') || words_.has('n') ? TANDEM_PAR2_UNIFORM
-                                                    : TANDEM_PAR2_DOUBLING;
+    volumes_ = words_.has('l') ? TANDEM_PAR2_LIMITED : words_.has('u') ? TANDEM_PAR2_UNIFORM : TANDEM_PAR2_DOUBLING;
     if (words_.has('c')) {
       recovery_count_ = static_cast<std::uint32_t>(words_.number('c'));
     } else if (words_.recovery_unit() != 0) {
@@ -532,6 +515,13 @@ class Par2Check {
     std::error_code error;
     if (status == TANDEM_ERROR_IO && !fs::exists(words_.set(), error))
       refuse(fmt::format("The recovery file does not exist: {}", words_.set()));
+    constexpr std::pair<tandem_status, const char *> kLines[] = {
+        {TANDEM_ERROR_DAMAGED, "Main packet not found: "},
+        {TANDEM_ERROR_NOT_RECOVERABLE, "No details available for recoverable file: "},
+        {TANDEM_ERROR_TOO_LARGE, "Too many source blocks in recovery set: "},
+    };
+    for (const auto &[known, line] : kLines)
+      if (status == known) throw Failure{kPar2TooLittleData, fmt::format("{}{}", line, tandem_last_error_message())};
     check(status);
     report_.emplace(report);
   }
@@ -657,13 +647,15 @@ class Par2Check {
   void purge() const {
     if (!words_.has('p')) return;
     output_.lines(-1, "\nPurge par files.\n");
-    std::string stem = words_.set();
-    if (stem.ends_with(".par2")) stem.resize(stem.size() - 5);
-    const std::string whole = stem;
-    stem = stem.substr(0, stem.rfind(".vol"));
+    // "a.vol03+4.PAR2" -> "a"
+    const auto stem_of = [](fs::path path) {
+      path = path.replace_extension();
+      return path.extension().string().starts_with(".vol") ? path.replace_extension() : path;
+    };
     for (const tandem_par2_packet_file &file : report_->packet_files) {
       const std::string path = file.path;
-      if (file.recovery_slice_count == 0 && path != whole + ".par2" && path != stem + ".par2") continue;
+      const bool is_destroyed = file.damaged_bytes == file.bytes && stem_of(path) == stem_of(words_.set());
+      if (file.packet_count == 0 && !is_destroyed) continue;
       output_.line(-1, "Remove \"{}\".", shown(path));
       std::error_code error;
       if (!fs::remove(path, error))
@@ -689,11 +681,11 @@ class Par2Check {
 
 int run_par2(const std::string &program, std::vector<std::string> words) {
   std::string command = program.substr(std::strlen("par2"));
-  if (!words.empty() && words[0] == "-h") {
+  if (!words.empty() && (words[0] == "-h" || words[0] == "--help")) {
     fmt::print("{}", kPar2Help);
     return kPar2Done;
   }
-  if (!words.empty() && (words[0] == "-V" || words[0] == "-VV")) {
+  if (!words.empty() && (words[0] == "-V" || words[0] == "-VV" || words[0] == "--version")) {
     fmt::print("Tandem {}, with the commands and messages of par2cmdline-turbo\n{}", tandem_version_string(),
                words[0] == "-VV" ? "Apache License 2.0, https://www.apache.org/licenses/LICENSE-2.0\n" : "");
     return kPar2Done;

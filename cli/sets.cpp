@@ -45,7 +45,7 @@ std::optional<Listing> list_or_note(const fs::path &folder, Places &places) {
   return std::nullopt;
 }
 
-void add_folders_below(const fs::path &folder, Places &places) {
+void add_folders_below(const fs::path &folder, Places &places, const std::function<bool(const std::string &)> &wants) {
   std::vector<fs::path> waiting{folder};
   while (!waiting.empty()) {
     const fs::path here = std::move(waiting.back());
@@ -56,7 +56,7 @@ void add_folders_below(const fs::path &folder, Places &places) {
     places.paths.push_back(here.string());
     for (auto below = listing->folders.rbegin(); below != listing->folders.rend(); ++below) {
       std::error_code ignored;
-      if (!fs::is_symlink(*below, ignored)) waiting.push_back(*below);
+      if (!fs::is_symlink(*below, ignored) && (!wants || wants(below->string()))) waiting.push_back(*below);
     }
   }
 }
@@ -175,7 +175,7 @@ class Generations {
 
 }  // namespace
 
-Places places_of(const SetFlags &flags) {
+Places places_of(const SetFlags &flags, const std::function<bool(const std::string &)> &wants) {
   Places places;
   places.recursive = flags.recursive;
   for (const std::string &path : flags.paths) {
@@ -188,7 +188,7 @@ Places places_of(const SetFlags &flags) {
     const fs::path folder = fs::path(path).has_filename() ? fs::path(path) : fs::path(path).parent_path();
     places.named.push_back(folder.string());
     if (flags.recursive) {
-      add_folders_below(folder, places);
+      add_folders_below(folder, places, wants);
       continue;
     }
     const Listing listing = list(folder, error);

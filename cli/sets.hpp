@@ -26,7 +26,8 @@ struct Places {
 };
 // With --recursive: all folders below the named ones; symbolic links are not followed. Without it, a named folder that
 // holds folders but no file stands for these folders, as after `encode -o 'm/disk{i}'`.
-Places places_of(const SetFlags &flags);
+// wants: whether to look into a folder below.
+Places places_of(const SetFlags &flags, const std::function<bool(const std::string &folder)> &wants = {});
 // Prints a note for each file that could not be read, and sets places.files_read.
 void note_unread(const SearchOwner &found, Places &places);
 // Runs `body`. If a folder or file cannot be read, a Failure has exit status 3 or more: what was not found may lie

@@ -111,8 +111,8 @@ struct Task {
 };
 
 // Protects the memory of a call that may end before its run does: a hybrid does not wait for a device that hangs. A run
-// with a guard uses the caller's shards and records between enter() or commit(), and leave(), alone. Exception: a
-// device may read registered memory.
+// with a guard may use the caller's shards and records only between enter() and leave(), or between commit() and
+// leave(). Exception: a device may read registered memory.
 class Guard {
  public:
   virtual ~Guard();
@@ -122,7 +122,8 @@ class Guard {
   // write those that it owns, and then leave(), unless it owns none: the others are done elsewhere. whole: it owns all
   // of them or none.
   struct Own {
-    std::uint64_t skipped_bytes = 0, bytes = 0;  // of these bytes: some that are not its own, and then its own
+    std::uint64_t skipped_bytes = 0;  // at the start, owned by others
+    std::uint64_t bytes = 0;          // the next ones, to be written
   };
   virtual Own commit(std::uint64_t bytes, bool whole) noexcept = 0;
   virtual void leave() noexcept = 0;

@@ -54,6 +54,7 @@ class MemoryHold {
   ~MemoryHold() {
     if (!held_.empty()) release();
   }
+  bool is_empty() const noexcept { return held_.empty(); }  // no registered range
 
  private:
   void take(std::span<const Task> tasks);

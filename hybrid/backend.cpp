@@ -80,7 +80,7 @@ class HybridBackend final : public core::Backend, public core::Tunable {
     for (const Task &task : tasks) {
       if (task.length_bytes == 0 || task.prepared->rows() == 0) continue;
       if (task.memory != MemoryKind::host) {
-        run_on_device(task, control);
+        run_on_device(member_for(task.memory), {&task, 1}, control);
       } else if (task.prepared->columns() == 0 || !is_shared(*task.prepared)) {
         run_small(task, control);
       } else {
@@ -89,11 +89,9 @@ class HybridBackend final : public core::Backend, public core::Tunable {
       }
     }
     if (shared.empty()) return;
-    if (moved < options_.inline_bytes) {
-      return run_small(shared, control);
-    }
+    if (moved < options_.inline_bytes) return small().run(tasks_of(0, small(), shared), control);
     look_for_more(moved);
-    run_shared(runtime(shared_.get()), shared, control);
+    run_shared(shared, control);
   }
 
   std::unique_ptr<core::Ticket> submit(std::span<const Task> tasks, Control &control) override {
@@ -102,14 +100,10 @@ class HybridBackend final : public core::Backend, public core::Tunable {
     };
     if (tasks.empty() || !std::all_of(tasks.begin(), tasks.end(), is_on_one_device))
       return Backend::submit(tasks, control);
-    const auto [index, backend] = member_for(tasks.front().memory);
-    std::vector<Task> own(tasks.begin(), tasks.end());
-    for (Task &task : own)
-      if (task.length_bytes != 0) task.prepared = hybrid_of(task).of(index, *backend).get();
-    const core::TaskNeeds needs(core::Budget::kGpu, control.needs());
-    core::Hold hold(budget(), needs.get());
-    hold.next_task();
-    return backend->submit(own, control);
+    std::unique_ptr<core::Ticket> ticket;
+    on_device(member_for(tasks.front().memory), tasks, control,
+              [&](core::Backend &device, std::span<const Task> own) { ticket = device.submit(own, control); });
+    return ticket;
   }
 
   void make_ready(const core::Prepared &prepared, core::Mode mode, MemoryKind memory, bool waits) override {
@@ -118,15 +112,19 @@ class HybridBackend final : public core::Backend, public core::Tunable {
       base::fail(TANDEM_ERROR_UNSUPPORTED,
                  "wait_for_kernel must be 0 for host memory on a hybrid: a device compiles while the others work");
     }
-    const auto [index, backend] = member_for(memory);
-    backend->make_ready(*static_cast<const HybridPrepared &>(prepared).of(index, *backend), mode, memory, waits);
+    const std::size_t index = member_for(memory);
+    core::Backend &device = *runtime().member(index).backend;
+    device.make_ready(*static_cast<const HybridPrepared &>(prepared).of(index, device), mode, memory, waits);
   }
 
   void read_column(const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
                    std::uint8_t *outputs_out) override {
     if (task.memory == MemoryKind::host) return Backend::read_column(task, at_bytes, inputs_out, outputs_out);
-    const OnMember own(*this, task);
-    own.backend->read_column(own.task, at_bytes, inputs_out, outputs_out);
+    const std::size_t index = member_for(task.memory);
+    core::Backend &device = *runtime().member(index).backend;
+    Task own = task;
+    own.prepared = hybrid_of(task).of(index, device).get();
+    device.read_column(own, at_bytes, inputs_out, outputs_out);
   }
 
   std::uint64_t kernel_calls() const noexcept override {
@@ -153,17 +151,6 @@ class HybridBackend final : public core::Backend, public core::Tunable {
     std::uint64_t moved_bytes = 0;  // by all runs
   };
 
-  // A task of device memory, and the member that runs it.
-  struct OnMember {
-    OnMember(HybridBackend &hybrid, const Task &given) : task(given) {
-      const auto [index, found] = hybrid.member_for(task.memory);
-      backend = found;
-      task.prepared = hybrid_of(task).of(index, *backend).get();
-    }
-    Task task;
-    std::shared_ptr<core::Backend> backend;
-  };
-
   static std::uint64_t moved_bytes(const Task &task) noexcept {
     std::uint64_t moved = 0;
     const std::uint64_t shards = std::uint64_t{task.prepared->rows()} + task.prepared->columns();
@@ -184,7 +171,8 @@ class HybridBackend final : public core::Backend, public core::Tunable {
     return traits;
   }
 
-  Runtime &runtime(Shared &state) {
+  Runtime &runtime() {
+    Shared &state = shared_.get();
     const std::lock_guard lock(state.mutex);
     if (state.runtime == nullptr) state.runtime = std::make_shared<Runtime>(options_, log_);
     return *state.runtime;
@@ -192,56 +180,57 @@ class HybridBackend final : public core::Backend, public core::Tunable {
 
   core::Backend &small() const noexcept { return *options_.members.front().backend; }
 
-  core::Budget *budget() const noexcept { return options_.policy != Policy::free ? options_.resources : nullptr; }
-
   // Devices have no kernels for GF(2^16) and packets: the backend for small runs does all of it.
   static bool is_shared(const core::Prepared &prepared) { return prepared.field() == core::Field::gf8; }
 
+  // Without an allocation.
   void run_small(Task task, Control &control) {
     task.prepared = hybrid_of(task).small.get();
     small().run({&task, 1}, control);
   }
 
-  void run_small(std::span<const Task> tasks, Control &control) {
-    std::vector<Task> own(tasks.begin(), tasks.end());
-    for (Task &each : own) each.prepared = hybrid_of(each).small.get();
-    small().run(own, control);
-  }
-
-  // A member that can do nothing but all of it does so as it does without a hybrid.
-  void run_shared(Runtime &all, std::span<const Task> tasks, Control &control) {
+  // The only member that can work does so as it does without a hybrid.
+  void run_shared(std::span<const Task> tasks, Control &control) {
+    Runtime &all = runtime();
     const std::optional<std::size_t> only = all.only_member();
     if (!only) return all.run(tasks, control);
-    const Member &member = all.member(*only);
-    if (member.is_in_place) {
-      const double start = now();
-      run_small(tasks, control);
-      return all.ran_alone(tasks, now() - start);
-    }
+    if (!all.member(*only).is_in_place) return run_on_device(*only, tasks, control);
+    const double start = now();
+    small().run(tasks_of(0, small(), tasks), control);
+    all.ran_alone(tasks, now() - start);
+  }
+
+  // With the member's form of their operators.
+  static std::vector<Task> tasks_of(std::size_t member, core::Backend &backend, std::span<const Task> tasks) {
     std::vector<Task> own(tasks.begin(), tasks.end());
-    for (Task &each : own) each.prepared = hybrid_of(each).of(*only, *member.backend).get();
-    const core::TaskNeeds needs(core::Budget::kGpu, control.needs());
-    core::Hold hold(budget(), needs.get());
-    hold.next_task();
-    const core::RecordedRun recorded(options_.timeline.get(), member.backend->traits().name, own);
-    member.backend->run(own, control);
+    for (Task &each : own)
+      if (each.length_bytes != 0) each.prepared = hybrid_of(each).of(member, backend).get();
+    return own;
   }
 
-  void run_on_device(const Task &task, Control &control) {
-    const OnMember own(*this, task);
-    const core::TaskNeeds needs(core::Budget::kGpu, control.needs());
-    core::Hold hold(budget(), needs.get());
+  // Calls run(backend, tasks) while a device holds what its tasks need.
+  template <class Run>
+  void on_device(std::size_t index, std::span<const Task> tasks, Control &control, const Run &run) {
+    const Member &member = runtime().member(index);
+    const std::vector<Task> own = tasks_of(index, *member.backend, tasks);
+    const std::vector<core::Need> needs = needs_of(member, control, tasks.front().memory);
+    core::Hold hold(options_.resources, needs);
     hold.next_task();
-    const core::RecordedRun recorded(options_.timeline.get(), own.backend->traits().name, {&own.task, 1});
-    own.backend->run({&own.task, 1}, control);
+    run(*member.backend, own);
   }
 
-  std::pair<std::size_t, std::shared_ptr<core::Backend>> member_for(MemoryKind memory) {
-    const Runtime &all = runtime(shared_.get());
+  void run_on_device(std::size_t index, std::span<const Task> tasks, Control &control) {
+    on_device(index, tasks, control, [&](core::Backend &device, std::span<const Task> own) {
+      const core::RecordedRun recorded(options_.timeline.get(), device.traits().name, own);
+      device.run(own, control);
+    });
+  }
+
+  std::size_t member_for(MemoryKind memory) {
+    const Runtime &all = runtime();
     for (std::size_t i = 0; i < all.member_count(); ++i) {
-      const auto &backend = all.member(i).backend;
-      const auto &memories = backend->traits().memories;
-      if (std::find(memories.begin(), memories.end(), memory) != memories.end()) return {i, backend};
+      const auto &memories = all.member(i).backend->traits().memories;
+      if (std::find(memories.begin(), memories.end(), memory) != memories.end()) return i;
     }
     base::fail(TANDEM_ERROR_UNSUPPORTED,
                base::text("hybrid: none of its devices takes memory kind ", static_cast<std::int32_t>(memory)));
@@ -256,7 +245,7 @@ class HybridBackend final : public core::Backend, public core::Tunable {
     if (state.has_searched || state.moved_bytes < options_.discover_bytes) return;
     state.has_searched = true;
     const base::SignalsBlocked blocked;
-    const auto search = [this, &state] {
+    const auto search = [this] {
       try {
         std::vector<Member> found = options_.discover();
         if (found.empty()) return log_.say(TANDEM_LOG_INFO, "hybrid: no device was found: the CPU does all work");
@@ -267,7 +256,7 @@ class HybridBackend final : public core::Backend, public core::Tunable {
         all.insert(all.end(), found.begin(), found.end());
         // In a child the parent's description exists already, and may be in use.
         if (traits_.load() != &found_traits_) found_traits_ = traits_for(all, "hybrid");
-        runtime(state).add(std::move(found));
+        runtime().add(std::move(found));
         traits_.store(&found_traits_, std::memory_order_release);
       } catch (const std::exception &error) {
         log_.say(TANDEM_LOG_WARNING, base::text("hybrid: looking for devices failed: ", error.what()));

@@ -42,7 +42,7 @@ struct Options {
   std::uint64_t discover_bytes = 0;
   std::string name = "hybrid";  // in its traits, until devices were discovered
   Policy policy = Policy::automatic;
-  std::uint64_t chunk_bytes = 2 << 20;       // moved by a task; policies free and budget
+  std::uint64_t chunk_bytes = 2 << 20;       // moved by a task; policy budget
   std::uint64_t inline_bytes = 1 << 20;      // the CPU does runs that move fewer bytes
   core::Budget *resources = nullptr;         // outlives the backend; changes take effect within one chunk
   std::shared_ptr<base::Timeline> timeline;  // null: none. A lane that hangs may outlive the backend

@@ -53,8 +53,8 @@ tandem_par2_summary summary_of(const Report &report) {
     hopeless = hopeless || (state >= FileState::damaged && !file.is_recoverable && file.bytes != 0);
   }
   summary.repair_needed = summary.complete_count != summary.file_count;
-  summary.repair_possible =
-      !hopeless && summary.slice_count - summary.found_slice_count <= summary.recovery_slice_count;
+  const std::size_t lost = summary.slice_count - summary.found_slice_count;
+  summary.repair_possible = !hopeless && lost <= usable_recovery(report.set, lost).size();
   for (const PacketFile &file : report.set.packet_files) summary.damaged_packet_bytes += file.bytes - file.used_bytes;
   return summary;
 }
@@ -77,8 +77,9 @@ std::vector<tandem_par2_searched_file> searched_files_of(const Report &report) {
     if (file.state == FileState::renamed) left_out.insert(file.found_as);
   std::vector<tandem_par2_searched_file> list;
   std::map<std::string_view, std::size_t> known;
+  const auto is_of_set = report.set.is_par1 ? is_par1_file_name : is_packet_file_name;
   for (const std::string &path : report.others)
-    if (report.looks.contains(path) && !is_packet_file_name(path) && !left_out.contains(path) &&
+    if (report.looks.contains(path) && !is_of_set(path) && !left_out.contains(path) &&
         known.emplace(path, list.size()).second)
       list.push_back({path.c_str(), nullptr, 0, 0});
   for (const File &file : report.set.files) {
@@ -107,23 +108,8 @@ void put_slashes(Set &set, const std::string &folder) {
     std::ranges::replace(name, '\\', '/');
     if (!is_safe_name(name) || !names.insert(name).second) return;
   }
+  if (file_and_folder(names) != nullptr) return;
   for (File &file : set.files) std::ranges::replace(file.name, '\\', '/');
-}
-
-void forget_far(Report &report, std::uint64_t distance) {
-  const std::uint64_t slice_bytes = report.set.slice_bytes;
-  for (auto &place : report.places) {
-    const std::uint64_t after = place ? place->offset % slice_bytes : 0;
-    if (std::min(after, slice_bytes - after) > distance) place.reset();
-  }
-  report.found_slices = 0;
-  for (std::size_t i = 0; i < report.files.size(); ++i) {
-    const auto slices =
-        std::span(report.contents).subspan(report.set.files[i].first_slice, report.set.files[i].slice_count);
-    report.files[i].found = static_cast<std::uint64_t>(
-        std::ranges::count_if(slices, [&](std::uint32_t content) { return report.places[content].has_value(); }));
-    report.found_slices += report.files[i].found;
-  }
 }
 
 Report verify_with(const tandem_par2_verify_options &options) {
@@ -136,12 +122,13 @@ Report verify_with(const tandem_par2_verify_options &options) {
   Meter meter(options.progress, options.progress_user);
   const Progress progress = progress_of(meter);
   const std::vector<std::string> packet_files = packet_files_of(options.path, extra);
-  Set set = read_set(packet_files, pool, progress);
+  const bool packets_only = options.packets_only != 0;
+  Set set = is_par1_file_name(packet_files.front()) ? read_par1_set(packet_files, pool, progress)
+                                                    : read_set(packet_files, pool, progress, !packets_only);
   const std::string folder =
       options.base_path != nullptr ? options.base_path : tandem::base::folder_of(packet_files.front());
   put_slashes(set, folder);
-  Report report = verify(std::move(set), folder, extra, pool, progress);
-  if (options.search_distance != 0) forget_far(report, options.search_distance);
+  Report report = verify(std::move(set), folder, extra, options.search_distance, pool, progress, packets_only);
   meter.finish();
   return report;
 }

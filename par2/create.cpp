@@ -224,11 +224,9 @@ class Creation {
     for (const Source &source : sources_) largest = std::max(largest, slices_of(source.bytes, slice_bytes_));
     const std::uint64_t critical_bytes = critical_packets().size(), packet_bytes = kRecoveryPrefixBytes + slice_bytes_;
     const std::vector<Volume> volumes = volumes_of(options_, recovery_count_, largest);
-    std::size_t first_width = 1, count_width = 1;
-    for (const Volume &volume : volumes) {
-      first_width = std::max(first_width, std::to_string(volume.first).size());
-      count_width = std::max(count_width, std::to_string(volume.count).size());
-    }
+    std::size_t count_width = 1;  // both widths as other programs have them
+    for (const Volume &volume : volumes) count_width = std::max(count_width, std::to_string(volume.count).size());
+    const std::size_t first_width = std::to_string(options_.first_exponent + recovery_count_).size();
     outputs_.emplace_back(base_name_ + ".par2", Volume{0, 0}, packet_bytes, critical_bytes);
     for (const Volume &volume : volumes) {
       outputs_.emplace_back(text(base_name_, ".vol", base::digits(volume.first, 10, first_width), "+",
@@ -237,7 +235,7 @@ class Creation {
     }
     for (const Output &output : outputs_)
       if (options_.force == 0 && folder_->has(output.name()))
-        fail(TANDEM_ERROR_INVALID_ARGUMENT, text(folder_->path_of(output.name()), " exists; force replaces it"));
+        fail(TANDEM_ERROR_IO, text(folder_->path_of(output.name()), " exists already"));
     for (Output &output : outputs_) output.make(folder_);
     for (std::size_t i = 1; i < outputs_.size(); ++i)
       for (std::uint32_t each = 0; each < outputs_[i].volume().count; ++each)
@@ -442,14 +440,15 @@ std::vector<Volume> volumes_of(const tandem_par2_create_options &options, std::u
                                std::uint64_t largest) {
   if (options.volumes < TANDEM_PAR2_DOUBLING || options.volumes > TANDEM_PAR2_UNIFORM)
     fail(TANDEM_ERROR_INVALID_ARGUMENT, text("volumes is ", options.volumes));
-  if (options.volume_count > kMostVolumes || (options.volume_count != 0 && options.volumes != TANDEM_PAR2_UNIFORM))
+  if (options.volume_count > kMostVolumes || (options.volume_count != 0 && options.volumes == TANDEM_PAR2_LIMITED))
     fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         text("volume_count is ", options.volume_count, "; for uniform volumes at most ", kMostVolumes, ", else 0"));
+         text("volume_count is ", options.volume_count, "; at most ", kMostVolumes, ", for limited volumes 0"));
   std::vector<Volume> volumes;
   std::uint32_t first = options.first_exponent, left = recovery_count, files = options.volume_count;
   if (files == 0) files = static_cast<std::uint32_t>(std::bit_width(recovery_count));
   files = std::min(files, recovery_count);
   std::uint64_t next = 1;
+  while (options.volume_count != 0 && next * ((1u << std::min(files, 16u)) - 1) < left) next *= 2;
   while (left != 0) {
     std::uint64_t count = options.volumes == TANDEM_PAR2_UNIFORM ? (left + files - 1) / files : next;
     if (options.volumes == TANDEM_PAR2_LIMITED) count = std::min(count, largest);

@@ -49,15 +49,8 @@ bool begins_file(std::span<const Range> ranges, std::size_t i) {
 
 // Holds all files of the ranges open.
 void sum_open(std::span<Range> ranges, bool with_crc, const Progressed &progressed) {
-  struct Buffer {
-    alignas(64) std::byte bytes[kMaxMd5Streams * kStride];
-  };
-  static thread_local std::unique_ptr<Buffer> buffer;
-  if (!buffer) buffer = std::make_unique_for_overwrite<Buffer>();
   std::vector<base::Descriptor> opened;
   std::vector<int> descriptors;
-  std::vector<Md5> streams(ranges.size());
-  std::uint64_t longest = 0;
   int error = 0;  // of the last file
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     if (begins_file(ranges, i)) {
@@ -66,8 +59,25 @@ void sum_open(std::span<Range> ranges, bool with_crc, const Progressed &progress
     }
     descriptors.push_back(opened.back().get());
     ranges[i].error = ranges[i].bytes == 0 ? 0 : error;
-    ranges[i].sum.crc = 0;
-    longest = std::max(longest, ranges[i].bytes + ranges[i].zeros);
+  }
+  sum_read(ranges, with_crc, progressed, [&](std::size_t i, std::byte *into, std::size_t count, std::uint64_t at) {
+    return base::read_at(descriptors[i], into, count, ranges[i].offset + at);
+  });
+}
+
+}  // namespace
+
+void sum_read(std::span<Range> ranges, bool with_crc, const Progressed &progressed, const ReadRange &read) {
+  struct Buffer {
+    alignas(64) std::byte bytes[kMaxMd5Streams * kStride];
+  };
+  static thread_local std::unique_ptr<Buffer> buffer;
+  if (!buffer) buffer = std::make_unique_for_overwrite<Buffer>();
+  std::vector<Md5> streams(ranges.size());
+  std::uint64_t longest = 0;
+  for (Range &range : ranges) {
+    range.sum.crc = 0;
+    longest = std::max(longest, range.bytes + range.zeros);
   }
   std::vector<Md5Part> parts;
   for (std::uint64_t at = 0; at < longest; at += kPiece) {
@@ -80,7 +90,7 @@ void sum_open(std::span<Range> ranges, bool with_crc, const Progressed &progress
       const std::size_t count = std::min<std::uint64_t>(kPiece, range.bytes + range.zeros - at);
       const std::size_t stored = at < range.bytes ? std::min<std::uint64_t>(count, range.bytes - at) : 0;
       if (stored != 0) {
-        const std::int64_t got = base::read_at(descriptors[i], piece, stored, range.offset + at);
+        const std::int64_t got = read(i, piece, stored, at);
         if (got < 0 && errno == ENOMEM) fail_io("read", *range.path, errno);
         if (got != static_cast<std::int64_t>(stored)) {
           range.error = got < 0 ? errno : EIO;
@@ -101,9 +111,8 @@ void sum_open(std::span<Range> ranges, bool with_crc, const Progressed &progress
   for (std::size_t i = 0; i < ranges.size(); ++i) ranges[i].sum.md5 = digests[i];
 }
 
-}  // namespace
-
 void sum_together(std::span<Range> ranges, bool with_crc, const Progressed &progressed) {
+  if (progressed) progressed(0);
   std::size_t files = 0;
   for (std::size_t i = 0; i < ranges.size(); ++i) files += begins_file(ranges, i);
   const SpareDescriptors spare(std::max<std::size_t>(files, 1) - 1);

@@ -28,6 +28,11 @@ struct Progress {
   Progressed done, add_total;
 };
 
+// Reads bytes of a range, from its beginning on, as base::read_at does it.
+using ReadRange = std::function<std::int64_t(std::size_t range, std::byte *into, std::size_t count, std::uint64_t at)>;
+// At most kMaxMd5Streams ranges, on this thread; those with an error are left out.
+void sum_read(std::span<Range> ranges, bool with_crc, const Progressed &progressed, const ReadRange &read);
+
 // At most kMaxMd5Streams ranges, on this thread. Throws if the process is out of descriptors or memory.
 void sum_together(std::span<Range> ranges, bool with_crc, const Progressed &progressed);
 // Any number, on all threads. Ranges of one file should be neighbours.

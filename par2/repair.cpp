@@ -18,9 +18,10 @@
 namespace tandem::par2 {
 namespace {
 
-constexpr std::size_t kGroup = kMaxMd5Streams, kPiece = 32768, kCopyPiece = 1u << 20;
+constexpr std::size_t kGroup = kMaxMd5Streams, kCopyPiece = 1u << 20;
 constexpr std::uint64_t kDefaultMemory = 64u << 20, kColumnUnit = 64;
-constexpr std::uint64_t kMostShards = 65536;  // of a codec
+
+using Identity = std::pair<dev_t, ino_t>;
 
 std::size_t groups(std::size_t count) { return (count + kGroup - 1) / kGroup; }
 
@@ -34,9 +35,10 @@ enum class Way {
 struct Work {
   std::size_t file;
   Way way;
-  std::optional<struct stat> old;    // what has its name, not followed
-  std::string temporary{}, aside{};  // names: of the new file, and of the old one when it makes room
-  bool is_whole = false;             // rebuilt: found_as is copied
+  std::optional<struct stat> old;         // what has its name, not followed
+  std::optional<struct stat> reserved{};  // in_place: the same when it has space for all that is written
+  std::string temporary{}, aside{};       // names: of the new file, and of the old one when it makes room
+  bool is_whole = false;                  // rebuilt: found_as is copied
 };
 
 // A slice that is written: copied from its place, or computed.
@@ -56,6 +58,7 @@ class Store {
       memory_.resize(bytes);
       return bytes;
     }
+    bytes_ = bytes;
     path_ = folder.path();
     file_ = base::Descriptor(openat(folder.descriptor(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
     if (!file_) {
@@ -63,25 +66,32 @@ class Store {
       file_ = folder.open_file(name, O_RDWR | O_CREAT | O_EXCL, 0600);
       if (file_) folder.remove(name);
     }
-    if (!file_) fail_io("create a file in", path_, errno);
+    if (!file_) fail_with("create", errno);
     return 0;
   }
   void write(std::uint64_t at, const std::byte *bytes, std::size_t count) {
     if (!file_) {
       std::memcpy(memory_.data() + at, bytes, count);
     } else if (!base::write_at(file_.get(), bytes, count, at)) {
-      fail_io("write a file without a name in", path_, errno);
+      fail_with("write", errno);
     }
   }
   void read(std::uint64_t at, std::byte *into, std::size_t count) const {
     if (!file_) {
       std::memcpy(into, memory_.data() + at, count);
     } else if (base::read_at(file_.get(), into, count, at) != static_cast<std::int64_t>(count)) {
-      fail_io("read a file without a name in", path_, EIO);
+      fail_with("read", EIO);
     }
   }
 
  private:
+  [[noreturn]] void fail_with(const char *what, int error_number) const {
+    fail_io(text(what, " a file without a name, for computed slices of ", bytes_,
+                 " bytes, more than half of memory_bytes (--memory), in"),
+            path_, error_number);
+  }
+
+  std::uint64_t bytes_ = 0;
   Bytes memory_;
   base::Descriptor file_;
   std::string path_;
@@ -125,6 +135,7 @@ class Repair {
     finish_temporaries();
     check_unchanged();
     reserve();
+    choose_asides();
     meter_.commit();
     write_in_place();
     rename();
@@ -185,9 +196,15 @@ class Repair {
            text(lost, " slice", lost == 1 ? " is" : "s are", " lost, and the set has only ", set_.recovery.size(),
                 " recovery slice", set_.recovery.size() == 1 ? "" : "s"));
     }
+    if (const std::size_t usable = usable_recovery(set_, lost).size(); lost > usable) {
+      fail(TANDEM_ERROR_NOT_RECOVERABLE,
+           text(lost, " slices are lost, and only ", usable, " of the ", set_.recovery.size(),
+                " recovery slices can be used together: their exponents must lie in a window of ",
+                exponent_window(set_), ", 65536 less the ", set_.slice_count, " slices of the set"));
+    }
   }
 
-  // Files that other files need something of, beside their right slices: they cannot be changed in place.
+  // Files with bytes that other files need, other than slices at their own places: they are not changed in place.
   void find_needed() {
     for (std::size_t i = 0; i < set_.files.size(); ++i) index_[report_.paths[i]] = i;
     for (std::size_t i = 0; i < set_.files.size(); ++i) {
@@ -221,6 +238,8 @@ class Repair {
       if (report_.looks.contains(path)) fail_changed(path);
     } else if (S_ISDIR(old->st_mode)) {
       fail(TANDEM_ERROR_IO, text(path, " is a folder, and a file must take its place"));
+    } else if (!S_ISREG(old->st_mode) && !S_ISLNK(old->st_mode)) {
+      fail(TANDEM_ERROR_IO, text(path, " is no regular file, and one must take its place"));
     } else if (S_ISREG(old->st_mode)) {
       if (!report_.looks.contains(path)) fail_changed(path);
       // By a symbolic link. Its target would change, or go.
@@ -239,12 +258,24 @@ class Repair {
     if (const auto known = index_.find(path); known != index_.end()) return tree_.find(set_.files[known->second].name);
     return {std::make_shared<base::Folder>(base::folder_of(path)), base::name_of(path)};
   }
+  // A "NAME.1" that was only searched stays: it may belong to a user.
   bool can_be_renamed(const std::string &from, const Entry &to) {
-    const auto status = entry_at(from).status();
-    struct stat folder;
-    const int target = to.folder ? to.folder->descriptor() : tree_.base().descriptor();
-    return status && S_ISREG(status->st_mode) && fstat(target, &folder) == 0 && folder.st_dev == status->st_dev &&
+    if (!index_.contains(from) && std::ranges::find(report_.extra, from) == report_.extra.end()) return false;
+    const Entry source = entry_at(from);
+    const auto status = source.status();
+    return status && S_ISREG(status->st_mode) && can_move(*source.folder, to.folder ? *to.folder : tree_.base()) &&
            taken_.insert(from).second;
+  }
+  // Tries it with an empty file: two mounts of one file system look alike, and a folder may be read-only.
+  bool can_move(const base::Folder &from, const base::Folder &to) {
+    if (from.identity() == to.identity()) return true;
+    const auto [known, is_new] = can_move_.try_emplace({from.identity(), to.identity()});
+    if (!is_new) return known->second;
+    const std::string name = text(".", base::random_hexadecimal(8), ".tmp");
+    if (!from.open_file(name, O_RDWR | O_CREAT | O_EXCL, 0600)) return false;
+    known->second = renameat(from.descriptor(), name.c_str(), to.descriptor(), name.c_str()) == 0;
+    (known->second ? to : from).remove(name);
+    return known->second;
   }
 
   // ---- what is written
@@ -348,35 +379,20 @@ class Repair {
 
   // ---- lost slices
 
-  // Exponents that follow each other, if there are enough of them: these are solved by a formula. Else all those that
-  // one codec can have.
-  std::span<const RecoverySlice> choose_recovery(std::size_t lost) const {
-    const std::span all = set_.recovery;
-    for (std::size_t i = 0; i + lost <= all.size(); ++i)
-      if (all[i + lost - 1].exponent - all[i].exponent == lost - 1) return all.subspan(i, lost);
-    std::span<const RecoverySlice> best;
-    for (std::size_t first = 0, end = 0; end < all.size();) {
-      ++end;
-      while (all[end - 1].exponent - all[first].exponent >= kMostShards - set_.slice_count) ++first;
-      if (end - first > best.size()) best = all.subspan(first, end - first);
-    }
-    return best;
-  }
-
   void compute() {
     std::vector<const Job *> lost;
     for (const Job &job : jobs_)
       if (!job.from) lost.push_back(&job);
     if (lost.empty()) return;
     const std::size_t k = set_.slice_count;
-    const auto recovery = choose_recovery(lost.size());
+    const auto recovery = usable_recovery(set_, lost.size());
     auto codec_options = base::sized<tandem_codec_options>();
     codec_options.k = static_cast<std::uint32_t>(k);
-    codec_options.m = recovery.back().exponent - recovery.front().exponent + 1;
-    codec_options.matrix = TANDEM_MATRIX_PAR2;
-    codec_options.field = TANDEM_FIELD_GF16;
+    codec_options.matrix = set_.is_par1 ? TANDEM_MATRIX_PAR1 : TANDEM_MATRIX_PAR2;
+    codec_options.field = set_.is_par1 ? TANDEM_FIELD_GF8 : TANDEM_FIELD_GF16;
     codec_options.allow_non_mds = 1;
-    codec_options.first_exponent = recovery.front().exponent;
+    codec_options.first_exponent = set_.is_par1 ? 0 : recovery.front().exponent;
+    codec_options.m = recovery.back().exponent - codec_options.first_exponent + 1;
     tandem_codec *codec = nullptr;
     check(tandem_codec_create(&codec_options, &codec));
     const std::unique_ptr<tandem_codec, void (*)(tandem_codec *)> codec_owner(codec, tandem_codec_destroy);
@@ -385,7 +401,7 @@ class Repair {
     std::vector<std::optional<Place>> places(present.size());
     for (std::size_t i = 0; i < k; ++i) places[i] = report_.places[report_.contents[i]];
     for (const RecoverySlice &each : recovery)
-      places[k + each.exponent - recovery.front().exponent] =
+      places[k + each.exponent - codec_options.first_exponent] =
           Place{&set_.packet_files[each.packet_file].path, each.offset, set_.slice_bytes};
     for (std::size_t i = 0; i < places.size(); ++i) present[i] = places[i].has_value();
     for (const Job *job : lost) wanted[job->slice] = 1;
@@ -398,6 +414,10 @@ class Repair {
     if (status == TANDEM_ERROR_NOT_RECOVERABLE)
       fail(status, text(lost.size(), " slices are lost, and the equations of the ", recovery.size(),
                         " recovery slices do not determine them: their exponents have gaps"));
+    if (status == TANDEM_ERROR_TOO_LARGE)
+      fail(TANDEM_ERROR_NOT_RECOVERABLE,
+           text(lost.size(), " slices are lost, and the exponents of the recovery slices ",
+                "have gaps: then at most 4096 can be computed"));
     check(status);
     const std::unique_ptr<tandem_plan, void (*)(tandem_plan *)> plan_owner(plan, tandem_plan_destroy);
     check(tandem_plan_shards_to_read(plan, is_read.data()));
@@ -470,35 +490,25 @@ class Repair {
   }
   void check_store() {
     std::vector<const Job *> stored;
-    for (const Job &job : jobs_)
-      if (works_[job.work].way == Way::in_place) stored.push_back(&job);
+    std::vector<Range> ranges;
+    for (const Job &job : jobs_) {
+      if (works_[job.work].way != Way::in_place) continue;
+      stored.push_back(&job);
+      ranges.push_back({&path_of(works_[job.work]), 0, job.bytes, set_.slice_bytes - job.bytes});
+    }
     pool_.run(groups(stored.size()), [&](std::size_t group) {
       const std::size_t first = group * kGroup, count = std::min(kGroup, stored.size() - first);
-      Bytes pieces(count * kPiece);
-      std::vector<Md5> streams(count);
-      std::vector<Md5 *> all;
-      for (std::uint64_t at = 0; at < set_.slice_bytes; at += kPiece) {
-        const std::size_t bytes = std::min<std::uint64_t>(kPiece, set_.slice_bytes - at);
-        std::vector<Md5Part> parts;
-        for (std::size_t i = 0; i < count; ++i) {
-          const Job &job = *stored[first + i];
-          std::byte *const piece = pieces.data() + i * kPiece;
-          const std::size_t used = at < job.bytes ? std::min<std::uint64_t>(bytes, job.bytes - at) : 0;
-          store_.read(job.stored_at + at, piece, used);
-          std::memset(piece + used, 0, bytes - used);
-          parts.push_back({&streams[i], piece, bytes});
-          meter_.done(used);
-        }
-        Md5Streams::update(parts);
-      }
-      for (Md5 &stream : streams) all.push_back(&stream);
-      const std::vector<Digest> digests = Md5Streams::finish(all);
-      for (std::size_t i = 0; i < count; ++i) {
-        const Work &work = works_[stored[first + i]->work];
-        const std::uint64_t slice = stored[first + i]->slice - file_of(work).first_slice;
-        if (digests[i] != file_of(work).sums[slice].md5) fail_wrong(work);
-      }
+      const auto read = [&](std::size_t i, std::byte *into, std::size_t bytes, std::uint64_t at) {
+        store_.read(stored[first + i]->stored_at + at, into, bytes);
+        return static_cast<std::int64_t>(bytes);
+      };
+      sum_read(
+          std::span(ranges).subspan(first, count), false, [&](std::uint64_t bytes) { meter_.done(bytes); }, read);
     });
+    for (std::size_t i = 0; i < stored.size(); ++i) {
+      const Work &work = works_[stored[i]->work];
+      if (ranges[i].sum.md5 != file_of(work).sums[stored[i]->slice - file_of(work).first_slice].md5) fail_wrong(work);
+    }
   }
 
   // ---- changes
@@ -528,36 +538,42 @@ class Repair {
     }
   }
 
-  base::Descriptor open_in_place(const Work &work) {
+  base::Descriptor open_in_place(const Work &work, const struct stat &before) {
     base::Descriptor file = entry_of(work).folder->open_file(entry_of(work).name, O_RDWR);
     if (!file) fail_io("open", path_of(work), errno);
+    if (!base::unchanged(before, look_at(file, work))) fail_changed(path_of(work));
     return file;
+  }
+  struct stat look_at(const base::Descriptor &file, const Work &work) const {
+    struct stat status;
+    if (fstat(file.get(), &status) != 0) fail_io("look at", path_of(work), errno);
+    return status;
   }
 
   // Space for everything that is written in place: a full disk is noticed before the first change.
   void reserve() {
-    for (const Job &job : jobs_) {
-      const Work &work = works_[job.work];
+    std::size_t job = 0;
+    for (std::size_t i = 0; i < works_.size(); ++i) {
+      Work &work = works_[i];
       if (work.way != Way::in_place) continue;
-      if (reserved_.empty() || reserved_.back() != &work) {
-        reserving_ = open_in_place(work);
-        struct stat now;
-        if (fstat(reserving_.get(), &now) != 0 || !base::unchanged(*work.old, now)) fail_changed(path_of(work));
-        reserved_.push_back(&work);
+      const base::Descriptor file = open_in_place(work, *work.old);
+      work.reserved = work.old;
+      while (job < jobs_.size() && jobs_[job].work < i) ++job;
+      for (; job < jobs_.size() && jobs_[job].work == i; ++job) {
+        const int error = base::allocate(file.get(), jobs_[job].offset, jobs_[job].bytes) ? 0 : errno;
+        work.reserved = look_at(file, work);
+        if (error != 0) fail_io("write", path_of(work), error);
       }
-      const int error =
-          posix_fallocate(reserving_.get(), static_cast<off_t>(job.offset), static_cast<off_t>(job.bytes));
-      if (error != 0 && error != EOPNOTSUPP && error != ENOSYS && error != EINVAL)
-        fail_io("write", path_of(work), error);
     }
   }
   void restore_lengths() noexcept {
-    for (const Work *work : reserved_) {
+    for (const Work &work : works_) {
+      if (!work.reserved) continue;
       try {
-        const base::Descriptor file = open_in_place(*work);
-        base::set_length(file.get(), static_cast<std::uint64_t>(work->old->st_size));
-        keep_times(file, *work->old, path_of(*work));
-      } catch (...) {  // zeros at its end
+        const base::Descriptor file = open_in_place(work, *work.reserved);
+        base::set_length(file.get(), static_cast<std::uint64_t>(work.old->st_size));
+        keep_times(file, *work.old, path_of(work));
+      } catch (...) {  // zeros at its end, or another program's file
       }
     }
   }
@@ -566,10 +582,10 @@ class Repair {
     Bytes piece(kCopyPiece);
     std::size_t job = 0;
     for (std::size_t i = 0; i < works_.size(); ++i) {
-      const Work &work = works_[i];
+      Work &work = works_[i];
       if (work.way != Way::in_place) continue;
-      const base::Descriptor file = open_in_place(work);
-      std::erase(reserved_, &work);
+      const base::Descriptor file = open_in_place(work, *work.reserved);
+      work.reserved.reset();
       while (job < jobs_.size() && jobs_[job].work < i) ++job;
       for (; job < jobs_.size() && jobs_[job].work == i; ++job) {
         for (std::uint64_t at = 0; at < jobs_[job].bytes; at += kCopyPiece) {
@@ -583,23 +599,58 @@ class Repair {
       if (!base::set_length(file.get(), file_of(work).bytes)) fail_io("write", path_of(work), errno);
       keep_times(file, *work.old, path_of(work));
       sync(file, path_of(work));
+      if (!is_same(look_at(file, work), entry_of(work).status())) fail_changed(path_of(work));
+    }
+  }
+  // But for the time of the last change: a rename is one.
+  static bool is_same(const struct stat &before, std::optional<struct stat> now) {
+    if (now) now->st_ctim = before.st_ctim;
+    return now && base::unchanged(before, *now);
+  }
+
+  // The names of old files that make room.
+  void choose_asides() {
+    std::set<std::string> chosen;  // paths
+    for (Work &work : works_) {
+      if (work.way == Way::in_place || !work.old) continue;
+      const Entry entry = entry_of(work);
+      const std::string folder = path_of(work).substr(0, path_of(work).size() - entry.name.size());
+      for (std::uint64_t number = 1; work.aside.empty(); ++number)
+        if (const std::string name = text(replaced_name(entry.name), ".", number);
+            !entry.folder->has(name) && !index_.contains(folder + name) && chosen.insert(folder + name).second)
+          work.aside = name;
     }
   }
 
   // All old files make room before the first new one gets its name, and are removed when all have theirs. So everything
   // that was found exists under some name at each moment.
   void rename() {
-    std::map<std::string, std::string> moved;  // paths of old files: their new names
-    for (Work &work : works_) {
-      if (work.way == Way::in_place || !work.old) continue;
-      const Entry entry = entry_of(work);
-      for (std::uint64_t number = 1; work.aside.empty(); ++number)
-        if (const std::string name = text(entry.name, ".", number);
-            !entry.folder->has(name) && !index_.contains(text(path_of(work), ".", number)))
-          work.aside = name;
-      entry.folder->rename(entry.name, work.aside, false);
-      moved[path_of(work)] = work.aside;
+    std::map<std::string, const Work *> moved;  // paths of old files
+    try {
+      for (const Work &work : works_) {
+        if (work.aside.empty()) continue;
+        const Entry entry = entry_of(work);
+        entry.folder->rename(entry.name, work.aside, false);
+        moved[path_of(work)] = &work;
+        if (!is_same(*work.old, Entry{entry.folder, work.aside}.status())) fail_changed(path_of(work));
+      }
+      put_in_places(moved);
+    } catch (...) {
+      for (std::size_t i = works_.size(); i-- != 0;) {
+        if (!moved.contains(path_of(works_[i]))) continue;
+        try {
+          const Entry entry = entry_of(works_[i]);
+          entry.folder->rename(works_[i].aside, entry.name, false);
+        } catch (...) {  // it keeps its new name
+        }
+      }
+      throw;
     }
+    if (options_.keep_replaced != 0 || !is_complete_now()) return;
+    for (const auto &[path, work] : moved) entry_of(*work).folder->remove(work->aside);
+  }
+  // Removes from `moved` what gets another file's name.
+  void put_in_places(std::map<std::string, const Work *> &moved) {
     std::set<std::string> names, others;
     for (Work &work : works_) {
       if (work.way == Way::in_place) continue;
@@ -610,21 +661,22 @@ class Repair {
         work.temporary.clear();
         continue;
       }
-      Entry from = entry_at(found_of(work).found_as);
-      if (const auto other = moved.find(found_of(work).found_as); other != moved.end()) {
-        from.name = other->second;
-        moved.erase(other);
-      }
+      const std::string &found_as = found_of(work).found_as;
+      Entry from = entry_at(found_as);
+      const auto other = moved.find(found_as);
+      if (other != moved.end()) from.name = other->second->aside;
       from.folder->rename(from.name, *entry.folder, entry.name, false);
-      if (const auto known = index_.find(found_of(work).found_as); known != index_.end())
+      if (!is_same(report_.looks.at(found_as), entry.status())) {
+        entry.folder->rename(entry.name, *from.folder, from.name, false);
+        fail_changed(found_as);
+      }
+      if (other != moved.end()) moved.erase(other);
+      if (const auto known = index_.find(found_as); known != index_.end())
         names.insert(set_.files[known->second].name);
       else
-        others.insert(base::folder_of(found_of(work).found_as));
+        others.insert(base::folder_of(found_as));
     }
     sync_folders(names, others);
-    if (options_.keep_replaced != 0 || !is_complete_now()) return;
-    for (const Work &work : works_)
-      if (moved.contains(path_of(work))) entry_of(work).folder->remove(work.aside);
   }
   void sync_folders(const std::set<std::string> &names, const std::set<std::string> &others) {
     if (options_.no_sync != 0) return;
@@ -657,7 +709,8 @@ class Repair {
     // Files have other names now.
     std::vector<bool> repaired;
     for (const FileReport &found : report_.files) repaired.push_back(found.is_repaired);
-    report_ = verify(Set(set_), std::string(report_.folder), std::vector(report_.extra), pool_, progress_of(meter_));
+    report_ = verify(Set(set_), std::string(report_.folder), std::vector(report_.extra), report_.search_distance, pool_,
+                     progress_of(meter_));
     for (std::size_t i = 0; i < repaired.size(); ++i) report_.files[i].is_repaired = repaired[i];
   }
 
@@ -669,15 +722,14 @@ class Repair {
   Meter &meter_;
   Tree tree_;
   std::mutex tree_mutex_;
-  std::map<std::pair<dev_t, ino_t>, std::size_t> sharing_;  // names of files that are not complete
+  std::map<Identity, std::size_t> sharing_;                 // names of files that are not complete
   std::set<std::string> needed_, taken_, changing_;         // paths
+  std::map<std::pair<Identity, Identity>, bool> can_move_;  // from folder to folder
   std::map<std::string, std::size_t> index_;                // of the set's paths
   std::vector<Work> works_;
   std::vector<Job> jobs_;  // in the order of works
   Store store_;
   std::uint64_t column_memory_ = 0;
-  base::Descriptor reserving_;
-  std::vector<const Work *> reserved_;
   bool is_done_ = false;
 };
 
@@ -685,6 +737,7 @@ class Repair {
 
 void repair(tandem_context *context, Report &report, const tandem_par2_repair_options &options, base::TaskPool &pool,
             Meter &meter) {
+  if (report.is_of_packets) fail(TANDEM_ERROR_INVALID_ARGUMENT, "the report is of packets_only: verify the files");
   Repair(context, report, options, pool, meter).run();
 }
 

@@ -180,9 +180,9 @@ class Search::Scan {
       const auto keys = left.first(static_cast<std::size_t>(longer - left.begin()));
       left = left.subspan(keys.size());
       while (done < bytes) {
-        const std::size_t count = std::min<std::uint64_t>(kPiece, bytes - done);
-        read(entering_, at + done, count);
-        crc = crc32(crc, entering_.data(), count);
+        if (done % kPiece == 0) read(entering_, at + done, kPiece);
+        const std::size_t count = std::min<std::uint64_t>(kPiece - done % kPiece, bytes - done);
+        crc = crc32(crc, entering_.data() + done % kPiece, count);
         done += count;
       }
       const auto key = std::ranges::lower_bound(keys, crc, {}, &Key::crc);

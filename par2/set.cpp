@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "par2/set.hpp"
 
+#include <limits.h>
 #include <strings.h>
 #include <sys/stat.h>
 
@@ -24,8 +25,18 @@ bool ends_in(std::string_view name, std::string_view end) {
   return name.size() >= end.size() && strncasecmp(name.data() + name.size() - end.size(), end.data(), end.size()) == 0;
 }
 
-// "a.vol03+4.par2" and "a.par2" -> "a".
+bool is_too_long(std::string_view name) {
+  if (name.size() >= PATH_MAX) return true;
+  for (std::size_t begin = 0, end; begin <= name.size(); begin = end + 1) {
+    end = std::min(name.find_first_of("/\\", begin), name.size());
+    if (end - begin > NAME_MAX) return true;
+  }
+  return false;
+}
+
+// "a.vol03+4.par2", "a.par2" and "a.p01" -> "a".
 std::string base_of(std::string name) {
+  if (is_par1_file_name(name)) return name.substr(0, name.size() - 4);
   if (!is_packet_file_name(name)) return name;
   name.resize(name.size() - 5);
   const std::size_t dot = name.rfind('.');
@@ -110,7 +121,8 @@ class Walk {
       if (file_) walk(first, end);
     }
     file_.reset();
-    buffer_ = {};
+    buffer_ = Bytes();  // {} would keep the memory
+    found_ = std::vector<Found>();
   }
   // A packet that began here is damaged.
   void add_damaged(std::uint64_t offset, std::uint64_t packet_bytes, std::uint64_t walk_end) {
@@ -119,9 +131,10 @@ class Walk {
     damaged_bytes_ += end - offset;
     if (damaged_bytes_ < 8 * bytes_ + kMostCriticalBytes) parts_.emplace_back(offset + 1, end);
   }
-  void add_intact(std::uint64_t offset, std::uint64_t packet_bytes) {
-    used_.add(offset, offset + packet_bytes);
-    ++packet_count;
+  void add_intact(std::uint64_t offset, const Header &header) {
+    used_.add(offset, offset + header.bytes);
+    // Hostile files may have many sets.
+    if (packet_counts_.size() < kMostSetIds || packet_counts_.contains(header.set_id)) ++packet_counts_[header.set_id];
   }
 
   std::uint64_t bytes() const { return bytes_; }
@@ -131,8 +144,12 @@ class Walk {
     return sum;
   }
 
+  std::uint32_t packet_count(const Digest &set_id) const {
+    const auto count = packet_counts_.find(set_id);
+    return count != packet_counts_.end() ? count->second : 0;
+  }
+
   std::vector<Recovery> recovery;  // not yet checked
-  std::uint32_t packet_count = 0;
 
  private:
   struct Found {
@@ -178,7 +195,7 @@ class Walk {
         const auto exponent = base::load<std::uint32_t>(buffer_.data() + at + kHeaderBytes);
         if (recovery.size() < kMostRecovery) recovery.push_back({*header, begin + at, exponent, end});
       } else if (criticals_.has(*header, std::span(buffer_).subspan(at, header->bytes), {number_, begin + at})) {
-        add_intact(begin + at, header->bytes);
+        add_intact(begin + at, *header);
       } else {
         found_.push_back({*header, begin + at});
       }
@@ -204,13 +221,14 @@ class Walk {
         add_damaged(offset, header.bytes, end);
         continue;
       }
-      add_intact(offset, header.bytes);
+      add_intact(offset, header);
       if (header.kind != Kind::other)
         criticals_.add(header, std::span(buffer_).subspan(offset - begin, header.bytes), {number_, offset});
     }
   }
 
   static constexpr std::uint64_t kLeastRead = 4096;
+  static constexpr std::size_t kMostSetIds = 64;
   static constexpr std::size_t kMostRecovery = 16 * kExponents;  // beyond that no file of a program goes
 
   const std::string &path_;
@@ -221,13 +239,14 @@ class Walk {
   std::uint64_t bytes_ = 0, damaged_bytes_ = 0;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> parts_{{0, UINT64_MAX}};  // first, end: walks to do
   base::IntervalSet used_;
+  std::map<Digest, std::uint32_t> packet_counts_;  // intact ones, by set
   Bytes buffer_;
   std::vector<Found> found_;
 };
 
 // Checks recovery packets by their MD5 and removes damaged ones. Walks through these; what is found there is checked,
 // too.
-void check_recovery(std::vector<Walk> &walks, const std::vector<std::string> &paths, base::TaskPool &pool,
+void check_recovery(std::vector<Walk> &walks, const std::vector<std::string> &paths, bool reads, base::TaskPool &pool,
                     const Progress &progress) {
   std::vector<std::vector<Recovery>> intact(walks.size());
   for (;;) {
@@ -236,14 +255,16 @@ void check_recovery(std::vector<Walk> &walks, const std::vector<std::string> &pa
       for (const Recovery &each : walks[i].recovery)
         ranges.push_back({&paths[i], each.offset + kHashedFrom, each.header.bytes - kHashedFrom});
     if (ranges.empty()) break;
-    for (const Range &range : ranges) progress.add_total(range.bytes);
-    sum_ranges(ranges, false, pool, progress.done);
+    if (reads) {
+      for (const Range &range : ranges) progress.add_total(range.bytes);
+      sum_ranges(ranges, false, pool, progress.done);
+    }
     std::size_t next = 0;
     for (std::size_t i = 0; i < walks.size(); ++i) {
       for (const Recovery &each : std::exchange(walks[i].recovery, {})) {
         const Range &range = ranges[next++];
-        if (range.error == 0 && range.sum.md5 == each.header.md5) {
-          walks[i].add_intact(each.offset, each.header.bytes);
+        if (!reads || (range.error == 0 && range.sum.md5 == each.header.md5)) {
+          walks[i].add_intact(each.offset, each.header);
           intact[i].push_back(each);
         } else {
           walks[i].add_damaged(each.offset, each.header.bytes, each.walk_end);
@@ -273,7 +294,7 @@ class Assembly {
       fail(TANDEM_ERROR_UNSUPPORTED,
            text("the set has slices of ", main_.slice_bytes, " bytes; at most ", kMostSliceBytes));
     if (const std::size_t most = std::max(main_.recoverable.size(), main_.others.size()); most > kMostFiles)
-      fail(TANDEM_ERROR_UNSUPPORTED, text("the set has ", most, " files; at most ", kMostFiles));
+      fail(TANDEM_ERROR_TOO_LARGE, text("the set has ", most, " files; at most ", kMostFiles));
     for (const Critical *each : all) {
       if (each->set_id != id_) continue;
       if (each->kind == Kind::description) {
@@ -300,16 +321,12 @@ class Assembly {
         }
         File file;
         static_cast<Description &>(file) = description->second;
-        if (!is_safe_name(file.name))
-          fail(TANDEM_ERROR_UNSUPPORTED,
-               text("the set has a file \"", file.name, "\", which may lie outside of its folder"));
-        if (!names.insert(file.name).second)
-          fail(TANDEM_ERROR_UNSUPPORTED, text("the set has two files \"", file.name, "\""));
+        check_name(file.name, names);
         file.is_recoverable = list == &main_.recoverable;
         const std::uint64_t slices = slices_of(file.bytes, set.slice_bytes);
         if (file.is_recoverable) {
           if (slices > kMostSlices - set.slice_count) {
-            fail(TANDEM_ERROR_UNSUPPORTED,
+            fail(TANDEM_ERROR_TOO_LARGE,
                  text("the set has more than ", kMostSlices, " slices of ", set.slice_bytes, " bytes"));
           }
           file.first_slice = set.slice_count;
@@ -321,12 +338,14 @@ class Assembly {
         set.files.push_back(std::move(file));
       }
     }
+    if (const std::string *file = file_and_folder(names); file != nullptr)
+      fail(TANDEM_ERROR_UNSUPPORTED, text("the set has a file \"", *file, "\", and files in a folder of this name"));
     std::uint64_t largest = kMostPaddedBytes;
     for (const File &file : set.files) largest = std::max(largest, file.bytes);
     if (lost == 0 && set.slice_bytes - 4 >= largest)
       fail(TANDEM_ERROR_UNSUPPORTED, text("slices of ", set.slice_bytes, " bytes are larger than each file"));
     if (lost != 0)
-      fail(TANDEM_ERROR_DAMAGED, text("the descriptions of ", lost, " of ", ids.size(), " files are lost"));
+      fail(TANDEM_ERROR_NOT_RECOVERABLE, text("the descriptions of ", lost, " of ", ids.size(), " files are lost"));
   }
 
  private:
@@ -338,23 +357,52 @@ class Assembly {
 
 }  // namespace
 
+const std::string *file_and_folder(const std::set<std::string> &names) {
+  for (const std::string &name : names)
+    for (std::size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1))
+      if (const auto file = names.find(name.substr(0, slash)); file != names.end()) return &*file;
+  return nullptr;
+}
+
 bool is_packet_file_name(std::string_view path) { return ends_in(path, ".par2"); }
+
+bool is_par1_file_name(std::string_view path) {
+  if (ends_in(path, ".par")) return true;
+  if (path.size() < 4) return false;
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const std::string_view end = path.substr(path.size() - 4);
+  const char letter = static_cast<char>(end[1] | 0x20);
+  return end[0] == '.' && (letter == 'p' || letter == 'q') && is_digit(end[2]) && is_digit(end[3]);
+}
+
+void check_name(const std::string &name, std::set<std::string> &names) {
+  if (!is_safe_name(name))
+    fail(TANDEM_ERROR_UNSUPPORTED, text("the set has a file \"", name, "\", which may lie outside of its folder"));
+  if (is_too_long(name))
+    fail(TANDEM_ERROR_UNSUPPORTED, text("the set has a file name that is too long: ", name.size(), " bytes, \"",
+                                        std::string_view(name).substr(0, 100), "...\""));
+  if (!names.insert(name).second) fail(TANDEM_ERROR_UNSUPPORTED, text("the set has two files \"", name, "\""));
+}
 
 std::vector<std::string> packet_files_of(const std::string &path, const std::vector<std::string> &extra) {
   std::vector<std::string> paths;
   std::string given = path;
-  if (!is_packet_file_name(given) && status_of(given + ".par2")) given += ".par2";
+  if (!is_packet_file_name(path) && status_of(path + ".par2"))
+    given += ".par2";
+  else if (!is_packet_file_name(path) && !is_par1_file_name(path) && status_of(path + ".par"))
+    given += ".par";
+  const auto is_of_set = is_par1_file_name(given) ? is_par1_file_name : is_packet_file_name;
   const base::Folder folder(base::folder_of(given));
   const std::string name = base::name_of(given), base_name = base_of(name);
   if (status_of(given)) paths.push_back(given);
   // The first main packet names the set, so files that only begin with the same name come last.
   for (const bool is_of_base : {true, false})
     for (const std::string &other : folder.names())
-      if (other != name && is_packet_file_name(other) && (base_of(other) == base_name) == is_of_base &&
+      if (other != name && is_of_set(other) && (base_of(other) == base_name) == is_of_base &&
           (is_of_base || other.starts_with(base_name + ".")))
         paths.push_back(folder.path() == "." && !given.starts_with("./") ? other : folder.path_of(other));
   if (paths.empty()) fail_io("find a set", path, ENOENT);
-  std::ranges::copy_if(extra, std::back_inserter(paths), is_packet_file_name);
+  std::ranges::copy_if(extra, std::back_inserter(paths), is_of_set);
   std::set<std::pair<dev_t, ino_t>> known;
   std::erase_if(paths, [&](const std::string &each) {
     const auto status = status_of(each);
@@ -363,18 +411,37 @@ std::vector<std::string> packet_files_of(const std::string &path, const std::vec
   return paths;
 }
 
-Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress) {
+std::uint64_t exponent_window(const Set &set) {
+  constexpr std::uint64_t kMostShards = 65536;
+  return kMostShards - set.slice_count;
+}
+
+std::span<const RecoverySlice> usable_recovery(const Set &set, std::size_t lost) {
+  const std::span all = set.recovery;
+  for (std::size_t i = 0; lost != 0 && i + lost <= all.size(); ++i)
+    if (all[i + lost - 1].exponent - all[i].exponent == lost - 1) return all.subspan(i, lost);
+  std::span<const RecoverySlice> best;
+  for (std::size_t first = 0, end = 0; end < all.size();) {
+    ++end;
+    while (all[end - 1].exponent - all[first].exponent >= exponent_window(set)) ++first;
+    if (end - first > best.size()) best = all.subspan(first, end - first);
+  }
+  return best;
+}
+
+Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress,
+             bool checks_recovery) {
   std::vector<Walk> walks;
   Criticals criticals;
   for (const std::string &path : paths) walks.emplace_back(path, walks.size(), criticals, progress.done);
   pool.run(
       walks.size(), [&](std::size_t i) { walks[i].run(); }, base::TaskPool::Tasks::compute);
-  check_recovery(walks, paths, pool, progress);
+  check_recovery(walks, paths, checks_recovery, pool, progress);
   Set set;
   Assembly(criticals.in_order()).add_files(set);
   std::map<std::uint32_t, RecoverySlice> recovery;
   for (std::size_t i = 0; i < walks.size(); ++i) {
-    PacketFile file{paths[i], walks[i].bytes(), walks[i].used_bytes(), walks[i].packet_count, 0};
+    PacketFile file{paths[i], walks[i].bytes(), walks[i].used_bytes(), walks[i].packet_count(set.id), 0};
     for (const Recovery &each : walks[i].recovery) {
       if (each.header.set_id != set.id || each.header.bytes != kRecoveryPrefixBytes + set.slice_bytes ||
           each.exponent >= kExponents)

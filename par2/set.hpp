@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,26 +33,43 @@ struct RecoverySlice {
 struct PacketFile {
   std::string path;
   std::uint64_t bytes = 0;
-  std::uint64_t used_bytes = 0;  // in intact packets of any set
-  std::uint32_t packet_count = 0, recovery_count = 0;
+  std::uint64_t used_bytes = 0;                        // in intact packets of any set
+  std::uint32_t packet_count = 0, recovery_count = 0;  // of this set
 };
 
 struct Set {
   Digest id;
+  bool is_par1 = false;
   std::uint64_t slice_bytes = 0, slice_count = 0;
   std::vector<File> files;              // recoverable ones first, in the order of their slices
   std::vector<RecoverySlice> recovery;  // one for each exponent, in order
   std::vector<PacketFile> packet_files;
 };
 
+bool is_packet_file_name(std::string_view path);  // "a.par2"
+bool is_par1_file_name(std::string_view path);    // "a.par", "a.p01", ..., "a.q99"; "a.r00" is an archive
+
+// So many, counted from the first exponent to the last one, can one codec have.
+std::uint64_t exponent_window(const Set &set);
+// Recovery slices for so many lost slices. Those with exponents that follow each other are solved by a formula. Else as
+// many as one codec can have; perhaps not enough.
+std::span<const RecoverySlice> usable_recovery(const Set &set, std::size_t lost);
+
 // The packet files of the set that `path` belongs to: path itself, "base.par2" and "base.*.par2" beside it, and those
-// of `extra`. path may lack ".par2". Each file once, however it is spelled.
+// of `extra`. For the name of a PAR1 file: those with such names. path may lack ".par2" or ".par". Each file once,
+// however it is spelled.
 std::vector<std::string> packet_files_of(const std::string &path, const std::vector<std::string> &extra = {});
 
-bool is_packet_file_name(std::string_view path);
+// Throws if a file of this name may lie outside of the set's folder, or is one of `names`. Adds it.
+void check_name(const std::string &name, std::set<std::string> &names);
+// A name that is also that of another one's folder, as "a" beside "a/b"; NULL: none is.
+const std::string *file_and_folder(const std::set<std::string> &names);
 
 // Reads packets of the set that the first file has. Damaged packets and packets of other sets are skipped. Throws if a
-// file exists and cannot be opened.
-Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress);
+// file exists and cannot be opened. checks_recovery: reads the data of recovery packets; else they count as intact.
+Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress,
+             bool checks_recovery = true);
+// The same for files of PAR 1.0: volumes are always read, and no file has checksums of slices.
+Set read_par1_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress);
 
 }  // namespace tandem::par2

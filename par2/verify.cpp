@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/folder.hpp"
+#include "par2/error.hpp"
 #include "par2/files.hpp"
 
 namespace tandem::par2 {
@@ -22,14 +23,23 @@ class Verification {
     report_.places.resize(search_.contents().size());
     for (std::uint64_t i = 0; i < set_.slice_count; ++i) report_.contents.push_back(search_.content_of(i));
     for (const File &file : set_.files) report_.paths.push_back(joined(report_.folder, file.name));
+    for (std::size_t i = 0; i < set_.files.size(); ++i)  // PAR1: an empty file has a slice
+      if (set_.files[i].bytes == 0 && set_.files[i].slice_count != 0)
+        set_place(search_.content_of(set_.files[i].first_slice), {&paths_[i], 0, 0});
   }
 
   // Slices at their own places, and whole files without checksums of slices.
   void check_places() {
     std::vector<Candidate> all;
+    std::set<std::pair<dev_t, ino_t>> packet_files;
+    for (const PacketFile &file : set_.packet_files)
+      if (const auto status = status_of(file.path); status && (file.recovery_count != 0 || packet_files.empty()))
+        packet_files.insert(status->identity);
     for (std::size_t i = 0; i < set_.files.size(); ++i) {
       const auto status = status_of(paths_[i]);
       if (!status) continue;
+      if (packet_files.contains(status->identity))
+        fail(TANDEM_ERROR_UNSUPPORTED, text("the set has its own packet file ", paths_[i], " as a file"));
       identities_.insert(status->identity);
       report_.looks[paths_[i]] = status->all;
       report_.files[i].bytes = status->bytes;
@@ -143,8 +153,11 @@ class Verification {
         set_place(match.content, {tasks[i].region->path, match.offset, match.bytes});
   }
 
+  // Without a checksum a slice cannot be found.
   bool misses_slices() const {
-    return std::ranges::any_of(report_.places, [](const auto &place) { return !place; });
+    for (std::size_t i = 0; i < report_.places.size(); ++i)
+      if (!report_.places[i] && search_.contents()[i].sum) return true;
+    return false;
   }
   bool misses_files() const {
     for (std::size_t i = 0; i < set_.files.size(); ++i)
@@ -175,14 +188,16 @@ class Verification {
   bool is_complete(std::size_t file) const { return report_.files[file].state == FileState::complete; }
 
   void set_place(std::uint32_t content, const Place &place) {
-    if (!report_.places[content]) report_.places[content] = place;
+    const std::uint64_t after = place.offset % set_.slice_bytes;
+    const bool is_far = std::min(after, set_.slice_bytes - after) > report_.search_distance;
+    if (!report_.places[content] && !(is_far && report_.search_distance != 0)) report_.places[content] = place;
   }
 
   // A repair that is killed may leave "NAME.1" of a file NAME that it replaces. NAME may be right already: its old
   // content may be that of another file.
   void add_replaced() {
     std::map<std::string, std::set<std::string>> names;  // by folder
-    for (const std::string &path : paths_) names[base::folder_of(path)].insert(base::name_of(path));
+    for (const std::string &path : paths_) names[base::folder_of(path)].insert(replaced_name(base::name_of(path)));
     std::set<std::string> found;
     for (const auto &[folder, wanted] : names) {
       std::error_code error;
@@ -268,13 +283,19 @@ class Verification {
 
 }  // namespace
 
-Report verify(Set set, const std::string &folder, const std::vector<std::string> &extra, base::TaskPool &pool,
-              const Progress &progress) {
+// At most 255 bytes with the number.
+std::string replaced_name(const std::string &name) { return name.substr(0, 240); }
+
+Report verify(Set set, const std::string &folder, const std::vector<std::string> &extra, std::uint64_t search_distance,
+              base::TaskPool &pool, const Progress &progress, bool packets_only) {
   Report report;
   report.set = std::move(set);
   report.folder = folder;
   report.extra = extra;
+  report.is_of_packets = packets_only;
+  report.search_distance = search_distance;
   Verification verification(report, pool, progress);
+  if (packets_only) return report;
   verification.check_places();
   if (verification.misses_files()) verification.find_renamed();
   if (verification.misses_slices()) verification.find_moved();

@@ -37,14 +37,20 @@ struct Report {
   std::uint64_t found_slices = 0;
   std::string folder;                        // of the set's files
   std::vector<std::string> extra;            // as given
+  std::uint64_t search_distance = 0;         // as given
   std::vector<std::string> paths, others;    // of the set's files; other files that were searched
   std::map<std::string, struct stat> looks;  // at files, before they were read
   std::vector<std::uint32_t> contents;       // of slices
   std::vector<std::optional<Place>> places;  // of contents
+  bool is_of_packets = false;                // nothing else was read
 };
 
-// folder: of the set's files. extra: files that are searched if something is missing.
-Report verify(Set set, const std::string &folder, const std::vector<std::string> &extra, base::TaskPool &pool,
-              const Progress &progress);
+// An old file that makes room gets this name, ".", and a number.
+std::string replaced_name(const std::string &name);
+
+// folder: of the set's files. extra: files that are searched if something is missing. search_distance: see par2.h.
+// packets_only: looks at no file.
+Report verify(Set set, const std::string &folder, const std::vector<std::string> &extra, std::uint64_t search_distance,
+              base::TaskPool &pool, const Progress &progress, bool packets_only = false);
 
 }  // namespace tandem::par2

@@ -34,7 +34,7 @@ void check(const Simulation &simulation) {
   const auto refuse = [](const SimulatedWorker &worker, const char *what) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                base::text("worker ", worker.name, ": ", what,
-                          " has no meaning with policy free or budget if a worker has inner tasks"));
+                          " has no meaning with policy budget if a worker has inner tasks"));
   };
   for (const SimulatedWorker &each : simulation.workers) {
     if (each.claims != 1) refuse(each, "claim");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tasks that are split into inner tasks on the cores of a group, beside a GPU: the model of Figure 3 of Mont-Blanc's
-// report D4.6 (docs/internals/FIGURE3.md). Policies free and budget.
+// report D4.6 (docs/internals/FIGURE3.md). Policy budget.
 #pragma once
 
 #include <string>
@@ -29,12 +29,12 @@ struct BoardResult {
 
 // A group takes a task, and the unit of the budget that it holds until its end, as soon as there is one. After
 // latency_seconds its parent part is ready; a core works on it for spawn_seconds. Then inner_count inner tasks are
-// ready, each an equal part of the data for one core. If the policy is free, or the name has no amount, only its cores
+// ready, each an equal part of the data for one core. If the name has no amount, only its cores
 // limit the group: a free core takes the next task at once, without latency. In both cases a free core takes parent
 // parts before inner tasks. Every other worker takes one whole task at a time, before the groups choose, the fastest
 // first.
 //
-// Policy free or budget. Throws Error (INVALID_ARGUMENT) for claims, faults and links.
+// Policy budget. Throws Error (INVALID_ARGUMENT) for claims, faults and links.
 BoardResult simulate_board(const Simulation &simulation);
 
 }  // namespace tandem::bench

@@ -34,7 +34,7 @@ constexpr const char *kFooter =
     "task over their members. GBPS are 1e9 bytes of data per second. Then any of these (times in s, ms, us):\n"
     "  :latency=2ms          of every task, before its data\n"
     "  :jitter=0.3           a task is shorter or longer than expected by at most this part\n"
-    "  :claim=N or inf       groups: tasks that each may hold before they run (free and budget)\n"
+    "  :claim=N or inf       groups: tasks that each may hold before they run (budget)\n"
     "  :inner=N              groups: a task has a parent part on one core, then N inner tasks, each on one core.\n"
     "                        Latency passes before the parent part (budget). The timeline has a row for each core.\n"
     "                        With auto a group is one worker, and N does not matter\n"
@@ -46,12 +46,12 @@ constexpr const char *kFooter =
     "  :link=NAME            its data crosses this link; --link has its speed\n"
     "--policy auto finds its own sizes of chunks.\n"
     "\n"
-    "The board of a report: four slow cores and a GPU. Left free, the cores take nearly all tasks. A limit of five "
+    "The board of a report: four slow cores and a GPU. Without a limit the cores take nearly all tasks. Five "
     "tasks\n"
-    "is better (docs/internals/FIGURE3.md):\n"
-    "  for policy in free budget auto; do\n"
+    "at most are better (docs/internals/FIGURE3.md):\n"
+    "  for limit in 1000 5; do\n"
     "    tandem-bench simulate --worker cpu:1x4x0.253216:inner=2:spawn=0.0358s:latency=0.4s --worker gpu:1x1 \\\n"
-    "      --work 684000000000 --chunk 1000000000 --policy $policy --resource cpu=5\n"
+    "      --work 684000000000 --chunk 1000000000 --policy budget --resource cpu=$limit\n"
     "  done";
 
 struct SimulateFlags {
@@ -80,7 +80,7 @@ void check_beliefs(const SimulateFlags &flags, const std::vector<SimulatedWorker
   }
 }
 
-// Of policies free and budget.
+// Of policy budget.
 void check_tasks(const Simulation &simulation) {
   const std::uint64_t task_count = (simulation.work_bytes - 1) / simulation.chunk_bytes + 1;
   const std::size_t worker_count = simulation.workers.size();
@@ -100,9 +100,7 @@ void check_tasks(const Simulation &simulation) {
                     task_count, most_inner, part_count, worker_count, kMostParts, kMostTasksTimesWorkers));
 }
 
-Policy policy_of(const std::string &name) {
-  return name == "free" ? Policy::free : name == "budget" ? Policy::budget : Policy::automatic;
-}
+Policy policy_of(const std::string &name) { return name == "budget" ? Policy::budget : Policy::automatic; }
 
 Simulation simulation_of(const SimulateFlags &flags, const std::vector<WorkerDescription> &descriptions) {
   Simulation simulation;
@@ -216,7 +214,6 @@ void print_table(const SimulateFlags &flags, const SimulatedRun &run) {
   const SimulationResult &result = run.result;
   fmt::print("{}, policy {}: {}, efficiency {:.3f}, {}\n", size(flags.work_bytes), flags.policy,
              seconds_text(result.makespan_seconds), result.efficiency, plural(result.tasks.size(), "task"));
-  if (flags.policy == "free" && !flags.resources.empty()) fmt::print("resources do not count with policy free\n");
   fmt::print("\n{:<16} {:>7} {:>8} {:>7} {:>7} {:>12}\n", "WORKER", "WORKERS", "TASKS", "SHARE", "BUSY", "IDLE TAIL");
   for (const Row &row : rows_of(run)) {
     fmt::print("{:<16} {:>7} {:>8} {:>6.1f}% {:>6.1f}% {:>12}\n", row.name, row.count, row.task_count,
@@ -282,14 +279,14 @@ void add_simulate_command(CLI::App &app, Invocation &invocation) {
       ->type_name("WORKER")
       ->allow_extra_args(false);
   command->add_option("--work", flags->work_bytes, "Data of the job")->transform(size_value())->default_str("8GiB");
-  command->add_option("--chunk", flags->chunk_bytes, "Data of a task, free and budget only")
+  command->add_option("--chunk", flags->chunk_bytes, "Data of a task, budget only")
       ->transform(size_value())
       ->default_str("8MiB");
   command
       ->add_option("--policy", flags->policy,
-                   "free: an idle worker takes the next chunk. budget: the same within --resource. auto: a worker "
-                   "takes a chunk only if it will finish before the others")
-      ->check(one_of({"free", "budget", "auto"}))
+                   "budget: an idle worker takes the next chunk, within --resource. auto: a worker takes a chunk only "
+                   "if it will finish before the others")
+      ->check(one_of({"budget", "auto"}))
       ->capture_default_str();
   command
       ->add_option("--resource", flags->resources, "At most N tasks at once of the workers of this name (repeatable)")

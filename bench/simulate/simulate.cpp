@@ -121,7 +121,7 @@ class Machine {
       if (resources_[i].name == name) return i;
     std::uint64_t amount = UINT64_MAX;
     for (const auto &[limited, limit] : simulation_.resources)
-      if (limited == name && simulation_.policy != Policy::free) amount = limit;
+      if (limited == name) amount = limit;
     resources_.push_back({name, amount});
     return resources_.size() - 1;
   }

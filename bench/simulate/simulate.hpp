@@ -28,7 +28,7 @@ struct SimulatedWorker {
   double bytes_per_second = 0;
   double latency_seconds = 0;
   double jitter = 0;
-  std::uint64_t claims = 1;                       // tasks that it may hold before they run (free, budget)
+  std::uint64_t claims = 1;                       // tasks that it may hold before they run (budget)
   double known_bytes_per_second = 0;              // the speed that the scheduler assumes; 0 = none
   std::optional<double> assumed_latency_seconds;  // the latency that it assumes; none: a guess, if it assumes a speed
   // Index into Simulation::link_bytes_per_second; none: its data crosses no link. The workers of one link that are busy
@@ -49,7 +49,7 @@ struct SimulatedWorker {
 struct Simulation {
   std::vector<SimulatedWorker> workers;
   std::uint64_t work_bytes = 0;
-  std::uint64_t chunk_bytes = 0;  // free, budget
+  std::uint64_t chunk_bytes = 0;  // budget
   Policy policy = Policy::automatic;
   std::vector<std::pair<std::string, std::uint64_t>> resources;  // budget, automatic
   std::vector<double> link_bytes_per_second;

@@ -26,8 +26,8 @@ def model(study):
         counts = {each["name"]: each["tasks"] for each in found["workers"]}
         return counts.get("cpu", 0), counts.get("gpu", 0)
 
-    free = run((CORES, GPU), "--policy", "free")
-    alone = {"4 cores": run((CORES,), "--policy", "free"), "1 GPU": run((GPU,), "--policy", "free")}
+    free = run((CORES, GPU), "--policy", "budget")
+    alone = {"4 cores": run((CORES,), "--policy", "budget"), "1 GPU": run((GPU,), "--policy", "budget")}
     budgets = {amount: run((CORES, GPU), "--policy", "budget", "--resource", f"cpu={amount}") for amount in range(1, 13)}
     auto = run((CORES, GPU), "--policy", "auto")
     best = min(budgets, key=lambda amount: budgets[amount]["makespan_seconds"])
@@ -45,7 +45,7 @@ def model(study):
     cpu, gpu = tasks_of(budgets[5])
     study.claim("A budget of 5 is best: 344 tasks on the cores, 340 on the GPU", f"simulated: best is {best}; at 5: {cpu} and {gpu}",
                 budgets[5]["makespan_seconds"] <= budgets[best]["makespan_seconds"] and (cpu, gpu) == (344, 340), MODEL)
-    many = run((CORES, GPU), "--policy", "free", tasks=1015)
+    many = run((CORES, GPU), "--policy", "budget", tasks=1015)
     cpu, gpu = tasks_of(many)
     study.claim("Free: 1006 tasks on the cores, 9 on the GPU", f"simulated: {cpu} and {gpu} of 1015", (cpu, gpu) == (1006, 9), MODEL)
     study.claim("The GPU alone is much faster than the four cores (figure 2)", f"simulated: {speed['1 GPU'] / speed['4 cores']:.2f}x",
@@ -87,9 +87,8 @@ def real_timeline(study, device):
     source, size = study.work / "content", study.pick(1, 48, 96) << 20
     source.write_bytes(os.urandom(size))
     panels, rows, idle = [], {}, []
-    for policy in ("free", "budget", "auto"):
+    for policy, limit in (("budget", []), ("budget", ["--resource", "cpu=1"]), ("auto", [])):
         trace, out = study.work / "trace.json", study.work / "shards"
-        limit = ["--resource", "cpu=1"] if policy == "budget" else []
         study.command(study.program("tandem"), "encode", source, "-k", 10, "-m", 4, "-o", out, "--force", "--no-sync", "--quiet",
                       "--backend", f"hybrid:cpu+{device['name']}", "--policy", policy, *limit, "--timeline", trace)
         found = json.loads(trace.read_text())

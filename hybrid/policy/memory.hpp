@@ -29,7 +29,7 @@ class Memory {
   Speed speed(const WorkKind &kind) const;
   void keep(const WorkKind &kind, const Speed &speed);
 
-  // From and for the tuning file; a row counts data bytes, and those of each of its `lanes`. learned(): what is new, or
+  // From and for the tuning file. A row has data bytes per second of one lane. learned(): what is new, or
   // differs by more than a tenth. Of a device only if latency and speed could be told apart.
   void recall(const core::SpeedEntry &entry, bool is_cpu);
   std::vector<core::SpeedEntry> learned(const std::string &worker, unsigned lanes, bool is_cpu,

@@ -5,8 +5,7 @@
 namespace tandem::hybrid {
 
 enum class Policy {
-  free,      // an idle worker takes a chunk
-  budget,    // the same, within the amounts of the resources
+  budget,    // an idle worker takes a chunk, within the amounts of the resources
   automatic  // the rule of hybrid/policy/share.hpp, within the amounts of the resources
 };
 

@@ -19,7 +19,6 @@ constexpr double kFirstChunkBytes = 64 << 10, kShortSeconds = 30e-6, kCpuGrowth 
 
 constexpr double kFirstPieceBytes = 8 << 20;          // of a device of unknown speed
 constexpr double kGrowth = 4, kGrowthWhenKnown = 16;  // of a device's piece over its largest so far
-constexpr double kProbeLatencies = 2;                 // that the piece of a probe computes
 constexpr double kMostEarly = 0.5;                    // of the time that a piece computes
 constexpr double kLeastGain = 0.005;                  // of the work that is left
 constexpr double kCrumb = 0.02;                       // of a piece: so little is not left behind it
@@ -41,7 +40,7 @@ void Share::each_candidate(double now, const Span *without, Body body) const {
   for (const Lane &lane : lanes_) {
     const Speed &speed = groups_[lane.group].group.speed;
     if (lane.is_out || !speed.is_seen()) continue;
-    double busy = 0;
+    double busy = without == nullptr ? std::max(now - lane.due, 0.0) : 0;
     if (lane.piece != SIZE_MAX) {
       const Span &span = spans_[pieces_[lane.piece].span];
       if (&span == without || span.is_late) continue;
@@ -74,7 +73,7 @@ double Share::wanted(unsigned index, double now) {
   if (group.is_cpu) return wanted_by_cpu(group.speed, end, left, now);
   const double want = wanted_by_device(group, end, left, now);
   if (!std::exchange(group.is_probed, false) || want > 0) return want;
-  return kProbeLatencies * group.speed.latency_seconds() * group.speed.bytes_per_second();
+  return group.speed.probe_bytes();
 }
 
 double Share::wanted_by_cpu(const Speed &speed, double end, double left, double now) const {
@@ -140,6 +139,7 @@ Range Share::cut_off(Range *from, bool from_front, double want) const {
 
 std::optional<Piece> Share::take(unsigned index, double now) {
   if (lanes_[index].is_out || takeable_bytes() == 0) return std::nullopt;
+  lanes_[index].due = kNever;
   const bool is_cpu = groups_[lanes_[index].group].group.is_cpu;
   const double want = wanted(index, now);
   if (!(want > 0)) return std::nullopt;
@@ -246,11 +246,14 @@ void Share::retire(unsigned index) noexcept {
 // long again as the others would; idle workers do not wait for one of unknown speed.
 double Share::late_from(const Span &span, double now) const {
   double end = kNever;
+  bool has_worker = false;
   for (const Taken &each : pieces_) {
     if (!each.in_use || &spans_[each.span] != &span || lanes_[each.lane].is_out) continue;
     if (groups_[lanes_[each.lane].group].group.is_cpu) return kNever;
+    has_worker = true;
     end = std::min(end, each.expected_end);
   }
+  if (has_worker && options_.policy != Policy::automatic) return kNever;
   if (std::isinf(end)) return now;
   const double others = static_cast<double>(takeable_bytes() + (span.is_late ? 0 : span.range.bytes()));
   const double again = kRescueGain * finish_of(now, &span, others);
@@ -261,23 +264,15 @@ double Share::look(double now) {
   double next = kNever;
   for (Span &each : spans_) {
     if (!free_.empty() || each.users == 0 || each.range.bytes() == 0) continue;
-    const double from = options_.policy == Policy::automatic || each.is_late ? late_from(each, now) : kNever;
+    const double from = late_from(each, now);
     each.is_late = from <= now;
     if (!each.is_late) next = std::min(next, from);
   }
-  if (const std::uint64_t left = takeable_bytes(); left > 0)
-    next = std::min(next, now + finish_of(now, nullptr, static_cast<double>(left)));
+  const std::uint64_t left = takeable_bytes();
+  for (Lane &each : lanes_)
+    if (each.piece == SIZE_MAX) each.due = left > 0 ? std::min(each.due, now) : kNever;
+  if (left > 0) next = std::min(next, now + finish_of(now, nullptr, static_cast<double>(left)));
   return std::max(next, now + kLeastWaitSeconds);
-}
-
-double Share::ideal_seconds() const noexcept {
-  return finish_seconds(
-      [&](auto body) {
-        for (const State &each : groups_)
-          if (each.done > 0 && each.group.speed.is_seen())
-            body(Candidate{each.group.speed.bytes_per_second() * each.group.lanes, each.group.speed.latency_seconds()});
-      },
-      static_cast<double>(options_.work_bytes));
 }
 
 }  // namespace tandem::hybrid

@@ -3,9 +3,9 @@
 // and tells it the time, so tests and `tandem-bench simulate` run it in virtual time.
 //
 // A worker is a lane of a group. The CPU is one worker, which takes chunks from the front; lanes of devices take pieces
-// from the end. A device commits its piece bit by bit, from its beginning. So the end of a late piece can still be
-// given to others, and each byte has one owner: no worker, while it is free, or one piece. If nothing else is left, a
-// device computes the rest of a late piece too, and the first commit counts.
+// from the end. A device commits its piece bit by bit, from its beginning, so the end of a late piece can still be
+// given to others. A byte is free or belongs to one piece. If nothing else is left, a device computes the rest of a
+// late piece too: the first commit owns it.
 #pragma once
 
 #include <algorithm>
@@ -71,7 +71,7 @@ class Share {
   struct Options {
     Policy policy = Policy::automatic;
     std::uint64_t work_bytes = 0;
-    std::uint64_t chunk_bytes = 0;  // free, budget
+    std::uint64_t chunk_bytes = 0;  // budget
     // Where the work may be cut, at or after this position; empty = anywhere.
     std::function<std::uint64_t(std::uint64_t)> cut = {};
   };
@@ -109,8 +109,6 @@ class Share {
   std::uint64_t takeable_bytes() const noexcept;
   // The predicted time of all of a piece; infinity: unknown.
   double expected_seconds(std::size_t piece) const noexcept;
-  // The time of the whole run with the learned speeds, if all that took part had ended together.
-  double ideal_seconds() const noexcept;
 
  private:
   struct State {
@@ -121,6 +119,9 @@ class Share {
     std::size_t group;
     bool is_out = false;
     std::size_t piece = SIZE_MAX;  // one of them
+    // Since when there is work that it could ask for; infinity: it has asked. If it does not come, it is busy
+    // elsewhere.
+    double due = std::numeric_limits<double>::infinity();
   };
   // Bytes that no worker has committed, and the pieces that compute them: one, or several devices if the first is late.
   struct Span {

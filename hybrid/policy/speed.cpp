@@ -14,6 +14,7 @@ constexpr double kChanged = 2;             // times faster or slower than predic
 constexpr double kSmall = 0.25;            // of the mean size
 constexpr double kTwoSizes = 0.15;         // least relative variance of sizes for which a line is fitted
 constexpr double kMostLatency = 0.95;      // of the shortest task's time
+constexpr double kProbeLatencies = 2, kLeastProbeBytes = 64 << 10;
 
 }  // namespace
 
@@ -57,6 +58,10 @@ void Speed::observe(double bytes, double seconds) noexcept {
   bytes_bytes_ = kKept * bytes_bytes_ + weight * bytes * bytes;
   bytes_seconds_ = kKept * bytes_seconds_ + weight * bytes * seconds;
   fit();
+}
+
+double Speed::probe_bytes() const noexcept {
+  return is_known_ && latency_ > 0 ? kProbeLatencies * latency_ * bytes_per_second() : kLeastProbeBytes;
 }
 
 void Speed::fit() noexcept {

@@ -21,6 +21,8 @@ class Speed {
   double bytes_per_second() const noexcept { return 1 / seconds_per_byte_; }
   double seconds_for(double bytes) const noexcept { return latency_ + bytes * seconds_per_byte_; }
   double most_bytes() const noexcept { return most_bytes_; }  // of the largest task so far
+  // Enough to measure it again: two latencies' work. With an unknown latency a few bytes tell it.
+  double probe_bytes() const noexcept;
   // The usual error of a prediction, as a part of the task's time.
   double uncertainty() const noexcept { return uncertainty_; }
 

@@ -10,36 +10,42 @@
 #include "base/signals.hpp"
 #include "base/text.hpp"
 #include "core/recorded_run.hpp"
-#include "core/registered_memory.hpp"
 
 namespace tandem::hybrid {
 namespace {
 
-constexpr double kDeadlineFactor = 20;      // of the predicted time, before a device is given up
-constexpr double kCancelSeconds = 0.02;     // how often a caller checks for a cancel
-constexpr double kLatenciesToAProbe = 300;  // a probe, of about three latencies, takes 1 % of the time
+constexpr double kDeadlineFactor = 20;  // of the predicted time, before a device is given up
+constexpr double kLookSeconds = 0.02;   // how often a caller checks for a cancel, and the watch for late devices
+constexpr double kPauseOfProbes = 100;  // of a probe's time, before the next one
 constexpr unsigned kMostFailures = 3;
 constexpr std::chrono::seconds kLastPatience{2};  // for a device that does not answer, when the runtime ends
 constexpr const char *kCancelled = "hybrid: the run was cancelled";
+
+unsigned record_count_of(const core::Task &task) {
+  return task.mode == core::Mode::compare ? task.prepared->rows() : 0;
+}
 
 // A piece as tasks for one member. Records of a compare are its own, until add_records() merges them into the caller's.
 struct PieceTasks {
   PieceTasks(const Job &job, const Range &range, std::size_t member, core::Backend &backend) {
     parts = job.work.parts(range);
-    if (job.kind.mode == core::Mode::compare) records.resize(parts.size() * job.kind.rows);
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      core::Task task = parts[i].task;
-      prepared.push_back(job.operators[parts[i].of]->of(member, backend));
+    std::size_t record_count = 0;
+    for (const Work::Part &part : parts) record_count += record_count_of(part.task);
+    records.resize(record_count);
+    core::Mismatch *next = records.data();
+    for (const Work::Part &part : parts) {
+      core::Task task = part.task;
+      prepared.push_back(job.operators[part.of]->of(member, backend));
       task.prepared = prepared.back().get();
-      if (!records.empty()) task.mismatches = records.data() + i * job.kind.rows;
+      task.mismatches = next;
+      next += record_count_of(task);
       tasks.push_back(task);
     }
   }
   void add_records() {
-    for (std::size_t i = 0; i < records.size(); ++i) {
-      const core::Task &whole = parts[i / tasks[0].prepared->rows()].task;
-      whole.mismatches[i % tasks[0].prepared->rows()].merge(std::exchange(records[i], {}));
-    }
+    for (std::size_t i = 0; i < tasks.size(); ++i)
+      for (unsigned r = 0; r < record_count_of(tasks[i]); ++r)
+        parts[i].task.mismatches[r].merge(std::exchange(tasks[i].mismatches[r], {}));
   }
 
   std::vector<Work::Part> parts;
@@ -53,6 +59,14 @@ std::chrono::duration<double> seconds(double value) { return std::chrono::durati
 std::uint64_t mib(std::uint64_t bytes) { return (bytes + (std::uint64_t{1} << 20) - 1) >> 20; }
 
 }  // namespace
+
+std::vector<core::Need> needs_of(const Member &member, const core::Control &control, core::MemoryKind memory) {
+  std::vector<core::Need> needs = {{member.is_in_place ? core::Budget::kCpu : core::Budget::kGpu, 1}};
+  if (!member.is_in_place && memory == core::MemoryKind::host)
+    needs.push_back({core::Budget::kPinnedMib, mib(member.staging_bytes)});
+  needs.insert(needs.end(), control.needs().begin(), control.needs().end());
+  return needs;
+}
 
 // Releases the lock for a while, also if an exception passes.
 class Runtime::Unlocked {
@@ -91,6 +105,8 @@ class Runtime::PieceGuard final : public core::Guard {
     if (job.share->is_over(lane_.piece)) lane_.control->cancel();  // the rest is done elsewhere
     if (own.bytes() == 0) return {};
     ++job.touching;
+    is_writing_ = true;
+    exception_count_ = std::uncaught_exceptions();
     committed_bytes += own.bytes();
     return {own.begin - at, own.bytes()};
   }
@@ -99,7 +115,10 @@ class Runtime::PieceGuard final : public core::Guard {
     const Lock lock(runtime_.mutex_);
     Job &job = *lane_.job;
     lane_.sign_seconds = now();
-    if (job.kind.mode == core::Mode::compare) tasks_.add_records();
+    tasks_.add_records();
+    // What is committed counts as done. If an exception ends its writing, the call must not succeed.
+    if (std::exchange(is_writing_, false) && std::uncaught_exceptions() > exception_count_)
+      job.error = std::make_exception_ptr(std::bad_alloc());
     if (--job.touching == 0) job.changed.notify_all();
   }
 
@@ -111,6 +130,8 @@ class Runtime::PieceGuard final : public core::Guard {
   PieceTasks &tasks_;
   const std::uint64_t at_;  // where the piece begins
   std::uint64_t computed_bytes_ = 0;
+  bool is_writing_ = false;  // what it has committed
+  int exception_count_ = 0;  // at that commit
 };
 
 Runtime::Runtime(const Options &options, const base::Log &log) : options_(options), log_(log) { add(options.members); }
@@ -183,48 +204,46 @@ void Runtime::ran_alone(std::span<const core::Task> tasks, double took) {
 
 // ---- a run, from the side of its caller
 
-std::vector<core::Need> Runtime::needs_of(const Member &member, const core::Control &control) const {
-  std::vector<core::Need> needs = {{core::Budget::kGpu, 1}, {core::Budget::kPinnedMib, mib(member.staging_bytes)}};
-  if (member.is_in_place) needs = {{core::Budget::kCpu, 1}};
-  needs.insert(needs.end(), control.needs().begin(), control.needs().end());
-  return needs;
-}
-
 // Whether a member can hold its resources. If the user has named it, throws Error (INVALID_ARGUMENT) with the numbers.
 bool Runtime::has_room(const Member &member, const core::Control &control) const {
-  if (budget() == nullptr) return true;
-  const std::vector<core::Need> needs = needs_of(member, control);
-  if (!member.is_optional) budget()->check(needs);
+  core::Budget *const budget = options_.resources;
+  if (budget == nullptr) return true;
+  const std::vector<core::Need> needs = needs_of(member, control, core::MemoryKind::host);
+  if (!member.is_optional) budget->check(needs);
   return std::all_of(needs.begin(), needs.end(),
-                     [&](const core::Need &need) { return need.amount <= budget()->amount(need.resource); });
+                     [&](const core::Need &need) { return need.amount <= budget->amount(need.resource); });
 }
 
-// With the lock. A thread that cannot be started is tried again next time.
+// With the lock. A thread that cannot be started is tried again next time. No lane works without the watch.
 void Runtime::start_threads() {
   const base::SignalsBlocked blocked;
-  for (const auto &lane : lanes_) {
-    Lane *const own = lane.get();
+  const auto start = [](std::thread *thread, auto body) {
     try {
-      // It holds the runtime, because a thread that is left behind needs it.
-      if (!lane->thread.joinable())
-        lane->thread = std::thread([runtime = shared_from_this(), own] { runtime->work(*own); });
+      if (!thread->joinable()) *thread = std::thread(std::move(body));
     } catch (const std::system_error &) {
     } catch (const std::bad_alloc &) {
     }
-  }
+    return thread->joinable();
+  };
+  if (lanes_.empty() || !start(&watch_, [this] { watch(); })) return;
+  // A lane holds the runtime, because a thread that is left behind needs it.
+  for (const auto &lane : lanes_)
+    start(&lane->thread, [runtime = shared_from_this(), own = lane.get()] { runtime->work(*own); });
 }
 
 std::shared_ptr<Job> Runtime::open_job(std::span<const core::Task> tasks, core::Control &control) {
   auto job = std::make_shared<Job>(tasks, control);
   for (const core::Task &each : tasks) job->operators.push_back(hybrid_of(each).shared_from_this());
   job->kind = kind_of(tasks.front());
-  job->start_seconds = now();
+  job->number = ++job_count_;
+  const double start = now();
   std::vector<Group> groups;
   for (const auto &state : members_) {
     Group group{state->member.is_in_place ? 1 : state->member.lanes, state->member.is_in_place,
                 state->memory.speed(job->kind)};
-    const double idle = job->start_seconds - state->used_seconds;
-    group.is_probed = group.speed.is_seen() && idle > kLatenciesToAProbe * group.speed.latency_seconds();
+    const double idle = start - state->used_seconds;
+    group.is_probed =
+        group.speed.is_seen() && idle > kPauseOfProbes * group.speed.seconds_for(group.speed.probe_bytes());
     groups.push_back(std::move(group));
   }
   Share::Options options{options_.policy, job->work.bytes(), options_.chunk_bytes, {}};
@@ -251,7 +270,7 @@ void Runtime::run(std::span<const core::Task> tasks, core::Control &control) {
     job->error = std::current_exception();
   }
   close_job(*job, lock);
-  if (job->share->is_done()) return;
+  if (job->share->is_done() && !job->error) return;
   if (control.cancelled()) base::fail(TANDEM_ERROR_CANCELLED, kCancelled);
   // The caller is the only owner of the exception: lanes may still hold the job.
   if (job->error) std::rethrow_exception(std::exchange(job->error, nullptr));
@@ -263,7 +282,6 @@ void Runtime::run(std::span<const core::Task> tasks, core::Control &control) {
 void Runtime::drive(Job &job, Lock &lock) {
   while (!job.share->is_done() && job.is_open()) {
     const double at = now();
-    give_up_late_lanes(at);
     const std::uint64_t before = job.share->takeable_bytes();
     const double next = job.share->look(at);
     if (job.share->takeable_bytes() > before) wake_lanes();
@@ -274,7 +292,7 @@ void Runtime::drive(Job &job, Lock &lock) {
       }
     }
     if (is_stranded(job)) return;
-    job.changed.wait_for(lock, seconds(std::min(next - at, kCancelSeconds)));
+    job.changed.wait_for(lock, seconds(std::min(next - at, kLookSeconds)));
   }
 }
 
@@ -306,31 +324,42 @@ bool Runtime::is_stranded(const Job &job) const {
   });
 }
 
-// From here on the library does not use the caller's memory.
+// From here on the library does not use the caller's memory, and the caller may unregister it. Only a lane that hangs
+// keeps its registration.
 void Runtime::close_job(Job &job, Lock &lock) {
+  const auto uses_it = [&](const auto &lane) {
+    return lane->job.get() == &job && !lane->is_given_up && !lane->memory.is_empty();
+  };
   job.closed = true;
   for (const auto &lane : lanes_)
     if (lane->job.get() == &job) lane->control->cancel();
   std::erase_if(jobs_, [&](const auto &each) { return each.get() == &job; });
-  job.changed.wait(lock, [&] { return job.touching == 0; });
+  job.changed.wait(lock, [&] { return job.touching == 0 && std::none_of(lanes_.begin(), lanes_.end(), uses_it); });
   try {
-    for (std::size_t i = 0; i < job.is_ready.size(); ++i) {
-      members_[i]->memory.keep(job.kind, job.share->speed(i));
-      if (job.share->done_by(i) > 0) members_[i]->used_seconds = now();
-    }
-    tell(job);
-    if (const double ideal = job.share->ideal_seconds(); std::isfinite(ideal)) {
-      ideal_seconds_ += ideal;
-      shared_seconds_ += now() - job.start_seconds;
-    }
+    for (std::size_t i = 0; i < job.is_ready.size(); ++i) members_[i]->memory.keep(job.kind, job.share->speed(i));
   } catch (const std::bad_alloc &) {  // the run is done; its speeds are lost
   }
 }
 
-// A device that gives no sign of life until its deadline is not waited for. Its range goes to the others.
-void Runtime::give_up_late_lanes(double at) {
+// On a thread of its own: all threads of a call may wait for a resource that a device holds while it hangs.
+void Runtime::watch() {
+  Lock lock(mutex_);
+  while (!stopping_) {
+    if (give_up_late_lanes(now())) {
+      stopped_.wait_for(lock, seconds(kLookSeconds));
+    } else {
+      lane_began_.wait(lock);
+    }
+  }
+}
+
+// A device that gives no sign of life until its deadline is not waited for. Its range goes to the others. Returns
+// whether any lane has a deadline.
+bool Runtime::give_up_late_lanes(double at) {
+  bool any = false;
   for (const auto &lane : lanes_) {
     if (lane->job == nullptr || lane->is_given_up) continue;
+    any = true;
     const double expected = lane->job->share->expected_seconds(lane->piece), silent = at - lane->sign_seconds;
     if (silent < options_.least_deadline_seconds + (std::isfinite(expected) ? kDeadlineFactor * expected : 0)) continue;
     lane->is_given_up = true;
@@ -339,11 +368,13 @@ void Runtime::give_up_late_lanes(double at) {
     ++state.lanes_given_up;
     retire(*lane->job, lane->member);  // it may be closed
     for (const auto &job : jobs_) retire(*job, lane->member);
+    lane->job->changed.notify_all();
+    wake_lanes();
     log_.say(TANDEM_LOG_WARNING,
              base::text("hybrid: ", state.member.name, " has not answered for ", base::fixed(silent, 1),
                         " s: its work goes to the others, its memory is kept until it does"));
-    wake_lanes();
   }
+  return any;
 }
 
 // Lanes that found nothing look again, also one that is on its way to sleep.
@@ -362,6 +393,12 @@ void Runtime::stop() noexcept {
   Lock lock(mutex_);
   stopping_ = true;
   work_there_.notify_all();
+  stopped_.notify_all();
+  lane_began_.notify_all();
+  if (watch_.joinable()) {
+    const Unlocked unlocked(lock);
+    watch_.join();
+  }
   const auto end = std::chrono::steady_clock::now() + kLastPatience;
   for (const auto &lane : lanes_) {
     if (!lane->thread.joinable()) continue;
@@ -375,21 +412,6 @@ void Runtime::stop() noexcept {
       lane->thread.detach();
     }
   }
-  if (options_.timeline != nullptr && shared_seconds_ > 0)
-    options_.timeline->set_efficiency(ideal_seconds_ / shared_seconds_);
-}
-
-void Runtime::tell(const Job &job) {
-  if (!log_.hears(TANDEM_LOG_DEBUG)) return;
-  std::string shares;
-  const double all = static_cast<double>(job.work.bytes());
-  for (std::size_t i = 0; i < job.is_ready.size(); ++i) {
-    shares += base::text(i == 0 ? "" : ", ", members_[i]->member.name, " ",
-                         base::fixed(100 * static_cast<double>(job.share->done_by(i)) / all, 1), " %");
-  }
-  log_.say(TANDEM_LOG_DEBUG,
-           base::text("hybrid: ", core::TaskText(job.work.tasks().front()).text(), ", ", job.work.bytes(),
-                      " bytes moved in ", base::fixed(now() - job.start_seconds, 6), " s: ", shares));
 }
 
 // ---- the threads of the devices
@@ -400,7 +422,7 @@ void Runtime::work(Lane &lane) {
     const std::uint64_t version = version_;
     double look_again = std::numeric_limits<double>::infinity();
     bool did_something = false;
-    for (const auto &job : std::vector(jobs_.begin(), jobs_.end())) {
+    for (std::shared_ptr<Job> job = job_after(0); job != nullptr; job = job_after(job->number)) {
       try {
         did_something = work_on(lane, job, &look_again, lock);
       } catch (...) {  // no memory, or an amount was lowered
@@ -424,6 +446,12 @@ void Runtime::work(Lane &lane) {
   lane_ended_.notify_all();
 }
 
+// The oldest of those that are newer.
+std::shared_ptr<Job> Runtime::job_after(std::uint64_t number) const {
+  const auto found = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto &each) { return each->number > number; });
+  return found != jobs_.end() ? *found : nullptr;
+}
+
 bool Runtime::work_on(Lane &lane, const std::shared_ptr<Job> &job, double *look_again, Lock &lock) {
   const auto may_take = [&] {
     return !stopping_ && job->is_open() && lane.index < job->share->lane_count() && !job->share->is_retired(lane.index);
@@ -431,8 +459,8 @@ bool Runtime::work_on(Lane &lane, const std::shared_ptr<Job> &job, double *look_
   if (!may_take() || !make_ready(lane, *job, lock) || !may_take()) return false;
   *look_again = std::min(*look_again, job->share->look(now()));
   if (job->share->takeable_bytes() == 0) return false;
-  lane.needs = needs_of(members_[lane.member]->member, *job->control);
-  lane.hold.emplace(budget(), lane.needs);
+  lane.needs = needs_of(members_[lane.member]->member, *job->control, core::MemoryKind::host);
+  lane.hold.emplace(options_.resources, lane.needs);
   {
     const Unlocked unlocked(lock);
     lane.hold->next_task();
@@ -461,9 +489,10 @@ bool Runtime::make_ready(const Lane &lane, Job &job, Lock &lock) {
 void Runtime::do_piece(Lane &lane, const std::shared_ptr<Job> &job, const Piece &piece, Lock &lock) {
   MemberState &state = *members_[lane.member];
   core::Backend &backend = *state.member.backend;
-  const double start = lane.sign_seconds = now();
+  const double start = lane.sign_seconds = state.used_seconds = now();
   lane.job = job;
   lane.piece = piece.id;
+  lane_began_.notify_all();
   std::exception_ptr error;
   std::uint64_t committed = 0;
   try {
@@ -472,8 +501,8 @@ void Runtime::do_piece(Lane &lane, const std::shared_ptr<Job> &job, const Piece 
     core::Control control(guard);
     lane.control = &control;
     try {
+      lane.memory = core::MemoryHold(own.tasks);
       const Unlocked unlocked(lock);
-      const core::MemoryHold hold(own.tasks);  // registered memory stays pinned, even after the call
       backend.run(own.tasks, control);
     } catch (const base::Error &failure) {
       if (failure.status() != TANDEM_ERROR_CANCELLED || !control.cancelled()) error = std::current_exception();
@@ -481,35 +510,37 @@ void Runtime::do_piece(Lane &lane, const std::shared_ptr<Job> &job, const Piece 
     } catch (...) {
       error = std::current_exception();
     }
+    lane.memory = {};
     lane.control = nullptr;
     committed = guard.committed_bytes;
   } catch (...) {
     error = std::current_exception();
   }
   lane.job.reset();
-  if (std::exchange(lane.is_given_up, false)) {
-    --state.lanes_given_up;
-    log_.say(TANDEM_LOG_INFO, base::text("hybrid: ", state.member.name, " answers again"));
-  }
+  const bool was_given_up = std::exchange(lane.is_given_up, false);
+  if (was_given_up) --state.lanes_given_up;
   if (error) {
     job->share->drop(piece.id);
-    if (job->is_open()) device_failed(lane, *job, std::move(error));
   } else {
     job->share->finish(piece.id, now());
-    if (job->closed) state.memory.keep(job->kind, job->share->speed(lane.member));
   }
+  wake_lanes();  // before what may throw
+  job->changed.notify_all();
+  if (error && job->is_open()) device_failed(lane, *job, error);
+  if (was_given_up) log_.say(TANDEM_LOG_INFO, base::text("hybrid: ", state.member.name, " answers again"));
+  if (!error && job->closed) state.memory.keep(job->kind, job->share->speed(lane.member));
   if (options_.timeline != nullptr) {
     const auto data = static_cast<std::uint64_t>(static_cast<double>(committed) / job->kind.moved_per_byte());
     options_.timeline->add({lane.row, core::TaskText(job->work.tasks().front()).text(), piece.range.begin,
                             piece.range.end, data, start, now(), committed > 0});
   }
-  wake_lanes();
-  job->changed.notify_all();
 }
 
-void Runtime::device_failed(const Lane &lane, Job &job, std::exception_ptr error) {
+void Runtime::device_failed(const Lane &lane, Job &job, const std::exception_ptr &error) {
   MemberState &state = *members_[lane.member];
   retire(job, lane.member);
+  job.device_error = error;
+  job.changed.notify_all();
   const auto status_of = [&]() -> tandem_status {
     try {
       std::rethrow_exception(error);
@@ -519,15 +550,12 @@ void Runtime::device_failed(const Lane &lane, Job &job, std::exception_ptr error
       return TANDEM_ERROR_INTERNAL;
     }
   };
-  if (status_of() != TANDEM_ERROR_UNSUPPORTED) {  // which is an error of this operator, not of the device
-    state.is_out = ++state.failures >= kMostFailures;
-    log_.say(TANDEM_LOG_WARNING, base::text("hybrid: ", state.member.name, " failed (", base::what_of(error),
-                                            "): its work goes to the others", state.is_out ? ", it gets no more" : ""));
-    if (state.is_out)
-      for (const auto &each : jobs_) retire(*each, lane.member);
-  }
-  job.device_error = std::move(error);
-  job.changed.notify_all();
+  if (status_of() == TANDEM_ERROR_UNSUPPORTED) return;  // which is an error of this operator, not of the device
+  state.is_out = ++state.failures >= kMostFailures;
+  if (state.is_out)
+    for (const auto &each : jobs_) retire(*each, lane.member);
+  log_.say(TANDEM_LOG_WARNING, base::text("hybrid: ", state.member.name, " failed (", base::what_of(error),
+                                          "): its work goes to the others", state.is_out ? ", it gets no more" : ""));
 }
 
 }  // namespace tandem::hybrid

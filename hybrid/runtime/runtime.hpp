@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runs under way, and a thread for each lane of a device. The thread of the caller drives the CPU: it runs chunk
-// after chunk on the ordinary CPU backend. One lock protects all of it; it is free while a backend works.
+// The runs under way, a thread for each lane of a device, and one that looks for devices that hang. The thread of the
+// caller drives the CPU: it runs chunk after chunk on the ordinary CPU backend. One lock protects all of it; it is free
+// while a backend works.
 #pragma once
 
 #include <condition_variable>
@@ -11,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/registered_memory.hpp"
 #include "hybrid/factory.hpp"
 #include "hybrid/policy/memory.hpp"
 #include "hybrid/policy/share.hpp"
@@ -31,14 +33,17 @@ struct Job {
   core::Control *control;  // of the caller; invalid when `closed`
   WorkKind kind = {};
   std::vector<bool> is_ready;  // by member: its operators are prepared
-  double start_seconds = 0;
-  bool closed = false;    // the call has ended: its memory must not be used any more
-  unsigned touching = 0;  // lanes that use the caller's memory now
+  std::uint64_t number = 0;    // from 1, in the order of the calls
+  bool closed = false;         // the call has ended: its memory must not be used any more
+  unsigned touching = 0;       // lanes that use the caller's memory now
   std::exception_ptr error, device_error;
   std::condition_variable changed;
 
   bool is_open() const noexcept { return !closed && !error && !control->cancelled(); }
 };
+
+// What a run of a member's backend holds.
+std::vector<core::Need> needs_of(const Member &member, const core::Control &control, core::MemoryKind memory);
 
 class Runtime : public std::enable_shared_from_this<Runtime> {
  public:
@@ -51,7 +56,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   std::size_t member_count() const;
   const Member &member(std::size_t index) const;  // valid as long as the runtime
 
-  // The member that alone can do runs of host memory now, because there is no other, or no other can work.
+  // The only member that can work; it runs the tasks as without a hybrid.
   std::optional<std::size_t> only_member() const;
 
   // The CPU did all of these tasks: its speed is known when a device is found.
@@ -70,7 +75,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
     explicit MemberState(Member given) : member(std::move(given)) {}
     const Member member;
     Memory memory;
-    double used_seconds = 0;  // when it last had work, on the clock of now()
+    double used_seconds = 0;  // when it last began work, on the clock of now()
     unsigned failures = 0;
     unsigned lanes_given_up = 0;  // while there are any, the member's other lanes get no work
     bool is_out = false;          // it failed too often
@@ -89,6 +94,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
     double sign_seconds = 0;  // the last sign of life in this piece
     std::vector<core::Need> needs;
     std::optional<core::Hold> hold;
+    core::MemoryHold memory;  // registered memory stays pinned while the device may use it, even after the call
     bool is_given_up = false;
     bool has_ended = false;
   };
@@ -97,8 +103,6 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   class PieceGuard;
 
   bool has_cpu() const noexcept { return members_.front()->member.is_in_place; }
-  core::Budget *budget() const noexcept { return options_.policy != Policy::free ? options_.resources : nullptr; }
-  std::vector<core::Need> needs_of(const Member &member, const core::Control &control) const;
   bool has_room(const Member &member, const core::Control &control) const;
   void start_threads();
   std::shared_ptr<Job> open_job(std::span<const core::Task> tasks, core::Control &control);
@@ -106,27 +110,29 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   bool is_stranded(const Job &job) const;
   void run_on_cpu(Job &job, const Piece &piece, Lock &lock);
   void close_job(Job &job, Lock &lock);
-  void give_up_late_lanes(double at);
+  void watch();
+  bool give_up_late_lanes(double at);
   void wake_lanes();
 
   void work(Lane &lane);
+  std::shared_ptr<Job> job_after(std::uint64_t number) const;
   bool work_on(Lane &lane, const std::shared_ptr<Job> &job, double *look_again, Lock &lock);
   bool make_ready(const Lane &lane, Job &job, Lock &lock);
   void do_piece(Lane &lane, const std::shared_ptr<Job> &job, const Piece &piece, Lock &lock);
-  void device_failed(const Lane &lane, Job &job, std::exception_ptr error);
+  void device_failed(const Lane &lane, Job &job, const std::exception_ptr &error);
   void retire(Job &job, std::size_t member);
-  void tell(const Job &job);
 
   const Options options_;
   const base::Log log_;
 
   mutable std::mutex mutex_;
-  std::condition_variable work_there_, lane_ended_;
+  std::condition_variable work_there_, lane_began_, lane_ended_, stopped_;
   std::vector<std::unique_ptr<MemberState>> members_;
   std::vector<std::unique_ptr<Lane>> lanes_;
-  std::list<std::shared_ptr<Job>> jobs_;           // the oldest first
-  std::uint64_t version_ = 0;                      // changes when lanes should look again
-  double ideal_seconds_ = 0, shared_seconds_ = 0;  // of all shared runs
+  std::thread watch_;
+  std::list<std::shared_ptr<Job>> jobs_;  // the oldest first
+  std::uint64_t job_count_ = 0;           // of all so far
+  std::uint64_t version_ = 0;             // changes when lanes should look again
   bool stopping_ = false;
 };
 

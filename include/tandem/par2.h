@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* par2.h - PAR 2.0 sets: files stay as they are, and recovery files beside them protect them.
+/* par2.h - PAR 2.0 sets: files stay as they are, and recovery files beside them protect them. PAR 1.0 can be read.
  *
  *     const char *folder = "photos";
  *     tandem_par2_create_options create = {.struct_bytes = sizeof create, .path = "photos.par2"};
@@ -21,7 +21,9 @@
  * that is lost. MD5 and CRC-32 find accidents. They do not stop an attacker.
  *
  *   names      Packet files are read as untrusted input. A set with a name that is absolute, or has a part "..", "." or
- *              "", is refused (UNSUPPORTED). Backslashes count as slashes, unless a file exists that has such a name.
+ *              "", is refused (UNSUPPORTED). So are parts of more than 255 bytes, names of more than 4095, a file "a"
+ *              beside "a/b", and a packet file of the set as one of its files. Backslashes count as slashes, unless a
+ *              file exists that has such a name.
  *   threads    Each call starts its own threads. They end before the call returns, and they block all signals.
  *              Callbacks run on the calling thread.
  *   errors     As in tandem.h: tandem_last_error_message() has the sentence. Damage is a result, not an error.
@@ -49,7 +51,7 @@ typedef int32_t (*tandem_par2_progress)(void *user, uint64_t done_bytes, uint64_
 
 /* How many recovery slices go into each packet file. */
 enum tandem_par2_volumes_value {
-  TANDEM_PAR2_DOUBLING = 0, /* 1, 2, 4, 8, ... and the rest */
+  TANDEM_PAR2_DOUBLING = 0, /* 1, 2, 4, 8, ... and the rest; with volume_count, larger ones: 2, 4, 8, ... */
   TANDEM_PAR2_LIMITED = 1,  /* the same, but no packet file has more recovery slices than the largest file has slices;
                                after 1000 of them, one more has the rest */
   TANDEM_PAR2_UNIFORM = 2   /* as equal as possible */
@@ -71,13 +73,13 @@ typedef struct tandem_par2_create_options {
                                     slices */
   uint32_t first_exponent;       /* of the recovery slices: to add some to a set, begin after those that it has */
   int32_t volumes;               /* enum tandem_par2_volumes_value */
-  uint32_t volume_count;         /* UNIFORM: packet files with recovery slices; 0 = as many as DOUBLING makes; at most
-                                    1000. Else 0 */
-  uint32_t thread_count;         /* that read and hash; 0 = one for each core. The context's threads code */
-  uint64_t memory_bytes;         /* for slices: the call codes columns of all slices that fit into it, and at least 64
-                                    bytes of each; 0 = 64 MiB */
-  int32_t force;                 /* non-zero: existing packet files of these names are replaced */
-  int32_t no_sync;               /* non-zero: the operating system decides when bytes reach the disk */
+  uint32_t volume_count; /* packet files with recovery slices, at most 1000; 0 = as many as DOUBLING makes, which
+                            may also need fewer. LIMITED: 0 */
+  uint32_t thread_count; /* that read and hash; 0 = one for each core. The context's threads code */
+  uint64_t memory_bytes; /* for slices: the call codes columns of all slices that fit into it, and at least 64
+                            bytes of each; 0 = 64 MiB */
+  int32_t force;         /* non-zero: existing packet files of these names are replaced */
+  int32_t no_sync;       /* non-zero: the operating system decides when bytes reach the disk */
   tandem_par2_progress progress; /* NULL = none */
   void *progress_user;
 } tandem_par2_create_options;
@@ -100,9 +102,9 @@ typedef struct tandem_par2_create_result {
  * Unicode packet too. Packet files are written beside their final names, and renamed when all are complete. A call that
  * fails leaves the folder as it was; but with force, if a rename fails, earlier ones stay. If the process dies,
  * temporaries ".NAME.*.tmp" may be left. A file that changes during the call is refused (IO).
- * Status: INVALID_ARGUMENT (a source that does not exist, is no regular file or lies outside of base_path; a packet
- *   file exists; sizes and counts out of range: the message has the numbers), TOO_LARGE (more than
- *   TANDEM_PAR2_MAX_SLICES slices or files), OUT_OF_MEMORY, IO, CANCELLED, DEVICE.
+ * Status: INVALID_ARGUMENT (a source that does not exist, is no regular file or lies outside of base_path; sizes and
+ *   counts out of range: the message has the numbers), TOO_LARGE (more than TANDEM_PAR2_MAX_SLICES slices or files),
+ *   OUT_OF_MEMORY, IO (also if a packet file exists), CANCELLED, DEVICE.
  * Threads: any. */
 TANDEM_API tandem_status tandem_par2_create(tandem_context *context, const tandem_par2_create_options *options,
                                             tandem_par2_create_result *result_out);
@@ -112,7 +114,7 @@ TANDEM_API tandem_status tandem_par2_create(tandem_context *context, const tande
 typedef struct tandem_par2_verify_options {
   size_t struct_bytes;            /* sizeof(tandem_par2_verify_options) */
   const char *path;               /* a packet file of the set, with or without ".par2". "base.par2" and "base.*.par2"
-                                     beside it are read too */
+                                     beside it are read too. "base.par" or "base.p01": of PAR 1.0, each file is a slice */
   const char *base_path;          /* the folder of the set's files; NULL = that of `path` */
   const char *const *extra_paths; /* files that are searched if something is missing: renamed, joined, split or shifted
                                      data. A name that ends in ".par2" is read as a packet file too */
@@ -122,6 +124,9 @@ typedef struct tandem_par2_verify_options {
                                     not found */
   tandem_par2_progress progress; /* NULL = none */
   void *progress_user;
+  int32_t packets_only; /* non-zero: only says what the set describes, fast. Neither its files nor the recovery slices
+                           are read: each file counts as missing, and each recovery slice as intact. Such a report
+                           cannot be repaired */
 } tandem_par2_verify_options;
 
 /* What a call found. */
@@ -142,10 +147,10 @@ enum tandem_par2_file_state_value {
  * "NAME.<number>" beside a file NAME of the set: a repair that was killed may have left it. A byte that cannot be read
  * counts as damaged. Needs about 1 MiB of memory for each thread, and 32 KiB for each file of the set at most.
  * Status: INVALID_ARGUMENT, IO (no packet file can be found, one exists and cannot be opened, a folder cannot be
- *   listed, or the process may not open more files), DAMAGED (the main packet, or the description of a file, has no
- *   intact copy: the message has the number), UNSUPPORTED (names; more than TANDEM_PAR2_MAX_SLICES slices or files;
- *   slices larger than 1 GiB and each file, or than 2^48 bytes; a file twice), OUT_OF_MEMORY, CANCELLED.
- * Threads: any. */
+ *   listed, or the process may not open more files), DAMAGED (the main packet has no intact copy), NOT_RECOVERABLE
+ *   (descriptions of files have none), TOO_LARGE (more than TANDEM_PAR2_MAX_SLICES slices or files), UNSUPPORTED
+ * (names; slices larger than 1 GiB and each file, or than 2^48 bytes; a file twice), OUT_OF_MEMORY, CANCELLED. Threads:
+ * any. */
 TANDEM_API tandem_status tandem_par2_verify(const tandem_par2_verify_options *options, tandem_par2_report **report_out);
 
 /* NULL is allowed. */
@@ -160,9 +165,10 @@ typedef struct tandem_par2_summary {
   uint32_t recovery_slice_count; /* intact ones with different exponents */
   uint32_t file_count, complete_count, renamed_count, damaged_count, missing_count;
   int32_t repair_needed;   /* non-zero: not all files are complete */
-  int32_t repair_possible; /* non-zero: there are at least as many recovery slices as missing slices, and the set has
-                              recovery data for each file that is not complete; an empty file needs none. If the
-                              exponents have gaps, the recovery slices may still not suffice */
+  int32_t repair_possible; /* non-zero: there are at least as many recovery slices as missing slices, within 65536 -
+                              slice_count exponents, and the set has recovery data for each file that is not complete;
+                              an empty file needs none. If the exponents have gaps, the recovery slices may still not
+                              suffice */
   uint64_t damaged_packet_bytes; /* of packet files, in no intact packet */
   uint32_t repaired_count;       /* of files, since the verify */
   uint32_t reserved;
@@ -195,7 +201,7 @@ typedef struct tandem_par2_packet_file {
   const char *path;
   uint64_t bytes;
   uint64_t damaged_bytes; /* in no intact packet */
-  uint32_t packet_count;  /* intact ones */
+  uint32_t packet_count;  /* intact ones of this set; 0 with intact bytes: it is of other sets */
   uint32_t recovery_slice_count;
 } tandem_par2_packet_file;
 
@@ -238,16 +244,23 @@ typedef struct tandem_par2_repair_options {
  *   report       of tandem_par2_verify
  *   options      NULL: all defaults
  * If the right slices of a file lie at their places, it is repaired in place: only its damaged slices are written. Else
- * a whole file that was found elsewhere is renamed (found_as; also one of extra_paths). Else the file is written
- * beside, and renamed. Owner, mode and times of the damaged file are kept. A symbolic link at a file's place is
- * replaced, never written through. Folders below the base folder must not be symbolic links. All lost slices are
- * computed and checked, in memory_bytes or in an unnamed file in the base folder, before an existing file changes. If
- * the call fails before that, each file is as it was. If it fails later or the process dies, nothing is lost: the old
- * file may then be called "NAME.1" (verify reads it), temporaries ".NAME.*.tmp" may be left, and the call can be made
- * again. After a failure, verify again. Status: INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost
- * and of recovery slices; nothing was changed), DAMAGED (a file has changed since verify, or what was computed is
- * wrong), IO, UNSUPPORTED, TOO_LARGE (more than 4096 lost slices, and the exponents have gaps), OUT_OF_MEMORY,
- * CANCELLED, DEVICE. Threads: one call at a time for each report. */
+ * a whole file that was found elsewhere is renamed, if it is one of the set's or of extra_paths and its folder can be
+ * written to. Else the file is written beside, and renamed. Owner and times of the damaged file are kept where
+ * permitted, and so are its permission bits. A symbolic link at a file's place is replaced, never written through; a
+ * pipe, socket or device is refused (IO). Folders below the base folder must not be symbolic links. If another
+ * program has changed a file before it is written or renamed, it stays as that program wrote it (DAMAGED).
+ * Order: all lost slices are computed and checked, in memory_bytes or in an unnamed file in the base folder, before an
+ *   existing file changes. If the call fails before that, each file is as it was. If a rename fails, old files get
+ *   their names back.
+ * Kill: if the call fails later or the process dies, nothing is lost. The old file may then be called "NAME.1" (verify
+ *   reads it), temporaries ".NAME.*.tmp" may be left, and the call can be made again, after a new verify.
+ * Cost: the equations of e lost slices take about 2 e^2 bytes beside memory_bytes. If the exponents have gaps they take
+ *   at least 4 e^2, and time that grows with e^3: about a minute for 4000. Then no progress is reported, and a cancel
+ *   waits.
+ * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost and of recovery slices; nothing was
+ *   changed; also for more than 4096 lost slices if the exponents have gaps), DAMAGED (a file has changed since verify,
+ *   or what was computed is wrong), IO, UNSUPPORTED, OUT_OF_MEMORY, CANCELLED, DEVICE.
+ * Threads: one call at a time for each report. */
 TANDEM_API tandem_status tandem_par2_repair(tandem_context *context, tandem_par2_report *report,
                                             const tandem_par2_repair_options *options);
 

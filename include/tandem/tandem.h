@@ -222,8 +222,8 @@ typedef struct tandem_context_options {
   void *log_user;
   const char *resources;   /* NULL, or amounts such as "cpu=5,my.disks=2": see tandem_context_set_resource */
   const char *tuning_file; /* NULL = TANDEM_TUNING, else tandem/tuning.tsv in the user's data folder; "" = none */
-  const char *policy; /* hybrid: NULL = "auto": no slow device delays the end; "budget": an idle worker takes a chunk,
-                         within `resources`; "free": the same without `resources` */
+  const char *policy; /* hybrid: NULL = "auto": no slow device delays the end; "budget": an idle worker takes a chunk.
+                         Both keep within `resources` */
   const char *timeline_file; /* a trace for Perfetto, written when the context ends: which worker ran which range when
                                 (docs/internals/TIMELINE.md). NULL = TANDEM_TIMELINE, else none; "" = none */
   const char *expert; /* NULL, or what only experiments need: "executor=openmp,pin=1". docs/environment.md has the keys:
@@ -246,7 +246,7 @@ typedef struct tandem_context_options {
  *   - policy, unless the backend is a hybrid
  *   - kernel, thread_count, and executor, pin and technique of expert, if the backend has no CPU threads (a device
  *     alone, a hybrid without "cpu"); device_technique, if it is no device alone
- *   - executor and pin, for a hybrid of several with another policy than "auto"; pin=1, for one thread or no pthread
+ *   - pin=1 of expert, for one thread or an executor other than pthread
  * Environment variables are defaults for all programs: they are not refused.
  *
  * Status: INVALID_ARGUMENT (also an option without effect; the message names it and the backend), UNSUPPORTED (unknown

@@ -20,7 +20,7 @@ HERE = pathlib.Path(__file__).resolve().parent.parent
 COPY = HERE / "tandem_source"
 
 # What a build as part of another project reads.
-FOLDERS = ["api", "base", "cmake", "core", "cpu", "device", "files", "gpu", "hybrid", "include", "opencl", "tuning"]
+FOLDERS = ["api", "base", "cmake", "core", "cpu", "device", "files", "gpu", "hybrid", "include", "opencl", "par2", "tuning"]
 FILES = ["CMakeLists.txt", "LICENSE", "NOTICE"]
 
 # xxHash, which libtandem is compiled with, as headers.

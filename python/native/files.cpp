@@ -14,6 +14,7 @@
 
 #include "calls.hpp"
 #include "codec.hpp"
+#include "file_calls.hpp"
 #include "memory.hpp"
 #include "raise.hpp"
 #include "tandem/results.hpp"
@@ -24,100 +25,17 @@ namespace nb = nanobind;
 namespace tandem_ec {
 namespace {
 
-// File names are bytes here: tandem_ec.files converts them from and to str (os.fsencode).
-using Path = nb::bytes;
-
-std::string path_text(const Path &path, const char *name) {
-  std::string result(path.c_str(), path.size());
-  if (result.find('\0') != std::string::npos)
-    refuse(name, " has a zero byte at ", result.find('\0'), " of ", result.size());
-  return result;
-}
-
-struct PathList {
-  PathList(const std::vector<Path> &paths, const char *name) {
-    for (const Path &path : paths) texts.push_back(path_text(path, name));
-    for (const std::string &one : texts) pointers.push_back(one.c_str());
-  }
-  std::vector<std::string> texts;
-  std::vector<const char *> pointers;
-};
-
-Path path_bytes(const char *path) { return nb::bytes(path == nullptr ? "" : path); }
-
-// The callbacks of C, on the calling thread and without the GIL. An exception in a callback ends the call, which then
-// raises it. So does Ctrl-C, even without a progress callback.
-struct Callbacks {
-  nb::handle progress, note, report;
-  nb::object error;
-
-  template <class Function>
-  bool guarded(const Function &function) {
-    if (is_closing()) return false;  // checked before this thread asks for a GIL that it may never get
-    PyGILState_STATE state = PyGILState_Ensure();
-    bool go_on = !error.is_valid();
-    if (go_on) {
-      try {
-        if (PyErr_CheckSignals() != 0) throw nb::python_error();
-        go_on = function();
-      } catch (nb::python_error &raised) {
-        error = nb::borrow(raised.value());
-        go_on = false;
-      }
-    }
-    PyGILState_Release(state);
-    return go_on;
-  }
-
-  static std::int32_t on_progress(void *user, std::uint64_t done_bytes, std::uint64_t total_bytes) {
-    auto &self = *static_cast<Callbacks *>(user);
-    const bool go_on = self.guarded([&] {
-      if (self.progress.is_none()) return true;
-      nb::object total = nb::none();
-      if (total_bytes != TANDEM_FILES_UNKNOWN_BYTES) total = nb::int_(total_bytes);
-      self.progress(done_bytes, total);
-      return true;
-    });
-    return go_on ? 0 : 1;
-  }
-
-  static void on_note(void *user, const char *note) {
-    auto &self = *static_cast<Callbacks *>(user);
-    self.guarded([&] {
-      self.note(nb::steal(PyUnicode_DecodeFSDefault(note)));
-      return true;
-    });
-  }
-
-  static void on_report(void *user, const tandem_files_finding *finding) {
-    auto &self = *static_cast<Callbacks *>(user);
-    self.guarded([&] {
-      nb::list ranges;
-      for (std::size_t i = 0; i < finding->bad_range_count; ++i)
-        ranges.append(nb::make_tuple(finding->bad_ranges[i].first, finding->bad_ranges[i].count));
-      self.report(path_bytes(finding->path), finding->index, finding->condition, finding->file_bytes,
-                  finding->bad_block_count, finding->lost_block_count, nb::tuple(ranges), finding->action,
-                  finding->left_bad_count);
-      return true;
-    });
-  }
-};
-
-// A call of the library. Raises the exception of a callback, or the library's error.
-template <class Function>
-void run(Callbacks &callbacks, const Function &call) {
-  tandem_status status;
-  std::string message;
-  {
-    WithoutGil other_threads_run;
-    status = call();
-    if (status != TANDEM_OK) message = tandem_last_error_message();
-  }
-  if (callbacks.error.is_valid()) {
-    PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(callbacks.error.ptr())), callbacks.error.ptr());
-    throw nb::python_error();
-  }
-  if (status != TANDEM_OK) raise(status, message);
+void on_report(void *user, const tandem_files_finding *finding) {
+  auto &self = *static_cast<Callbacks *>(user);
+  self.guarded([&] {
+    nb::list ranges;
+    for (std::size_t i = 0; i < finding->bad_range_count; ++i)
+      ranges.append(nb::make_tuple(finding->bad_ranges[i].first, finding->bad_ranges[i].count));
+    self.report(path_bytes(finding->path), finding->index, finding->condition, finding->file_bytes,
+                finding->bad_block_count, finding->lost_block_count, nb::tuple(ranges), finding->action,
+                finding->left_bad_count);
+    return true;
+  });
 }
 
 std::string matrix_name(std::int32_t matrix) {
@@ -147,20 +65,6 @@ nb::dict dict_of(const Result &result) {
   tandem::results::each_row(result, [&](const auto &row) { all[row.name] = object_of(result.*row.member, row.unit); });
   return all;
 }
-
-template <class Struct>
-Struct sized() {
-  Struct value = {};
-  value.struct_bytes = sizeof value;
-  return value;
-}
-
-std::uint32_t number(std::int64_t value, const char *name, std::int64_t most) {
-  if (value < 0 || value > most) refuse(name, " is ", value, "; it must be 0 to ", most);
-  return static_cast<std::uint32_t>(value);
-}
-
-constexpr std::int64_t kMostNumber = std::numeric_limits<std::uint32_t>::max();
 
 class Search {
  public:
@@ -274,7 +178,7 @@ nb::dict verify(const std::optional<std::string> &backend, std::int64_t threads,
   auto options = sized<tandem_files_verify_options>();
   options.rate_bytes_per_second = rate;
   options.set_id_prefix = set_id ? set_id->c_str() : nullptr;
-  options.report = Callbacks::on_report;
+  options.report = on_report;
   options.report_user = &callbacks;
   options.progress = Callbacks::on_progress;
   options.progress_user = &callbacks;
@@ -296,7 +200,7 @@ nb::dict repair(const std::optional<std::string> &backend, std::int64_t threads,
   options.force = force;
   options.no_sync = !sync;
   options.dry_run = dry_run;
-  options.report = Callbacks::on_report;
+  options.report = on_report;
   options.report_user = &callbacks;
   options.progress = Callbacks::on_progress;
   options.progress_user = &callbacks;

@@ -7,6 +7,7 @@
 #include "codec.hpp"
 #include "files.hpp"
 #include "memory.hpp"
+#include "par2.hpp"
 #include "raise.hpp"
 
 namespace nb = nanobind;
@@ -35,6 +36,7 @@ NB_MODULE(_native, module) {
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&begin_exit));
   bind_codec(module);
   bind_files(module);
+  bind_par2(module);
   module.def("empty", &empty, nb::arg("count"), nb::arg("n"),
              "A NumPy array of count shards of n bytes, placed for the best speed. Its bytes are not set.");
   module.def("byte_count", [](nb::handle shard) {

@@ -9,10 +9,10 @@
     rebuilt = rs.reconstruct({i: s for i, s in enumerate([*data, *parity]) if i not in lost})
 """
 
-from . import errors, files
+from . import errors, files, par2
 from ._native import empty, version
 from ._rs import RS, VerifyResult
 from .errors import Error
 
 __version__ = version()
-__all__ = ["RS", "VerifyResult", "Error", "empty", "errors", "files", "version"]
+__all__ = ["RS", "VerifyResult", "Error", "empty", "errors", "files", "par2", "version"]

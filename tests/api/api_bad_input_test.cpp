@@ -313,8 +313,9 @@ TEST(BadContext, OptionsWithoutEffect) {
   EXPECT_NE(make_context(with("hybrid:cpu", of_cpu_threads[2])), nullptr);
   EXPECT_NE(make_context(with("cpu", {"", [](auto &given) { given.expert = "pin=1", given.thread_count = 2; }})),
             nullptr);
-  EXPECT_NE(make_context(with("hybrid:cpu", {"", [](auto &given) { given.expert = "pin=0", given.policy = "free"; }})),
-            nullptr);
+  EXPECT_NE(
+      make_context(with("hybrid:cpu", {"", [](auto &given) { given.expert = "pin=0", given.policy = "budget"; }})),
+      nullptr);
   EXPECT_NE(make_context(with("cpu", {"", [](auto &given) { given.policy = ""; }})), nullptr);
   // What the environment says holds for all programs of the machine.
   setenv("TANDEM_POLICY", "budget", 1);

@@ -58,5 +58,18 @@ TEST(TaskPool, CallersThatComputeAreCounted) {
   run_at_once(pool, 2, TaskPool::Tasks::compute);
 }
 
+TEST(TaskPool, TasksAfterAnErrorAreLeftOut) {
+  TaskPool pool(3);
+  std::atomic<int> begun{0};
+  EXPECT_THROW(pool.run(1000,
+                        [&](std::size_t i) {
+                          ++begun;
+                          if (i == 0) throw std::runtime_error("x");
+                          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                        }),
+               std::runtime_error);
+  EXPECT_LT(begun, 500);
+}
+
 }  // namespace
 }  // namespace tandem::base

@@ -71,7 +71,6 @@ TEST_F(TimelineTest, TheTraceHasRowsBoxesAndSums) {
   timeline.add({device, "assign 4x10", 100, 200, 100, 1001.0, 1004.5});
   timeline.add({device, "assign 4x10", 0, 100, 300, 1004.5, 1005.5, false});
   timeline.add({cpu, "read", 0, 400, 400, 1000.0, 1000.5, true, false});
-  timeline.set_efficiency(0.75);
   timeline.write();
   EXPECT_TRUE(heard_.lines.empty());
 
@@ -90,7 +89,7 @@ TEST_F(TimelineTest, TheTraceHasRowsBoxesAndSums) {
   EXPECT_EQ(all[2]["args"]["committed"], false);
 
   EXPECT_NEAR(other["makespan_seconds"].get<double>(), 5.5, 1e-6);
-  EXPECT_EQ(other["efficiency"], 0.75);
+  EXPECT_FALSE(other.contains("efficiency"));
   EXPECT_EQ(other["bytes"], 400);  // neither what was lost nor what was read
   const json first = other["workers"][cpu], second = other["workers"][device];
   EXPECT_EQ(first["name"], "cpu 0");
@@ -112,7 +111,6 @@ TEST_F(TimelineTest, WithoutASpanThereIsATrace) {
   const json whole = trace();
   EXPECT_TRUE(boxes(whole).empty());
   EXPECT_EQ(whole["otherData"]["makespan_seconds"], 0);
-  EXPECT_FALSE(whole["otherData"].contains("efficiency"));
 }
 
 TEST_F(TimelineTest, NamesMayBeAnything) {

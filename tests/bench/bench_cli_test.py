@@ -50,8 +50,9 @@ class Bench(unittest.TestCase):
         return json.loads(self.ok("simulate", *more, "--json").stdout)
 
     def test_simulate_the_reports_board(self):
-        free, budget, auto = (self.simulate(*self.BOARD, "--policy", policy, "--resource", "cpu=5")
-                              for policy in ("free", "budget", "auto"))
+        limit = ("--resource", "cpu=5")
+        free, budget, auto = (self.simulate(*self.BOARD, "--policy", *flags)
+                              for flags in (("budget",), ("budget", *limit), ("auto", *limit)))
         self.assertLess(free["efficiency"], 0.7 * auto["efficiency"])
         self.assertLess(free["efficiency"], budget["efficiency"])
         self.assertLessEqual(budget["efficiency"], auto["efficiency"])
@@ -78,7 +79,7 @@ class Bench(unittest.TestCase):
 
         result = self.jetson(684, "--policy", "budget", "--resource", "cpu=5")
         self.assertEqual((f"{result['makespan_seconds']:.1f}", tasks(result)), ("343.1", {"cpu": 344, "gpu": 340}))
-        self.assertEqual(tasks(self.jetson(1015, "--policy", "free")), {"cpu": 1006, "gpu": 9})
+        self.assertEqual(tasks(self.jetson(1015, "--policy", "budget")), {"cpu": 1006, "gpu": 9})
         auto = self.jetson(684)
         self.assertEqual(sum(worker["bytes"] for worker in auto["workers"]), 684_000_000_000)
         self.assertLess(auto["makespan_seconds"], 1.02 * 343.11)
@@ -98,7 +99,7 @@ class Bench(unittest.TestCase):
         self.assertEqual(trace["otherData"]["bytes"], 20_000_000_000)
         self.assertEqual(result["tasks"], 20)
         other = self.path("free.json")
-        self.jetson(40, "--policy", "free", "--timeline", other)
+        self.jetson(40, "--policy", "budget", "--timeline", other)
         plot = PLOT
         picture = self.path("cores-free.svg")
         done = subprocess.run([sys.executable, plot, "timeline", path, other, "--svg", "-o", self.root], capture_output=True,
@@ -124,7 +125,7 @@ class Bench(unittest.TestCase):
         self.assertEqual(linked["links"], ["pcie=25"])
         done = self.ok("simulate", "--worker", "cpu:2x1:fails=1s", status=2)
         self.assertIn(b"never ends: after 1 s workers failed or hang, with ", done.stderr)
-        for policy in ("auto", "budget", "free"):
+        for policy in ("auto", "budget"):
             done = self.ok("simulate", "--worker", "cpu:1x1:hangs=0s", "--work", "1GiB", "--policy", policy, status=2)
             self.assertIn(b"never ends: after 0 s workers failed or hang, with 0 of 1073741824 bytes done", done.stderr)
 
@@ -161,7 +162,7 @@ class Bench(unittest.TestCase):
         self.ok("simulate", *self.BOARD, "--timeline", self.path("no/such/folder.json"), status=3)
 
     def test_timelines_are_drawn_on_one_axis(self):
-        board = ("simulate", "--worker", "cpu:2x1", "--worker", "board:1x6", "--policy", "free", "--chunk", "64MiB", "--quiet")
+        board = ("simulate", "--worker", "cpu:2x1", "--worker", "board:1x6", "--policy", "budget", "--chunk", "64MiB", "--quiet")
         short, long, files = self.path("short.json"), self.path("long.json"), self.path("files.json")
         self.ok(*board, "--work", "1GiB", "--timeline", short)
         self.ok(*board, "--work", "4GiB", "--timeline", long)
@@ -206,17 +207,17 @@ class Bench(unittest.TestCase):
             (("--worker", "cpu:1x1", "--resource", "gpu=1"), "no worker has this name"),
             (("--worker", "cpu:1x1", "--resource", "cpu=1", "--resource", "cpu=2"), "it has an amount already"),
             (("--worker", "cpu:1x1", "--policy", "best"), "--policy"),
-            (("--worker", "cpu:1x4x1:inner=2:fails=1s", "--policy", "free"), "worker cpu: fails has no meaning"),
-            (("--worker", "cpu:1x4x1:inner=4096", "--policy", "free"), "at most 2097152 parts"),
+            (("--worker", "cpu:1x4x1:inner=2:fails=1s", "--policy", "budget"), "worker cpu: fails has no meaning"),
+            (("--worker", "cpu:1x4x1:inner=4096", "--policy", "budget"), "at most 2097152 parts"),
             (("--worker", "cpu:1x1", "--link", "pcie=25"), "no worker has :link=pcie"),
-            (("--worker", "cpu:1x1", "--policy", "free", "--unknown-speeds"), "--unknown-speeds is for policy auto"),
+            (("--worker", "cpu:1x1", "--policy", "budget", "--unknown-speeds"), "--unknown-speeds is for policy auto"),
             (("--worker", "cpu:1x1:assumed-latency=1ms", "--policy", "budget"), "assumed-latency is for policy auto"),
             (("--worker", "cpu:1x1", "--work", "0"), "from 1 byte"),
             (("--worker", "cpu:1x1", "--work", "-1"), "-1 is no size"),
             (("--worker", "cpu:1x1", "--work", "15EiB"), "--work is"),
-            (("--worker", "cpu:1x1", "--work", "1TiB", "--chunk", "1", "--policy", "free"), "tasks"),
+            (("--worker", "cpu:1x1", "--work", "1TiB", "--chunk", "1", "--policy", "budget"), "tasks"),
             (("--worker", "cpu:513x1"), "513 workers; at most 512 with policy auto"),
-            (("--worker", "cpu:300x1", "--work", "1TiB", "--chunk", "1MiB", "--policy", "free"), "1048576 tasks for 300 workers"),
+            (("--worker", "cpu:300x1", "--work", "1TiB", "--chunk", "1MiB", "--policy", "budget"), "1048576 tasks for 300 workers"),
         ):
             done = self.ok("simulate", *arguments, status=2)
             self.assertIn(words, done.stderr.decode(), arguments)

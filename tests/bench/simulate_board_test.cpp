@@ -39,7 +39,7 @@ Simulation jetson(std::uint64_t task_count, std::uint64_t budget) {
   simulation.workers = {cpu, gpu};
   simulation.work_bytes = task_count * kChunkBytes;
   simulation.chunk_bytes = kChunkBytes;
-  simulation.policy = budget > 0 ? Policy::budget : Policy::free;
+  simulation.policy = Policy::budget;
   if (budget > 0) simulation.resources = {{"cpu", budget}};
   return simulation;
 }
@@ -131,8 +131,8 @@ TEST(Board, OneTaskAfterTheOther) {
   EXPECT_DOUBLE_EQ(board.run.workers[0].busy_seconds, 1.25);  // the mean of the cores
   EXPECT_DOUBLE_EQ(board.run.workers[0].bytes_per_second, 2e9);
   EXPECT_DOUBLE_EQ(board.run.efficiency, 1 / 2.5);
-  // Free: no latency, and the cores take both parent parts before any inner task.
-  simulation.policy = Policy::free;
+  // Without an amount: no latency, and the cores take both parent parts before any inner task.
+  simulation.resources.clear();
   const BoardResult free = simulate_board(simulation);
   EXPECT_DOUBLE_EQ(free.run.makespan_seconds, 1.25);
   EXPECT_EQ(free.spans[1].part, BoardSpan::Part::spawn);
@@ -210,7 +210,7 @@ std::string refusal(Change change) {
 }
 
 TEST(Board, RefusesWhatHasNoMeaning) {
-  const std::string why = " has no meaning with policy free or budget if a worker has inner tasks";
+  const std::string why = " has no meaning with policy budget if a worker has inner tasks";
   EXPECT_EQ(refusal([](Simulation &it) { it.workers[1].claims = 2; }), "worker gpu: claim" + why);
   EXPECT_EQ(refusal([](Simulation &it) { it.workers[1].slow_from_seconds = 1; }), "worker gpu: slow" + why);
   EXPECT_EQ(refusal([](Simulation &it) { it.workers[0].fails_at_seconds = 1; }), "worker cpu: fails" + why);

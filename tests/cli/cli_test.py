@@ -130,11 +130,9 @@ class Command(unittest.TestCase):
             for index in (0, 3, 11):
                 os.remove(self.shard(index))
 
-        for policy in ("auto", "free", "budget"):
+        for policy, resources in (("auto", 1), ("budget", 0), ("budget", 1)):
             # With a faster kernel the CPU would be done before the device has begun.
-            flags = ("--backend", "hybrid:cpu+opencl:0:0", "--kernel", "scalar", "--policy", policy, "--resource", "cpu=1")
-            if policy == "free":
-                flags = flags[:-2]
+            flags = ("--backend", "hybrid:cpu+opencl:0:0", "--kernel", "scalar", "--policy", policy, *("--resource", "cpu=1")[:2 * resources])
             for name, command in (
                 ("encode", encode),
                 ("decode", ("decode", self.shards, "-o", self.output, "--force", "--no-sync")),
@@ -393,7 +391,7 @@ class Command(unittest.TestCase):
     def test_flags_without_effect_are_refused(self):
         encode = ("encode", self.source, "-k", 4, "-m", 2, "-o", self.shards, "--backend")
         for backend, flags, words in (
-            ("cpu", ("--policy", "free"), (b'policy "free"', b'"cpu"')),
+            ("cpu", ("--policy", "budget"), (b'policy "budget"', b'"cpu"')),
             ("opencl:0:0", ("--policy", "auto"), (b'policy "auto"', b'"opencl:0:0"')),
             ("opencl:0:0", ("--executor", "serial"), (b"expert executor=serial", b'"opencl:0:0"')),
             ("cuda:0", ("--executor", "openmp"), (b"expert executor=openmp", b'"cuda:0"')),
@@ -407,12 +405,12 @@ class Command(unittest.TestCase):
             self.assertFalse(os.path.exists(self.shards))
         done = self.ok("autotune", "-k", 4, "-m", 2, "--output", self.path("tuning.tsv"), "--backend", "opencl:0:0", "--threads", 2, status=2)
         self.assertIn(b'thread_count 2 has no effect on the backend "opencl:0:0"', done.stderr)
-        self.ok(*encode, "hybrid:cpu", "--policy", "free", "--executor", "pthread", "--threads", 2)
+        self.ok(*encode, "hybrid:cpu", "--policy", "budget", "--executor", "pthread", "--threads", 2)
         self.ok(*encode, "cpu", "--pin", "--threads", 2, "--force")
         self.ok("verify", self.shards, "--pin", "--threads", 2)
         self.assertIn(b"expert pin=1 has no effect", self.ok(*encode, "cpu", "--pin", "--threads", 1, "--force", status=2).stderr)
         # The environment's defaults are for all programs.
-        for name, value in (("TANDEM_POLICY", "free"), ("TANDEM_EXPERT", "executor=pthread"), ("TANDEM_THREADS", "2")):
+        for name, value in (("TANDEM_POLICY", "budget"), ("TANDEM_EXPERT", "executor=pthread"), ("TANDEM_THREADS", "2")):
             os.environ[name] = value
             self.addCleanup(os.environ.pop, name)
         self.ok(*encode, "cpu", "--force")
@@ -724,7 +722,7 @@ class Command(unittest.TestCase):
     def test_verify_codes_nothing(self):
         self.encode()
         self.ok("verify", self.shards, "--threads", 1)
-        for flag in ("--backend=cpu", "--kernel=scalar", "--technique=matrix", "--device-technique=tables", "--executor=serial", "--resource=cpu=1", "--policy=free"):
+        for flag in ("--backend=cpu", "--kernel=scalar", "--technique=matrix", "--device-technique=tables", "--executor=serial", "--resource=cpu=1", "--policy=budget"):
             self.assertIn(flag.split("=")[0].encode(), self.ok("verify", self.shards, flag, status=2).stderr)
 
     @staticmethod

@@ -11,6 +11,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "par2"))
+from reference import Set, par1_entry, par1_set, par1_volume  # noqa: E402
+
 TANDEM = os.path.abspath(sys.argv.pop(1))
 FILES = {"a": 10000, "b [1]": 5000, "sub/c": 3000, "empty": 0}
 
@@ -133,6 +136,7 @@ class Personality(unittest.TestCase):
             if status_of_repair == 0:
                 self.check_content()
         help_text, version = self.run_par2("-h"), self.run_par2("-V")
+        self.assertEqual((help_text, version), (self.run_par2("--help"), self.run_par2("--version")))
         self.assertIn("Set the basepath", help_text)
         self.assertNotIn("No data skipping", help_text)
         self.assertIn("par2cmdline-turbo", version)
@@ -148,7 +152,7 @@ class Personality(unittest.TestCase):
             (("c", "-r4", "-c4", "set", "a"), "Cannot specify"), (("c", "-s6", "set", "a"), "multiple of 4"),
             (("c", "-b1", "set", "a", "b [1]"), "smaller than the number of files"), (("c", "-f65530", "-c9", "set", "a"), "65530"),
             (("c", "-s4", "-rk0", "set", "a"), "No recovery block"), (("c", "-c2", "-n3", "set", "a"), "Too many recovery files"), (("c", "set"), "list of files"), (("c", "set", "none"), "list of files"),
-            (("c", "set", "@none"), "none"), (("c", "-Bnone", "set", "a"), "basepath"), (("v", "set.par"), "PAR1"),
+            (("c", "set", "@none"), "none"), (("c", "-Bnone", "set", "a"), "basepath"), (("v", "set.par"), "The recovery file does not exist"),
         ):
             with self.subTest(words=words):
                 self.assertIn(line, self.run_par2(*words, status=3))
@@ -165,7 +169,9 @@ class Personality(unittest.TestCase):
             (("-b5", "-r40", "-a", "set", "--", "a"), 5, volumes(1, 1)),
             (("-b5", "-c0", "set", "a"), 5, volumes()),
             (("-s1000", "-u", "-c6", "set", "a"), 10, volumes(2, 2, 2)),
-            (("-s1000", "-n2", "-c6", "set", "a"), 10, volumes(3, 3)),
+            (("-s1000", "-n2", "-u", "-c6", "set", "a"), 10, volumes(3, 3)),
+            (("-s1000", "-n2", "-c6", "set", "a"), 10, volumes(2, 4)),
+            (("-s1000", "-n3", "-c10", "set", "a"), 10, volumes(2, 4, 4, width=2)),
             (("-s3000", "-l", "-c9", "set", "a"), 4, volumes(1, 2, 4, 2)),
             (("-s1000", "-f7", "-c1", "set", "a"), 10, ["set.par2", "set.vol7+1.par2"]),
             (("-s1000", "-c1", "-t1", "-T4", "-m1", "-R", "set.par2", "a", "sub", "empty"), 13, volumes(1)),
@@ -227,6 +233,41 @@ class Personality(unittest.TestCase):
         self.run_par2("r", "-N", "-S100", "set")
         self.check_content("a")
 
+    def test_par1(self):
+        volumes = {f"set.p{number:02}" if number else "set.par": data
+                   for number, data in par1_set({name: self.content[name] for name in ("a", "b [1]", "empty")}, [0, 1, 2]).items()}
+        for given in ("set.par", "set", "set.p02"):
+            for name, data in {**volumes, "set.b.par": b"", "sit.par": volumes["set.par"]}.items():
+                (self.data / name).write_bytes(data)
+            self.assertIn("All files are correct", self.run_par2("v", given))
+            (self.data / "a").rename(self.data / "moved")
+            self.write_at("b [1]", 10, b"damage")
+            (self.data / "empty").unlink()
+            output = self.run_par2("v", given, "moved", *volumes, status=1)
+            for line in ("There are 3 recoverable files", 'Target: "b [1]" - damaged.', 'File: "moved" - is a match for "a".', "1 recovery blocks will be used"):
+                self.assertIn(line, output)
+            self.assertNotIn("no data found", output)
+            self.run_par2("v", given, status=1)
+            (self.data / "set.p01").unlink()
+            self.assertIn("You need 1 more", self.run_par2("r", given, status=2))
+            self.assertIn("Repair complete.", self.run_par2("r", "-p", given, "moved"))
+            self.check_content("a", "b [1]", "empty")
+            self.assertEqual(sorted(path.name for path in self.data.glob("s*.p*")), ["set.b.par", "sit.par"])
+
+    def test_sets_that_cannot_be_used(self):
+        lost = Set({"a": b"123"}, 4, [])
+        wrong = par1_volume(1, [par1_entry("a", b"123")], b"xyz")
+        for name, content, status, line in (
+            ("set.par2", b"", 4, "Main packet not found: "), ("set.par", b"", 4, "Main packet not found: "),
+            ("set.par2", lost.main, 4, "No details available for recoverable file: the descriptions of 1 of 1 files"),
+            ("set.par2", Set({"a": bytes(4 * 32768 + 1)}, 4, []).critical, 4, "Too many source blocks in recovery set: "),
+            ("set.par2", Set({"../a": b"123"}, 4, []).critical, 4, "../a"), ("set.par", wrong, 5, "Repair Failed."),
+        ):
+            with self.subTest(line=line):
+                (self.data / name).write_bytes(content)
+                self.assertIn(line, self.run_par2("r", name, status=status))
+        self.check_content("a")
+
     def test_purge_rename_only_and_links(self):
         self.run_par2("c", "-q", "-s1000", "-c3", "set", "a", "sub/c")
         self.run_par2("c", "-q", "-s1000", "-c3", "set.other", "b [1]")
@@ -243,7 +284,9 @@ class Personality(unittest.TestCase):
         self.assertNotIn("Repair complete", self.run_par2("r", "-O", "set", "moved", status=1))
         self.check_content("a")
         self.assertEqual((self.data / "sub/c").read_bytes()[10:16], b"damage")
-        self.assertIn('Remove "set.vol0+1.par2".', self.run_par2("r", "-p", "set"))
+        (self.data / "set.par2").rename(self.data / "SET.PAR2")
+        (self.data / "set.vol1+2.par2").write_bytes(b"no packet")
+        self.assertIn('Remove "set.vol0+1.par2".', self.run_par2("r", "-p", "set.vol0+1.par2", "*"))
         self.check_content("a", "sub/c")
         self.assertEqual(self.made(), ["set.other.par2", "set.other.vol0+1.par2", "set.other.vol1+2.par2"])
 

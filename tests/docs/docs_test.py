@@ -146,8 +146,21 @@ class Json(InEmptyFolder):
             run("par2", "verify", "recovery")
             (self.folder / "file").rename(self.folder / "moved")
             run("par2", "verify", "recovery", "moved", statuses=(1,))
-            run("par2", "create", "recovery", "moved", statuses=(2,))
+            run("par2", "create", "recovery", "moved", statuses=(3,))
             run("par2", "repair", "recovery", "moved")
+            tree = self.folder / "tree"
+            tree.mkdir()
+            (tree / "old").write_bytes(bytes(5000))
+            os.utime(tree / "old", (1, 1))
+            run("par2", "sync", "tree")
+            run("par2", "scrub", "tree")
+            (tree / "old").write_bytes(b"1" * 5000)
+            os.utime(tree / "old", (1, 1))
+            (tree / "new").touch()
+            run("par2", "sync", "tree", statuses=(1, 4))
+            run("par2", "scrub", "tree", statuses=(1, 4))
+            (tree / ".tandem.par2").write_bytes(b"")
+            run("par2", "scrub", "tree", statuses=(4,))
         if subprocess.run(["tandem", "volume", "--help"], env=self.environment, capture_output=True).returncode == 0:
             members = [self.folder / f"member{i}" for i in range(3)]
             run("volume", "create", *members, "-k", 2, "-m", 1, "--member-bytes", "4M")

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzer of the packets of PAR2 files. An input becomes a file of packets in memory. Checksums are corrected first,
-// unless the input says no, so that the code behind their check runs. The oracle states the limits a second time: a set
-// that is accepted stays within them, and each intact packet of another writer is found.
+// Fuzzer of the packets of PAR2 files, and of PAR1 files. An input becomes a file in memory. Checksums are corrected
+// first, unless the input says no, so that the code behind their check runs. The oracle states the limits a second
+// time: a set that is accepted stays within them, and each intact packet of another writer is found.
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/utf8.hpp"
 #include "par2/set.hpp"
 #include "tests/fuzz/input.hpp"
 
@@ -44,9 +47,9 @@ void edit(FuzzInput &input, Bytes &body) {
   }
 }
 
-Bytes take_file(FuzzInput &input) {
+Bytes take_file(FuzzInput &input, std::uint8_t first) {
   std::vector<Description> files;
-  for (unsigned count = input.byte() % 4; count != 0; --count) files.push_back(take_description(input));
+  for (unsigned count = first % 4; count != 0; --count) files.push_back(take_description(input));
   Main main{std::uint64_t{4} << input.byte() % 16, {}, {}};
   if (input.byte() % 16 == 0) main.slice_bytes = input.number<std::uint64_t>();
   for (const Description &file : files) (input.byte() % 8 == 0 ? main.others : main.recoverable).push_back(file.id);
@@ -77,7 +80,54 @@ Bytes take_file(FuzzInput &input) {
   return all;
 }
 
+Bytes take_par1_file(FuzzInput &input) {
+  Bytes all(96), list;
+  const auto number = [&](std::uint64_t right) {
+    return input.byte() % 16 == 0 ? input.number<std::uint64_t>() : right;
+  };
+  std::uint64_t count = input.byte() % 4;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    Bytes entry(56 + input.byte() % 9);
+    base::store(entry.data(), number(entry.size()));
+    base::store(entry.data() + 8, std::uint64_t{input.byte()});
+    base::store(entry.data() + 16, number(input.byte()));
+    for (std::size_t at = 56; at < entry.size(); ++at) entry[at] = static_cast<std::byte>(input.byte());
+    list.insert(list.end(), entry.begin(), entry.end());
+  }
+  all.insert(all.end(), list.begin(), list.end());
+  const std::uint64_t data_bytes = input.byte();
+  std::memcpy(all.data(), "PAR\0\0\0\0\0\0\0\1", 11);
+  const std::uint64_t fields[] = {input.byte(), count, 96, list.size(), all.size(), data_bytes};
+  for (std::size_t i = 0; i < std::size(fields); ++i) base::store(all.data() + 48 + 8 * i, number(fields[i]));
+  all.resize(all.size() + data_bytes);
+  edit(input, all);
+  if (all.size() > kHashedFrom && input.byte() != 1)
+    base::store(all.data() + 16, Md5::of(all.data() + kHashedFrom, all.size() - kHashedFrom));
+  return all;
+}
+
+void check_par1(const Set &set, std::uint64_t file_bytes) {
+  if (set.slice_bytes == 0 || set.slice_bytes > std::uint64_t{1} << 48) wrong("slice size");
+  std::uint64_t slices = 0;
+  for (const File &file : set.files) {
+    if (file.name.empty() || file.name == "." || file.name == ".." ||
+        file.name.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos)
+      wrong("name");
+    for (std::string_view name = file.name; !name.empty();) {
+      const auto [length, is_valid] = base::first_utf8(name);
+      if (!is_valid) wrong("UTF-8");
+      name.remove_prefix(length);
+    }
+    if (file.slice_count != file.is_recoverable) wrong("slices");
+    if (file.is_recoverable && (file.first_slice != slices++ || file.bytes > set.slice_bytes)) wrong("slice");
+  }
+  if (slices != set.slice_count || slices > 255) wrong("number of slices");
+  for (const RecoverySlice &each : set.recovery)
+    if (each.exponent + slices > 255 || each.offset + set.slice_bytes > file_bytes) wrong("recovery slice");
+}
+
 void check(const Set &set, std::uint64_t file_bytes) {
+  if (set.is_par1) return check_par1(set, file_bytes);
   if (set.slice_bytes == 0 || set.slice_bytes % 4 != 0) wrong("slice size");
   if (set.slice_count > 32768 || set.files.size() > 65536) wrong("counts");
   std::uint64_t slices = 0;
@@ -101,15 +151,20 @@ void check(const Set &set, std::uint64_t file_bytes) {
 }
 
 void fuzz(FuzzInput &input) {
-  const Bytes bytes = take_file(input);
+  const std::uint8_t first = input.byte();
+  const Bytes bytes = first == 0xff ? take_par1_file(input) : take_file(input, first);
   const int descriptor = memfd_create("par2", MFD_CLOEXEC);
   if (descriptor < 0 || write(descriptor, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
     wrong("no file in memory");
   base::TaskPool pool(0);
   try {
-    check(read_set({"/proc/self/fd/" + std::to_string(descriptor)}, pool, {{}, [](std::uint64_t) {}}), bytes.size());
+    const std::vector<std::string> paths = {"/proc/self/fd/" + std::to_string(descriptor)};
+    const Progress progress{{}, [](std::uint64_t) {}};
+    check(first == 0xff ? read_par1_set(paths, pool, progress) : read_set(paths, pool, progress), bytes.size());
   } catch (const base::Error &error) {
-    if (error.status() != TANDEM_ERROR_DAMAGED && error.status() != TANDEM_ERROR_UNSUPPORTED) wrong("status");
+    constexpr tandem_status kExpected[] = {TANDEM_ERROR_DAMAGED, TANDEM_ERROR_NOT_RECOVERABLE, TANDEM_ERROR_TOO_LARGE,
+                                           TANDEM_ERROR_UNSUPPORTED};
+    if (std::ranges::find(kExpected, error.status()) == std::end(kExpected)) wrong("status");
   }
   close(descriptor);
 }

@@ -150,7 +150,7 @@ void fuzz(FuzzInput &input) {
   const Progress progress{[&](std::uint64_t bytes) { done += bytes; }, [&](std::uint64_t bytes) { total += bytes; }};
   const Set set = read_set({packet_file.path()}, pool, progress);
   check_scan(set, data_file.path(), data, 4 * slice_bytes + input.byte());
-  const Report report = verify(set, "/proc/self/fd", {}, pool, progress);
+  const Report report = verify(set, "/proc/self/fd", {}, 0, pool, progress);
   if (done > total) wrong("more progress than work");
   std::set<Digest> there;  // of slices of any length: an equal slice may be shorter, with zeros of its own
   for (std::size_t bytes = 1; bytes <= slice_bytes; ++bytes) there.merge(md5s_in(data, bytes, slice_bytes));
@@ -164,7 +164,7 @@ void fuzz(FuzzInput &input) {
     std::uint64_t most = 0;
     for (const SliceSum &sum : file.sums) most += there.contains(sum.md5);
     if (found.found > most) wrong("a slice that is nowhere");
-    if (found.found < found.in_place) wrong("a slice is lost at its place");
+    if (found.found < found.in_place.size()) wrong("a slice is lost at its place");
     if (false_sums) continue;
     if (is_data && (found.state == FileState::complete) != is_equal) wrong("state");
     // A complete file is no source.

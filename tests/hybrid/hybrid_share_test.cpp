@@ -164,16 +164,43 @@ TEST(HybridShare, ADeviceThatWouldEndTooLateTakesNothing) {
   EXPECT_EQ(share.take(0, 0)->range.begin, 0u);
 }
 
-// It was idle for long: one piece, of two latencies, measures whether it became faster.
+// It prepares its operators, or waits for a resource, and is expected to need as long again.
+TEST(HybridShare, ADeviceThatDoesNotAskForWorkIsNotWaitedFor) {
+  for (const bool has_worked : {false, true}) {
+    Share share({Policy::automatic, 64 * kMiB}, {device(1e-4, 100e9), device(1e-3, 1e9)});
+    double now = 0;
+    if (has_worked) {
+      const Piece first = *share.take(0, now);
+      share.commit(first.id, 1, now += 1e-4);
+      share.finish(first.id, now);
+    }
+    share.look(now);
+    EXPECT_FALSE(share.take(1, now)) << "the fast one is about to start";
+    std::optional<Piece> piece;
+    for (double next = 0; !piece && now < 1; piece = share.take(1, now = next)) {
+      next = share.look(now);
+      ASSERT_LT(next, 1);
+    }
+    EXPECT_LT(now, 0.02);
+  }
+}
+
+// It was idle for long: one piece, of two latencies, measures whether it became faster. Of unknown latency, or of none,
+// it is a small one.
 TEST(HybridShare, AProbeIsOnePiece) {
-  Group idle = device(1e-3, 1e9);
-  idle.is_probed = true;
-  Share share({Policy::automatic, 64 * kMiB}, {cpu(1e12), idle});
-  const auto probe = share.take(1, 0);
-  ASSERT_TRUE(probe);
-  EXPECT_NEAR(static_cast<double>(probe->range.bytes()), 2e6, 1e4);
-  share.drop(probe->id);
-  EXPECT_FALSE(share.take(1, 0)) << "the second one is no probe";
+  Group unknown = device();
+  unknown.speed.observe(1e6, 1);
+  for (const auto &[group, bytes] : {std::pair(device(1e-3, 1e9), 2e6), {unknown, 64e3}, {device(0, 1e6), 64e3}}) {
+    Group idle = group;
+    idle.is_probed = true;
+    Share share({Policy::automatic, 64 * kMiB}, {cpu(1e12), idle});
+    ASSERT_TRUE(share.take(0, 0));
+    const auto probe = share.take(1, 0);
+    ASSERT_TRUE(probe);
+    EXPECT_NEAR(static_cast<double>(probe->range.bytes()), bytes, 0.03 * bytes);
+    share.drop(probe->id);
+    EXPECT_FALSE(share.take(1, 0)) << "the second one is no probe";
+  }
 }
 
 TEST(HybridShare, ALatePieceGoesToTheCpuFromItsEndAndItsDeviceKeepsTheBeginning) {
@@ -196,13 +223,16 @@ TEST(HybridShare, ALatePieceGoesToTheCpuFromItsEndAndItsDeviceKeepsTheBeginning)
   EXPECT_LE(rest.end, piece.range.end);
 }
 
-// Also if it is shorter than the workers are many that do not answer.
+// Also if it is shorter than the workers are many that do not answer, or if one that computed it too has failed.
 TEST(HybridShare, ARetiredLaneGetsNothingAndItsPieceIsFree) {
   for (const Policy policy : {Policy::automatic, Policy::budget}) {
-    for (const std::uint64_t bytes : {8 * kMiB, std::uint64_t{1}}) {
+    for (const auto &[bytes, fails] : {std::pair(8 * kMiB, false), {8 * kMiB, true}, {1, false}}) {
       Share share({policy, bytes, bytes}, {device(0, 1e9), device(0, 1e9), device(0, 1e9)});
       for (const unsigned lane : {0, 1}) {
-        EXPECT_TRUE(share.take(lane, lane));
+        const auto piece = share.take(lane, lane);
+        EXPECT_TRUE(piece);
+        share.look(lane);
+        if (lane == 1 && fails) share.drop(piece->id);
         share.retire(lane);
         share.look(lane);
         EXPECT_TRUE(share.is_retired(lane));

@@ -69,8 +69,7 @@ std::vector<BackendMaker> makers() {
   FakeScript reversing;
   reversing.reverses_groups = true;
   std::vector<BackendMaker> list;
-  for (const auto &[name, policy] :
-       {std::pair("auto", Policy::automatic), {"budget", Policy::budget}, {"free", Policy::free}}) {
+  for (const auto &[name, policy] : {std::pair("auto", Policy::automatic), {"budget", Policy::budget}}) {
     const Policy of = policy;
     const std::string called = name;
     list.push_back({"cpu_" + called, [of] { return make({cpu()}, of); }, ""});
@@ -92,7 +91,7 @@ std::vector<BackendMaker> makers() {
                   ""});
   for (BackendMaker &each : list) each.takes_any_count = true;
 #if defined(__SANITIZE_THREAD__)  // minutes each: those with most threads
-  std::erase_if(list, [](const BackendMaker &each) { return each.name != "both_auto" && each.name != "many_free"; });
+  std::erase_if(list, [](const BackendMaker &each) { return each.name != "both_auto" && each.name != "many_budget"; });
 #else
   Slice slice(kThinning);
   std::vector<BackendMaker> some;
@@ -165,7 +164,7 @@ core::SpeedEntry known(const std::string &worker, double bytes_per_second) {
 }
 
 TEST(HybridFault, AnOutputHalfDoneByAFailedDeviceIsDoneOnceByTheOthers) {
-  for (const Policy policy : {Policy::free, Policy::budget, Policy::automatic}) {
+  for (const Policy policy : {Policy::budget, Policy::automatic}) {
     for (const Mode mode : {Mode::assign, Mode::accumulate}) {
       FakeScript script;
       script.failing_task = 1;
@@ -190,7 +189,7 @@ TEST(HybridFault, AnOutputHalfDoneByAFailedDeviceIsDoneOnceByTheOthers) {
 }
 
 TEST(HybridFault, AHungDeviceIsNotWaitedForAndMayWriteAfterTheCallersMemoryIsGone) {
-  for (const Policy policy : {Policy::free, Policy::automatic}) {
+  for (const Policy policy : {Policy::budget, Policy::automatic}) {
     for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
       auto gate = std::make_shared<Gate>();
       FakeScript script;
@@ -229,7 +228,7 @@ TEST(HybridFault, ADeviceThatHangsForEverDoesNotHoldUpTheEnd) {
   script.before_chunk = [gate](std::uint64_t, std::uint64_t) { gate->pass(); };
   Heard heard;
   const base::Log log = heard.log();
-  hybrid::Options given = options({device("whole"), device("hung", script)}, Policy::free);
+  hybrid::Options given = options({device("whole"), device("hung", script)}, Policy::budget);
   given.least_deadline_seconds = 0.5;
   auto backend = hybrid::make_backend(given, log);
   Stripe stripe;
@@ -266,7 +265,7 @@ TEST(HybridFault, TheEndWaitsForADeviceThatIsLate) {
   FakeScript script;
   script.before_chunk = [gate](std::uint64_t, std::uint64_t) { gate->pass(); };
   Heard heard;
-  hybrid::Options given = options({device("whole"), device("late", script)}, Policy::free);
+  hybrid::Options given = options({device("whole"), device("late", script)}, Policy::budget);
   given.least_deadline_seconds = 0.5;
   auto backend = hybrid::make_backend(given, heard.log());
   Stripe stripe;
@@ -284,7 +283,7 @@ TEST(HybridFault, TheEndWaitsForADeviceThatIsLate) {
 }
 
 TEST(HybridFault, WithoutAnyDeviceLeftTheCallSaysSo) {
-  for (const Policy policy : {Policy::free, Policy::budget, Policy::automatic}) {
+  for (const Policy policy : {Policy::budget, Policy::automatic}) {
     FakeScript script;
     script.failing_task = 0;
     script.fails_for_ever = true;
@@ -309,7 +308,7 @@ TEST(HybridFault, AnErrorOfTheCpuEndsTheRun) {
   script.failure = TANDEM_ERROR_OUT_OF_MEMORY;
   FakeScript slow;
   slow.latency_seconds = 20e-3;  // it cannot do all before the CPU fails
-  const auto backend = make({cpu(2, script), device("gpu", slow)}, Policy::free);
+  const auto backend = make({cpu(2, script), device("gpu", slow)}, Policy::budget);
   Stripe stripe(200'000);
   const auto prepared = backend->prepare(stripe.matrix);
   try {
@@ -323,7 +322,7 @@ TEST(HybridFault, AnErrorOfTheCpuEndsTheRun) {
 }
 
 TEST(HybridCancel, AtEveryStep) {
-  for (const Policy policy : {Policy::free, Policy::automatic}) {
+  for (const Policy policy : {Policy::budget, Policy::automatic}) {
     for (std::uint64_t at = 0; at < 12; ++at) {
       auto count = std::make_shared<std::atomic<std::uint64_t>>(0);
       auto control = std::make_shared<core::Control>();
@@ -365,7 +364,7 @@ TEST(HybridCancel, IsSeenInTheMiddleOfAPiece) {
   };
   Member whole = device("whole", script), other = device("other", script);
   whole.staging_bytes = other.staging_bytes = 8 << 20;
-  hybrid::Options given = options({whole, other}, Policy::free);
+  hybrid::Options given = options({whole, other}, Policy::budget);
   given.chunk_bytes = 8 << 20;
   auto backend = hybrid::make_backend(given, {});
   Stripe stripe(kChunks * script.chunk_bytes);
@@ -393,6 +392,11 @@ TEST(HybridResources, WhatWillNeverBeThereIsAnErrorAtOnce) {
     EXPECT_EQ(error.status(), TANDEM_ERROR_INVALID_ARGUMENT);
     EXPECT_NE(std::string(error.what()).find("pinned_mib"), std::string::npos) << error.what();
   }
+  hybrid::Options alone = options({gpu}, Policy::automatic);
+  alone.resources = &budget;
+  const auto only = hybrid::make_backend(alone, {});
+  EXPECT_EQ(status_of([&] { stripe.run(*only, *only->prepare(stripe.matrix), Mode::assign); }).first,
+            TANDEM_ERROR_INVALID_ARGUMENT);
   budget.set("pinned_mib", 8);
   stripe.run(*backend, *prepared, Mode::assign);
   EXPECT_TRUE(stripe.is_right(Mode::assign));
@@ -644,6 +648,187 @@ TEST(HybridFault, AfterTheCallADeviceMayNotUseItsMemory) {
   EXPECT_EQ(asking->owned_bytes, 0u);
 }
 
+// The thread of the lane ends with an exception. The other device sleeps, because all was taken.
+TEST(HybridFault, AFailureThatCannotBeLoggedWakesTheOthers) {
+  FakeScript script, quick;
+  script.failing_task = 0;
+  script.latency_seconds = 100e-3;
+  quick.latency_seconds = 10e-3;
+  const base::Log log([](void *, std::int32_t, const char *) { throw std::bad_alloc(); }, nullptr, TANDEM_LOG_DEBUG);
+  hybrid::Options given = options({device("whole", quick), device("broken", script)}, Policy::budget);
+  given.chunk_bytes = 80'000;
+  const auto backend = hybrid::make_backend(given, log);
+  const auto gate = std::make_shared<Gate>();
+  gate->shut();
+  core::Control control;
+  std::thread patience([&] {
+    gate->pass();
+    control.cancel();
+  });
+  Stripe stripe;
+  const auto prepared = backend->prepare(stripe.matrix);
+  const core::Task task = {prepared.get(), stripe.in.data(), stripe.out.data(), 0, stripe.bytes, Mode::assign};
+  EXPECT_EQ(status_of([&] { backend->run({&task, 1}, control); }).first, TANDEM_OK) << "it waits for ever";
+  EXPECT_GT(tasks_of(given.members[1]), 0u);
+  gate->open();
+  patience.join();
+}
+
+// A device holds the plan of the call in which it hangs, and of no other one.
+TEST(HybridFault, AHangKeepsOneCallsMemory) {
+  const auto first = std::make_shared<Gate>(), later = std::make_shared<Gate>(), calls = std::make_shared<Gate>();
+  FakeScript hanging, waiting;
+  hanging.before_chunk = [=](std::uint64_t number, std::uint64_t) { (number == 0 ? first : later)->pass(); };
+  waiting.before_chunk = [=](std::uint64_t, std::uint64_t) { calls->pass(); };
+  auto backend = make({cpu(2, waiting), device("gpu", hanging)}, Policy::automatic);
+  const auto run_one = [&backend](std::weak_ptr<const core::Prepared> *plan) {
+    Stripe stripe;
+    const auto prepared = backend->prepare(stripe.matrix);
+    *plan = prepared;
+    stripe.run(*backend, *prepared, Mode::assign);
+    EXPECT_TRUE(stripe.is_right(Mode::assign));
+  };
+  std::weak_ptr<const core::Prepared> plans[3];
+  first->shut();
+  later->shut();
+  for (int round = 0; round < 50 && first->waited() == 0; ++round) run_one(&plans[0]);
+  ASSERT_GT(first->waited(), 0u);
+  calls->shut();
+  std::thread callers[] = {std::thread(run_one, &plans[1]), std::thread(run_one, &plans[2])};
+  while (calls->waited() < 2) std::this_thread::yield();
+  first->open();
+  EXPECT_TRUE(later->somebody_waits());
+  calls->open();
+  for (std::thread &each : callers) each.join();
+  EXPECT_EQ(later->passed(), 0u);
+  EXPECT_TRUE(plans[0].expired());
+  EXPECT_NE(plans[1].expired(), plans[2].expired());
+  later->open();
+  backend.reset();
+}
+
+// Each task of a run has its own operator and mode.
+TEST(HybridRun, TasksOfOneRunMayDiffer) {
+  for (const bool has_cpu : {false, true}) {
+    const Member gpu = device("gpu");
+    const auto backend = make({has_cpu ? cpu(2, slow_lane()) : device("other"), gpu}, Policy::budget);
+    std::vector<std::unique_ptr<Work>> stripes;
+    std::vector<std::shared_ptr<const core::Prepared>> operators;
+    const std::pair<unsigned, Mode> kinds[] = {{1, Mode::compare}, {7, Mode::compare}, {2, Mode::accumulate}};
+    for (int round = 0; round < 20 && (round == 0 || tasks_of(gpu) < 4); ++round) {
+      std::vector<core::Task> tasks;
+      stripes.clear();
+      for (const auto &[rows, mode] : kinds) {
+        Work &work = *stripes.emplace_back(std::make_unique<Work>(rows, 5, kShardBytes));
+        work.reset();
+        operators.push_back(backend->prepare(work.matrix));
+        tasks.push_back({operators.back().get(), work.in.data(), work.out.data(), 0, work.bytes, mode,
+                         mode == Mode::compare ? work.mismatches.data() : nullptr});
+      }
+      core::Control control;
+      backend->run(tasks, control);
+      for (std::size_t i = 0; i < stripes.size(); ++i) EXPECT_TRUE(stripes[i]->is_right(kinds[i].second)) << i;
+    }
+  }
+}
+
+// Writes nothing of what it commits, because memory runs out in between.
+class FailingToWrite : public FakeBackend {
+ public:
+  void run(std::span<const core::Task> tasks, core::Control &control) override {
+    const core::Task &task = tasks.front();
+    const core::Guard::Own own =
+        control.guard()->commit((task.prepared->rows() + task.prepared->columns()) * task.length_bytes, false);
+    if (own.bytes == 0) return;
+    has_committed = true;
+    struct Left {
+      core::Guard &guard;
+      ~Left() { guard.leave(); }
+    } left{*control.guard()};
+    throw std::bad_alloc();
+  }
+  std::atomic<bool> has_committed{false};
+};
+
+TEST(HybridFault, WhatWasCommittedAndNotWrittenIsAnError) {
+  const auto failing = std::make_shared<FailingToWrite>();
+  Member gpu = device("gpu");
+  gpu.backend = failing;
+  const auto backend = make({cpu(2, slow_lane()), gpu}, Policy::automatic);
+  Stripe stripe(300'000);
+  const auto prepared = backend->prepare(stripe.matrix);
+  for (int round = 0; round < 50 && !failing->has_committed; ++round) {
+    bool is_done = false;
+    try {
+      stripe.run(*backend, *prepared, Mode::assign);
+      is_done = true;
+    } catch (const std::bad_alloc &) {
+    }
+    EXPECT_EQ(is_done, !failing->has_committed);
+  }
+  EXPECT_TRUE(failing->has_committed);
+}
+
+// A device that is late still holds the memory when the CPU has done its work: the call waits for it. One that hangs is
+// not waited for.
+TEST(HybridFault, RegisteredMemoryIsFreeAfterTheCallUnlessADeviceHangs) {
+  for (const bool hangs : {false, true}) {
+    const auto gate = std::make_shared<Gate>();
+    FakeScript script;
+    std::atomic<bool> came{false};
+    script.before_chunk = [&came, gate, hangs](std::uint64_t, std::uint64_t) {
+      came = true;
+      if (hangs) return gate->pass();
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    };
+    if (hangs) gate->shut();
+    hybrid::Options given = options({cpu(2, slow_lane()), device("gpu", script)}, Policy::automatic);
+    given.least_deadline_seconds = hangs ? 0.3 : 30;
+    auto backend = hybrid::make_backend(given, {});
+    Stripe stripe(300'000);
+    const auto prepared = backend->prepare(stripe.matrix);
+    const void *const memory = stripe.inputs[0].data();
+    core::register_memory(memory, stripe.bytes);
+    for (int round = 0; round < 50 && !came; ++round) stripe.run(*backend, *prepared, Mode::assign);
+    EXPECT_TRUE(came);
+    EXPECT_EQ(gate->passed(), 0u) << "the call waited for ever";
+    EXPECT_EQ(status_of([&] { core::unregister_memory(memory); }).first,
+              hangs ? TANDEM_ERROR_INVALID_ARGUMENT : TANDEM_OK);
+    gate->open();
+    backend.reset();
+    EXPECT_EQ(core::unregister_if_registered(memory), hangs);
+  }
+}
+
+// The items of the CPU wait for what the device holds, so no thread of a call comes back to look at the deadline.
+TEST(HybridResources, ADeviceThatHangsGivesBackWhatTheCpuWaitsFor) {
+  const auto gate = std::make_shared<Gate>();
+  gate->shut();
+  core::Budget budget;
+  budget.set("my.disks", 1);
+  const core::Need needs[] = {{budget.index("my.disks"), 1}};
+  FakeScript hanging, waiting;
+  hanging.before_chunk = [gate](std::uint64_t, std::uint64_t) { gate->pass(); };
+  waiting.before_chunk = [&](std::uint64_t, std::uint64_t) {
+    gate->somebody_waits();
+    core::Hold hold(&budget, needs);
+    hold.next_task();
+  };
+  hybrid::Options given = options({cpu(2, waiting), device("gpu", hanging)}, Policy::automatic);
+  given.resources = &budget;
+  given.least_deadline_seconds = 0.25;
+  auto backend = hybrid::make_backend(given, {});
+  Stripe stripe;
+  const auto prepared = backend->prepare(stripe.matrix);
+  const core::Task task = {prepared.get(), stripe.in.data(), stripe.out.data(), 0, stripe.bytes, Mode::assign};
+  core::Control control(needs);
+  backend->run({&task, 1}, control);
+  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  EXPECT_EQ(gate->passed(), 0u) << "the call waited for the device";
+  gate->open();
+  backend.reset();
+}
+
 TEST(HybridResources, NoMorePiecesAtOnceThanTheAmountOfGpu) {
   for (const std::uint64_t amount : {1, 2}) {
     core::Budget budget;
@@ -690,6 +875,23 @@ TEST(HybridMemory, AnIdleDeviceThatBecameFastIsFound) {
   EXPECT_EQ(in_a_row, 5u) << "it still does nothing";
 }
 
+// Its probes are never done before the others have done their bytes. Still there is one in a hundred times its time.
+TEST(HybridMemory, ADeviceThatDoesNotAnswerInTimeIsProbedRarely) {
+  FakeScript late;
+  late.latency_seconds = 20e-3;
+  hybrid::Options given = options({cpu(), device("gpu", late)}, Policy::automatic);
+  const Member gpu = given.members[1];
+  given.machine = "here";
+  given.known = {known("cpu", 1e9), known("gpu", 1e3)};
+  given.known[1].latency_seconds = 0.1;
+  const auto backend = hybrid::make_backend(given, {});
+  Stripe stripe(50'000);
+  const auto prepared = backend->prepare(stripe.matrix);
+  for (const double start = base::Timeline::now(); base::Timeline::now() < start + 0.4;)
+    stripe.run(*backend, *prepared, Mode::assign);
+  EXPECT_EQ(tasks_of(gpu), 1u);
+}
+
 TEST(HybridMemory, WhatIsLearnedIsToldAtTheEndAndWhatWasKnownIsNot) {
   std::vector<core::SpeedEntry> told;
   hybrid::Options given = options({cpu(2, slow_lane()), device("gpu")}, Policy::automatic);
@@ -719,7 +921,7 @@ TEST(HybridMemory, WhatIsLearnedIsToldAtTheEndAndWhatWasKnownIsNot) {
 
 TEST(HybridTimeline, IsWrittenAtTheEnd) {
   const std::string path = testing::TempDir() + "/tandem_timeline_" + std::to_string(getpid()) + ".json";
-  hybrid::Options given = options({cpu(2, slow_lane()), device("gpu")}, Policy::free);
+  hybrid::Options given = options({cpu(2, slow_lane()), device("gpu")}, Policy::budget);
   const auto timeline = std::make_shared<base::Timeline>(path, base::Log());
   given.timeline = timeline;
   {

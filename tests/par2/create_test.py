@@ -77,11 +77,18 @@ class Create(unittest.TestCase):
             # volumes, volume_count, first, recovery slices; names
             (DOUBLING, 0, 0, 0, []),
             (DOUBLING, 0, 0, 1, ["0+1"]),
-            (DOUBLING, 0, 0, 10, ["0+1", "1+2", "3+4", "7+3"]),
+            (DOUBLING, 0, 0, 9, ["0+1", "1+2", "3+4", "7+2"]),
+            (DOUBLING, 0, 0, 10, ["00+1", "01+2", "03+4", "07+3"]),
             (DOUBLING, 0, 98, 20, ["098+1", "099+2", "101+4", "105+8", "113+5"]),
+            (DOUBLING, 3, 0, 10, ["00+2", "02+4", "06+4"]),
+            (DOUBLING, 3, 0, 8, ["0+2", "2+4", "6+2"]),
+            (DOUBLING, 3, 0, 7, ["0+1", "1+2", "3+4"]),
+            (DOUBLING, 5, 1, 6, ["1+1", "2+2", "4+3"]),
+            (DOUBLING, 1, 0, 3, ["0+3"]),
+            (DOUBLING, 1000, 0, 3, ["0+1", "1+2"]),
             (LIMITED, 0, 0, 20, ["00+1", "01+2", "03+4", "07+5", "12+5", "17+3"]),
-            (UNIFORM, 3, 0, 10, ["0+4", "4+3", "7+3"]),
-            (UNIFORM, 0, 0, 10, ["0+3", "3+3", "6+2", "8+2"]),
+            (UNIFORM, 3, 0, 10, ["00+4", "04+3", "07+3"]),
+            (UNIFORM, 0, 0, 10, ["00+3", "03+3", "06+2", "08+2"]),
             (UNIFORM, 5, 0, 2, ["0+1", "1+1"]),
         ]
         for volumes, volume_count, first, count, names in table:
@@ -186,13 +193,13 @@ class Create(unittest.TestCase):
         self.failure(INVALID_ARGUMENT, "cannot open", path, [self.folder / "none"])
         self.failure(INVALID_ARGUMENT, "no regular file", path, ["/dev/null"])
         self.failure(INVALID_ARGUMENT, "volumes is 3", path, paths, volumes=3)
-        self.failure(INVALID_ARGUMENT, "volume_count is 2", path, paths, volume_count=2)
+        self.failure(INVALID_ARGUMENT, "volume_count is 2", path, paths, volumes=LIMITED, volume_count=2)
         self.failure(INVALID_ARGUMENT, "volume_count is 1001", path, paths, volumes=UNIFORM, volume_count=1001)
         self.failure(CANCELLED, "cancelled", path, paths, progress=lambda user, done, total: 1)
         self.write({"large": bytes(4 * 32768 + 1)})
         self.failure(TOO_LARGE, "more than 32768 slices of 4", path, [self.folder / "large"], slice_bytes=4)
         library.create(path, paths, slice_bytes=100, recovery_slice_count=1)
-        self.failure(INVALID_ARGUMENT, "s.par2 exists", path, paths, slice_bytes=100, recovery_slice_count=1)
+        self.failure(IO, "s.par2 exists", path, paths, slice_bytes=100, recovery_slice_count=1)
         library.create(path, paths, slice_bytes=100, recovery_slice_count=1, force=1)
 
     def test_progress_and_empty_files(self):
@@ -217,6 +224,16 @@ class Create(unittest.TestCase):
         without_creator = lambda packets: sorted(whole for kind, *_, whole in packets if kind != b"Creator\0")
         self.assertEqual(set(without_creator(ours)), set(without_creator(theirs)))
         self.assertEqual(len(without_creator(ours)), len(without_creator(theirs)))
+        for volumes, volume_count, first, count in ((DOUBLING, 0, 0, 1), (DOUBLING, 0, 92, 8), (DOUBLING, 0, 5, 100), (DOUBLING, 3, 0, 10),
+                                                    (DOUBLING, 4, 0, 20), (DOUBLING, 3, 1, 8), (UNIFORM, 3, 0, 10)):
+            words = [f"-c{count}", f"-f{first}", *["-u"] * (volumes == UNIFORM), *[f"-n{volume_count}"] * (volume_count != 0)]
+            subprocess.run(["par2", "create", "-qq", "-s300000", *words, "peer.par2", "file 0"], cwd=self.folder, check=True)
+            library.create(self.folder / "mine.par2", paths[:1], slice_bytes=300000, recovery_slice_count=count, volumes=volumes,
+                           volume_count=volume_count, first_exponent=first)
+            names = [sorted(path.name.removeprefix(base) for path in self.folder.glob(f"{base}*.par2")) for base in ("peer", "mine")]
+            self.assertEqual(*names, words)
+            for path in [*self.folder.glob("peer.*"), *self.folder.glob("mine.*")]:
+                path.unlink()
         # Their program repairs with our files.
         for path in self.folder.glob("theirs*"):
             path.unlink()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PAR 2.0 written from the specification, slow and plain: makes the packets of a set, and reads packet files. A folder for tests."""
+"""PAR 2.0 and 1.0 written from the specifications, slow and plain: makes sets, and reads packet files of PAR 2.0. A folder for tests."""
 
 import hashlib
 import pathlib
@@ -89,6 +89,67 @@ def packets_of(data):
         at += length
     assert at == len(data)
     return found
+
+
+EXPONENTS8, LOGARITHMS8 = [1], {1: 0}
+while len(EXPONENTS8) < 255:
+    _value = EXPONENTS8[-1] << 1
+    EXPONENTS8.append(_value ^ 0x11D if _value & 0x100 else _value)
+    LOGARITHMS8[EXPONENTS8[-1]] = len(EXPONENTS8) - 1
+
+
+def product8(a, b):
+    return EXPONENTS8[(LOGARITHMS8[a] + LOGARITHMS8[b]) % 255] if a and b else 0
+
+
+def power8(i, exponent):
+    return EXPONENTS8[LOGARITHMS8[i] * exponent % 255]
+
+
+def rank8(rows):
+    """Of a matrix over GF(2^8)."""
+    rows, rank = [list(row) for row in rows], 0
+    for column in range(len(rows[0]) if rows else 0):
+        pivot = next((row for row in rows[rank:] if row[column]), None)
+        if pivot is None:
+            continue
+        rows.remove(pivot)
+        rows.insert(rank, pivot)
+        inverse = EXPONENTS8[-LOGARITHMS8[pivot[column]] % 255]
+        for row in rows[rank + 1:]:
+            factor = product8(row[column], inverse)
+            row[:] = [each ^ product8(factor, first) for each, first in zip(row, pivot)]
+        rank += 1
+    return rank
+
+
+def par1_entry(name, data, is_saved=True, size=None):
+    name = name if isinstance(name, bytes) else name.encode("utf-16-le")
+    return struct.pack("<QQQ", 56 + len(name), is_saved, len(data) if size is None else size) + md5(data) + md5(data[:16384]) + name
+
+
+def par1_volume(number, entries, data=b"", set_id=bytes(16), **header):
+    """A file of PAR 1.0. header: fields that are wrong."""
+    fields = {"version": 0x10000, "number": number, "count": len(entries), "list_offset": 96, "list_bytes": sum(map(len, entries)),
+              "data_offset": 96 + sum(map(len, entries)), "data_bytes": len(data), **header}
+    version, *others = fields.values()
+    hashed = set_id + struct.pack("<6Q", *others) + b"".join(entries) + data
+    return b"PAR\0\0\0\0\0" + struct.pack("<Q", version) + md5(hashed) + hashed
+
+
+def par1_set(files, numbers, others=()):
+    """{number: bytes of the volume}. others: names of files that have no recovery data."""
+    saved = [data for name, data in files.items() if name not in others]
+    entries = [par1_entry(name, data, name not in others) for name, data in files.items()]
+    size, volumes = max(map(len, saved)), {}
+    for number in numbers:
+        parity = bytearray(size if number else 0)
+        for i, data in enumerate(saved if number else ()):
+            factor = power8(i + 1, number - 1)
+            for at, byte in enumerate(data):
+                parity[at] ^= product8(factor, byte)
+        volumes[number] = par1_volume(number, entries, bytes(parity), md5(b"".join(map(md5, saved))))
+    return volumes
 
 
 class Case(unittest.TestCase):

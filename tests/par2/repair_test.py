@@ -6,14 +6,16 @@ import errno
 import os
 import pathlib
 import random
+import re
 import resource
 import shutil
 import struct
 import subprocess
 import sys
+import time
 import unittest
 
-from library import CANCELLED, COMPLETE, DAMAGED_SET, IO, NOT_RECOVERABLE, UNSUPPORTED, Failure, Library
+from library import CANCELLED, COMPLETE, DAMAGED_SET, IO, NOT_RECOVERABLE, UNSUPPORTED, Failure, Library, ordinary_user
 from reference import Case, Set, packet
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "files/fault"))
@@ -75,6 +77,7 @@ class Repair(Case):
             ("the folder too", {"folder/b": None, "extra": b}, {}, {"folder/b": "extra"}, {}),
             ("joined", {"a": None, "folder/b": None, "extra": b"x" + b + a}, {}, {}, {"extra": b"x" + b + a}),
             ("split", {"a": None, "extra": a[:500], "extra2": a[500:]}, {}, {}, {"extra": a[:500], "extra2": a[500:]}),
+            ("not named by the user", {"a": None, "a.1": a}, {}, {}, {"a.1": a}),
             ("swapped", {"a": b, "folder/b": a}, {}, {"a": "folder/b", "folder/b": "a"}, {}),
             ("one has the other's place", {"a": b, "folder/b": None, "extra": a}, {}, {"a": "extra", "folder/b": "a"}, {}),
             ("renamed, and the rest is lost", {"a": a + b, "folder/b": None}, {}, {}, {}),
@@ -197,6 +200,40 @@ class Repair(Case):
                 self.fails(NOT_RECOVERABLE, "2 slices are lost, and the equations of the 2 recovery", self.report())
         self.assertEqual(len(the_set.slices), 5)
 
+    def test_too_many_or_too_wide_gaps(self):
+        # Slices of 8 bytes; recovery slices as {first exponent: count}; how many slices are lost.
+        for slices, recovery, lost, possible, message in (
+            (20000, {0: 1, 45536: 1}, 2, 0, "only 1 of the 2 recovery slices can be used together: their exponents must lie in a window of 45536"),
+            (20000, {0: 1, 45535: 1}, 2, 1, ""), (5000, {0: 2500, 2501: 2500}, 5000, 1, "5000 slices are lost, and the exponents of the recovery slices have gaps")):
+            data = os.urandom(8 * slices)
+            self.write("a", data)
+            for first, count in recovery.items():
+                library.create(self.folder / f"set.{first}.par2", [self.folder / "a"], slice_bytes=8, recovery_slice_count=count,
+                               first_exponent=first, volumes=2, volume_count=1, no_sync=1)
+            self.write("a", bytes(8 * lost) + data[8 * lost:])
+            report = library.verify(self.folder / "set.0.par2", extra=self.folder.glob("*.par2"))
+            self.assertEqual((report.summary.recovery_slice_count, report.summary.repair_possible), (sum(recovery.values()), possible))
+            if message:
+                self.fails(NOT_RECOVERABLE, message, report)
+            else:
+                report.repair()
+                self.assertEqual((self.folder / "a").read_bytes(), data)
+            for path in self.folder.iterdir():
+                path.unlink()
+
+    def test_search_distance(self):
+        # Slice 1 of the extra file comes first where it is far, and then where it is near.
+        contents = {"a": os.urandom(64 * 4)}
+        self.write_set(contents, exponents=())
+        a = contents["a"]
+        extra = self.write("extra", b"x" * 30 + a[64:128] + b"y" * 34 + a[64:128] + b"z" * 5 + a[:64] + a[128:])
+        (self.folder / "a").unlink()
+        for distance, found in ((1, 1), (4, 1), (5, 4), (0, 4)):
+            self.assertEqual(self.report(extra=[extra], distance=distance).summary.found_slice_count, found, distance)
+        report = self.report(extra=[extra], distance=4)
+        report.repair(rename_only=1)
+        self.assertEqual(report.summary.found_slice_count, 1)
+
     def test_wrong_recovery_slice(self):
         contents = {"a": os.urandom(640), "b": os.urandom(640)}
         the_set = self.write_set(contents, exponents=[0])
@@ -287,6 +324,78 @@ class Repair(Case):
         self.write("b", b"new")
         self.fails(DAMAGED_SET, "b has changed", report)
 
+    def test_changes_at_the_last_moment(self):
+        """Another program writes while existing files change: what it wrote stays."""
+        contents = {"a": os.urandom(640), "b": os.urandom(640)}
+        a, new = contents["a"], b"precious" * 50
+        in_place, longer = bytes(64) + a[64:], a + b"x"
+        # What is damaged; another program writes at this report of progress (1: the last one to cancel if nothing is computed,
+        # else 2; 3: after a write in place) into this file, or renames one to it.
+        table = [(damage, when, name, how) for damage, when, name in (
+            ({"a": in_place}, 2, "a"), ({"a": longer}, 1, "a"), ({"a": b"x" + a}, 2, "a"), ({"a": b"x", "extra": a}, 1, "a"),
+            ({"a": b"x", "extra": a}, 1, "extra"), ({"a": None, "extra": a}, 1, "extra"), ({"a": contents["b"], "b": a}, 1, "a"))
+            for how in ("write", "rename")]
+        table += [({"a": in_place}, 3, "a", "rename"), ({"a": in_place[:-1] + b"x"}, 3, "a", "rename")]
+        for row, (damage, when, name, how) in enumerate(table):
+            with self.subTest(row=row, when=when, name=name, how=how):
+                for path in list(self.folder.iterdir()):
+                    path.unlink()
+                self.write_set(contents)
+                for each, data in damage.items():
+                    self.change(each, data)
+                before, seen = tree(self.folder), []
+
+                def progress(user, done, total):
+                    seen.append(done)
+                    time.sleep(0.11 * (len(seen) == 2))  # so that the next write reports
+                    if len(seen) == when:
+                        (self.folder / ("t" if how == "rename" else name)).write_bytes(new)
+                        if how == "rename":
+                            (self.folder / "t").rename(self.folder / name)
+
+                report = self.report(extra=[self.folder / "extra"])
+                with self.assertRaises(Failure) as caught:
+                    report.repair(progress=lambda *arguments: progress(*arguments) or 0)
+                self.assertEqual(caught.exception.status, DAMAGED_SET, caught.exception)
+                self.assertIn(f"{name} has changed", str(caught.exception))
+                self.assertEqual(tree(self.folder), {**before, name: new})
+
+    def test_long_names(self):
+        contents = {"n" * 254: os.urandom(640), "n" * 253 + "m": os.urandom(640)}
+        self.write_set(contents)
+        for name, data in contents.items():
+            self.write(name, b"x" + data)
+        self.report().repair(keep_replaced=1)
+        after = tree(self.folder)
+        replaced = {"n" * 240 + ".1", "n" * 240 + ".2"}
+        self.assertEqual({after[name][1:] for name in replaced}, set(contents.values()))
+        for name in contents:
+            (self.folder / name).unlink()
+        self.assertEqual(self.report().summary.found_slice_count, 20)
+
+    def test_whole_file_in_a_folder_that_may_not_be_written(self):
+        contents = {"a": os.urandom(640)}
+        self.write_set(contents)
+        (self.folder / "b").mkdir()
+        (self.folder / "a").rename(self.folder / "b/extra")
+        if os.geteuid() == 0:
+            os.chown(self.folder, 65534, 65534)
+        (self.folder / "b").chmod(0o555)
+        with ordinary_user():
+            self.report(extra=[self.folder / "b/extra"]).repair()
+        self.assertEqual([(self.folder / name).read_bytes() for name in ("a", "b/extra")], 2 * [contents["a"]])
+
+    def test_limit_on_the_size_of_files(self):
+        contents = {"a": os.urandom(6400)}
+        self.write_set(contents)
+        self.write("a", contents["a"][:6399])
+        before = tree(self.folder)
+        done = subprocess.run([TANDEM, "par2", "repair", "set"], cwd=self.folder, capture_output=True, text=True,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (6399, 6399)))
+        self.assertGreater(done.returncode, 0)
+        self.assertIn("File too large", done.stderr)
+        self.assertEqual(tree(self.folder), before)
+
     def test_links_lead_nowhere(self):
         outside = self.folder / "outside"
         outside.mkdir()
@@ -315,6 +424,12 @@ class Repair(Case):
         (base / "c").unlink()
         (base / "c").mkdir()
         self.fails(IO, "is a folder", self.report())
+        (base / "c").rmdir()
+        os.mkfifo(base / "c")
+        report = self.report()
+        self.folder = outside
+        self.fails(IO, "is no regular file", report)
+        self.assertTrue((base / "c").is_fifo())
         self.folder = base.parent
 
     def test_cancel_and_progress(self):
@@ -430,6 +545,24 @@ class Faults(unittest.TestCase):
                     if n <= first and count == 1:
                         self.assertEqual(after, self.damaged, what)
                     self.check_repairable(what)
+
+    def test_failure_of_a_rename(self):
+        """Old files get their names back, until the first new file has its name."""
+        for name in ("flipped", "cut", "host"):
+            pathlib.Path(self.box.path(name)).write_bytes(self.contents[name])
+        pathlib.Path(self.box.path("guest")).write_bytes(self.contents["guest"])
+        self.damaged = self.box.tree()
+        calls = [call for call in self.calls() if call.name == "renameat2"]
+        first = next(n for n, call in enumerate(calls) if not re.search(r"\.\d$", call.second_path))
+        self.assertGreater(first, 2)
+        for n in range(len(calls)):
+            self.box.restore(self.damaged)
+            done = self.box.run("par2", "repair", "set", "found", "gone", "--threads", 1, calls=["renameat2"], action="fail",
+                                at=n + 1, errno=errno.EIO)
+            self.assertNotEqual(done.status, 0)
+            if n <= first:
+                self.assertEqual(self.box.tree(), self.damaged, (SEED, n, calls[n]))
+            self.check_repairable((SEED, n, calls[n]))
 
     def test_written_bytes(self):
         """A repair in place writes what is damaged."""

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import unittest
 
-from library import CANCELLED, COMPLETE, DAMAGED, DAMAGED_SET, IO, MISSING, RENAMED, UNSUPPORTED, Failure, Library, ordinary_user
+from library import (CANCELLED, COMPLETE, DAMAGED, DAMAGED_SET, INVALID_ARGUMENT, IO, MISSING, NOT_RECOVERABLE, RENAMED, TOO_LARGE, UNSUPPORTED,
+                     Failure, Library, ordinary_user)
 from reference import Case, Set
 
 SEED = int(os.environ.get("TANDEM_TEST_SEED", random.randrange(1 << 32)))
@@ -73,6 +74,23 @@ class Verify(Case):
         self.assertEqual((summary.repair_needed, summary.damaged_packet_bytes, bytes(summary.set_id)), (0, 0, the_set.id))
         self.assertEqual(totals[-1][0], totals[-1][1])
         self.assertEqual([each["recovery_slice_count"] for each in report.packet_files], [0, 3])
+
+    def test_packets_only(self):
+        """It reads neither files nor recovery data, and such a report repairs nothing."""
+        contents = {"a": os.urandom(1000), "empty": b""}
+        self.write_set(contents)
+        for path in self.folder.glob("*.par2"):
+            data = bytearray(path.read_bytes())
+            for found in re.finditer(b"RecvSlic", bytes(data)):
+                data[found.end() + 10] ^= 1
+            path.write_bytes(data)
+        self.assertEqual(self.verify().summary.recovery_slice_count, 0)
+        report = self.verify(packets_only=1)
+        self.assertEqual({name: (each["bytes"], each["state"]) for name, each in report.files.items()}, {"a": (1000, MISSING), "empty": (0, MISSING)})
+        self.assertEqual(report.summary.recovery_slice_count, 3)
+        with self.assertRaises(Failure) as caught:
+            report.repair()
+        self.assertEqual((caught.exception.status, (self.folder / "a").read_bytes()), (INVALID_ARGUMENT, contents["a"]))
 
     def test_each_kind_of_damage(self):
         a, b = os.urandom(64 * 20 + 13), os.urandom(64 * 5 + 1)
@@ -182,6 +200,14 @@ class Verify(Case):
         report = self.verify(extra=[self.write("extra", long + os.urandom(50))])
         self.assertEqual([report.files[name]["found_slice_count"] for name in "ab"], [1, 1])
 
+    def test_short_slices_around_the_bytes_of_a_read(self):
+        contents = {f"f{length}": os.urandom(length) for length in (1000, 65535, 65536, 65537, 131071, 131072, 131073)}
+        self.write_set(contents, 200000, ())
+        for name in contents:
+            (self.folder / name).unlink()
+        report = self.verify(extra=[self.write("extra", b"".join(contents.values()))])
+        self.assertEqual(report.summary.found_slice_count, 7)
+
     def test_a_short_slice_where_a_task_ends(self):
         megabyte = 1 << 20
         contents = {"a": os.urandom(8 * megabyte), "b": os.urandom(100), "c": os.urandom(1000)}
@@ -254,10 +280,15 @@ class Verify(Case):
 
     def test_refusals(self):
         the_set = self.write_set({"a": os.urandom(100)})
-        hostile = Set({"../a": b"123"}, 4, [])
+        library.verify(self.write("good.par2", Set({"a\\" * 150 + "b" * 255: b"123", "c": b"", "c!/d": b""}, 4, []).critical))
+        large = Set({"a": bytes(4 * 32768 + 1)}, 4, [])
         lost = the_set.main + the_set.sums[0]
-        for data, status, message in ((b"", DAMAGED_SET, "main packet"), (lost, DAMAGED_SET, "descriptions of 1 of 1 files"),
-                                      (hostile.critical, UNSUPPORTED, 'file "../a"')):
+        names = [({name: b"123" for name in each}, message) for each, message in (
+            (["../a"], 'file "../a"'), (["a/" * 2048 + "b"], "too long: 4097 bytes"), (["a/" * 30000 + "b"], "too long: 60001 bytes"),
+            (["a", "b/" + "c" * 256], "too long: 258 bytes"), (["b/c", "b/c/d", "b/c!"], 'file "b/c"'), (["bad.par2"], "its own packet file"))]
+        for data, status, message in ((b"", DAMAGED_SET, "main packet"), (lost, NOT_RECOVERABLE, "descriptions of 1 of 1 files"),
+                                      (large.critical, TOO_LARGE, "more than 32768 slices"),
+                                      *((Set(files, 4, [0]).critical, UNSUPPORTED, message) for files, message in names)):
             path = self.write("bad.par2", data)
             with self.assertRaises(Failure) as caught:
                 library.verify(path)

@@ -30,7 +30,7 @@ import unittest
 import numpy
 
 import tandem_ec
-from tandem_ec import _native, errors, files
+from tandem_ec import _native, errors, files, par2
 
 # A process that multiprocessing spawns loads this file too.
 GOLDEN = json.loads(pathlib.Path(sys.argv.pop(1)).read_text())["vectors"] if __name__ == "__main__" else []
@@ -751,6 +751,64 @@ class Files(unittest.TestCase):
         self.assertIn(result.set_id, json.dumps(told))
         subprocess.run([TANDEM, "decode", self.shards, "-o", self.folder / "back", "--quiet"], check=True)
         self.assertEqual((self.folder / "back").read_bytes(), self.content)
+
+
+class Par2(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(suffix="\udcff"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        (self.folder / "data").mkdir()
+        for name, size in (("a", 10000), ("b\udcfe", 5000), ("empty", 0)):
+            (self.folder / "data" / name).write_bytes(os.urandom(size))
+        self.set = self.folder / "set"
+
+    def create(self, **more):
+        return par2.create(self.set, self.folder / "data", slice_bytes=1000, sync=False, **more)
+
+    def test_there_and_back(self):
+        result = self.create(redundancy=20)
+        self.assertEqual((result.file_count, result.slice_count, result.recovery_slice_count, result.packet_file_count), (3, 15, 3, 3))
+        report = par2.verify(self.set)
+        self.assertTrue(report)
+        self.assertEqual((report.set_id, sum(file.bytes for file in report.packet_files)), (result.set_id, result.packet_file_bytes))
+        whole = (self.folder / "data/a").read_bytes()
+        (self.folder / "data/a").write_bytes(whole[:2000] + b"damage" + whole[2006:])
+        (self.folder / "data/b\udcfe").rename(self.folder / "moved")
+        report = par2.verify(self.set, extra=self.folder / "moved")
+        self.assertFalse(report)
+        self.assertEqual({file.name: (file.state, file.found_as, file.found_slice_count) for file in report.files},
+                         {"data/a": ("damaged", None, 9), "data/b\udcfe": ("renamed", str(self.folder / "moved"), 5), "data/empty": ("complete", None, 0)})
+        calls = []
+        report = par2.repair(self.set, extra=[self.folder / "moved"], sync=False, threads=2, progress=lambda *call: calls.append(call))
+        self.assertTrue(report)
+        self.assertEqual({file.name for file in report.files if file.repaired}, {"data/a", "data/b\udcfe"})
+        self.assertEqual((self.folder / "data/a").read_bytes(), whole)
+        self.assertEqual(calls[-1][0], calls[-1][1])
+        if TANDEM:
+            subprocess.run([TANDEM, "par2", "verify", "--quiet", self.set], check=True)
+
+    def test_options(self):
+        result = self.create(recovery_slices=8, first_exponent=50, volumes="uniform", volume_count=2, base=self.folder, memory=1 << 16, backend="cpu")
+        self.assertEqual((result.recovery_slice_count, result.packet_file_count), (8, 3))
+        self.assertTrue((self.folder / "set.vol50+4.par2").exists())
+        self.create(recovery_slices=1, force=True)
+        self.assertEqual(par2.create(self.folder / "none", [self.folder / "data/a"], recovery_slices=0, sync=False).packet_file_count, 1)
+
+    def test_bad(self):
+        self.create(recovery_slices=1)
+        with self.assertRaisesRegex(errors.FileError, "exists already"):
+            self.create(recovery_slices=1)
+        with self.assertRaisesRegex(errors.InvalidArgument, "one of doubling"):
+            self.create(volumes="all")
+        with self.assertRaisesRegex(errors.InvalidArgument, "zero byte"):
+            par2.verify("a\0b")
+        with self.assertRaises(errors.FileError):
+            par2.verify(self.folder / "other")
+        (self.folder / "data/a").write_bytes(b"")
+        with self.assertRaisesRegex(errors.NotRecoverable, "10"):
+            par2.repair(self.set)
+        with self.assertRaises(ZeroDivisionError):
+            par2.verify(self.set, progress=lambda *call: 1 / 0)
 
 
 class Rest(unittest.TestCase):

@@ -114,7 +114,7 @@ def wheel(folder, tandem):
     if len(re.findall(r"^\S+\.dist-info/licenses/(?:LICENSE|NOTICE)\s", names, re.M)) != 2:
         sys.exit(f"the wheel has not both LICENSE and NOTICE:\n{names}")
     foreign = [name for name in libraries if not re.match(r"tandem_ec/(libtandem|_native)", name)]
-    if foreign or "tandem_ec/libtandem.so.0" not in libraries or not re.search(r"manylinux_\d+_\d+_", tagged.name):
+    if foreign or not {"tandem_ec/libtandem.so.0", "tandem_ec/libtandem_par2.so.0"} <= set(libraries) or not re.search(r"manylinux_\d+_\d+_", tagged.name):
         sys.exit(f"the wheel is not as it should be: foreign libraries {foreign}, tag in {tagged.name}")
     clean = Environment(folder / "clean")
     clean.pip(tagged)  # numpy comes as a dependency

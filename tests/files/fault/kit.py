@@ -24,9 +24,13 @@ class Call:
 class Done:
     """A run that ended."""
 
-    def __init__(self, process, calls):
+    def __init__(self, process, log):
         self.status, self.stdout, self.stderr = process.returncode, process.stdout, process.stderr.decode()
-        self.calls = calls
+        self.log = log
+
+    @property
+    def calls(self):
+        return [Call(line) for line in self.log.splitlines()]
 
     @property
     def killed(self):
@@ -61,10 +65,10 @@ class Sandbox:
                                TANDEM_FAULT_ERRNO=str(errno), TANDEM_FAULT_LOG=log_path)
         process = subprocess.run([self.tandem, *map(str, arguments)], env=environment, cwd=self.root, input=stdin,
                                  stdin=subprocess.DEVNULL if stdin is None else None, capture_output=True, timeout=120)
-        logged = []
+        logged = ""
         if action or log:
-            with open(log_path) as file:
-                logged = [Call(line.rstrip("\n")) for line in file]
+            with open(log_path, errors="surrogateescape") as file:
+                logged = file.read()
             os.remove(log_path)
             os.remove(log_path + ".data")
         return Done(process, logged)

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "par2.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codec.hpp"
+#include "file_calls.hpp"
+#include "tandem/par2.h"
+
+namespace tandem_ec {
+namespace {
+
+template <class Options>
+void set_progress(Options &options, Callbacks &callbacks) {
+  options.progress = Callbacks::on_progress;
+  options.progress_user = &callbacks;
+}
+
+nb::object hexadecimal(const std::uint8_t (&id)[16]) { return nb::bytes(id, sizeof id).attr("hex")(); }
+
+nb::dict create(const std::optional<std::string> &backend, std::int64_t threads, const Path &path,
+                const std::optional<Path> &base, const std::vector<Path> &sources, std::uint64_t slice_bytes,
+                std::int64_t slice_count, double percent, std::int64_t recovery_slice_count,
+                std::int64_t first_exponent, std::int32_t volumes, std::int64_t volume_count,
+                std::uint64_t memory_bytes, bool force, bool sync, nb::handle progress) {
+  const Context context = shared_context(context_choice(backend, threads, std::nullopt));
+  const std::string path_of_set = path_text(path, "path"), folder = base ? path_text(*base, "base") : "";
+  const PathList list(sources, "sources");
+  Callbacks callbacks{progress, {}, {}, {}};
+  auto options = sized<tandem_par2_create_options>();
+  options.path = path_of_set.c_str();
+  options.base_path = base ? folder.c_str() : nullptr;
+  options.source_paths = list.pointers.data();
+  options.source_count = list.pointers.size();
+  options.slice_bytes = slice_bytes;
+  options.slice_count = number(slice_count, "slice_count", kMostNumber);
+  options.recovery_slice_count = number(recovery_slice_count, "recovery_slices", kMostNumber);
+  options.recovery_percent = percent;
+  options.first_exponent = number(first_exponent, "first_exponent", kMostNumber);
+  options.volumes = volumes;
+  options.volume_count = number(volume_count, "volume_count", kMostNumber);
+  options.thread_count = number(threads, "threads", kMostNumber);
+  options.memory_bytes = memory_bytes;
+  options.force = force;
+  options.no_sync = !sync;
+  set_progress(options, callbacks);
+  auto result = sized<tandem_par2_create_result>();
+  run(callbacks, [&] { return tandem_par2_create(context.get(), &options, &result); });
+  nb::dict all;
+  all["set_id"] = hexadecimal(result.set_id);
+  all["slice_bytes"] = result.slice_bytes;
+  all["file_count"] = result.file_count;
+  all["slice_count"] = result.slice_count;
+  all["recovery_slice_count"] = result.recovery_slice_count;
+  all["packet_file_count"] = result.packet_file_count;
+  all["source_bytes"] = result.source_bytes;
+  all["packet_file_bytes"] = result.packet_file_bytes;
+  return all;
+}
+
+template <class Struct, class Function>
+std::vector<Struct> list_of(const tandem_par2_report *report, Function function) {
+  std::size_t count = 0;
+  check(function(report, nullptr, 0, 0, &count));
+  std::vector<Struct> list(count);
+  check(function(report, list.data(), count, sizeof(Struct), &count));
+  return list;
+}
+
+nb::dict dict_of(const tandem_par2_report *report) {
+  auto summary = sized<tandem_par2_summary>();
+  check(tandem_par2_report_query(report, &summary));
+  nb::dict all;
+  all["set_id"] = hexadecimal(summary.set_id);
+  all["slice_bytes"] = summary.slice_bytes;
+  all["slice_count"] = summary.slice_count;
+  all["found_slice_count"] = summary.found_slice_count;
+  all["recovery_slice_count"] = summary.recovery_slice_count;
+  all["repair_needed"] = summary.repair_needed != 0;
+  all["repair_possible"] = summary.repair_possible != 0;
+  all["damaged_packet_bytes"] = summary.damaged_packet_bytes;
+  nb::list files, packet_files;
+  for (const auto &file : list_of<tandem_par2_file>(report, tandem_par2_report_files)) {
+    nb::object found_as = nb::none();
+    if (file.found_as != nullptr) found_as = path_bytes(file.found_as);
+    files.append(nb::make_tuple(path_bytes(file.name), file.state, found_as, file.bytes, file.slice_count,
+                                file.found_slice_count, file.repaired != 0));
+  }
+  for (const auto &file : list_of<tandem_par2_packet_file>(report, tandem_par2_report_packet_files))
+    packet_files.append(
+        nb::make_tuple(path_bytes(file.path), file.bytes, file.damaged_bytes, file.recovery_slice_count));
+  all["files"] = files;
+  all["packet_files"] = packet_files;
+  return all;
+}
+
+using Report = std::unique_ptr<tandem_par2_report, void (*)(tandem_par2_report *)>;
+
+Report verified(const Path &path, const std::optional<Path> &base, const std::vector<Path> &extra, std::int64_t threads,
+                Callbacks &callbacks) {
+  const std::string path_of_set = path_text(path, "path"), folder = base ? path_text(*base, "base") : "";
+  const PathList list(extra, "extra");
+  auto options = sized<tandem_par2_verify_options>();
+  options.path = path_of_set.c_str();
+  options.base_path = base ? folder.c_str() : nullptr;
+  options.extra_paths = list.pointers.data();
+  options.extra_count = list.pointers.size();
+  options.thread_count = number(threads, "threads", kMostNumber);
+  set_progress(options, callbacks);
+  tandem_par2_report *report = nullptr;
+  run(callbacks, [&] { return tandem_par2_verify(&options, &report); });
+  return {report, tandem_par2_report_destroy};
+}
+
+nb::dict verify(std::int64_t threads, const Path &path, const std::optional<Path> &base, const std::vector<Path> &extra,
+                nb::handle progress) {
+  Callbacks callbacks{progress, {}, {}, {}};
+  return dict_of(verified(path, base, extra, threads, callbacks).get());
+}
+
+nb::dict repair(const std::optional<std::string> &backend, std::int64_t threads, const Path &path,
+                const std::optional<Path> &base, const std::vector<Path> &extra, std::uint64_t memory_bytes,
+                bool rename_only, bool keep_replaced, bool sync, nb::handle progress) {
+  const Context context = shared_context(context_choice(backend, threads, std::nullopt));
+  Callbacks callbacks{progress, {}, {}, {}};
+  const Report report = verified(path, base, extra, threads, callbacks);
+  auto options = sized<tandem_par2_repair_options>();
+  options.memory_bytes = memory_bytes;
+  options.thread_count = number(threads, "threads", kMostNumber);
+  options.rename_only = rename_only;
+  options.keep_replaced = keep_replaced;
+  options.no_sync = !sync;
+  set_progress(options, callbacks);
+  run(callbacks, [&] { return tandem_par2_repair(context.get(), report.get(), &options); });
+  return dict_of(report.get());
+}
+
+}  // namespace
+
+void bind_par2(nb::module_ &module) {
+  module.def("par2_create", &create, nb::arg("backend").none(), nb::arg("threads"), nb::arg("path"),
+             nb::arg("base").none(), nb::arg("sources"), nb::arg("slice_bytes"), nb::arg("slice_count"),
+             nb::arg("percent"), nb::arg("recovery_slice_count"), nb::arg("first_exponent"), nb::arg("volumes"),
+             nb::arg("volume_count"), nb::arg("memory_bytes"), nb::arg("force"), nb::arg("sync"),
+             nb::arg("progress").none());
+  module.def("par2_verify", &verify, nb::arg("threads"), nb::arg("path"), nb::arg("base").none(), nb::arg("extra"),
+             nb::arg("progress").none());
+  module.def("par2_repair", &repair, nb::arg("backend").none(), nb::arg("threads"), nb::arg("path"),
+             nb::arg("base").none(), nb::arg("extra"), nb::arg("memory_bytes"), nb::arg("rename_only"),
+             nb::arg("keep_replaced"), nb::arg("sync"), nb::arg("progress").none());
+}
+
+}  // namespace tandem_ec
