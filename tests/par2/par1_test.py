@@ -103,7 +103,7 @@ class Par1(Case):
         report = self.verify("set.P01", extra=[self.folder / "e.p07"])
         self.assertEqual([(os.path.basename(each["path"].decode()), each["packet_count"], each["recovery_slice_count"])
                           for each in report.packet_files],
-                         [("set.P01", 1, 1), ("set.PAR", 0, 0), ("set.q00", 1, 1), ("set.s.par", 1, 0), ("e.p07", 1, 1)])
+                         [("set.P01", 1, 1), ("set.PAR", 0, 0), ("set.q00", 1, 1), ("set.s.par", 0, 0), ("e.p07", 1, 1)])
         self.assertEqual((report.summary.recovery_slice_count, report.summary.repair_needed), (2, 0))
         # A data file with a name as a PAR1 file has, and a PAR2 set of its own.
         self.write("movie.p01", contents["a"])

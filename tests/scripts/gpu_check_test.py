@@ -73,7 +73,7 @@ class Check(unittest.TestCase):
         self.program("cuda_cache", 'mkdir -p "$1/cuda"; echo kernels >"$1/cuda/a.program"; echo 12 kernels')
         self.program("cmake", 'case "$1" in -S) mkdir -p "$4"; touch "$4/CMakeCache.txt" ;;\n'
                      '*) mkdir -p "$2/bin"; cp "$FOLDER"/bin/[clt]* "$2/bin" ;; esac')  # fmt: skip
-        for library in ("libtandem.so.0", "libtandem_volume.so.0", "libtandem_cuda.so"):
+        for library in ("libtandem.so.0", "libtandem_volume.so.0", "libtandem_par2.so.0", "libtandem_cuda.so"):
             (self.bin / library).write_text("a library")
 
     def program(self, name, script):
