@@ -7,6 +7,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/file_report.hpp"
+#include "cli/finding.hpp"
 #include "cli/sets.hpp"
 
 namespace tandem::cli {
@@ -21,7 +22,23 @@ struct ResizeFlags {
   ContextFlags context;
 };
 
-void print(const ChosenSet &chosen, const ResizeFlags &flags, const tandem_files_repair_result &result) {
+struct Resized {
+  Findings findings;
+  tandem_files_repair_result result = sized<tandem_files_repair_result>();
+};
+
+// "written", "removed"; nullptr: it stays.
+const char *what_became_of(const FileFinding &file) {
+  return file.finding.action == TANDEM_FILES_REBUILD  ? "written"
+         : file.finding.action == TANDEM_FILES_REMOVE ? "removed"
+                                                      : nullptr;
+}
+
+void print(const ChosenSet &chosen, const ResizeFlags &flags, const Resized &resized) {
+  const tandem_files_repair_result &result = resized.result;
+  const std::string would_be = flags.write.dry_run ? "would be " : "";
+  for (const FileFinding &file : resized.findings)
+    if (const char *word = what_became_of(file)) fmt::print("{}: {}{}\n", name_of(file), would_be, word);
   if (result.mended_file_count + result.rebuilt_file_count + result.removed_file_count == 0) {
     fmt::print("{}: {} + {} shards already\n", label_of(chosen), chosen.set.k, flags.m);
     return;
@@ -30,10 +47,27 @@ void print(const ChosenSet &chosen, const ResizeFlags &flags, const tandem_files
              flags.write.dry_run ? "would have" : "now", chosen.set.k, flags.m,
              plural(result.rebuilt_file_count, "file"), plural(result.removed_file_count, "file"));
   if (result.left_block_count != 0)
-    fmt::print("{} damaged: `{} repair` can mend them\n",
+    fmt::print("{} damaged: run `{} repair`\n",
                result.left_block_count == 1 ? "1 block is" : fmt::format("{} blocks are", result.left_block_count),
                command_name());
   fmt::print("{} read, {} written, {:.2f} s\n", size(result.read_bytes), size(result.written_bytes), result.seconds);
+}
+
+nlohmann::ordered_json to_json(const ChosenSet &chosen, const ResizeFlags &flags, const Resized &resized) {
+  nlohmann::ordered_json object = {{"command", "resize"},
+                                   {"dry_run", flags.write.dry_run},
+                                   {"set_id", hexadecimal(chosen.set.set_id)},
+                                   {"name", chosen.name},
+                                   {"k", chosen.set.k},
+                                   {"m", flags.m},
+                                   {"m_before", chosen.set.m}};
+  put(object, resized.result);
+  object.erase("state");  // with a larger m, old parity is not read
+  object["files"] = nlohmann::ordered_json::array();
+  for (const FileFinding &file : resized.findings)
+    if (const char *word = what_became_of(file))
+      object["files"].push_back({{"shard", file.finding.index}, {"path", file.path}, {"action", word}});
+  return object;
 }
 
 int resize_found(const ResizeFlags &flags, Places &places) {
@@ -52,35 +86,32 @@ int resize_found(const ResizeFlags &flags, Places &places) {
   }
   flags.write.set(options);
   options.thread_count = flags.context.thread_count;
+  if (!flags.output.quiet) options.note = print_note;
+  Resized resized;
+  options.report = collect;
+  options.report_user = &resized.findings;
   const ContextOwner context = make_context(flags.context);
-  auto result = sized<tandem_files_repair_result>();
-  const bool drops = flags.m < chosen.set.m;
-  run_with_progress("resize", flags.output, options,
-                    [&] { return tandem_files_resize(context.get(), found.get(), flags.m, &options, &result); },
-                    {{drops ? "checking" : "writing", true}, {"reading back", false}});
+  try {
+    run_with_progress(
+        "resize", flags.output, options,
+        [&] { return tandem_files_resize(context.get(), found.get(), flags.m, &options, &resized.result); },
+        {{flags.m < chosen.set.m ? "checking" : "writing", true}, {"reading back", false}});
+  } catch (Failure &failure) {
+    if (failure.status == TANDEM_ERROR_DAMAGED && chosen.set.shards_suffice != 0)
+      failure.exit_status = kExitDamageFound;  // repair can mend it
+    throw;
+  }
   if (flags.output.json) {
-    nlohmann::ordered_json object = {{"command", "resize"},     {"dry_run", flags.write.dry_run},
-                                     {"set_id", set_id},        {"name", chosen.name},
-                                     {"k", chosen.set.k},       {"m", flags.m},
-                                     {"m_before", chosen.set.m}};
-    put(object, result);
-    print_json(object);
+    print_json(to_json(chosen, flags, resized));
   } else if (!flags.output.quiet) {
-    print(chosen, flags, result);
+    print(chosen, flags, resized);
   }
   return kExitDone;
 }
 
 int resize(const ResizeFlags &flags) {
   Places places = places_of(flags.set);
-  return run_in(places, [&] {
-    try {
-      return resize_found(flags, places);
-    } catch (Failure &failure) {
-      if (failure.status == TANDEM_ERROR_DAMAGED) failure.exit_status = kExitDamageFound;  // repair can mend it
-      throw;
-    }
-  });
+  return run_in(places, [&] { return resize_found(flags, places); });
 }
 
 }  // namespace
@@ -91,7 +122,8 @@ void add_resize_command(CLI::App &app, Invocation &invocation) {
   add_set_flags(*command, flags->set, "Shard files, or folders with shard files", nullptr);
   command
       ->add_option("-m,--parity", flags->m,
-                   "Parity shards that the set will have. Of the matrices, docs/matrices.md names those that allow it")
+                   "Parity shards that the set will have. The matrix must compute the same parity shard for every m, "
+                   "as the default matrix of encode does")
       ->required();
   command
       ->add_option("-o,--output", flags->folders,

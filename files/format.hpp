@@ -9,7 +9,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 
 #include "base/bytes.hpp"
 #include "files/hash.hpp"
@@ -52,9 +51,6 @@ struct SetHeader {
   Hash128 digest;  // of the content; see ContentDigest
   bool operator==(const SetHeader &) const = default;
 
-  // What a resize changes. While one is not finished, a set has records of two sizes, and the larger one is its own.
-  std::pair<std::uint32_t, std::uint32_t> size() const { return {m, folder_count}; }
-
   std::uint32_t shard_count() const { return k + m; }
   std::uint64_t payload_bytes() const { return block_bytes - kCheckBytes; }
   std::uint64_t stripe_data_bytes() const { return k * payload_bytes(); }
@@ -88,7 +84,7 @@ struct SetHeader {
 // Whether no row of the matrix preset depends on m. Then a parity shard is the same for every m, and a set can be
 // resized.
 bool can_be_resized(std::int32_t matrix);
-// Whether records with these fields are of one set. They may differ in size if it can be resized.
+// Whether records with these fields are of one set. They may differ in m and folder_count, which a resize changes.
 bool describe_one_set(const SetHeader &one, const SetHeader &other);
 
 // Why a geometry is outside the format's limits; nothing if it is inside.

@@ -28,7 +28,8 @@ class NewFiles {
   explicit NewFiles(RepairTask &task) : task_(task) {}
   ~NewFiles() {
     for (Target &target : task_.targets) target.pending.reset();
-    for (const std::string &folder : made_) rmdir(folder.c_str());  // a folder with a file in it stays
+    std::for_each(made_.rbegin(), made_.rend(),
+                  [](const std::string &folder) { rmdir(folder.c_str()); });  // a folder with a file in it stays
   }
   NewFiles(const NewFiles &) = delete;
   NewFiles &operator=(const NewFiles &) = delete;
@@ -40,10 +41,10 @@ class NewFiles {
     });
   }
 
-  void give_names() {
+  void give_names(bool is_locked) {
     wait_.began = Clock::now();
-    task_.attempt_each([this](Target &target) {
-      if (target.pending) give_name(target);
+    task_.attempt_each([&](Target &target) {
+      if (target.pending) give_name(target, is_locked);
     });
     // A shard in a new folder is on the disk when the folder's own name is.
     if (task_.options.no_sync != 0) return;
@@ -52,7 +53,7 @@ class NewFiles {
 
  private:
   void make(Target &target) {
-    if (target.file == kNoFile && mkdir(target.place.folder.c_str(), 0777) == 0) made_.push_back(target.place.folder);
+    if (target.file == kNoFile) make_folder(target.place.folder, made_);
     target.folder = folders_[add_folder(folders_, target.place.folder)];
     const FoldersLock lock({target.folder}, wait_);
     OwnName name{OwnKind::lone_temporary};
@@ -67,8 +68,8 @@ class NewFiles {
       fail_io("extend", target.pending->path(), errno);
   }
 
-  void give_name(Target &target) {
-    const FoldersLock lock({target.folder}, wait_);
+  void give_name(Target &target, bool is_locked) {
+    const FoldersLock lock(is_locked ? Folders() : Folders{target.folder}, wait_);
     if (target.file != kNoFile && !is_still_there(target))
       fail(TANDEM_ERROR_IO, base::text(target.path(), " was replaced since it was read; the new file is left alone"));
     const bool may_replace = target.file != kNoFile || task_.options.force != 0;
@@ -201,6 +202,7 @@ void report_all(const RepairTask &task) {
       return target.file == finding.file && target.shard == finding.report.index;
     });
   };
+  const std::uint32_t sure_count = task.header.k + least_m(task.set);  // resize makes or drops the others
   std::string path;
   report(task.set, task.findings, task.options.report, task.options.report_user, [&](Finding &finding) {
     finding.report.left_bad_count = finding.report.bad_block_count;
@@ -210,7 +212,9 @@ void report_all(const RepairTask &task) {
       finding.report.left_bad_count = left_in(task, *target);
       path = target->path();
       if (finding.file == kNoFile) finding.report.path = path.c_str();
-    } else if (finding.report.condition != 0 || finding.report.bad_block_count != 0) {
+    } else if (finding.file == kNoFile
+                   ? finding.report.index < sure_count
+                   : (finding.report.condition & ~TANDEM_FILES_OTHER_M) != 0 || finding.report.bad_block_count != 0) {
       finding.report.action = TANDEM_FILES_GIVE_UP;
     }
   });
@@ -222,7 +226,8 @@ tandem_files_repair_result result_of(const RepairTask &task) {
   tandem_files_repair_result result = {};
   result.left_shard_count = task.header.shard_count() - task.set.shard_count;
   for (const Ranges &bad : findings.bad) result.left_block_count += bad.count();
-  bool all_done = true;
+  bool all_done = std::none_of(task.set.files.begin(), task.set.files.end(),
+                               [](const ShardFile &file) { return (file.condition & TANDEM_FILES_OTHER_M) != 0; });
   for (const Target &target : task.targets) {
     all_done = all_done && !dry_run && target.failure.empty();
     if (!target.failure.empty()) continue;
@@ -259,53 +264,45 @@ void check_failures(const RepairTask &task) {
 // ---- the call ----
 
 tandem_files_repair_result run(RepairTask &task) {
-  const tandem_files_repair_options &options = task.options;
-  tandem_files_verify_options reading = {};
-  reading.thread_count = options.thread_count;
-  reading.progress = options.progress;
-  reading.progress_user = options.progress_user;
-  task.findings = inspect(task.context, task.set, reading, task.team);
-  task.team.together([&] { check_all_read(task.search, task.set, task.findings.recoverable); });
-  write_targets(
-      task, [&] { plan_repair(task); }, false);
+  task.findings = inspect(task.context, task.set, reading_options(task.options), task.team);
+  task.team.together([&] {
+    check_all_read(task.search, task.set, task.findings.recoverable);
+    if (task.team.leads()) plan_repair(task);
+  });
+  write_targets(task);
   return tell(task);
 }
 
 }  // namespace
 
-void write_targets(RepairTask &task, const std::function<void()> &plan, bool is_whole) {
-  const tandem_files_repair_options &options = task.options;
+void write_targets(RepairTask &task, const std::function<void()> &lock_all) {
   const Team &team = task.team;
   NewFiles new_files(task);
-  const auto stop_if_failed = [&] {
-    if (is_whole) team.together([&] { check_failures(task); });
+  const auto step = [&](const auto &work) {
+    team.together(work);
+    share_failures(task);
+    if (lock_all) team.together([&] { check_failures(task); });
   };
+  const bool is_dry = task.options.dry_run != 0;
   team.together([&] {
-    if (!team.leads()) return;
-    plan();
-    if (options.dry_run == 0) new_files.make();
+    if (team.leads() && !is_dry) new_files.make();
   });
   share_targets(task);
-  if (options.dry_run != 0 || task.targets.empty()) return;
-  stop_if_failed();
-  team.together([&] { write_blocks(task); });
-  share_failures(task);
-  team.together([&] {
+  if (is_dry || task.targets.empty()) return;
+  if (lock_all) check_failures(task);
+  step([&] { write_blocks(task); });
+  step([&] {
     if (team.leads()) write_new_records(task);
     sync_targets(task);
     read_back(task);
   });
-  share_failures(task);
-  stop_if_failed();
-  team.together([&] {
-    if (team.leads()) new_files.give_names();
+  step([&] {
+    if (lock_all) lock_all();
+    if (team.leads()) new_files.give_names(static_cast<bool>(lock_all));
   });
-  share_failures(task);
-  stop_if_failed();
-  team.together([&] {
+  step([&] {
     if (team.leads()) mend_records(task);
   });
-  share_failures(task);
 }
 
 tandem_files_repair_result tell(RepairTask &task) {
@@ -317,6 +314,14 @@ tandem_files_repair_result tell(RepairTask &task) {
     check_failures(task);
   });
   return result;
+}
+
+tandem_files_verify_options reading_options(const tandem_files_repair_options &options) {
+  tandem_files_verify_options reading = {};
+  reading.thread_count = options.thread_count;
+  reading.progress = options.progress;
+  reading.progress_user = options.progress_user;
+  return reading;
 }
 
 LockWait lock_wait(const tandem_files_repair_options &options) {

@@ -178,10 +178,10 @@ void read_back_stripe(RepairTask &task, std::uint64_t stripe, const ShardBuffers
 // ---- records ----
 
 std::vector<RecordEnd> ends_to_write(const RepairTask &task, const Target &target) {
-  const std::uint32_t condition = target.file != kNoFile ? task.set.files[target.file].condition : 0;
-  if (target.action == TANDEM_FILES_REBUILD || (condition & TANDEM_FILES_OTHER_SIZE) != 0)
-    return {RecordEnd::end, RecordEnd::start};
+  if (target.action == TANDEM_FILES_REBUILD) return {RecordEnd::end, RecordEnd::start};
   std::vector<RecordEnd> ends;
+  std::uint32_t condition = task.set.files[target.file].condition;
+  if ((condition & TANDEM_FILES_OTHER_M) != 0) condition |= TANDEM_FILES_END_DAMAGED | TANDEM_FILES_START_DAMAGED;
   if ((condition & TANDEM_FILES_END_DAMAGED) != 0) ends.push_back(RecordEnd::end);
   if ((condition & TANDEM_FILES_START_DAMAGED) != 0) ends.push_back(RecordEnd::start);
   return ends;
@@ -191,9 +191,14 @@ std::uint64_t offset_of(const RepairTask &task, RecordEnd end) {
   return end == RecordEnd::start ? 0 : task.header.shard_file_bytes() - kRecordBytes;
 }
 
+// An existing file keeps its m. resize gives it another one before.
+Record record_of(const RepairTask &task, const Target &target, RecordEnd end) {
+  return {target.file != kNoFile ? task.set.files[target.file].header : task.header, target.shard, end};
+}
+
 void write_record_of(RepairTask &task, const Target &target, RecordEnd end) {
   std::array<std::byte, kRecordBytes> bytes;
-  write_record({task.header, target.shard, end}, bytes);
+  write_record(record_of(task, target, end), bytes);
   if (!write_at(target.descriptor(), bytes.data(), bytes.size(), offset_of(task, end)))
     fail_io("write", target.path(), errno);
   task.written_bytes += bytes.size();
@@ -216,7 +221,7 @@ void read_back_records(const RepairTask &task, const Target &target) {
     Record record;
     if (read_at(target.descriptor(), bytes.data(), bytes.size(), offset_of(task, end)) !=
             static_cast<std::int64_t>(bytes.size()) ||
-        parse_record(bytes, &record) != ParseResult::record || record != Record{task.header, target.shard, end})
+        parse_record(bytes, &record) != ParseResult::record || record != record_of(task, target, end))
       fail(TANDEM_ERROR_IO, base::text("a record of ", target.path(), " was written and does not read back"));
   }
 }
@@ -239,16 +244,21 @@ void write_new_records(RepairTask &task) {
 void mend_records(RepairTask &task) {
   task.attempt_each([&](Target &target) {
     if (target.action != TANDEM_FILES_MEND) return;
+    const bool was_open = static_cast<bool>(target.opened);
+    if (!was_open && !open_in_place(task.set.files[target.file], &target.opened)) fail_io("open", target.path(), errno);
     for (const RecordEnd end : ends_to_write(task, target)) {
       write_record_of(task, target, end);
       sync_target(task, target);
     }
     read_back_records(task, target);
+    if (!was_open) target.opened.reset();
   });
 }
 
 void sync_targets(RepairTask &task) {
-  task.attempt_each([&](Target &target) { sync_target(task, target); });
+  task.attempt_each([&](Target &target) {
+    if (target.pending || !target.written.empty()) sync_target(task, target);
+  });
 }
 
 void read_back(RepairTask &task) {

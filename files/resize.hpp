@@ -8,6 +8,6 @@ namespace tandem::files {
 
 // Everything but struct_bytes of the result.
 tandem_files_repair_result resize(tandem_context *context, const Search &search, std::uint32_t m,
-                                  tandem_files_repair_options options);
+                                  const tandem_files_repair_options &options);
 
 }  // namespace tandem::files

@@ -9,7 +9,7 @@ from typing import Optional, Tuple
 from . import _native
 from .errors import InvalidArgument
 
-CONDITIONS = {1: "start damaged", 2: "end damaged", 4: "wrong length", 8: "missing", 16: "other size"}
+CONDITIONS = {1: "start damaged", 2: "end damaged", 4: "wrong length", 8: "missing", 16: "other m"}
 _ACTIONS = ("nothing", "mend", "rebuild", "give up")
 
 

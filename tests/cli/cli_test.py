@@ -491,7 +491,9 @@ class Command(unittest.TestCase):
         self.assertIn(b"): 10 + 6 shards already\n", self.ok("resize", *both, "-m", 6).stdout)
         with open(self.shard(3), "wb") as file:
             file.write(before["source.bin.003.tandem"])
-        self.assertIn(b"shard 3: resize not finished\n", self.ok("verify", *both, status=1).stdout)
+        self.assertIn(b"shard 3: resize not finished (header with another m)\n", self.ok("verify", *both, status=1).stdout)
+        self.assertIn(b"Left to `tandem resize`", self.ok("repair", *both, status=1).stdout)
+        self.assertIn(b"`tandem resize` with the m", self.ok("verify", *both, status=1).stdout)
         self.ok("resize", *both, "-m", 6)
         self.ok("verify", *both)
         report = json.loads(self.ok("resize", *both, "-m", 4, "--json").stdout)

@@ -32,8 +32,8 @@ inline std::string shard_name(const std::string &name, unsigned index) {
 }
 
 // One encode of the set: the newer one has the higher number. 0: another set, which nothing may change. If it is
-// resized, there is one for each m, with the same number and id: if files say different m, the largest is that of the
-// set.
+// resized, there is one for each m, with the same number and id. If files say different m, that of the set is the
+// smallest one that no file with a larger m is outside of.
 struct Generation {
   unsigned number = 0;
   std::string name, id;  // 32 hexadecimal digits
@@ -173,13 +173,11 @@ class World {
   World(const Tree &tree, const Generations &all) {
     std::vector<std::pair<std::string, const Bytes *>> headless;
     std::map<std::string, Owner> owned;
-    std::map<unsigned, const Generation *> largest;
+    std::map<unsigned, const Generation *> chosen;
     const auto own = [&](const std::string &path, const Bytes &bytes) {
       const Owner owner = owner_by_records(bytes, all);
       if (owner.of == nullptr) return false;
       owned[path] = owner;
-      const Generation *&of = largest[owner.of->number];
-      if (of == nullptr || of->m < owner.of->m) of = owner.of;
       return true;
     };
     for (const Generation &each : all)
@@ -187,7 +185,7 @@ class World {
     for (const auto &[path, bytes] : tree)
       if (bytes && name_in(path)[0] != '.' && !own(path, *bytes)) headless.emplace_back(path, &*bytes);
     std::set<unsigned> named;  // with a file that has its name
-    for (const auto &[number, of] : largest) named.insert(number);
+    for (const auto &[path, owner] : owned) named.insert(owner.of->number);
     counting_ = named;
     for (const Generation &each : all)
       for (const auto &[path, bytes] : tree)
@@ -197,7 +195,14 @@ class World {
         for (const auto &[path, bytes] : tree)
           if (name_in(path) == each.temporary(i)) own(path, *bytes);
     std::vector<const Generation *> found;
-    for (const auto &[number, of] : largest) {
+    std::vector<Owner> by_m;
+    for (const auto &[path, owner] : owned) by_m.push_back(owner);
+    std::stable_sort(by_m.begin(), by_m.end(), [](const Owner &a, const Owner &b) { return a.of->m < b.of->m; });
+    for (const Owner &owner : by_m) {
+      const Generation *&of = chosen[owner.of->number];
+      if (of == nullptr || owner.index >= of->k + of->m) of = owner.of;
+    }
+    for (const auto &[number, of] : chosen) {
       states_[number].of = of;
       if (named.contains(number)) found.push_back(of);
     }
@@ -236,7 +241,7 @@ class World {
     if (!owner.start) file.condition |= TANDEM_FILES_START_DAMAGED;
     if (!owner.end) file.condition |= TANDEM_FILES_END_DAMAGED;
     if (!length) file.condition |= TANDEM_FILES_WRONG_LENGTH;
-    if (owner.of != &of) file.condition |= TANDEM_FILES_OTHER_SIZE;
+    if (owner.of != &of) file.condition |= TANDEM_FILES_OTHER_M;
     for (std::uint64_t block = 0; block < of.stripe_count(); ++block) {
       const auto is_at = [&](std::size_t at) {
         return at < bytes.size() && std::string_view(bytes).substr(at, of.bytes(block)) == of.block(owner.index, block);
