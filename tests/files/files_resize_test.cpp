@@ -201,6 +201,7 @@ TEST_F(Resize, OneFileThatLiesAboutMChangesNothing) {
           ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
           if (index == liar && m < 1000 && matrix == TANDEM_MATRIX_ISAL_CAUCHY) {
             EXPECT_EQ(repaired_.state, TANDEM_FILES_RECOVERABLE);
+            EXPECT_EQ(Search(shards_).set(0).m, 2u);
             ASSERT_EQ(resize(2), TANDEM_OK) << tandem_last_error_message();
             EXPECT_EQ(contents(shards_), honest);
           }
