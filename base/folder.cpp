@@ -176,6 +176,20 @@ void Folder::sync() const {
   if (fsync(descriptor_.get()) != 0 && errno != EINVAL) fail_io("sync", path_, errno);
 }
 
+void make_folder(const std::string &path, std::vector<std::string> &made) {
+  if (mkdir(path.c_str(), 0777) != 0) {
+    if (errno == EEXIST) return;
+    const std::string above = folder_of(path);
+    if (errno != ENOENT || above == path) fail_io("make the folder", path, errno);
+    make_folder(above, made);
+    if (mkdir(path.c_str(), 0777) != 0) {
+      if (errno == EEXIST) return;  // "above/"
+      fail_io("make the folder", path, errno);
+    }
+  }
+  made.push_back(path);
+}
+
 std::size_t add_folder(Folders &folders, const std::string &path, FolderUse use) {
   auto folder = std::make_shared<Folder>(path, use);
   for (std::size_t i = 0; i < folders.size(); ++i)

@@ -64,6 +64,7 @@ void add_encode_command(CLI::App &app, Invocation &invocation);
 void add_decode_command(CLI::App &app, Invocation &invocation);
 void add_verify_command(CLI::App &app, Invocation &invocation);
 void add_repair_command(CLI::App &app, Invocation &invocation);
+void add_resize_command(CLI::App &app, Invocation &invocation);
 void add_info_command(CLI::App &app, Invocation &invocation);
 void add_devices_command(CLI::App &app, Invocation &invocation);
 void add_autotune_command(CLI::App &app, Invocation &invocation);

@@ -48,6 +48,11 @@ std::string name_of(const FileFinding &file) {
 
 bool is_damaged(const FileFinding &file) { return file.finding.condition != 0 || file.finding.bad_block_count != 0; }
 
+bool has_other_m(const Findings &findings) {
+  return std::any_of(findings.begin(), findings.end(),
+                     [](const FileFinding &file) { return (file.finding.condition & TANDEM_FILES_OTHER_M) != 0; });
+}
+
 std::string what_is_wrong(const FileFinding &file, const tandem_files_set &set) {
   const std::uint32_t condition = file.finding.condition;
   if ((condition & TANDEM_FILES_MISSING) != 0) return "missing";
@@ -60,6 +65,7 @@ std::string what_is_wrong(const FileFinding &file, const tandem_files_set &set) 
   if ((condition & TANDEM_FILES_START_DAMAGED) != 0) add("header damaged");
   if ((condition & TANDEM_FILES_END_DAMAGED) != 0 && (condition & TANDEM_FILES_WRONG_LENGTH) == 0)
     add("trailer damaged");
+  if ((condition & TANDEM_FILES_OTHER_M) != 0) add("resize not finished (header with another m)");
   if (file.finding.bad_block_count != 0)
     add(fmt::format("{} damaged: {}", plural(file.finding.bad_block_count, "block"), list(file)));
   if (file.finding.lost_block_count != 0)
@@ -96,6 +102,7 @@ nlohmann::ordered_json to_json(const FileFinding &file, const tandem_files_set &
   object["bytes"] = file.finding.file_bytes;
   object["header_damaged"] = (file.finding.condition & TANDEM_FILES_START_DAMAGED) != 0;
   object["trailer_damaged"] = (file.finding.condition & TANDEM_FILES_END_DAMAGED) != 0;
+  object["other_m"] = (file.finding.condition & TANDEM_FILES_OTHER_M) != 0;
   object["bad_block_count"] = file.finding.bad_block_count;
   object["lost_block_count"] = file.finding.lost_block_count;
   object["bad_blocks"] = nlohmann::ordered_json::array();

@@ -28,6 +28,7 @@ int exit_status_of_state(int32_t state);
 // "shards/a.003.tandem: shard 3", printable.
 std::string name_of(const FileFinding &file);
 bool is_damaged(const FileFinding &file);
+bool has_other_m(const Findings &findings);  // a resize is not finished
 // "truncated to 1000 of 8574 bytes; 3 blocks damaged: 4, 7-8"; "" for an intact file.
 std::string what_is_wrong(const FileFinding &file, const tandem_files_set &set);
 // "shards/a.003.tandem holds shard 5"; "" if its name has the right index.

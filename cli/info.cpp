@@ -30,7 +30,8 @@ nlohmann::ordered_json to_json(const tandem_files_set &set, const Shards &shards
                                {"bytes", shard.file_bytes},
                                {"start_damaged", (shard.condition & TANDEM_FILES_START_DAMAGED) != 0},
                                {"end_damaged", (shard.condition & TANDEM_FILES_END_DAMAGED) != 0},
-                               {"wrong_length", (shard.condition & TANDEM_FILES_WRONG_LENGTH) != 0}});
+                               {"wrong_length", (shard.condition & TANDEM_FILES_WRONG_LENGTH) != 0},
+                               {"other_m", (shard.condition & TANDEM_FILES_OTHER_M) != 0}});
   }
   return object;
 }
@@ -52,6 +53,7 @@ void print(const ChosenSet &chosen, const Shards &shards) {
     if (shard.condition & TANDEM_FILES_START_DAMAGED) damage += ", start damaged";
     if (shard.condition & TANDEM_FILES_END_DAMAGED) damage += ", end damaged";
     if (shard.condition & TANDEM_FILES_WRONG_LENGTH) damage += fmt::format(", {} bytes long", shard.file_bytes);
+    if (shard.condition & TANDEM_FILES_OTHER_M) damage += ", resize not finished";
     fmt::print("  {:{}} {:6}  {}{}\n", shard.index, width, shard.index < set.k ? "data" : "parity",
                printable(shard.path), damage);
   }

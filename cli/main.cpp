@@ -13,7 +13,7 @@ using namespace tandem::cli;
 // In the order of --help.
 constexpr AddCommand kCommands[] = {
     add_encode_command,     add_decode_command,   add_verify_command,   add_repair_command,
-    add_info_command,       add_devices_command,  add_autotune_command,
+    add_resize_command,     add_info_command,     add_devices_command,  add_autotune_command,
 #ifdef TANDEM_CLI_HAS_VOLUME
     add_volume_command,
 #endif

@@ -19,8 +19,8 @@ namespace tandem::cli {
 namespace {
 
 constexpr const char *kFooter =
-    "Exit status: 0 done, 1 damage found but recoverable (verify, repair --dry-run, volume scrub), 2 wrong usage,\n"
-    "3 input or output failed, 4 not recoverable, 130 interrupted.";
+    "Exit status: 0 done, 1 damage found but recoverable (verify, repair --dry-run, resize, volume scrub),\n"
+    "2 wrong usage, 3 input or output failed, 4 not recoverable, 130 interrupted.";
 
 // isal-env starts another command, which may have a `--` of its own. CLI11 cannot tell which `--` ends our options.
 // Moves the words after the first `--` to `invocation`. Returns the number of words before it.

@@ -23,7 +23,7 @@ struct RepairFlags {
 };
 
 const char *action_word(const FileFinding &file) {
-  constexpr const char *kWords[] = {"nothing", "mend", "rebuild", "give up"};
+  constexpr const char *kWords[] = {"nothing", "mend", "rebuild", "give up"};  // remove: only resize does it
   return kWords[file.finding.action];
 }
 
@@ -34,6 +34,8 @@ std::string action_sentence(const FileFinding &file, bool dry_run) {
       return dry_run ? "Would be mended in place" : "Mended in place";
     case TANDEM_FILES_REBUILD:
       return dry_run ? "Would be rebuilt" : "Rebuilt";
+    case TANDEM_FILES_NOTHING:
+      return fmt::format("Left to `{} resize`", program_name());
     default:
       return "Cannot be recovered";
   }
@@ -89,19 +91,22 @@ std::string what_was_done(const ChosenSet &chosen, const tandem_files_repair_res
                      would_be);
 }
 
-void print_rest(const ChosenSet &chosen, const tandem_files_repair_result &result, const char *indent) {
+void print_rest(const ChosenSet &chosen, const Repaired &repaired, const char *indent) {
+  const tandem_files_repair_result &result = repaired.result;
   if (result.lost_stripe_count != 0)
     fmt::print("{}{} of {} cannot be recovered\n", indent, result.lost_stripe_count,
                plural(chosen.set.stripe_count, "stripe"));
   if (result.left_shard_count != 0)
-    fmt::print("{}{} cannot be rebuilt\n", indent, plural(result.left_shard_count, "shard"));
+    fmt::print("{}{} {}\n", indent, plural(result.left_shard_count, "shard"),
+               has_other_m(repaired.findings) ? fmt::format("not rebuilt: run `{} resize`", program_name())
+                                              : "cannot be rebuilt");
 }
 
 void print(const ChosenSet &chosen, const Repaired &repaired, bool dry_run) {
   const tandem_files_repair_result &result = repaired.result;
   print_files(chosen, repaired, dry_run, "");
   fmt::print("set {}: {}\n", hexadecimal(chosen.set.set_id), what_was_done(chosen, result, dry_run));
-  print_rest(chosen, result, "");
+  print_rest(chosen, repaired, "");
   fmt::print("{} read, {} written and read back, {:.2f} s\n", size(result.read_bytes), size(result.written_bytes),
              result.seconds);
 }
@@ -152,7 +157,7 @@ int repair_each(const RepairFlags &flags, const ContextOwner &context, const Sea
     } else if (!flags.output.quiet) {
       fmt::print("{}: {}\n", label_of(chosen), what_was_done(chosen, result, flags.write.dry_run));
       print_files(chosen, repaired, flags.write.dry_run, "  ");
-      print_rest(chosen, result, "  ");
+      print_rest(chosen, repaired, "  ");
     }
     return exit_status_of_state(result.state);
   });

@@ -76,7 +76,11 @@ void print(const ChosenSet &chosen, const Verified &verified) {
   const tandem_files_verify_result &result = verified.result;
   print_files(chosen, verified, "");
   fmt::print("set {}: {}\n", hexadecimal(chosen.set.set_id), what_is_found(chosen, result));
-  if (result.state == TANDEM_FILES_RECOVERABLE) fmt::print("`{} repair` can mend all of it\n", program_name());
+  if (has_other_m(verified.findings)) {
+    fmt::print("`{} resize` with the m that the set shall have finishes the resize\n", program_name());
+  } else if (result.state == TANDEM_FILES_RECOVERABLE) {
+    fmt::print("`{} repair` can mend all of it\n", program_name());
+  }
   if (result.lost_stripe_count != 0)
     fmt::print("{} of {} cannot be recovered; `{} repair` mends the others\n", result.lost_stripe_count,
                plural(chosen.set.stripe_count, "stripe"), program_name());

@@ -15,6 +15,7 @@
 #include "files/recoverable.hpp"
 #include "files/recovery.hpp"
 #include "files/repair.hpp"
+#include "files/resize.hpp"
 #include "files/search.hpp"
 #include "files/set_writer.hpp"
 #include "files/verify.hpp"
@@ -319,6 +320,17 @@ tandem_status tandem_files_repair(tandem_context *context, const tandem_files_se
     require(result_out, "tandem_files_repair_result");
     check_result(result_out, "tandem_files_repair_result");
     write_result(repair(context, search->found, ours), result_out, "tandem_files_repair_result");
+  });
+}
+
+tandem_status tandem_files_resize(tandem_context *context, const tandem_files_search *search, uint32_t m,
+                                  const tandem_files_repair_options *options, tandem_files_repair_result *result_out) {
+  return guarded([&] {
+    require(search, "search");
+    const tandem_files_repair_options ours = read_options(options, "tandem_files_repair_options");
+    require(result_out, "tandem_files_repair_result");
+    check_result(result_out, "tandem_files_repair_result");
+    write_result(resize(context, search->found, m, ours), result_out, "tandem_files_repair_result");
   });
 }
 

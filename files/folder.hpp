@@ -20,6 +20,7 @@ using base::FolderUse;
 using base::Lock;
 using base::lock_file;
 using base::LockWait;
+using base::make_folder;
 using base::ManyFolders;
 using base::open_to_lock;
 using base::PendingFile;

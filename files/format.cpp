@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
 
 #include "base/text.hpp"
 
@@ -55,6 +56,30 @@ std::uint64_t SetHeader::shard_file_bytes() const {
   const std::uint64_t stripes = stripe_count();
   if (stripes != 0) bytes += (stripes - 1) * block_bytes + payload_bytes_of(stripes - 1) + kCheckBytes;
   return bytes;
+}
+
+bool can_be_resized(std::int32_t matrix) {
+  constexpr std::int32_t kMatrices[] = {TANDEM_MATRIX_ISAL_CAUCHY,
+                                        TANDEM_MATRIX_ISAL_VANDERMONDE,
+                                        TANDEM_MATRIX_BACKBLAZE,
+                                        TANDEM_MATRIX_ZFEC,
+                                        TANDEM_MATRIX_LIBERASURECODE_ISAL_VAND_INV,
+                                        TANDEM_MATRIX_RAID6,
+                                        TANDEM_MATRIX_ZFS_RAIDZ,
+                                        TANDEM_MATRIX_SNAPRAID_CAUCHY,
+                                        TANDEM_MATRIX_SNAPRAID_VANDERMONDE,
+                                        TANDEM_MATRIX_PAR1,
+                                        TANDEM_MATRIX_PAR2,
+                                        TANDEM_MATRIX_LIBERASURECODE_RS_VAND};
+  return std::find(std::begin(kMatrices), std::end(kMatrices), matrix) != std::end(kMatrices);
+}
+
+bool describe_one_set(const SetHeader &one, const SetHeader &other) {
+  if (!can_be_resized(one.matrix)) return one == other;
+  SetHeader resized = other;
+  resized.m = one.m;
+  resized.folder_count = one.folder_count;
+  return one == resized;
 }
 
 std::optional<std::string> out_of_limits(const SetHeader &header) {

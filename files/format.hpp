@@ -81,6 +81,12 @@ struct SetHeader {
   std::uint64_t shard_file_bytes() const;
 };
 
+// Whether no row of the matrix preset depends on m. Then a parity shard is the same for every m, and a set can be
+// resized.
+bool can_be_resized(std::int32_t matrix);
+// Whether records with these fields are of one set. They may differ in m and folder_count, which a resize changes.
+bool describe_one_set(const SetHeader &one, const SetHeader &other);
+
 // Why a geometry is outside the format's limits; nothing if it is inside.
 std::optional<std::string> out_of_limits(const SetHeader &header);
 

@@ -91,24 +91,9 @@ NewSet::~NewSet() {
 void NewSet::make_folders(const std::vector<std::string> &folder_of_shard) {
   for (std::uint32_t i = 0; i < folder_of_shard.size(); ++i) {
     const std::string &path = folder_of_shard[i];
-    if (!options_.joins) make_folder(path);  // else they exist
+    if (!options_.joins) make_folder(path, made_);  // else they exist
     folder_of_.push_back(static_cast<std::uint16_t>(add_folder(folders_, path)));
   }
-}
-
-// Those above it too.
-void NewSet::make_folder(const std::string &path) {
-  if (mkdir(path.c_str(), 0777) != 0) {
-    if (errno == EEXIST) return;
-    const std::string above = folder_of(path);
-    if (errno != ENOENT || above == path) fail_io("make the folder", path, errno);
-    make_folder(above);
-    if (mkdir(path.c_str(), 0777) != 0) {
-      if (errno == EEXIST) return;  // "above/"
-      fail_io("make the folder", path, errno);
-    }
-  }
-  made_.push_back(path);
 }
 
 // A file of the same set at a final name would count as finished by this run.

@@ -39,7 +39,6 @@ class NewSet {
  private:
   explicit NewSet(Options options);
   void make_folders(const std::vector<std::string> &folder_of_shard);
-  void make_folder(const std::string &path);
   void make_records();
   void check_names() const;
   void check_given_up() const;

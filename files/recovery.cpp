@@ -138,7 +138,8 @@ void hold_back(Unfinished &set, const Folders &folders) {
   }
   set.shard_count = static_cast<std::uint32_t>(std::count(present.begin(), present.end(), 1));
   if (found) set.needed_count = found->k;
-  set.held_back = !found || found->shard_count() != present.size() || !shards_suffice(*found, present);
+  if (found) present.resize(found->shard_count());  // it may have been resized since
+  set.held_back = !found || !shards_suffice(*found, present);
 }
 
 // A set that was given up by a set that counts does not count any more, even if its own lead says so.

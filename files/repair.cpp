@@ -27,23 +27,24 @@ class NewFiles {
  public:
   explicit NewFiles(RepairTask &task) : task_(task) {}
   ~NewFiles() {
-    task_.targets.clear();
-    for (const std::string &folder : made_) rmdir(folder.c_str());  // a folder with a file in it stays
+    for (Target &target : task_.targets) target.pending.reset();
+    std::for_each(made_.rbegin(), made_.rend(),
+                  [](const std::string &folder) { rmdir(folder.c_str()); });  // a folder with a file in it stays
   }
   NewFiles(const NewFiles &) = delete;
   NewFiles &operator=(const NewFiles &) = delete;
 
   void make() {
-    waits_since_ = Clock::now();
+    wait_.began = Clock::now();
     task_.attempt_each([this](Target &target) {
       if (target.action == TANDEM_FILES_REBUILD) make(target);
     });
   }
 
-  void give_names() {
-    waits_since_ = Clock::now();
-    task_.attempt_each([this](Target &target) {
-      if (target.pending) give_name(target);
+  void give_names(bool is_locked) {
+    wait_.began = Clock::now();
+    task_.attempt_each([&](Target &target) {
+      if (target.pending) give_name(target, is_locked);
     });
     // A shard in a new folder is on the disk when the folder's own name is.
     if (task_.options.no_sync != 0) return;
@@ -52,9 +53,9 @@ class NewFiles {
 
  private:
   void make(Target &target) {
-    if (target.file == kNoFile && mkdir(target.place.folder.c_str(), 0777) == 0) made_.push_back(target.place.folder);
+    if (target.file == kNoFile) make_folder(target.place.folder, made_);
     target.folder = folders_[add_folder(folders_, target.place.folder)];
-    const FoldersLock lock({target.folder}, lock_wait());
+    const FoldersLock lock({target.folder}, wait_);
     OwnName name{OwnKind::lone_temporary};
     random_bytes(name.set_id);
     const std::string &model = task_.set.files[target.file != kNoFile ? target.file : 0].path;
@@ -67,8 +68,8 @@ class NewFiles {
       fail_io("extend", target.pending->path(), errno);
   }
 
-  void give_name(Target &target) {
-    const FoldersLock lock({target.folder}, lock_wait());
+  void give_name(Target &target, bool is_locked) {
+    const FoldersLock lock(is_locked ? Folders() : Folders{target.folder}, wait_);
     if (target.file != kNoFile && !is_still_there(target))
       fail(TANDEM_ERROR_IO, base::text(target.path(), " was replaced since it was read; the new file is left alone"));
     const bool may_replace = target.file != kNoFile || task_.options.force != 0;
@@ -84,21 +85,10 @@ class NewFiles {
            static_cast<std::uint64_t>(status.st_size) == shard.file_bytes;
   }
 
-  LockWait lock_wait() const {
-    const tandem_files_repair_options &options = task_.options;
-    LockWait wait{.check_cancelled = [&options] {
-      if (options.progress != nullptr && options.progress(options.progress_user, 0, 0) != 0)
-        fail(TANDEM_ERROR_CANCELLED, "cancelled");
-    }};
-    if (options.lock_wait_seconds != 0) wait.seconds = options.lock_wait_seconds;
-    wait.began = waits_since_;
-    return wait;
-  }
-
   RepairTask &task_;
   std::vector<std::string> made_;  // folders
   Folders folders_;
-  Clock::time_point waits_since_{};  // for locks of folders, one after the other
+  LockWait wait_ = lock_wait(task_.options);  // for locks of folders, one after the other
 };
 
 // ---- several processes ----
@@ -212,6 +202,7 @@ void report_all(const RepairTask &task) {
       return target.file == finding.file && target.shard == finding.report.index;
     });
   };
+  const std::uint32_t sure_count = task.header.k + least_m(task.set);  // resize makes or drops the others
   std::string path;
   report(task.set, task.findings, task.options.report, task.options.report_user, [&](Finding &finding) {
     finding.report.left_bad_count = finding.report.bad_block_count;
@@ -221,7 +212,9 @@ void report_all(const RepairTask &task) {
       finding.report.left_bad_count = left_in(task, *target);
       path = target->path();
       if (finding.file == kNoFile) finding.report.path = path.c_str();
-    } else if (finding.report.condition != 0 || finding.report.bad_block_count != 0) {
+    } else if (finding.file == kNoFile
+                   ? finding.report.index < sure_count
+                   : (finding.report.condition & ~TANDEM_FILES_OTHER_M) != 0 || finding.report.bad_block_count != 0) {
       finding.report.action = TANDEM_FILES_GIVE_UP;
     }
   });
@@ -233,7 +226,8 @@ tandem_files_repair_result result_of(const RepairTask &task) {
   tandem_files_repair_result result = {};
   result.left_shard_count = task.header.shard_count() - task.set.shard_count;
   for (const Ranges &bad : findings.bad) result.left_block_count += bad.count();
-  bool all_done = true;
+  bool all_done = std::none_of(task.set.files.begin(), task.set.files.end(),
+                               [](const ShardFile &file) { return (file.condition & TANDEM_FILES_OTHER_M) != 0; });
   for (const Target &target : task.targets) {
     all_done = all_done && !dry_run && target.failure.empty();
     if (!target.failure.empty()) continue;
@@ -270,53 +264,86 @@ void check_failures(const RepairTask &task) {
 // ---- the call ----
 
 tandem_files_repair_result run(RepairTask &task) {
-  const tandem_files_repair_options &options = task.options;
+  task.findings = inspect(task.context, task.set, reading_options(task.options), task.team);
+  task.team.together([&] {
+    check_all_read(task.search, task.set, task.findings.recoverable);
+    if (task.team.leads()) plan_repair(task);
+  });
+  write_targets(task);
+  return tell(task);
+}
+
+}  // namespace
+
+void write_targets(RepairTask &task, const std::function<void()> &lock_all) {
   const Team &team = task.team;
   NewFiles new_files(task);
-  tandem_files_verify_options reading = {};
-  reading.thread_count = options.thread_count;
-  reading.progress = options.progress;
-  reading.progress_user = options.progress_user;
-  task.findings = inspect(task.context, task.set, reading, team);
+  const auto step = [&](const auto &work) {
+    team.together(work);
+    share_failures(task);
+    if (lock_all) team.together([&] { check_failures(task); });
+  };
+  const bool is_dry = task.options.dry_run != 0;
   team.together([&] {
-    check_all_read(task.search, task.set, task.findings.recoverable);
-    if (!team.leads()) return;
-    plan_repair(task);
-    if (options.dry_run == 0) new_files.make();
+    if (team.leads() && !is_dry) new_files.make();
   });
   share_targets(task);
-  if (options.dry_run == 0 && !task.targets.empty()) {
-    team.together([&] { write_blocks(task); });
-    share_failures(task);
-    team.together([&] {
-      if (team.leads()) write_records(task);
-      sync_targets(task);
-      read_back(task);
-    });
-    share_failures(task);
-    team.together([&] {
-      if (team.leads()) new_files.give_names();
-    });
-    share_failures(task);
-  }
+  if (is_dry || task.targets.empty()) return;
+  if (lock_all) check_failures(task);
+  step([&] { write_blocks(task); });
+  step([&] {
+    if (team.leads()) write_new_records(task);
+    sync_targets(task);
+    read_back(task);
+  });
+  step([&] {
+    if (lock_all) lock_all();
+    if (team.leads()) new_files.give_names(static_cast<bool>(lock_all));
+  });
+  step([&] {
+    if (team.leads()) mend_records(task);
+  });
+}
+
+tandem_files_repair_result tell(RepairTask &task) {
   add_up(task);
   tandem_files_repair_result result = {};
-  team.together([&] {
+  task.team.together([&] {
     result = result_of(task);
-    if (team.leads()) report_all(task);
+    if (task.team.leads()) report_all(task);
     check_failures(task);
   });
   return result;
 }
 
-}  // namespace
+tandem_files_verify_options reading_options(const tandem_files_repair_options &options) {
+  tandem_files_verify_options reading = {};
+  reading.thread_count = options.thread_count;
+  reading.progress = options.progress;
+  reading.progress_user = options.progress_user;
+  return reading;
+}
+
+LockWait lock_wait(const tandem_files_repair_options &options) {
+  LockWait wait{.check_cancelled = [&options] {
+    if (options.progress != nullptr && options.progress(options.progress_user, 0, 0) != 0)
+      fail(TANDEM_ERROR_CANCELLED, "cancelled");
+  }};
+  if (options.lock_wait_seconds != 0) wait.seconds = options.lock_wait_seconds;
+  wait.began = Clock::now();
+  return wait;
+}
+
+void check_placement(const tandem_files_repair_options &options) {
+  if (options.folders != nullptr && options.new_folders != nullptr)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT,
+         "folders and new_folders are both given; with folders, every missing shard goes there");
+}
 
 tandem_files_repair_result repair(tandem_context *context, const Search &search,
                                   const tandem_files_repair_options &options) {
   const Clock::time_point started = Clock::now();
-  if (options.folders != nullptr && options.new_folders != nullptr)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         "folders and new_folders are both given; with folders, every missing shard goes there");
+  check_placement(options);
   const Team team(options.team);
   const FoundSet &set = choose_set(search, options.set_id_prefix, team);
   std::unique_ptr<RepairTask> task;

@@ -30,10 +30,22 @@ bool is_length_credible(const RepairTask &task) {
   return false;
 }
 
+Target &add_file(RepairTask &task, std::size_t file) {
+  const ShardFile &shard = task.set.files[file];
+  Target &target = task.targets.emplace_back(task.most_ranges());
+  target.file = file;
+  target.shard = shard.index;
+  target.place = {folder_of(shard.path), name_of(shard.path)};
+  return target;
+}
+
 void plan_missing(RepairTask &task) {
   const std::uint64_t stripe_count = task.header.stripe_count();
   const bool worth_it = stripe_count == 0 ? task.findings.recoverable : task.findings.lost.count() < stripe_count;
-  const std::vector<std::uint32_t> missing = missing_shards(task.set);
+  std::vector<std::uint32_t> missing = missing_shards(task.set);
+  // If a resize is not finished, it makes the others, or drops them.
+  const std::uint32_t sure_count = task.header.k + least_m(task.set);
+  std::erase_if(missing, [&](std::uint32_t shard) { return shard >= sure_count; });
   if (!worth_it || missing.empty()) return;
   const Places places =
       places_for(task.search, task.set, missing, task.folders, task.new_folders, task.options.force != 0);
@@ -65,19 +77,30 @@ std::vector<std::string> strings_of(const char *const *list, std::size_t count, 
 
 void plan_repair(RepairTask &task) {
   if (!is_length_credible(task)) return;
-  for (std::size_t file = 0; file < task.set.files.size(); ++file) {
-    const ShardFile &shard = task.set.files[file];
-    if (shard.condition == 0 && task.findings.bad[file].count() == task.findings.lost_count[file]) continue;
-    Target &target = task.targets.emplace_back(task.most_ranges());
-    target.file = file;
-    target.shard = shard.index;
-    target.place = {folder_of(shard.path), name_of(shard.path)};
-  }
+  for (std::size_t file = 0; file < task.set.files.size(); ++file)
+    if ((task.set.files[file].condition & ~TANDEM_FILES_OTHER_M) != 0 ||
+        task.findings.bad[file].count() != task.findings.lost_count[file])
+      add_file(task, file);
   plan_missing(task);
   check_files_to_open(task.targets);
   for (Target &target : task.targets)
     if (target.file != kNoFile && open_in_place(task.set.files[target.file], &target.opened))
       target.action = TANDEM_FILES_MEND;
+}
+
+void plan_resize(RepairTask &task) {
+  plan_missing(task);
+  if (task.targets.empty() && (task.options.force != 0 || !task.folders.empty() || !task.new_folders.empty()))
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "folders and force (-o, --force) are for new shards, and none is to be made");
+  check_files_to_open(task.targets);
+  for (std::size_t file = 0; file < task.set.files.size(); ++file) {
+    if (task.set.files[file].condition == 0) continue;
+    Target &target = add_file(task, file);
+    target.action = TANDEM_FILES_MEND;
+    if (Descriptor opened; !open_in_place(task.set.files[file], &opened))
+      fail(TANDEM_ERROR_IO,
+           base::text("cannot write to ", target.path(), ", and its header must get the new m; nothing is changed"));
+  }
 }
 
 bool open_in_place(const ShardFile &shard, Descriptor *file_out) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -25,7 +26,7 @@ struct Target {
   std::uint32_t shard = 0;
   std::int32_t action = TANDEM_FILES_REBUILD;
   Place place;
-  Descriptor opened;                   // mend
+  Descriptor opened;                   // mend; a resize opens one after the other
   std::shared_ptr<Folder> folder;      // rebuild
   std::optional<PendingFile> pending;  // rebuild
   Ranges written;                      // blocks
@@ -85,6 +86,9 @@ struct RepairTask {
 
 // Fills in task.targets from its findings, and opens files that are mended in place.
 void plan_repair(RepairTask &task);
+// The same for a set with the header and the conditions that resize gives it. A file that cannot be written to is
+// refused.
+void plan_resize(RepairTask &task);
 // False if the file must be written anew: it has another length, cannot be written to, or was replaced since the
 // search.
 bool open_in_place(const ShardFile &shard, Descriptor *file_out);
@@ -92,8 +96,24 @@ bool open_in_place(const ShardFile &shard, Descriptor *file_out);
 // ---- write (repair_write.cpp) ----
 
 void write_blocks(RepairTask &task);
-void write_records(RepairTask &task);
-void sync_targets(RepairTask &task);  // also drops them from memory, so that they are read back from the disk
-void read_back(RepairTask &task);     // and compares with the checksums
+void write_new_records(RepairTask &task);  // of files that are written anew
+void sync_targets(RepairTask &task);       // also drops them from memory, so that they are read back from the disk
+void read_back(RepairTask &task);          // and compares with the checksums
+// Of files that are mended. Each record is synced before the next is written. So each file has an intact record if the
+// power fails, and at most one file is in danger.
+void mend_records(RepairTask &task);
+
+// ---- all of it (repair.cpp) ----
+
+void check_placement(const tandem_files_repair_options &options);  // throws INVALID_ARGUMENT
+LockWait lock_wait(const tandem_files_repair_options &options);    // for all folders from now on
+
+// Called by all processes of the team. Process 0 has planned. lock_all: given by resize; called before a file gets its
+// name or a new record. Then a failure of one file ends the call before the next step.
+void write_targets(RepairTask &task, const std::function<void()> &lock_all = {});
+// What was done, for the report and the result. Throws if a target has failed.
+tandem_files_repair_result tell(RepairTask &task);
+// For inspect.
+tandem_files_verify_options reading_options(const tandem_files_repair_options &options);
 
 }  // namespace tandem::files

@@ -180,7 +180,8 @@ void read_back_stripe(RepairTask &task, std::uint64_t stripe, const ShardBuffers
 std::vector<RecordEnd> ends_to_write(const RepairTask &task, const Target &target) {
   if (target.action == TANDEM_FILES_REBUILD) return {RecordEnd::end, RecordEnd::start};
   std::vector<RecordEnd> ends;
-  const std::uint32_t condition = task.set.files[target.file].condition;
+  std::uint32_t condition = task.set.files[target.file].condition;
+  if ((condition & TANDEM_FILES_OTHER_M) != 0) condition |= TANDEM_FILES_END_DAMAGED | TANDEM_FILES_START_DAMAGED;
   if ((condition & TANDEM_FILES_END_DAMAGED) != 0) ends.push_back(RecordEnd::end);
   if ((condition & TANDEM_FILES_START_DAMAGED) != 0) ends.push_back(RecordEnd::start);
   return ends;
@@ -190,13 +191,37 @@ std::uint64_t offset_of(const RepairTask &task, RecordEnd end) {
   return end == RecordEnd::start ? 0 : task.header.shard_file_bytes() - kRecordBytes;
 }
 
+// An existing file keeps its m. resize gives it another one before.
+Record record_of(const RepairTask &task, const Target &target, RecordEnd end) {
+  return {target.file != kNoFile ? task.set.files[target.file].header : task.header, target.shard, end};
+}
+
+void write_record_of(RepairTask &task, const Target &target, RecordEnd end) {
+  std::array<std::byte, kRecordBytes> bytes;
+  write_record(record_of(task, target, end), bytes);
+  if (!write_at(target.descriptor(), bytes.data(), bytes.size(), offset_of(task, end)))
+    fail_io("write", target.path(), errno);
+  task.written_bytes += bytes.size();
+}
+
+void sync_target(const RepairTask &task, Target &target) {
+  const bool no_sync = task.options.no_sync != 0;
+  const base::TimedStep step(no_sync ? nullptr : task.timeline, "sync", 0, task.header.content_bytes);
+  if (target.pending) {
+    target.pending->finish(no_sync);
+  } else if (!no_sync && fsync(target.descriptor()) != 0) {
+    fail_io("sync", target.path(), errno);
+  }
+  posix_fadvise(target.descriptor(), 0, 0, POSIX_FADV_DONTNEED);
+}
+
 void read_back_records(const RepairTask &task, const Target &target) {
   std::array<std::byte, kRecordBytes> bytes;
   for (const RecordEnd end : ends_to_write(task, target)) {
     Record record;
     if (read_at(target.descriptor(), bytes.data(), bytes.size(), offset_of(task, end)) !=
             static_cast<std::int64_t>(bytes.size()) ||
-        parse_record(bytes, &record) != ParseResult::record || record != Record{task.header, target.shard, end})
+        parse_record(bytes, &record) != ParseResult::record || record != record_of(task, target, end))
       fail(TANDEM_ERROR_IO, base::text("a record of ", target.path(), " was written and does not read back"));
   }
 }
@@ -209,28 +234,30 @@ void write_blocks(RepairTask &task) {
   });
 }
 
-void write_records(RepairTask &task) {
+void write_new_records(RepairTask &task) {
   task.attempt_each([&](Target &target) {
-    std::array<std::byte, kRecordBytes> bytes;
+    if (target.action != TANDEM_FILES_REBUILD) return;
+    for (const RecordEnd end : ends_to_write(task, target)) write_record_of(task, target, end);
+  });
+}
+
+void mend_records(RepairTask &task) {
+  task.attempt_each([&](Target &target) {
+    if (target.action != TANDEM_FILES_MEND) return;
+    const bool was_open = static_cast<bool>(target.opened);
+    if (!was_open && !open_in_place(task.set.files[target.file], &target.opened)) fail_io("open", target.path(), errno);
     for (const RecordEnd end : ends_to_write(task, target)) {
-      write_record({task.header, target.shard, end}, bytes);
-      if (!write_at(target.descriptor(), bytes.data(), bytes.size(), offset_of(task, end)))
-        fail_io("write", target.path(), errno);
-      task.written_bytes += bytes.size();
+      write_record_of(task, target, end);
+      sync_target(task, target);
     }
+    read_back_records(task, target);
+    if (!was_open) target.opened.reset();
   });
 }
 
 void sync_targets(RepairTask &task) {
-  const bool no_sync = task.options.no_sync != 0;
   task.attempt_each([&](Target &target) {
-    const base::TimedStep step(no_sync ? nullptr : task.timeline, "sync", 0, task.header.content_bytes);
-    if (target.pending) {
-      target.pending->finish(no_sync);
-    } else if (!no_sync && fsync(target.descriptor()) != 0) {
-      fail_io("sync", target.path(), errno);
-    }
-    posix_fadvise(target.descriptor(), 0, 0, POSIX_FADV_DONTNEED);
+    if (target.pending || !target.written.empty()) sync_target(task, target);
   });
 }
 
@@ -238,7 +265,10 @@ void read_back(RepairTask &task) {
   run_workers(task, [&](std::span<const std::uint64_t> stripes, const BatchBuffers &buffers) {
     for (const std::uint64_t stripe : stripes) read_back_stripe(task, stripe, buffers[0]);
   });
-  if (task.team.leads()) task.attempt_each([&](const Target &target) { read_back_records(task, target); });
+  if (!task.team.leads()) return;
+  task.attempt_each([&](const Target &target) {
+    if (target.action == TANDEM_FILES_REBUILD) read_back_records(task, target);
+  });
 }
 
 }  // namespace tandem::files

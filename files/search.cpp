@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cerrno>
 #include <chrono>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -52,7 +53,8 @@ class Searcher {
   // No encode made or finished a set between the reading of the records and that of the files.
   bool is_undisturbed() const { return hidden_names(folders_.list()) == hidden_; }
 
-  Search finish() {
+  Search finish(const std::vector<std::string> &paths) {
+    unite();
     for (Headless &file : headless_) adopt(file);
     for (const auto &folder : folders_.list()) found_.folders.push_back(folder->path());
     for (FoundSet &set : found_.sets) {
@@ -63,6 +65,7 @@ class Searcher {
     }
     std::stable_sort(found_.sets.begin(), found_.sets.end(),
                      [](const FoundSet &a, const FoundSet &b) { return a.shard_count > b.shard_count; });
+    found_.paths = paths;
     return std::move(found_);
   }
 
@@ -132,6 +135,7 @@ class Searcher {
     if (end_good && (!start_good || file_bytes != intact_bytes))
       shard.bases[shard.base_count++] = static_cast<std::int64_t>(file_bytes) - static_cast<std::int64_t>(intact_bytes);
 
+    shard.header = record.set;
     const auto [first, last] = places_.equal_range(record.set.set_id);
     const auto same =
         std::find_if(first, last, [&](const auto &p) { return found_.sets[p.second].header == record.set; });
@@ -141,6 +145,43 @@ class Searcher {
       places_.emplace(record.set.set_id, found_.sets.size());
       found_.sets.push_back({record.set, {std::move(shard)}, 0});
     }
+  }
+
+  // Unites files of one set that have different m in their records: a resize is not finished. The larger m is that of
+  // the set only if a file with it is a shard that the smaller m lacks: a single file cannot claim more shards, unless
+  // it is one of them.
+  void unite() {
+    const auto has_code = [](const SetHeader &header) {
+      try {
+        make_codec(header, true);
+        return true;
+      } catch (const Error &error) {
+        if (error.status() == TANDEM_ERROR_OUT_OF_MEMORY) throw;
+        return false;
+      }
+    };
+    const auto is_same_id = [](const auto &one, const auto &other) { return one.first == other.first; };
+    if (std::adjacent_find(places_.begin(), places_.end(), is_same_id) == places_.end()) return;
+    std::vector<FoundSet> parts = std::exchange(found_.sets, {});
+    std::stable_sort(parts.begin(), parts.end(), [](const FoundSet &a, const FoundSet &b) {
+      return a.header.m != b.header.m ? a.header.m < b.header.m : a.files.size() > b.files.size();
+    });
+    for (FoundSet &part : parts) {
+      const auto set = std::find_if(found_.sets.begin(), found_.sets.end(),
+                                    [&](const FoundSet &each) { return describe_one_set(each.header, part.header); });
+      if (set == found_.sets.end() || !has_code(part.header)) {
+        found_.sets.push_back(std::move(part));
+        continue;
+      }
+      if (!has_code(set->header) || std::any_of(part.files.begin(), part.files.end(), [&](const ShardFile &file) {
+            return file.index >= set->header.shard_count();
+          }))
+        set->header = part.header;
+      std::move(part.files.begin(), part.files.end(), std::back_inserter(set->files));
+    }
+    for (FoundSet &set : found_.sets)
+      for (ShardFile &file : set.files)
+        if (file.header != set.header) file.condition |= TANDEM_FILES_OTHER_M;
   }
 
   // Whether it is a shard file is not known, unless it is a link to nothing or no regular file.
@@ -193,6 +234,7 @@ class Searcher {
     ShardFile shard;
     shard.path = headless.path;
     shard.identity = headless.identity;
+    shard.header = best_set->header;
     shard.folder = headless.folder;
     shard.index = best_index;
     shard.condition = TANDEM_FILES_START_DAMAGED | TANDEM_FILES_END_DAMAGED;
@@ -337,9 +379,15 @@ Search search(const std::vector<std::string> &paths) {
   constexpr int kMostTries = 20;
   for (int tries = 1;; ++tries) {
     Searcher searcher(paths);
-    if (tries == kMostTries || searcher.is_undisturbed()) return searcher.finish();
+    if (tries == kMostTries || searcher.is_undisturbed()) return searcher.finish(paths);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
+}
+
+std::uint32_t least_m(const FoundSet &set) {
+  std::uint32_t least = set.header.m;
+  for (const ShardFile &file : set.files) least = std::min(least, file.header.m);
+  return least;
 }
 
 std::vector<std::uint32_t> missing_shards(const FoundSet &set) {

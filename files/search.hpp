@@ -16,6 +16,7 @@ namespace tandem::files {
 struct ShardFile {
   std::string path;
   std::pair<dev_t, ino_t> identity{};
+  SetHeader header;        // of its records; of the set, if it has none
   std::size_t folder = 0;  // place in Search::folders
   std::uint32_t index = 0;
   std::uint32_t condition = 0;  // bits of enum tandem_files_condition_value
@@ -25,15 +26,18 @@ struct ShardFile {
   // If the front was cut off, the second one is negative.
   std::int64_t bases[2] = {0, 0};
   std::uint32_t base_count = 0;
+  bool operator==(const ShardFile &) const = default;
 };
 
 struct FoundSet {
   SetHeader header;
   std::vector<ShardFile> files;   // by index
   std::uint32_t shard_count = 0;  // different ones
+  bool operator==(const FoundSet &) const = default;
 };
 
 struct Search {
+  std::vector<std::string> paths;
   std::vector<FoundSet> sets;  // most complete first
   std::vector<std::string> ignored;
   std::vector<std::string> unread;   // sentences: why files that may be shard files could not be read
@@ -63,6 +67,8 @@ void check_all_read(const Search &search, const FoundSet &set, bool recoverable)
 // Changes nothing. Remains of dead runs are treated as if they were cleaned up.
 Search search(const std::vector<std::string> &paths);
 
+// The smallest m of a record. Less than that of the set: a resize is not finished.
+std::uint32_t least_m(const FoundSet &set);
 // Shards that have no file.
 std::vector<std::uint32_t> missing_shards(const FoundSet &set);
 // Shards with a file, and those that need none.

@@ -193,7 +193,8 @@ enum tandem_files_condition_value {
   TANDEM_FILES_START_DAMAGED = 1,
   TANDEM_FILES_END_DAMAGED = 2, /* truncated, extended or overwritten */
   TANDEM_FILES_WRONG_LENGTH = 4,
-  TANDEM_FILES_MISSING = 8 /* reports: there is no file */
+  TANDEM_FILES_MISSING = 8, /* reports: there is no file */
+  TANDEM_FILES_OTHER_M = 16 /* its records have another m than the set: a resize is not finished */
 };
 
 typedef struct tandem_files_shard {
@@ -388,7 +389,8 @@ enum tandem_files_action_value {
   TANDEM_FILES_NOTHING = 0,
   TANDEM_FILES_MEND = 1,    /* bad blocks and records rewritten in place */
   TANDEM_FILES_REBUILD = 2, /* written again as a temporary, then renamed */
-  TANDEM_FILES_GIVE_UP = 3  /* no part of it can be recovered */
+  TANDEM_FILES_GIVE_UP = 3, /* no part of it can be recovered */
+  TANDEM_FILES_REMOVE = 4   /* resize: the shard is dropped */
 };
 
 typedef struct tandem_files_finding { /* one shard file, or one shard that has none */
@@ -454,8 +456,8 @@ TANDEM_API tandem_status tandem_files_verify(tandem_context *context, const tand
 typedef struct tandem_files_repair_options {
   size_t struct_bytes;        /* sizeof(tandem_files_repair_options) */
   const char *set_id_prefix;  /* as tandem_files_search_choose */
-  const char *const *folders; /* missing shard i goes to folders[i % folder_count]; the last path component is made if
-                                 missing. NULL: it goes to its former folder, as far as the others tell (see below) */
+  const char *const *folders; /* missing shard i goes to folders[i % folder_count], which is made if missing. NULL: it
+                                 goes to its former folder, as far as the others tell (see below) */
   size_t folder_count;
   int32_t force;              /* non-zero: the file of a missing shard may replace a file outside the set */
   int32_t no_sync;            /* as encode */
@@ -485,7 +487,7 @@ typedef struct tandem_files_repair_result {
   uint64_t left_block_count;   /* bad blocks that remain in files of the set */
   uint64_t lost_stripe_count;  /* stripes that cannot be recovered */
   uint32_t left_shard_count;   /* shards that still have no file */
-  uint32_t reserved;
+  uint32_t removed_file_count; /* tandem_files_resize; else 0 */
   uint64_t read_bytes, written_bytes;
   double seconds;
 } tandem_files_repair_result;
@@ -518,6 +520,36 @@ typedef struct tandem_files_repair_result {
  *   the process may not open more files). An unrecoverable stripe is a result, not an error: `state` is
  *   TANDEM_FILES_LOST. */
 TANDEM_API tandem_status tandem_files_repair(tandem_context *context, const tandem_files_search *search,
+                                             const tandem_files_repair_options *options,
+                                             tandem_files_repair_result *result_out);
+
+/* ---- resize -------------------------------------------------------------------------------------- */
+
+/* Changes the number of parity shards of a set in place. Existing blocks of data and parity stay as they are: k shards
+ * are read once, the new shards are computed from them and written, and then the records at both ends of every file
+ * are rewritten, one file after the other. With a smaller m, all blocks of the files that stay are checked, the records
+ * are rewritten, and the files of the other shards are removed. No row of the matrix may depend on m (docs/matrices.md
+ * names such matrices).
+ *   m            0 .. TANDEM_FILES_MAX_SHARDS - k, in the range of the matrix. That of the set finishes a resize
+ *   options      as for tandem_files_repair, without a team. New shards get their places as missing ones do, and
+ *                `folders` is for them; without new shards, folders and force are refused. `note` also tells which
+ * dropped shards were not found. `report` receives every shard of the new set, then the removed ones result_out   as
+ * for tandem_files_repair. Files with new records count as mended, those of new shards as rebuilt. With a larger m,
+ * left_block_count counts the bad blocks that were met; their stripes were decoded. state is INTACT if no damage was
+ * met: with a larger m, only k shards are read
+ *
+ * A kill or a loss of power at any moment leaves a set that survives as many losses as with the smaller m. Files with
+ * another m than the set's are reported with TANDEM_FILES_OTHER_M. A second call finishes it; a call with the former m
+ * takes it back; tandem_files_repair leaves m alone. With no_sync this does not hold for a loss of power.
+ *
+ * Nothing is changed if a folder of the set stays locked, if a file cannot be written to, or if files have changed
+ * since the search. dry_run reads no block unless m is smaller.
+ *
+ * Status: INVALID_ARGUMENT, UNSUPPORTED (rows that depend on m), NOT_MDS (unless the set is not MDS already),
+ *   DAMAGED (a shard is missing or has a wrong length, or m is smaller and blocks are damaged: repair the set first),
+ *   NOT_RECOVERABLE (also: a stripe has too few intact blocks), OUT_OF_MEMORY, CANCELLED, DEVICE, IO.
+ * Threads: two calls for one set exclude each other; the later one fails with IO, because the files have changed. */
+TANDEM_API tandem_status tandem_files_resize(tandem_context *context, const tandem_files_search *search, uint32_t m,
                                              const tandem_files_repair_options *options,
                                              tandem_files_repair_result *result_out);
 

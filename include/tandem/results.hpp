@@ -68,9 +68,10 @@ constexpr auto table(const tandem_files_repair_result &) {
   return std::tuple(row("state", &Of::state, Unit::state), row("mended_file_count", &Of::mended_file_count, Unit::sum),
                     row("mended_block_count", &Of::mended_block_count),
                     row("rebuilt_file_count", &Of::rebuilt_file_count, Unit::sum),
-                    row("left_block_count", &Of::left_block_count), row("left_shard_count", &Of::left_shard_count),
-                    row("lost_stripe_count", &Of::lost_stripe_count), row("read_bytes", &Of::read_bytes, Unit::sum),
-                    row("written_bytes", &Of::written_bytes, Unit::sum), row("seconds", &Of::seconds, Unit::sum));
+                    row("removed_file_count", &Of::removed_file_count), row("left_block_count", &Of::left_block_count),
+                    row("left_shard_count", &Of::left_shard_count), row("lost_stripe_count", &Of::lost_stripe_count),
+                    row("read_bytes", &Of::read_bytes, Unit::sum), row("written_bytes", &Of::written_bytes, Unit::sum),
+                    row("seconds", &Of::seconds, Unit::sum));
 }
 
 // Calls use(row) for each row of a struct's table, in order.

@@ -9,7 +9,7 @@ from typing import Optional, Tuple
 from . import _native
 from .errors import InvalidArgument
 
-CONDITIONS = {1: "start damaged", 2: "end damaged", 4: "wrong length", 8: "missing"}
+CONDITIONS = {1: "start damaged", 2: "end damaged", 4: "wrong length", 8: "missing", 16: "other m"}
 _ACTIONS = ("nothing", "mend", "rebuild", "give up")
 
 
@@ -102,6 +102,7 @@ class RepairResult:
     mended_file_count: int
     rebuilt_file_count: int
     mended_block_count: int
+    removed_file_count: int  # 0: only a resize removes files
     left_block_count: int
     lost_stripe_count: int
     left_shard_count: int

@@ -479,6 +479,30 @@ class Command(unittest.TestCase):
         self.ok("verify", self.shards)
         self.assertRegex(self.ok("repair", self.shards).stdout, rb"(?m)^set [0-9a-f]{32}: intact$")
 
+    def test_resize(self):
+        self.encode("--block-bytes", "4k")
+        before = self.contents(self.shards)
+        self.assertIn(b"): would have 10 + 6 shards: 2 files written, 0 files removed\n", self.ok("resize", self.shards, "-m", 6, "--dry-run").stdout)
+        self.assertEqual(self.contents(self.shards), before)
+        self.assertIn(b"): now 10 + 6 shards: 2 files written, 0 files removed\n", self.ok("resize", self.shards, "-m", 6, "-o", self.path("more{i}")).stdout)
+        self.assertEqual((os.listdir(self.path("more14")), os.listdir(self.path("more15"))), (["source.bin.014.tandem"], ["source.bin.015.tandem"]))
+        both = (self.shards, self.path("more14"), self.path("more15"))
+        self.ok("verify", *both)
+        self.assertIn(b"): 10 + 6 shards already\n", self.ok("resize", *both, "-m", 6).stdout)
+        with open(self.shard(3), "wb") as file:
+            file.write(before["source.bin.003.tandem"])
+        self.assertIn(b"shard 3: resize not finished (header with another m)\n", self.ok("verify", *both, status=1).stdout)
+        self.assertIn(b"Left to `tandem resize`", self.ok("repair", *both, status=1).stdout)
+        self.assertIn(b"`tandem resize` with the m", self.ok("verify", *both, status=1).stdout)
+        self.ok("resize", *both, "-m", 6)
+        self.ok("verify", *both)
+        report = json.loads(self.ok("resize", *both, "-m", 4, "--json").stdout)
+        self.assertEqual((report["m"], report["m_before"], report["removed_file_count"], report["mended_file_count"]), (4, 6, 2, 14))
+        self.assertEqual(self.contents(self.shards), before)
+        self.damage(self.shard(4), 4096 + 9)
+        self.assertIn(b"1 damaged block; repair the set first", self.ok("resize", self.shards, "-m", 2, status=1).stderr)
+        self.ok("resize", self.shards, "-m", 300, status=2)
+
     def test_what_is_lost_is_said(self):
         self.encode("--block-bytes", "4k")
         for index in range(5):

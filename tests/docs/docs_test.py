@@ -107,6 +107,8 @@ class Json(InEmptyFolder):
         run("encode", "file", "-k", 4, "-m", 2, "-o", "set", "--block-bytes", 4096)
         run("info", "set")
         run("verify", "set")
+        run("resize", "set", "-m", 3)
+        run("resize", "set", "-m", 2)
         damaged = bytearray(shard.read_bytes())
         damaged[0:10] = damaged[20000:20010] = b"0123456789"
         shard.write_bytes(damaged)

@@ -62,7 +62,7 @@ class History {
   void run() {
     look();
     for (int step = 0; step < kSteps && !::testing::Test::HasFailure(); ++step) {
-      const std::uint64_t kind = below(20);
+      const std::uint64_t kind = below(23);
       if (kind < 5) {
         write_set();
         while (!is_clean(tree()) && disks_.size() > 1 && !chance(3) && !::testing::Test::HasFailure()) {
@@ -80,6 +80,8 @@ class History {
         decode_to_file();
       else if (kind < 13)
         change_disks();
+      else if (kind < 16)
+        resize();
       else
         damage();
       if (!::testing::Test::HasFailure()) look();
@@ -201,14 +203,30 @@ class History {
       std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned>(below(256)));
       made.id += digits;
     }
-    // What it must look like: an encode that nothing disturbs, elsewhere.
+    make_files(made);
+    return made;
+  }
+
+  // What it must look like: an encode that nothing disturbs, elsewhere.
+  void make_files(Generation &made) {
+    made.files.clear();
     const auto root = std::exchange(root_, base_ / "aside");
     fs::create_directory(root_);
     EXPECT_EQ(encode(made, {}), TANDEM_OK) << tandem_last_error_message();
     for (unsigned i = 0; i < made.k + made.m; ++i) made.files.push_back(slurp(root_ / made.place(i)));
     fs::remove_all(root_);
     root_ = root;
-    return made;
+  }
+
+  // A generation with another m.
+  const Generation *resized(const Generation &of, std::uint32_t m) {
+    for (const Generation &each : generations_)
+      if (each.number == of.number && each.m == m) return &each;
+    Generation made = of;
+    made.m = m;
+    make_files(made);
+    generations_.push_back(std::move(made));
+    return &generations_.back();
   }
 
   tandem_status encode(const Generation &of, Encoding how) const {
@@ -427,13 +445,18 @@ class History {
     if (!told.empty()) {  // not in a child
       ASSERT_TRUE(told == planned) << "the dry run said something else";
       for (const Told &each : told) {
+        if (each.condition == TANDEM_FILES_OTHER_M) continue;
         const bool anew = (each.condition & (TANDEM_FILES_WRONG_LENGTH | TANDEM_FILES_MISSING)) != 0;
         if (each.action == TANDEM_FILES_MEND || each.action == TANDEM_FILES_REBUILD) {
           ASSERT_EQ(each.action, anew ? TANDEM_FILES_REBUILD : TANDEM_FILES_MEND) << each.path;
         }
       }
       const bool decodable = old.state(*of).is_decodable();
-      ASSERT_EQ(result.state, decodable ? TANDEM_FILES_INTACT : TANDEM_FILES_LOST);
+      const bool is_whole = std::none_of(old.state(*of).files.begin(), old.state(*of).files.end(),
+                                         [](const File &f) { return (f.condition & TANDEM_FILES_OTHER_M) != 0; });
+      ASSERT_EQ(result.state, !decodable ? TANDEM_FILES_LOST
+                              : is_whole ? TANDEM_FILES_INTACT
+                                         : TANDEM_FILES_RECOVERABLE);
       ASSERT_EQ(result.lost_stripe_count, old.state(*of).lost_count());
       ASSERT_EQ(result.left_shard_count, of->k + of->m - now.state(*of).shard_count());
       std::uint64_t left = 0;
@@ -461,9 +484,11 @@ class History {
     for (unsigned i = 0; i < of.k; ++i)
       if (of.is_padding(i)) long_enough.insert(i);
     const bool is_credible = long_enough.size() >= of.k;
-    const auto mend = [&](const std::string &path, unsigned index, bool anew) {
+    std::uint32_t least = of.m;
+    for (const File &file : old.files) least = std::min(least, file.m);
+    const auto mend = [&](const std::string &path, unsigned index, bool anew, std::uint32_t m) {
       ASSERT_TRUE(after.contains(path)) << path << " is gone";
-      Bytes bytes = of.files[index];
+      Bytes bytes = resized(of, m)->files[index];
       for (std::uint64_t block = 0; block < of.stripe_count(); ++block)  // what is lost stays as it was
         if (old.is_lost(block) && !old.has(index, block) && !of.is_padding(index, block))
           bytes.replace(of.offset(block), of.bytes(block),
@@ -471,15 +496,15 @@ class History {
       expected[path] = bytes;
     };
     for (const File &file : old.files) {
-      bool wanted = file.condition != 0;
+      bool wanted = (file.condition & ~TANDEM_FILES_OTHER_M) != 0;
       for (std::uint64_t block = 0; block < of.stripe_count(); ++block)
         wanted = wanted || (!file.good[block] && !old.is_lost(block));
-      if (is_credible && wanted) mend(file.path, file.index, (file.condition & TANDEM_FILES_WRONG_LENGTH) != 0);
+      if (is_credible && wanted) mend(file.path, file.index, (file.condition & TANDEM_FILES_WRONG_LENGTH) != 0, file.m);
     }
     const bool is_worth_it =
         is_credible && (of.stripe_count() == 0 ? old.is_decodable() : old.lost_count() < of.stripe_count());
     const State now = world(after).state(of);
-    for (unsigned i = 0; i < of.k + of.m && is_worth_it; ++i) {
+    for (unsigned i = 0; i < of.k + least && is_worth_it; ++i) {
       if (old.has(i)) continue;
       const auto made =
           std::find_if(now.files.begin(), now.files.end(), [&](const File &file) { return file.index == i; });
@@ -488,7 +513,93 @@ class History {
       if (in_its_place && votes > 0 && !before.contains(of.place(i))) {
         ASSERT_EQ(made->path, of.place(i));
       }
-      mend(made->path, i, true);
+      mend(made->path, i, true, of.m);
+    }
+    for (const auto &[path, bytes] : expected) ASSERT_TRUE(after.contains(path) && after.at(path) == bytes) << path;
+    ASSERT_EQ(after.size(), expected.size()) << "other files";
+  }
+
+  void resize() {
+    const Tree before = tree();
+    const World old = world(before);
+    const Generation *const of = old.newest();
+    if (of == nullptr || !is_tidy(before) || old.state(*of).files.empty()) return;
+    const auto folder_count = static_cast<std::uint32_t>(of->folders.size());
+    const std::uint32_t m = (folder_count > of->k ? folder_count - of->k : 0) + static_cast<std::uint32_t>(below(5));
+    const Generation *const goal = resized(*of, m);
+    const bool dry_run = chance(6);
+    auto result = sized<tandem_files_repair_result>();
+    const auto call = [&] {
+      auto options = sized<tandem_files_repair_options>();
+      options.set_id_prefix = of->id.c_str();
+      options.dry_run = dry_run;
+      return tandem_files_resize(context_, Search(paths(here())), m, &options, &result);
+    };
+    const Ended ended = disturb("resize " + std::to_string(of->number) + " from " + std::to_string(of->m) + " to " +
+                                    std::to_string(m) + (dry_run ? " --dry-run" : ""),
+                                call);
+    const Tree after = tree();
+    const World now = world(after);
+    expect_kept(old.state(*of), now.state(*of), of->k + std::min(of->m, m));
+    if (::testing::Test::HasFailure() || ended.killed) return;
+    const tandem_status expected = may_resize(old.state(*of), m, dry_run);
+    ASSERT_EQ(ended.status, expected) << message_;
+    if (dry_run || expected != TANDEM_OK) {
+      ASSERT_TRUE(after == before || ended.power_lost) << "it wrote";  // temporaries may come back
+    } else {
+      expect_resized(*goal, old.state(*of), before, after);
+    }
+  }
+
+  // What the smaller of two sizes needs is there as before.
+  static void expect_kept(const State &before, const State &after, unsigned shard_count) {
+    for (unsigned i = 0; i < shard_count; ++i) {
+      ASSERT_LE(before.has(i), after.has(i)) << "shard " << i << " is gone";
+      for (std::uint64_t block = 0; block < before.of->stripe_count(); ++block)
+        ASSERT_LE(before.has(i, block), after.has(i, block)) << "block " << block << " of shard " << i << " is gone";
+    }
+  }
+
+  static tandem_status may_resize(const State &state, std::uint32_t m, bool dry_run) {
+    const Generation &of = *state.of;
+    if (!state.has_enough_shards()) return TANDEM_ERROR_NOT_RECOVERABLE;
+    std::uint32_t least = std::min(of.m, m);
+    for (const File &file : state.files) least = std::min(least, file.m);
+    for (unsigned i = 0; i < of.k + least; ++i)
+      if (!state.has(i)) return TANDEM_ERROR_DAMAGED;
+    for (const File &file : state.files) {
+      if (file.index >= of.k + m) continue;
+      if ((file.condition & TANDEM_FILES_WRONG_LENGTH) != 0) return TANDEM_ERROR_DAMAGED;
+    }
+    for (const File &file : state.files)
+      if (m < of.m && file.index < of.k + m && std::find(file.good.begin(), file.good.end(), false) != file.good.end())
+        return state.lost_count() == 0 ? TANDEM_ERROR_DAMAGED : TANDEM_ERROR_NOT_RECOVERABLE;
+    bool is_complete = true;
+    for (unsigned i = 0; i < of.k + m; ++i) is_complete = is_complete && state.has(i);
+    return is_complete || dry_run || state.lost_count() == 0 ? TANDEM_OK : TANDEM_ERROR_NOT_RECOVERABLE;
+  }
+
+  // Only records of old files have changed.
+  void expect_resized(const Generation &goal, const State &old, const Tree &before, const Tree &after) {
+    Tree expected = before;
+    for (const File &file : old.files) {
+      if (file.index >= goal.files.size()) {
+        expected.erase(file.path);
+      } else if (old.of != &goal || file.condition != 0) {
+        const Bytes &right = goal.files[file.index];
+        Bytes &bytes = *expected.at(file.path);
+        bytes.replace(0, kRecord, right.substr(0, kRecord));
+        bytes.replace(bytes.size() - kRecord, kRecord, right.substr(right.size() - kRecord));
+      }
+    }
+    const State now = world(after).state(goal);
+    for (unsigned i = 0; i < goal.files.size(); ++i) {
+      if (old.has(i)) continue;
+      const auto made =
+          std::find_if(now.files.begin(), now.files.end(), [&](const File &file) { return file.index == i; });
+      ASSERT_TRUE(made != now.files.end()) << "shard " << i << " was not made";
+      ASSERT_FALSE(before.contains(made->path)) << made->path << " was replaced";
+      expected[made->path] = goal.files[i];
     }
     for (const auto &[path, bytes] : expected) ASSERT_TRUE(after.contains(path) && after.at(path) == bytes) << path;
     ASSERT_EQ(after.size(), expected.size()) << "other files";
@@ -671,8 +782,10 @@ class History {
     const World old = world(before);
     change();
     const Tree after = tree();
-    if (old.expected() != nullptr && world(after).expected() != old.expected() && !always && !chance(12))
-      return restore(before);
+    const World now = world(after);
+    const bool is_kept =
+        old.expected() == nullptr || (now.expected() != nullptr && now.expected()->number == old.expected()->number);
+    if (!is_kept && !always && !chance(12)) return restore(before);
     say(what);
     is_divided_ = is_divided_ || !is_clean(before) || !is_clean(after);
   }
@@ -843,6 +956,86 @@ TEST_F(Overlap, OfTwoEncodesOfOneNameTheLastToCommitReplacesTheOther) {
   EXPECT_EQ(left, (std::set<std::size_t>{0, 3, 5}));
 #endif
 }
+
+#ifdef TANDEM_TEST_WITH_FAULTS
+class Resize : public Files {
+ protected:
+  void SetUp() override {
+    if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 1);  // syncs of a disk take minutes
+    Files::SetUp();
+  }
+  tandem_status resize(std::uint32_t m) const {
+    const auto options = sized<tandem_files_repair_options>();
+    auto result = sized<tandem_files_repair_result>();
+    return tandem_files_resize(context_, Search(shards_), m, &options, &result);
+  }
+  void put_back(const Contents &files) const {
+    fs::remove_all(shards_);
+    fs::create_directory(shards_);
+    for (const auto &[name, bytes] : files) ::spill(shards_ / name, bytes);
+  }
+  Contents clean() const {
+    const Paths folder({shards_});
+    EXPECT_EQ(tandem_files_recover(folder.data(), folder.size(), nullptr, nullptr), TANDEM_OK);
+    return contents(shards_);
+  }
+};
+
+// At any call: the set survives the loss of any shard, and resize finishes it or takes it back.
+TEST_F(Resize, KillsAndLossesOfPowerLeaveTheSmallerToleranceAndTheNextCallFinishesIt) {
+  std::mt19937_64 random(tandem::test::slice_seed());
+  for (const std::size_t content_bytes : {700, 0})
+    for (const auto &[from, to] : {std::pair(1u, 3u), std::pair(3u, 1u)}) {
+      fs::remove_all(shards_);
+      const std::vector<char> content = paint(content_bytes);
+      encode(content, 2, from, 128);
+      const Contents before = contents(shards_);
+      Tree start{{"shards", std::nullopt}};
+      for (const auto &[name, bytes] : before) start["shards/" + name] = Bytes(bytes.begin(), bytes.end());
+      ASSERT_EQ(resize(to), TANDEM_OK) << tandem_last_error_message();
+      const Contents whole = contents(shards_);
+      ASSERT_EQ(whole.size(), 2 + to);
+      for (const std::string action : {"kill", "kill-half", "power cut"}) {
+        std::uint64_t at = 0;
+        for (bool killed = true; killed;) {
+          put_back(before);
+          const Ended ended = call_with_fault([&, to = to] { return resize(to); },
+                                              action == "kill-half" ? action : "kill", ++at, false, root_.string());
+          killed = ended.killed;
+          if (action == "power cut") {
+            fs::remove_all(shards_);
+            fs::create_directory(shards_);
+            const Tree safe = PowerLoss(root_.string(), start, ended, random).tree();
+            for (const auto &[path, bytes] : safe)
+              if (bytes) spill(root_ / path, {bytes->begin(), bytes->end()});
+          }
+          SCOPED_TRACE(action + " at " + std::to_string(at) + " of " + std::to_string(to));
+          const Contents left = clean();
+          for (unsigned i = 0; i < 3; ++i) {
+            fs::remove(shard(i));
+            ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
+            ASSERT_EQ(::slurp(root_ / "output"), content);
+            put_back(left);
+          }
+          const auto options = sized<tandem_files_repair_options>();
+          auto result = sized<tandem_files_repair_result>();
+          if (const tandem_status status = resize(to); status == TANDEM_ERROR_DAMAGED) {
+            ASSERT_EQ(action, "power cut");  // the file that was being written
+            ASSERT_EQ(tandem_files_repair(context_, Search(shards_), &options, &result), TANDEM_OK);
+            ASSERT_EQ(resize(to), TANDEM_OK) << tandem_last_error_message();
+          }
+          ASSERT_TRUE(contents(shards_) == whole);
+          put_back(left);
+          ASSERT_EQ(tandem_files_repair(context_, Search(shards_), &options, &result), TANDEM_OK);
+          ASSERT_EQ(contents(shards_).size(), left.size());  // repair does not continue it, and does not take it back
+          ASSERT_EQ(resize(from), TANDEM_OK) << tandem_last_error_message();
+          ASSERT_TRUE(contents(shards_) == before);
+        }
+        EXPECT_GT(at, 15u);
+      }
+    }
+}
+#endif
 
 }  // namespace
 }  // namespace model

@@ -537,8 +537,17 @@ TEST_F(Repair, AnAbsurdContentLengthWritesNothing) {
 // Files of one set id that claim different shapes are different sets, and none of them is taken for the other.
 TEST_F(Repair, ASetWhoseFilesDisagree) {
   encode(paint(5000), 2, 2, kBlock);
+  for (unsigned i = 0; i < 4; ++i) {
+    const std::vector<char> honest = slurp(shard(i));
+    for (const std::uint64_t m : {1, 3, 250, 4000}) {
+      forge(shard(i), 36, m, 4);
+      forge(shard(i), 8, m > 254 ? 3 : 2, 4);  // version
+      ASSERT_EQ(decode(shards_), TANDEM_OK) << m << ": " << tandem_last_error_message();
+    }
+    spill(shard(i), honest);
+  }
   forge(shard(0), 32, 3, 4);  // k
-  forge(shard(1), 36, 1, 4);  // m
+  forge(shard(1), 72, 1, 4);  // digest
   EXPECT_EQ(verify().missing_shard_count, 2u);
   ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(slurp(root_ / "output"), paint(5000));

@@ -31,7 +31,9 @@ inline std::string shard_name(const std::string &name, unsigned index) {
   return name + number;
 }
 
-// One encode of the set: the newer one has the higher number. 0: another set, which nothing may change.
+// One encode of the set: the newer one has the higher number. 0: another set, which nothing may change. If it is
+// resized, there is one for each m, with the same number and id. If files say different m, that of the set is the
+// smallest one that no file with a larger m is outside of.
 struct Generation {
   unsigned number = 0;
   std::string name, id;  // 32 hexadecimal digits
@@ -65,6 +67,7 @@ struct File {
   unsigned index;
   std::uint32_t condition;
   std::vector<bool> good;  // by block
+  std::uint32_t m = 0;     // according to its record; without one, that of the set
 };
 
 // What there is of a generation.
@@ -146,11 +149,12 @@ inline Owner owner_by_records(const Bytes &file, const Generations &all) {
   by_start.end = by_end.of == by_start.of && by_end.index == by_start.index;
   return by_start;
 }
-inline Owner owner_by_blocks(const Bytes &file, const Generations &all, const std::set<unsigned> &found) {
+inline Owner owner_by_blocks(const Bytes &file, const std::vector<const Generation *> &found) {
   Owner best;
   unsigned most = 0;
-  for (const Generation &each : all) {
-    if (!found.contains(each.number) || file.size() != each.files[0].size() || each.stripe_count() == 0) continue;
+  for (const Generation *one : found) {
+    const Generation &each = *one;
+    if (file.size() != each.files[0].size() || each.stripe_count() == 0) continue;
     for (unsigned i = 0; i < each.files.size(); ++i) {
       unsigned votes = 0;
       for (const std::uint64_t block : std::set{std::uint64_t{0}, each.stripe_count() / 2, each.stripe_count() - 1})
@@ -168,27 +172,42 @@ class World {
   // Temporaries count for a set that is known to count: it has a commit record, or a file with a name.
   World(const Tree &tree, const Generations &all) {
     std::vector<std::pair<std::string, const Bytes *>> headless;
-    std::set<unsigned> found;
-    for (const Generation &each : all) states_[each.number].of = &each;
-    for (const auto &[path, bytes] : tree) {
-      if (!bytes || name_in(path)[0] == '.') continue;
-      const Owner owner = owner_by_records(*bytes, all);
-      if (owner.of == nullptr) {
-        headless.emplace_back(path, &*bytes);
-      } else {
-        found.insert(owner.of->number);
-        add(path, *bytes, owner);
-      }
-    }
-    counting_ = found;
+    std::map<std::string, Owner> owned;
+    std::map<unsigned, const Generation *> chosen;
+    const auto own = [&](const std::string &path, const Bytes &bytes) {
+      const Owner owner = owner_by_records(bytes, all);
+      if (owner.of == nullptr) return false;
+      owned[path] = owner;
+      return true;
+    };
+    for (const Generation &each : all)
+      if (states_[each.number].of == nullptr) states_[each.number].of = &each;
+    for (const auto &[path, bytes] : tree)
+      if (bytes && name_in(path)[0] != '.' && !own(path, *bytes)) headless.emplace_back(path, &*bytes);
+    std::set<unsigned> named;  // with a file that has its name
+    for (const auto &[path, owner] : owned) named.insert(owner.of->number);
+    counting_ = named;
     for (const Generation &each : all)
       for (const auto &[path, bytes] : tree)
         if (name_in(path) == "." + each.id + ".tandem-commit") counting_.insert(each.number);
     for (const Generation &each : all)
       for (unsigned i = 0; i < each.files.size() && counting_.contains(each.number); ++i)
         for (const auto &[path, bytes] : tree)
-          if (name_in(path) == each.temporary(i)) add(path, *bytes, owner_by_records(*bytes, all));
-    for (const auto &[path, bytes] : headless) add(path, *bytes, owner_by_blocks(*bytes, all, found));
+          if (name_in(path) == each.temporary(i)) own(path, *bytes);
+    std::vector<const Generation *> found;
+    std::vector<Owner> by_m;
+    for (const auto &[path, owner] : owned) by_m.push_back(owner);
+    std::stable_sort(by_m.begin(), by_m.end(), [](const Owner &a, const Owner &b) { return a.of->m < b.of->m; });
+    for (const Owner &owner : by_m) {
+      const Generation *&of = chosen[owner.of->number];
+      if (of == nullptr || owner.index >= of->k + of->m) of = owner.of;
+    }
+    for (const auto &[number, of] : chosen) {
+      states_[number].of = of;
+      if (named.contains(number)) found.push_back(of);
+    }
+    for (const auto &[path, owner] : owned) add(path, *tree.at(path), owner);
+    for (const auto &[path, bytes] : headless) add(path, *bytes, owner_by_blocks(*bytes, found));
   }
 
   const State &state(const Generation &of) const { return states_.at(of.number); }
@@ -216,12 +235,13 @@ class World {
  private:
   void add(const std::string &path, const Bytes &bytes, const Owner &owner) {
     if (owner.of == nullptr) return;
-    const Generation &of = *owner.of;
+    const Generation &of = *states_.at(owner.of->number).of;
     const bool length = bytes.size() == of.files[0].size();
-    File file{path, &of, owner.index, 0, {}};
+    File file{path, &of, owner.index, 0, {}, owner.of->m};
     if (!owner.start) file.condition |= TANDEM_FILES_START_DAMAGED;
     if (!owner.end) file.condition |= TANDEM_FILES_END_DAMAGED;
     if (!length) file.condition |= TANDEM_FILES_WRONG_LENGTH;
+    if (owner.of != &of) file.condition |= TANDEM_FILES_OTHER_M;
     for (std::uint64_t block = 0; block < of.stripe_count(); ++block) {
       const auto is_at = [&](std::size_t at) {
         return at < bytes.size() && std::string_view(bytes).substr(at, of.bytes(block)) == of.block(owner.index, block);
