@@ -348,6 +348,7 @@ void Volume::join(std::uint32_t index, const std::string &name, std::shared_ptr<
   check_dispensable(index);  // the state may have changed while the new member was prepared
   // The record names pages by the number of the member. Pages of the old member must not be written to the new one.
   sync_members();
+  record_losses();  // a member may have failed when the last record's blocks were written to their places
   std::size_t bytes = 0;
   const Buffer nothing = write_log_record(superblock_.id, sequence_, {}, &bytes);
   write_log(nothing.data(), bytes);

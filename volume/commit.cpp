@@ -53,7 +53,7 @@ void Volume::commit_transaction() {
   // 1. Sync blocks written in place since the last commit, blocks that commit wrote to their places, and mended blocks.
   sync_members();
   // 2. A lost member must be recorded as lost before the flush promises anything that it lacks.
-  if (members_->standings() != superblock_.standings) write_superblocks();
+  record_losses();
 
   // 3. The record.
   std::vector<LogItem> items;
@@ -72,7 +72,7 @@ void Volume::commit_transaction() {
     const Buffer record = write_log_record(superblock_.id, sequence_, items, &bytes);
     write_log(record.data(), bytes);
   }
-  if (members_->standings() != superblock_.standings) write_superblocks();
+  record_losses();
 
   // 4. From here on the transaction is committed, even if later steps fail.
   ++sequence_;
@@ -98,6 +98,10 @@ void Volume::sync_members() {
   for (std::uint32_t i = 0; i < members_->count(); ++i)
     if (members_->is_usable(i) && members_->is_unsynced(i)) unsynced.push_back(i);
   pool_->run(unsynced.size(), [&](std::size_t i) { members_->sync(unsynced[i]); });
+}
+
+void Volume::record_losses() {
+  if (members_->standings() != superblock_.standings) write_superblocks();
 }
 
 // The first time in a session twice: the second writing says that the first one reached all members. An older copy of a

@@ -191,6 +191,7 @@ class Volume {
   void commit_exclusively();
   void commit_transaction();
   void write_superblocks();
+  void record_losses();
   void sync_members();
   void write_log(const std::byte *bytes, std::size_t count);
   void apply(std::span<const struct LogItem> items);
