@@ -55,7 +55,7 @@ void check_index(std::uint32_t index, const core::Codec &codec);
 
 // One stripe's shard_bytes, of a length that the operator has, and its pointers in plan order: none NULL.
 // Throws Error with the numbers, or naming the shard.
-// has_outputs: the caller knows it of the outputs.
+// has_outputs: the caller has looked at the outputs; none is NULL.
 inline void check_given(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs,
                         std::uint64_t shard_bytes, bool has_outputs = false) {
   if (plan.prepared().length_unit_bytes() != 1) [[unlikely]]

@@ -27,7 +27,7 @@ struct Par2CreateFlags {
   std::string set, base, redundancy, volumes = kVolumes[TANDEM_PAR2_DOUBLING];
   std::vector<std::string> paths;
   tandem_par2_create_options options = sized<tandem_par2_create_options>();
-  bool has_recovery = false;
+  bool has_recovery = false, force = false, no_sync = false;
   OutputFlags output;
   ContextFlags context;
 };
@@ -42,6 +42,7 @@ struct Par2VerifyFlags {
 struct Par2RepairFlags {
   Par2VerifyFlags verify;
   tandem_par2_repair_options options = sized<tandem_par2_repair_options>();
+  bool keep_replaced = false, rename_only = false, no_sync = false;
   ContextFlags context;
 };
 
@@ -56,6 +57,8 @@ int create_par2(Par2CreateFlags flags) {
   options.source_paths = paths.data();
   options.source_count = paths.size();
   options.thread_count = flags.context.thread_count;
+  options.force = flags.force;
+  options.no_sync = flags.no_sync;
   while (flags.volumes != kVolumes[options.volumes]) ++options.volumes;
   if (!flags.has_recovery) options.recovery_percent = redundancy_percent(flags.redundancy);
   auto result = sized<tandem_par2_create_result>();
@@ -123,8 +126,11 @@ int run_verify(const Par2VerifyFlags &flags) {
 int run_repair(Par2RepairFlags flags) {
   constexpr const char *kCommand = "par2 repair";
   Par2Report report = verify_with(flags.verify, kCommand);
-  if (report.summary.repair_needed != 0 && (report.summary.repair_possible != 0 || flags.options.rename_only != 0)) {
+  if (report.summary.repair_needed != 0 && (report.summary.repair_possible != 0 || flags.rename_only)) {
     flags.options.thread_count = flags.context.thread_count;
+    flags.options.keep_replaced = flags.keep_replaced;
+    flags.options.rename_only = flags.rename_only;
+    flags.options.no_sync = flags.no_sync;
     repair_par2(report, flags.options, make_context(flags.context), kCommand, flags.verify.output);
   }
   return finish_par2(report, kCommand, flags.verify.output);
@@ -166,8 +172,8 @@ void add_par2_create(CLI::App &par2, Invocation &invocation) {
                      "Files with recovery slices; not with --volumes limited");
   add_base_flag(command, flags->base);
   add_memory_flag(command, flags->options.memory_bytes);
-  command.add_flag("--force", flags->options.force, "Replace existing files of these names");
-  add_no_sync_flag(command, flags->options.no_sync);
+  command.add_flag("--force", flags->force, "Replace existing files of these names");
+  add_no_sync_flag(command, flags->no_sync);
   add_context_flags(command, flags->context);
   add_output_flags(command, flags->output);
   command.callback([flags, recovery, &invocation] {
@@ -200,11 +206,10 @@ void add_par2_repair(CLI::App &par2, Invocation &invocation) {
   CLI::App &command = *par2.add_subcommand("repair", "Make the files of a set complete");
   add_par2_places(command, flags->verify);
   add_memory_flag(command, flags->options.memory_bytes);
-  command.add_flag("--keep-replaced", flags->options.keep_replaced,
-                   "Keep a wrong file that another one replaces, as NAME.1");
-  command.add_flag("--rename-only", flags->options.rename_only,
+  command.add_flag("--keep-replaced", flags->keep_replaced, "Keep a wrong file that another one replaces, as NAME.1");
+  command.add_flag("--rename-only", flags->rename_only,
                    "Only put whole files that were found under other names in their places");
-  add_no_sync_flag(command, flags->options.no_sync);
+  add_no_sync_flag(command, flags->no_sync);
   command.footer(
       "Exit status: 0 all files are complete, 4 a repair is not possible; with --rename-only, 1 a repair is possible.");
   add_context_flags(command, flags->context);
@@ -313,7 +318,7 @@ void add_redundancy_flag(CLI::App &command, std::string &redundancy, CLI::Option
 void add_memory_flag(CLI::App &command, std::uint64_t &memory_bytes) {
   command.add_option("--memory", memory_bytes, "Memory for slices, such as 1G; default: 64M")->transform(size_value());
 }
-void add_no_sync_flag(CLI::App &command, std::int32_t &no_sync) {
+void add_no_sync_flag(CLI::App &command, bool &no_sync) {
   command.add_flag("--no-sync", no_sync, "Let the operating system decide when bytes reach the disk")->group(kExpert);
 }
 

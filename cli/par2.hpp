@@ -71,7 +71,7 @@ std::string what_is_lost(const tandem_par2_summary &summary);
 double redundancy_percent(const std::string &redundancy);
 void add_redundancy_flag(CLI::App &command, std::string &redundancy, CLI::Option *excluded = nullptr);
 void add_memory_flag(CLI::App &command, std::uint64_t &memory_bytes);
-void add_no_sync_flag(CLI::App &command, std::int32_t &no_sync);
+void add_no_sync_flag(CLI::App &command, bool &no_sync);
 
 void add_par2_sync(CLI::App &par2, Invocation &invocation);
 void add_par2_scrub(CLI::App &par2, Invocation &invocation);

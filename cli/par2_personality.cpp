@@ -649,7 +649,8 @@ class Par2Check {
     output_.lines(-1, "\nPurge par files.\n");
     for (const tandem_par2_packet_file &file : report_->packet_files) {
       const std::string path = file.path;
-      const bool is_destroyed = file.damaged_bytes == file.bytes && base_of_set(path) == base_of_set(words_.set());
+      const bool is_destroyed =
+          file.damaged_bytes == file.bytes && fs::path(base_of_set(path)) == fs::path(base_of_set(words_.set()));
       if (file.packet_count == 0 && !is_destroyed) continue;
       output_.line(-1, "Remove \"{}\".", shown(path));
       std::error_code error;

@@ -37,8 +37,8 @@ constexpr std::string_view kEnding = ".par2";
 struct TreeFlags {
   std::string root, redundancy;
   std::vector<std::string> excluded;
-  bool one_file_system = false, dry_run = false, force = false, no_verify = false, repair = false;
-  tandem_par2_repair_options writing = sized<tandem_par2_repair_options>();  // sync takes its memory and no_sync, too
+  std::uint64_t memory_bytes = 0;
+  bool one_file_system = false, dry_run = false, force = false, no_verify = false, repair = false, no_sync = false;
   OutputFlags output;
   ContextFlags context;
 };
@@ -252,9 +252,9 @@ void make_set(const std::string &folder, const LockedFolder &locked, const Files
   options.volumes = TANDEM_PAR2_UNIFORM;
   options.volume_count = 1;
   options.thread_count = flags.context.thread_count;
-  options.memory_bytes = flags.writing.memory_bytes;
+  options.memory_bytes = flags.memory_bytes;
   options.force = 1;
-  options.no_sync = flags.writing.no_sync;
+  options.no_sync = flags.no_sync;
   choose_slices(files, options);
   auto result = sized<tandem_par2_create_result>();
   run_with_progress(action, flags.output, options,
@@ -266,7 +266,7 @@ void make_set(const std::string &folder, const LockedFolder &locked, const Files
   if (utimensat(AT_FDCWD, made.c_str(), times, 0) != 0 || rename(made.c_str(), in(folder, kSet).c_str()) != 0)
     fail_io("write", in(folder, kSet));
   temporaries.remove();
-  if (flags.writing.no_sync == 0 && !locked.sync()) fail_io("sync", folder);
+  if (!flags.no_sync && !locked.sync()) fail_io("sync", folder);
   object.update(set_object(result));
   object["packet_file_count"] = 1;
   object["packet_file_bytes"] = status_of(in(folder, kSet)).value().st_size;
@@ -369,8 +369,10 @@ Outcome scrub_set(const std::string &path, const TreeFlags &flags, const Context
   };
   count();
   if (flags.repair && changed == 0 && report.summary.repair_needed != 0 && report.summary.repair_possible != 0) {
-    tandem_par2_repair_options options = flags.writing;
+    auto options = sized<tandem_par2_repair_options>();
+    options.memory_bytes = flags.memory_bytes;
     options.thread_count = flags.context.thread_count;
+    options.no_sync = flags.no_sync;
     repair_par2(report, options, context, action, flags.output);
     count();
   }
@@ -425,8 +427,8 @@ void add_tree_flags(CLI::App &command, TreeFlags &flags) {
       ->type_name("GLOB")
       ->allow_extra_args(false);
   command.add_flag("--one-file-system", flags.one_file_system, "Leave out folders of other file systems");
-  add_memory_flag(command, flags.writing.memory_bytes);
-  add_no_sync_flag(command, flags.writing.no_sync);
+  add_memory_flag(command, flags.memory_bytes);
+  add_no_sync_flag(command, flags.no_sync);
   add_context_flags(command, flags.context);
   add_output_flags(command, flags.output);
 }

@@ -143,10 +143,10 @@ int verify_each(const VerifyFlags &flags, Places &places) {
     const ContextOwner context = make_context(flags.context);
     each.run(found, sets, true,
              [&](const ChosenSet &chosen, const std::string &action, nlohmann::ordered_json &object) {
-               const Verified verified =
-                   verify_set(flags, context, found, hexadecimal(chosen.set.set_id), places, action, nullptr);
+               const std::string set_id = hexadecimal(chosen.set.set_id);
+               if (times && !times->set_now(set_id)) complain("note: the time of this check cannot be kept");
+               const Verified verified = verify_set(flags, context, found, set_id, places, action, nullptr);
                total.add(verified.result);
-               if (times) times->set_now(hexadecimal(chosen.set.set_id));
                if (flags.output.json) {
                  object = to_json(chosen, verified);
                } else if (!flags.output.quiet) {

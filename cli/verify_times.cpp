@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -21,7 +22,8 @@ fs::path state_folder() {
     const char *const value = std::getenv(variable);
     return fs::path(value != nullptr && *value == '/' ? value : "");
   };
-  if (fs::path given = absolute("STATE_DIRECTORY"); !given.empty()) return given;
+  // systemd.exec: a list, separated by colons.
+  if (const std::string given = absolute("STATE_DIRECTORY"); !given.empty()) return given.substr(0, given.find(':'));
   if (const fs::path state = absolute("XDG_STATE_HOME"); !state.empty()) return state / "tandem";
   if (const fs::path home = absolute("HOME"); !home.empty()) return home / ".local/state/tandem";
   throw Failure{kExitWrongUsage,
@@ -33,23 +35,48 @@ std::uint64_t bytes_of_set(const ChosenSet &chosen) { return chosen.set.shard_co
 }  // namespace
 
 VerifyTimes::VerifyTimes() : path_(state_folder() / "verified") {
+  std::error_code none;
+  fs::create_directories(fs::path(path_).parent_path(), none);
+  if (!read() || !write())
+    throw Failure{kExitInputOutput, path_ + " cannot be read and written: --oldest keeps its times there"};
+}
+
+bool VerifyTimes::read() {
+  std::error_code error;
+  if (fs::symlink_status(path_, error).type() == fs::file_type::not_found) return true;
   std::ifstream file(path_);
-  if (!file && fs::exists(path_)) throw Failure{kExitInputOutput, path_ + " cannot be read"};
+  if (!file) return false;
+  times_.clear();
   for (std::string line; std::getline(file, line);) {
     std::istringstream row(line);
     std::string id;
     std::int64_t time = 0;
     if (row >> id >> time) times_[id] = time;
   }
+  return !file.bad();
+}
+
+bool VerifyTimes::write() const {
+  const std::string temporary = fmt::format("{}.{}", path_, getpid());
+  std::ofstream file(temporary, std::ios::trunc);
+  for (const auto &[id, time] : times_) file << id << '\t' << time << '\n';
+  file.close();
+  std::error_code error;
+  if (file) fs::rename(temporary, path_, error);
+  if (file && !error) return true;
+  fs::remove(temporary, error);
+  return false;
 }
 
 std::set<std::string> VerifyTimes::oldest(const std::vector<ChosenSet> &sets, double part) const {
   std::vector<std::tuple<std::int64_t, std::string, std::uint64_t>> order;
   double left = 0;  // bytes
+  const std::int64_t now = std::time(nullptr);
   for (const ChosenSet &each : sets) {
     const std::string id = hexadecimal(each.set.set_id);
     const auto time = times_.find(id);
-    order.emplace_back(time == times_.end() ? 0 : time->second, id, bytes_of_set(each));
+    const bool is_known = time != times_.end() && time->second <= now;  // a clock may have been wrong
+    order.emplace_back(is_known ? time->second : 0, id, bytes_of_set(each));
     left += part * static_cast<double>(bytes_of_set(each));
   }
   std::ranges::sort(order);
@@ -62,17 +89,10 @@ std::set<std::string> VerifyTimes::oldest(const std::vector<ChosenSet> &sets, do
   return chosen;
 }
 
-void VerifyTimes::set_now(const std::string &set_id) {
+bool VerifyTimes::set_now(const std::string &set_id) {
+  if (!read()) return false;
   times_[set_id] = std::time(nullptr);
-  std::error_code none;
-  fs::create_directories(fs::path(path_).parent_path(), none);
-  const std::string temporary = fmt::format("{}.{}", path_, getpid());
-  std::ofstream file(temporary, std::ios::trunc);
-  for (const auto &[id, time] : times_) file << id << '\t' << time << '\n';
-  file.close();
-  std::error_code error;
-  if (file) fs::rename(temporary, path_, error);
-  if (!file || error) throw Failure{kExitInputOutput, path_ + " cannot be written: --oldest keeps its times there"};
+  return write();
 }
 
 }  // namespace tandem::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When `verify --oldest` last read each set. A file of the user's state folder has a row for each: ID, tab, seconds
-// since 1970.
+// When `verify --oldest` last began to read each set. A file of the user's state folder has a row for each: ID, tab,
+// seconds since 1970.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,20 @@ namespace tandem::cli {
 class VerifyTimes {
  public:
   // The folder: STATE_DIRECTORY (systemd), else tandem/ in XDG_STATE_HOME or ~/.local/state. Throws Failure without
-  // one, or if the file cannot be read. Rows that are none are ignored.
+  // one, or if the file cannot be read and written.
   VerifyTimes();
 
   // IDs of the sets that were never read, or not for the longest time: as many as have this part of the bytes, at least
   // one.
   std::set<std::string> oldest(const std::vector<ChosenSet> &sets, double part) const;
-  // Writes the file. Rows that another process wrote since it was read are lost: their sets are read again earlier.
-  void set_now(const std::string &set_id);
+  // Adds the row to the file as it now is. Of two processes that write at the same moment, one may lose a row: that set
+  // is read again earlier. False: it cannot be written.
+  bool set_now(const std::string &set_id);
 
  private:
+  bool read();  // rows that are none are ignored
+  bool write() const;
+
   std::string path_;
   std::map<std::string, std::int64_t> times_;
 };

@@ -343,16 +343,23 @@ void Codec16::solve_powers(const ShardSet &present, std::span<const std::uint16_
   check_cells(std::max(outputs.size(), count), count + wanted_parity.size(), "a decode", kMostSolveBytes16);
   unsigned first = k_;  // of the run of shards of which most are present
   std::span<const std::uint16_t> chosen_of_run;
+  const auto size = static_cast<unsigned>(count), last = std::max(parity.back() + 1u, k_ + size) - size;
   for (const std::uint16_t shard : parity) {
-    const auto size = static_cast<unsigned>(count), last = std::max(parity.back() + 1u, k_ + size) - size;
-    const auto begin = std::ranges::lower_bound(parity, std::min<unsigned>(shard, last));
-    const auto end = std::lower_bound(begin, parity.end(), std::min<unsigned>(shard, last) + size);
+    const unsigned first_here = std::min<unsigned>(shard, last);
+    const auto begin = std::ranges::lower_bound(parity, first_here);
+    const auto end = std::lower_bound(begin, parity.end(), first_here + size);
     if (static_cast<std::size_t>(end - begin) <= chosen_of_run.size()) continue;
     chosen_of_run = {begin, end};
-    first = std::min<unsigned>(shard, last);
+    first = first_here;
     if (chosen_of_run.size() == count) break;
   }
   Indices chosen(chosen_of_run.begin(), chosen_of_run.end());
+  constexpr std::uint64_t kMostSteps = std::uint64_t{1} << 36;  // up to a minute of one core (Zen 4)
+  const std::size_t missing = count - chosen.size();
+  if (std::uint64_t{count} * count * missing > kMostSteps || count + outputs.size() + missing > gf16::kFieldSize)
+    base::fail(TANDEM_ERROR_TOO_LARGE,
+               base::text(count, " lost shards, and ", missing, " of as many neighbouring parity shards are missing"));
+  check_cells(2 * std::uint64_t{missing}, missing, "a decode");
   Matrix16 solved = solve_run(lost, first, outputs);  // outputs from the chosen shards
   if (chosen.size() < count) {
     Sums<std::uint16_t> sums = fill_run(lost, first, chosen_of_run, parity, solved);
@@ -410,16 +417,12 @@ Matrix16 Codec16::solve_run(std::span<const std::uint16_t> lost, unsigned first,
 // Some shards of the run are missing. Syndrome s is the sum over j of a_j^s * lost_j, so a syndrome is made of those of
 // the run as x^s is made of their powers modulo P. This gives a row for each other shard, and an elimination finds what
 // replaces the missing ones. The outputs come in as sums of the run, and out as sums of present shards, or
-// undetermined: as indices of `outputs`. undetermined: inputs are those that are independent.
+// undetermined: as indices of `outputs`; then the inputs are as many shards as are independent.
 Sums<std::uint16_t> Codec16::fill_run(std::span<const std::uint16_t> lost, unsigned first,
                                       std::span<const std::uint16_t> present, std::span<const std::uint16_t> parity,
                                       const Matrix16 &outputs) const {
-  constexpr std::uint64_t kMostSteps = std::uint64_t{1} << 36;  // half a minute
-  const std::size_t count = lost.size(), missing = count - present.size();
-  if (std::uint64_t{count} * count * missing > kMostSteps || count + outputs.rows() + missing > gf16::kFieldSize)
-    base::fail(TANDEM_ERROR_TOO_LARGE, base::text(count, " lost shards, and ", missing, " gaps among the exponents"));
-  check_cells(2 * std::uint64_t{missing}, missing, "a decode");
-  const std::size_t most = std::min({parity.size() - present.size(), gf16::kFieldSize - count - outputs.rows(),
+  const std::size_t count = lost.size(), missing = count - present.size(), other_count = parity.size() - present.size();
+  const std::size_t most = std::min({other_count, gf16::kFieldSize - count - outputs.rows(),
                                      std::max<std::size_t>(missing, kMostMatrixBytes16 / 2 / count)});
   Indices points, others;  // others: the nearest ones after the run, then those before it
   for (const std::uint16_t shard : lost) points.push_back(gf_->exp(logs_[shard]));
@@ -450,6 +453,9 @@ Sums<std::uint16_t> Codec16::fill_run(std::span<const std::uint16_t> lost, unsig
   };
   const Elimination elimination(*gf_, cell, static_cast<unsigned>(count), order);
   Sums<std::uint16_t> sums = elimination.express(std::span(all).last(outputs.rows()), false);
+  if (!sums.undetermined.empty() && most < other_count)
+    base::fail(TANDEM_ERROR_TOO_LARGE, base::text(count, " lost shards: the nearest ", most, " of ", other_count,
+                                                  " parity shards beside a run with gaps are not enough"));
   for (std::uint16_t &output : sums.undetermined) output -= static_cast<std::uint16_t>(count + others.size());
   for (std::uint16_t &input : sums.inputs)
     input = input < count ? static_cast<std::uint16_t>(first + input) : others[input - count];

@@ -363,8 +363,6 @@ class Repair {
     const auto recovery = usable_recovery(set_, lost.size());
     const std::uint32_t first_exponent = set_.is_par1 ? 0 : recovery.front().exponent;
     const std::uint32_t exponents = recovery.back().exponent - first_exponent + 1;
-    suspects_ =
-        text("one of the recovery slices ", recovery.front().exponent, " to ", recovery.back().exponent, " is, or ");
     const CodecOwner codec = make_codec(set_.is_par1, k, first_exponent, exponents);
 
     std::vector<std::uint8_t> present(k + exponents), wanted(present.size()), is_read(present.size());
@@ -393,8 +391,14 @@ class Repair {
     check(tandem_plan_shards_to_read(plan, is_read.data()));
 
     std::vector<std::size_t> inputs;
-    for (std::size_t i = 0; i < places.size(); ++i)
-      if (is_read[i] != 0) inputs.push_back(i);
+    std::set<std::string> files;  // with the recovery slices that are used
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      if (is_read[i] == 0) continue;
+      inputs.push_back(i);
+      if (i >= k) files.insert(*places[i]->path);
+    }
+    for (const std::string &file : files) suspects_ += (suspects_.empty() ? "a recovery slice of " : ", ") + file;
+    suspects_ += " is, or ";
     meter_.add_total((inputs.size() + lost.size()) * set_.slice_bytes);
     std::vector<void *> shards(places.size());
     const auto read_column = [&](const Column &column, std::size_t first, std::size_t end) {

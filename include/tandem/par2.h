@@ -259,7 +259,7 @@ typedef struct tandem_par2_repair_options {
  * Kill: if the call fails later or the process dies, nothing is lost. The old file may then be called "NAME.1" (verify
  *   reads it), temporaries ".NAME.*.tmp" may be left, and the call can be made again, after a new verify.
  * Cost: the equations of e lost slices take about 2 e^2 bytes beside memory_bytes. With g gaps among the exponents they
- *   take 4 e^2 and more, and e^2 g steps, at most 2^36: half a minute, in which a cancel waits.
+ *   take up to 6 e^2, and e^2 g steps, at most 2^36: up to a minute, in which a cancel waits.
  * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost and of recovery slices; nothing was
  *   changed; also for too many gaps among the exponents), DAMAGED (a file has changed since verify,
  *   or what was computed is wrong), IO, UNSUPPORTED, OUT_OF_MEMORY, CANCELLED, DEVICE.

@@ -92,6 +92,7 @@ class Par2(unittest.TestCase):
             given = [name for name in files if (self.folder / name).exists()]
             self.run_command("create", "set", *given, "-s", 1000, "-c", 1, "--no-sync", *force)
             self.assertIn("4 of 4 files complete", self.run_command("verify", "set").stdout)
+        self.run_command("create", "set", *files[:3], "-s", 1000, "-c", 1, "--force=false", status=3)
         (self.folder / "set.par2").write_bytes(b"lost")
         self.assertIn("4 of 4 files complete", self.run_command("verify", "set").stdout)
         # A file may have the name of the set.

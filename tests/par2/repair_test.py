@@ -242,7 +242,7 @@ class Repair(Case):
         self.write("set.vol3+1.par2", the_set.recovery[1])
         for wrong in (bytes(64), bytes(65)):  # in place, rebuilt
             self.write("a", wrong + contents["a"][64:])
-            self.fails(DAMAGED_SET, "is wrong: one of the recovery slices 0 to 0 is, or a file has changed", self.report())
+            self.fails(DAMAGED_SET, f"is wrong: a recovery slice of {self.folder}/set.vol0+3.par2 is, or a file has changed", self.report())
         (self.folder / "set.vol0+3.par2").unlink()  # then the next one is taken
         self.report().repair()
         self.assertEqual((self.folder / "a").read_bytes(), contents["a"])
