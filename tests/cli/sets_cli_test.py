@@ -112,6 +112,13 @@ class Command(unittest.TestCase):
             self.assertGreaterEqual(len(one["other_sets"]), 6)
         self.assertIn(b"exclude", self.run_command("verify", "--locate", "-r", "-k", 1, "-m", 1, backup, status=2).stderr)
 
+    def test_deeper_folders_need_a_flag(self):
+        self.encode("a", self.path("deep/x/y"))
+        hint = b"with --recursive (-r) the folders below are searched"
+        self.assertIn(hint, self.run_command("verify", self.path("deep"), status=4).stderr)
+        self.assertNotIn(hint, self.run_command("verify", self.path("sources"), status=4).stderr)
+        self.run_command("verify", "-r", self.path("deep"))
+
     def test_the_oldest_sets_take_turns(self):
         ids = [self.encode(f"photos{i}", self.path("tree", f"{i}"), size=20_000 if i else 60_000) for i in range(5)]
         self.damage(self.path("tree", "2", "photos2.001.tandem"), 1500)
