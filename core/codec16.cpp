@@ -343,7 +343,8 @@ void Codec16::solve_powers(const ShardSet &present, std::span<const std::uint16_
   check_cells(std::max(outputs.size(), count), count + wanted_parity.size(), "a decode", kMostSolveBytes16);
   unsigned first = k_;  // of the run of shards of which most are present
   std::span<const std::uint16_t> chosen_of_run;
-  const auto size = static_cast<unsigned>(count), last = std::max(parity.back() + 1u, k_ + size) - size;
+  const auto size = static_cast<unsigned>(count), end_of_parity = parity.empty() ? k_ : parity.back() + 1u;
+  const unsigned last = std::max(end_of_parity, k_ + size) - size;
   for (const std::uint16_t shard : parity) {
     const unsigned first_here = std::min<unsigned>(shard, last);
     const auto begin = std::ranges::lower_bound(parity, first_here);
