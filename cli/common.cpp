@@ -9,12 +9,12 @@
 #include <chrono>
 #include <cstdio>
 #include <deque>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "cli/commands.hpp"
 #include "cli/option_table.hpp"
+#include "cli/sets.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -250,13 +250,6 @@ SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &fla
     if (++count <= kMostNotes) complain(fmt::format("note: ignored {}", why));
   }
   if (count > kMostNotes) complain(fmt::format("note: ignored {} more", plural(count - kMostNotes, "file")));
-  const auto has_folders = [](const std::string &path) {
-    namespace fs = std::filesystem;
-    std::error_code error;
-    for (fs::directory_iterator each(path, error), end; !error && each != end; each.increment(error))
-      if (each->is_directory(error)) return true;
-    return false;
-  };
   if (!recursive && tandem_files_search_set_count(found) == 0 && std::ranges::any_of(paths, has_folders))
     complain("note: with --recursive (-r) the folders below are searched, too");
   return owner;

@@ -35,7 +35,7 @@ std::string action_sentence(const FileFinding &file, bool dry_run) {
     case TANDEM_FILES_REBUILD:
       return dry_run ? "Would be rebuilt" : "Rebuilt";
     case TANDEM_FILES_NOTHING:
-      return fmt::format("Left to `{} resize`", program_name());
+      return fmt::format("Left to `{} resize`", command_name());
     default:
       return "Cannot be recovered";
   }
@@ -98,7 +98,7 @@ void print_rest(const ChosenSet &chosen, const Repaired &repaired, const char *i
                plural(chosen.set.stripe_count, "stripe"));
   if (result.left_shard_count != 0)
     fmt::print("{}{} {}\n", indent, plural(result.left_shard_count, "shard"),
-               has_other_m(repaired.findings) ? fmt::format("not rebuilt: run `{} resize`", program_name())
+               has_other_m(repaired.findings) ? fmt::format("not rebuilt: run `{} resize`", command_name())
                                               : "cannot be rebuilt");
 }
 

@@ -207,6 +207,11 @@ Places places_of(const SetFlags &flags, const std::function<bool(const std::stri
   return places;
 }
 
+bool has_folders(const std::string &path) {
+  std::error_code error;
+  return !list(path, error).folders.empty();
+}
+
 void note_unread(const SearchOwner &found, Places &places) {
   const std::size_t count = tandem_files_search_unread_count(found.get());
   constexpr std::size_t kMostNotes = 10;

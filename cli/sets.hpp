@@ -28,6 +28,7 @@ struct Places {
 // holds folders but no file stands for these folders, as after `encode -o 'm/disk{i}'`.
 // wants: whether to look into a folder below.
 Places places_of(const SetFlags &flags, const std::function<bool(const std::string &folder)> &wants = {});
+bool has_folders(const std::string &path);  // below it
 // Prints a note for each file that could not be read, and sets places.files_read.
 void note_unread(const SearchOwner &found, Places &places);
 // Runs `body`. If a folder or file cannot be read, a Failure has exit status 3 or more: what was not found may lie

@@ -77,7 +77,7 @@ void print(const ChosenSet &chosen, const Verified &verified) {
   print_files(chosen, verified, "");
   fmt::print("set {}: {}\n", hexadecimal(chosen.set.set_id), what_is_found(chosen, result));
   if (has_other_m(verified.findings)) {
-    fmt::print("`{} resize` with the m that the set shall have finishes the resize\n", program_name());
+    fmt::print("`{} resize` with the m that the set shall have finishes the resize\n", command_name());
   } else if (result.state == TANDEM_FILES_RECOVERABLE) {
     fmt::print("`{} repair` can mend all of it\n", program_name());
   }

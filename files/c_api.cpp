@@ -54,6 +54,18 @@ Options read_options(const Options *given, const char *name) {
   return base::read_options(given, name);
 }
 
+template <class Call>
+tandem_status repair_or_resize(const tandem_files_search *search, const tandem_files_repair_options *options,
+                               tandem_files_repair_result *result_out, const Call &call) {
+  return guarded([&] {
+    require(search, "search");
+    const tandem_files_repair_options ours = read_options(options, "tandem_files_repair_options");
+    require(result_out, "tandem_files_repair_result");
+    check_result(result_out, "tandem_files_repair_result");
+    write_result(call(ours), result_out, "tandem_files_repair_result");
+  });
+}
+
 std::vector<std::string> read_paths(const char *const *paths, std::size_t path_count) {
   if (path_count == 0) fail(TANDEM_ERROR_INVALID_ARGUMENT, "no path is given");
   const std::vector<std::string_view> list = base::read_strings(paths, path_count, "paths");
@@ -314,23 +326,15 @@ tandem_status tandem_files_verify(tandem_context *context, const tandem_files_se
 
 tandem_status tandem_files_repair(tandem_context *context, const tandem_files_search *search,
                                   const tandem_files_repair_options *options, tandem_files_repair_result *result_out) {
-  return guarded([&] {
-    require(search, "search");
-    const tandem_files_repair_options ours = read_options(options, "tandem_files_repair_options");
-    require(result_out, "tandem_files_repair_result");
-    check_result(result_out, "tandem_files_repair_result");
-    write_result(repair(context, search->found, ours), result_out, "tandem_files_repair_result");
+  return repair_or_resize(search, options, result_out, [&](const tandem_files_repair_options &ours) {
+    return repair(context, search->found, ours);
   });
 }
 
 tandem_status tandem_files_resize(tandem_context *context, const tandem_files_search *search, uint32_t m,
                                   const tandem_files_repair_options *options, tandem_files_repair_result *result_out) {
-  return guarded([&] {
-    require(search, "search");
-    const tandem_files_repair_options ours = read_options(options, "tandem_files_repair_options");
-    require(result_out, "tandem_files_repair_result");
-    check_result(result_out, "tandem_files_repair_result");
-    write_result(resize(context, search->found, m, ours), result_out, "tandem_files_repair_result");
+  return repair_or_resize(search, options, result_out, [&](const tandem_files_repair_options &ours) {
+    return resize(context, search->found, m, ours);
   });
 }
 

@@ -6,9 +6,9 @@
 
 namespace tandem::files {
 
-bool any_k_suffice(const SetHeader &header) {
+bool has_code(const SetHeader &header, bool allow_non_mds) {
   try {
-    make_codec(header, false);
+    make_codec(header, allow_non_mds);
     return true;
   } catch (const Error &error) {
     if (error.status() == TANDEM_ERROR_OUT_OF_MEMORY) throw;

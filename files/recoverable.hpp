@@ -9,8 +9,10 @@
 
 namespace tandem::files {
 
+// Whether there is such a code; without allow_non_mds, one of which any k blocks are enough.
+bool has_code(const SetHeader &header, bool allow_non_mds);
 // Whether any k blocks are enough. False also for a code that does not exist.
-bool any_k_suffice(const SetHeader &header);
+inline bool any_k_suffice(const SetHeader &header) { return has_code(header, false); }
 // Tells whether these shards are enough, by rank, if their blocks are intact. present: by shard.
 bool shards_suffice(const SetHeader &header, std::vector<std::uint8_t> present);
 

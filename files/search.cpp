@@ -21,6 +21,7 @@
 #include "files/error.hpp"
 #include "files/folder.hpp"
 #include "files/handles.hpp"
+#include "files/recoverable.hpp"
 #include "files/recovery.hpp"
 #include "tandem/files.h"
 
@@ -151,15 +152,6 @@ class Searcher {
   // the set only if a file with it is a shard that the smaller m lacks: a single file cannot claim more shards, unless
   // it is one of them.
   void unite() {
-    const auto has_code = [](const SetHeader &header) {
-      try {
-        make_codec(header, true);
-        return true;
-      } catch (const Error &error) {
-        if (error.status() == TANDEM_ERROR_OUT_OF_MEMORY) throw;
-        return false;
-      }
-    };
     const auto is_same_id = [](const auto &one, const auto &other) { return one.first == other.first; };
     if (std::adjacent_find(places_.begin(), places_.end(), is_same_id) == places_.end()) return;
     std::vector<FoundSet> parts = std::exchange(found_.sets, {});
@@ -169,11 +161,11 @@ class Searcher {
     for (FoundSet &part : parts) {
       const auto set = std::find_if(found_.sets.begin(), found_.sets.end(),
                                     [&](const FoundSet &each) { return describe_one_set(each.header, part.header); });
-      if (set == found_.sets.end() || !has_code(part.header)) {
+      if (set == found_.sets.end() || !has_code(part.header, true)) {
         found_.sets.push_back(std::move(part));
         continue;
       }
-      if (!has_code(set->header) || std::any_of(part.files.begin(), part.files.end(), [&](const ShardFile &file) {
+      if (!has_code(set->header, true) || std::any_of(part.files.begin(), part.files.end(), [&](const ShardFile &file) {
             return file.index >= set->header.shard_count();
           }))
         set->header = part.header;

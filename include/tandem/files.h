@@ -533,10 +533,10 @@ TANDEM_API tandem_status tandem_files_repair(tandem_context *context, const tand
  *   m            0 .. TANDEM_FILES_MAX_SHARDS - k, in the range of the matrix. That of the set finishes a resize
  *   options      as for tandem_files_repair, without a team. New shards get their places as missing ones do, and
  *                `folders` is for them; without new shards, folders and force are refused. `note` also tells which
- * dropped shards were not found. `report` receives every shard of the new set, then the removed ones result_out   as
- * for tandem_files_repair. Files with new records count as mended, those of new shards as rebuilt. With a larger m,
- * left_block_count counts the bad blocks that were met; their stripes were decoded. state is INTACT if no damage was
- * met: with a larger m, only k shards are read
+ *                dropped shards were not found. `report` receives every shard of the new set, then the removed ones
+ *   result_out   as for tandem_files_repair. Files with new records count as mended, those of new shards as rebuilt.
+ *                With a larger m, left_block_count counts the bad blocks that were met; their stripes were decoded.
+ *                state is INTACT if no damage was met: with a larger m, only k shards are read
  *
  * A kill or a loss of power at any moment leaves a set that survives as many losses as with the smaller m. Files with
  * another m than the set's are reported with TANDEM_FILES_OTHER_M. A second call finishes it; a call with the former m

@@ -481,18 +481,22 @@ std::shared_ptr<const Codec> make_par2(unsigned k, unsigned m) {
   return core::make_codec(options);
 }
 
-// The same coefficients without a name are solved by elimination.
+// The same coefficients are then solved by elimination.
+std::shared_ptr<const Codec> without_a_name(const Codec &codec) {
+  std::vector<std::uint16_t> cells;
+  for (unsigned r = 0; r < codec.m(); ++r)
+    for (unsigned c = 0; c < codec.k(); ++c) cells.push_back(codec.coefficient(r, c));
+  tandem_codec_options options = options_for(TANDEM_MATRIX_CUSTOM, codec.k(), codec.m(), true);
+  options.field = TANDEM_FIELD_GF16;
+  options.coefficients = cells.data();
+  return core::make_codec(options);
+}
+
 TEST(Powers, TheClosedFormIsWhatEliminationFinds) {
   constexpr unsigned k = 40, m = 24;
   std::mt19937 random(2);
   const auto codec = make_par2(k, m);
-  std::vector<std::uint16_t> cells;
-  for (unsigned r = 0; r < m; ++r)
-    for (unsigned c = 0; c < k; ++c) cells.push_back(codec->coefficient(r, c));
-  tandem_codec_options options = options_for(TANDEM_MATRIX_CUSTOM, k, m, true);
-  options.field = TANDEM_FIELD_GF16;
-  options.coefficients = cells.data();
-  const auto custom = core::make_codec(options);
+  const auto custom = without_a_name(*codec);
   for (unsigned round = 0; round < 200; ++round) {
     const unsigned lost = 1 + random() % 12, first = random() % (m - lost + 1);
     ShardSet present, wanted;
@@ -534,13 +538,7 @@ TEST(Powers, GapsAmongExponentsAreAsForAnyMatrix) {
   constexpr unsigned k = 8, m = 43700, kExponents[] = {0, 1, 2, 3, 5, 300, 21845, 21846, 21847, 43690, 43691, 43699};
   std::mt19937 random(3);
   const auto codec = make_par2(k, m);
-  std::vector<std::uint16_t> cells;
-  for (unsigned r = 0; r < m; ++r)
-    for (unsigned c = 0; c < k; ++c) cells.push_back(codec->coefficient(r, c));
-  tandem_codec_options options = options_for(TANDEM_MATRIX_CUSTOM, k, m, true);
-  options.field = TANDEM_FIELD_GF16;
-  options.coefficients = cells.data();
-  const auto custom = core::make_codec(options);
+  const auto custom = without_a_name(*codec);
   const auto cell = [&](unsigned shard, unsigned c) {
     return shard < k ? std::uint16_t{shard == c} : static_cast<std::uint16_t>(codec->coefficient(shard - k, c));
   };
