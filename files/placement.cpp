@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "files/placement.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -90,6 +91,29 @@ std::vector<std::size_t> folders_in_turn(const Usable &usable, const FoundSet &s
   return folders;
 }
 
+// The names that files of unfinished sets get in this folder when these are finished: a file there would be replaced.
+std::set<std::string> claimed_names(const std::string &path, const SetId &own_set) {
+  std::map<SetId, std::vector<std::uint32_t>> temporaries;
+  std::map<SetId, std::string> set_names;
+  try {
+    const Folder folder(path);
+    for (const std::string &name : folder.names()) {
+      const std::optional<OwnName> own = parse_own_name(name);
+      if (!own || own->kind == OwnKind::lone_temporary || own->set_id == own_set) continue;
+      CommitRecord record;
+      if (own->kind == OwnKind::set_temporary)
+        temporaries[own->set_id].push_back(own->index);
+      else if (parse_commit_record(read_commit_record(folder.open_file(name, O_RDONLY)), &record))
+        set_names[own->set_id] = record.name;
+    }
+  } catch (const Error &) {  // whoever writes there says what is wrong with it
+  }
+  std::set<std::string> claimed;
+  for (const auto &[id, name] : set_names)
+    for (const std::uint32_t index : temporaries[id]) claimed.insert(shard_file_name(name, index));
+  return claimed;
+}
+
 // Another repair made it since the search. A second file of the shard is not wanted.
 bool holds_shard(const Place &place, const FoundSet &set, std::uint32_t shard) {
   try {
@@ -107,7 +131,11 @@ Places places_for(const Search &search, const FoundSet &set, const std::vector<s
   const std::string common = common_name(set), own = hexadecimal(set.header.set_id);
   std::set<std::pair<dev_t, ino_t>> of_this_set;
   for (const ShardFile &file : set.files) of_this_set.insert(file.identity);
+  std::map<std::string, std::set<std::string>> claimed;  // by folder
   const auto is_free = [&](const Place &place) {
+    const auto [names, is_new] = claimed.try_emplace(place.folder);
+    if (is_new) names->second = claimed_names(place.folder, set.header.set_id);
+    if (names->second.contains(place.name)) return false;
     struct stat status;
     // If lstat is refused, there may be a file. The rename then fails, or does not replace it.
     return lstat((place.folder + "/" + place.name).c_str(), &status) != 0 ||

@@ -90,11 +90,12 @@ bool reads_as_shard_of(const Folder &folder, const std::string &name, const SetI
   }
 }
 
-// A shard of the set has its name in one of these folders.
+// A shard of the set has its name in one of these folders, or the one that repair gives it if that is taken.
 bool is_named(const CommitRecord &record, const Folders &folders) {
-  for (std::uint32_t i = 0; i < record.shard_count; ++i)
-    for (const auto &folder : folders)
-      if (reads_as_shard_of(*folder, shard_file_name(record.name, i), record.set_id, i)) return true;
+  for (const std::string &name : {record.name, hexadecimal(record.set_id)})
+    for (std::uint32_t i = 0; i < record.shard_count; ++i)
+      for (const auto &folder : folders)
+        if (reads_as_shard_of(*folder, shard_file_name(name, i), record.set_id, i)) return true;
   return false;
 }
 

@@ -10,11 +10,15 @@ namespace tandem::volume {
 Volume::Change::Change(Volume &volume, std::uint64_t items) : volume_(volume), items_(items) {
   volume.check_enough_members();
   volume.check_not_broken();
-  while (!volume.gate_->try_enter(items)) volume.commit();
+  while (!volume.gate_->try_enter(items)) {
+    volume.begin_session();
+    volume.commit();
+  }
 }
 
 // A member must know of a session before it gets anything of it.
 void Volume::begin_session() {
+  if (session_is_durable_) return;
   const Gate::Exclusive exclusive(*gate_);
   if (!session_is_durable_) write_superblocks();
 }
@@ -43,6 +47,7 @@ void Volume::commit_exclusively() {
 }
 
 void Volume::commit_transaction() {
+  if (!session_is_durable_) return;  // what is in memory is the record of an earlier one
   const auto dirty = table_->dirty();
   if (dirty.empty()) {
     pending_.clear();  // what remains belongs to members that were lost before they got an entry
@@ -56,17 +61,12 @@ void Volume::commit_transaction() {
   record_losses();
 
   // 3. The record.
-  std::vector<LogItem> items;
-  const auto blocks = pending_.all();
-  for (const Pending::Block &each : blocks)
-    if (each.payload && members_->is_usable(each.member))
-      items.push_back({each.member, ItemKind::block, each.number, each.payload->data()});
   for (const Table::Dirty &each : dirty) {
-    if (!members_->is_usable(each.member)) continue;
     each.page->sequence = sequence_;
     seal_page(*seed_, each.member, each.number, *each.page);
-    items.push_back({each.member, ItemKind::page, each.number, reinterpret_cast<const std::byte *>(each.page)});
   }
+  const auto blocks = pending_.all();
+  const std::vector<LogItem> items = items_of(blocks, dirty);
   {
     std::size_t bytes = 0;
     const Buffer record = write_log_record(superblock_.id, sequence_, items, &bytes);
@@ -91,6 +91,32 @@ void Volume::commit_transaction() {
   pending_.clear();
   table_->mark_clean();
   check_enough_members();
+}
+
+// Of all members that the superblocks call current or rebuilding. A reader may have lost one of them meanwhile: after a
+// crash it is current again, and needs its part.
+std::vector<LogItem> Volume::items_of(std::span<const Pending::Block> blocks,
+                                      std::span<const Table::Dirty> pages) const {
+  std::vector<LogItem> items;
+  const auto is_needed = [&](std::uint32_t member) { return superblock_.standings[member] != Standing::lost; };
+  for (const Pending::Block &each : blocks)
+    if (each.payload && is_needed(each.member))
+      items.push_back({each.member, ItemKind::block, each.number, each.payload->data()});
+  for (const Table::Dirty &each : pages)
+    if (is_needed(each.member))
+      items.push_back({each.member, ItemKind::page, each.number, reinterpret_cast<const std::byte *>(each.page)});
+  return items;
+}
+
+// The first writing of this session has noted the members that lack the record, and the record is still looked for.
+void Volume::play() {
+  const auto blocks = pending_.all();
+  const auto pages = table_->dirty();
+  if (pages.empty()) return;
+  apply(items_of(blocks, pages));
+  sync_members();
+  pending_.clear();
+  table_->mark_clean();
 }
 
 void Volume::sync_members() {
@@ -118,21 +144,24 @@ void Volume::write_superblocks() {
     std::vector<std::uint32_t> written;
     for (std::uint32_t i = 0; i < members_->count(); ++i)
       if (members_->is_usable(i)) written.push_back(i);
-    pool_->run(written.size(), [&](std::size_t i) {
-      Superblock own = superblock_;
-      own.index = written[i];
-      SuperblockBytes bytes;
-      write_superblock(own, bytes);
-      const std::uint8_t copy = 1 - good_copies_[own.index];
-      if (members_->write(own.index, IoKind::superblock, copy * kBlockBytes, bytes.data(), bytes.size()) &&
-          members_->sync(own.index))
-        good_copies_[own.index] = copy;
-    });
+    pool_->run(written.size(), [&](std::size_t i) { write_superblock_of(written[i], superblock_); });
     superblock_.settled = superblock_.counter;
+    if (!is_known) play();
     if (is_known && members_->standings() == standings) break;
   }
   epoch_ = superblock_.epoch;
   session_is_durable_ = true;
+}
+
+void Volume::write_superblock_of(std::uint32_t index, const Superblock &superblock) {
+  Superblock own = superblock;
+  own.index = index;
+  SuperblockBytes bytes;
+  write_superblock(own, bytes);
+  const std::uint8_t copy = 1 - good_copies_[index];
+  if (members_->write(index, IoKind::superblock, copy * kBlockBytes, bytes.data(), bytes.size()) &&
+      members_->sync(index))
+    good_copies_[index] = copy;
 }
 
 // On m+1 members in turn, so that one record is left after any m members are lost.

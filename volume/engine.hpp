@@ -106,8 +106,12 @@ class Volume {
   };
 
   // open.cpp
-  // False: the process died while a window began or ended, and some members do not know of it.
-  bool choose_superblock(std::vector<Given> &members);
+  // Members with other windows than the deciding superblock: the process died while a window began or ended.
+  struct Behind {
+    Superblock superblock;  // the deciding one
+    std::vector<std::uint32_t> members;
+  };
+  Behind choose_superblock(std::vector<Given> &members);
   void replay();
   struct Record {
     std::uint64_t sequence = 0;
@@ -119,6 +123,8 @@ class Volume {
   };
   Record newest_record();
   void complete(Record &record);
+  // Writes to their places what replay() left in memory.
+  void play();
   void check_inside(std::uint64_t offset, std::uint64_t bytes) const;
   void check_writable() const;
   void check_enough_members() const;
@@ -191,9 +197,12 @@ class Volume {
   void commit_exclusively();
   void commit_transaction();
   void write_superblocks();
+  void write_superblock_of(std::uint32_t index, const Superblock &superblock);
   void record_losses();
   void sync_members();
   void write_log(const std::byte *bytes, std::size_t count);
+  std::vector<struct LogItem> items_of(std::span<const Pending::Block> blocks,
+                                       std::span<const Table::Dirty> pages) const;
   void apply(std::span<const struct LogItem> items);
 
   // delay.cpp
@@ -247,6 +256,7 @@ class Volume {
   std::atomic<bool> session_is_durable_{false};
   std::atomic<bool> broken_{false};        // see whole()
   std::vector<std::uint8_t> good_copies_;  // which copy of each member's superblock is the last good one
+  std::uint64_t oldest_session_ = 0;       // whose record may not be in its place when the volume is opened
   std::atomic<std::uint64_t> epoch_{0}, scrub_stripe_{0};  // as in the superblock, for queries
   mutable std::shared_mutex windows_mutex_;
   std::vector<OpenWindow> windows_;

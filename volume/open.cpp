@@ -72,7 +72,7 @@ bool is_newer(const Found &a, const Found &b) {
 }  // namespace
 
 Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std::move(settings)) {
-  const bool windows_are_known = choose_superblock(given);
+  const Behind behind = choose_superblock(given);
   if (settings_.context == nullptr) {  // stripes are small, so the thread that works on one codes it
     tandem_context_options options{};
     options.struct_bytes = sizeof options;
@@ -102,8 +102,13 @@ Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std:
                     window.first_stripe * geometry().stripe_bytes(), window.end() * geometry().stripe_bytes() - 1));
   }
   replay();
-  // Or later, without the members that know better, a window that is not listed now would be open.
-  if (!windows_are_known && !settings_.read_only && !session_would_make_stale()) begin_session();
+  // Or later, without the members that know better, a window that is not listed now would be open. If a session would
+  // make members stale, the others get what the dead process did not write to them.
+  if (behind.members.empty() || settings_.read_only) return;
+  if (!session_would_make_stale())
+    begin_session();
+  else
+    for (const std::uint32_t index : behind.members) write_superblock_of(index, behind.superblock);
 }
 
 Volume::~Volume() = default;
@@ -114,7 +119,7 @@ bool Volume::session_would_make_stale() {
   return !session_is_durable_ && members_->standings() != superblock_.standings;
 }
 
-bool Volume::choose_superblock(std::vector<Given> &given) {
+Volume::Behind Volume::choose_superblock(std::vector<Given> &given) {
   std::vector<std::optional<Found>> found;
   const Found *newest = nullptr;
   std::string problems;
@@ -141,7 +146,9 @@ bool Volume::choose_superblock(std::vector<Given> &given) {
     members_->put(i, "", nullptr, TANDEM_VOLUME_MEMBER_LOST,
                   problems.empty() ? "it was not given" : "it was not found" + problems);
 
-  bool windows_are_known = true;
+  // If the session did not begin, the record of the one before may not be in its place.
+  oldest_session_ = superblock_.is_of_a_begun_session() ? superblock_.session : 0;
+  Behind behind{superblock_, {}};
   std::vector<bool> seen(n);
   good_copies_.assign(n, 0);
   for (std::size_t i = 0; i < given.size(); ++i) {
@@ -193,7 +200,7 @@ bool Volume::choose_superblock(std::vector<Given> &given) {
                   : standing == Standing::rebuilding ? TANDEM_VOLUME_MEMBER_REBUILDING
                                                      : TANDEM_VOLUME_MEMBER_CURRENT,
                   why);
-    windows_are_known = windows_are_known && (!why.empty() || own.windows == superblock_.windows);
+    if (why.empty() && own.windows != superblock_.windows) behind.members.push_back(own.index);
   }
   for (std::uint32_t i = 0; i < n; ++i) {
     tandem_volume_member member{};
@@ -209,7 +216,7 @@ bool Volume::choose_superblock(std::vector<Given> &given) {
   // The next writing must be the newest on each member, also where one lies that does not decide.
   for (const auto &each : found)
     if (each) superblock_.counter = std::max(superblock_.counter, each->superblock.counter);
-  return windows_are_known;
+  return behind;
 }
 
 // The newest complete record of any member. Sequence 0: there is none, or all of it is in its place.
@@ -223,7 +230,7 @@ Volume::Record Volume::newest_record() {
     if (!members_->read(i, IoKind::log, kLogOffset, block.data(), kBlockBytes)) continue;
     // Blocks of a session are in their places before the next session writes anything.
     const auto head = parse_log_head(superblock_.id, geometry(), bytes);
-    if (head && head->sequence >> kSessionShift >= superblock_.session) heads.emplace_back(*head, i);
+    if (head && head->sequence >> kSessionShift >= oldest_session_) heads.emplace_back(*head, i);
   }
   std::sort(heads.begin(), heads.end(),
             [](const auto &a, const auto &b) { return a.first.sequence > b.first.sequence; });
@@ -282,6 +289,10 @@ void Volume::replay() {
     if (!settings_.read_only) {
       sync_members();
       complete(record);
+    }
+    // If no more than m members have the record, and the others may come back without it, then none of it may be in its
+    // place: with those m damaged or away, a row could be half new. It is kept in memory until a session begins.
+    if (!settings_.read_only && (record.copies() > geometry().m || !session_would_make_stale())) {
       apply(wanted);
       sync_members();
       check_enough_members();

@@ -579,6 +579,40 @@ TEST_F(Recovery, AGivenUpSetThatIsHeldIsNotForgotten) {
   expect_content(3);
 }
 
+// The first folder is lost. Repair has made one of its files, and the set's name was taken there.
+TEST_F(Recovery, AFileThatIsNamedByTheIdProvesThatASetCounts) {
+  const fs::path a = root_ / "a", b = root_ / "b", c = root_ / "c";
+  for (const fs::path &folder : {a, b, c}) fs::create_directory(folder);
+  const CommitRecord record = stage({a, b}, 2, 2, 2, {OwnKind::commit_record, OwnKind::pending_record}, 1);
+  fs::rename(a / shard_file_name("source", 0), c / shard_file_name("moved", 0));
+  fs::remove_all(a);
+  EXPECT_EQ(recover({b, c}).finished_set_count, 0u) << "a file that no command of Tandem has named";
+  fs::rename(c / shard_file_name("moved", 0), c / shard_file_name(hexadecimal(record.set_id), 0));
+  EXPECT_EQ(recover({b, c}).finished_set_count, 1u) << notes_;
+  EXPECT_EQ(shards_found({b, c}, record.set_id), 3u);
+}
+
+// A disk with an unfinished older set stands for a lost one of the newer set. Then the rest of the older set comes
+// back.
+TEST_F(Recovery, ARepairedFileLiesWhereNoUnfinishedSetWillPutOne) {
+  const fs::path a = root_ / "a", b = root_ / "b", c = root_ / "c", d = root_ / "d", lost = root_ / "lost";
+  for (const fs::path &folder : {a, b}) fs::create_directory(folder);
+  const CommitRecord older = stage({a, b}, 3, 2, 2, {OwnKind::commit_record, OwnKind::pending_record});
+  fs::rename(a, lost);
+  encode_into({c, d}, 3, 2, 3, false);
+  SetId newer;
+  std::memcpy(newer.data(), result_.set_id, sizeof result_.set_id);
+  fs::remove_all(d);
+  const auto options = sized<tandem_files_repair_options>();
+  auto result = sized<tandem_files_repair_result>();
+  ASSERT_EQ(tandem_files_repair(context_, Search({c, b}), &options, &result), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(shards_found({c, b}, newer), 5u);
+  fs::rename(lost, a);
+  EXPECT_EQ(recover({a, b}).finished_set_count, 1u) << notes_;
+  EXPECT_EQ(shards_found({a, b}, older.set_id), 5u);
+  EXPECT_EQ(shards_found({c, b}, newer), 5u);
+}
+
 TEST_F(Recovery, ForceGivesUpSixteenSetsAndSaysSo) {
   fs::create_directory(shards_);
   const auto stage_lost = [&] {

@@ -490,29 +490,79 @@ TEST_F(Damage, AMemberThatFailsBeforeTheSessionKeepsItsDataOfAWindow) {
 }
 
 // A kill at each call while a window begins and ends. What the next opening lists, later ones list without any member.
+// The next one may be without a member, which does not become stale. It may be the only one that knows of the window,
+// or of its end: then it tells the others.
 TEST_F(Damage, WindowsThatWereListedAreKnownToAllMembers) {
+  const std::vector<std::size_t> each[] = {{}, {0}, {1}, {2}};
   std::set<std::size_t> counts;
-  bool is_over = false;
-  for (std::int64_t calls = 0; !is_over; ++calls) {
-    Array three(2, 1, 4096, 640 << 10);
-    volume = three.open();
-    three.machine->dies_at = calls;
-    static_cast<void>(status_of([&] {
-      const auto window = volume->delay_begin(0, 8192);
-      volume->write(0, model.data(), 8192);
-      volume->delay_end(window, false);
-    }));
-    is_over = !three.machine->is_dead;
-    three.machine = std::make_shared<Machine>();
-    volume = three.open();
-    const std::size_t listed = volume->windows().size();
-    counts.insert(listed);
-    for (const std::size_t away : {0u, 1u, 2u}) {
-      volume = three.open({away});
-      EXPECT_EQ(volume->windows().size(), listed) << "killed at call " << calls << ", without member " << away;
+  for (const auto &missing : each) {
+    bool is_over = false;
+    for (std::int64_t calls = 0; !is_over; ++calls) {
+      Array three(2, 1, 4096, 640 << 10);
+      volume = three.open();
+      three.machine->dies_at = calls;
+      bool has_begun = false;
+      static_cast<void>(status_of([&] {
+        const auto window = volume->delay_begin(0, 8192);
+        has_begun = true;
+        volume->write(0, model.data(), 8192);
+        volume->delay_end(window, false);
+      }));
+      is_over = !three.machine->is_dead;
+      three.machine = std::make_shared<Machine>();
+      volume = three.open(missing);
+      const std::size_t listed = volume->windows().size();
+      counts.insert(listed);
+      for (const std::uint32_t away : {0u, 1u, 2u}) {
+        volume = three.open({away});
+        EXPECT_EQ(info_of(*volume).lost_count, 1u);
+        if (missing.empty() || (has_begun && listed == 0)) {
+          EXPECT_EQ(volume->windows().size(), listed)
+              << "killed at call " << calls << ", without member " << away << ", missing " << missing.size();
+        }
+      }
     }
   }
   EXPECT_EQ(counts.size(), 2u);
+}
+
+// A mirror dies while it flushes, and is opened with one member. Its record is then on no other one.
+TEST_F(Damage, ARecordThatTooFewMembersHaveIsInItsPlaceWhenTheOthersAreStale) {
+  const Bytes older = part(model, 0, 40960), newer = part(model, 100000, 40960);
+  for (const std::size_t here : {0u, 1u}) {
+    bool is_flushed = false;
+    for (std::int64_t calls = 0; !is_flushed; ++calls) {
+      bool is_over = false;
+      for (std::int64_t kill = 0; !is_over; ++kill) {
+        Array mirror(1, 1, 4096, 640 << 10);
+        volume = mirror.open();
+        write(*volume, 0, older);
+        volume->flush();
+        mirror.machine->dies_at = calls;
+        is_flushed = status_of([&] { write(*volume, 0, newer), volume->flush(); }) == TANDEM_OK;
+        mirror.machine = std::make_shared<Machine>();
+        volume = mirror.open({1 - here});
+        if (kill == 0) {  // nothing more happens to this one but rot of its log
+          volume.reset();
+          mirror.disks[here]->bytes[kLogOffset] ^= std::byte{1};
+          volume = mirror.open();
+          const Bytes found = read(*volume, 0, older.size());
+          write(*volume, 81920, older);
+          volume->flush();
+          volume = mirror.open({here});
+          EXPECT_EQ(read(*volume, 0, older.size()), found) << "half of the record, killed at call " << calls;
+          continue;
+        }
+        const Bytes found = read(*volume, 0, older.size());
+        mirror.machine->dies_at = kill - 1;
+        is_over = status_of([&] { write(*volume, 81920, older), volume->flush(); }) == TANDEM_OK;
+        mirror.machine = std::make_shared<Machine>();
+        volume = mirror.open({1 - here});
+        EXPECT_EQ(read(*volume, 0, older.size()), found) << "killed at calls " << calls << " and " << kill - 1;
+        EXPECT_TRUE(found == newer || !is_flushed);
+      }
+    }
+  }
 }
 
 TEST_F(Damage, ScrubWithRepairEndsWindowsThatWereLeftOpen) {

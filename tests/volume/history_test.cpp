@@ -191,7 +191,8 @@ class History {
     return true;
   }
   // A trim of blocks that hold nothing begins no session; a read that mends may begin one.
-  bool has_begun() const { return statistics_of(*volume_).superblock.writes != 0; }
+  // Without it, fewer superblocks may be written: to members that did not know of a window or its end.
+  bool has_begun() const { return statistics_of(*volume_).superblock.writes >= 2 * shape_.k; }
   void note_session() {
     if (!has_begun()) return;
     proven_ = true;
