@@ -89,6 +89,20 @@ TEST(Wrapper, UpdatesAndAccumulates) {
   EXPECT_EQ(tandem::verify(cpu(), codec, coded.shards).consistent, 1);
 }
 
+TEST(Wrapper, SplitsAndJoins) {
+  const tandem::Codec codec(4, 2);
+  const std::vector<std::byte> content(1001, std::byte{7});
+  tandem::Shards shards(codec.shard_count(), tandem::split_bytes(codec, content.size()));
+  EXPECT_EQ(shards.shard_bytes(), 251u);
+  tandem::split(codec, content, shards);
+  tandem::encode(cpu(), codec, shards);
+  EXPECT_EQ(shards[3][250], std::byte{0});
+  std::vector<std::byte> back(content.size());
+  tandem::join(codec, shards, back);
+  EXPECT_EQ(back, content);
+  EXPECT_EQ(status_of([&] { tandem::split(codec, content, tandem::Shards(6, 250)); }), TANDEM_ERROR_INVALID_ARGUMENT);
+}
+
 TEST(Wrapper, PlansAndJobs) {
   const tandem::Codec codec(4, 2);
   Coded coded(cpu(), codec, 500'000);
