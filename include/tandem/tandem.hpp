@@ -464,6 +464,15 @@ inline tandem_files_repair_result repair(const Context &context, const Search &s
   return result;
 }
 
+/* Changes the number of parity shards in place. */
+inline tandem_files_repair_result resize(const Context &context, const Search &search, std::uint32_t m,
+                                         tandem_files_repair_options options = {}) {
+  options = detail::sized(options);
+  auto result = detail::sized<tandem_files_repair_result>();
+  check(tandem_files_resize(context.get(), search.get(), m, &options, &result));
+  return result;
+}
+
 }  // namespace files
 }  // namespace tandem
 

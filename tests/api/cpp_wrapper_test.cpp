@@ -205,6 +205,8 @@ TEST(Wrapper, ShardSets) {
   std::stringstream content;
   content << std::ifstream(copy).rdbuf();
   EXPECT_EQ(content.str(), "the content of a set");
+  EXPECT_EQ(tandem::files::resize(cpu(), tandem::files::Search(folders), 4).rebuilt_file_count, 2u);
+  EXPECT_EQ(tandem::files::Search(folders).set(0).m, 4u);
 }
 
 TEST(Wrapper, OptionsOfTheCApi) {
