@@ -119,7 +119,7 @@ enum tandem_matrix_value {
   /* Over GF(2^8), with local groups; the options' local_groups must say how many. */
   TANDEM_MATRIX_LRC_AZURE = 18,               /* an XOR for each group, then m - local_groups global parities */
   TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC = 19, /* pyeclib isa_l_rs_lrc: the global parities, then one for each group */
-  TANDEM_MATRIX_CUSTOM = 1000 /* `coefficients` of the options */
+  TANDEM_MATRIX_CUSTOM = 1000                 /* `coefficients` of the options */
 };
 
 enum tandem_field_value {

@@ -653,7 +653,8 @@ TEST(Split, ContentOfEveryLengthAndBack) {
   tandem_codec_options words = codec_options(5, 2, TANDEM_MATRIX_LEOPARD16);
   words.field = TANDEM_FIELD_GF16;
   const Context context = make_context();
-  for (const auto &[options, unit] : {std::pair{codec_options(1, 1), 1u}, {codec_options(4, 2), 1u}, {words, 2u}, {packets, 64u}}) {
+  for (const auto &[options, unit] :
+       {std::pair{codec_options(1, 1), 1u}, {codec_options(4, 2), 1u}, {words, 2u}, {packets, 64u}}) {
     const Codec codec = make_codec(options);
     const std::uint32_t k = options.k, m = options.m;
     for (std::size_t bytes = 0; bytes <= 3 * k * unit + 2; ++bytes) {
@@ -672,7 +673,8 @@ TEST(Split, ContentOfEveryLengthAndBack) {
       Bytes padded = content;
       padded.resize(k * shard_bytes);
       for (std::uint32_t i = 0; i < k; ++i)
-        EXPECT_TRUE(std::equal(shards[i].begin(), shards[i].end(), padded.begin() + static_cast<std::ptrdiff_t>(i * shard_bytes)));
+        EXPECT_TRUE(std::equal(shards[i].begin(), shards[i].end(),
+                               padded.begin() + static_cast<std::ptrdiff_t>(i * shard_bytes)));
       EXPECT_EQ(tandem_encode(context.get(), codec.get(), pointers.data(), pointers.data() + k, shard_bytes), TANDEM_OK)
           << tandem_last_error_message();
       for (std::uint32_t i = 0; i < k; ++i)
