@@ -94,6 +94,7 @@ TEST(Wrapper, SplitsAndJoins) {
   const std::vector<std::byte> content(1001, std::byte{7});
   tandem::Shards shards(codec.shard_count(), tandem::split_bytes(codec, content.size()));
   EXPECT_EQ(shards.shard_bytes(), 251u);
+  for (std::byte &each : shards[3]) each = std::byte{0xee};
   tandem::split(codec, content, shards);
   tandem::encode(cpu(), codec, shards);
   EXPECT_EQ(shards[3][250], std::byte{0});
