@@ -9,9 +9,8 @@
  *     tandem_encode(NULL, codec, data, parity, shard_bytes);             // on all cores: 10 pointers in, 4 out
  *     tandem_decode(NULL, codec, shards, present, shard_bytes);          // rebuilds what present[] misses
  *
- * The header goes from simple to advanced. Codec, context and the plain functions come first, then many stripes
- * and scattered memory. Plans and jobs come last: a plan is prepared once for many runs, and a job runs beside
- * the calling thread. device.h has shards in the memory of devices, diagnose.h tells which shards are damaged, tools.h
+ * The header goes from simple to advanced, and ends with plans (prepared once for many runs) and jobs (runs beside the
+ * calling thread). device.h has shards in the memory of devices, diagnose.h tells which shards are damaged, tools.h
  * lists matrices, devices and kernels.
  *
  * These rules hold for every function, unless its comment says otherwise:
@@ -44,11 +43,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(_WIN32)
-#define TANDEM_API
-#else
 #define TANDEM_API __attribute__((visibility("default")))
-#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -124,8 +119,7 @@ enum tandem_matrix_value {
   /* Over GF(2^8), with local groups; the options' local_groups must say how many. */
   TANDEM_MATRIX_LRC_AZURE = 18,               /* an XOR for each group, then m - local_groups global parities */
   TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC = 19, /* pyeclib isa_l_rs_lrc: the global parities, then one for each group */
-
-  TANDEM_MATRIX_CUSTOM = 1000 /* `coefficients` of the options */
+  TANDEM_MATRIX_CUSTOM = 1000                 /* `coefficients` of the options */
 };
 
 enum tandem_field_value {
@@ -165,16 +159,14 @@ typedef struct tandem_codec_options {
  *
  * Some matrices cannot recover from every loss of m shards: presets beyond their proven MDS limit, and custom matrices
  * that are not MDS. They are refused unless allow_non_mds is set. So are custom matrices too large to check (more than
- * 10^6 minors). With allow_non_mds a decode looks for an invertible set of survivors. If there is none, it returns
- * TANDEM_ERROR_NOT_RECOVERABLE.
+ * 10^6 minors). With allow_non_mds a decode looks for an invertible set of survivors (else NOT_RECOVERABLE).
  *
  * Local groups: the k data shards are cut into local_groups runs. The first k % local_groups runs are one shard longer.
  * The code rebuilds any m - local_groups + 1 lost shards, and many larger losses (docs/matrices.md). It rebuilds one
  * lost data shard from its group alone. It is not MDS and needs no allow_non_mds.
  *
  * GF(2^16): leopard16, reed-solomon-simd and par2 need memory and time linear in k + m. A decode of par2 needs a square
- * matrix of the lost shards, of at most 2 GiB. Custom matrices are stored whole. They are refused beyond 64 MiB of
- * coefficients; so is a decode that would need a larger matrix.
+ * matrix of the lost shards, at most 2 GiB. Custom matrices and their decodes: at most 64 MiB of coefficients.
  *
  * Packets: shard_bytes of every call must be a multiple of word_bits * packet_bytes. Pieces of scattered shards end at
  * such multiples. Packets run on the CPU alone. A code of more than 2^24 bits (word_bits^2 * k * m) is refused.
@@ -299,8 +291,7 @@ typedef struct tandem_context_info {
                             "cpu,gpu,opencl_mib"; lives as long as the context */
 } tandem_context_info;
 
-/* Tells what a context decided.
- * Status: INVALID_ARGUMENT. */
+/* Tells what a context decided. Status: INVALID_ARGUMENT. */
 TANDEM_API tandem_status tandem_context_query(const tandem_context *context, tandem_context_info *info_out);
 
 /* ---- plain functions ------------------------------------------------------------------------------- */
@@ -356,8 +347,7 @@ TANDEM_API tandem_status tandem_update(tandem_context *context, const tandem_cod
 
 /* Adds one data shard to parity: parity[r] ^= coefficient[r][index] * data. Start with parity of zeros, or set `first`
  * to overwrite the old bytes. After each of the k shards was added once, in any order, parity has the bytes that
- * tandem_encode writes.
- * Status: as tandem_update (OVERLAP: checked from 4 KiB on). */
+ * tandem_encode writes. Status: as tandem_update (OVERLAP: checked from 4 KiB on). */
 TANDEM_API tandem_status tandem_accumulate(tandem_context *context, const tandem_codec *codec, uint32_t index,
                                            const void *data, void *const *parity, size_t shard_bytes, int32_t first);
 
@@ -368,6 +358,17 @@ TANDEM_API tandem_status tandem_shards_allocate(size_t count, size_t shard_bytes
 
 /* Frees shards of tandem_shards_allocate and of tandem_shards_allocate_flags (device.h). NULL is allowed. */
 TANDEM_API void tandem_shards_free(void *first_shard);
+
+/* Cuts content into the k data shards, one run of bytes each, with zeros after its end; and joins it again.
+ *   content       content_bytes; NULL if there are none
+ *   shards        k pointers to shard_bytes each. join: a shard that holds only zeros is not read, and may be NULL
+ *   shard_bytes   tandem_split_bytes gives the least length that holds the content and that the code can take
+ * Status: INVALID_ARGUMENT (NULL; k * shard_bytes < content_bytes), TOO_LARGE, OVERLAP, OUT_OF_MEMORY. */
+TANDEM_API tandem_status tandem_split_bytes(const tandem_codec *codec, size_t content_bytes, size_t *shard_bytes_out);
+TANDEM_API tandem_status tandem_split(const tandem_codec *codec, const void *content, size_t content_bytes,
+                                      void *const *shards, size_t shard_bytes);
+TANDEM_API tandem_status tandem_join(const tandem_codec *codec, const void *const *shards, size_t shard_bytes,
+                                     void *content_out, size_t content_bytes);
 
 /* ---- many stripes ---------------------------------------------------------------------------------- */
 
@@ -449,7 +450,6 @@ typedef struct tandem_plan_options {
                                OpenCL memory the first run waits instead, because a program belongs to a queue. 0: it is
                                compiled in the background. A hybrid refuses 1 for host memory (UNSUPPORTED) */
   uint32_t reserved;        /* 0 */
-
   const uint32_t *read_costs; /* decode: k+m costs, one for reading each shard. The plan reads the cheapest set that it
                                  finds (see tandem_plan_shards_to_read). NULL: all costs are 1 */
 } tandem_plan_options;

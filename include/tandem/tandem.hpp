@@ -226,6 +226,23 @@ inline const void *const *reading(void *const *pointers) { return const_cast<con
 
 }  // namespace detail
 
+/* The least length of shards that hold so many bytes of content, and that the code can take. */
+inline std::size_t split_bytes(const Codec &codec, std::size_t content_bytes) {
+  std::size_t shard_bytes = 0;
+  check(tandem_split_bytes(codec.get(), content_bytes, &shard_bytes));
+  return shard_bytes;
+}
+/* Cuts content into the data shards, with zeros after its end; and joins it again. */
+inline void split(const Codec &codec, Span<const std::byte> content, const ShardView &shards) {
+  detail::require_shards_of(codec, shards);
+  check(tandem_split(codec.get(), content.data(), content.size(), shards.pointers(), shards.shard_bytes()));
+}
+inline void join(const Codec &codec, const ShardView &shards, Span<std::byte> content) {
+  detail::require_shards_of(codec, shards);
+  check(tandem_join(codec.get(), detail::reading(shards.pointers()), shards.shard_bytes(), content.data(),
+                    content.size()));
+}
+
 /* Computes the parity shards of the data shards. */
 inline void encode(const Context &context, const Codec &codec, const ShardView &shards) {
   detail::require_shards_of(codec, shards);
@@ -444,6 +461,15 @@ inline tandem_files_repair_result repair(const Context &context, const Search &s
   options = detail::sized(options);
   auto result = detail::sized<tandem_files_repair_result>();
   check(tandem_files_repair(context.get(), search.get(), &options, &result));
+  return result;
+}
+
+/* Changes the number of parity shards in place. */
+inline tandem_files_repair_result resize(const Context &context, const Search &search, std::uint32_t m,
+                                         tandem_files_repair_options options = {}) {
+  options = detail::sized(options);
+  auto result = detail::sized<tandem_files_repair_result>();
+  check(tandem_files_resize(context.get(), search.get(), m, &options, &result));
   return result;
 }
 

@@ -470,6 +470,7 @@ void bind_codec(nb::module_ &module) {
       .def_prop_ro("m", &Codec::m, "The number of parity shards.")
       .def_prop_ro("field", &Codec::field, "'gf8' or 'gf16'.")
       .def("encode", &Codec::encode, nb::arg("data"), nb::arg("out").none() = nb::none(),
+           nb::sig("def encode(self, data: object, out: object | None = None) -> typing.Any"),
            "Computes the parity of k data shards: into out, or into a new NumPy array of m rows. Returns it.")
       .def("decode", &Codec::decode, nb::arg("shards"), nb::arg("present"),
            "Rebuilds, in place, the shards that are not present. A missing shard that is None is not rebuilt.")

@@ -187,9 +187,11 @@ nb::dict verify(const std::optional<std::string> &backend, std::int64_t threads,
   return dict_of(result);
 }
 
-nb::dict repair(const std::optional<std::string> &backend, std::int64_t threads, const Search &search,
-                const std::optional<std::string> &set_id, const std::vector<Path> &folders, bool force, bool sync,
-                bool dry_run, std::int64_t lock_wait_seconds, nb::handle report, nb::handle progress, nb::handle note) {
+// m: the new number of parity shards (tandem_files_resize); nothing: repair.
+nb::dict repair_or_resize(const std::optional<std::string> &backend, std::int64_t threads, const Search &search,
+                          const std::optional<std::string> &set_id, const std::optional<std::int64_t> &m,
+                          const std::vector<Path> &folders, bool force, bool sync, bool dry_run,
+                          std::int64_t lock_wait_seconds, nb::handle report, nb::handle progress, nb::handle note) {
   const Context context = shared_context(context_choice(backend, threads, std::nullopt));
   const PathList places(folders, "folders");
   Callbacks callbacks{progress, note, report, {}};
@@ -208,7 +210,11 @@ nb::dict repair(const std::optional<std::string> &backend, std::int64_t threads,
   options.note = note.is_none() ? nullptr : Callbacks::on_note;
   options.note_user = &callbacks;
   auto result = sized<tandem_files_repair_result>();
-  run(callbacks, [&] { return tandem_files_repair(context.get(), search.get(), &options, &result); });
+  const std::uint32_t new_m = m ? number(*m, "m", 65536) : 0;
+  run(callbacks, [&] {
+    return m ? tandem_files_resize(context.get(), search.get(), new_m, &options, &result)
+             : tandem_files_repair(context.get(), search.get(), &options, &result);
+  });
   return dict_of(result);
 }
 
@@ -269,9 +275,10 @@ void bind_files(nb::module_ &module) {
              nb::arg("sync"), nb::arg("dry_run"), nb::arg("lock_wait_seconds"), nb::arg("progress").none());
   module.def("files_verify", &verify, nb::arg("backend").none(), nb::arg("threads"), nb::arg("search"),
              nb::arg("set_id").none(), nb::arg("rate"), nb::arg("report"), nb::arg("progress").none());
-  module.def("files_repair", &repair, nb::arg("backend").none(), nb::arg("threads"), nb::arg("search"),
-             nb::arg("set_id").none(), nb::arg("folders"), nb::arg("force"), nb::arg("sync"), nb::arg("dry_run"),
-             nb::arg("lock_wait_seconds"), nb::arg("report"), nb::arg("progress").none(), nb::arg("note").none());
+  module.def("files_repair_or_resize", &repair_or_resize, nb::arg("backend").none(), nb::arg("threads"),
+             nb::arg("search"), nb::arg("set_id").none(), nb::arg("m").none(), nb::arg("folders"), nb::arg("force"),
+             nb::arg("sync"), nb::arg("dry_run"), nb::arg("lock_wait_seconds"), nb::arg("report"),
+             nb::arg("progress").none(), nb::arg("note").none());
 }
 
 }  // namespace tandem_ec

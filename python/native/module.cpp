@@ -37,7 +37,7 @@ NB_MODULE(_native, module) {
   bind_codec(module);
   bind_files(module);
   bind_par2(module);
-  module.def("empty", &empty, nb::arg("count"), nb::arg("n"),
+  module.def("empty", &empty, nb::arg("count"), nb::arg("n"), nb::sig("def empty(count: int, n: int) -> typing.Any"),
              "A NumPy array of count shards of n bytes, placed for the best speed. Its bytes are not set.");
   module.def("byte_count", [](nb::handle shard) {
     Memory memory;

@@ -10,7 +10,7 @@ from . import _native
 from .errors import InvalidArgument
 
 CONDITIONS = {1: "start damaged", 2: "end damaged", 4: "wrong length", 8: "missing", 16: "other m"}
-_ACTIONS = ("nothing", "mend", "rebuild", "give up")
+_ACTIONS = ("nothing", "mend", "rebuild", "give up", "remove")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Set:
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One shard of a set, as verify or repair found it."""
+    """One shard of a set, as verify, repair or resize found it."""
 
     path: str
     index: int
@@ -72,7 +72,7 @@ class Finding:
     bad_block_count: int
     lost_block_count: int
     bad_ranges: Tuple[Tuple[int, int], ...]  # (first block, count)
-    action: str  # repair: "nothing", "mend", "rebuild", "give up"
+    action: str  # repair, resize: "nothing", "mend", "rebuild", "give up", "remove"
     left_bad_count: int
 
 
@@ -96,13 +96,13 @@ class VerifyResult:
 
 @dataclasses.dataclass(frozen=True)
 class RepairResult:
-    """The result of repair. It is true if the set is intact now."""
+    """The result of repair or resize. It is true if the set is intact now; after adding parity: if no damage was met."""
 
     state: str
     mended_file_count: int
     rebuilt_file_count: int
     mended_block_count: int
-    removed_file_count: int  # 0: only a resize removes files
+    removed_file_count: int  # resize: files of dropped shards
     left_block_count: int
     lost_stripe_count: int
     left_shard_count: int
@@ -165,10 +165,19 @@ def repair(paths, *, set_id=None, folders=(), force=False, sync=True, dry_run=Fa
 
     folders  where missing shard i goes: folders[i % len(folders)]; empty: where it was
     """
-    findings = []
-    found = _native.files_repair(backend, threads, _search(paths), set_id, _paths(folders, "folders"), force, sync, dry_run,
-                                 lock_wait_seconds, _report_to(findings), _progress(progress), note)
-    return RepairResult(findings=tuple(findings), **found)
+    return _repair_or_resize(paths, None, set_id, folders, force, sync, dry_run, threads, backend, lock_wait_seconds,
+                             progress, note)
+
+
+def resize(paths, m, *, set_id=None, folders=(), force=False, sync=True, dry_run=False, threads=0, backend=None,
+           lock_wait_seconds=0, progress=None, note=None):
+    """Changes the number of parity shards of a set to m, in place. The other shards keep their content.
+
+    folders  where new shard i goes: folders[i % len(folders)]; empty: the folders of the set
+    Files with new headers count as mended, those of new shards as rebuilt.
+    """
+    return _repair_or_resize(paths, m, set_id, folders, force, sync, dry_run, threads, backend, lock_wait_seconds,
+                             progress, note)
 
 
 def info(paths):
@@ -274,6 +283,13 @@ def _path_or_descriptor(file, name):
             file.flush()
         return None, file.fileno()
     raise _invalid(f"{name} is a {type(file).__name__}; it must be a path or an open binary file")
+
+
+def _repair_or_resize(paths, m, set_id, folders, force, sync, dry_run, threads, backend, lock_wait_seconds, progress, note):
+    findings = []
+    found = _native.files_repair_or_resize(backend, threads, _search(paths), set_id, m, _paths(folders, "folders"), force,
+                                           sync, dry_run, lock_wait_seconds, _report_to(findings), _progress(progress), note)
+    return RepairResult(findings=tuple(findings), **found)
 
 
 def _result_of(found):

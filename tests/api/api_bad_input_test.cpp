@@ -584,6 +584,38 @@ TEST_F(BadCall, Allocations) {
   EXPECT_EQ(shards[0], &shards);
 }
 
+TEST_F(BadCall, SplitAndJoin) {
+  const Codec codec = make_codec(3, 2);
+  Bytes memory(40, 0x55);
+  const Bytes before = memory;
+  std::uint8_t *const content = memory.data();
+  void *shards[] = {content + 20, content + 26, content + 32};
+  const auto split = [&](std::size_t bytes) { return tandem_split(codec.get(), content, bytes, shards, 6); };
+  const auto join = [&](std::size_t bytes) { return tandem_join(codec.get(), shards, 6, content, bytes); };
+  std::size_t shard_bytes = 77;
+  EXPECT_TRUE(refused(tandem_split_bytes(nullptr, 5, &shard_bytes), kBad, {"codec is NULL"}));
+  EXPECT_TRUE(refused(tandem_split_bytes(codec.get(), 5, nullptr), kBad, {"shard_bytes_out is NULL"}));
+  for (const std::size_t bytes : {SIZE_MAX, SIZE_MAX / 2, SIZE_MAX / 3})
+    EXPECT_TRUE(
+        refused_with(tandem_split_bytes(codec.get(), bytes, &shard_bytes), TANDEM_ERROR_TOO_LARGE, {"5 shards"}));
+  EXPECT_EQ(shard_bytes, 77u);
+  for (const auto &call : {std::function<tandem_status(std::size_t)>(split), {join}}) {
+    EXPECT_TRUE(refused(call(19), kBad, {"3 shards of 6 bytes cannot hold 19 bytes"}));
+    shards[0] = nullptr;
+    EXPECT_TRUE(refused(call(18), kBad, {"data shard 0 is NULL"}));
+    for (const int place : {0, 5, 17}) {
+      shards[0] = content + place;
+      EXPECT_TRUE(refused(call(18), TANDEM_ERROR_OVERLAP, {"data shard 0 overlaps"}));
+    }
+    shards[0] = content + 20;
+  }
+  shards[2] = content + 31;  // two shards that are written may not overlap, two that are read may
+  EXPECT_TRUE(refused(split(18), TANDEM_ERROR_OVERLAP, {"data shard 2 overlaps"}));
+  EXPECT_TRUE(refused(tandem_split(codec.get(), nullptr, 1, shards, 6), kBad, {"content is NULL"}));
+  EXPECT_TRUE(refused(tandem_join(codec.get(), shards, 0, content, 0), kBad, {"shard_bytes is 0"}));
+  EXPECT_EQ(memory, before);
+}
+
 // By one byte, at either end, inside, and around; side by side is no overlap.
 TEST_F(BadCall, OverlapPartial) {
   Bytes arena(4 * kBytes, 0x44);

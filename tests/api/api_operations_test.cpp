@@ -646,5 +646,47 @@ TEST(Allocate, AlignedStaggeredAndApart) {
   tandem_shards_free(nullptr);
 }
 
+TEST(Split, ContentOfEveryLengthAndBack) {
+  tandem_codec_options packets = codec_options(3, 2, TANDEM_MATRIX_JERASURE_CAUCHY_GOOD);
+  packets.layout = TANDEM_LAYOUT_PACKETS;
+  packets.packet_bytes = 8;
+  tandem_codec_options words = codec_options(5, 2, TANDEM_MATRIX_LEOPARD16);
+  words.field = TANDEM_FIELD_GF16;
+  const Context context = make_context();
+  for (const auto &[options, unit] :
+       {std::pair{codec_options(1, 1), 1u}, {codec_options(4, 2), 1u}, {words, 2u}, {packets, 64u}}) {
+    const Codec codec = make_codec(options);
+    const std::uint32_t k = options.k, m = options.m;
+    for (std::size_t bytes = 0; bytes <= 3 * k * unit + 2; ++bytes) {
+      const Bytes content = Random(bytes).bytes(bytes);
+      std::size_t shard_bytes = 0;
+      ASSERT_EQ(tandem_split_bytes(codec.get(), bytes, &shard_bytes), TANDEM_OK);
+      EXPECT_EQ(shard_bytes % unit, 0u);
+      EXPECT_GE(shard_bytes * k, bytes);
+      EXPECT_TRUE(shard_bytes == unit || (shard_bytes - unit) * k < bytes) << "not the least length for " << bytes;
+      shard_bytes += bytes % 2 * unit;  // more than the least
+      std::vector<Bytes> shards(k + m, Bytes(shard_bytes, 0xee));
+      std::vector<void *> pointers;
+      for (Bytes &shard : shards) pointers.push_back(shard.data());
+      const std::uint8_t *const given = bytes == 0 ? nullptr : content.data();
+      ASSERT_EQ(tandem_split(codec.get(), given, bytes, pointers.data(), shard_bytes), TANDEM_OK);
+      Bytes padded = content;
+      padded.resize(k * shard_bytes);
+      for (std::uint32_t i = 0; i < k; ++i)
+        EXPECT_TRUE(std::equal(shards[i].begin(), shards[i].end(),
+                               padded.begin() + static_cast<std::ptrdiff_t>(i * shard_bytes)));
+      EXPECT_EQ(tandem_encode(context.get(), codec.get(), pointers.data(), pointers.data() + k, shard_bytes), TANDEM_OK)
+          << tandem_last_error_message();
+      for (std::uint32_t i = 0; i < k; ++i)
+        if (i * shard_bytes >= bytes) pointers[i] = nullptr;
+      Bytes back(bytes + 1, 0xcc);
+      ASSERT_EQ(tandem_join(codec.get(), pointers.data(), shard_bytes, back.data(), bytes), TANDEM_OK);
+      EXPECT_EQ(back.back(), 0xcc);
+      back.pop_back();
+      EXPECT_EQ(back, content);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tandem::test

@@ -89,6 +89,21 @@ TEST(Wrapper, UpdatesAndAccumulates) {
   EXPECT_EQ(tandem::verify(cpu(), codec, coded.shards).consistent, 1);
 }
 
+TEST(Wrapper, SplitsAndJoins) {
+  const tandem::Codec codec(4, 2);
+  const std::vector<std::byte> content(1001, std::byte{7});
+  tandem::Shards shards(codec.shard_count(), tandem::split_bytes(codec, content.size()));
+  EXPECT_EQ(shards.shard_bytes(), 251u);
+  for (std::byte &each : shards[3]) each = std::byte{0xee};
+  tandem::split(codec, content, shards);
+  tandem::encode(cpu(), codec, shards);
+  EXPECT_EQ(shards[3][250], std::byte{0});
+  std::vector<std::byte> back(content.size());
+  tandem::join(codec, shards, back);
+  EXPECT_EQ(back, content);
+  EXPECT_EQ(status_of([&] { tandem::split(codec, content, tandem::Shards(6, 250)); }), TANDEM_ERROR_INVALID_ARGUMENT);
+}
+
 TEST(Wrapper, PlansAndJobs) {
   const tandem::Codec codec(4, 2);
   Coded coded(cpu(), codec, 500'000);
@@ -191,6 +206,8 @@ TEST(Wrapper, ShardSets) {
   std::stringstream content;
   content << std::ifstream(copy).rdbuf();
   EXPECT_EQ(content.str(), "the content of a set");
+  EXPECT_EQ(tandem::files::resize(cpu(), tandem::files::Search(folders), 4).rebuilt_file_count, 2u);
+  EXPECT_EQ(tandem::files::Search(folders).set(0).m, 4u);
 }
 
 TEST(Wrapper, OptionsOfTheCApi) {

@@ -79,6 +79,41 @@ class Commands(InEmptyFolder):
         self.assertEqual({page for page in ("README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))) if blocks_of(page)}, set(RUN))
 
 
+class Flags(unittest.TestCase):
+    PROGRAMS = {"tandem": TANDEM, "tandem-bench": BENCH}
+    CODE = re.compile(r"^```.*?^```|^    .*?$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+    CALL = re.compile(r"(?:^|[`\s(;|])(?<!mail -s )(tandem(?:-bench)?) ([^`\n#|&;>()]+)", re.MULTILINE)
+
+    def setUp(self):
+        self.helps = {}
+
+    def help_of(self, *words):
+        if words not in self.helps:
+            self.helps[words] = subprocess.run([self.PROGRAMS[words[0]], *words[1:], "--help"], capture_output=True, text=True).stdout
+        return self.helps[words]
+
+    def is_word(self, word, text):
+        return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text)
+
+    def test_commands_and_flags_of_the_pages_exist(self):
+        wrong, calls = [], 0
+        for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+            for program, rest in self.CALL.findall("\n".join(self.CODE.findall(page.read_text()))):
+                words, tokens = (program,), rest.split()
+                while tokens and re.fullmatch(r"[a-z][a-z0-9-]*", tokens[0]) and re.search(rf"^  {tokens[0]} ", self.help_of(*words), re.MULTILINE):
+                    words += (tokens.pop(0),)
+                if len(words) == 1 and re.match("[a-z]", rest):
+                    wrong.append(f"{page.name}: no command: {program} {rest}")
+                if words[-1] == "isal-env" and tokens and not tokens[0].startswith("-"):
+                    continue  # the flags of another program
+                for flag in (token.split("=")[0].strip(",'\"") for token in tokens if re.match(r"--?[a-z]", token)):
+                    if not self.is_word(flag, self.help_of(*words)):
+                        wrong.append(f"{page.name}: no {flag} of {' '.join(words)}")
+                calls += 1
+        self.assertEqual(wrong, [])
+        self.assertGreater(calls, 100)
+
+
 class Json(InEmptyFolder):
     FREE = {"devices", "values"}  # their own keys are names
 
