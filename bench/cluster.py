@@ -62,7 +62,8 @@ def simulate(given):
         # -Bsymbolic: smpirun opens the program as a library, and the program must use its own operator new.
         run(["smpicxx", "-std=c++20", "-O1", "-Wl,-Bsymbolic", f"-I{ROOT}", f"-I{ROOT}/include", CLUSTER / "exchange_sim.cpp",
              *(ROOT / "mpi" / f"{name}.cpp" for name in ("exchange", "groups", "local_file", "protection", "world")),
-             *(ROOT / "base" / f"{name}.cpp" for name in ("bytes", "descriptor", "folder", "io_error", "pending_file", "text")),
+             *(ROOT / "base" / f"{name}.cpp" for name in ("bytes", "descriptor", "folder", "hash", "hash_portable", "io_error",
+                                                            "pending_file", "text")),
              "-lfmt", "-o", program])
         result = {"kind": "cluster", "simulated": True, "simulator": run(["smpirun", "--version"]).split("\n")[0].strip(),
                   "platform": "bench/cluster/platform.xml", "operation": "protect", "k": given.k, "m": given.m,
@@ -128,7 +129,7 @@ class Measurement:
         shutil.rmtree(shards, ignore_errors=True)
         source.unlink()
         return {"k": 10, "m": 4, "content_bytes": self.given.mib << 20, "threads": self.cores, "seconds": seconds,
-                "ratio": seconds["ranks = cores"]["median"] / seconds["tandem"]["median"], "target": 1.05}
+                "ratio": seconds["ranks = cores"]["median"] / seconds["tandem"]["median"], "target": 1.1}
 
     def protect(self):
         k, m, ranks = 2, 2, 4

@@ -267,7 +267,7 @@ function(tandem_fuzzers)
     target_compile_options(${folder} PRIVATE -fsanitize=fuzzer-no-link)
   endforeach()
   # A file's options come after its target's.
-  file(GLOB hash_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/files/hash*.cpp)
-  set_property(SOURCE ${hash_files} TARGET_DIRECTORY tandem_files APPEND PROPERTY
+  file(GLOB hash_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/base/hash*.cpp)
+  set_property(SOURCE ${hash_files} TARGET_DIRECTORY tandem_base APPEND PROPERTY
     COMPILE_OPTIONS -fno-sanitize=fuzzer-no-link,undefined -O3)
 endfunction()

@@ -77,7 +77,7 @@ class Codec {
   // Cost of a new pattern of e lost data shards and w wanted ones, in multiply-adds: at most 2 * e * e * (k + e) if w
   // <= e (w * e * k and one e x e elimination), plus 2 * e * e for each dependent parity row that the search for an
   // invertible set drops. Cauchy codes need no elimination and at most 2 * e * (k + w) + k * w, wide ones 2 * e * (e +
-  // w) (Operator::dense() of these comes to e * k * w).
+  // w) (Operator::dense() of these comes to (e + w) * k + e * w).
   std::shared_ptr<const Application> decode(const ShardSet &present, const ShardSet &wanted) const;
   // The same for a pattern that will hardly come again: nothing is kept. costs: of reading each shard. The cheapest set
   // that is found is read. Empty: all are 1. Throws Error, also UNSUPPORTED for costs in GF(2^16).

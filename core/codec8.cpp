@@ -75,15 +75,7 @@ constexpr std::array<std::uint8_t, 512> make_difference_logs() {
   return logs;
 }
 
-// 2^i for sums of three logarithms.
-constexpr std::array<std::uint8_t, 3 * 255> make_long_exp() {
-  std::array<std::uint8_t, 3 * 255> exp{};
-  for (unsigned i = 0; i < exp.size(); ++i) exp[i] = gf::kTables.exp[i % 255];
-  return exp;
-}
-
 constexpr auto kDifferenceLogs = make_difference_logs();
-constexpr auto kLongExp = make_long_exp();
 
 }  // namespace
 
@@ -159,14 +151,20 @@ void Codec8::solve_for(const ShardSet &present, std::span<const std::uint32_t> c
   if (groups_ || !costs.empty()) return solve_cheapest(present, costs, application);
   Indices &inputs = application.inputs;
   const Indices &outputs = application.outputs;
-  Indices lost_data, parity;
+  // Not in vectors: their allocation would be a tenth of the set-up of a small code.
+  std::array<std::uint16_t, kMaxShards> lost_room, parity_room;
+  std::size_t lost_count = 0, parity_count = 0;
   inputs.reserve(k_);
-  lost_data.reserve(m_);
-  parity.reserve(m_);
-  for (unsigned i = 0; i < k_; ++i) (present[i] ? inputs : lost_data).push_back(static_cast<std::uint16_t>(i));
-  for (unsigned i = k_; i < shard_count() && (!is_mds_ || parity.size() < lost_data.size()); ++i)
-    if (present[i]) parity.push_back(static_cast<std::uint16_t>(i));
-  if (is_mds_ && parity.size() < lost_data.size()) fail_too_few(lost_data.size(), parity.size());
+  for (std::uint16_t i = 0; i < k_; ++i) {
+    if (present[i])
+      inputs.push_back(i);
+    else
+      lost_room[lost_count++] = i;
+  }
+  for (auto i = static_cast<std::uint16_t>(k_); i < shard_count() && (!is_mds_ || parity_count < lost_count); ++i)
+    if (present[i]) parity_room[parity_count++] = i;
+  if (is_mds_ && parity_count < lost_count) fail_too_few(lost_count, parity_count);
+  const std::span lost_data(lost_room.data(), lost_count), parity(parity_room.data(), parity_count);
 
   if (has_runs_ && is_wide(k_, outputs.size()) && points_ascend(*cauchy_, outputs)) {
     if (lost_data.empty()) {
@@ -177,9 +175,9 @@ void Codec8::solve_for(const ShardSet &present, std::span<const std::uint32_t> c
     }
   } else if (cauchy_ && lost_data.size() > 1) {  // for one shard the general way is cheaper: a division
     inputs.insert(inputs.end(), parity.begin(), parity.end());
-    interpolate(std::move(lost_data), std::move(parity), application);
+    interpolate(lost_data, parity, application);
   } else {
-    eliminate(present, parity, application);
+    eliminate(present, {parity.begin(), parity.end()}, application);
   }
 }
 
@@ -189,11 +187,12 @@ void Codec8::solve_for(const ShardSet &present, std::span<const std::uint32_t> c
 // product of (its point - a lost point). The form stays the same:
 //     coefficient[output][input] = scale[output] / scale[input] / (point[output] + point[input]).
 // Lost parity comes out the same way as lost data. All of it in logarithms. `lost`: data shards; `parity`: as many.
-void Codec8::interpolate(Indices lost, Indices parity, Application &application) const {
+void Codec8::interpolate(std::span<std::uint16_t> lost, std::span<std::uint16_t> parity,
+                         Application &application) const {
   const std::size_t lost_count = lost.size();
   const std::size_t input_count = application.inputs.size();
-  for (Indices *each : {&lost, &parity})
-    for (std::uint16_t &shard : *each) shard = cauchy_->points[shard];  // from here on the points
+  for (const std::span<std::uint16_t> each : {lost, parity})
+    for (std::uint16_t &shard : each) shard = cauchy_->points[shard];  // from here on the points
   const auto log_of_scale = [&](unsigned shard) {
     const unsigned point = cauchy_->points[shard];
     int log = gf::kTables.log[cauchy_->scales[shard]];
@@ -216,7 +215,7 @@ void Codec8::interpolate(Indices lost, Indices parity, Application &application)
     std::uint8_t *row = coefficients.row(r).data();
     for (std::size_t c = 0; c < input_count; ++c) {
       const unsigned input_point = cauchy_->points[application.inputs[c]];
-      row[c] = kLongExp[log + logs_of_inverse_scales[c] - kDifferenceLogs[point ^ input_point]];
+      row[c] = gf::kLongExp[log + logs_of_inverse_scales[c] - kDifferenceLogs[point ^ input_point]];
     }
   }
   multiply_add_count() +=

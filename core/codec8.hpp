@@ -31,7 +31,7 @@ class Codec8 final : public Codec {
                  Application &application) const override;
   // In the layout of the shards.
   Operator operator_of(Matrix coefficients) const;
-  void interpolate(Indices lost, Indices parity, Application &application) const;
+  void interpolate(std::span<std::uint16_t> lost, std::span<std::uint16_t> parity, Application &application) const;
   void eliminate(const ShardSet &present, Indices parity, Application &application) const;
   Findings express(const Indices &order, Application &application) const;
   void solve_cheapest(const ShardSet &present, std::span<const std::uint32_t> costs, Application &application) const;

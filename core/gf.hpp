@@ -12,7 +12,7 @@ inline constexpr unsigned kFieldSize = 256, kPolynomial = 0x11d;
 
 struct Tables {
   std::array<std::uint8_t, 510> exp;  // exp[i] = 2^i; all powers twice, so that a sum of two logarithms needs no modulo
-  std::array<std::uint8_t, 256> log;  // log[exp[i]] = i for i < 255; log[0] is meaningless
+  std::array<std::uint8_t, 256> log;  // log[exp[i]] = i for i < 255; log[0] = 0, so 0 drops out of a sum of logarithms
 };
 
 constexpr Tables make_tables() {
@@ -28,6 +28,15 @@ constexpr Tables make_tables() {
 }
 
 inline constexpr Tables kTables = make_tables();
+
+// 2^i for sums of four logarithms.
+constexpr std::array<std::uint8_t, 4 * 255> make_long_exp() {
+  std::array<std::uint8_t, 4 * 255> exp{};
+  for (unsigned i = 0; i < exp.size(); ++i) exp[i] = kTables.exp[i % 255];
+  return exp;
+}
+
+inline constexpr auto kLongExp = make_long_exp();
 
 constexpr std::uint8_t power_of_two(unsigned exponent) { return kTables.exp[exponent % 255]; }
 

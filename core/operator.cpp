@@ -2,6 +2,7 @@
 #include "core/operator.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/error.hpp"
@@ -51,6 +52,9 @@ void check(const SyndromeDecode &form) {
     if (!std::ranges::binary_search(form.solve.input_points, point) &&
         !std::ranges::binary_search(form.solve.output_points, point))
       refuse_form(base::text("the syndrome of point ", point, " is not used"));
+  for (const Element point : form.solve.output_points)
+    if (std::ranges::binary_search(form.syndromes.input_points, point))
+      refuse_form(base::text("point ", point, " is of present data and of an output"));
 }
 
 // Where each of some points is in the list that has them.
@@ -147,32 +151,78 @@ Matrix dense_of(const Powers16 &) { fail_gf16(); }
 Matrix dense_of(const Leopard16 &) { fail_gf16(); }
 Matrix dense_of(const BitMatrix &) { fail_packets(); }
 
-Matrix dense_of(const CauchyTransform &form) {
-  Matrix matrix(output_count_of(form), input_count_of(form));
-  for (unsigned r = 0; r < matrix.rows(); ++r)
-    for (unsigned c = 0; c < matrix.columns(); ++c)
-      matrix.at(r, c) = gf::divide(gf::multiply(scale_of(form.output_scales, r), scale_of(form.input_scales, c)),
-                                   static_cast<std::uint8_t>(form.output_points[r] ^ form.input_points[c]));
-  return matrix;
+using Logs = std::array<std::uint8_t, gf::kFieldSize>;  // of as many numbers as there are points in a form
+
+unsigned log_of_scale(const std::vector<Element> &scales, std::size_t i) {
+  return gf::kTables.log[scale_of(scales, i)];
 }
 
+Logs logs_of_input_scales(const CauchyTransform &form) {
+  Logs logs;
+  for (std::size_t c = 0; c < form.input_points.size(); ++c)
+    logs[c] = static_cast<std::uint8_t>(log_of_scale(form.input_scales, c));
+  return logs;
+}
+
+// All in logarithms; `row` aliases nothing.
+void write_row(const CauchyTransform &form, unsigned r, const Logs &logs_of_input_scales, std::uint8_t *row) {
+  const Element *points = form.input_points.data(), point = form.output_points[r];
+  const unsigned log = log_of_scale(form.output_scales, r) + 255;
+  for (std::size_t c = 0, count = form.input_points.size(); c < count; ++c)
+    row[c] = gf::kLongExp[log + logs_of_input_scales[c] - gf::kTables.log[point ^ points[c]]];
+}
+
+Matrix dense_of(const CauchyTransform &form) { return matrix_of(form); }
+
+// With f(x) = sum over chosen shards i of (both scales of i) / (x + point i), partial fractions make the sum over i of
+// solve[r][i] * syndromes[i][c]
+//     output scale r * input scale c * (f(output point r) + f(input point c)) / (output point r + input point c).
+// So every point costs a product for each chosen shard, and not every coefficient. A lost parity shard's own syndrome
+// has the same denominator.
 Matrix dense_of(const SyndromeDecode &form) {
-  const Matrix syndromes = dense_of(form.syndromes), solve = dense_of(form.solve);
-  const Positions chosen = positions_of(form.solve.input_points, form.syndromes.output_points);
+  const CauchyTransform &syndromes = form.syndromes, &solve = form.solve;
+  const std::size_t data_count = syndromes.input_points.size(), chosen_count = solve.input_points.size();
+  const Logs data_logs = logs_of_input_scales(syndromes), chosen_logs = logs_of_input_scales(solve);
+  const Positions chosen = positions_of(solve.input_points, syndromes.output_points);
+  Logs both_logs;
+  for (std::size_t i = 0; i < chosen_count; ++i)
+    both_logs[i] = static_cast<std::uint8_t>((chosen_logs[i] + log_of_scale(syndromes.output_scales, chosen[i])) % 255);
+  const auto f = [&](Element point) {
+    unsigned sum = 0;
+    for (std::size_t i = 0; i < chosen_count; ++i)
+      sum ^= gf::kTables.exp[255u + both_logs[i] - gf::kTables.log[point ^ solve.input_points[i]]];
+    return static_cast<std::uint8_t>(sum);
+  };
+  std::array<std::uint8_t, gf::kFieldSize> f_of_data, f_of_outputs;
+  for (std::size_t c = 0; c < data_count; ++c) f_of_data[c] = f(syndromes.input_points[c]);
+  for (std::size_t r = 0; r < solve.output_points.size(); ++r) f_of_outputs[r] = f(solve.output_points[r]);
+  for (const auto &[r, syndrome] : lost_parity_of(form))
+    f_of_outputs[r] ^= gf::divide(scale_of(syndromes.output_scales, syndrome), scale_of(solve.output_scales, r));
+
   Matrix matrix(output_count_of(form), input_count_of(form));
   for (unsigned r = 0; r < matrix.rows(); ++r) {
-    const auto data = matrix.row(r).first(syndromes.columns());
-    for (unsigned i = 0; i < solve.columns(); ++i) {
-      multiply_add(data, solve.at(r, i), syndromes.row(chosen[i]));
-      matrix.at(r, syndromes.columns() + i) = solve.at(r, i);
+    std::uint8_t *const row = matrix.row(r).data();
+    const Element *points = syndromes.input_points.data(), point = solve.output_points[r];
+    const unsigned log = log_of_scale(solve.output_scales, r) + 255;
+    for (std::size_t c = 0; c < data_count; ++c) {
+      const unsigned sum = f_of_outputs[r] ^ f_of_data[c];
+      const unsigned log_of_cell = log + data_logs[c] + gf::kTables.log[sum] - gf::kTables.log[point ^ points[c]];
+      row[c] = sum == 0 ? std::uint8_t{0} : gf::kLongExp[log_of_cell];
     }
+    write_row(solve, r, chosen_logs, row + data_count);
   }
-  for (const auto &[output, syndrome] : lost_parity_of(form))
-    multiply_add(matrix.row(output).first(syndromes.columns()), 1, syndromes.row(syndrome));
+  multiply_add_count() += chosen_count * (data_count + matrix.rows()) + matrix.rows() * input_count_of(form);
   return matrix;
 }
 
 }  // namespace
+
+Matrix matrix_of(const CauchyTransform &form) {
+  Matrix matrix(output_count_of(form), input_count_of(form));
+  const Logs logs = logs_of_input_scales(form);
+  for (unsigned r = 0; r < matrix.rows(); ++r) write_row(form, r, logs, matrix.row(r).data());
+  return matrix;
+}
 
 Dense16 matrix_of(const Powers16 &form) {
   const gf16::Field &field = gf16::Field::words();

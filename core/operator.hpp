@@ -37,6 +37,8 @@ struct CauchyTransform {
   std::vector<Element> input_points, output_points;  // each list ascending; no point occurs twice
   std::vector<Element> input_scales, output_scales;  // one for each point, not 0; empty: all are 1
 };
+// The same map as a matrix.
+Matrix matrix_of(const CauchyTransform &form);
 
 // Decode by syndromes. The inputs are the present data shards, then the chosen parity shards. As many parity shards are
 // chosen as data shards are lost. A syndrome is the part of a parity shard that the lost data contributes: the stored
@@ -44,7 +46,7 @@ struct CauchyTransform {
 // also computes the lost data's part of a lost parity shard; the present data's part is a syndrome row.
 struct SyndromeDecode {
   CauchyTransform syndromes;  // present data -> chosen parity shards and lost parity shards that are wanted
-  CauchyTransform solve;      // the chosen of these (syndromes.output_points has them too) -> outputs
+  CauchyTransform solve;      // the chosen of these (syndromes.output_points has them too) -> outputs, which are lost
 };
 
 // How elements of GF(2^16) lie in a shard.

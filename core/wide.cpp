@@ -21,31 +21,23 @@ std::vector<Element> points_of(const CauchyForm &code, Shards shards) {
   return points;
 }
 
-// Empty where all are 1: a transform need not multiply by them.
-std::vector<Element> without_ones(std::vector<Element> scales) {
-  if (std::ranges::all_of(scales, [](Element scale) { return scale == 1; })) scales.clear();
+// `of` each scale. Empty where all scales are 1: a transform need not multiply by them.
+template <class Of>
+std::vector<Element> scales_of(const CauchyForm &code, Shards shards, Of of) {
+  std::vector<Element> scales;
+  if (std::ranges::all_of(shards, [&](std::uint16_t shard) { return code.scales[shard] == 1; })) return scales;
+  scales.reserve(shards.size());
+  for (const std::uint16_t shard : shards) scales.push_back(of(code.scales[shard]));
   return scales;
 }
 
-std::vector<Element> scales_of(const CauchyForm &code, Shards shards) {
-  std::vector<Element> scales;
-  for (const std::uint16_t shard : shards) scales.push_back(code.scales[shard]);
-  return without_ones(std::move(scales));
-}
-
-// The scales by which a form multiplies its inputs; CauchyForm divides by them.
-std::vector<Element> inverse_scales_of(const CauchyForm &code, Shards shards) {
-  std::vector<Element> scales;
-  for (const std::uint16_t shard : shards) scales.push_back(gf::inverse(code.scales[shard]));
-  return without_ones(std::move(scales));
-}
-
-// The product of all (point + one of points), leaving out that point itself.
-std::uint8_t product_of_differences(Element point, const std::vector<Element> &points) {
-  multiply_add_count() += points.size();
-  unsigned log = 0;
-  for (const Element other : points)
-    if (other != point) log += gf::kTables.log[point ^ other];
+// The product of all (point + one of `over`) over that of all (point + one of `under`), leaving out that point itself.
+std::uint8_t quotient_of_differences(Element point, const std::vector<Element> &over,
+                                     const std::vector<Element> &under) {
+  multiply_add_count() += over.size() + under.size();
+  unsigned log = static_cast<unsigned>(255 * under.size());
+  for (const Element other : over) log += gf::kTables.log[point ^ other];
+  for (const Element other : under) log -= gf::kTables.log[point ^ other];
   return gf::kTables.exp[log % 255];
 }
 
@@ -58,8 +50,8 @@ bool points_ascend(const CauchyForm &code, Shards shards) {
 CauchyTransform encode_transform(const CauchyForm &code, Shards inputs, Shards outputs) {
   return {.input_points = points_of(code, inputs),
           .output_points = points_of(code, outputs),
-          .input_scales = inverse_scales_of(code, inputs),
-          .output_scales = scales_of(code, outputs)};
+          .input_scales = scales_of(code, inputs, gf::inverse),  // a form multiplies its inputs, CauchyForm divides
+          .output_scales = scales_of(code, outputs, [](std::uint8_t scale) { return scale; })};
 }
 
 // The scale of a chosen shard is A / its scale in the code, that of an output B * its scale in the code.
@@ -71,22 +63,18 @@ SyndromeDecode syndrome_decode(const CauchyForm &code, unsigned k, Shards lost, 
   SyndromeDecode form;
   form.syndromes = encode_transform(code, present_data, rows);
 
-  const std::vector<Element> lost_points = points_of(code, lost), chosen_points = points_of(code, parity);
   CauchyTransform &solve = form.solve;
-  solve.input_points = chosen_points;
+  solve.input_points = points_of(code, parity);
   solve.output_points = points_of(code, outputs);
-  for (const std::uint16_t shard : parity) {
-    const Element point = code.points[shard];
-    const std::uint8_t a =
-        gf::divide(product_of_differences(point, lost_points), product_of_differences(point, chosen_points));
-    solve.input_scales.push_back(gf::divide(a, code.scales[shard]));
-  }
-  for (const std::uint16_t shard : outputs) {
-    const Element point = code.points[shard];
-    const std::uint8_t b =
-        gf::divide(product_of_differences(point, chosen_points), product_of_differences(point, lost_points));
-    solve.output_scales.push_back(gf::multiply(b, code.scales[shard]));
-  }
+  const std::vector<Element> lost_points = points_of(code, lost), &chosen_points = solve.input_points;
+  solve.input_scales.reserve(parity.size());
+  for (const std::uint16_t shard : parity)
+    solve.input_scales.push_back(
+        gf::divide(quotient_of_differences(code.points[shard], lost_points, chosen_points), code.scales[shard]));
+  solve.output_scales.reserve(outputs.size());
+  for (const std::uint16_t shard : outputs)
+    solve.output_scales.push_back(
+        gf::multiply(quotient_of_differences(code.points[shard], chosen_points, lost_points), code.scales[shard]));
   return form;
 }
 

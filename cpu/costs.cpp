@@ -66,6 +66,7 @@ std::uint32_t moves_of_matrix(const KernelTraits &kernel, std::size_t rows, std:
 
 std::vector<Element> groups_of(const std::vector<Element> &points) {
   std::vector<Element> groups;
+  groups.reserve(points.size());
   for (const Element point : points)
     if (groups.empty() || groups.back() != point / kGroup) groups.push_back(point / kGroup);
   return groups;

@@ -82,21 +82,24 @@ std::vector<Candidate> candidates(const Kernel &kernel, const SyndromeDecode &fo
 template <class Form>
 Gf8Operator::BandWay Gf8Operator::way_of(const Kernel &kernel, const Form &form, RunBy technique) {
   const std::vector<Candidate> all = candidates(kernel, form);
-  std::vector<std::shared_ptr<const Transforms>> made(all.size());
-  const auto choose = [&](bool out_of_cache) {
-    const auto cost = [&](const Candidate &each) { return cost_of(each.steps, kernel, out_of_cache); };
-    const auto best = static_cast<std::size_t>(
-        std::ranges::min_element(all.begin() + (technique == RunBy::transform), all.end(), {}, cost) - all.begin());
-    if (all[best].make && made[best] == nullptr) made[best] = std::make_shared<const Transforms>(all[best].make());
-    return best;
-  };
   BandWay way;
-  const std::size_t in_cache = choose(false), out_of_cache = choose(true);
-  way.in_cache = made[in_cache];
-  way.out_of_cache = made[out_of_cache];
-  for (std::size_t i = 0; i < all.size(); ++i)
-    way.techniques.push_back({all[i].name, all[i].steps.all_products(), cost_of(all[i].steps, kernel, false),
-                              cost_of(all[i].steps, kernel, true), i == in_cache, i == out_of_cache});
+  way.techniques.reserve(all.size());
+  for (const Candidate &each : all)
+    way.techniques.push_back({each.name, each.steps.all_products(), cost_of(each.steps, kernel, false),
+                              cost_of(each.steps, kernel, true), false, false});
+  const auto cheapest = [&](double core::TechniqueCost::*cost) {
+    const auto first = way.techniques.begin();
+    return static_cast<std::size_t>(
+        std::ranges::min_element(first + (technique == RunBy::transform), way.techniques.end(), {}, cost) - first);
+  };
+  const auto make = [&](std::size_t i) {
+    return all[i].make ? std::make_shared<const Transforms>(all[i].make()) : nullptr;
+  };
+  const std::size_t in_cache = cheapest(&core::TechniqueCost::cost);
+  const std::size_t out_of_cache = cheapest(&core::TechniqueCost::cost_out_of_cache);
+  way.techniques[in_cache].is_used = way.techniques[out_of_cache].is_used_out_of_cache = true;
+  way.in_cache = make(in_cache);
+  way.out_of_cache = out_of_cache == in_cache ? way.in_cache : make(out_of_cache);
   return way;
 }
 

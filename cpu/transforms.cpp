@@ -58,6 +58,7 @@ Transforms::Transforms(const Kernel &kernel, const core::SyndromeDecode &form, b
     const bool is_one = found != form.syndromes.output_points.end() && *found == point;
     return is_one ? static_cast<std::uint32_t>(found - form.syndromes.output_points.begin()) : UINT32_MAX;
   };
+  chosen_.reserve(form.solve.input_points.size());
   for (const core::Element point : form.solve.input_points) chosen_.push_back(syndrome_of(point));
   for (std::uint32_t r = 0; r < form.solve.output_points.size(); ++r) {
     const std::uint32_t syndrome = syndrome_of(form.solve.output_points[r]);
@@ -68,7 +69,7 @@ Transforms::Transforms(const Kernel &kernel, const core::SyndromeDecode &form, b
     return;
   }
   // From all syndromes, so that a lost parity shard takes its own.
-  const core::Matrix of_chosen = core::Operator(form.solve).dense();
+  const core::Matrix of_chosen = core::matrix_of(form.solve);
   core::Matrix of_all(of_chosen.rows(), syndrome_count_);
   for (unsigned r = 0; r < of_all.rows(); ++r)
     for (unsigned i = 0; i < chosen_.size(); ++i) of_all.at(r, chosen_[i]) = of_chosen.at(r, i);

@@ -206,15 +206,6 @@ void write_check(const Hash128 &hash, std::byte *bytes_out) {
 
 Hash128 read_check(const std::byte *bytes) { return {load<std::uint64_t>(bytes), load<std::uint64_t>(bytes + 8)}; }
 
-std::array<std::uint8_t, 16> printed_order(const Hash128 &hash) {
-  std::array<std::uint8_t, 16> bytes;
-  for (unsigned i = 0; i < 8; ++i) {
-    bytes[i] = static_cast<std::uint8_t>(hash.high >> (56 - 8 * i));
-    bytes[8 + i] = static_cast<std::uint8_t>(hash.low >> (56 - 8 * i));
-  }
-  return bytes;
-}
-
 std::uint32_t default_block_bytes(std::uint32_t shard_count) {
   // A stripe of about 1 MiB is read, hashed, coded and written while it is in the L2 cache.
   constexpr std::uint32_t kStripeBytes = 1u << 20;

@@ -11,15 +11,20 @@
 #include <string>
 
 #include "base/bytes.hpp"
-#include "files/hash.hpp"
+#include "base/hash.hpp"
 #include "tandem/files.h"
 
 namespace tandem::files {
 
+using base::hash128;
+using base::Hash128;
+using base::hash64;
 using base::hexadecimal;
 using base::load;
+using base::printed_order;
 using base::random_bytes;
 using base::store;
+using base::StreamHash;
 
 constexpr std::uint32_t kFormatVersion = 2;      // of sets that need nothing newer
 constexpr std::uint32_t kWideFormatVersion = 3;  // of sets of more than kNarrowShardCount shards
@@ -139,9 +144,6 @@ class ContentDigest {
 // A hash as 16 bytes: the checksum behind a payload, a payload's hash in the digest.
 void write_check(const Hash128 &hash, std::byte *bytes_out);
 Hash128 read_check(const std::byte *bytes);
-
-// As `xxhsum -H128` prints it: high half first, big-endian.
-std::array<std::uint8_t, 16> printed_order(const Hash128 &hash);
 
 // The default for block_bytes.
 std::uint32_t default_block_bytes(std::uint32_t shard_count);

@@ -74,7 +74,7 @@ void Cells::hash(std::uint32_t stripe, std::uint64_t offset, std::span<const std
     hashing.done_bytes = 0;
   }
   if (!hashing.hasher || hashing.done_bytes != offset) return;  // not from the beginning on
-  hashing.hasher->add(bytes);
+  hashing.hasher->update(bytes.data(), bytes.size());
   hashing.done_bytes += bytes.size();
 }
 
@@ -82,7 +82,7 @@ std::vector<Hash> Cells::hashes() const {
   std::vector<Hash> all(hashing_.size(), Hash{});
   for (std::size_t stripe = 0; stripe < all.size(); ++stripe)
     if (hashing_[stripe].hasher && hashing_[stripe].done_bytes == segment_bytes_)
-      all[stripe] = hashing_[stripe].hasher->value();
+      all[stripe] = base::printed_order(hashing_[stripe].hasher->value());
   return all;
 }
 

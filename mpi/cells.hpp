@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.hpp"
 #include "mpi/exchange.hpp"
 #include "mpi/protection.hpp"
 
@@ -61,7 +62,7 @@ class Cells : public Held {
   std::uint32_t member_;
   std::uint64_t segment_bytes_, header_bytes_, read_bytes_ = 0, written_bytes_ = 0;
   struct Hashing {
-    std::optional<Hasher> hasher;
+    std::optional<base::StreamHash> hasher;  // XXH3-128
     std::uint64_t done_bytes = 0;
   };
   std::vector<Hashing> hashing_;  // by stripe

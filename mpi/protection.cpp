@@ -16,10 +16,8 @@
 #include <optional>
 #include <string_view>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "base/bytes.hpp"
+#include "base/hash.hpp"
 #include "mpi/error.hpp"
 
 namespace tandem::mpi {
@@ -80,13 +78,7 @@ Member read_member(Reader &from) {
   return member;
 }
 
-Hash hash_of(std::string_view bytes) {
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes.data(), bytes.size()));
-  Hash hash;
-  std::memcpy(hash.data(), canonical.digest, hash.size());
-  return hash;
-}
+Hash hash_of(std::string_view bytes) { return base::printed_order(base::hash128(bytes.data(), bytes.size())); }
 
 std::optional<SetId> parse_id(std::string_view text) {
   SetId id;
@@ -100,25 +92,6 @@ std::optional<SetId> parse_id(std::string_view text) {
 }
 
 }  // namespace
-
-Hasher::Hasher() : state_(XXH3_createState()) {
-  if (state_ == nullptr) throw std::bad_alloc();
-  XXH3_128bits_reset(static_cast<XXH3_state_t *>(state_));
-}
-
-Hasher::~Hasher() { XXH3_freeState(static_cast<XXH3_state_t *>(state_)); }
-
-void Hasher::add(std::span<const std::byte> bytes) {
-  XXH3_128bits_update(static_cast<XXH3_state_t *>(state_), bytes.data(), bytes.size());
-}
-
-Hash Hasher::value() const {
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(static_cast<const XXH3_state_t *>(state_)));
-  Hash hash;
-  std::memcpy(hash.data(), canonical.digest, hash.size());
-  return hash;
-}
 
 std::uint32_t Layout::segment_of(std::uint32_t member, std::uint32_t stripe) const {
   std::uint32_t before = 0;

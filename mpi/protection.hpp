@@ -16,20 +16,6 @@ namespace tandem::mpi {
 using Hash = std::array<std::uint8_t, 16>;
 using SetId = std::array<std::uint8_t, 16>;
 
-// XXH3-128 of bytes that come in pieces.
-class Hasher {
- public:
-  Hasher();
-  ~Hasher();
-  Hasher(Hasher &&other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
-  Hasher &operator=(Hasher &&) = delete;
-  void add(std::span<const std::byte> bytes);
-  Hash value() const;
-
- private:
-  void *state_;
-};
-
 // The layout of a group of k + m members. Stripe s, 0 .. k + m - 1, has its parity i on member s - i, and a segment of
 // each other member.
 struct Layout {

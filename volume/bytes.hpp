@@ -10,10 +10,12 @@
 #include <new>
 
 #include "base/bytes.hpp"
+#include "base/hash.hpp"
 #include "tandem/volume.h"
 
 namespace tandem::volume {
 
+using base::hash64;
 using base::load;
 using base::store;
 

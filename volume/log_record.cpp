@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "volume/log_record.hpp"
 
-#include "volume/hash.hpp"
-
 namespace tandem::volume {
 namespace {
 

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "volume/hash.hpp"
-
 namespace tandem::volume {
 
 Seed::Seed(const VolumeId &id) : id_(hash64(id.data(), id.size())) {}

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "volume/hash.hpp"
-
 namespace tandem::volume {
 namespace {
 

@@ -91,6 +91,15 @@ TEST(Operator, SyndromeDecodeIsItsTwoTransforms) {
   }
 }
 
+TEST(Operator, DenseOfADecodeMultipliesNoMatrices) {
+  Random random(15);
+  const unsigned data = 96, chosen = 32, outputs = 34;
+  const Operator what(random_decode(random, data, chosen, 30, 4));
+  const std::uint64_t before = core::multiply_add_count();
+  what.dense();
+  EXPECT_LE(core::multiply_add_count() - before, chosen * (data + outputs) + outputs * (data + chosen));
+}
+
 TEST(Operator, CopiesShareTheDenseMatrix) {
   const Operator what(transform_of(points_from(0, 9), points_from(9, 5))), copy = what;
   std::vector<const Matrix *> seen(8);
@@ -138,6 +147,8 @@ TEST(Operator, PointsAndScalesAreChecked) {
             "a Cauchy transform: the chosen parity point 4 has no syndrome");
   EXPECT_EQ(refusal(SyndromeDecode{good, {{3}, {0}, {}, {}}}),
             "a Cauchy transform: the syndrome of point 7 is not used");
+  EXPECT_EQ(refusal(SyndromeDecode{good, {{3}, {1, 7}, {}, {}}}),
+            "a Cauchy transform: point 1 is of present data and of an output");
 }
 
 TEST(Operator, GranularityIsOfAnOperator) {

@@ -83,9 +83,9 @@ class SetWriterTest : public Files {
 // ---- each byte is hashed once ----
 
 std::uint64_t hashed(const std::function<void()> &work) {
-  const std::uint64_t before = hashed_bytes();
+  const std::uint64_t before = tandem::base::hashed_bytes();
   work();
-  return hashed_bytes() - before;
+  return tandem::base::hashed_bytes() - before;
 }
 
 TEST_F(SetWriterTest, EncodeHashesEachByteOnce) {

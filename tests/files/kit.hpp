@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "files/hash.hpp"
+#include "base/hash.hpp"
 #include "tandem/files.h"
 
 namespace fs = std::filesystem;
@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 // Makes the checksum at the end of a record right again, so that what is wrong with its fields is looked at.
 template <std::size_t kBytes>
 void reseal(std::array<std::byte, kBytes> &record) {
-  const std::uint64_t check = tandem::files::hash64(record.data(), kBytes - 8);
+  const std::uint64_t check = tandem::base::hash64(record.data(), kBytes - 8);
   for (unsigned i = 0; i < 8; ++i) record[kBytes - 8 + i] = static_cast<std::byte>(check >> (8 * i));
 }
 
@@ -57,7 +57,7 @@ inline void forge(const fs::path &path, std::size_t at, std::uint64_t value, std
   std::vector<char> content = slurp(path);
   for (const std::size_t record : {std::size_t{0}, content.size() - kBytes}) {
     for (std::size_t i = 0; i < bytes; ++i) content[record + at + i] = static_cast<char>(value >> (8 * i));
-    const std::uint64_t check = tandem::files::hash64(content.data() + record, kBytes - 8);
+    const std::uint64_t check = tandem::base::hash64(content.data() + record, kBytes - 8);
     for (unsigned i = 0; i < 8; ++i) content[record + kBytes - 8 + i] = static_cast<char>(check >> (8 * i));
   }
   spill(path, content);

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "tests/fuzz/input.hpp"
-#include "volume/hash.hpp"
 #include "volume/log_record.hpp"
 #include "volume/page.hpp"
 #include "volume/superblock.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "files/hash_template.hpp"
+#include "base/hash_template.hpp"
 
-namespace tandem::files {
+namespace tandem::base {
 extern const HashFunctions hash_portable;
 const HashFunctions hash_portable = kFunctions;
-}  // namespace tandem::files
+}  // namespace tandem::base

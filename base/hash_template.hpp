@@ -4,7 +4,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "files/hash.hpp"
+#include "base/hash.hpp"
 
 namespace {
 
@@ -14,7 +14,9 @@ void hash128_here(const void *bytes, std::size_t byte_count, std::uint64_t low_h
   low_high_out[1] = hash.high64;
 }
 
-std::uint64_t hash64_here(const void *bytes, std::size_t byte_count) { return XXH3_64bits(bytes, byte_count); }
+std::uint64_t hash64_here(const void *bytes, std::size_t byte_count, std::uint64_t seed) {
+  return XXH3_64bits_withSeed(bytes, byte_count, seed);
+}
 
 void reset_here(void *state) { XXH3_128bits_reset(static_cast<XXH3_state_t *>(state)); }
 
@@ -28,8 +30,8 @@ void finish_here(const void *state, std::uint64_t low_high_out[2]) {
   low_high_out[1] = hash.high64;
 }
 
-static_assert(sizeof(XXH3_state_t) <= sizeof(tandem::files::StreamHash));
+static_assert(sizeof(XXH3_state_t) <= sizeof(tandem::base::StreamHash));
 
-constexpr tandem::files::HashFunctions kFunctions = {hash128_here, hash64_here, reset_here, update_here, finish_here};
+constexpr tandem::base::HashFunctions kFunctions = {hash128_here, hash64_here, reset_here, update_here, finish_here};
 
 }  // namespace
