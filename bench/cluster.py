@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures what encode and protect cost across ranks.
 
-    bench/cluster.py simulate -o RESULT.json [--nodes 1 2 4 ...]
+    bench/cluster.py simulate -o RESULT.json [--nodes 1 2 4 ...] [--platform bench/cluster/gigabit.xml]
     bench/cluster.py measure --bin build/bin -o RESULT.json [--redset FOLDER]
 
-`simulate` runs the exchange of `protect` (mpi/exchange.cpp) on a simulated cluster, bench/cluster/platform.xml. SimGrid's
+`simulate` runs the exchange of `protect` (mpi/exchange.cpp), or an encode, on a simulated cluster, bench/cluster/platform.xml or another one. SimGrid's
 SMPI carries its messages. Reading, coding and writing take the times of --code-rate, --read-rate and --write-rate.
 Needs smpicxx, smpirun (Debian: libsimgrid-dev) and libfmt-dev.
 
@@ -58,15 +58,16 @@ def write(path, result):
 def simulate(given):
     """One JSON file; points are added as they come."""
     with tempfile.TemporaryDirectory(prefix="tandem-cluster-") as folder:
-        program = pathlib.Path(folder, "exchange_sim")
+        program = (given.program or pathlib.Path(folder, "exchange_sim")).resolve()
         # -Bsymbolic: smpirun opens the program as a library, and the program must use its own operator new.
-        run(["smpicxx", "-std=c++20", "-O1", "-Wl,-Bsymbolic", f"-I{ROOT}", f"-I{ROOT}/include", CLUSTER / "exchange_sim.cpp",
-             *(ROOT / "mpi" / f"{name}.cpp" for name in ("exchange", "groups", "local_file", "protection", "world")),
-             *(ROOT / "base" / f"{name}.cpp" for name in ("bytes", "descriptor", "folder", "hash", "hash_portable", "io_error",
-                                                            "pending_file", "text")),
-             "-lfmt", "-o", program])
+        if not program.exists():
+            run(["smpicxx", "-std=c++20", "-O1", "-Wl,-Bsymbolic", f"-I{ROOT}", f"-I{ROOT}/include", CLUSTER / "exchange_sim.cpp",
+                 *(ROOT / "mpi" / f"{name}.cpp" for name in ("exchange", "groups", "local_file", "protection", "world")),
+                 *(ROOT / "base" / f"{name}.cpp" for name in ("bytes", "descriptor", "folder", "hash", "hash_portable", "io_error",
+                                                                "pending_file", "text")),
+                 "-lfmt", "-o", program])
         result = {"kind": "cluster", "simulated": True, "simulator": run(["smpirun", "--version"]).split("\n")[0].strip(),
-                  "platform": "bench/cluster/platform.xml", "operation": "protect", "k": given.k, "m": given.m,
+                  "platform": f"bench/cluster/{given.platform.name}", "operation": given.operation, "k": given.k, "m": given.m,
                   "ranks_per_node": given.ranks_per_node, "data_bytes_per_rank": given.k * given.pieces * given.piece_bytes,
                   "piece_bytes": given.piece_bytes,
                   "assumed": {"code_bytes_per_second": given.code_rate, "read_bytes_per_second": given.read_rate,
@@ -75,11 +76,11 @@ def simulate(given):
         for nodes in given.nodes:
             hosts = pathlib.Path(folder, "hosts")
             hosts.write_text("".join(f"node-{node}\n" * given.ranks_per_node for node in range(nodes)))
-            printed = run(["smpirun", "-np", nodes * given.ranks_per_node, "-platform", CLUSTER / "platform.xml", "-hostfile", hosts,
+            printed = run(["smpirun", "-np", nodes * given.ranks_per_node, "-platform", given.platform.resolve(), "-hostfile", hosts,
                            "--cfg=smpi/simulate-computation:no", "--cfg=smpi/host-speed:1Gf", "--cfg=smpi/privatization:no",
                            *SIMULATED_COLLECTIVES, "--log=root.thres:warning", program, given.k, given.m,
                            result["data_bytes_per_rank"], given.piece_bytes, given.code_rate, given.read_rate,
-                           given.write_rate], cwd=folder, timeout=given.timeout)
+                           given.write_rate, *(["encode"] if given.operation == "encode" else [])], cwd=folder, timeout=given.timeout)
             point = {"nodes": nodes, **json.loads(printed[printed.index("{"):])}
             point["bytes_per_second"] = point["ranks"] * result["data_bytes_per_rank"] / point["seconds"]
             result["points"].append(point)
@@ -188,6 +189,9 @@ def main():
     command = commands.add_parser("simulate")
     command.set_defaults(call=simulate)
     command.add_argument("-o", "--output", type=pathlib.Path, required=True)
+    command.add_argument("--operation", choices=["protect", "encode"], default="protect")
+    command.add_argument("--program", type=pathlib.Path, help="keep the compiled program here, or take it from here")
+    command.add_argument("--platform", type=pathlib.Path, default=CLUSTER / "platform.xml", help="nodes and links, as SimGrid reads them")
     command.add_argument("--nodes", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024])
     command.add_argument("--ranks-per-node", type=int, default=4)
     command.add_argument("-k", type=int, default=3)

@@ -69,7 +69,7 @@ def panel_of(svg, left, found):
         points = [(point["nodes"], point["bytes_per_second"]) for point in found["points"]]
         # With fewer nodes than members of a group, a part of the exchange stays in memory and measures no network.
         across = [point["nodes"] for point in found["points"] if point["most_on_a_node"] == 1]
-        panel(svg, left, f"protect {found['k']}+{found['m']}: simulated",
+        panel(svg, left, f"{found['operation']} {found['k']}+{found['m']}: simulated",
               f"{found['simulator']}; {found['ranks_per_node']} ranks a node, {found['data_bytes_per_rank'] / 2**20:.0f} MiB each",
               "nodes (simulated)", points, across[0] if across else points[0][0], SIMULATED)
     else:

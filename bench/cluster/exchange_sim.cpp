@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exchange of `protect` (mpi/) on a simulated cluster. SimGrid's smpicxx compiles this file together with
-// mpi/exchange.cpp, mpi/groups.cpp and mpi/world.cpp; smpirun runs it (bench/cluster.py simulate). Messages are those
-// of the library. Nothing is read, coded or written: the given rates determine the times of these steps. So this file
-// replaces the functions of libtandem that the exchange calls.
+// The exchange of `protect` (mpi/), or an encode, on a simulated cluster. SimGrid's smpicxx compiles this file together
+// with mpi/exchange.cpp, mpi/groups.cpp and mpi/world.cpp; smpirun runs it (bench/cluster.py simulate). Messages are
+// those of the library. Nothing is read, coded or written: the given rates determine the times of these steps. So this
+// file replaces the functions of libtandem that the exchange calls.
 //
-//   exchange_sim K M DATA_BYTES PIECE_BYTES CODE_RATE READ_RATE WRITE_RATE   (bytes; bytes a second)
+//   exchange_sim K M DATA_BYTES PIECE_BYTES CODE_RATE READ_RATE WRITE_RATE [encode]   (bytes; bytes a second)
+//
+// encode: each rank reads, codes and writes its part of the content; the ranks share the hashes of the shards, and
+// nothing else.
 #include <mpi.h>
 #include <smpi/smpi.h>
 
@@ -103,7 +106,8 @@ void tandem_job_destroy(tandem_job *job) { delete job; }
 int main(int argc, char **argv) {
   using namespace tandem::mpi;
   MPI_Init(&argc, &argv);
-  if (argc != 8) return 2;
+  const bool encodes = argc == 9 && std::string(argv[8]) == "encode";
+  if (argc != 8 && !encodes) return 2;
   const Layout layout{static_cast<std::uint32_t>(std::atoi(argv[1])), static_cast<std::uint32_t>(std::atoi(argv[2]))};
   const std::uint64_t data_bytes = std::strtoull(argv[3], nullptr, 10);
   if (piece == nullptr) {  // ranks are threads of one process
@@ -125,7 +129,17 @@ int main(int argc, char **argv) {
         exchange_of_group(layout, TANDEM_MATRIX_ISAL_CAUCHY, piece_bytes, segment_bytes, groups.member, &held);
     MPI_Barrier(MPI_COMM_WORLD);
     const double began = MPI_Wtime();
-    const std::uint64_t sent_bytes = run(group, nullptr, exchange);
+    std::uint64_t sent_bytes = 0;
+    if (encodes) {
+      const auto bytes = static_cast<double>(data_bytes);
+      smpi_execute(bytes / read_rate + bytes / code_rate + bytes * layout.size() / layout.k / write_rate);
+      const int hash_bytes = 16 * static_cast<int>(layout.size());
+      std::string mine(hash_bytes, '\0'), all(mine.size() * world.size(), '\0');
+      MPI_Allgather(mine.data(), hash_bytes, MPI_BYTE, all.data(), hash_bytes, MPI_BYTE, MPI_COMM_WORLD);
+      sent_bytes = mine.size();
+    } else {
+      sent_bytes = run(group, nullptr, exchange);
+    }
     MPI_Barrier(MPI_COMM_WORLD);
     const double seconds = MPI_Wtime() - began;
     if (world.leads())

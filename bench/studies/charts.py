@@ -12,7 +12,7 @@ from heat_map import color  # noqa: E402
 
 COLORS = ("#1f5fa8", "#c8863a", "#3a8f5c", "#a03c3c", "#8a4fa0", "#5a6b7a", "#2f9c95", "#b0a030", "#7a4a2b", "#c26fa5")
 GRID = "#dddddd"
-WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 560, 300, 80, 60, 370, 96
+WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 560, 300, 80, 60, 370, 112
 
 
 def number_text(value, axis=""):
@@ -64,41 +64,55 @@ def frame(svg, figure, y):
         svg.text(LEFT - 6, y.place(tick) + 4, number_text(tick, figure["y"]), "end", size=11)
     svg.text(LEFT - 60, TOP - 14, figure["y"], color=FAINT)
     svg.text(LEFT + WIDTH / 2, TOP + HEIGHT + 58, figure["x"], "middle")
-    if figure["note"]:
-        svg.text(LEFT - 60, TOP + HEIGHT + 78, figure["note"], color=FAINT, size=10)
+    below(svg, figure, TOP + HEIGHT + 78)
+
+
+def below(svg, figure, top):
+    """Under a picture: how it was measured, and what the document shows."""
+    for line, text in enumerate(filter(None, (figure["note"], figure.get("says")))):
+        svg.text(LEFT - 60, top + 15 * line, text, color=FAINT, size=10)
 
 
 def finish(svg, figure, y, names, path):
     """Marks over lines and bars, and the legend."""
     for text, value in figure["marks"]:
         svg.line([(LEFT, y.place(value)), (LEFT + WIDTH, y.place(value))], "#999999", dashed=True)
+        if figure["kind"] == "bars":  # readable before a bar
+            svg.box(LEFT + WIDTH - 6 * len(text), y.place(value) - 14, 6 * len(text), 12, "white")
         svg.text(LEFT + WIDTH - 4, y.place(value) - 4, text, "end", color=FAINT, size=10)
     legend(svg, names)
     svg.write(path)
 
 
-def legend(svg, names):
+def legend(svg, names, left=LEFT):
     for row, (name, color) in enumerate(names):
         y = TOP + 8 + 18 * row
-        svg.box(LEFT + WIDTH + 14, y - 5, 14, 8, color)
-        svg.text(LEFT + WIDTH + 34, y + 3, name, size=11)
+        svg.box(left + WIDTH + 14, y - 5, 14, 8, color)
+        svg.text(left + WIDTH + 34, y + 3, name, size=11)
 
 
 def lines(figure, path):
     points = [point for series in figure["series"] for point in series["points"]]
     x = Scale([p[0] for p in points], figure["log_x"], LEFT + 14, LEFT + WIDTH - 14, False)
-    y = Scale([p[1] for p in points] + [mark[1] for mark in figure["marks"]], figure["log_y"], TOP + HEIGHT, TOP, True)
+    y = Scale([value for p in points for value in p[1:]] + [mark[1] for mark in figure["marks"]], figure["log_y"], TOP + HEIGHT, TOP, True)
     svg = Svg(LEFT + WIDTH + RIGHT, TOP + HEIGHT + BOTTOM)
     frame(svg, figure, y)
     places = sorted({p[0] for p in points})
     for tick in places if len(places) <= 10 else x.ticks():
         svg.box(x.place(tick), TOP + HEIGHT, 0.7, 5, TEXT)
         svg.text(x.place(tick), TOP + HEIGHT + 19, number_text(tick, figure["x"]), "middle", size=11)
+    for text, value in figure.get("x_marks", ()):
+        if not LEFT <= x.place(value) <= LEFT + WIDTH:
+            continue
+        svg.line([(x.place(value), TOP), (x.place(value), TOP + HEIGHT)], "#999999", dashed=True)
+        svg.text(x.place(value), TOP - 3, text, "middle", color=FAINT, size=10)
     names = []
     for i, series in enumerate(figure["series"]):
         color = COLORS[i % len(COLORS)]
-        svg.line([(x.place(a), y.place(b)) for a, b in series["points"]], color, dashed=i >= len(COLORS))
-        for a, b in series["points"]:
+        svg.line([(x.place(a), y.place(b)) for a, b, *_ in series["points"]], color, dashed=i >= len(COLORS))
+        for a, b, *spread in series["points"]:
+            if spread:
+                svg.line([(x.place(a), y.place(each)) for each in spread], color)
             svg.dot(x.place(a), y.place(b), 3, color, f"{series['label']}: {number_text(a)}, {b:.4g}")
         names.append((series["label"], color))
     finish(svg, figure, y, names, path)
@@ -108,7 +122,7 @@ def bars(figure, path):
     """x are names here; each series has a bar at each of its names, and a line from its least to its most."""
     names = list(dict.fromkeys(p[0] for series in figure["series"] for p in series["points"]))
     values = [value for series in figure["series"] for p in series["points"] for value in p[1:]] + [mark[1] for mark in figure["marks"]]
-    y = Scale([0, *values], False, TOP + HEIGHT, TOP, True)
+    y = Scale([0, *values, 1.06 * max(values)], False, TOP + HEIGHT, TOP, True)  # room for the numbers over the bars
     svg = Svg(LEFT + WIDTH + RIGHT, TOP + HEIGHT + BOTTOM)
     frame(svg, figure, y)
     step = WIDTH / len(names)
@@ -123,8 +137,8 @@ def bars(figure, path):
                     f"{series['label']}, {name}: {value:.4g}")
             if spread:
                 svg.line([(left + width / 2, y.place(each)) for each in spread], TEXT)
-            if len(names) * len(figure["series"]) <= 16:
-                svg.text(left + width / 2 + (4 if spread else 0), y.place(value) - 4, f"{value:.3g}", "start" if spread else "middle", size=10)
+            if width > 24:
+                svg.text(left + width / 2, y.place(max(value, *spread, 0)) - 4, number_text(float(f"{value:.3g}")), "middle", size=10)
     finish(svg, figure, y, [(series["label"], COLORS[i % len(COLORS)]) for i, series in enumerate(figure["series"])], path)
 
 
@@ -135,28 +149,28 @@ def gantt(figure, path):
     end = max(p[1] + p[2] for series in figure["series"] for p in series["points"])
     rows = [1 + max(p[0] for p in series["points"]) for series in figure["series"]]
     height = 26
-    svg = Svg(LEFT + WIDTH + RIGHT, TOP + sum(40 + height * count for count in rows) + BOTTOM)
+    left = max(LEFT, *(16 + 6 * len(name) for names in figure.get("rows", {}).values() for name in names), 0)
+    svg = Svg(left + WIDTH + RIGHT, TOP + sum(40 + height * count for count in rows) + BOTTOM)
     svg.text(LEFT - 60, 24, figure["title"], size=15)
     top = TOP - 10
     for series, count in zip(figure["series"], rows):
         svg.text(LEFT - 60, top + 16, series["label"], size=13)
         top += 26
         for row in range(count):
-            svg.box(LEFT, top + row * height, WIDTH, height - 2, "#f4f4f4")
+            svg.box(left, top + row * height, WIDTH, height - 2, "#f4f4f4")
             name = figure["rows"][series["label"]][row] if "rows" in figure else f"thread {row}"
-            svg.text(LEFT - 6, top + row * height + 17, name, "end", size=11 if len(name) < 12 else 9)
+            svg.text(left - 6, top + row * height + 17, name, "end", size=11)
         places = collections.defaultdict(list)
         for row, start, seconds, kind in series["points"]:
-            places[row, kind].append((LEFT + start / end * WIDTH, max(seconds / end * WIDTH, 0.05)))
+            places[row, kind].append((left + start / end * WIDTH, max(seconds / end * WIDTH, 0.05)))
         for (row, kind), boxes in places.items():
             svg.boxes(merged(sorted(boxes)), top + row * height, height - 2, colors[kind])
         top += height * count + 14
     for i in range(6):
-        svg.text(LEFT + WIDTH * i / 5, top + 14, f"{end * i / 5 * 1e3:.4g}", "middle", size=11)
-    svg.text(LEFT + WIDTH / 2, top + 34, figure["x"], "middle")
-    if figure["note"]:
-        svg.text(LEFT - 60, top + 56, figure["note"], color=FAINT, size=10)
-    legend(svg, list(colors.items()))
+        svg.text(left + WIDTH * i / 5, top + 14, f"{end * i / 5 * 1e3:.4g}", "middle", size=11)
+    svg.text(left + WIDTH / 2, top + 34, figure["x"], "middle")
+    below(svg, figure, top + 56)
+    legend(svg, list(colors.items()), left)
     svg.write(path)
 
 
@@ -187,8 +201,7 @@ def heat(figure, path):
     for column, x in enumerate(xs):
         svg.text(LEFT + size * (column + 0.5), TOP + size * len(ys) + 18, str(x), "middle")
     svg.text(LEFT + size * len(xs) / 2, TOP + size * len(ys) + 38, figure["x"], "middle")
-    if figure["note"]:
-        svg.text(LEFT - 60, TOP + size * len(ys) + 60, figure["note"], color=FAINT, size=10)
+    below(svg, figure, TOP + size * len(ys) + 60)
     svg.write(path)
 
 

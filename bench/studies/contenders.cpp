@@ -2,6 +2,8 @@
 #include "bench/studies/contenders.hpp"
 
 #include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
 #include <time.h>
 
 #include <charconv>
@@ -127,6 +129,31 @@ std::set<std::string> mapped_openmp_runtimes() {
       found.insert(line.substr(slash));
   }
   return found;
+}
+
+std::vector<int> allowed_cores() {
+  cpu_set_t mask;
+  if (sched_getaffinity(0, sizeof mask, &mask) != 0) throw NotMeasured("the affinity mask cannot be read");
+  std::vector<int> cores;
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(i, &mask)) cores.push_back(i);
+  }
+  return cores;
+}
+
+void pin_this_thread(int core) {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  CPU_SET(core, &mask);
+  if (const int error = pthread_setaffinity_np(pthread_self(), sizeof mask, &mask); error != 0)
+    throw NotMeasured(std::string("a thread cannot be pinned: ") + std::strerror(error));
+}
+
+void check_pinning() {
+  cpu_set_t before;
+  sched_getaffinity(0, sizeof before, &before);
+  pin_this_thread(allowed_cores().front());
+  sched_setaffinity(0, sizeof before, &before);
 }
 
 bool equal(const Shards &a, std::size_t first_a, const Shards &b, std::size_t first_b, std::size_t count) {

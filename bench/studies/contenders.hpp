@@ -86,6 +86,11 @@ Function openmp_function(const std::string &way, const char *name) {
 // The files of OpenMP runtimes that are mapped into this process.
 std::set<std::string> mapped_openmp_runtimes();
 
+// The cores that this process may use. NotMeasured: they cannot be read, or a thread cannot be pinned.
+std::vector<int> allowed_cores();
+void pin_this_thread(int core);
+void check_pinning();  // on the calling thread, before others, where an exception would end the program
+
 bool equal(const Shards &a, std::size_t first_a, const Shards &b, std::size_t first_b, std::size_t count);
 
 // Runs body(0) .. body(count - 1), each on a new thread that ends with it.

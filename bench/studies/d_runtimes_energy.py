@@ -42,7 +42,7 @@ def throughput(study):
                     del known[label]
                     break
                 samples.setdefault((label, size), []).append(found["data_bytes"] / found["seconds"][0] / 1e9)
-    rates = {label: [(f"{size // 1024} KiB", st.median(samples[label, size]), min(samples[label, size]), max(samples[label, size]))
+    rates = {label: [(f"{size >> 20} MiB" if size >> 20 else f"{size >> 10} KiB", st.median(samples[label, size]), min(samples[label, size]), max(samples[label, size]))
                      for size in sizes] for label in known}
     study.figure("runtimes", f"Encode 10 + 4 by runtime, {st.core_count()} threads", "bytes of a shard", "GB/s of data", list(rates.items()),
                  kind="bars", note="In turns; medians, and the slowest and fastest run. The runtime is read from the process' memory map.")

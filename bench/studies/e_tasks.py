@@ -82,7 +82,7 @@ def lu(study):
         holds = bool(best) and max(best.values()) >= least
         why = f"{cores} threads; the report has 48 cores, tiles of 352 x 352 and a LU with pivoting."
         if not holds and idle[GNU] < needed and least > 1.1:
-            holds, why = None, (f"Needs more cores: libgomp's threads are idle for {idle[GNU]:.1f} % of the time here, and a gain of {LARGEST[0]} % "
+            holds, why = None, (f"{st.needs_cores(48)} libgomp's threads are idle for {idle[GNU]:.1f} % of the time here, and a gain of {LARGEST[0]} % "
                                 f"needs {needed:.0f} %. {why}")
         study.claim(claim, stated, ", ".join(f"{label} {100 * (gain - 1):+.1f} %" for label, gain in best.items()) or "-",
                     holds if best else None, why, timed=True)

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
 
 #include "bench/studies/contenders.hpp"
 
@@ -44,7 +46,7 @@ struct Jerasure {
 
 struct Settings {
   unsigned k, m, threads;
-  std::size_t buffer_bytes, file_bytes, repeats;
+  std::size_t buffer_bytes, file_bytes, repeats, seed;
   std::string library, operation, lost, way;
 };
 
@@ -90,13 +92,20 @@ class Experiment {
   }
 
  private:
-  // Encode: all parity. Decode: m data shards (as many as there are), or half data and half parity.
+  // Encode: all parity. Decode: the first m data shards (as many as there are), m random ones, or half data and half
+  // parity.
   void lose() {
     if (at_.operation == "encode") {
       for (unsigned i = 0; i < at_.m; ++i) lost_parity_.push_back(i);
     } else {
       const unsigned data = std::min(at_.k, at_.lost == "mixed" ? at_.m / 2 : at_.m);
-      for (unsigned i = 0; i < data; ++i) lost_data_.push_back(i);
+      std::vector<unsigned> order(at_.k);
+      std::iota(order.begin(), order.end(), 0U);
+      std::mt19937_64 random(at_.seed);
+      for (unsigned i = 0; at_.lost == "random" && i < at_.k; ++i)
+        std::swap(order[i], order[i + random() % (at_.k - i)]);
+      lost_data_.assign(order.begin(), order.begin() + data);
+      std::sort(lost_data_.begin(), lost_data_.end());
       for (unsigned i = 0; at_.lost == "mixed" && i < at_.m - data; ++i) lost_parity_.push_back(i);
     }
     for (const unsigned i : lost_data_) present_[i] = 0;
@@ -251,12 +260,15 @@ Json measure(Arguments &arguments) {
   at.library = arguments.text("library", "libJerasure.so.2");
   at.operation = arguments.text("operation", "encode");
   at.lost = arguments.text("lost", "data");
+  at.seed = arguments.number("seed", 1);
   at.way = arguments.text("way", "jerasure");
   arguments.done();
   if (at.k == 0 || at.m == 0 || at.k + at.m > 256 || at.threads == 0 || at.repeats == 0 ||
       at.buffer_bytes / at.k < 64 || at.buffer_bytes > (std::size_t{1} << 30) ||
-      (at.operation != "encode" && at.operation != "decode") || (at.lost != "data" && at.lost != "mixed"))
-    throw std::runtime_error("k + m <= 256, a buffer of 64 bytes a shard to 1 GiB, encode or decode, data or mixed");
+      (at.operation != "encode" && at.operation != "decode") ||
+      (at.lost != "data" && at.lost != "mixed" && at.lost != "random"))
+    throw std::runtime_error(
+        "k + m <= 256, a buffer of 64 bytes a shard to 1 GiB, encode or decode, data, mixed or random");
   return Experiment(at).run();
 }
 

@@ -3,7 +3,6 @@
 // thread pinned to each core. A policy only chooses the core that handles a strip.
 #include <errno.h>
 #include <linux/perf_event.h>
-#include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -23,24 +22,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr unsigned kParity = 4;
-
-std::vector<int> allowed_cores() {
-  cpu_set_t mask;
-  if (sched_getaffinity(0, sizeof mask, &mask) != 0) throw NotMeasured("the affinity mask cannot be read");
-  std::vector<int> cores;
-  for (int i = 0; i < CPU_SETSIZE; ++i) {
-    if (CPU_ISSET(i, &mask)) cores.push_back(i);
-  }
-  return cores;
-}
-
-void pin_this_thread(int core) {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  CPU_SET(core, &mask);
-  if (const int error = pthread_setaffinity_np(pthread_self(), sizeof mask, &mask); error != 0)
-    throw NotMeasured(std::string("a thread cannot be pinned: ") + std::strerror(error));
-}
 
 // Counts misses of the last-level cache by all threads that are made later.
 class CacheMisses {
@@ -153,6 +134,7 @@ class Handler {
 struct Settings {
   std::size_t strip_bytes, strips, applications, requests;
   std::string policy;
+  bool writes;  // the application sends its strips itself, and a handler only takes the answer to each
 };
 
 class Experiment {
@@ -166,7 +148,7 @@ class Experiment {
         expected_(kParity, at_.strip_bytes) {
     fill_random(network_.memory(), network_.bytes(), 1);
     check(tandem_encode(context_.get(), codec_.get(), network_.data(), expected_.data(), at_.strip_bytes));
-    pin_here_once();
+    check_pinning();
   }
 
   Json run() {
@@ -197,36 +179,38 @@ class Experiment {
   }
 
  private:
-  void pin_here_once() const {  // checks that pinning works, before threads do it
-    cpu_set_t before;
-    sched_getaffinity(0, sizeof before, &before);
-    pin_this_thread(cores_.front());
-    sched_setaffinity(0, sizeof before, &before);
-  }
-
   // Requests all strips, waits for them, codes each. Returns whether the parity was right every time.
   bool application(unsigned number, std::atomic<std::uint64_t> &moved) {
     const int core = cores_[number % cores_.size()];
     pin_this_thread(core);
-    Shards strips(at_.strips, at_.strip_bytes), parity(kParity, at_.strip_bytes);
+    const Shards strips(at_.strips, at_.strip_bytes), sent(at_.writes ? at_.strips : 1, at_.strip_bytes);
+    Shards parity(kParity, at_.strip_bytes);
+    if (at_.writes) std::memcpy(strips.memory(), network_.memory(), network_.bytes());
+    const auto code = [&] {
+      for (std::size_t s = 0; s < at_.strips; ++s)
+        check(tandem_accumulate(context_.get(), codec_.get(), static_cast<std::uint32_t>(s), strips[s], parity.data(),
+                                at_.strip_bytes, s == 0));
+    };
     bool is_equal = true;
     for (std::size_t i = 0; i < at_.requests; ++i) {
       Request request;
+      if (at_.writes) {
+        code();
+        std::memcpy(sent.memory(), strips.memory(), strips.bytes());
+      }
       request.left = static_cast<unsigned>(at_.strips);
       const int asking = sched_getcpu();
       for (std::size_t s = 0; s < at_.strips; ++s)
-        choose(s, asking, core).take({network_[s], strips[s], at_.strip_bytes, &request, asking});
+        choose(s, asking, core).take({network_[s], strips[s], at_.writes ? 0 : at_.strip_bytes, &request, asking});
       {
         std::unique_lock lock(request.mutex);
         request.done.wait(lock, [&] { return request.left == 0; });
       }
       if (sched_getcpu() != asking) ++moved;
-      for (std::size_t s = 0; s < at_.strips; ++s)
-        check(tandem_accumulate(context_.get(), codec_.get(), static_cast<std::uint32_t>(s), strips[s], parity.data(),
-                                at_.strip_bytes, s == 0));
+      if (!at_.writes) code();
       is_equal = is_equal && equal(parity, 0, expected_, 0, kParity);
     }
-    return is_equal;
+    return is_equal && (!at_.writes || equal(sent, 0, network_, 0, at_.strips));
   }
 
   // The four policies of the document, and cores in turn. An application is pinned while it waits, so the first two
@@ -299,11 +283,13 @@ Json measure(Arguments &arguments) {
   at.applications = arguments.number("applications", 1);
   at.requests = arguments.number("requests", 1);
   at.policy = arguments.text("policy", "asking");
+  const std::string operation = arguments.text("operation", "read");
+  at.writes = operation == "write";
   const std::size_t repeats = arguments.number("repeats", 1);
   arguments.done();
   if (at.strip_bytes == 0 || at.strips == 0 || at.strips > 200 || at.applications == 0 || at.applications > 4096 ||
-      at.requests == 0 || repeats == 0)
-    throw std::runtime_error("sizes above 0, at most 200 strips and 4096 applications");
+      at.requests == 0 || repeats == 0 || (operation != "read" && operation != "write"))
+    throw std::runtime_error("sizes above 0, at most 200 strips and 4096 applications, read or write");
   if (at.policy == "model") return measure_model(at.strip_bytes, at.strips, repeats);
   for (const char *known : {"asking", "running", "least-loaded", "dedicated", "turns"}) {
     if (at.policy == known) return Experiment(at).run();

@@ -2,13 +2,16 @@
 // Study A: encodes by the product of a matrix and the data, one element at a time, with the loop orders and threads of
 // the student report; and by Tandem with the same coefficients.
 #include <fcntl.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <barrier>
 #include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "bench/studies/contenders.hpp"
@@ -143,7 +146,17 @@ struct Settings {
   std::string way, file;
   Order order;
   bool whole;  // the identity rows are multiplied too
+  bool pins;   // each thread of the naive product stays on a core of its own
 };
+
+// Bytes that this process has read from storage, not from the page cache; 0: the system does not say.
+std::uint64_t storage_bytes_read() {
+  std::ifstream file("/proc/self/io");
+  std::uint64_t value = 0;
+  for (std::string name; file >> name >> value;)
+    if (name == "read_bytes:") return value;
+  return 0;
+}
 
 // The file's bytes, with k shards for each round; or random bytes, the same for all rounds.
 class Source {
@@ -188,9 +201,12 @@ class Experiment {
         rows_(settings.m + (settings.whole ? settings.k : 0)),
         data_(settings.k, settings.shard_bytes),
         out_(rows_, settings.shard_bytes),
-        source_(settings.file) {
+        source_(settings.file),
+        cores_(allowed_cores()),
+        core_of_(settings.threads) {
     fill_random(data_.memory(), data_.bytes(), 1);
     make_matrix();
+    if (at_.pins) check_pinning();
   }
 
   Json run() {
@@ -199,6 +215,7 @@ class Experiment {
     Json seconds = Json::array(), cpu_seconds = Json::array(), transposing = Json::array();
     round(0);  // makes threads and tables before the time is measured
     threads_made_ = 0;
+    const std::uint64_t stored = storage_bytes_read();
     for (std::size_t repeat = 0; repeat < at_.repeats; ++repeat) {
       source_.rewind();
       transpose_seconds_ = 0;
@@ -214,8 +231,11 @@ class Experiment {
     Json result = {{"seconds", seconds},
                    {"cpu_seconds", cpu_seconds},
                    {"data_bytes", at_.k * at_.shard_bytes * at_.rounds},
+                   {"storage_bytes_read", (storage_bytes_read() - stored) / at_.repeats},
                    {"bytes_equal", as_tandem()}};
     if (at_.order == Order::transposed) result["transpose_seconds"] = transposing;
+    if (at_.way == "spawn" || at_.way == "pool")
+      result["cores_used"] = std::set<int>(core_of_.begin(), core_of_.end()).size();
     if (counts_threads_) result["threads_made"] = pool_ ? pool_->made_count() : threads_made_ / at_.repeats;
     return result;
   }
@@ -278,8 +298,10 @@ class Experiment {
   }
   std::function<void(unsigned)> naive_part() {
     return [this](unsigned thread) {
+      if (at_.pins) pin_this_thread(cores_[thread % cores_.size()]);
       const auto [begin, end] = part(thread);
       product().run(at_.order, begin, end);
+      core_of_[thread] = sched_getcpu();
     };
   }
 
@@ -388,6 +410,8 @@ class Experiment {
   const GaloisField<Symbol> field_;
   Shards data_, out_;
   const Source source_;
+  const std::vector<int> cores_;
+  std::vector<int> core_of_;  // where each thread ended its last part
   std::vector<Symbol> coefficients_;
   std::vector<Element> matrix_, transposed_;
   CodecOwner codec_;
@@ -415,10 +439,12 @@ Json measure(Arguments &arguments) {
   at.order = order == "ijk" ? Order::ijk : order == "ikj" ? Order::ikj : Order::transposed;
   if (at.order == Order::transposed && order != "transposed") throw std::runtime_error("no order is called " + order);
   at.whole = arguments.text("rows", "parity") == "whole";
+  at.pins = arguments.number("pin", 0) != 0;
   arguments.done();
   if (at.k == 0 || at.m == 0 || at.threads == 0 || at.block_columns == 0 || at.repeats == 0 || at.rounds == 0 ||
       at.shard_bytes == 0 || at.shard_bytes % 4 != 0 || (field != 8 && field != 16) || at.k + at.m > (1ULL << field))
     throw std::runtime_error("field 8 or 16, sizes above zero, shards of whole elements, and k + m within the field");
+  if (at.pins && at.way != "spawn" && at.way != "pool") throw std::runtime_error("--pin is for spawn and pool");
   if (element_bytes != field / 8 && (element_bytes != 4 || at.way.starts_with("tandem-")))
     throw std::runtime_error("an element is a symbol of the field, or, for naive products, has 4 bytes");
   if (element_bytes == 1) return Experiment<std::uint8_t, std::uint8_t>(at).run();

@@ -2,8 +2,10 @@
 """Writes docs/internals/studies.md and its pictures from the JSON of the studies and the texts of bench/studies/text."""
 import json
 import pathlib
+import re
 
 import charts
+import documents
 import study as st
 
 TEXT = pathlib.Path(__file__).resolve().parent / "text"
@@ -40,29 +42,34 @@ def measured_text(parts):
     if busy:
         text += (f"**The machine was busy with other programs during {', '.join(busy)}.** Counts are exact; times are an indication, those of "
                  "several threads least of all.\n")
+    slowest = [f"{part['slowest_over_median']:.2f} ({part['name']})" for part in parts if part.get("slowest_over_median")]
+    if slowest:
+        text += f"The slowest repeat of a run took at most {', '.join(slowest)} times its median.\n"
     checks = sum(part["bytes_checks"] for part in parts)
     return text + (f"In {checks} runs the contenders' bytes were Tandem's.\n" if checks else "")
 
 
-def result_text(figure, claims):
+def result_text(figure, claims, cores):
     """The sentence under a picture."""
+    most = max([int(number) for series in figure["series"] for number in re.findall(r"(\d+) [^,]*\(oversubscribed\)", series["label"])], default=0)
     own = "; ".join(f"{claim['claim']}: {claim['measured']} ({claim['verdict']})" for claim in claims if claim["figure"] == figure["name"])
-    return figure["result"] or (own + "." if own else "")
+    return " ".join(filter(None, (figure["result"] or (own + "." if own else ""), st.needs_cores(most, cores))))
 
 
 def section(result, pictures, folder):
     parts = result["parts"]
     written = [measured_text(parts)]
-    every = {name: [each for part in parts for each in part[name]] for name in ("claims", "figures", "tables", "not_measured")}
+    every = {name: [each for part in parts for each in part[name]] for name in ("claims", "tables", "not_measured")}
     for of, first, stated in (("reports", "claim", "the document"), ("targets", "Tandem's own target", "target")):
         claims = [c for c in every["claims"] if c["of"] == of]
         if claims:
             written.append(table_text([first, stated, "here", "", "why, and what differs"],
                                       [[c["claim"], c["stated"], c["measured"], c["verdict"], c["why"]] for c in claims]))
-    for figure in every["figures"]:
+    for figure, part in ((figure, part) for part in parts for figure in part["figures"]):
         path = pictures / f"{result['study'].lower()}-{figure['name']}.svg"
-        charts.draw(figure, path)
-        written.append(f"![{figure['title']}]({path.relative_to(folder)})\n\n{result_text(figure, every['claims'])}\n")
+        charts.draw(documents.drawn(path.stem, figure), path)
+        cores = part["machine"]["cores"]
+        written.append(f"![{figure['title']}]({path.relative_to(folder)})\n\n{result_text(figure, every['claims'], cores)}\n")
     for table in every["tables"]:
         written.append(f"**{table['title']}**\n\n{table_text(table['columns'], table['rows'])}"
                        + (f"\n{table['note']}\n" if table["note"] else ""))

@@ -47,6 +47,12 @@ def oversubscribed(threads):
     return " (oversubscribed)" if threads > core_count() else ""
 
 
+def needs_cores(count, here=None):
+    """The one wording for what needs more cores than the machine has; empty if it has them."""
+    here = here or core_count()
+    return f"Needs {count} cores; this machine has {here}." if count > here else ""
+
+
 def machine():
     model = "unknown CPU"
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
@@ -114,7 +120,7 @@ class Study:
         self.begin = processor_seconds()
         self.part = {"name": name, "scale": self.scale,
                      "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), "machine": machine(),
-                     "others_share": 0, "bytes_checks": 0, "figures": [], "tables": [], "claims": [], "not_measured": []}
+                     "others_share": 0, "slowest_over_median": 0, "bytes_checks": 0, "figures": [], "tables": [], "claims": [], "not_measured": []}
         self.attempt(name, function, self)
         self.part["others_share"] = self.others_share
         self.parts.append(self.part)
@@ -159,6 +165,8 @@ class Study:
         answer = json.loads(self.command(*self.contender_command(name, **settings), env=env))
         if "not_measured" in answer:
             raise Unavailable(answer["not_measured"])
+        if len(answer.get("seconds", ())) > 1:
+            self.part["slowest_over_median"] = max(self.part["slowest_over_median"], max(answer["seconds"]) / median(answer["seconds"]))
         if "bytes_equal" in answer:
             if answer["bytes_equal"] is not True:
                 raise Failed(f"{name} {settings}: its bytes differ from Tandem's")
@@ -172,7 +180,7 @@ class Study:
     # -- results ---------------------------------------------------------------------------------------------------
 
     def figure(self, name, title, x, y, series, *, kind="lines", log_x=False, log_y=False, note="", result="", marks=(), rows=None):
-        """series: (label, [(x, y), ...]), bars also (x, y, least, most); gantt: (row, start, seconds, kind), and rows has the names by
+        """series: (label, [(x, y), ...]), lines and bars also (x, y, least, most); gantt: (row, start, seconds, kind), and rows has the names by
         label; heat: (x, y, rate), and marks (text, x, y). A series without points is a defect of the script. `result` is the sentence
         under the picture; without it the claims that follow are."""
         for label, points in series:

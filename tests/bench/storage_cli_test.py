@@ -86,6 +86,21 @@ class Storage(unittest.TestCase):
         runs = self.json(*SMALL[:2], "--total", "8MiB", "--size", "64KiB,256KiB", "--seconds", 1, "--strategy", "raid0")["runs"]
         self.assertEqual([(run["clients"], run["size_bytes"]) for run in runs], [(128, 65536), (32, 262144)])
 
+    def test_mixed_sizes_reads_and_parity_servers(self):
+        words = (*SMALL, "--size", "8KiB,1MiB", "--mix", "--reads", "0.25", "--parity-servers", "dedicated", "--strategy", "standard")
+        found = self.json(*words)
+        self.assertEqual((found["mixed_bytes"], found["read_part"], found["parity_servers"]), ([8192, 1048576], 0.25, "dedicated"))
+        run, = found["runs"]
+        seed, = run["seeds"]
+        self.assertEqual(run["size_bytes"], 1048576)
+        self.assertAlmostEqual(seed["reads"] / (seed["reads"] + seed["writes"]), 0.25, delta=0.1)
+        self.assertGreater(seed["read_seconds"], 0)
+        self.assertGreater(seed["most_utilisation"], 1.5 * seed["utilisation"])
+        self.refused("--mix needs several --size", *SMALL, "--mix")
+        self.refused("--mix needs several --size", "--total", "8MiB", "--size", "8KiB,64KiB", "--mix")
+        self.refused("--mix needs scattered", *SMALL, "--size", "8KiB,64KiB", "--mix", "--placement", "interleaved")
+        self.refused("--reads is 1", *SMALL, "--reads", 1)
+
     def test_table(self):
         lines = self.run_command(*SMALL, "--device", "constant", "--service", "1ms").stdout.decode().splitlines()
         self.assertIn("OVER STD", lines[2])

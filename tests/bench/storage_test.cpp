@@ -190,6 +190,63 @@ TEST(Storage, LittlesLaw) {
     }
 }
 
+TEST(Storage, AReadIsExact) {
+  const DeviceFigures device = constant(3e-3, 5e-3);
+  auto options = options_of(Strategy::raid0, 1, 0, 1);
+  options.read_part = 0.25;
+  options.client_link_bytes_per_second = 128.0 * kKiB / 0.25e-3;
+  options.server_link_bytes_per_second = 128.0 * kKiB / 0.5e-3;
+  options.latency_seconds = 0.125e-3;
+  options.most_seconds = 600;
+  const Result result = run(options, device);
+  // The request, the read, the data over both links.
+  EXPECT_NEAR(result.read_seconds, 0.125e-3 + 3e-3 + 0.5e-3 + 0.125e-3 + 0.25e-3, 1e-12);
+  EXPECT_NEAR(result.write_seconds, 0.25e-3 + 0.125e-3 + 0.5e-3 + 5e-3 + 0.125e-3, 1e-12);
+  const auto all = static_cast<double>(result.read_count + result.write_count);
+  EXPECT_NEAR(static_cast<double>(result.read_count) / all, 0.25, 0.01);
+  EXPECT_EQ(result.data_read_count, 0U) << "reads of clients are not I/Os of writes";
+}
+
+// Sizes of 32 and 96 KiB on the average have the bytes of 64 KiB, and the same I/Os; with reads too.
+TEST(Storage, MixedSizesAndReadsKeepTheCountsOfAWrite) {
+  const DeviceFigures device = constant(1e-3, 1e-3);
+  constexpr double kWanted[] = {1, 6, 5};
+  for (const Strategy strategy : kStrategies) {
+    auto options = options_of(strategy, 32, 2, 64);
+    options.clients_per_application = 32;
+    options.writes_per_window = 40;
+    options.write_bytes = 128 * kKiB;
+    options.mixed_bytes = {32 * kKiB, 64 * kKiB, 128 * kKiB, 32 * kKiB};
+    options.read_part = 0.3;
+    options.most_seconds = 60;
+    const Result result = run(options, device);
+    const auto writes = static_cast<double>(result.write_count);
+    EXPECT_NEAR(result.bytes_per_second * result.measured_seconds / writes, 64 * kKiB, kKiB);
+    if (strategy < Strategy::delayed) {
+      EXPECT_NEAR(operations_per_write(result), kWanted[static_cast<int>(strategy)], 0.01);
+    } else {
+      // Each unit that a window wrote is read once: 16 writes fill it. A write may touch two units.
+      EXPECT_GT(operations_per_write(result), 1.05);
+      EXPECT_LT(operations_per_write(result), 1.3);
+    }
+    EXPECT_NEAR(static_cast<double>(result.read_count) / (static_cast<double>(result.read_count) + writes), 0.3, 0.02);
+  }
+}
+
+// RAID-4: one server reads and writes the parity of all rows.
+TEST(Storage, DedicatedParityIsTheBusiestServer) {
+  const DeviceFigures device = constant(1e-3, 1e-3);
+  auto options = options_of(Strategy::standard, 8, 1, 64);
+  options.most_seconds = 60;
+  const Result rotated = run(options, device);
+  EXPECT_LT(rotated.most_utilisation, 1.1 * rotated.utilisation);
+  options.dedicated_parity = true;
+  const Result dedicated = run(options, device);
+  EXPECT_GT(dedicated.most_utilisation, 0.99);
+  EXPECT_NEAR(dedicated.utilisation, 2.0 / 8, 0.01);
+  EXPECT_NEAR(dedicated.bytes_per_second / (128 * kKiB), 500, 5) << "a read and a write of the parity, 1 ms each";
+}
+
 // A disk alone: seek, rotation, transfer as the mean of random places says.
 TEST(Storage, TheDiskOfTheDataSheet) {
   const DeviceFigures device = hdd();
@@ -327,6 +384,16 @@ TEST_F(StorageBadInput, Options) {
         options_.write_bytes = 64 * kMiB;
       },
       "16777216 clients may have");
+  refused([&] { options_.mixed_bytes = {2048}; }, "a size of --mix is 2048, at least 4096");
+  refused([&] { options_.mixed_bytes = {64 * kKiB, 256 * kKiB}; }, "a size of --mix is 262144, at most 131072");
+  refused([&] { options_.mixed_bytes = {12 * kKiB}; }, "--size is 12288: no divisor of --unit");
+  refused(
+      [&] {
+        options_.mixed_bytes = {64 * kKiB};
+        options_.placement = Placement::interleaved;
+      },
+      "--mix needs scattered writes");
+  refused([&] { options_.read_part = 1; }, "--reads is 1");
   refused([&] { options_.latency_seconds = -1; }, "--latency is -1");
   refused([&] { options_.latency_seconds = std::nan(""); }, "--latency is nan");
   refused([&] { options_.server_link_bytes_per_second = std::numeric_limits<double>::infinity(); }, "--link is inf");

@@ -21,9 +21,14 @@ if shutil.which("smpicxx") is None or shutil.which("smpirun") is None:
 with tempfile.TemporaryDirectory(prefix="tandem-cluster-test-") as folder:
     output = pathlib.Path(folder, "simulated.json")
     environment = {**os.environ, "TMPDIR": folder}
-    subprocess.run([sys.executable, BENCH / "cluster.py", "simulate", "-o", output, "--nodes", "2", "4", "--ranks-per-node", "2",
-                    "-k", "2", "-m", "2", "--pieces", "3", "--piece-bytes", "65600"], check=True, env=environment)
-    result = json.loads(output.read_text())
+
+    def simulate(*more):
+        subprocess.run([sys.executable, BENCH / "cluster.py", "simulate", "-o", output, "--nodes", "2", "4", "--ranks-per-node", "2", "-k", "2", "-m", "2",
+                        "--pieces", "3", "--piece-bytes", "65600", "--program", pathlib.Path(folder, "program"), *more], check=True, env=environment)
+        return json.loads(output.read_text())
+
+    encode, slow = simulate("--operation", "encode"), simulate("--platform", BENCH / "cluster" / "gigabit.xml")
+    result = simulate()
     assert result["simulated"] is True, result
     for point, (nodes, most_on_a_node) in zip(result["points"], ((2, 2), (4, 1)), strict=True):
         assert (point["nodes"], point["ranks"]) == (nodes, 2 * nodes), point
@@ -31,6 +36,10 @@ with tempfile.TemporaryDirectory(prefix="tandem-cluster-test-") as folder:
         assert point["sent_bytes"] == (2 + 2 - 1) * point["segment_bytes"], point  # the lower bound
         assert point["most_on_a_node"] == most_on_a_node, point
         assert point["seconds"] > 0, point
+    # The rates of the options, twice, and little for the hashes. On slow links each node's two ranks send three segments each.
+    data = 2 * 3 * 65600
+    assert 0 <= encode["points"][1]["seconds"] - (data / 4e9 + data / 8e9 + 2 * data / 4e9) < 1e-4, encode
+    assert slow["points"][1]["seconds"] > 2 * 3 * 3 * 65600 / 125e6 > 5 * result["points"][1]["seconds"], (slow, result)
     subprocess.run([sys.executable, BENCH / "plot.py", "cluster", output, "-o", folder], check=True, env=environment)
     picture = pathlib.Path(folder, "cluster.svg").read_text()
     assert "simulated" in picture and "ideal" in picture, picture[:500]

@@ -63,7 +63,8 @@ struct StorageFlags {
   std::vector<std::uint64_t> sizes;
   std::uint64_t total_bytes = 0;
   std::uint32_t seeds = 1, channels = 0;
-  std::string fio, placement = "scattered", service, latency = "50us";
+  std::string fio, placement = "scattered", parity_servers = "rotated", service, latency = "50us";
+  bool mix = false;
   double link = 1.25, client_link = 1.25;
   OutputFlags output;
 
@@ -233,6 +234,7 @@ struct Point {
 std::vector<Point> points_of(const StorageFlags &flags) {
   std::vector<std::uint64_t> sizes = flags.sizes;
   if (sizes.empty()) sizes.push_back(std::uint64_t{128} << 10);
+  if (flags.mix) sizes = {*std::max_element(sizes.begin(), sizes.end())};
   std::vector<Point> points;
   for (const std::uint64_t size_bytes : sizes) {
     if (flags.total_bytes == 0) {
@@ -269,6 +271,8 @@ class Runner {
   Runner(const StorageFlags &flags, std::size_t count, const OutputFlags &output)
       : flags_(flags), options_(flags.options), count_(count), progress_("simulate", output) {
     options_.placement = flags.placement == "scattered" ? Placement::scattered : Placement::interleaved;
+    options_.dedicated_parity = flags.parity_servers == "dedicated";
+    if (flags.mix) options_.mixed_bytes = flags.sizes;
     options_.server_link_bytes_per_second = flags.link * 1e9;
     options_.client_link_bytes_per_second = flags.client_link * 1e9;
     options_.latency_seconds = time_of(flags.latency, "--latency");
@@ -392,6 +396,9 @@ Json to_json(const StorageFlags &flags, const std::vector<Run> &runs,
                  {"width", flags.width()},
                  {"unit_bytes", flags.options.unit_bytes},
                  {"placement", flags.placement},
+                 {"parity_servers", flags.parity_servers},
+                 {"mixed_bytes", flags.mix ? flags.sizes : std::vector<std::uint64_t>{}},
+                 {"read_part", flags.options.read_part},
                  {"clients_per_application", flags.options.clients_per_application},
                  {"writes_per_window", flags.options.writes_per_window},
                  {"total_bytes", flags.total_bytes},
@@ -422,6 +429,8 @@ Json to_json(const StorageFlags &flags, const std::vector<Run> &runs,
                                {"processor_seconds", run.processor_seconds[i]},
                                {"writes", result.write_count},
                                {"write_seconds", result.write_seconds},
+                               {"reads", result.read_count},
+                               {"read_seconds", result.read_seconds},
                                {"data_reads", result.data_read_count},
                                {"parity_reads", result.parity_read_count},
                                {"data_writes", result.data_write_count},
@@ -448,6 +457,8 @@ const Named *strategy_of(const std::string &name) {
 int report(const StorageFlags &flags) {
   if (flags.total_bytes != 0 && !flags.clients.empty())
     throw Failure{kExitWrongUsage, "--total counts the clients: give one of --total and --clients"};
+  if (flags.mix && (flags.sizes.size() < 2 || flags.total_bytes != 0))
+    throw Failure{kExitWrongUsage, "--mix needs several --size, and no --total"};
   std::vector<std::string> names = flags.devices;
   if (names.empty() && flags.fio.empty()) names.push_back("hdd");
   if (!flags.fio.empty()) names.push_back("fio");
@@ -506,6 +517,9 @@ void add_simulate_storage_command(CLI::App &simulate, Invocation &invocation) {
       ->transform(size_value())
       ->delimiter(',')
       ->allow_extra_args(false);
+  command->add_flag("--mix", flags->mix, "All sizes in one run, each as often, instead of a run for each");
+  command->add_option("--reads", flags->options.read_part, "Part of each client's operations that reads, 0 to 0.99")
+      ->capture_default_str();
   command
       ->add_option("--total", flags->total_bytes, "Data of one write of every client: there are TOTAL / SIZE clients")
       ->transform(size_value());
@@ -535,6 +549,11 @@ void add_simulate_storage_command(CLI::App &simulate, Invocation &invocation) {
                    "Strategies that are not delayed: writes go to scattered places, or one after the other into the "
                    "application's file (interleaved)")
       ->check(one_of({"scattered", "interleaved"}))
+      ->capture_default_str();
+  command
+      ->add_option("--parity-servers", flags->parity_servers,
+                   "Parity on other servers in each row, or of all rows on the same ones")
+      ->check(one_of({"rotated", "dedicated"}))
       ->capture_default_str();
   command->add_option("--link", flags->link, "GB/s of a server's link, each way; 0: no limit")->capture_default_str();
   command->add_option("--client-link", flags->client_link, "GB/s of a client's link; 0: no limit")

@@ -143,8 +143,18 @@ const Cost &Model::cost_of(const Part &part) {
 
 // ---- requests
 
-std::uint32_t Model::make_job(std::uint32_t owner, bool ends_window) {
-  return take(jobs_, free_jobs_, Job{owner, ends_window, 0, kNone});
+std::uint32_t Model::make_job(std::uint32_t owner, Purpose purpose) {
+  return take(jobs_, free_jobs_, Job{owner, purpose, 0, kNone});
+}
+
+std::uint64_t Model::draw_bytes() {
+  const auto &mixed = options_.mixed_bytes;
+  return mixed.empty() ? options_.write_bytes : mixed[random_.below(mixed.size())];
+}
+std::uint64_t Model::scattered_place(std::uint64_t bytes) {
+  const std::uint64_t step = std::min(bytes, options_.unit_bytes);
+  const std::uint64_t row = random_.below(units_);
+  return row * row_bytes_ + random_.below(row_bytes_ / step) * step;
 }
 
 // `column` from k on: parity.
@@ -155,7 +165,8 @@ std::uint32_t Model::make_request(std::uint32_t job, const Application &applicat
   request.position = (zone + part.row) % units_ * options_.unit_bytes + low;
   request.bytes = high - low;
   // Rotated by one server from row to row.
-  request.server = static_cast<std::uint32_t>((application.server + part.row + column) % options_.server_count);
+  const std::uint64_t turn = options_.dedicated_parity ? 0 : application.server + part.row;
+  request.server = static_cast<std::uint32_t>((turn + column) % options_.server_count);
   request.job = job;
   request.next = request.sibling = kNone;
   request.awaits = 1;
@@ -178,19 +189,22 @@ void Model::make_parities(std::uint32_t job, const Application &application, con
 }
 
 void Model::begin_write(std::uint32_t index) {
+  if (options_.read_part > 0 && random_.part() < options_.read_part) return begin_read(index);
   Client &client = clients_[index];
-  const Application &application = applications_[client.application];
-  const std::uint64_t bytes = options_.write_bytes, write = client.writes++;
+  Application &application = applications_[client.application];
+  const std::uint64_t bytes = client.bytes = draw_bytes(), write = client.writes++;
   client.started = now_;
   client.link_free = std::max(client.link_free, now_);
   std::uint64_t begin;
-  if (is_delayed() || options_.placement == Placement::interleaved) {
+  if (is_delayed() && !options_.mixed_bytes.empty()) {  // in the order in which they come
+    begin = application.base + application.window_bytes;
+    application.window_bytes += bytes;
+  } else if (is_delayed() || options_.placement == Placement::interleaved) {
     // The offset in the window, if its base has moved, or in the file.
     const std::uint64_t turn = is_delayed() ? write % options_.writes_per_window : write;
     begin = application.base + (turn * application.client_count + (index - application.first_client)) * bytes;
   } else {
-    const std::uint64_t step = std::min(bytes, options_.unit_bytes);
-    begin = random_.below(units_) * row_bytes_ + random_.below(row_bytes_ / step) * step;
+    begin = scattered_place(bytes);
   }
   for_rows(begin, begin + bytes, [&](const Part &part) {
     ++clients_[index].pending;
@@ -200,7 +214,7 @@ void Model::begin_write(std::uint32_t index) {
 
 void Model::begin_part(std::uint32_t client, const Application &application, const Part &part) {
   const Cost &cost = cost_of(part);
-  const std::uint32_t job = make_job(client, false);
+  const std::uint32_t job = make_job(client, Purpose::write);
   const tandem_volume_way way = cost.plan.way;
   const auto written = part.last - part.first + 1, read = static_cast<std::uint32_t>(cost.reads.size());
   const bool modify = way == TANDEM_VOLUME_MODIFY;
@@ -223,9 +237,10 @@ void Model::begin_part(std::uint32_t client, const Application &application, con
 void Model::end_write(std::uint32_t index) {
   Client &client = clients_[index];
   ++writes_;
+  written_bytes_ += client.bytes;
   if (measuring_) {
     ++result_.write_count;
-    write_seconds_ += now_ - client.started;
+    result_.write_seconds += now_ - client.started;
   } else if (writes_ >= warm_up_writes_) {
     start_measuring();
   }
@@ -235,9 +250,35 @@ void Model::end_write(std::uint32_t index) {
   if (--application.at_work == 0) add(options_.latency_seconds, kEndWindow, client.application);
 }
 
+void Model::begin_read(std::uint32_t index) {
+  Client &client = clients_[index];
+  const Application &application = applications_[client.application];
+  client.bytes = draw_bytes();
+  client.started = now_;
+  const std::uint64_t begin = scattered_place(client.bytes);
+  for_rows(begin, begin + client.bytes, [&](const Part &part) {
+    ++clients_[index].pending;
+    const std::uint32_t job = make_job(index, Purpose::read);
+    for (std::uint32_t column = part.first; column <= part.last; ++column)
+      add(options_.latency_seconds, kDeliver,
+          make_request(job, application, part, column, kClientRead, begin_of(part, column), end_of(part, column)));
+  });
+}
+
+void Model::end_read(std::uint32_t index) {
+  if (measuring_) {
+    ++result_.read_count;
+    result_.read_seconds += now_ - clients_[index].started;
+  }
+  begin_write(index);
+}
+
 void Model::end_window(std::uint32_t index) {
   Application &application = applications_[index];
-  const std::uint64_t bytes = application.client_count * options_.write_bytes * options_.writes_per_window;
+  const std::uint64_t bytes = options_.mixed_bytes.empty()
+                                  ? application.client_count * options_.write_bytes * options_.writes_per_window
+                                  : application.window_bytes;
+  application.window_bytes = 0;
   for_rows(application.base, application.base + bytes, [&](const Part &part) {
     ++applications_[index].pending;
     end_row(index, part);
@@ -249,7 +290,7 @@ void Model::end_window(std::uint32_t index) {
 void Model::end_row(std::uint32_t index, const Part &part) {
   const Application &application = applications_[index];
   const Cost cost = plan(part, false);
-  const std::uint32_t job = make_job(index, true);
+  const std::uint32_t job = make_job(index, Purpose::window);
   const auto written = part.last - part.first + 1, read = static_cast<std::uint32_t>(cost.reads.size());
   // Columns of the window that are only partly needed to reconstruct are read completely.
   std::uint32_t twice = 0;
@@ -284,10 +325,10 @@ void Model::window_ended(std::uint32_t index) {
 void Model::acknowledge(std::uint32_t index) {
   const Job job = jobs_[index];
   free_jobs_.push_back(index);
-  if (job.ends_window) {
+  if (job.purpose == Purpose::window) {
     if (--applications_[job.owner].pending == 0) window_ended(job.owner);
   } else if (--clients_[job.owner].pending == 0) {
-    end_write(job.owner);
+    job.purpose == Purpose::read ? end_read(job.owner) : end_write(job.owner);
   }
 }
 
@@ -346,7 +387,7 @@ void Model::enter(std::uint32_t index) {
 
 void Model::serve(std::uint32_t server, std::uint32_t index) {
   const Request &request = requests_[index];
-  const bool write = !request.reads_first && request.role != kDataRead;
+  const bool write = !request.reads_first && request.role != kDataRead && request.role != kClientRead;
   const double seconds = device_.access(servers_[server].head, request.position, request.bytes, write, now_, random_);
   servers_[server].busy_seconds += seconds;
   add(seconds, request.reads_first ? kReadDone : kDone, index);
@@ -389,6 +430,8 @@ void Model::done(std::uint32_t index) {
     case kMove:
       ++result_.move_write_count;
       break;
+    case kClientRead:
+      break;
   }
   Server &server = servers_[request.server];
   if (server.first == kNone) {
@@ -399,7 +442,16 @@ void Model::done(std::uint32_t index) {
     serve(request.server, next);
   }
   if (request.moves) deliver(request.sibling);
-  if (--jobs_[request.job].pending == 0) add(options_.latency_seconds, kAcknowledge, request.job);
+  double answered = now_ + options_.latency_seconds;
+  if (request.role == kClientRead) {  // the data takes both links
+    Client &client = clients_[jobs_[request.job].owner];
+    server.out_free =
+        std::max(server.out_free, now_) + link_seconds(request.bytes, options_.server_link_bytes_per_second);
+    client.link_free = std::max(client.link_free, server.out_free + options_.latency_seconds) +
+                       link_seconds(request.bytes, options_.client_link_bytes_per_second);
+    answered = client.link_free;
+  }
+  if (--jobs_[request.job].pending == 0) events_.add(answered, kAcknowledge, request.job);
 }
 
 // ---- measuring
@@ -408,18 +460,18 @@ void Model::start_measuring() {
   count_area();
   measuring_ = true;
   measuring_since_ = now_;
-  area_ = write_seconds_ = request_seconds_ = 0;
+  area_ = request_seconds_ = 0;
   result_ = {};
   result_.confidence = 1;
   for (Server &server : servers_) server.busy_seconds = 0;
   batch_seconds_ = std::max(now_ / kBatches, options_.most_seconds * 1e-9);
   batch_end_ = now_ + batch_seconds_;
-  batch_begin_writes_ = writes_;
+  measured_from_bytes_ = batch_begin_bytes_ = written_bytes_;
 }
 
 bool Model::batch_ended() {
-  batches_.push_back(static_cast<double>(writes_ - batch_begin_writes_));
-  batch_begin_writes_ = writes_;
+  batches_.push_back(static_cast<double>(written_bytes_ - batch_begin_bytes_));
+  batch_begin_bytes_ = written_bytes_;
   if (batches_.size() == 2 * kBatches) {
     for (std::size_t i = 0; i < kBatches; ++i) batches_[i] = batches_[2 * i] + batches_[2 * i + 1];
     batches_.resize(kBatches);
@@ -500,10 +552,10 @@ Result Model::run() {
   result_.simulated_seconds = now_;
   result_.measured_seconds = now_ - measuring_since_;
   result_.event_count = event_count;
+  if (result_.read_count > 0) result_.read_seconds /= static_cast<double>(result_.read_count);
   if (result_.measured_seconds <= 0 || result_.write_count == 0) return result_;
-  result_.bytes_per_second =
-      static_cast<double>(result_.write_count) * static_cast<double>(options_.write_bytes) / result_.measured_seconds;
-  result_.write_seconds = write_seconds_ / static_cast<double>(result_.write_count);
+  result_.bytes_per_second = static_cast<double>(written_bytes_ - measured_from_bytes_) / result_.measured_seconds;
+  result_.write_seconds /= static_cast<double>(result_.write_count);
   if (result_.request_count > 0)
     result_.request_seconds = request_seconds_ / static_cast<double>(result_.request_count);
   result_.queue_length = area_ / result_.measured_seconds;

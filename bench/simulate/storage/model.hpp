@@ -37,6 +37,8 @@ struct Result {
   std::uint64_t event_count = 0;  // total
   std::uint64_t write_count = 0;  // completed writes of clients
   double write_seconds = 0;       // mean time of a client's write
+  std::uint64_t read_count = 0;   // completed reads of clients
+  double read_seconds = 0;        // mean time of a client's read
   // I/Os of the servers. Writes to the final place (delayed_move) are not in data_write_count.
   std::uint64_t data_read_count = 0, parity_read_count = 0, data_write_count = 0, parity_write_count = 0;
   std::uint64_t move_write_count = 0;
@@ -58,7 +60,8 @@ class Model {
   Result run();
 
  private:
-  enum Role : std::uint8_t { kDataRead, kDataWrite, kParityWrite, kMove };
+  enum Role : std::uint8_t { kDataRead, kDataWrite, kParityWrite, kMove, kClientRead };
+  enum class Purpose : std::uint8_t { write, read, window };
 
   struct Request {
     std::uint64_t position, bytes;
@@ -73,10 +76,10 @@ class Model {
     std::uint32_t request;
     std::uint64_t bytes;
   };
-  // The I/Os of one part of a write, or of one row of a window's end.
+  // The I/Os of one part of a write or read, or of one row of a window's end.
   struct Job {
     std::uint32_t owner;
-    bool ends_window;
+    Purpose purpose;
     std::uint32_t pending;  // requests that are not complete
     std::uint32_t parities;
   };
@@ -84,12 +87,14 @@ class Model {
     double started = 0;
     double link_free = 0;
     std::uint64_t writes = 0;  // writes that it began
+    std::uint64_t bytes = 0;   // of its write or read
     std::uint32_t application = 0;
     std::uint32_t pending = 0;  // jobs
   };
   struct Application {
     std::uint64_t zone, final_zone;  // units: where its file lies on each server
     std::uint64_t base = 0;          // bytes of the file before the window, or before its first write
+    std::uint64_t window_bytes = 0;  // that the window has so far, if writes have different sizes
     std::uint32_t server = 0;        // of the first column of row 0
     std::uint32_t first_client = 0, client_count = 0;
     std::uint32_t at_work = 0;  // clients with unfinished writes in the window
@@ -105,6 +110,8 @@ class Model {
   void begin_write(std::uint32_t client);
   void begin_part(std::uint32_t client, const Application &application, const Part &part);
   void end_write(std::uint32_t client);
+  void begin_read(std::uint32_t client);
+  void end_read(std::uint32_t client);
   void end_window(std::uint32_t application);
   void end_row(std::uint32_t application, const Part &part);
   void window_ended(std::uint32_t application);
@@ -128,7 +135,9 @@ class Model {
                              Role role, std::uint64_t low, std::uint64_t high);
   void make_parities(std::uint32_t job, const Application &application, const Part &part, const Cost &cost,
                      std::uint32_t awaits);
-  std::uint32_t make_job(std::uint32_t owner, bool ends_window);
+  std::uint32_t make_job(std::uint32_t owner, Purpose purpose);
+  std::uint64_t draw_bytes();
+  std::uint64_t scattered_place(std::uint64_t bytes);
   std::uint64_t begin_of(const Part &part, std::uint32_t column) const;
   std::uint64_t end_of(const Part &part, std::uint32_t column) const;
   void add(double delay, std::uint32_t what, std::uint32_t index) { events_.add(now_ + delay, what, index); }
@@ -159,10 +168,10 @@ class Model {
 
   double now_ = 0;
   bool measuring_ = false;
-  double measuring_since_ = 0, area_since_ = 0, area_ = 0, write_seconds_ = 0, request_seconds_ = 0;
-  std::uint64_t in_servers_ = 0, warm_up_writes_ = 0, writes_ = 0, checked_batches_ = 0;
+  double measuring_since_ = 0, area_since_ = 0, area_ = 0, request_seconds_ = 0;
+  std::uint64_t in_servers_ = 0, warm_up_writes_ = 0, writes_ = 0, written_bytes_ = 0;
   double batch_seconds_ = 0, batch_end_ = 0;
-  std::uint64_t batch_begin_writes_ = 0;
+  std::uint64_t measured_from_bytes_ = 0, batch_begin_bytes_ = 0;
   std::vector<double> batches_;
   Result result_;
 };

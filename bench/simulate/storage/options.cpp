@@ -71,6 +71,13 @@ Options checked(Options options) {
   if (options.unit_bytes % options.write_bytes != 0 && options.write_bytes % options.unit_bytes != 0)
     refuse(fmt::format("--size is {}: neither a divisor nor a multiple of --unit, {}", options.write_bytes,
                        options.unit_bytes));
+  for (const std::uint64_t bytes : options.mixed_bytes) {
+    check_between(bytes, kBlock, std::min(options.unit_bytes, options.write_bytes), "a size of --mix");
+    if (options.unit_bytes % bytes != 0) refuse(fmt::format("--size is {}: no divisor of --unit", bytes));
+  }
+  if (!options.mixed_bytes.empty() && options.placement == Placement::interleaved)
+    refuse("--mix needs scattered writes");
+  check_number(options.read_part, 0.99, "--reads");
   check_number(options.server_link_bytes_per_second / 1e9, 1e9, "--link");
   check_number(options.client_link_bytes_per_second / 1e9, 1e9, "--client-link");
   check_number(options.latency_seconds, 1e6, "--latency");

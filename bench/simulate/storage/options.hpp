@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 namespace tandem::bench::storage {
 
@@ -34,10 +35,13 @@ struct Options {
   std::uint32_t writes_per_window = 1;                   // of each client between two hints, with delayed parity
   std::uint64_t unit_bytes = std::uint64_t{1} << 20;     // of a row on one server
   std::uint64_t write_bytes = std::uint64_t{128} << 10;  // a divisor or a multiple of unit_bytes
-  double server_link_bytes_per_second = 0;               // each way; 0 = no limit
-  double client_link_bytes_per_second = 0;               // 0 = no limit
-  double latency_seconds = 0;                            // of each message
-  double most_seconds = 1000;                            // simulated time, warm-up included
+  std::vector<std::uint64_t> mixed_bytes;   // each write and read has one of these sizes; empty: write_bytes
+  double read_part = 0;                     // of the operations of a client: reads of scattered places
+  bool dedicated_parity = false;            // the parity of all rows on the same servers, as in RAID-4
+  double server_link_bytes_per_second = 0;  // each way; 0 = no limit
+  double client_link_bytes_per_second = 0;  // 0 = no limit
+  double latency_seconds = 0;               // of each message
+  double most_seconds = 1000;               // simulated time, warm-up included
   // Stop when half the 95 % interval of the rate is at most this part of the rate; 0 = simulate most_seconds.
   double confidence = 0;
   std::uint64_t seed = 0;  // the same options and seed give the same result
