@@ -256,7 +256,7 @@ class Volume {
   std::atomic<bool> session_is_durable_{false};
   std::atomic<bool> broken_{false};        // see whole()
   std::vector<std::uint8_t> good_copies_;  // which copy of each member's superblock is the last good one
-  std::uint64_t oldest_session_ = 0;       // whose record may not be in its place when the volume is opened
+  std::uint64_t oldest_session_ = 0;       // a record from here on may not be in its place when the volume is opened
   std::atomic<std::uint64_t> epoch_{0}, scrub_stripe_{0};  // as in the superblock, for queries
   mutable std::shared_mutex windows_mutex_;
   std::vector<OpenWindow> windows_;
