@@ -51,6 +51,17 @@ Struct sized() {
   return value;
 }
 
+// What a call lists that tells the count without room, such as tandem_devices.
+template <class Struct, class List>
+std::vector<Struct> all(const List &list) {
+  std::size_t count = 0;
+  check(list(nullptr, 0, sizeof(Struct), &count));
+  std::vector<Struct> found(count);
+  check(list(found.data(), found.size(), sizeof(Struct), &count));
+  if (count < found.size()) found.resize(count);
+  return found;
+}
+
 struct Ranks;
 
 struct Invocation {

@@ -14,16 +14,6 @@
 namespace tandem::cli {
 namespace {
 
-template <class Struct, class List>
-std::vector<Struct> all(List list) {
-  std::size_t count = 0;
-  check(list(nullptr, 0, sizeof(Struct), &count));
-  std::vector<Struct> found(count);
-  check(list(found.data(), found.size(), sizeof(Struct), &count));
-  if (count < found.size()) found.resize(count);
-  return found;
-}
-
 // The speeds that hybrids have measured on this machine. An unreadable tuning file does not stop the list.
 std::vector<tandem_speed> speeds_here() {
   std::size_t count = 0;

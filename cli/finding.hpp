@@ -23,6 +23,13 @@ using Findings = std::vector<FileFinding>;
 // A tandem_files_report. Its user pointer is a Findings.
 void collect(void *user, const tandem_files_finding *finding);
 
+// What a call on a set gives.
+template <class Result>
+struct Reported {
+  Findings findings;
+  Result result = sized<Result>();
+};
+
 int exit_status_of_state(int32_t state);
 
 // "shards/a.003.tandem: shard 3", printable.

@@ -41,11 +41,7 @@ std::string action_sentence(const FileFinding &file, bool dry_run) {
   }
 }
 
-// The result of a repair.
-struct Repaired {
-  Findings findings;
-  tandem_files_repair_result result = sized<tandem_files_repair_result>();
-};
+using Repaired = Reported<tandem_files_repair_result>;
 
 nlohmann::ordered_json to_json(const ChosenSet &chosen, const Repaired &repaired, bool dry_run) {
   nlohmann::ordered_json object = {

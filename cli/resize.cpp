@@ -22,10 +22,7 @@ struct ResizeFlags {
   ContextFlags context;
 };
 
-struct Resized {
-  Findings findings;
-  tandem_files_repair_result result = sized<tandem_files_repair_result>();
-};
+using Resized = Reported<tandem_files_repair_result>;
 
 // "written", "removed"; nullptr: it stays.
 const char *what_became_of(const FileFinding &file) {

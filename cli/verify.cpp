@@ -25,11 +25,7 @@ struct VerifyFlags {
   double oldest_part = 0;  // 0: all sets, and no times are kept
 };
 
-// The result of a verify.
-struct Verified {
-  Findings findings;
-  tandem_files_verify_result result = sized<tandem_files_verify_result>();
-};
+using Verified = Reported<tandem_files_verify_result>;
 
 nlohmann::ordered_json to_json(const ChosenSet &chosen, const Verified &verified) {
   const tandem_files_set &set = chosen.set;

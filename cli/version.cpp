@@ -3,9 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <string_view>
-#include <vector>
 
 #include "cli/commands.hpp"
 #include "tandem/tools.h"
@@ -30,28 +28,16 @@ constexpr const char *kProcessor = "other processor";
 
 std::string backends_text() {
   std::string text;
-  std::size_t count = 0;
-  check(tandem_devices(nullptr, 0, sizeof(tandem_device), &count));
-  std::vector<tandem_device> devices(count);
-  check(tandem_devices(devices.data(), devices.size(), sizeof(tandem_device), &count));
-  devices.resize(std::min(devices.size(), count));
-  for (const tandem_device &each : devices) text += fmt::format("{}{}", text.empty() ? "" : ", ", each.name);
-  check(tandem_missing_devices(nullptr, 0, sizeof(tandem_missing_device), &count));
-  std::vector<tandem_missing_device> missing(count);
-  check(tandem_missing_devices(missing.data(), missing.size(), sizeof(tandem_missing_device), &count));
-  missing.resize(std::min(missing.size(), count));
-  for (const tandem_missing_device &each : missing)
+  for (const tandem_device &each : all<tandem_device>(tandem_devices))
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", each.name);
+  for (const tandem_missing_device &each : all<tandem_missing_device>(tandem_missing_devices))
     text += fmt::format("\n          no {}: {}", each.backend, each.reason);
   return text;
 }
 
 // The best kernel that this CPU runs.
 std::string kernel_text() {
-  std::size_t count = 0;
-  check(tandem_kernels(nullptr, 0, sizeof(tandem_kernel), &count));
-  std::vector<tandem_kernel> kernels(count);
-  check(tandem_kernels(kernels.data(), kernels.size(), sizeof(tandem_kernel), &count));
-  for (const tandem_kernel &each : kernels)
+  for (const tandem_kernel &each : all<tandem_kernel>(tandem_kernels))
     if (each.available != 0) return each.name;
   return "none";
 }

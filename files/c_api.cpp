@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // extern "C" of files.h.
 
-#include <cstring>
 #include <memory>
 #include <span>
 
 #include "base/gate.hpp"
 #include "base/options.hpp"
 #include "base/text.hpp"
-#include "files/decode.hpp"
-#include "files/encode.hpp"
+#include "files/calls.hpp"
 #include "files/error.hpp"
 #include "files/range_reader.hpp"
 #include "files/recoverable.hpp"
 #include "files/recovery.hpp"
-#include "files/repair.hpp"
-#include "files/resize.hpp"
 #include "files/search.hpp"
 #include "files/set_writer.hpp"
 #include "files/verify.hpp"
@@ -72,42 +68,11 @@ std::vector<std::string> read_paths(const char *const *paths, std::size_t path_c
   return {list.begin(), list.end()};
 }
 
-template <class Struct>
-void describe(const SetHeader &set, Struct *out) {
-  const auto digest = printed_order(set.digest);
-  std::memcpy(out->set_id, set.set_id.data(), set.set_id.size());
-  std::memcpy(out->digest, digest.data(), digest.size());
-  out->k = set.k;
-  out->m = set.m;
-  out->matrix = set.matrix;
-  out->block_bytes = set.block_bytes;
-  out->content_bytes = set.content_bytes;
-  out->stripe_count = set.stripe_count();
-}
-
 tandem_files_set set_of(const SetHeader &header) {
-  tandem_files_set set = {};
-  describe(header, &set);
+  auto set = description_of<tandem_files_set>(header, any_k_suffice(header));
   set.shard_file_bytes = header.shard_file_bytes();
   set.mode = header.mode;
-  set.any_k_suffice = any_k_suffice(header) ? 1 : 0;
   return set;
-}
-
-tandem_files_result result_of(const Outcome &outcome) {
-  tandem_files_result result = {};
-  describe(outcome.set, &result);
-  result.any_k_suffice = outcome.any_k_suffice ? 1 : 0;
-  result.read_bytes = outcome.read_bytes;
-  result.written_bytes = outcome.written_bytes;
-  result.bad_block_count = outcome.bad_block_count;
-  result.rebuilt_block_count = outcome.rebuilt_block_count;
-  result.shards_read = outcome.shards_read;
-  result.thread_count = outcome.thread_count;
-  result.seconds = outcome.seconds;
-  result.coding_seconds = outcome.coding_seconds;
-  result.hole_bytes = outcome.hole_bytes;
-  return result;
 }
 
 const FoundSet &set_at(const tandem_files_search *search, std::size_t index) {
@@ -157,8 +122,7 @@ tandem_status tandem_files_encode(tandem_context *context, const tandem_files_en
   return guarded([&] {
     const tandem_files_encode_options ours = read_options(options, "tandem_files_encode_options");
     check_result(result_out, "tandem_files_result");
-    const Outcome outcome = encode(context, ours);
-    write_result(result_of(outcome), result_out, "tandem_files_result");
+    write_result(encode(context, ours), result_out, "tandem_files_result");
   });
 }
 
@@ -245,8 +209,7 @@ tandem_status tandem_files_decode(tandem_context *context, const tandem_files_se
     require(search, "search");
     const tandem_files_decode_options ours = read_options(options, "tandem_files_decode_options");
     check_result(result_out, "tandem_files_result");
-    const Outcome outcome = decode(context, search->found, ours);
-    write_result(result_of(outcome), result_out, "tandem_files_result");
+    write_result(decode(context, search->found, ours), result_out, "tandem_files_result");
   });
 }
 
@@ -285,7 +248,7 @@ tandem_status tandem_files_writer_commit(tandem_files_writer *writer, tandem_fil
     require(writer, "writer");
     check_result(result_out, "tandem_files_result");
     writer->set.commit_ranges();
-    write_result(result_of(writer->set.outcome()), result_out, "tandem_files_result");
+    write_result(writer->set.result(), result_out, "tandem_files_result");
   });
 }
 

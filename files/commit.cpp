@@ -64,37 +64,28 @@ enum : std::size_t {
   kAtFolder = 40,
   kAtNameBytes = 44,
   kAtName = 48,
-  kAtFolderOf = 304,
-  kAtStale = 560,
-  kAtDone = 592,
   kAtGivenUpCount = 624,
   kAtGivenUp = 632,
-  kAtWideCheck = 896,
-  kAtCheck = kCommitRecordBytes - 8,
-  kAtWide = kCommitRecordBytes
+  kAtListsCheck = 896,
+  kAtCheck = kCommitHeadBytes - 8,
+  kAtFolderOf = kCommitHeadBytes,
+  kAtStale = kAtFolderOf + 2 * kMaxShardCount,
+  kAtDone = kAtStale + kMaxShardCount / 8
 };
+static_assert(kAtDone + kMaxShardCount / 8 == kCommitRecordBytes);
 
-// The fields that grow with the number of shards: inside a narrow record, behind a wide one.
-struct Lists {
-  std::size_t count, bytes_of_folder, at_folder_of, at_stale, at_done;
-};
-constexpr Lists kNarrow = {kNarrowShardCount, 1, kAtFolderOf, kAtStale, kAtDone};
-constexpr Lists kWide = {kMaxShardCount, 2, kAtWide, kAtWide + 2 * kMaxShardCount,
-                         kAtWide + 2 * kMaxShardCount + kMaxShardCount / 8};
-static_assert(kWide.at_done + kMaxShardCount / 8 == kWideCommitRecordBytes);
-
-bool is_wide(const CommitRecord &record) {
-  return record.shard_count > kNarrowShardCount || (record.stale >> kNarrowShardCount).any();
+std::uint64_t check_of_lists(const std::byte *record) {
+  return hash64(record + kCommitHeadBytes, kCommitRecordBytes - kCommitHeadBytes);
 }
 
-void store_bits(std::byte *at, const std::bitset<kMaxShardCount> &bits, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i)
+void store_bits(std::byte *at, const std::bitset<kMaxShardCount> &bits) {
+  for (std::size_t i = 0; i < kMaxShardCount; ++i)
     if (bits[i]) at[i / 8] |= static_cast<std::byte>(1u << (i % 8));
 }
 
-std::bitset<kMaxShardCount> load_bits(const std::byte *at, std::size_t count) {
+std::bitset<kMaxShardCount> load_bits(const std::byte *at) {
   std::bitset<kMaxShardCount> bits;
-  for (std::size_t i = 0; i < count; ++i) bits[i] = (std::to_integer<unsigned>(at[i / 8]) >> (i % 8) & 1) != 0;
+  for (std::size_t i = 0; i < kMaxShardCount; ++i) bits[i] = (std::to_integer<unsigned>(at[i / 8]) >> (i % 8) & 1) != 0;
   return bits;
 }
 
@@ -302,12 +293,10 @@ bool is_set_name(std::string_view name, std::uint32_t shard_count) {
 }
 
 std::vector<std::byte> commit_record_bytes(const CommitRecord &record) {
-  const bool wide = is_wide(record);
-  const Lists &lists = wide ? kWide : kNarrow;
-  std::vector<std::byte> bytes(wide ? kWideCommitRecordBytes : kCommitRecordBytes);
+  std::vector<std::byte> bytes(kCommitRecordBytes);
   std::byte *at = bytes.data();
   std::memcpy(at + kAtMagic, kMagic, sizeof kMagic);
-  store(at + kAtVersion, wide ? kWideCommitRecordVersion : kCommitRecordVersion);
+  store(at + kAtVersion, kCommitRecordVersion);
   store(at + kAtForce, std::uint32_t{record.force});
   std::memcpy(at + kAtSetId, record.set_id.data(), record.set_id.size());
   store(at + kAtShardCount, record.shard_count);
@@ -315,42 +304,37 @@ std::vector<std::byte> commit_record_bytes(const CommitRecord &record) {
   store(at + kAtFolder, record.folder);
   store(at + kAtNameBytes, static_cast<std::uint32_t>(record.name.size()));
   std::memcpy(at + kAtName, record.name.data(), record.name.size());
-  for (std::size_t i = 0; i < std::min(record.folder_of.size(), lists.count); ++i)
-    for (std::size_t j = 0; j < lists.bytes_of_folder; ++j)
-      at[lists.at_folder_of + i * lists.bytes_of_folder + j] = static_cast<std::byte>(record.folder_of[i] >> (8 * j));
-  store_bits(at + lists.at_stale, record.stale, lists.count);
-  store_bits(at + lists.at_done, record.done, lists.count);
+  for (std::size_t i = 0; i < std::min<std::size_t>(record.folder_of.size(), kMaxShardCount); ++i)
+    store(at + kAtFolderOf + 2 * i, record.folder_of[i]);
+  store_bits(at + kAtStale, record.stale);
+  store_bits(at + kAtDone, record.done);
   store(at + kAtGivenUpCount, static_cast<std::uint32_t>(record.given_up.size()));
   for (std::size_t i = 0; i < record.given_up.size(); ++i)
     std::memcpy(at + kAtGivenUp + i * sizeof(SetId), record.given_up[i].data(), sizeof(SetId));
-  if (wide) store(at + kAtWideCheck, hash64(at + kAtWide, kWideCommitRecordBytes - kAtWide));
+  store(at + kAtListsCheck, check_of_lists(at));
   store(at + kAtCheck, hash64(at, kAtCheck));
   return bytes;
 }
 
 std::optional<std::uint32_t> commit_record_version(std::span<const std::byte> bytes) {
   const std::byte *at = bytes.data();
-  if (bytes.size() < kCommitRecordBytes || std::memcmp(at + kAtMagic, kMagic, sizeof kMagic) != 0) return {};
+  if (bytes.size() < kCommitHeadBytes || std::memcmp(at + kAtMagic, kMagic, sizeof kMagic) != 0) return {};
   if (load<std::uint64_t>(at + kAtCheck) != hash64(at, kAtCheck)) return {};
   return load<std::uint32_t>(at + kAtVersion);
 }
 
 bool parse_commit_record(std::span<const std::byte> bytes, CommitRecord *record_out) {
   const std::byte *at = bytes.data();
-  const std::optional<std::uint32_t> version = commit_record_version(bytes);
-  const bool wide = version == kWideCommitRecordVersion;
-  if (!wide && version != kCommitRecordVersion) return false;
-  if (wide && (bytes.size() < kWideCommitRecordBytes ||
-               load<std::uint64_t>(at + kAtWideCheck) != hash64(at + kAtWide, kWideCommitRecordBytes - kAtWide)))
+  if (commit_record_version(bytes) != kCommitRecordVersion || bytes.size() < kCommitRecordBytes ||
+      load<std::uint64_t>(at + kAtListsCheck) != check_of_lists(at))
     return false;
-  const Lists &lists = wide ? kWide : kNarrow;
   CommitRecord record;
   const auto force = load<std::uint32_t>(at + kAtForce), name_bytes = load<std::uint32_t>(at + kAtNameBytes);
   std::memcpy(record.set_id.data(), at + kAtSetId, record.set_id.size());
   record.shard_count = load<std::uint32_t>(at + kAtShardCount);
   record.folder_count = load<std::uint32_t>(at + kAtFolderCount);
   record.folder = load<std::uint32_t>(at + kAtFolder);
-  if (force > 1 || record.shard_count == 0 || record.shard_count > lists.count || record.folder_count == 0 ||
+  if (force > 1 || record.shard_count == 0 || record.shard_count > kMaxShardCount || record.folder_count == 0 ||
       record.folder_count > record.shard_count || record.folder >= record.folder_count ||
       name_bytes > max_set_name_bytes(record.shard_count))
     return false;
@@ -358,13 +342,11 @@ bool parse_commit_record(std::span<const std::byte> bytes, CommitRecord *record_
   record.name.assign(reinterpret_cast<const char *>(at + kAtName), name_bytes);
   if (!is_set_name(record.name, record.shard_count)) return false;
   for (std::uint32_t i = 0; i < record.shard_count; ++i) {
-    const std::byte *const here = at + lists.at_folder_of + i * lists.bytes_of_folder;
-    record.folder_of.push_back(wide ? load<std::uint16_t>(here) : std::uint16_t{load<std::uint8_t>(here)});
+    record.folder_of.push_back(load<std::uint16_t>(at + kAtFolderOf + 2 * i));
     if (record.folder_of[i] >= record.folder_count) return false;
   }
-  record.stale = load_bits(at + lists.at_stale, lists.count);
-  record.done = load_bits(at + lists.at_done, lists.count);
-  if (wide != is_wide(record)) return false;
+  record.stale = load_bits(at + kAtStale);
+  record.done = load_bits(at + kAtDone);
   const auto given_up_count = load<std::uint32_t>(at + kAtGivenUpCount);
   if (given_up_count > kMaxGivenUpCount) return false;
   record.given_up.resize(given_up_count);
@@ -375,7 +357,7 @@ bool parse_commit_record(std::span<const std::byte> bytes, CommitRecord *record_
 }
 
 std::vector<std::byte> read_commit_record(const Descriptor &file) {
-  std::vector<std::byte> bytes(kWideCommitRecordBytes);
+  std::vector<std::byte> bytes(kCommitRecordBytes);
   bytes.resize(static_cast<std::size_t>(
       std::max<std::int64_t>(file ? read_at(file.get(), bytes.data(), bytes.size(), 0) : 0, 0)));
   return bytes;

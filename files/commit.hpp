@@ -34,10 +34,9 @@ std::optional<std::pair<std::string, std::uint32_t>> parse_shard_file_name(const
 
 // ---- the record ----
 
-constexpr std::size_t kCommitRecordBytes = 1024;          // of version 2, and of the first part of version 3
-constexpr std::size_t kWideCommitRecordBytes = 10 << 10;  // of version 3
-constexpr std::uint32_t kCommitRecordVersion = 2;
-constexpr std::uint32_t kWideCommitRecordVersion = 3;  // has an index that is no less than kNarrowShardCount
+constexpr std::size_t kCommitHeadBytes = 1024;  // has a checksum of its own: every Tandem can tell the version
+constexpr std::size_t kCommitRecordBytes = 10 << 10;
+constexpr std::uint32_t kCommitRecordVersion = 3;
 constexpr std::size_t kMaxGivenUpCount = 16;
 
 struct CommitRecord {
@@ -59,13 +58,13 @@ struct CommitRecord {
 // A file's name has at most 255 bytes.
 std::size_t max_set_name_bytes(std::uint32_t shard_count);
 bool is_set_name(std::string_view name, std::uint32_t shard_count);
-// kCommitRecordBytes or kWideCommitRecordBytes.
+// kCommitRecordBytes.
 std::vector<std::byte> commit_record_bytes(const CommitRecord &record);
 // For bytes that begin like an intact record, also of a version that this code does not know.
 std::optional<std::uint32_t> commit_record_version(std::span<const std::byte> bytes);
 // Trusts nothing. False for anything that no writer makes, and for versions that this code does not know.
 bool parse_commit_record(std::span<const std::byte> bytes, CommitRecord *record_out);
-// The first bytes of a file, as many as the largest record has. Empty if they cannot be read.
+// The first bytes of a file, as many as a record has. Empty if they cannot be read.
 std::vector<std::byte> read_commit_record(const Descriptor &file);
 
 // ---- finishing ----

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "files/decode.hpp"
-
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -12,6 +10,7 @@
 #include <thread>
 
 #include "base/text.hpp"
+#include "files/calls.hpp"
 #include "files/commit.hpp"
 #include "files/error.hpp"
 #include "files/folder.hpp"
@@ -179,7 +178,7 @@ class Decoder {
   }
 
   // Called by all processes of the team.
-  Outcome run() {
+  tandem_files_result run() {
     const Clock::time_point started = Clock::now();
     team_.together([&] {
       if (known_shard_count(set_) < header_.k && !salvages()) {
@@ -215,19 +214,17 @@ class Decoder {
     if (options_.hole != nullptr)
       for (const auto &[first, end] : holes_.ends()) options_.hole(options_.hole_user, first, end - first);
 
-    Outcome outcome;
-    outcome.set = header_;
-    outcome.any_k_suffice = any_k_suffice_;
-    outcome.read_bytes = source_.reader().read_bytes();
-    outcome.hole_bytes = holes_.count();
-    outcome.written_bytes = options_.dry_run == 0 ? written_bytes() : 0;
-    outcome.bad_block_count = source_.reader().bad_block_count();
-    outcome.rebuilt_block_count = source_.computed_count();
-    outcome.shards_read = source_.reader().shards_read();
-    outcome.thread_count = thread_count;
-    outcome.coding_seconds = source_.coding_seconds();
-    outcome.seconds = std::chrono::duration<double>(Clock::now() - started).count();
-    return outcome;
+    auto result = description_of<tandem_files_result>(header_, any_k_suffice_);
+    result.read_bytes = source_.reader().read_bytes();
+    result.hole_bytes = holes_.count();
+    result.written_bytes = options_.dry_run == 0 ? written_bytes() : 0;
+    result.bad_block_count = source_.reader().bad_block_count();
+    result.rebuilt_block_count = source_.computed_count();
+    result.shards_read = source_.reader().shards_read();
+    result.thread_count = thread_count;
+    result.coding_seconds = source_.coding_seconds();
+    result.seconds = std::chrono::duration<double>(Clock::now() - started).count();
+    return result;
   }
 
  private:
@@ -375,7 +372,7 @@ class Decoder {
 
 }  // namespace
 
-Outcome decode(tandem_context *context, const Search &search, const tandem_files_decode_options &options) {
+tandem_files_result decode(tandem_context *context, const Search &search, const tandem_files_decode_options &options) {
   const Team team(options.team);
   team.together([&] {
     if (!team.is_alone() && (options.output_path == nullptr || options.salvage != 0))

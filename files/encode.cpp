@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "files/encode.hpp"
-
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "base/text.hpp"
+#include "files/calls.hpp"
 #include "files/error.hpp"
 #include "files/format.hpp"
 #include "files/handles.hpp"
@@ -115,25 +114,25 @@ class Encoder {
         workers_(context, options.progress, options.progress_user, progress_bytes()) {}
 
   // Called by all processes of the team.
-  Outcome run() {
+  tandem_files_result run() {
     const Team &team = writer_.team();
     if (options_.dry_run != 0) {
       team.together([&] {
         if (team.leads()) writer_.check_folders();
       });
-      Outcome outcome = writer_.outcome();
-      outcome.set.set_id = {};  // no user will see that set
-      return outcome;
+      tandem_files_result result = writer_.result();
+      std::memset(result.set_id, 0, sizeof result.set_id);  // no user will see that set
+      return result;
     }
     writer_.begin();
-    Outcome outcome;
+    std::uint32_t thread_count = 0;
     for (std::uint64_t round = 0; round < rounds_.count(); ++round) {
       const tandem_files_range stripes = rounds_.range(round);
       team.together([&] {
         const Division division = divide(context_, options_.thread_count, header_, stripes.count);
         next_batch_ = 0;
         workers_.run(division.worker_count, [&](unsigned) { work(stripes, division); });
-        outcome.thread_count = std::max(outcome.thread_count, division.worker_count);
+        thread_count = std::max(thread_count, division.worker_count);
       });
       writer_.written().hand_over(team, header_.stripe_count());
     }
@@ -142,10 +141,9 @@ class Encoder {
       workers_.check_cancelled();
     }
     writer_.commit(source_.is_stream() ? stream_bytes_ : header_.content_bytes, [this] { source_.check_unchanged(); });
-    const std::uint32_t thread_count = outcome.thread_count;
-    outcome = writer_.outcome();
-    outcome.thread_count = thread_count;
-    return outcome;
+    tandem_files_result result = writer_.result();
+    result.thread_count = thread_count;
+    return result;
   }
 
  private:
@@ -247,7 +245,7 @@ class Encoder {
 
 }  // namespace
 
-Outcome encode(tandem_context *context, const tandem_files_encode_options &options) {
+tandem_files_result encode(tandem_context *context, const tandem_files_encode_options &options) {
   const Team team(options.team);
   std::optional<Encoder> encoder;
   team.together([&] { encoder.emplace(context, options); });

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "files/repair.hpp"
-
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +9,7 @@
 #include <memory>
 
 #include "base/text.hpp"
+#include "files/calls.hpp"
 #include "files/commit.hpp"
 #include "files/error.hpp"
 #include "files/repair_steps.hpp"

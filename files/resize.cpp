@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Changes m of a set in place (docs/format.md, section 9). New shards are missing shards of a larger set, and are
 // written as repair writes them.
-#include "files/resize.hpp"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,9 +9,9 @@
 #include <span>
 
 #include "base/text.hpp"
+#include "files/calls.hpp"
 #include "files/commit.hpp"
 #include "files/error.hpp"
-#include "files/repair.hpp"
 #include "files/repair_steps.hpp"
 #include "tandem/tools.h"
 

@@ -72,13 +72,9 @@ class Searcher {
 
  private:
   struct Headless {
-    std::string path;
-    std::pair<dev_t, ino_t> identity;
-    std::size_t folder;
-    std::uint64_t file_bytes;
+    ShardFile file;
     std::string why;
     ParseResult result;  // of its records: the result that `why` describes
-    std::string unread;  // as in ShardFile
   };
 
   void look_at(const std::string &path, std::size_t folder, const Hidden &hidden) {
@@ -95,12 +91,17 @@ class Searcher {
 
     const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
     if (file_bytes < kRecordBytes) return ignore(path, "no shard file");
+    ShardFile shard;
+    shard.path = path;
+    shard.identity = {status.st_dev, status.st_ino};
+    shard.folder = folder;
+    shard.file_bytes = file_bytes;
     Record start, end;
-    std::string start_why, end_why, unread;
+    std::string start_why, end_why;
     const auto parse_at = [&](std::uint64_t offset, Record *record_out, std::string *why_out) {
       std::array<std::byte, kRecordBytes> bytes;
       const std::int64_t got = read_at(file.get(), bytes.data(), bytes.size(), offset);
-      if (got < 0) unread = cannot("read", path, errno);
+      if (got < 0) shard.unread = cannot("read", path, errno);
       return got == static_cast<std::int64_t>(bytes.size()) ? parse_record(bytes, record_out, why_out)
                                                             : ParseResult::not_a_record;
     };
@@ -112,8 +113,7 @@ class Searcher {
       const ParseResult result = std::max(start_result, end_result);
       std::string why = start_result >= end_result ? start_why : end_why;
       if (why.empty()) why = why_ignored(result);
-      headless_.push_back(
-          {path, {status.st_dev, status.st_ino}, folder, file_bytes, std::move(why), result, std::move(unread)});
+      headless_.push_back({std::move(shard), std::move(why), result});
       return;
     }
     // The end belongs to another set or shard; for instance, a longer file was overwritten. The blocks' checksums show
@@ -121,13 +121,7 @@ class Searcher {
     if (start_good && end_good && !(start.set == end.set && start.shard_index == end.shard_index)) end_good = false;
 
     const Record &record = start_good ? start : end;
-    ShardFile shard;
-    shard.path = path;
-    shard.identity = {status.st_dev, status.st_ino};
-    shard.folder = folder;
     shard.index = record.shard_index;
-    shard.file_bytes = file_bytes;
-    shard.unread = std::move(unread);
     const std::uint64_t intact_bytes = record.set.shard_file_bytes();
     if (!start_good) shard.condition |= TANDEM_FILES_START_DAMAGED;
     if (!end_good) shard.condition |= TANDEM_FILES_END_DAMAGED;
@@ -204,10 +198,11 @@ class Searcher {
   // A file without a record may still have blocks, and each block's checksum tells its place. The file counts as the
   // shard that most of them belong to. The order in which sets were found must not matter.
   void adopt(Headless &headless) {
+    ShardFile &shard = headless.file;
     FoundSet *best_set = nullptr;
     std::uint32_t best_index = 0, most_votes = 0;
     for (FoundSet &set : found_.sets) {
-      const auto [index, votes] = vote(headless, set.header);
+      const auto [index, votes] = vote(shard, set.header);
       if (votes == 0 || votes < most_votes) continue;
       if (votes == most_votes && best_set->header.set_id <= set.header.set_id) continue;
       best_set = &set;
@@ -215,35 +210,29 @@ class Searcher {
       most_votes = votes;
     }
     if (best_set == nullptr) {
-      if (!headless.unread.empty()) return found_.unread.push_back(std::move(headless.unread));
-      ignore(headless.path, headless.why);
+      if (!shard.unread.empty()) return found_.unread.push_back(std::move(shard.unread));
+      ignore(shard.path, headless.why);
       std::string *const first = headless.result == ParseResult::unknown_version ? &found_.other_version
                                  : headless.result == ParseResult::out_of_limits ? &found_.out_of_limits
                                                                                  : nullptr;
       if (first != nullptr && first->empty()) *first = found_.ignored.back();
       return;
     }
-    ShardFile shard;
-    shard.path = headless.path;
-    shard.identity = headless.identity;
     shard.header = best_set->header;
-    shard.folder = headless.folder;
     shard.index = best_index;
     shard.condition = TANDEM_FILES_START_DAMAGED | TANDEM_FILES_END_DAMAGED;
-    shard.file_bytes = headless.file_bytes;
-    shard.unread = std::move(headless.unread);
     shard.base_count = 1;
     best_set->files.push_back(std::move(shard));
   }
 
   // The shard of a set that most of three blocks belong to (the lowest of several), and how many do.
-  static std::pair<std::uint32_t, std::uint32_t> vote(Headless &headless, const SetHeader &header) {
+  static std::pair<std::uint32_t, std::uint32_t> vote(ShardFile &shard, const SetHeader &header) {
     const std::uint64_t stripe_count = header.stripe_count();
     std::pair<std::uint32_t, std::uint32_t> best{0, 0};
-    if (stripe_count == 0 || headless.file_bytes != header.shard_file_bytes()) return best;
-    const Descriptor file = open_to_read(headless.path);
+    if (stripe_count == 0 || shard.file_bytes != header.shard_file_bytes()) return best;
+    const Descriptor file = open_to_read(shard.path);
     if (!file) {
-      headless.unread = cannot("open", headless.path, errno);
+      shard.unread = cannot("open", shard.path, errno);
       return best;
     }
     std::vector<std::byte> block(header.block_bytes);
@@ -251,7 +240,7 @@ class Searcher {
     for (const std::uint64_t stripe : std::set{std::uint64_t{0}, stripe_count / 2, stripe_count - 1}) {
       const std::uint64_t payload_bytes = header.payload_bytes_of(stripe), bytes = payload_bytes + kCheckBytes;
       const std::int64_t got = read_at(file.get(), block.data(), bytes, header.block_offset(stripe));
-      if (got < 0) headless.unread = cannot("read", headless.path, errno);
+      if (got < 0) shard.unread = cannot("read", shard.path, errno);
       if (got != static_cast<std::int64_t>(bytes)) continue;
       const Hash128 check = read_check(block.data() + payload_bytes);
       const Hash128 payload = hash128(block.data(), payload_bytes);

@@ -15,6 +15,7 @@
 
 #include "base/options.hpp"
 #include "base/text.hpp"
+#include "files/calls.hpp"
 #include "files/error.hpp"
 #include "files/io.hpp"
 #include "files/recoverable.hpp"
@@ -341,15 +342,13 @@ void SetWriter::let_go(std::vector<Descriptor> replaced) const {
   }
 }
 
-Outcome SetWriter::outcome() const {
-  Outcome outcome;
-  outcome.set = header_;
-  outcome.any_k_suffice = any_k_suffice_;
-  outcome.read_bytes = content_bytes_.load();
-  outcome.written_bytes = written_bytes_.load();
-  outcome.coding_seconds = coder_.seconds();
-  outcome.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
-  return outcome;
+tandem_files_result SetWriter::result() const {
+  auto result = description_of<tandem_files_result>(header_, any_k_suffice_);
+  result.read_bytes = content_bytes_.load();
+  result.written_bytes = written_bytes_.load();
+  result.coding_seconds = coder_.seconds();
+  result.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+  return result;
 }
 
 }  // namespace tandem::files

@@ -13,7 +13,6 @@
 #include "files/coder.hpp"
 #include "files/handles.hpp"
 #include "files/new_set.hpp"
-#include "files/outcome.hpp"
 #include "files/team.hpp"
 #include "files/written_stripes.hpp"
 #include "tandem/files.h"
@@ -55,7 +54,7 @@ class SetWriter {
   //   check_source    throws if the content changed
   void commit(std::uint64_t content_bytes, const std::function<void()> &check_source);
 
-  Outcome outcome() const;
+  tandem_files_result result() const;
 
  private:
   void hash_payloads(std::uint64_t stripe, std::uint64_t content_bytes, const ShardBuffers &buffers,

@@ -30,10 +30,7 @@ bool code(tandem_context *context, const tandem_codec *codec, const tandem_plan 
   if (tandem_decode(context, codec, stripe.all(), stripe.present.data(), bytes) != TANDEM_OK || !stripe.intact())
     return false;
   stripe.lose_parity();
-  tandem_plan_arguments arguments = {};
-  arguments.struct_bytes = sizeof arguments;
-  arguments.shards = stripe.all();
-  arguments.shard_bytes = bytes;
+  auto arguments = stripe.arguments();
   if (tandem_plan_run(plan, &arguments) != TANDEM_OK || !stripe.intact()) return false;
   stripe.lose_parity();
   tandem_job *job = nullptr;
@@ -154,23 +151,17 @@ TEST_P(Fork, JobOfTheParent) {
   const Plan plan = make_plan(context.get(), codec.get(), TANDEM_OPERATION_ENCODE);
   Random random(kSeed);
   Stripe stripe(random, 6, 3, 4'000'000);
-  tandem_plan_arguments arguments = {};
-  arguments.struct_bytes = sizeof arguments;
-  arguments.shards = stripe.all();
-  arguments.shard_bytes = stripe.shard_bytes();
-  tandem_job *job = nullptr;
-  ASSERT_EQ(tandem_plan_submit(plan.get(), &arguments, &job), TANDEM_OK);
+  Job job = submit(plan, stripe.arguments());
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
     alarm(kLimitSeconds);
-    const bool refused = tandem_job_wait(job) == TANDEM_ERROR_INVALID_ARGUMENT;
-    tandem_job_destroy(job);
+    const bool refused = tandem_job_wait(job.get()) == TANDEM_ERROR_INVALID_ARGUMENT;
+    job.reset();
     _exit(refused ? 0 : 1);
   }
   expect_exit_zero(child);
-  EXPECT_EQ(tandem_job_wait(job), TANDEM_OK);
-  tandem_job_destroy(job);
+  EXPECT_EQ(tandem_job_wait(job.get()), TANDEM_OK);
 }
 
 }  // namespace

@@ -148,8 +148,7 @@ TEST(Gf16, WideCodesComeBack) {
         for (unsigned i = 0; i < n; ++i) ASSERT_EQ(shards.shard(i), truth[i]) << i << " of " << lost << " lost";
         shards.present.assign(n, 1);
       }
-      tandem_verify_result result = {};
-      result.struct_bytes = sizeof result;
+      auto result = sized<tandem_verify_result>();
       shards.at(7)[1] ^= 1;
       ASSERT_EQ(tandem_verify(context.get(), codec.get(), shards.data(), wide.shard_bytes, &result), TANDEM_OK);
       EXPECT_EQ(result.suspect_shard, 7u);

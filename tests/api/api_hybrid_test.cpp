@@ -90,8 +90,7 @@ TEST_F(Hybrid, EveryOperationUnderEveryPolicy) {
       EXPECT_TRUE(stripe_.intact());
       stripe_.restore();
 
-      tandem_verify_result found = {};
-      found.struct_bytes = sizeof found;
+      auto found = sized<tandem_verify_result>();
       stripe_.shards[8][1'000'000] ^= 1;
       ASSERT_EQ(tandem_verify(context.get(), codec.get(), stripe_.all(), kShardBytes, &found), TANDEM_OK);
       EXPECT_EQ(found.mismatch_byte_count, 1u);
@@ -108,16 +107,10 @@ TEST_F(Hybrid, EveryOperationUnderEveryPolicy) {
       EXPECT_TRUE(stripe_.intact());
 
       const Plan plan = make_plan(context.get(), codec.get(), TANDEM_OPERATION_ENCODE);
-      tandem_plan_arguments arguments = {};
-      arguments.struct_bytes = sizeof arguments;
-      arguments.shards = stripe_.all();
-      arguments.shard_bytes = kShardBytes;
       stripe_.lose_parity();
-      tandem_job *job = nullptr;
-      ASSERT_EQ(tandem_plan_submit(plan.get(), &arguments, &job), TANDEM_OK);
+      const Job job = submit(plan, stripe_.arguments());
       EXPECT_EQ(tandem_context_set_resource(context.get(), "cpu", 2), TANDEM_OK);  // while it runs
-      EXPECT_EQ(tandem_job_wait(job), TANDEM_OK);
-      tandem_job_destroy(job);
+      EXPECT_EQ(tandem_job_wait(job.get()), TANDEM_OK);
       EXPECT_TRUE(stripe_.intact());
     }
   }
@@ -125,8 +118,7 @@ TEST_F(Hybrid, EveryOperationUnderEveryPolicy) {
 
 TEST_F(Hybrid, WhatIsLearnedIsRememberedAndTheRestOfTheFileStays) {
   options_.tuning_file = file_.c_str();
-  tandem_autotune_options tune = {};
-  tune.struct_bytes = sizeof tune;
+  auto tune = sized<tandem_autotune_options>();
   tune.operations = "encode";
   tune.output = file_.c_str();
   tune.shard_bytes = 70'000;

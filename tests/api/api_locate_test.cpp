@@ -83,8 +83,7 @@ Found locate(tandem_context *context, const tandem_codec *codec, Stripe &stripe,
   found.result.struct_bytes = sizeof found.result;
   found.damaged_bytes.resize(stripe.count());
   found.ranges.resize(100);
-  tandem_locate_options options = {};
-  options.struct_bytes = sizeof options;
+  auto options = sized<tandem_locate_options>();
   options.present = stripe.present.data();
   options.repair = repair;
   options.damaged_bytes_out = found.damaged_bytes.data();
@@ -312,14 +311,12 @@ TEST(Locate, OfACleanStripeIsAVerify) {
   const Codec codec = make_codec(10, 4);
   Stripe stripe(random, 10, 4, 300'000);
   const auto calls = [](const Context &context) {
-    tandem_context_info info = {};
-    info.struct_bytes = sizeof info;
+    auto info = sized<tandem_context_info>();
     EXPECT_EQ(tandem_context_query(context.get(), &info), TANDEM_OK);
     return info.kernel_calls;
   };
   const Context one = make_context(), other = make_context();
-  tandem_verify_result verified = {};
-  verified.struct_bytes = sizeof verified;
+  auto verified = sized<tandem_verify_result>();
   ASSERT_EQ(tandem_verify(one.get(), codec.get(), stripe.all(), stripe.shard_bytes(), &verified), TANDEM_OK);
   expect_exact(locate(other.get(), codec.get(), stripe), std::vector<std::uint64_t>(14), 2);
   EXPECT_EQ(calls(other), calls(one));
@@ -330,10 +327,8 @@ TEST(Locate, RefusesWhatItCannotDo) {
   Random random(8);
   const Codec codec = make_codec(4, 3);
   Stripe stripe(random, 4, 3, 100);
-  tandem_locate_result result = {};
-  result.struct_bytes = sizeof result;
-  tandem_locate_options options = {};
-  options.struct_bytes = sizeof options;
+  auto result = sized<tandem_locate_result>();
+  auto options = sized<tandem_locate_options>();
   const auto expect_refused = [&](tandem_status status, const std::string &text, const tandem_codec *of,
                                   void *const *shards, std::size_t bytes) {
     EXPECT_EQ(tandem_locate(context.get(), of, shards, bytes, &options, &result), status);

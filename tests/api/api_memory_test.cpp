@@ -208,8 +208,7 @@ TEST(OutOfMemory, ACodeOf65536Shards) {
         end(true);
       });
   for (const bool decodes : {false, true}) {
-    tandem_plan_options plan_options = {};
-    plan_options.struct_bytes = sizeof plan_options;
+    auto plan_options = sized<tandem_plan_options>();
     plan_options.operation = decodes ? TANDEM_OPERATION_DECODE : TANDEM_OPERATION_ENCODE;
     plan_options.present = decodes ? present.data() : nullptr;
     fail_each_allocation(
@@ -323,15 +322,7 @@ TEST_P(OutOfMemory, Scattered) {
 }
 
 TEST_P(OutOfMemory, PlanRunAndSubmit) {
-  const auto arguments = [&] {
-    tandem_plan_arguments given = {};
-    given.struct_bytes = sizeof given;
-    given.shards = stripe_.all();
-    given.shard_bytes = stripe_.shard_bytes();
-    return given;
-  };
-  tandem_plan_options options = {};
-  options.struct_bytes = sizeof options;
+  auto options = sized<tandem_plan_options>();
   options.operation = TANDEM_OPERATION_DECODE;
   for (const bool submit : {false, true}) {
     rebuild({2, 4, 8}, [&] {
@@ -340,7 +331,7 @@ TEST_P(OutOfMemory, PlanRunAndSubmit) {
       const tandem_status made = tandem_plan_create(context_.get(), codec_.get(), &options, &raw);
       if (made != TANDEM_OK) return made;
       const Plan plan(raw);
-      const tandem_plan_arguments given = arguments();
+      const tandem_plan_arguments given = stripe_.arguments();
       if (!submit) return tandem_plan_run(plan.get(), &given);
       tandem_job *job = nullptr;
       const tandem_status started = tandem_plan_submit(plan.get(), &given, &job);
@@ -353,8 +344,7 @@ TEST_P(OutOfMemory, PlanRunAndSubmit) {
 }
 
 TEST_P(OutOfMemory, VerifyAndUpdate) {
-  tandem_verify_result result = {};
-  result.struct_bytes = sizeof result;
+  auto result = sized<tandem_verify_result>();
   const Bytes new_data = random_.bytes(stripe_.shard_bytes());
   fail_each_allocation(
       true, [&] { return tandem_verify(context_.get(), codec_.get(), stripe_.data(), stripe_.shard_bytes(), &result); },
@@ -394,16 +384,11 @@ TEST(Allocations, NoneInASmallRepeatedCall) {
     Stripe stripe(random, k, m, bytes);
     const Bytes same(stripe.shards[2]);
     stripe.lose_all(std::vector{0u, k + 1});
-    tandem_verify_result result = {};
-    result.struct_bytes = sizeof result;
-    tandem_plan_options options = {};
-    options.struct_bytes = sizeof options;
+    auto result = sized<tandem_verify_result>();
+    auto options = sized<tandem_plan_options>();
     tandem_plan *plan = nullptr;
     ASSERT_EQ(tandem_plan_create(context.get(), codec.get(), &options, &plan), TANDEM_OK);
-    tandem_plan_arguments arguments = {};
-    arguments.struct_bytes = sizeof arguments;
-    arguments.shards = stripe.all();
-    arguments.shard_bytes = bytes;
+    auto arguments = stripe.arguments();
     std::vector<void *> some(stripe.parity(), stripe.parity() + m);
     some[0] = nullptr;
     for (const bool counting : {false, true}) {

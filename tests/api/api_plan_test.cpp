@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans and jobs.
+#include <algorithm>
 #include <memory>
 #include <thread>
 
@@ -10,14 +11,6 @@ namespace tandem::test {
 namespace {
 
 constexpr std::uint64_t kSeed = 901;
-
-tandem_plan_arguments arguments_of(Stripe &stripe) {
-  tandem_plan_arguments arguments = {};
-  arguments.struct_bytes = sizeof arguments;
-  arguments.shards = stripe.all();
-  arguments.shard_bytes = stripe.shard_bytes();
-  return arguments;
-}
 
 class Plans : public testing::TestWithParam<std::string> {
  protected:
@@ -34,8 +27,7 @@ TEST(WidePlans, SayTheirTechnique) {
   const auto info_of = [&](const Context &context, std::int32_t operation) {
     const Plan plan = make_plan(context.get(), wide.get(), operation,
                                 operation == TANDEM_OPERATION_DECODE ? present.data() : nullptr);
-    tandem_plan_info info = {};
-    info.struct_bytes = sizeof info;
+    auto info = sized<tandem_plan_info>();
     EXPECT_EQ(tandem_plan_query(plan.get(), &info), TANDEM_OK);
     return std::pair<std::string, std::string>(info.technique, info.technique_out_of_cache);
   };
@@ -54,8 +46,7 @@ TEST(WidePlans, SayTheirTechnique) {
     EXPECT_TRUE(out_of_cache.starts_with(wanted)) << out_of_cache;
   }
   make_plan(matrix.get(), narrow.get(), TANDEM_OPERATION_ENCODE);
-  tandem_plan_options encode = {};
-  encode.struct_bytes = sizeof encode;
+  auto encode = sized<tandem_plan_options>();
   tandem_plan *plan = nullptr;
   EXPECT_TRUE(refused(tandem_plan_create(transform.get(), narrow.get(), &encode, &plan), TANDEM_ERROR_UNSUPPORTED));
 }
@@ -77,8 +68,7 @@ TEST(PacketPlans, CountAdditions) {
     options.expert = expert;
     const Context context = make_context(options);
     const Plan plan = make_plan(context.get(), codec.get(), TANDEM_OPERATION_ENCODE);
-    tandem_plan_info info = {};
-    info.struct_bytes = sizeof info;
+    auto info = sized<tandem_plan_info>();
     ASSERT_EQ(tandem_plan_query(plan.get(), &info), TANDEM_OK);
     EXPECT_EQ(info.matrix_products, ones - 8 * 6) << "an output of n packets is n - 1 additions";
     if (*expert != 0) {
@@ -114,14 +104,9 @@ TEST_P(Plans, SubmitAndWaitFromSeveralThreads) {
   for (const std::size_t bytes : {10, 400'000}) {
     Stripe stripe(random, k, m, bytes);
     stripe.lose_parity();
-    tandem_job *raw = nullptr;
-    {
-      const std::vector<void *> pointers = stripe.pointers;  // copied by submit
-      tandem_plan_arguments arguments = arguments_of(stripe);
-      arguments.shards = pointers.data();
-      ASSERT_EQ(tandem_plan_submit(plan.get(), &arguments, &raw), TANDEM_OK) << tandem_last_error_message();
-    }
-    const Job job(raw);
+    std::vector<void *> pointers = stripe.pointers;  // copied by submit
+    const Job job = submit(plan, plan_arguments(pointers.data(), bytes));
+    std::ranges::fill(pointers, nullptr);
     std::vector<std::thread> threads;
     std::vector<tandem_status> statuses(4, -1);
     for (tandem_status &status : statuses) threads.emplace_back([&] { status = tandem_job_wait(job.get()); });
@@ -144,10 +129,7 @@ TEST_P(Plans, ManyJobsAtOnce) {
   for (unsigned i = 0; i < 24; ++i) {
     stripes.push_back(std::make_unique<Stripe>(random, k, m, i % 3 == 0 ? 150'000 : 100));
     stripes[i]->lose_parity();
-    const tandem_plan_arguments arguments = arguments_of(*stripes[i]);
-    tandem_job *raw = nullptr;
-    ASSERT_EQ(tandem_plan_submit(plan.get(), &arguments, &raw), TANDEM_OK) << tandem_last_error_message();
-    jobs.emplace_back(raw);
+    jobs.push_back(submit(plan, stripes[i]->arguments()));
   }
   for (unsigned i = 24; i-- > 0;) {
     ASSERT_EQ(tandem_job_wait(jobs[i].get()), TANDEM_OK);
@@ -160,10 +142,7 @@ TEST_P(Plans, DestroyWaits) {
   Stripe stripe(random, 5, 3, 500'000);
   stripe.lose_parity();
   const Plan plan = make_plan(context_.get(), make_codec(5, 3).get(), TANDEM_OPERATION_ENCODE);
-  const tandem_plan_arguments arguments = arguments_of(stripe);
-  tandem_job *job = nullptr;
-  ASSERT_EQ(tandem_plan_submit(plan.get(), &arguments, &job), TANDEM_OK);
-  tandem_job_destroy(job);
+  submit(plan, stripe.arguments()).reset();
   EXPECT_TRUE(stripe.intact());
 }
 
@@ -177,10 +156,7 @@ TEST_P(Plans, Cancel) {
   unsigned cancelled = 0;
   for (unsigned i = 0; i < 10; ++i) {
     stripe.lose_parity();
-    const tandem_plan_arguments arguments = arguments_of(stripe);
-    tandem_job *raw = nullptr;
-    ASSERT_EQ(tandem_plan_submit(plan.get(), &arguments, &raw), TANDEM_OK);
-    const Job job(raw);
+    const Job job = submit(plan, stripe.arguments());
     ASSERT_EQ(tandem_job_cancel(job.get()), TANDEM_OK);
     const tandem_status status = tandem_job_wait(job.get());
     if (status == TANDEM_OK) {
@@ -209,13 +185,10 @@ TEST_P(Plans, JobsOutliveTheirPlan) {
   Stripe stripe(random, k, m, 3'000'000);
   stripe.lose_parity();
   Plan plan = make_plan(context_.get(), codec.get(), TANDEM_OPERATION_ENCODE);
-  const tandem_plan_arguments arguments = arguments_of(stripe);
-  tandem_job *job = nullptr;
-  ASSERT_EQ(tandem_plan_submit(plan.get(), &arguments, &job), TANDEM_OK);
+  const Job job = submit(plan, stripe.arguments());
   plan.reset();
-  EXPECT_EQ(tandem_job_wait(job), TANDEM_OK);
+  EXPECT_EQ(tandem_job_wait(job.get()), TANDEM_OK);
   EXPECT_TRUE(stripe.intact());
-  tandem_job_destroy(job);
 }
 
 // A cancel after the end changes nothing, also where explaining a mismatch takes a second pass over the shards.
@@ -226,17 +199,14 @@ TEST_P(Plans, CancelAfterTheEndOfAVerify) {
   Stripe stripe(random, k, m, 1'000'000);
   static_cast<unsigned char *>(stripe.pointers[3])[77] ^= 1;
   const Plan plan = make_plan(context_.get(), codec.get(), TANDEM_OPERATION_VERIFY);
-  tandem_verify_result result = {};
-  result.struct_bytes = sizeof result;
-  tandem_plan_arguments arguments = arguments_of(stripe);
+  auto result = sized<tandem_verify_result>();
+  tandem_plan_arguments arguments = stripe.arguments();
   arguments.verify_result = &result;
-  tandem_job *job = nullptr;
-  ASSERT_EQ(tandem_plan_submit(plan.get(), &arguments, &job), TANDEM_OK);
-  ASSERT_EQ(tandem_job_wait(job), TANDEM_OK);
-  ASSERT_EQ(tandem_job_cancel(job), TANDEM_OK);
-  EXPECT_EQ(tandem_job_wait(job), TANDEM_OK);
+  const Job job = submit(plan, arguments);
+  ASSERT_EQ(tandem_job_wait(job.get()), TANDEM_OK);
+  ASSERT_EQ(tandem_job_cancel(job.get()), TANDEM_OK);
+  EXPECT_EQ(tandem_job_wait(job.get()), TANDEM_OK);
   EXPECT_EQ(result.suspect_shard, 3u);
-  tandem_job_destroy(job);
 }
 
 }  // namespace

@@ -41,8 +41,7 @@ std::string one_operation(Random &random, tandem_context *context, const std::ve
         return failed("decode");
       break;
     case 2: {
-      tandem_verify_result result = {};
-      result.struct_bytes = sizeof result;
+      auto result = sized<tandem_verify_result>();
       const bool damage = random.chance(50);
       if (damage) stripe.shards[0][random.below(bytes)] ^= 1;
       if (tandem_verify(context, codec, stripe.data(), bytes, &result) != TANDEM_OK) return failed("verify");
@@ -67,10 +66,7 @@ std::string one_operation(Random &random, tandem_context *context, const std::ve
     case 5: {
       const Plan plan = make_plan(context, codec, TANDEM_OPERATION_ENCODE);
       stripe.lose_parity();
-      tandem_plan_arguments arguments = {};
-      arguments.struct_bytes = sizeof arguments;
-      arguments.shards = stripe.all();
-      arguments.shard_bytes = bytes;
+      auto arguments = stripe.arguments();
       tandem_job *raw = nullptr;
       if (tandem_plan_submit(plan.get(), &arguments, &raw) != TANDEM_OK) return failed("submit");
       const Job job(raw);

@@ -16,6 +16,7 @@
 #include "tandem/tandem.h"
 #include "tests/support/expected.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/structs.hpp"
 
 namespace tandem::test {
 namespace {
@@ -81,8 +82,7 @@ struct Data {
 };
 
 tandem_context *make_context(const Library &library, const std::string &executor) {
-  tandem_context_options options = {};
-  options.struct_bytes = sizeof options;
+  auto options = sized<tandem_context_options>();
   const std::string expert = "executor=" + executor;
   options.expert = expert.c_str();
   options.thread_count = 3;
@@ -91,10 +91,7 @@ tandem_context *make_context(const Library &library, const std::string &executor
 }
 
 void expect_encodes(const Library &library, tandem_context *context, const Data &data) {
-  tandem_codec_options options = {};
-  options.struct_bytes = sizeof options;
-  options.k = kK;
-  options.m = kM;
+  const tandem_codec_options options = codec_options(kK, kM);
   tandem_codec *codec = nullptr;
   ASSERT_EQ(TANDEM_GET(library, tandem_codec_create)(&options, &codec), TANDEM_OK);
   Shards parity(kM, Bytes(kBytes));

@@ -128,16 +128,12 @@ class VerifyRanges : public testing::TestWithParam<Maker> {
                       place_.memory);
     for (unsigned i = 0; i < kK + kM; ++i)
       pointers_.push_back(place_.allocate ? place_.allocate(kBytes) : stripe_.pointers[i]);
-    result_.struct_bytes = sizeof result_;
   }
 
   tandem_plan_arguments arguments() {
     if (place_.allocate)
       for (unsigned i = 0; i < kK + kM; ++i) std::memcpy(pointers_[i], stripe_.shards[i].data(), kBytes);
-    tandem_plan_arguments arguments = {};
-    arguments.struct_bytes = sizeof arguments;
-    arguments.shards = pointers_.data();
-    arguments.shard_bytes = kBytes;
+    auto arguments = plan_arguments(pointers_.data(), kBytes);
     device_.queue = place_.queue;
     if (place_.memory != TANDEM_MEMORY_HOST) arguments.device = &device_;
     arguments.verify_result = &result_;
@@ -152,10 +148,7 @@ class VerifyRanges : public testing::TestWithParam<Maker> {
     tandem_verify_ranges out = {sizeof out, capacity != 0 ? ranges.data() : nullptr, capacity, 0};
     given.verify_ranges = &out;
     if (submits) {
-      tandem_job *job = nullptr;
-      EXPECT_EQ(tandem_plan_submit(plan_.get(), &given, &job), TANDEM_OK) << tandem_last_error_message();
-      EXPECT_EQ(tandem_job_wait(job), TANDEM_OK) << tandem_last_error_message();
-      tandem_job_destroy(job);
+      EXPECT_EQ(tandem_job_wait(submit(plan_, given).get()), TANDEM_OK) << tandem_last_error_message();
     } else {
       EXPECT_EQ(tandem_plan_run(plan_.get(), &given), TANDEM_OK) << tandem_last_error_message();
     }
@@ -237,7 +230,7 @@ class VerifyRanges : public testing::TestWithParam<Maker> {
   Plan plan_;
   std::vector<void *> pointers_;
   tandem_device_arguments device_ = {sizeof device_, nullptr, nullptr, 0};
-  tandem_verify_result result_ = {};
+  tandem_verify_result result_ = sized<tandem_verify_result>();
 };
 
 INSTANTIATE_TEST_SUITE_P(Backends, VerifyRanges, testing::ValuesIn(makers()),
@@ -338,12 +331,8 @@ TEST(VerifyRangesCost, IsBounded) {
   tandem_verify_range ranges[10];
   tandem_verify_ranges found = {sizeof found, ranges, 10, 0};
   const auto bytes_read = [&] {
-    tandem_verify_result result = {};
-    result.struct_bytes = sizeof result;
-    tandem_plan_arguments arguments = {};
-    arguments.struct_bytes = sizeof arguments;
-    arguments.shards = stripe.all();
-    arguments.shard_bytes = kBytes;
+    auto result = sized<tandem_verify_result>();
+    auto arguments = stripe.arguments();
     arguments.verify_result = &result;
     arguments.verify_ranges = &found;
     const std::uint64_t before = backend.counts().bytes;
@@ -384,18 +373,12 @@ TEST(VerifyRangesCancelled, NothingIsSaid) {
   const Plan plan = make_plan(context.get(), make_codec(kK, kM).get(), TANDEM_OPERATION_VERIFY);
   tandem_verify_range range = {77, 77, 77, 77, 77};
   tandem_verify_ranges found = {sizeof found, &range, 1, 77};
-  tandem_verify_result result = {};
-  result.struct_bytes = sizeof result;
+  auto result = sized<tandem_verify_result>();
   result.consistent = 77;
-  tandem_plan_arguments arguments = {};
-  arguments.struct_bytes = sizeof arguments;
-  arguments.shards = stripe.all();
-  arguments.shard_bytes = kBytes;
+  auto arguments = stripe.arguments();
   arguments.verify_result = &result;
   arguments.verify_ranges = &found;
-  tandem_job *raw = nullptr;
-  ASSERT_EQ(tandem_plan_submit(plan.get(), &arguments, &raw), TANDEM_OK);
-  const Job job(raw);
+  const Job job = submit(plan, arguments);
   EXPECT_EQ(tandem_job_cancel(job.get()), TANDEM_OK);
   cancelled.set_value();
   EXPECT_TRUE(refused(tandem_job_wait(job.get()), TANDEM_ERROR_CANCELLED));
@@ -413,8 +396,7 @@ class VerifyOnDevice : public testing::Test {
     options.driver = driver_.table();
     options.generate = fake_cuda_generate;
     context_ = context_of(gpu::make_backend(options, base::Log()));
-    tandem_plan_options plan = {};
-    plan.struct_bytes = sizeof plan;
+    auto plan = sized<tandem_plan_options>();
     plan.operation = TANDEM_OPERATION_VERIFY;
     plan.memory = TANDEM_MEMORY_CUDA;
     plan.wait_for_kernel = 1;
@@ -427,10 +409,7 @@ class VerifyOnDevice : public testing::Test {
       pointers_.push_back(reinterpret_cast<void *>(memory_.back()));
       std::memcpy(pointers_.back(), shard.data(), kShardBytes);
     }
-    result_.struct_bytes = sizeof result_;
-    arguments_.struct_bytes = sizeof arguments_;
-    arguments_.shards = pointers_.data();
-    arguments_.shard_bytes = kShardBytes;
+    arguments_ = plan_arguments(pointers_.data(), kShardBytes);
     arguments_.device = &device_;
     arguments_.verify_result = &result_;
   }
@@ -444,7 +423,7 @@ class VerifyOnDevice : public testing::Test {
   Plan plan_;
   std::vector<CUdeviceptr> memory_;
   std::vector<void *> pointers_;
-  tandem_verify_result result_ = {};
+  tandem_verify_result result_ = sized<tandem_verify_result>();
   const tandem_device_arguments device_ = {sizeof device_, stream_, nullptr, 0};
   tandem_plan_arguments arguments_ = {};
 };
@@ -461,9 +440,7 @@ TEST_F(VerifyOnDevice, NamesTheSuspectWithoutACompile) {
 
 // A queue that is captured by the time of the wait takes no second look: what was found is told without.
 TEST_F(VerifyOnDevice, IsGoodWhileItsQueueIsCaptured) {
-  tandem_job *raw = nullptr;
-  ASSERT_EQ(tandem_plan_submit(plan_.get(), &arguments_, &raw), TANDEM_OK) << tandem_last_error_message();
-  const Job job(raw);
+  const Job job = submit(plan_, arguments_);
   std::thread([&] { driver_.begin_capture(stream_); }).join();
   EXPECT_EQ(tandem_job_wait(job.get()), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(result_.consistent, 0);

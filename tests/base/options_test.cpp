@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "base/error.hpp"
+#include "tests/base/errors.hpp"
 
 namespace tandem::test {
 namespace {
@@ -15,18 +15,6 @@ struct Options {
   std::int32_t number, reserved;
   const char *text;
 };
-
-template <class Body>
-std::string refusal(tandem_status status, const Body &body) {
-  try {
-    body();
-  } catch (const base::Error &error) {
-    EXPECT_EQ(error.status(), status) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "accepted";
-  return {};
-}
 
 TEST(Options, AnySizeThatAVersionCanHave) {
   struct Later {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "tests/base/errors.hpp"
 
 namespace tandem::test {
 namespace {
@@ -33,16 +34,6 @@ class PendingFiles : public testing::Test {
   std::string text_of(const std::string &name) const {
     std::ifstream file(folder_->path_of(name));
     return {std::istreambuf_iterator<char>(file), {}};
-  }
-  template <class Body>
-  static std::string refusal(const Body &body) {
-    try {
-      body();
-    } catch (const base::Error &error) {
-      EXPECT_EQ(error.status(), TANDEM_ERROR_IO);
-      return error.what();
-    }
-    return "accepted";
   }
 
   char path_[40] = "/tmp/tandem-pending-file-test-XXXXXX";
@@ -69,10 +60,10 @@ TEST_F(PendingFiles, ReplaceOnlyIfTold) {
   {
     PendingFile file(folder_, "temporary", 0600);
     fill(file, "new");
-    EXPECT_EQ(refusal([&] { file.rename("name", false, false); }),
+    EXPECT_EQ(refusal(TANDEM_ERROR_IO, [&] { file.rename("name", false, false); }),
               "cannot rename the finished file to " + folder_->path_of("name") + ": File exists (errno 17)");
     EXPECT_EQ(text_of("name"), "old");
-    EXPECT_EQ(refusal([&] { PendingFile(folder_, "temporary", 0600); }),
+    EXPECT_EQ(refusal(TANDEM_ERROR_IO, [&] { PendingFile(folder_, "temporary", 0600); }),
               "cannot create " + folder_->path_of("temporary") + ": File exists (errno 17)");
     file.rename("name", true, false);
   }

@@ -11,58 +11,22 @@ import select
 import shutil
 import struct
 import subprocess
-import sys
-import tempfile
 import termios
 import time
 import unittest
 
-TANDEM = os.path.abspath(sys.argv.pop(1))
-os.environ["TANDEM_TUNING"] = ""  # what this machine was tuned to is not asked
+from kit import TANDEM, Command
 
 
-class Command(unittest.TestCase):
-    def setUp(self):
-        self.root = os.path.realpath(tempfile.mkdtemp(prefix="tandem-sets-"))
-        self.addCleanup(shutil.rmtree, self.root, True)
-
-    def path(self, *names):
-        return os.path.join(self.root, *names)
-
-    def run_command(self, *arguments, status=0, **more):
-        done = subprocess.run([TANDEM, *map(str, arguments)], capture_output=True, timeout=120, **more)
-        self.assertEqual(done.returncode, status, (done.stdout, done.stderr))
-        return done
-
-    def json(self, *arguments, status=0):
-        done = self.run_command(*arguments, "--json", status=status)
-        found = json.loads(done.stdout)
-        self.assertEqual((next(iter(found)), found["schema"]), ("schema", 1))
-        return found
-
-    def write(self, name, size, seed=1):
-        path = self.path(name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as file:
-            file.write(random.Random(seed).randbytes(size))
-        return path
-
-    def read(self, path):
-        with open(path, "rb") as file:
-            return file.read()
+class Sets(Command):
+    def random_file(self, *names, size, seed=1):
+        return self.write(self.path(*names), random.Random(seed).randbytes(size))
 
     def encode(self, name, folder, *more, k=4, m=2, size=20_000, seed=1):
-        source = self.write(os.path.join("sources", name), size, seed)
+        source = self.random_file("sources", name, size=size, seed=seed)
         report = self.json("encode", source, "-k", k, "-m", m, "--block-bytes", 512, "-o", folder, "--no-sync", *more)
         self.assertEqual((report["source"], report["name"]), (source, name))
         return report["set_id"]
-
-    def damage(self, path, offset):
-        with open(path, "r+b") as file:
-            file.seek(offset)
-            byte = file.read(1)[0]
-            file.seek(offset)
-            file.write(bytes([byte ^ 0xFF]))
 
     def files(self, folder):
         return sorted(os.path.relpath(os.path.join(at, name), folder) for at, _, names in os.walk(folder) for name in names)
@@ -73,22 +37,21 @@ class Command(unittest.TestCase):
         os.makedirs(self.path("backup", "deep", "folder"))
         ids = [self.encode("a", self.path("backup")), self.encode("b", self.path("backup")),
                self.encode("c", self.path("backup", "deep", "folder"))]
-        with open(self.path("backup", "README"), "w") as file:
-            file.write("no shard file\n" * 1000)
+        self.write(self.path("backup", "README"), b"no shard file\n" * 1000)
         return ids
 
     def test_verify_takes_every_set(self):
         ids = self.three_sets()
         backup = self.path("backup")
-        lines = self.run_command("verify", backup).stdout.decode().splitlines()
+        lines = self.ok("verify", backup).stdout.decode().splitlines()
         self.assertEqual([line.split(":")[0] for line in lines], [f"set {ids[0]} (a)", f"set {ids[1]} (b)", "2 sets"])
-        done = self.run_command("verify", "-r", backup)
+        done = self.ok("verify", "-r", backup)
         self.assertEqual(done.stderr, b"")  # other files on the way are nothing to speak of
         self.assertIn(b"3 sets: 3 intact, 0 recoverable, 0 not recoverable", done.stdout)
         # Named twice, and by files: each set once.
         shards = [os.path.join(backup, name) for name in os.listdir(backup) if name.endswith(".tandem")]
-        self.assertIn(b"3 sets: 3 intact", self.run_command("verify", *shards, "-r", backup).stdout)
-        self.assertIn(b"note: ignored", self.run_command("verify", backup).stderr)
+        self.assertIn(b"3 sets: 3 intact", self.ok("verify", *shards, "-r", backup).stdout)
+        self.assertIn(b"note: ignored", self.ok("verify", backup).stderr)
 
         self.damage(self.path("backup", "b.001.tandem"), 4096 + 7)
         for index in range(3):
@@ -100,7 +63,7 @@ class Command(unittest.TestCase):
         self.assertEqual(found["sets"][1]["damaged"][0]["bad_blocks"], [{"first": 0, "count": 1}])
         self.assertEqual(found["totals"]["bad_block_count"], 1)
         self.assertEqual(self.json("verify", backup, status=1)["exit_status"], 1)
-        lines = self.run_command("verify", "-r", backup, status=4).stdout.decode().splitlines()
+        lines = self.ok("verify", "-r", backup, status=4).stdout.decode().splitlines()
         self.assertIn("3 sets: 1 intact, 1 recoverable, 1 not recoverable", lines[-1])
         self.assertTrue(lines[2].startswith("  " + self.path("backup", "b.001.tandem") + ": shard 1: 1 block damaged: 0"), lines)
         # The keys of a set that is alone also stand at the top, and its list and the totals are there too.
@@ -110,14 +73,14 @@ class Command(unittest.TestCase):
             self.assertEqual([each["set_id"] for each in one["sets"]], [ids[1]])
             self.assertEqual(one["totals"]["bad_block_count"], 1)
             self.assertGreaterEqual(len(one["other_sets"]), 6)
-        self.assertIn(b"exclude", self.run_command("verify", "--locate", "-r", "-k", 1, "-m", 1, backup, status=2).stderr)
+        self.assertIn(b"exclude", self.ok("verify", "--locate", "-r", "-k", 1, "-m", 1, backup, status=2).stderr)
 
     def test_deeper_folders_need_a_flag(self):
         self.encode("a", self.path("deep/x/y"))
         hint = b"with --recursive (-r) the folders below are searched"
-        self.assertIn(hint, self.run_command("verify", self.path("deep"), status=4).stderr)
-        self.assertNotIn(hint, self.run_command("verify", self.path("sources"), status=4).stderr)
-        self.run_command("verify", "-r", self.path("deep"))
+        self.assertIn(hint, self.ok("verify", self.path("deep"), status=4).stderr)
+        self.assertNotIn(hint, self.ok("verify", self.path("sources"), status=4).stderr)
+        self.ok("verify", "-r", self.path("deep"))
 
     def test_the_oldest_sets_take_turns(self):
         ids = [self.encode(f"photos{i}", self.path("tree", f"{i}"), size=20_000 if i else 60_000) for i in range(5)]
@@ -125,7 +88,7 @@ class Command(unittest.TestCase):
 
         def oldest(part, *paths, state="state", **more):
             environment = {**os.environ, "XDG_STATE_HOME": self.path(state), "STATE_DIRECTORY": ""}
-            done = self.run_command("verify", "-r", "--json", "--oldest", part, *(paths or [self.path("tree")]), env=environment, **more)
+            done = self.ok("verify", "-r", "--json", "--oldest", part, *(paths or [self.path("tree")]), env=environment, **more)
             return {each["set_id"] for each in json.loads(done.stdout).get("sets", [])}
 
         read, statuses = [], {ids[2]: 1}
@@ -139,9 +102,9 @@ class Command(unittest.TestCase):
         with open(self.path("state/tandem/verified")) as file:
             self.assertEqual(sorted(line.split("\t")[0] for line in file), sorted([*ids, added]))
         self.assertEqual(len(oldest("100%", status=1)), 6)
-        self.run_command("repair", "-r", self.path("tree"))
+        self.ok("repair", "-r", self.path("tree"))
         self.assertEqual(len(oldest("60%", state="other") | oldest("60%", state="other")), 6)
-        self.write("file", 10)
+        self.random_file("file", size=10)
         for part, state, status in (("5", "state", 2), ("0%", "state", 2), ("101%", "state", 2), ("5%", "file", 3)):
             oldest(part, state=state, status=status)
 
@@ -160,12 +123,12 @@ class Command(unittest.TestCase):
         found = self.json("repair", "-r", backup)
         self.assertEqual((found["totals"]["mended_file_count"], found["totals"]["rebuilt_file_count"]), (1, 3))
         self.assertEqual({name: self.read(os.path.join(backup, name)) for name in self.files(backup)}, before)
-        self.assertIn(b"3 sets: 3 intact", self.run_command("repair", "-r", backup).stdout)
+        self.assertIn(b"3 sets: 3 intact", self.ok("repair", "-r", backup).stdout)
         # What cannot be mended of one does not keep the others from it.
         for index in range(3):
             os.remove(self.path("backup", f"a.{index:03}.tandem"))
         self.damage(self.path("backup", "b.001.tandem"), 4096 + 7)
-        done = self.run_command("repair", backup, status=4)
+        done = self.ok("repair", backup, status=4)
         self.assertIn(b"1 intact, 0 recoverable, 1 not recoverable", done.stdout)
         self.assertEqual(self.read(self.path("backup", "b.001.tandem")), before["b.001.tandem"])
 
@@ -175,30 +138,29 @@ class Command(unittest.TestCase):
         os.remove(self.path("backup", "a.000.tandem"))
         os.remove(self.path("backup", "b.000.tandem"))
         for index in (0, 1):  # -o names a file for one of them
-            with open(f"{wall}{index}", "w"):
-                pass
-        done = self.run_command("repair", backup, "-o", wall + "0", status=3)
+            self.write(f"{wall}{index}", b"")
+        done = self.ok("repair", backup, "-o", wall + "0", status=3)
         self.assertEqual(done.stderr.count(b"tandem: set "), 2)
         self.assertIn(b"2 sets: 0 intact, 0 recoverable, 0 not recoverable, 2 failed", done.stdout)
         found = self.json("repair", backup, "-o", wall + "0", status=3)
         for each in found["sets"]:
             self.assertEqual((each["exit_status"], each["status_name"]), (3, "TANDEM_ERROR_IO"))
             self.assertIn("wall0", each["message"])
-        self.assertIn(b"2 sets: 2 intact", self.run_command("repair", backup).stdout)
+        self.assertIn(b"2 sets: 2 intact", self.ok("repair", backup).stdout)
 
     def test_a_folder_for_each_shard(self):
         os.mkdir(self.path("m"))
         first = self.encode("a", self.path("m", "disk{i}"))
-        self.assertIn(b"intact", self.run_command("verify", self.path("m")).stdout)
-        self.assertIn(b"intact", self.run_command("verify", self.path("m") + "/").stdout)
-        self.run_command("decode", self.path("m"), "-o", self.path("output"))
+        self.assertIn(b"intact", self.ok("verify", self.path("m")).stdout)
+        self.assertIn(b"intact", self.ok("verify", self.path("m") + "/").stdout)
+        self.ok("decode", self.path("m"), "-o", self.path("output"))
         self.assertEqual(self.read(self.path("output")), self.read(self.path("sources", "a")))
         self.assertEqual(self.json("info", self.path("m"))["sets"][0]["name"], "a")
         second = self.encode("b", self.path("m", "disk{i}"), seed=2)
-        done = self.run_command("decode", self.path("m"), "-o", self.path("other"), status=2)
+        done = self.ok("decode", self.path("m"), "-o", self.path("other"), status=2)
         for word in (first, second, "--set ID"):
             self.assertIn(word, done.stderr.decode())
-        self.run_command("decode", self.path("m"), "-o", self.path("other"), "--set", second)
+        self.ok("decode", self.path("m"), "-o", self.path("other"), "--set", second)
         self.assertEqual(self.read(self.path("other")), self.read(self.path("sources", "b")))
         # New disks take the places of lost ones, with what a file system puts there, and no other folder does.
         before = self.files(self.path("m"))
@@ -208,7 +170,7 @@ class Command(unittest.TestCase):
                 os.makedirs(self.path("m", f"disk{index}", "lost+found"))
             os.makedirs(self.path("m", "disk0", "empty"), exist_ok=True)
             self.assertEqual(self.json("verify", *way, self.path("m"), status=1)["sets"][0]["missing_shards"], [2, 4])
-            done = self.run_command("repair", *way, self.path("m"))
+            done = self.ok("repair", *way, self.path("m"))
             self.assertEqual(done.stderr, b"")
             self.assertEqual(self.files(self.path("m")), before)
             # Nor does a shard go to another folder because its own still holds shards of other sets.
@@ -216,14 +178,14 @@ class Command(unittest.TestCase):
             os.remove(self.path("m", "disk2", "a.002.tandem"))
             os.remove(self.path("m", "disk5", "b.005.tandem"))
             os.remove(self.path("m", "disk4", "b.004.tandem"))
-            done = self.run_command("repair", *way, self.path("m"))
+            done = self.ok("repair", *way, self.path("m"))
             self.assertEqual(done.stderr, b"")
             self.assertEqual(self.files(self.path("m")), before)
             os.rmdir(self.path("m", "archive"))
         # Folders that are named one by one, with a slash or without, and a new one among them.
         shutil.rmtree(self.path("m", "disk0"))
         os.mkdir(self.path("new"))
-        done = self.run_command("repair", *(self.path("m", f"disk{index}") for index in range(1, 6)), self.path("new") + "/")
+        done = self.ok("repair", *(self.path("m", f"disk{index}") for index in range(1, 6)), self.path("new") + "/")
         self.assertEqual(done.stderr, b"")
         self.assertEqual(self.files(self.path("new")), ["a.000.tandem", "b.000.tandem"])
 
@@ -254,7 +216,7 @@ class Command(unittest.TestCase):
         for command in ("verify", "repair"):
             found = self.json(command, *folders)
             self.assertEqual(([each["set_id"] for each in found["sets"]], len(found["other_sets"])), ([new], 1))
-        self.assertIn(self.path("old2", "a.002.tandem") + " is of another set", self.run_command("verify", *folders).stdout.decode())
+        self.assertIn(self.path("old2", "a.002.tandem") + " is of another set", self.ok("verify", *folders).stdout.decode())
         # In a tree, and where its files are not the older ones, it is a set that is lost.
         self.json("verify", "-r", *folders, status=4)
         os.utime(self.path("old2", "a.002.tandem"))
@@ -286,7 +248,7 @@ class Command(unittest.TestCase):
         found = self.json("verify", self.path("s"), "--name", "hello", status=1)
         self.assertEqual([(each["set_id"], each["state"]) for each in found["sets"]], [(new, "recoverable")])
         self.assertEqual(len(found["other_sets"]), 2)
-        self.run_command("decode", self.path("s"), "--name", "hello", "-o", self.path("output"))
+        self.ok("decode", self.path("s"), "--name", "hello", "-o", self.path("output"))
         self.assertEqual(self.read(self.path("output")), self.read(self.path("sources", "hello")))
 
     def lock_out(self, *names):
@@ -295,58 +257,48 @@ class Command(unittest.TestCase):
         os.mkdir(folder)
         os.chmod(folder, 0)
         self.addCleanup(os.chmod, folder, 0o755)
-        if os.geteuid() != 0:
-            return folder, {}
         for at, _, files in os.walk(self.root):  # readable with any umask
             os.chmod(at, 0 if at == folder else 0o755)
             for name in files:
                 os.chmod(os.path.join(at, name), 0o644)
-        other = {"user": 65534, "group": 65534, "extra_groups": []}
-        try:
-            subprocess.run([TANDEM, "--version"], capture_output=True, timeout=120, check=True, **other)
-            subprocess.run(["ls", self.root], capture_output=True, timeout=120, check=True, **other)
-        except (OSError, subprocess.CalledProcessError) as error:
-            self.skipTest(f"user 65534 can either not run {TANDEM} or not list {self.root}: {error}")
-        return folder, other
+        return folder, self.as_another_user()
 
     def test_a_folder_below_that_cannot_be_read(self):
         ids = self.three_sets()
         backup = self.path("backup")
         locked, as_user = self.lock_out("backup", "locked")
         note = b"note: cannot read the folder " + locked.encode()
-        done = self.run_command("verify", "-r", backup, status=3, **as_user)
+        done = self.ok("verify", "-r", backup, status=3, **as_user)
         self.assertIn(note, done.stderr)
         self.assertIn(b"3 sets: 3 intact", done.stdout)
         # One set by its id, and one that may lie in that folder.
         for command in ("verify", "repair", "info"):
             for wanted in (ids[1], "f" * 32):
-                done = self.run_command(command, "-r", backup, "--set", wanted, "--json", status=3, **as_user)
+                done = self.ok(command, "-r", backup, "--set", wanted, "--json", status=3, **as_user)
                 self.assertIn(note, done.stderr)
                 found = json.loads(done.stdout)
                 self.assertEqual(found["exit_status"], 3)
                 self.assertEqual([each["set_id"] for each in found.get("sets", [])], [ids[1]] * (wanted == ids[1]))
                 self.assertEqual(found.get("all_read", False), False)
-        self.assertIn(b"no set has an id", self.run_command("verify", backup, "--set", "f" * 32, status=2).stderr)
-        self.run_command("decode", "-r", backup, "--set", ids[1], "-o", "/dev/null", **as_user)
+        self.assertIn(b"no set has an id", self.ok("verify", backup, "--set", "f" * 32, status=2).stderr)
+        self.ok("decode", "-r", backup, "--set", ids[1], "-o", "/dev/null", **as_user)
 
     def test_a_folder_beside_that_cannot_be_read(self):
         os.mkdir(self.path("m"))
         self.encode("a", self.path("m", "disk{i}"))
         locked, as_user = self.lock_out("m", "lost+found")
-        done = self.run_command("verify", self.path("m"), status=3, **as_user)
+        done = self.ok("verify", self.path("m"), status=3, **as_user)
         self.assertIn(b"note: cannot read the folder " + locked.encode(), done.stderr)
         self.assertIn(b"intact", done.stdout)
-        done = self.run_command("verify", self.path("m"), "--json", status=3, **as_user)
+        done = self.ok("verify", self.path("m"), "--json", status=3, **as_user)
         found = json.loads(done.stdout)
         self.assertEqual((found["exit_status"], found["all_read"], found["sets"][0]["exit_status"]), (3, False, 0))
-        self.run_command("decode", self.path("m"), "-o", "/dev/null", **as_user)
+        self.ok("decode", self.path("m"), "-o", "/dev/null", **as_user)
 
     def test_more_folders_than_a_process_may_open(self):
         self.three_sets()
         for index in range(400):
-            os.makedirs(self.path("backup", "others", f"{index}"))
-            with open(self.path("backup", "others", f"{index}", "file"), "w") as file:
-                file.write("no shard file")
+            self.write(self.path("backup", "others", f"{index}", "file"), b"no shard file")
         for index in range(200):
             os.makedirs(self.path("backup", "copies", f"{index}"))
             shutil.copy(self.path("backup", "a.001.tandem"), self.path("backup", "copies", f"{index}"))
@@ -356,26 +308,30 @@ class Command(unittest.TestCase):
 
         backup = self.path("backup")
         for command in ("verify", "repair"):
-            done = self.run_command(command, "-r", backup, preexec_fn=few_files)
+            done = self.ok(command, "-r", backup, preexec_fn=few_files)
             self.assertIn(b"3 sets: 3 intact", done.stdout)
-        self.assertEqual(len(json.loads(self.run_command("info", "-r", backup, "--json", preexec_fn=few_files).stdout)["sets"]), 3)
+        self.assertEqual(len(json.loads(self.ok("info", "-r", backup, "--json", preexec_fn=few_files).stdout)["sets"]), 3)
         os.remove(self.path("backup", "a.000.tandem"))
-        self.assertIn(b"1 file rebuilt", self.run_command("repair", "-r", backup, preexec_fn=few_files).stdout)
+        self.assertIn(b"1 file rebuilt", self.ok("repair", "-r", backup, preexec_fn=few_files).stdout)
 
     # ---- salvage
 
     def test_salvage(self):
         self.encode("a", self.path("s"))
         content, output = self.read(self.path("sources", "a")), self.path("output")
+        found = self.json("decode", self.path("s"), "-o", output, "--salvage")  # nothing is lost
+        self.assertEqual((found["holes"], found["hole_bytes"], found["output"]), ([], 0, output))
+        self.assertEqual(self.read(output), content)
+        os.remove(output)
         for index in (1, 2, 5):
             os.remove(self.path("s", f"a.{index:03}.tandem"))
         self.damage(self.path("s", "a.000.tandem"), 4096 + 512 * 3 + 1)
-        done = self.run_command("decode", self.path("s"), "-o", output, status=4)
+        done = self.ok("decode", self.path("s"), "-o", output, status=4)
         self.assertIn(b"`tandem decode --salvage` writes what can be recovered", done.stderr)
         self.assertEqual(len(done.stderr.splitlines()), 1)
         os.mkfifo(self.path("pipe"))
         for stream in ("-", "/dev/null", self.path("pipe")):  # salvage refuses these
-            self.assertNotIn(b"--salvage", self.run_command("decode", self.path("s"), "-o", stream, status=4).stderr)
+            self.assertNotIn(b"--salvage", self.ok("decode", self.path("s"), "-o", stream, status=4).stderr)
         found = self.json("decode", self.path("s"), "-o", output, "--salvage", "--dry-run", status=4)
         self.assertEqual(os.listdir(self.root).count("output.partial"), 0)
         again = self.json("decode", self.path("s"), "-o", output, "--salvage", status=4)
@@ -395,18 +351,18 @@ class Command(unittest.TestCase):
             told[first:first + length] = bytes(length)
         self.assertEqual(told, written)
         self.assertEqual(again["hole_bytes"], sum(length for _, length in again["holes"]))
-        text = self.run_command("decode", self.path("s"), "-o", output, "--salvage", "--force", status=4).stdout.decode()
+        text = self.ok("decode", self.path("s"), "-o", output, "--salvage", "--force", status=4).stdout.decode()
         first, length = again["holes"][0]
         self.assertIn(f"  bytes {first} to {first + length - 1} are lost", text)
-        self.run_command("decode", self.path("s"), "-o", output, "--salvage", status=3)  # FILE.partial is there
+        self.ok("decode", self.path("s"), "-o", output, "--salvage", status=3)  # FILE.partial is there
         for stream in ("-", "/dev/null"):
-            self.assertIn(b"--salvage", self.run_command("decode", self.path("s"), "-o", stream, "--salvage", status=2).stderr)
+            self.assertIn(b"--salvage", self.ok("decode", self.path("s"), "-o", stream, "--salvage", status=2).stderr)
         for index in (0, 3):
             os.remove(self.path("s", f"a.{index:03}.tandem"))
-        done = self.run_command("decode", self.path("s"), "-o", output, status=4)  # one parity shard is left
+        done = self.ok("decode", self.path("s"), "-o", output, status=4)  # one parity shard is left
         self.assertNotIn(b"--salvage", done.stderr)
         self.assertIn(b"nothing can be salvaged",
-                      self.run_command("decode", self.path("s"), "-o", output, "--salvage", "--force", status=4).stderr)
+                      self.ok("decode", self.path("s"), "-o", output, "--salvage", "--force", status=4).stderr)
 
     def test_salvage_of_one_of_two_sets(self):
         lost = self.encode("a", self.path("s"))
@@ -414,43 +370,31 @@ class Command(unittest.TestCase):
         for index in range(3):
             os.remove(self.path("s", f"a.{index:03}.tandem"))
         # The set that is whole is not taken for the one that is to be salvaged.
-        done = self.run_command("decode", self.path("s"), "-o", self.path("output"), "--salvage", status=2)
+        done = self.ok("decode", self.path("s"), "-o", self.path("output"), "--salvage", status=2)
         for word in (f"{lost} (a, 3 of 6 shards)", "--set ID", "--name NAME"):
             self.assertIn(word, done.stderr.decode())
         found = self.json("decode", self.path("s"), "-o", self.path("output"), "--salvage", "--set", lost[:8], status=4)
         self.assertEqual((found["name"], found["set_id"]), ("a", lost))
         self.assertFalse(os.path.exists(self.path("output")))
 
-    def test_salvage_of_what_is_whole(self):
-        self.encode("a", self.path("s"))
-        found = self.json("decode", self.path("s"), "-o", self.path("output"), "--salvage")
-        self.assertEqual((found["holes"], found["hole_bytes"], found["output"]), ([], 0, self.path("output")))
-        self.assertEqual(self.read(self.path("output")), self.read(self.path("sources", "a")))
-
     # ---- messages and JSON
 
     def test_a_folder_as_input(self):
         os.mkdir(self.path("folder"))
-        done = self.run_command("encode", self.path("folder"), "-k", 2, "-m", 1, "-o", self.path("s"), status=3)
+        done = self.ok("encode", self.path("folder"), "-k", 2, "-m", 1, "-o", self.path("s"), status=3)
         for word in (b"is a folder", b"name a file", b"tar -cf"):
             self.assertIn(word, done.stderr)
         self.assertFalse(os.path.exists(self.path("s")))
 
-    def test_messages_name_flags(self):
-        self.encode("a", self.path("s"))
-        source = self.path("sources", "a")
-        done = self.run_command("encode", source, "-k", 4, "-m", 2, "-o", self.path("s"), status=3)
-        self.assertIn(b"use --force to replace it", done.stderr)
-        self.assertIn(b"use --force to replace it", self.run_command("decode", self.path("s"), "-o", source, status=3).stderr)
-
     def test_json_on_failure(self):
-        source = self.write("source", 1000)
+        source = self.random_file("source", size=1000)
         encode = ("encode", source, "-k", 4, "-m", 2, "-o", self.path("s"))
-        self.run_command(*encode)
+        self.ok(*encode)
         failed = self.json(*encode, status=3)
         self.assertEqual((failed["command"], failed["source"], failed["exit_status"], failed["status_name"]),
                          ("encode", source, 3, "TANDEM_ERROR_IO"))
-        self.assertIn("use --force", failed["message"])
+        self.assertIn("use --force to replace it", failed["message"])
+        self.assertIn("use --force to replace it", self.json("decode", self.path("s"), "-o", source, status=3)["message"])
         for command in ("verify", "repair", "info"):
             failed = self.json(command, self.path("none"), self.path("s"), status=3)
             self.assertEqual((failed["command"], failed["paths"]), (command, [self.path("none"), self.path("s")]))
@@ -469,7 +413,7 @@ class Command(unittest.TestCase):
         for other in (("devices", "nonsense"), ("autotune",)):
             self.assertEqual(self.json(*other, status=2)["command"], other[0])
         # Without --json nothing stands on standard output.
-        self.assertEqual(self.run_command("info", self.path("none"), status=3).stdout, b"")
+        self.assertEqual(self.ok("info", self.path("none"), status=3).stdout, b"")
 
     # ---- the terminal
 
@@ -523,7 +467,7 @@ class Command(unittest.TestCase):
         return [line.strip() for line in lines if line.strip()]
 
     def test_the_terminal_shows_syncing_within_its_width(self):
-        source = self.write("source", 300_000)
+        source = self.random_file("source", size=300_000)
         for columns in (80, 40, 12):
             _, _, read_all = self.on_terminal("encode", source, "-k", 4, "-m", 2, "-o", self.path("s"), "--force", columns=columns,
                                               TERM="dumb", NO_COLOR="1")
@@ -543,7 +487,7 @@ class Command(unittest.TestCase):
         for phase in ("repair: checking [", "repair: writing [", "repair: reading back ["):
             self.assertTrue([line for line in lines if line.startswith(phase)], (phase, lines))
         # Nothing of it where no terminal is.
-        self.assertEqual(self.run_command("encode", source, "-k", 4, "-m", 2, "-o", self.path("s"), "--force").stderr, b"")
+        self.assertEqual(self.ok("encode", source, "-k", 4, "-m", 2, "-o", self.path("s"), "--force").stderr, b"")
 
     def test_the_rate_is_that_of_the_last_seconds(self):
         reader, writer = os.pipe()

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/error.hpp"
+#include "tests/base/errors.hpp"
 #include "tests/conformance/suite.hpp"
 #include "tests/support/expected.hpp"
 #include "tests/support/random.hpp"
@@ -59,12 +59,7 @@ struct Copy {
 };
 
 tandem_status run(FakeBackend &backend, Copy &copy, Control &control) {
-  try {
-    backend.run(std::vector<Task>{copy.task()}, control);
-    return TANDEM_OK;
-  } catch (const base::Error &error) {
-    return error.status();
-  }
+  return status_of([&] { backend.run(std::vector<Task>{copy.task()}, control); }).first;
 }
 
 tandem_status run(FakeBackend &backend, Copy &copy) {
@@ -193,13 +188,7 @@ TEST(FakeBackend, ErrorsTravelThroughTickets) {
   Copy copy(backend, 500);
   Control control;
   const auto ticket = backend.submit(std::vector<Task>{copy.task()}, control);
-  try {
-    ticket->wait();
-    FAIL() << "the failure got lost";
-  } catch (const base::Error &error) {
-    EXPECT_EQ(error.status(), TANDEM_ERROR_DEVICE);
-    EXPECT_STREQ(error.what(), "fake: task 0 fails by script");
-  }
+  EXPECT_EQ(refusal(TANDEM_ERROR_DEVICE, [&] { ticket->wait(); }), "fake: task 0 fails by script");
 }
 
 }  // namespace

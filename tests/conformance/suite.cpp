@@ -14,11 +14,13 @@
 #include "base/error.hpp"
 #include "core/codec.hpp"
 #include "core/plan.hpp"
+#include "tests/base/errors.hpp"
 #include "tests/conformance/forms.hpp"
 #include "tests/conformance/layouts.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/reference16.hpp"
 #include "tests/support/slice.hpp"
+#include "tests/support/structs.hpp"
 #include "tests/support/thinned.hpp"
 
 namespace tandem::test {
@@ -123,16 +125,6 @@ void run(core::Backend &backend, const std::vector<Task> &tasks) {
   backend.run(tasks, control);
 }
 
-tandem_status status_of(const std::function<void()> &body) {
-  try {
-    body();
-    return TANDEM_OK;
-  } catch (const base::Error &error) {
-    EXPECT_STRNE(error.what(), "");
-    return error.status();
-  }
-}
-
 TEST_P(BackendConformance, TraitsMakeSense) {
   const core::Traits &traits = backend_->traits();
   EXPECT_FALSE(traits.name.empty());
@@ -202,7 +194,7 @@ TEST_P(BackendConformance, MoreShardsThanAFieldHasElements) {
   for (const auto &[rows, columns, bytes] : {std::tuple{300u, 300u, 100u}, {300u, 3u, 20'000u}, {3u, 300u, 20'000u}}) {
     std::optional<Stripe> stripe;
     const tandem_status status =
-        status_of([&] { stripe.emplace(random, *backend_, random_matrix(random, rows, columns), bytes); });
+        status_of([&] { stripe.emplace(random, *backend_, random_matrix(random, rows, columns), bytes); }).first;
     if (!GetParam().takes_any_count && status == TANDEM_ERROR_UNSUPPORTED) continue;
     ASSERT_EQ(status, TANDEM_OK);
     check_modes(*backend_, *stripe, random);
@@ -442,12 +434,12 @@ TEST_P(BackendConformance, CancelledBeforeItBegins) {
   Stripe stripe(random, *backend_, random_matrix(random, 4, 8), kLarge);
   Control control;
   control.cancel();
-  EXPECT_EQ(status_of([&] { backend_->run(std::vector<Task>{stripe.task(Mode::assign)}, control); }),
+  EXPECT_EQ(status_of([&] { backend_->run(std::vector<Task>{stripe.task(Mode::assign)}, control); }).first,
             TANDEM_ERROR_CANCELLED);
   EXPECT_EQ(stripe.outputs, stripe.before) << "work was done after the cancel";
   const auto ticket = backend_->submit(std::vector<Task>{stripe.task(Mode::assign)}, control);
-  EXPECT_EQ(status_of([&] { ticket->wait(); }), TANDEM_ERROR_CANCELLED);
-  EXPECT_EQ(status_of([&] { ticket->wait(); }), TANDEM_ERROR_CANCELLED) << "the second wait forgot";
+  EXPECT_EQ(status_of([&] { ticket->wait(); }).first, TANDEM_ERROR_CANCELLED);
+  EXPECT_EQ(status_of([&] { ticket->wait(); }).first, TANDEM_ERROR_CANCELLED) << "the second wait forgot";
   run(*backend_, {stripe.task(Mode::assign)});
   EXPECT_EQ(stripe.outputs, stripe.wanted(Mode::assign, 0, stripe.shard_bytes));
 }
@@ -465,7 +457,7 @@ TEST_P(BackendConformance, CancelInTheMiddle) {
     const auto ticket = backend_->submit({tasks.data(), 1}, control);
     if (trial % 2 == 1) std::this_thread::yield();
     control.cancel();
-    const tandem_status status = status_of([&] { ticket->wait(); });
+    const tandem_status status = status_of([&] { ticket->wait(); }).first;
     ASSERT_TRUE(status == TANDEM_OK || status == TANDEM_ERROR_CANCELLED) << status;
     if (status == TANDEM_OK) {
       ASSERT_EQ(stripe.outputs, want);
@@ -543,11 +535,7 @@ std::vector<Case16> make_cases16() {
         Code{TANDEM_MATRIX_REED_SOLOMON_SIMD, "reed-solomon-simd", 9, 21}, Code{TANDEM_MATRIX_PAR2, "par2", 6, 3},
         Code{TANDEM_MATRIX_LIBERASURECODE_RS_VAND, "liberasurecode-rs-vand", 7, 4}}) {
     const unsigned n = code.k + code.m;
-    tandem_codec_options options = {};
-    options.struct_bytes = sizeof options;
-    options.k = code.k;
-    options.m = code.m;
-    options.matrix = code.matrix;
+    tandem_codec_options options = codec_options(code.k, code.m, code.matrix);
     options.field = TANDEM_FIELD_GF16;
     const auto codec = core::make_codec(options);
     const reference16::Rows16 rows = reference16::parity_rows(code.name, code.k, code.m);
@@ -604,27 +592,30 @@ std::vector<Case16> make_cases16() {
   return cases;
 }
 
-// A backend that does not take the field says so before it writes anything.
-TEST_P(FormConformance, WideField) {
-  static const std::vector<Case16> cases = make_cases16();
+// A backend that does not take such operators says so before it writes anything, with `name`.
+void check_cases(core::Backend &backend, const std::vector<Case16> &cases, bool are_taken, const char *name) {
   Random random(kSeed + 21);
   Slice slice(12, salt());
   for (const Case16 &each : cases) {
     if (!slice.takes()) continue;
     SCOPED_TRACE(each.name);
     std::shared_ptr<const core::Prepared> prepared;
-    try {
-      prepared = backend_->prepare(each.what);
-    } catch (const base::Error &error) {
-      ASSERT_FALSE(GetParam().takes_gf16) << error.what();
-      ASSERT_EQ(error.status(), TANDEM_ERROR_UNSUPPORTED);
-      ASSERT_NE(std::string(error.what()).find("GF(2^16)"), std::string::npos) << error.what();
+    const auto [status, message] = status_of([&] { prepared = backend.prepare(each.what); });
+    if (prepared == nullptr) {
+      ASSERT_FALSE(are_taken) << message;
+      ASSERT_EQ(status, TANDEM_ERROR_UNSUPPORTED);
+      ASSERT_NE(message.find(name), std::string::npos) << message;
       continue;
     }
     Stripe stripe(random, prepared, each.inputs, each.outputs);
-    check_modes(*backend_, stripe, random);
-    if (HasFatalFailure()) return;
+    check_modes(backend, stripe, random);
+    if (testing::Test::HasFatalFailure()) return;
   }
+}
+
+TEST_P(FormConformance, WideField) {
+  static const std::vector<Case16> cases = make_cases16();
+  check_cases(*backend_, cases, GetParam().takes_gf16, "GF(2^16)");
 }
 
 // Random bit matrices, and an encode, a decode and an update of Jerasure's: packets of any size, cut at groups.
@@ -671,11 +662,7 @@ std::vector<Case16> make_packet_cases() {
       }
     }
   }
-  tandem_codec_options options = {};
-  options.struct_bytes = sizeof options;
-  options.k = 6;
-  options.m = 3;
-  options.matrix = TANDEM_MATRIX_JERASURE_CAUCHY_GOOD;
+  tandem_codec_options options = codec_options(6, 3, TANDEM_MATRIX_JERASURE_CAUCHY_GOOD);
   options.layout = TANDEM_LAYOUT_PACKETS;
   options.packet_bytes = 512;
   const auto codec = core::make_codec(options);
@@ -688,27 +675,9 @@ std::vector<Case16> make_packet_cases() {
   return cases;
 }
 
-// A backend that does not take packets says so before it writes anything.
 TEST_P(FormConformance, Packets) {
   static const std::vector<Case16> cases = make_packet_cases();
-  Random random(kSeed + 23);
-  Slice slice(12, salt());
-  for (const Case16 &each : cases) {
-    if (!slice.takes()) continue;
-    SCOPED_TRACE(each.name);
-    std::shared_ptr<const core::Prepared> prepared;
-    try {
-      prepared = backend_->prepare(each.what);
-    } catch (const base::Error &error) {
-      ASSERT_FALSE(GetParam().takes_packets) << error.what();
-      ASSERT_EQ(error.status(), TANDEM_ERROR_UNSUPPORTED);
-      ASSERT_NE(std::string(error.what()).find("packets"), std::string::npos) << error.what();
-      continue;
-    }
-    Stripe stripe(random, prepared, each.inputs, each.outputs);
-    check_modes(*backend_, stripe, random);
-    if (HasFatalFailure()) return;
-  }
+  check_cases(*backend_, cases, GetParam().takes_packets, "packets");
 }
 
 // Sums of nothing are zeros; nothing is left alone.

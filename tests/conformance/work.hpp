@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of devices' backends: a stripe with its task, the messages of the log, the exception of a call.
+// For tests of devices' backends: a stripe with its task, the messages of the log.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.hpp"
 #include "base/log.hpp"
 #include "core/backend.hpp"
+#include "tests/base/errors.hpp"
 #include "tests/support/expected.hpp"
 #include "tests/support/random.hpp"
 
@@ -94,6 +94,12 @@ struct Work {
     }
     return true;
   }
+  // Runs on fresh outputs.
+  bool runs_right(core::Backend &backend, const core::Prepared &prepared, core::Mode mode) {
+    reset();
+    run(backend, prepared, mode);
+    return is_right(mode);
+  }
   bool is_untouched() const { return outputs == before; }
 
   core::Matrix matrix;
@@ -132,15 +138,6 @@ inline std::vector<core::Task> uneven_slices(const core::Task &whole, bool is_al
     if (!is_aligned && end != whole.length_bytes) end += end % 61;
   std::sort(ends.begin(), ends.end());
   return slices(whole, ends);
-}
-
-inline std::pair<tandem_status, std::string> status_of(const std::function<void()> &body) {
-  try {
-    body();
-    return {TANDEM_OK, ""};
-  } catch (const base::Error &error) {
-    return {error.status(), error.what()};
-  }
 }
 
 }  // namespace tandem::test

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "base/text.hpp"
+#include "tests/base/errors.hpp"
 #include "tests/cpu/executor_kit.hpp"
 
 namespace tandem::test {
@@ -16,13 +17,9 @@ using core::Need;
 // What an Error (INVALID_ARGUMENT) says, or "".
 template <class Call>
 std::string refusal(Call &&call) {
-  try {
-    call();
-  } catch (const base::Error &error) {
-    EXPECT_EQ(error.status(), TANDEM_ERROR_INVALID_ARGUMENT);
-    return error.what();
-  }
-  return {};
+  const auto [status, message] = status_of(call);
+  EXPECT_TRUE(status == TANDEM_OK || status == TANDEM_ERROR_INVALID_ARGUMENT) << message;
+  return message;
 }
 
 std::string refusal_of_set(Budget &budget, const std::string &name, std::uint64_t amount) {

@@ -16,9 +16,10 @@
 #include <thread>
 #include <vector>
 
-#include "base/error.hpp"
 #include "core/presets.hpp"
-#include "tests/reference.hpp"
+#include "tests/base/errors.hpp"
+#include "tests/core/rows.hpp"
+#include "tests/support/structs.hpp"
 
 namespace tandem::core {
 
@@ -35,11 +36,7 @@ using reference::Bytes;
 using reference::Rows;
 
 tandem_codec_options options_for(std::int32_t matrix, unsigned k, unsigned m, bool allow_non_mds = false) {
-  tandem_codec_options options{};
-  options.struct_bytes = sizeof options;
-  options.k = k;
-  options.m = m;
-  options.matrix = matrix;
+  tandem_codec_options options = test::codec_options(k, m, matrix);
   options.allow_non_mds = allow_non_mds;
   return options;
 }
@@ -63,24 +60,7 @@ std::shared_ptr<const Codec> make_random_custom(std::mt19937 &random, unsigned k
 }
 
 bool exists(const Preset &preset, unsigned k, unsigned m) {
-  try {
-    preset.make(k, m);
-    return true;
-  } catch (const base::Error &) {
-    return false;
-  }
-}
-
-Rows generator_of(const Codec &codec) {
-  Rows generator;
-  for (unsigned i = 0; i < codec.k(); ++i) {
-    generator.emplace_back(codec.k());
-    generator.back()[i] = 1;
-  }
-  for (unsigned r = 0; r < codec.m(); ++r) {
-    generator.emplace_back(codec.parity().row(r).begin(), codec.parity().row(r).end());
-  }
-  return generator;
+  return test::status_of([&] { preset.make(k, m); }).first == TANDEM_OK;
 }
 
 ShardSet all_shards(const Codec &codec) {
@@ -116,13 +96,6 @@ ShardSet without(const ShardSet &set, std::size_t shard) {
   return set - one;
 }
 
-template <class Indices>
-Rows rows_at(const Rows &rows, const Indices &indices) {
-  Rows chosen;
-  for (const auto i : indices) chosen.push_back(rows[i]);
-  return chosen;
-}
-
 // The application is well-formed and rebuilds what is wanted.
 void check_application(const Rows &generator, const Application &application, const ShardSet &present,
                        const ShardSet &wanted) {
@@ -137,11 +110,7 @@ void check_application(const Rows &generator, const Application &application, co
   ASSERT_EQ(count_of(inputs), application.inputs.size());
   ASSERT_TRUE((inputs - present).none()) << "reads a missing shard";
 
-  Rows coefficients;
-  for (unsigned r = 0; r < application.what.dense().rows(); ++r) {
-    coefficients.emplace_back(application.what.dense().row(r).begin(), application.what.dense().row(r).end());
-  }
-  Rows rebuilt = reference::multiply(coefficients, rows_at(generator, application.inputs));
+  Rows rebuilt = reference::multiply(rows_of(application.what.dense()), rows_at(generator, application.inputs));
   if (application.inputs.empty()) rebuilt.assign(application.outputs.size(), Bytes(generator[0].size()));
   ASSERT_EQ(rebuilt, rows_at(generator, application.outputs));
 }
@@ -199,17 +168,10 @@ ShardSet random_present(std::mt19937 &random, const Codec &codec, unsigned lost_
 
 template <class Call>
 void expect_error(Call call, tandem_status status, const std::vector<std::string> &words) {
-  try {
-    call();
-    ADD_FAILURE() << "no error, expected one with " << (words.empty() ? "" : words[0]);
-  } catch (const base::Error &error) {
-    EXPECT_EQ(error.status(), status) << error.what();
-    EXPECT_LE(std::strlen(error.what()), 511u);
-    for (const std::string &word : words) {
-      EXPECT_NE(std::string(error.what()).find(word), std::string::npos)
-          << "'" << error.what() << "' lacks '" << word << "'";
-    }
-  }
+  const std::string message = test::refusal(status, call);
+  EXPECT_LE(message.size(), 511u);
+  for (const std::string &word : words)
+    EXPECT_NE(message.find(word), std::string::npos) << "'" << message << "' lacks '" << word << "'";
 }
 
 // ---- decode ----
@@ -555,13 +517,8 @@ TEST(Powers, GapsAmongExponentsAreAsForAnyMatrix) {
     if (random() % 2 != 0) wanted.set(k + parity.back());
     if (random() % 2 != 0) wanted = without(wanted, data[0]);
     std::shared_ptr<const core::Application> solved;
-    const auto text_of = [&](const core::Codec &each) -> std::string {
-      try {
-        solved = each.solve(present, wanted);
-      } catch (const base::Error &error) {
-        return error.what();
-      }
-      return "";
+    const auto text_of = [&](const core::Codec &each) {
+      return test::status_of([&] { solved = each.solve(present, wanted); }).second;
     };
     ASSERT_EQ(text_of(*custom), text_of(*codec)) << round;
     refused += !text_of(*codec).empty();

@@ -13,7 +13,7 @@
 #include "core/elimination.hpp"
 #include "core/gf.hpp"
 #include "core/presets.hpp"
-#include "tests/reference.hpp"
+#include "tests/core/rows.hpp"
 
 namespace tandem::core {
 namespace {
@@ -24,12 +24,6 @@ Matrix random_matrix(std::mt19937 &random, unsigned rows, unsigned columns) {
     for (std::uint8_t &cell : matrix.row(r)) cell = static_cast<std::uint8_t>(random());
   }
   return matrix;
-}
-
-reference::Rows rows_of(const Matrix &matrix) {
-  reference::Rows rows;
-  for (unsigned r = 0; r < matrix.rows(); ++r) rows.emplace_back(matrix.row(r).begin(), matrix.row(r).end());
-  return rows;
 }
 
 // Every square submatrix has full rank, by the reference.

@@ -14,20 +14,15 @@
 
 #include "base/error.hpp"
 #include "tandem/tandem.h"
-#include "tests/reference.hpp"
+#include "tests/core/rows.hpp"
 #include "tests/support/slice.hpp"
+#include "tests/support/structs.hpp"
 
 namespace tandem::core {
 namespace {
 
 using reference::Bytes;
 using reference::Rows;
-
-Rows rows_of(const Matrix &matrix) {
-  Rows rows;
-  for (unsigned r = 0; r < matrix.rows(); ++r) rows.emplace_back(matrix.row(r).begin(), matrix.row(r).end());
-  return rows;
-}
 
 std::string hex(const std::uint8_t *bytes, std::size_t count) {
   std::string text;
@@ -68,11 +63,7 @@ bool is_in_range(const std::string &name, unsigned k, unsigned m) {
 }
 
 Rows encoded_in_packets(std::int32_t matrix, unsigned k, unsigned m, const Rows &data) {
-  tandem_codec_options options = {};
-  options.struct_bytes = sizeof options;
-  options.k = k;
-  options.m = m;
-  options.matrix = matrix;
+  tandem_codec_options options = test::codec_options(k, m, matrix);
   options.layout = TANDEM_LAYOUT_PACKETS;
   options.packet_bytes = 8;
   tandem_codec *codec = nullptr;

@@ -7,25 +7,17 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "api/objects.hpp"
 #include "tandem/device.h"
-#include "tests/support/api.hpp"
+#include "tests/support/calls.hpp"
 
 namespace tandem::test {
 namespace {
-
-testing::AssertionResult refused(tandem_status got, tandem_status wanted, std::initializer_list<std::string> parts) {
-  const std::string message = tandem_last_error_message();
-  if (got != wanted) return testing::AssertionFailure() << tandem_status_name(got) << ": " << message;
-  for (const std::string &part : parts)
-    if (message.find(part) == std::string::npos) return testing::AssertionFailure() << message << ": no " << part;
-  return testing::AssertionSuccess();
-}
 
 std::string hex(const void *address) {
   char text[32];
@@ -145,58 +137,38 @@ TEST(RegisteredMemory, IsNotUnregisteredWhileARunUsesIt) {
   Random random(3);
   Stripe stripe(random, kK, kM, kBytes);
 
-  std::vector<tandem_segment> segments;
-  for (unsigned i = 0; i < kK + kM; ++i) segments.push_back({stripe.all()[i], kBytes});
-  std::vector<tandem_scattered_shard> scattered;
-  for (const tandem_segment &each : segments) scattered.push_back({&each, 1});
-  std::vector<std::uint8_t> present(kK + kM, 1);
-  present[kK + 1] = 0;
-  tandem_stripe many = {stripe.all(), present.data(), kBytes, TANDEM_MEMORY_HOST, TANDEM_OK};
-  tandem_verify_result result = {};
-  result.struct_bytes = sizeof result;
-  tandem_plan_options plan_options = {};
-  plan_options.struct_bytes = sizeof plan_options;
-  tandem_plan *made = nullptr;
-  ASSERT_EQ(tandem_plan_create(context.get(), codec.get(), &plan_options, &made), TANDEM_OK);
-  const Plan plan(made);
-  tandem_plan_arguments arguments = {};
-  arguments.struct_bytes = sizeof arguments;
-  arguments.shards = stripe.all();
-  arguments.shard_bytes = kBytes;
+  auto result = sized<tandem_verify_result>();
+  Bytes all_but_one(kK + kM, 1);
+  all_but_one[kK + 1] = 0;
 
   // Bytes in the middle of the last parity: a run holds what its shards touch.
   probe.registered = static_cast<std::byte *>(stripe.all()[kK + 1]) + 1234;
-  tandem_context *const c = context.get();
-  const tandem_codec *const d = codec.get();
-  const std::function<tandem_status()> calls[] = {
-      [&] { return tandem_encode(c, d, stripe.data(), stripe.parity(), kBytes); },
-      [&] { return tandem_decode(c, d, stripe.all(), present.data(), kBytes); },
-      [&] { return tandem_verify(c, d, stripe.all(), kBytes, &result); },
-      [&] { return tandem_update(c, d, 1, stripe.all()[0], stripe.all()[1], stripe.parity(), kBytes); },
-      [&] { return tandem_accumulate(c, d, 1, stripe.all()[1], stripe.parity(), kBytes, 0); },
-      [&] { return tandem_encode_stripes(c, d, &many, 1, sizeof many); },
-      [&] { return tandem_decode_stripes(c, d, &many, 1, sizeof many); },
-      [&] { return tandem_encode_scattered(c, d, scattered.data(), kBytes); },
-      [&] { return tandem_decode_scattered(c, d, scattered.data(), present.data(), kBytes); },
-      [&] { return tandem_plan_run(plan.get(), &arguments); }};
-  for (std::size_t i = 0; i < std::size(calls); ++i) {
-    probe.run_count = 0;
-    ASSERT_EQ(tandem_memory_register(probe.registered, 1), TANDEM_OK) << tandem_last_error_message();
-    EXPECT_EQ(calls[i](), TANDEM_OK) << i << ": " << tandem_last_error_message();
-    EXPECT_GE(probe.run_count, 1u) << i;
-    EXPECT_EQ(probe.failures, 0u) << i;
-    EXPECT_EQ(tandem_memory_unregister(probe.registered), TANDEM_OK) << i << ": " << tandem_last_error_message();
+  for (const std::int32_t operation : {TANDEM_OPERATION_ENCODE, TANDEM_OPERATION_DECODE, TANDEM_OPERATION_VERIFY,
+                                       TANDEM_OPERATION_UPDATE, TANDEM_OPERATION_ACCUMULATE}) {
+    for (const Way way : {Way::plain, Way::plan, Way::stripes, Way::scattered}) {
+      if (!has_way(operation, way)) continue;
+      SCOPED_TRACE(name_of(operation, way));
+      Call call{context.get(), codec.get(), operation, kBytes, stripe.pointers, {}};
+      if (operation == TANDEM_OPERATION_DECODE) call.present = all_but_one;
+      call.new_data = stripe.pointers[1];
+      call.result = operation == TANDEM_OPERATION_VERIFY ? &result : nullptr;
+      call.k = kK;
+      probe.run_count = 0;
+      ASSERT_EQ(tandem_memory_register(probe.registered, 1), TANDEM_OK) << tandem_last_error_message();
+      EXPECT_EQ(perform(way, call), TANDEM_OK) << tandem_last_error_message();
+      EXPECT_GE(probe.run_count, 1u);
+      EXPECT_EQ(probe.failures, 0u);
+      EXPECT_EQ(tandem_memory_unregister(probe.registered), TANDEM_OK) << tandem_last_error_message();
+    }
   }
 
   // A job counts as a user until it was waited for. Two jobs are counted.
   ASSERT_EQ(tandem_memory_register(probe.registered, 1), TANDEM_OK);
-  probe.registered = nullptr;  // the job's thread asks for nothing
-  void *const registered = static_cast<std::byte *>(stripe.all()[kK + 1]) + 1234;
+  void *const registered = std::exchange(probe.registered, nullptr);  // the job's thread asks for nothing
+  const Plan plan = make_plan(context.get(), codec.get(), TANDEM_OPERATION_ENCODE);
   std::vector<Job> jobs;
   for (unsigned i = 0; i < 2; ++i) {
-    tandem_job *job = nullptr;
-    ASSERT_EQ(tandem_plan_submit(plan.get(), &arguments, &job), TANDEM_OK);
-    jobs.emplace_back(job);
+    jobs.push_back(submit(plan, stripe.arguments()));
     if (i != 0) continue;
     EXPECT_TRUE(refused(tandem_memory_unregister(registered), TANDEM_ERROR_INVALID_ARGUMENT, {"1 run uses"}));
   }

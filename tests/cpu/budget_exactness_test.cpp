@@ -60,14 +60,10 @@ bool decode(tandem_context *context, const tandem_codec *codec, Stripe &stripe) 
 bool verify(tandem_context *context, const tandem_codec *codec, Stripe &stripe) {
   stripe.shards[1][stripe.shard_bytes() / 2] ^= 1;
   const Plan plan = make_plan(context, codec, TANDEM_OPERATION_VERIFY);
-  tandem_verify_result result = {};
-  result.struct_bytes = sizeof result;
+  auto result = sized<tandem_verify_result>();
   tandem_verify_range ranges[4];
   tandem_verify_ranges found = {sizeof found, ranges, 4, 0};
-  tandem_plan_arguments arguments = {};
-  arguments.struct_bytes = sizeof arguments;
-  arguments.shards = stripe.all();
-  arguments.shard_bytes = stripe.shard_bytes();
+  auto arguments = stripe.arguments();
   arguments.verify_result = &result;
   arguments.verify_ranges = &found;
   const bool is_done = is_ok(tandem_plan_run(plan.get(), &arguments));
@@ -105,14 +101,8 @@ bool stripes(tandem_context *context, const tandem_codec *codec, Stripe &stripe)
 bool job(tandem_context *context, const tandem_codec *codec, Stripe &stripe) {
   stripe.lose_parity();
   const Plan plan = make_plan(context, codec, TANDEM_OPERATION_ENCODE);
-  tandem_plan_arguments arguments = {};
-  arguments.struct_bytes = sizeof arguments;
-  arguments.shards = stripe.all();
-  arguments.shard_bytes = stripe.shard_bytes();
-  tandem_job *submitted = nullptr;
-  if (!is_ok(tandem_plan_submit(plan.get(), &arguments, &submitted))) return false;
-  const Job owner(submitted);
-  return is_ok(tandem_job_wait(submitted)) && stripe.intact();
+  const Job submitted = submit(plan, stripe.arguments());
+  return is_ok(tandem_job_wait(submitted.get())) && stripe.intact();
 }
 
 constexpr Way kWays[] = {{"encode", encode}, {"decode", decode},       {"verify", verify},  {"update", update},
@@ -168,8 +158,7 @@ TEST_P(EveryWay, KeepsToTheAmountWithEveryExecutor) {
 
 Plan plan_with(tandem_context *context, const tandem_codec *codec, const char *resources,
                int32_t operation = TANDEM_OPERATION_ENCODE) {
-  tandem_plan_options options = {};
-  options.struct_bytes = sizeof options;
+  auto options = sized<tandem_plan_options>();
   options.operation = operation;
   options.resources = resources;
   tandem_plan *plan = nullptr;
@@ -178,10 +167,7 @@ Plan plan_with(tandem_context *context, const tandem_codec *codec, const char *r
 }
 
 tandem_status run_plan(const Plan &plan, Stripe &stripe, tandem_verify_result *result = nullptr) {
-  tandem_plan_arguments arguments = {};
-  arguments.struct_bytes = sizeof arguments;
-  arguments.shards = stripe.all();
-  arguments.shard_bytes = stripe.shard_bytes();
+  auto arguments = stripe.arguments();
   arguments.verify_result = result;
   return tandem_plan_run(plan.get(), &arguments);
 }
@@ -204,8 +190,7 @@ TEST(PlanResources, EachTaskHoldsThem) {
             EXPECT_EQ(run_plan(encode_plan, stripe), TANDEM_OK) << tandem_last_error_message();
             EXPECT_TRUE(stripe.intact());
             stripe.shards[0][7] ^= 1;
-            tandem_verify_result result = {};
-            result.struct_bytes = sizeof result;
+            auto result = sized<tandem_verify_result>();
             EXPECT_EQ(run_plan(verify_plan, stripe, &result), TANDEM_OK) << tandem_last_error_message();
             EXPECT_EQ(result.suspect_shard, 0u);
             stripe.restore();
@@ -341,20 +326,6 @@ class FilesWithin : public Files, public testing::WithParamInterface<unsigned> {
     EXPECT_GT(kernel_calls_so_far(), 10u) << what;
     count_kernel_calls(GetParam());
   }
-
-  void repair() {
-    const std::string path = shards_.string();
-    const char *pointer = path.c_str();
-    tandem_files_search *search = nullptr;
-    ASSERT_EQ(tandem_files_search_create(&pointer, 1, &search), TANDEM_OK) << tandem_last_error_message();
-    tandem_files_repair_options options = {};
-    options.struct_bytes = sizeof options;
-    options.no_sync = 1;
-    tandem_files_repair_result result = {};
-    result.struct_bytes = sizeof result;
-    EXPECT_EQ(tandem_files_repair(context_, search, &options, &result), TANDEM_OK) << tandem_last_error_message();
-    tandem_files_search_destroy(search);
-  }
 };
 INSTANTIATE_TEST_SUITE_P(Amounts, FilesWithin, testing::Values(1u, 2u),
                          [](const auto &test) { return "cpu" + std::to_string(test.param); });
@@ -368,7 +339,7 @@ TEST_P(FilesWithin, EveryCommandKeepsToTheAmount) {
   ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(slurp(root_ / "output"), content);
   expect_amount("decode");
-  repair();
+  EXPECT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
   expect_amount("repair");
   EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
   EXPECT_EQ(kernel_calls_so_far(), 0u) << "a verify of files compares checksums";

@@ -17,6 +17,7 @@
 #include "cpu/cores.hpp"
 #include "cpu/executors/openmp_loader.hpp"
 #include "cpu/factory.hpp"
+#include "tests/base/errors.hpp"
 #include "tests/cpu/executor_kit.hpp"
 
 namespace tandem::test {
@@ -91,13 +92,8 @@ TEST_P(EveryExecutor, KeepsToTheThreadsOfOneRun) {
 TEST_P(EveryExecutor, NamesItself) { EXPECT_EQ(executor(2)->name(), kind_name(GetParam())); }
 
 TEST_P(EveryExecutor, RefusesZeroThreads) {
-  try {
-    executor(0);
-    FAIL() << "made an executor without threads";
-  } catch (const base::Error &error) {
-    EXPECT_EQ(error.status(), TANDEM_ERROR_INVALID_ARGUMENT);
-    EXPECT_NE(std::string(error.what()).find("thread_count 0"), std::string::npos);
-  }
+  const std::string message = refusal(TANDEM_ERROR_INVALID_ARGUMENT, [this] { executor(0); });
+  EXPECT_NE(message.find("thread_count 0"), std::string::npos) << message;
 }
 
 // A batch is gone as soon as its run is over: the address sanitizer and the poisoned memory both see a late access.
@@ -581,27 +577,18 @@ TEST(PthreadExecutor, GoesOnWithFewerThreads) {
 }
 
 TEST(OpenmpExecutor, SaysWhichModuleIsMissing) {
-  try {
-    cpu::make_openmp_executor_from("/nonexistent", {});
-    FAIL() << "opened a module that does not exist";
-  } catch (const base::Error &error) {
-    EXPECT_EQ(error.status(), TANDEM_ERROR_UNAVAILABLE);
-    EXPECT_NE(std::string(error.what()).find("/nonexistent/libtandem_openmp.so"), std::string::npos) << error.what();
-  }
+  const std::string message =
+      refusal(TANDEM_ERROR_UNAVAILABLE, [] { cpu::make_openmp_executor_from("/nonexistent", {}); });
+  EXPECT_NE(message.find("/nonexistent/libtandem_openmp.so"), std::string::npos) << message;
 }
 
 TEST(OpenmpExecutor, RefusesAModuleOfAnotherVersion) {
-  const auto refusal = [](const tandem_openmp_module *module) -> std::string {
-    try {
-      cpu::check_openmp_module(module, "/a/module.so");
-    } catch (const base::Error &error) {
-      EXPECT_EQ(error.status(), TANDEM_ERROR_UNAVAILABLE);
-      return error.what();
-    }
-    return {};
+  const auto check = [](const tandem_openmp_module *module) { cpu::check_openmp_module(module, "/a/module.so"); };
+  const auto refusal = [&](const tandem_openmp_module *module) {
+    return test::refusal(TANDEM_ERROR_UNAVAILABLE, [&] { check(module); });
   };
   tandem_openmp_module module{TANDEM_OPENMP_VERSION, sizeof(tandem_openmp_module), [](const tandem_openmp_run *) {}};
-  EXPECT_EQ(refusal(&module), "");
+  EXPECT_NO_THROW(check(&module));
   module.version = 7;
   EXPECT_EQ(refusal(&module), "executor \"openmp\": /a/module.so has version 7, this library needs version 3");
   module.version = TANDEM_OPENMP_VERSION;

@@ -20,6 +20,7 @@
 #include "tests/support/expected.hpp"
 #include "tests/support/guarded.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/structs.hpp"
 
 namespace tandem::cpu {
 namespace {
@@ -498,14 +499,11 @@ TEST_P(KernelTest, DecodeMatrices) {
   Random random(kSeed + 11);
   for (const std::int32_t preset : {TANDEM_MATRIX_ISAL_CAUCHY, TANDEM_MATRIX_BACKBLAZE, TANDEM_MATRIX_RAID6}) {
     for (unsigned trial = 0; trial < 150; ++trial) {
-      tandem_codec_options options = {};
-      options.struct_bytes = sizeof options;
-      options.k = static_cast<std::uint32_t>(trial < 100 ? 1 + trial % 20 : random.between(1, 100));
-      options.m = static_cast<std::uint32_t>(preset == TANDEM_MATRIX_RAID6 ? 1 + trial % 2 : random.between(1, 12));
-      options.matrix = preset;
-      const auto codec = core::make_codec(options);
+      const auto k = static_cast<std::uint32_t>(trial < 100 ? 1 + trial % 20 : random.between(1, 100));
+      const auto m = static_cast<std::uint32_t>(preset == TANDEM_MATRIX_RAID6 ? 1 + trial % 2 : random.between(1, 12));
+      const auto codec = core::make_codec(test::codec_options(k, m, preset));
       core::ShardSet present, wanted;
-      for (const unsigned lost : random.pick(static_cast<unsigned>(random.between(1, options.m)), codec->shard_count()))
+      for (const unsigned lost : random.pick(static_cast<unsigned>(random.between(1, m)), codec->shard_count()))
         wanted.set(lost);
       for (unsigned i = 0; i < codec->shard_count(); ++i)
         if (!wanted[i]) present.set(i);

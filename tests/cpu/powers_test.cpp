@@ -15,6 +15,7 @@
 #include "tests/support/random.hpp"
 #include "tests/support/reference16.hpp"
 #include "tests/support/slice.hpp"
+#include "tests/support/structs.hpp"
 
 namespace tandem::test {
 namespace {
@@ -42,11 +43,7 @@ std::unique_ptr<core::Backend> make_backend(const std::string &kernel, const std
 }
 
 std::shared_ptr<const core::Codec> make_par2(unsigned k, unsigned m, unsigned first_exponent = 0) {
-  tandem_codec_options options = {};
-  options.struct_bytes = sizeof options;
-  options.k = k;
-  options.m = m;
-  options.matrix = TANDEM_MATRIX_PAR2;
+  tandem_codec_options options = codec_options(k, m, TANDEM_MATRIX_PAR2);
   options.field = TANDEM_FIELD_GF16;
   options.allow_non_mds = 1;
   options.first_exponent = first_exponent;
@@ -373,10 +370,7 @@ TEST(Powers, WrongExponentsAreRefused) {
   EXPECT_NO_THROW(make_par2(5, 10, 65525));
   EXPECT_THROW(make_par2(5, 10, 65526), base::Error);
   EXPECT_THROW(make_par2(5, 10, UINT32_MAX), base::Error);
-  tandem_codec_options other = {};
-  other.struct_bytes = sizeof other;
-  other.k = 4;
-  other.m = 2;
+  tandem_codec_options other = codec_options(4, 2);
   other.first_exponent = 1;
   EXPECT_THROW(core::make_codec(other), base::Error);
   EXPECT_THROW(Operator(Powers16{{1, 1}, {0}, 0, nullptr}), base::Error);

@@ -2,7 +2,6 @@
 // tandem_files_repair and the reports of verify, through the C API.
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -13,6 +12,7 @@
 #include <cerrno>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <random>
 
 #include "files/format.hpp"
@@ -67,8 +67,6 @@ void collect(void *user, const tandem_files_finding *finding) {
 class Repair : public Files {
  protected:
   tandem_status repair(const std::vector<fs::path> &paths, bool dry_run = false, bool force = false) {
-    const Search search(paths);
-    if (search.status() != TANDEM_OK) return search.status();
     told_.clear();
     auto options = sized<tandem_files_repair_options>();
     options.dry_run = dry_run;
@@ -81,12 +79,9 @@ class Repair : public Files {
     during_count_ = 0;
     options.folders = given_.empty() ? nullptr : given_.data();
     options.folder_count = given_.size();
-    notes_.clear();
-    options.note = [](void *user, const char *note) { static_cast<std::string *>(user)->append(note).append("\n"); };
-    options.note_user = &notes_;
+    collect_notes(options);
     if (!set_id_.empty()) options.set_id_prefix = set_id_.c_str();
-    repaired_ = sized<tandem_files_repair_result>();
-    return tandem_files_repair(context_, search, &options, &repaired_);
+    return repair_with(paths, options);
   }
 
   static std::uint64_t inode(const fs::path &path) {
@@ -95,9 +90,8 @@ class Repair : public Files {
   }
 
   std::vector<Told> told_;
-  tandem_files_repair_result repaired_ = {};
   std::vector<const char *> given_;
-  std::string set_id_, notes_;
+  std::string set_id_;
   std::int32_t no_sync_ = 1;
   // Called between the passes over the content, with the number of those that have ended (1: the damage is known; 2:
   // all is written; 3: it was read back). It does what another program may do meanwhile.
@@ -200,12 +194,8 @@ TEST_F(Repair, ARebuiltFileKeepsModeAndOwner) {
 // Missing shards go where the encode put them: files_history_test.
 TEST_F(Repair, MissingShardsGoToAFolderOfTheUsersChoice) {
   const std::vector<fs::path> folders = {root_ / "a", root_ / "b", root_ / "c"};
-  const Paths names(folders);
   spill(root_ / "source", paint(9000));
-  tandem_files_encode_options options = encode_options(root_ / "source", 4, 3, kBlock);
-  options.folders = names.data();
-  options.folder_count = names.size();
-  ASSERT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK) << tandem_last_error_message();
+  encode_into(folders, encode_options(root_ / "source", 4, 3, kBlock));
   const Contents b = contents(folders[1]);
   ASSERT_EQ(b.size(), 2u);
   fs::remove_all(folders[1]);
@@ -217,20 +207,15 @@ TEST_F(Repair, MissingShardsGoToAFolderOfTheUsersChoice) {
 
 // The replaced disk is not named: its shards go beside others, and repair says so.
 TEST_F(Repair, ALayoutThatCannotBeRestoredIsTold) {
-  std::vector<std::string> names;
-  for (const char *name : {"a", "b", "c"}) names.push_back((root_ / name).string());
-  const char *folders[] = {names[0].c_str(), names[1].c_str(), names[2].c_str()};
+  const std::vector<fs::path> names = {root_ / "a", root_ / "b", root_ / "c"};
   spill(root_ / "source", paint(9000));
-  tandem_files_encode_options options = encode_options(root_ / "source", 3, 3, kBlock);
-  options.folders = folders;
-  options.folder_count = 3;
-  ASSERT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK) << tandem_last_error_message();
+  encode_into(names, encode_options(root_ / "source", 3, 3, kBlock));
   fs::remove_all(names[1]);
   ASSERT_EQ(repair({names[0], names[2]}), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(notes_,
             "the layout of the encode cannot be restored: it used 3 folders, and 2 are named. 2 missing shards go to "
             "folders with other shards; " +
-                names[0] + " then holds 3 of the 6 shards\n");
+                names[0].string() + " then holds 3 of the 6 shards\n");
   EXPECT_EQ(entries(names[0]), 3u);  // neither folder alone has more than m
   EXPECT_EQ(entries(names[2]), 3u);
 }
@@ -378,28 +363,23 @@ TEST_F(Repair, FewDescriptorsAreNoDamage) {
   encode(content, 60, 4, kBlock);
   damage(0, 4096, 1);
   fs::remove(shard(5));
-  rlimit before;
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   const int next = dup(0);
   close(next);
-  const auto leave = [&](int descriptors) {
-    const rlimit few{static_cast<rlim_t>(next + descriptors), before.rlim_max};
-    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-  };
-  leave(12);
+  std::optional<DescriptorLimit> few(std::in_place, next + 12);
   EXPECT_EQ(verify().bad_block_count, 1u);
   EXPECT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message();
   // None at all while blocks are looked for: an error, and no word of damage.
+  std::optional<DescriptorLimit> none;
   during_ = [&](int call) {
-    if (call == 1) leave(0);
+    if (call == 1) none.emplace(next);
   };
   EXPECT_EQ(repair({shards_}), TANDEM_ERROR_IO);
   expect_message("errno 24");
   during_ = nullptr;
-  leave(12);
+  none.reset();
   EXPECT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(repaired_.state, TANDEM_FILES_INTACT);
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  few.reset();
   EXPECT_EQ(slurp(root_ / "output"), content);
   EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
 }
@@ -490,14 +470,12 @@ TEST_F(Repair, AFileThatCannotBeOpenedForWritingIsRebuilt) {
 TEST_F(Repair, CancelLeavesNoTemporary) {
   encode(paint(200000), 3, 2, kBlock);
   fs::remove(shard(1));
-  const Search search(shards_);
   for (int calls = 1; calls <= 3; ++calls) {
     static int left;
     left = calls;
     auto options = sized<tandem_files_repair_options>();
     options.progress = [](void *, std::uint64_t, std::uint64_t) -> std::int32_t { return --left == 0 ? 1 : 0; };
-    auto result = sized<tandem_files_repair_result>();
-    EXPECT_EQ(tandem_files_repair(context_, search, &options, &result), TANDEM_ERROR_CANCELLED) << calls;
+    EXPECT_EQ(repair_with({shards_}, options), TANDEM_ERROR_CANCELLED) << calls;
     EXPECT_EQ(entries(shards_), 4u) << calls;
   }
 }
@@ -588,38 +566,27 @@ TEST_F(Repair, AFolderThatIsNotWritable) {
   fs::create_directory(shards_);
   ASSERT_EQ(chmod(root_.c_str(), 0755), 0);
   ASSERT_EQ(chmod(shards_.c_str(), 0555), 0);
-  const bool root = geteuid() == 0;  // root may write everywhere
-  if (root) {
-    ASSERT_EQ(seteuid(65534), 0);
-  }
   tandem_files_encode_options options = encode_options(root_ / "source", 2, 1);
   for (const int dry_run : {1, 0}) {
+    const NotRoot user;
     options.dry_run = dry_run;
     EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_IO) << dry_run;
     expect_message("Permission denied");
-  }
-  if (root) {
-    ASSERT_EQ(seteuid(0), 0);
   }
   EXPECT_EQ(entries(shards_), 0u);
 }
 
 // Files in several folders that are all locked by others: one time for all of them.
 TEST_F(Repair, OneLockWaitForAllFolders) {
-  const std::vector<std::string> folders = {(root_ / "a").string(), (root_ / "b").string()};
-  const char *const pointers[] = {folders[0].c_str(), folders[1].c_str()};
+  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
   spill(root_ / "source", paint(9000));
-  tandem_files_encode_options encoding = encode_options(root_ / "source", 3, 2, 256);
-  encoding.folders = pointers;
-  encoding.folder_count = 2;
-  ASSERT_EQ(tandem_files_encode(context_, &encoding, nullptr), TANDEM_OK) << tandem_last_error_message();
+  encode_into(folders, encode_options(root_ / "source", 3, 2, 256));
   int locks[2];
   for (const unsigned i : {0u, 1u}) {
-    fs::resize_file(fs::path(folders[i]) / ("source.00" + std::to_string(i) + ".tandem"), 5000);
-    locks[i] = open(pointers[i], O_RDONLY | O_DIRECTORY);
+    fs::resize_file(folders[i] / shard(i).filename(), 5000);
+    locks[i] = open(folders[i].c_str(), O_RDONLY | O_DIRECTORY);
     ASSERT_EQ(flock(locks[i], LOCK_EX | LOCK_NB), 0);
   }
-  const Search search({root_ / "a", root_ / "b"});
   int naps = 0;
   auto options = sized<tandem_files_repair_options>();
   options.no_sync = 1;
@@ -629,8 +596,7 @@ TEST_F(Repair, OneLockWaitForAllFolders) {
     if (total_bytes == 0 && ++*static_cast<int *>(user) == 1) usleep(1100000);
     return 0;
   };
-  auto result = sized<tandem_files_repair_result>();
-  EXPECT_EQ(tandem_files_repair(context_, search, &options, &result), TANDEM_ERROR_IO);
+  EXPECT_EQ(repair_with(folders, options), TANDEM_ERROR_IO);
   expect_message("is locked by another process");
   EXPECT_LE(naps, 1) << "the second folder had a time of its own";
   for (const int lock : locks) close(lock);
@@ -647,13 +613,12 @@ TEST_F(Repair, BadArgumentsAreNamed) {
   auto options = sized<tandem_files_repair_options>();
   options.folders = folders;
   options.folder_count = 1;
-  auto result = sized<tandem_files_repair_result>();
-  EXPECT_EQ(tandem_files_repair(context_, Search(shards_), &options, &result), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(repair_with({shards_}, options), TANDEM_ERROR_INVALID_ARGUMENT);
   expect_message("folders[0] is NULL");
   const char *const there[] = {"."};
   options.folders = options.new_folders = there;
   options.new_folder_count = 1;
-  EXPECT_EQ(tandem_files_repair(context_, Search(shards_), &options, &result), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(repair_with({shards_}, options), TANDEM_ERROR_INVALID_ARGUMENT);
   expect_message("folders and new_folders are both given");
   EXPECT_EQ(tandem_files_recover(nullptr, 0, nullptr, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
 }

@@ -636,7 +636,8 @@ TEST_F(Files, BadArgumentsAreNamed) {
 }
 
 TEST_F(Files, EveryMatrixPresetRoundTrips) {
-  for (int matrix = TANDEM_MATRIX_ISAL_CAUCHY; matrix <= TANDEM_MATRIX_LIBERASURECODE_RS_VAND; ++matrix) {
+  for (int matrix = TANDEM_MATRIX_ISAL_CAUCHY; tandem_matrix_name(matrix) != nullptr; ++matrix) {
+    if (matrix == TANDEM_MATRIX_LRC_AZURE || matrix == TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC) continue;  // refused
     fs::remove_all(shards_);
     const std::vector<char> content = paint(10001, static_cast<unsigned>(matrix));  // the last payload: 21 bytes, or 22
     spill(root_ / "source", content);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sets of more than 256 shards, over GF(2^16), through the C API.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -26,35 +25,16 @@ struct Code {
 };
 constexpr Code kWide = {300, 20, TANDEM_MATRIX_LEOPARD16};
 
-class DescriptorLimit {
- public:
-  explicit DescriptorLimit(rlim_t count) {
-    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
-    const rlimit few{count, before_.rlim_max};
-    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-  }
-  ~DescriptorLimit() { setrlimit(RLIMIT_NOFILE, &before_); }
-  DescriptorLimit(const DescriptorLimit &) = delete;
-  DescriptorLimit &operator=(const DescriptorLimit &) = delete;
-
- private:
-  rlimit before_;
-};
-
 class WideSets : public Files {
  protected:
   // All files of a set are open at once, and shells limit a process to 1024.
   void SetUp() override {
     constexpr rlim_t kNeeded = TANDEM_FILES_MAX_SHARDS + 200;
     Files::SetUp();
-    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
-    if (before_.rlim_max < kNeeded) GTEST_SKIP() << "NOT RUN: at most " << before_.rlim_max << " open files";
-    const rlimit enough{std::max(before_.rlim_cur, kNeeded), before_.rlim_max};
-    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &enough), 0);
-  }
-  void TearDown() override {
-    setrlimit(RLIMIT_NOFILE, &before_);
-    Files::TearDown();
+    rlimit limit = {};
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (limit.rlim_max < kNeeded) GTEST_SKIP() << "NOT RUN: at most " << limit.rlim_max << " open files";
+    enough_.emplace(std::max(limit.rlim_cur, kNeeded));
   }
 
   tandem_files_encode_options options_of(const Code &code, std::uint32_t block_bytes = kBlock) {
@@ -76,13 +56,6 @@ class WideSets : public Files {
     ASSERT_EQ(slurp(root_ / "output"), content);
   }
 
-  tandem_status repair(const std::vector<fs::path> &paths) {
-    auto options = sized<tandem_files_repair_options>();
-    options.no_sync = 1;
-    repaired_ = sized<tandem_files_repair_result>();
-    return tandem_files_repair(context_, Search(paths), &options, &repaired_);
-  }
-
   // `count` shards of the set, other ones for each seed.
   static std::vector<unsigned> some_shards(const Code &code, std::uint32_t count, unsigned seed) {
     std::vector<unsigned> shards(code.shard_count());
@@ -95,10 +68,8 @@ class WideSets : public Files {
 
   void expect_one_full_life(const Code &code);
 
-  tandem_files_repair_result repaired_ = {};
-
  private:
-  rlimit before_ = {};
+  std::optional<DescriptorLimit> enough_;
 };
 
 // Two stripes, the last one short. Any m shards go, then blocks of m others rot; what repair makes is what was there.
@@ -208,12 +179,8 @@ TEST_F(WideSets, AWriterWritesASetAndReadersReadRanges) {
 TEST_F(WideSets, FoldersInTurnAreRestored) {
   std::vector<fs::path> folders;
   for (unsigned i = 0; i < 7; ++i) folders.push_back(root_ / ("disk" + std::to_string(i)));
-  const Paths paths(folders);
   spill(root_ / "source", paint(5000));
-  tandem_files_encode_options options = options_of(kWide);
-  options.folders = paths.data();
-  options.folder_count = paths.size();
-  ASSERT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK) << tandem_last_error_message();
+  encode_into(folders, options_of(kWide));
   for (const unsigned index : some_shards(kWide, 20, 6)) fs::remove(folders[index % 7] / shard(index).filename());
   ASSERT_EQ(repair(folders), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(repaired_.rebuilt_file_count, 20u);
@@ -316,16 +283,9 @@ TEST_F(WideSets, HostileRecordsAreNamedWithTheirNumbers) {
   fs::create_directory(root_ / "hostile");
   const auto expect_refused = [&](std::size_t field, std::uint32_t value, const std::string &words) {
     for (const unsigned index : {0u, 319u}) {
-      const std::vector<char> &bytes = whole.at(shard(index).filename());
-      std::vector<char> changed = bytes;
-      for (const std::size_t at : {std::size_t{0}, bytes.size() - kRecordBytes}) {
-        std::array<std::byte, kRecordBytes> record;
-        std::memcpy(record.data(), bytes.data() + at, kRecordBytes);
-        for (unsigned i = 0; i < 4; ++i) record[field + i] = static_cast<std::byte>(value >> (8 * i));
-        reseal(record);
-        std::memcpy(changed.data() + at, record.data(), kRecordBytes);
-      }
-      spill(root_ / "hostile" / shard(index).filename(), changed);
+      const fs::path changed = root_ / "hostile" / shard(index).filename();
+      spill(changed, whole.at(shard(index).filename()));
+      forge(changed, field, value, 4);
     }
     EXPECT_EQ(decode(root_ / "hostile"), TANDEM_ERROR_NOT_RECOVERABLE);
     expect_message(words);

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstddef>
@@ -20,8 +22,10 @@
 
 #include "base/hash.hpp"
 #include "tandem/files.h"
+#include "tests/support/structs.hpp"
 
 namespace fs = std::filesystem;
+using tandem::test::sized;
 
 // Makes the checksum at the end of a record right again, so that what is wrong with its fields is looked at.
 template <std::size_t kBytes>
@@ -61,14 +65,6 @@ inline void forge(const fs::path &path, std::size_t at, std::uint64_t value, std
     for (unsigned i = 0; i < 8; ++i) content[record + kBytes - 8 + i] = static_cast<char>(check >> (8 * i));
   }
   spill(path, content);
-}
-
-// A struct of files.h that knows its size.
-template <class Struct>
-Struct sized() {
-  Struct made = {};
-  made.struct_bytes = sizeof made;
-  return made;
 }
 
 // The regular files of a folder, by name.
@@ -128,6 +124,34 @@ class Search {
   tandem_status status_;
 };
 
+// This process may have so many files open, for the life of the object.
+class DescriptorLimit {
+ public:
+  explicit DescriptorLimit(rlim_t count) {
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit few{count, before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  }
+  ~DescriptorLimit() { setrlimit(RLIMIT_NOFILE, &before_); }
+  DescriptorLimit(const DescriptorLimit &) = delete;
+  DescriptorLimit &operator=(const DescriptorLimit &) = delete;
+
+ private:
+  rlimit before_;
+};
+
+// Root may read and write everything. For the life of the object this process has the rights of another user.
+class NotRoot {
+ public:
+  NotRoot() { EXPECT_TRUE(user_ != 0 || seteuid(65534) == 0); }
+  ~NotRoot() { EXPECT_EQ(seteuid(user_), 0); }
+  NotRoot(const NotRoot &) = delete;
+  NotRoot &operator=(const NotRoot &) = delete;
+
+ private:
+  const uid_t user_ = geteuid();
+};
+
 class Files : public testing::Test {
  protected:
   void SetUp() override {
@@ -165,6 +189,35 @@ class Files : public testing::Test {
     const tandem_files_encode_options options = encode_options(root_ / "source", k, m, block_bytes);
     result_ = sized<tandem_files_result>();
     ASSERT_EQ(tandem_files_encode(context_, &options, &result_), TANDEM_OK) << tandem_last_error_message();
+  }
+
+  // Into these folders in turn.
+  void encode_into(const std::vector<fs::path> &folders, tandem_files_encode_options options) {
+    const Paths paths(folders);
+    options.folders = paths.data();
+    options.folder_count = paths.size();
+    result_ = sized<tandem_files_result>();
+    ASSERT_EQ(tandem_files_encode(context_, &options, &result_), TANDEM_OK) << tandem_last_error_message();
+  }
+
+  tandem_status repair_with(const std::vector<fs::path> &paths, const tandem_files_repair_options &options) {
+    const Search search(paths);
+    if (search.status() != TANDEM_OK) return search.status();
+    repaired_ = sized<tandem_files_repair_result>();
+    return tandem_files_repair(context_, search, &options, &repaired_);
+  }
+  tandem_status repair(const std::vector<fs::path> &paths) {
+    auto options = sized<tandem_files_repair_options>();
+    options.no_sync = 1;
+    return repair_with(paths, options);
+  }
+
+  // notes_ gets the notes of a call with these options.
+  template <class Options>
+  void collect_notes(Options &options) {
+    notes_.clear();
+    options.note = [](void *user, const char *note) { static_cast<std::string *>(user)->append(note).append("\n"); };
+    options.note_user = &notes_;
   }
 
   tandem_status decode(const fs::path &from, std::string set_id = "") {
@@ -213,6 +266,7 @@ class Files : public testing::Test {
   fs::path root_, shards_;
   tandem_context *context_ = nullptr;
   tandem_files_result result_ = {};
-  std::string folder_text_, source_text_;
+  tandem_files_repair_result repaired_ = {};
+  std::string folder_text_, source_text_, notes_;
   const char *folder_ = nullptr;
 };

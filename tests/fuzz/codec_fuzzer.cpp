@@ -26,6 +26,7 @@
 #include "tests/support/expected.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/reference16.hpp"
+#include "tests/support/structs.hpp"
 
 namespace tandem::test {
 namespace {
@@ -76,8 +77,7 @@ tandem_context *context_of(unsigned number, const char *technique = "") {
   const unsigned kernel = number / 2, is_serial = number % 2;
   Context &context = made[{kernel, is_serial, technique}];
   if (context == nullptr) {
-    tandem_context_options options = {};
-    options.struct_bytes = sizeof options;
+    auto options = sized<tandem_context_options>();
     options.kernel = names[kernel].c_str();
     std::string expert = is_serial != 0 ? "executor=serial" : "executor=pthread";
     if (*technique != 0) expert += std::string(",technique=") + technique;
@@ -164,15 +164,6 @@ struct CodecDelete {
 };
 using Codec = std::unique_ptr<tandem_codec, CodecDelete>;
 
-tandem_codec_options options_of(std::uint32_t k, std::uint32_t m, std::int32_t matrix) {
-  tandem_codec_options options = {};
-  options.struct_bytes = sizeof options;
-  options.k = k;
-  options.m = m;
-  options.matrix = matrix;
-  return options;
-}
-
 struct Loss {
   Bytes present, wanted;
   bool by_plan;
@@ -199,8 +190,7 @@ Loss read_loss(Input &input, unsigned count, bool by_plan, Random *random_out) {
 
 tandem_status decode_by_plan(tandem_context *context, const tandem_codec *codec, std::vector<void *> pointers,
                              const Loss &loss, std::size_t bytes, const Oracle &determined) {
-  tandem_plan_options options = {};
-  options.struct_bytes = sizeof options;
+  auto options = sized<tandem_plan_options>();
   options.operation = TANDEM_OPERATION_DECODE;
   options.present = loss.present.data();
   options.wanted = loss.wanted.data();
@@ -214,10 +204,7 @@ tandem_status decode_by_plan(tandem_context *context, const tandem_codec *codec,
     if (!read[i] && !loss.wanted[i]) pointers[i] = nullptr;
   }
   if (!determined(read, loss.wanted)) wrong("shards_to_read do not suffice");
-  tandem_plan_arguments arguments = {};
-  arguments.struct_bytes = sizeof arguments;
-  arguments.shards = pointers.data();
-  arguments.shard_bytes = bytes;
+  auto arguments = plan_arguments(pointers.data(), bytes);
   const tandem_status status = tandem_plan_run(plan, &arguments);
   tandem_plan_destroy(plan);
   return status;
@@ -302,13 +289,11 @@ void damage_and_locate(Input &input, tandem_context *context, const tandem_codec
       ++damaged[i];
     }
   }
-  tandem_locate_options options = {};
-  options.struct_bytes = sizeof options;
+  auto options = sized<tandem_locate_options>();
   options.present = present.data();
   options.repair = 1;
   options.damaged_bytes_out = named.data();
-  tandem_locate_result result = {};
-  result.struct_bytes = sizeof result;
+  auto result = sized<tandem_locate_result>();
   const tandem_status status = tandem_locate(context, codec, pointers.data(), bytes, &options, &result);
   if (status == TANDEM_ERROR_UNSUPPORTED || status == TANDEM_ERROR_NOT_RECOVERABLE) {
     if (status == TANDEM_ERROR_NOT_RECOVERABLE && absent < losses) wrong("shards that suffice do not");
@@ -332,7 +317,7 @@ void run_narrow(Input &input, unsigned flags) {
   const unsigned context = input.number();
 
   tandem_codec_options options =
-      options_of(k, m, custom ? TANDEM_MATRIX_CUSTOM : static_cast<std::int32_t>(input.below(15)));
+      codec_options(k, m, custom ? TANDEM_MATRIX_CUSTOM : static_cast<std::int32_t>(input.below(15)));
   if (flags & kGroups) {
     options.matrix = TANDEM_MATRIX_LRC_AZURE + options.matrix % 2;
     options.local_groups = input.below(std::min(k, m) + 2);
@@ -381,7 +366,7 @@ void run_narrow(Input &input, unsigned flags) {
 // formula.
 void run_wide(Input &input, unsigned flags) {
   const unsigned k = 1 + input.below(255), m = 1 + input.below(256 - k), context = input.number();
-  const tandem_codec_options options = options_of(k, m, TANDEM_MATRIX_ISAL_CAUCHY);
+  const tandem_codec_options options = codec_options(k, m, TANDEM_MATRIX_ISAL_CAUCHY);
   tandem_codec *raw = nullptr;
   if (tandem_codec_create(&options, &raw) != TANDEM_OK) wrong("a Cauchy code was refused");
   const Codec codec(raw);
@@ -425,7 +410,7 @@ void run_gf16(Input &input, unsigned flags) {
     m = input.below(kMostShards - k + 1);
   }
   const unsigned context = input.number();
-  tandem_codec_options options = options_of(
+  tandem_codec_options options = codec_options(
       k, m, custom ? TANDEM_MATRIX_CUSTOM : TANDEM_MATRIX_LEOPARD16 + static_cast<std::int32_t>(input.below(4)));
   options.field = TANDEM_FIELD_GF16;
   options.allow_non_mds = allow_non_mds;
@@ -504,7 +489,7 @@ void run_packets(Input &input, unsigned flags) {
   const unsigned given_bits = kWordBits[input.byte() % 5];
   const unsigned k = 1 + input.below(kMostPacketShards - 1), m = input.below(kMostPacketShards - k + 1);
   const unsigned context = input.number();
-  tandem_codec_options options = options_of(
+  tandem_codec_options options = codec_options(
       k, m,
       custom ? TANDEM_MATRIX_CUSTOM : TANDEM_MATRIX_JERASURE_VANDERMONDE + static_cast<std::int32_t>(input.below(4)));
   options.layout = TANDEM_LAYOUT_PACKETS;

@@ -27,6 +27,7 @@
 #include "tandem/tandem.h"
 #include "tests/fuzz/input.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/structs.hpp"
 
 // ---- memory is counted ----
 
@@ -68,6 +69,7 @@ namespace tandem::files {
 namespace {
 
 using test::FuzzInput;
+using test::sized;
 using Bytes = std::vector<std::uint8_t>;
 using Tree = std::map<std::string, Bytes>;
 
@@ -99,8 +101,7 @@ class Workshop {
     std::string pattern = std::string(base) + "/tandem-fuzz-XXXXXX";
     if (mkdtemp(pattern.data()) == nullptr) wrong("mkdtemp");
     folder_ = pattern;
-    tandem_context_options options = {};
-    options.struct_bytes = sizeof options;
+    auto options = sized<tandem_context_options>();
     options.expert = "executor=serial";
     options.thread_count = 1;
     check(tandem_context_create(&options, &context_), "tandem_context_create");
@@ -158,8 +159,7 @@ class Workshop {
       wrong("memfd");
     lseek(memory_, 0, SEEK_SET);
     const char *const folder = folder_.c_str();
-    tandem_files_encode_options options = {};
-    options.struct_bytes = sizeof options;
+    auto options = sized<tandem_files_encode_options>();
     options.source_descriptor = memory_;
     options.k = kK;
     options.m = kM;
@@ -384,12 +384,10 @@ bool is_refusal(tandem_status status) {
 }
 
 tandem_files_set set_at(const Search &search, std::size_t index) {
-  tandem_files_set set = {};
-  set.struct_bytes = sizeof set;
+  auto set = sized<tandem_files_set>();
   check(tandem_files_search_set(search.get(), index, &set), "search_set");
   for (std::size_t i = 0; i < set.file_count; ++i) {
-    tandem_files_shard shard = {};
-    shard.struct_bytes = sizeof shard;
+    auto shard = sized<tandem_files_shard>();
     check(tandem_files_search_shard(search.get(), index, i, &shard), "search_shard");
     if (shard.index >= set.k + set.m) wrong("a shard's index");
   }
@@ -409,11 +407,9 @@ constexpr int kWrongDigest = 100;
 
 // -1: verify refuses. kWrongDigest: every data block is intact, and the digest is another.
 int verify(const Search &search, const std::string &id) {
-  tandem_files_verify_options options = {};
-  options.struct_bytes = sizeof options;
+  auto options = sized<tandem_files_verify_options>();
   options.set_id_prefix = id.c_str();
-  tandem_files_verify_result result = {};
-  result.struct_bytes = sizeof result;
+  auto result = sized<tandem_files_verify_result>();
   const tandem_status status = tandem_files_verify(workshop().context(), search.get(), &options, &result);
   if (is_refusal(status)) return -1;
   expect(status, {TANDEM_OK, TANDEM_ERROR_DAMAGED}, "verify");
@@ -451,8 +447,7 @@ tandem_status decode(const Search &search, const tandem_files_set &set) {
   const int memory = workshop().memory();
   lseek(memory, 0, SEEK_SET);
   if (ftruncate(memory, 0) != 0) wrong("ftruncate");
-  tandem_files_decode_options options = {};
-  options.struct_bytes = sizeof options;
+  auto options = sized<tandem_files_decode_options>();
   options.set_id_prefix = id.c_str();
   options.output_descriptor = memory;
   const tandem_status status = tandem_files_decode(workshop().context(), search.get(), &options, nullptr);
@@ -501,12 +496,10 @@ void repair(const Search &search, std::size_t index, bool forged) {
   if (set.shard_file_bytes > kMostFileBytes) return;
   const tandem_status before = decode(search, set);
   const std::string id = id_of(set);
-  tandem_files_repair_options options = {};
-  options.struct_bytes = sizeof options;
+  auto options = sized<tandem_files_repair_options>();
   options.set_id_prefix = id.c_str();
   options.no_sync = 1;
-  tandem_files_repair_result result = {};
-  result.struct_bytes = sizeof result;
+  auto result = sized<tandem_files_repair_result>();
   const tandem_status status = tandem_files_repair(workshop().context(), search.get(), &options, &result);
   if (is_refusal(status)) return;
   expect(status, {TANDEM_OK, TANDEM_ERROR_IO}, "repair");

@@ -1,14 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fuzzer's input, read piece by piece; zeros after its end.
+// A fuzzer's input, read piece by piece, and its verdict.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 namespace tandem::test {
 
+[[noreturn]] inline void wrong(const char *what) {
+  std::fprintf(stderr, "WRONG: %s\n", what);
+  std::abort();
+}
+
+// Zeros after its end.
 class FuzzInput {
  public:
   FuzzInput(const std::uint8_t *data, std::size_t size) : data_(data), end_(data + size) {}

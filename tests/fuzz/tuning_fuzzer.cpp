@@ -4,13 +4,12 @@
 // the line.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "base/error.hpp"
 #include "core/backend.hpp"
+#include "tests/fuzz/input.hpp"
 #include "tuning/ranges.hpp"
 #include "tuning/table.hpp"
 
@@ -18,11 +17,7 @@ namespace {
 
 using namespace tandem;
 using namespace tandem::core;
-
-[[noreturn]] void wrong(const char *what) {
-  std::fprintf(stderr, "WRONG: %s\n", what);
-  std::abort();
-}
+using test::wrong;
 
 void check_entry(const tuning::Entry &entry) {
   if (entry.key.k < 1 || entry.key.k > 256 || entry.key.m < 1 || entry.key.m > 256) wrong("k or m");

@@ -2,8 +2,6 @@
 // Fuzzer of the parsers of bytes from a member of a volume: superblock, record of the log, page of the table. In memory
 // only. Checksums are corrected first, unless the input says no, so that the code behind their check runs. The oracle
 // is a second, independent statement of the limits of docs/internals/VOLUME.md.
-#include <cstdio>
-#include <cstdlib>
 #include <vector>
 
 #include "tests/fuzz/input.hpp"
@@ -15,11 +13,7 @@ namespace tandem::volume {
 namespace {
 
 using test::FuzzInput;
-
-[[noreturn]] void wrong(const char *what) {
-  std::fprintf(stderr, "WRONG: %s\n", what);
-  std::abort();
-}
+using test::wrong;
 
 void edit(FuzzInput &input, std::byte *at, std::size_t byte_count) {
   while (input.left() >= 3) at[input.number<std::uint16_t>() % byte_count] = static_cast<std::byte>(input.byte());

@@ -175,11 +175,8 @@ TEST(HybridFault, AnOutputHalfDoneByAFailedDeviceIsDoneOnceByTheOthers) {
       const auto backend = make({device("whole"), broken}, policy, heard.log());
       Stripe stripe;
       const auto prepared = backend->prepare(stripe.matrix);
-      for (int round = 0; round < 500 && !heard.has("it gets no more"); ++round) {
-        stripe.reset();
-        stripe.run(*backend, *prepared, mode);
-        EXPECT_TRUE(stripe.is_right(mode));
-      }
+      for (int round = 0; round < 500 && !heard.has("it gets no more"); ++round)
+        EXPECT_TRUE(stripe.runs_right(*backend, *prepared, mode));
       unsigned failures = 0;
       for (std::size_t at = 0; (at = heard.text.find("broken failed", at)) != std::string::npos; ++at) ++failures;
       EXPECT_EQ(failures, 3u) << heard.text;
@@ -202,21 +199,16 @@ TEST(HybridFault, AHungDeviceIsNotWaitedForAndMayWriteAfterTheCallersMemoryIsGon
         auto stripe = std::make_unique<Stripe>();
         auto prepared = backend->prepare(stripe->matrix);
         stripe->run(*backend, *prepared, mode);  // both are known
-        stripe->reset();
         gate->shut();
-        for (int round = 0; round < 200 && gate->waited() == 0; ++round) {
-          stripe->reset();
-          stripe->run(*backend, *prepared, mode);
-          EXPECT_TRUE(stripe->is_right(mode));
-        }
+        for (int round = 0; round < 200 && gate->waited() == 0; ++round)
+          EXPECT_TRUE(stripe->runs_right(*backend, *prepared, mode));
         ASSERT_GT(gate->waited(), 0u) << "the hung device never got any work";
       }
       // The stripe and the plan are gone; now the device writes.
       gate->open();
       auto stripe = std::make_unique<Stripe>();
       const auto prepared = backend->prepare(stripe->matrix);
-      stripe->run(*backend, *prepared, Mode::assign);
-      EXPECT_TRUE(stripe->is_right(Mode::assign));
+      EXPECT_TRUE(stripe->runs_right(*backend, *prepared, Mode::assign));
       backend.reset();
     }
   }
@@ -255,8 +247,7 @@ TEST(HybridFault, ALateDeviceIsNotGivenUp) {
   given.machine = "here";
   const auto backend = hybrid::make_backend(given, heard.log());
   Stripe stripe(300'000);
-  stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
-  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  EXPECT_TRUE(stripe.runs_right(*backend, *backend->prepare(stripe.matrix), Mode::assign));
   EXPECT_FALSE(heard.has("has not answered")) << heard.text;
 }
 
@@ -290,14 +281,8 @@ TEST(HybridFault, WithoutAnyDeviceLeftTheCallSaysSo) {
     const auto backend = make({device("a", script), device("b", script, 2)}, policy);
     Stripe stripe;
     const auto prepared = backend->prepare(stripe.matrix);
-    for (int round = 0; round < 5; ++round) {
-      try {
-        stripe.run(*backend, *prepared, Mode::accumulate);
-        FAIL() << "no error";
-      } catch (const base::Error &error) {
-        EXPECT_EQ(error.status(), TANDEM_ERROR_DEVICE) << error.what();
-      }
-    }
+    for (int round = 0; round < 5; ++round)
+      EXPECT_EQ(status_of([&] { stripe.run(*backend, *prepared, Mode::accumulate); }).first, TANDEM_ERROR_DEVICE);
     EXPECT_TRUE(stripe.is_untouched());
   }
 }
@@ -311,14 +296,8 @@ TEST(HybridFault, AnErrorOfTheCpuEndsTheRun) {
   const auto backend = make({cpu(2, script), device("gpu", slow)}, Policy::budget);
   Stripe stripe(200'000);
   const auto prepared = backend->prepare(stripe.matrix);
-  try {
-    stripe.run(*backend, *prepared, Mode::assign);
-    FAIL() << "no error";
-  } catch (const base::Error &error) {
-    EXPECT_EQ(error.status(), TANDEM_ERROR_OUT_OF_MEMORY) << error.what();
-  }
-  stripe.run(*backend, *prepared, Mode::assign);  // the next one is none of its business
-  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  EXPECT_EQ(status_of([&] { stripe.run(*backend, *prepared, Mode::assign); }).first, TANDEM_ERROR_OUT_OF_MEMORY);
+  EXPECT_TRUE(stripe.runs_right(*backend, *prepared, Mode::assign)) << "the next one is none of its business";
 }
 
 TEST(HybridCancel, AtEveryStep) {
@@ -345,8 +324,7 @@ TEST(HybridCancel, AtEveryStep) {
       EXPECT_GT(count->load(), at);
       stripe.reset();  // no thread uses it any more
       Stripe next;
-      next.run(*backend, *prepared, Mode::assign);
-      EXPECT_TRUE(next.is_right(Mode::assign));
+      EXPECT_TRUE(next.runs_right(*backend, *prepared, Mode::assign));
     }
   }
 }
@@ -385,21 +363,16 @@ TEST(HybridResources, WhatWillNeverBeThereIsAnErrorAtOnce) {
   const auto backend = hybrid::make_backend(given, {});
   Stripe stripe;
   const auto prepared = backend->prepare(stripe.matrix);
-  try {
-    stripe.run(*backend, *prepared, Mode::assign);
-    FAIL() << "no error";
-  } catch (const base::Error &error) {
-    EXPECT_EQ(error.status(), TANDEM_ERROR_INVALID_ARGUMENT);
-    EXPECT_NE(std::string(error.what()).find("pinned_mib"), std::string::npos) << error.what();
-  }
+  const std::string message =
+      refusal(TANDEM_ERROR_INVALID_ARGUMENT, [&] { stripe.run(*backend, *prepared, Mode::assign); });
+  EXPECT_NE(message.find("pinned_mib"), std::string::npos) << message;
   hybrid::Options alone = options({gpu}, Policy::automatic);
   alone.resources = &budget;
   const auto only = hybrid::make_backend(alone, {});
   EXPECT_EQ(status_of([&] { stripe.run(*only, *only->prepare(stripe.matrix), Mode::assign); }).first,
             TANDEM_ERROR_INVALID_ARGUMENT);
   budget.set("pinned_mib", 8);
-  stripe.run(*backend, *prepared, Mode::assign);
-  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  EXPECT_TRUE(stripe.runs_right(*backend, *prepared, Mode::assign));
   // Of a device that was named; one that was found is left out.
   budget.set("pinned_mib", 1);
   for (const bool is_optional : {false, true}) {
@@ -425,11 +398,7 @@ TEST(HybridThreads, RunsAtTheSameTime) {
       callers.emplace_back([&] {
         Stripe stripe;
         const auto prepared = backend->prepare(stripe.matrix);
-        for (int round = 0; round < 8; ++round) {
-          stripe.reset();
-          stripe.run(*backend, *prepared, Mode::accumulate);
-          EXPECT_TRUE(stripe.is_right(Mode::accumulate));
-        }
+        for (int round = 0; round < 8; ++round) EXPECT_TRUE(stripe.runs_right(*backend, *prepared, Mode::accumulate));
       });
     }
     for (std::thread &each : callers) each.join();
@@ -489,11 +458,7 @@ TEST(HybridResources, ASharedRunIsNotStarvedByWhoRunsAlone) {
   while (items < 10) std::this_thread::yield();
   Stripe stripe;
   const auto prepared = backend->prepare(stripe.matrix);
-  for (int round = 0; round < 3; ++round) {
-    stripe.reset();
-    stripe.run(*backend, *prepared, Mode::assign);
-    EXPECT_TRUE(stripe.is_right(Mode::assign));
-  }
+  for (int round = 0; round < 3; ++round) EXPECT_TRUE(stripe.runs_right(*backend, *prepared, Mode::assign));
   stop = true;
   for (std::thread &each : others) each.join();
 }
@@ -522,11 +487,8 @@ TEST(HybridDiscovery, WhatIsFoundTakesPart) {
       stripe.run(*backend, *prepared, Mode::assign);
       EXPECT_EQ(asked.load(), 0) << "too few bytes were moved";
       EXPECT_EQ(backend->traits().name, "cpu");
-      for (int round = 0; round < 500 && (round < 20 || (found == 1 && tasks_of(gpu) == 0)); ++round) {
-        stripe.reset();
-        stripe.run(*backend, *prepared, Mode::assign);
-        EXPECT_TRUE(stripe.is_right(Mode::assign));
-      }
+      for (int round = 0; round < 500 && (round < 20 || (found == 1 && tasks_of(gpu) == 0)); ++round)
+        EXPECT_TRUE(stripe.runs_right(*backend, *prepared, Mode::assign));
       EXPECT_EQ(backend->traits().name, found == 1 ? "hybrid" : "cpu");
     }
     EXPECT_EQ(asked.load(), 1);
@@ -566,8 +528,7 @@ TEST(HybridFault, AFailedDeviceHoldsNothingWhileAnotherDoesItsRun) {
   given.known = {known("broken", 1e12), known("gpu", 1e7)};
   const auto backend = hybrid::make_backend(given, {});
   Stripe stripe(300'000);
-  stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
-  EXPECT_TRUE(stripe.is_right(Mode::assign));
+  EXPECT_TRUE(stripe.runs_right(*backend, *backend->prepare(stripe.matrix), Mode::assign));
   constexpr core::Need kUnit[] = {{core::Budget::kGpu, 1}};
   budget.acquire(kUnit);  // comes back only if the unit was given back
   budget.release(kUnit);
@@ -585,11 +546,8 @@ TEST(HybridFault, TheCpuDoesTheRestOfAFailedDevice) {
     const auto backend = make({main, gpu}, Policy::automatic, heard.log());
     Stripe stripe(300'000);
     const auto prepared = backend->prepare(stripe.matrix);
-    for (int round = 0; round < 50 && !heard.has("gpu failed"); ++round) {
-      stripe.reset();
-      stripe.run(*backend, *prepared, mode);
-      EXPECT_TRUE(stripe.is_right(mode));
-    }
+    for (int round = 0; round < 50 && !heard.has("gpu failed"); ++round)
+      EXPECT_TRUE(stripe.runs_right(*backend, *prepared, mode));
     EXPECT_TRUE(heard.has("gpu failed")) << heard.text;
     EXPECT_GT(tasks_of(main), 0u);
   }
@@ -604,11 +562,8 @@ TEST(HybridFault, NobodyWaitsForTheDeadlineOfALateDevice) {
   const auto backend = make({cpu(2, slow_lane()), device("gpu", hanging, 2)}, Policy::automatic);
   Stripe stripe(300'000);
   const auto prepared = backend->prepare(stripe.matrix);
-  for (int round = 0; round < 50 && gate->waited() == 0; ++round) {
-    stripe.reset();
-    stripe.run(*backend, *prepared, Mode::accumulate);
-    EXPECT_TRUE(stripe.is_right(Mode::accumulate));
-  }
+  for (int round = 0; round < 50 && gate->waited() == 0; ++round)
+    EXPECT_TRUE(stripe.runs_right(*backend, *prepared, Mode::accumulate));
   EXPECT_GT(gate->waited(), 0u);
   EXPECT_EQ(gate->passed(), 0u) << "the call waited for the device";
   gate->open();
@@ -685,8 +640,7 @@ TEST(HybridFault, AHangKeepsOneCallsMemory) {
     Stripe stripe;
     const auto prepared = backend->prepare(stripe.matrix);
     *plan = prepared;
-    stripe.run(*backend, *prepared, Mode::assign);
-    EXPECT_TRUE(stripe.is_right(Mode::assign));
+    EXPECT_TRUE(stripe.runs_right(*backend, *prepared, Mode::assign));
   };
   std::weak_ptr<const core::Prepared> plans[3];
   first->shut();
@@ -841,11 +795,7 @@ TEST(HybridResources, NoMorePiecesAtOnceThanTheAmountOfGpu) {
     const auto backend = hybrid::make_backend(given, {});
     Stripe stripe(200'000);
     const auto prepared = backend->prepare(stripe.matrix);
-    for (int round = 0; round < 20; ++round) {
-      stripe.reset();
-      stripe.run(*backend, *prepared, Mode::assign);
-      EXPECT_TRUE(stripe.is_right(Mode::assign));
-    }
+    for (int round = 0; round < 20; ++round) EXPECT_TRUE(stripe.runs_right(*backend, *prepared, Mode::assign));
     EXPECT_EQ(static_cast<FakeBackend &>(*gpu.backend).counts().most_at_once, amount);
     budget.set("gpu", 3);  // from the next piece on
     for (int round = 0; round < 50 && static_cast<FakeBackend &>(*gpu.backend).counts().most_at_once < 3; ++round)
@@ -867,9 +817,7 @@ TEST(HybridMemory, AnIdleDeviceThatBecameFastIsFound) {
   unsigned in_a_row = 0;
   for (int round = 0; round < 2000 && in_a_row < 5; ++round) {
     const std::uint64_t before = tasks_of(gpu);
-    stripe.reset();
-    stripe.run(*backend, *prepared, Mode::assign);
-    EXPECT_TRUE(stripe.is_right(Mode::assign));
+    EXPECT_TRUE(stripe.runs_right(*backend, *prepared, Mode::assign));
     in_a_row = tasks_of(gpu) > before ? in_a_row + 1 : 0;
   }
   EXPECT_EQ(in_a_row, 5u) << "it still does nothing";

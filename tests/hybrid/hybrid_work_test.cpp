@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/error.hpp"
 #include "core/operator.hpp"
+#include "tests/base/errors.hpp"
 #include "tests/support/random.hpp"
 
 namespace tandem::test {
@@ -89,12 +89,7 @@ TEST(HybridWork, MoreThanCanBeCountedIsRefused) {
   EXPECT_EQ(Work(one).bytes(), UINT64_MAX / 32 * 32);
   for (const std::vector<core::Task> &each :
        {std::vector{task(wide, UINT64_MAX / 32 + 1)}, std::vector{one[0], task(wide, 1)}}) {
-    try {
-      const Work work(each);
-      ADD_FAILURE() << "not refused";
-    } catch (const base::Error &error) {
-      EXPECT_EQ(error.status(), TANDEM_ERROR_TOO_LARGE);
-    }
+    refusal(TANDEM_ERROR_TOO_LARGE, [&] { const Work work(each); });
   }
 }
 

@@ -66,6 +66,11 @@ class MpiTest(unittest.TestCase):
         with open(path, "rb") as file:
             return file.read()
 
+    def overwrite(self, path, at, content):
+        with open(path, "r+b") as file:
+            file.seek(at)
+            file.write(content)
+
     def wait_for_survivors(self):
         """mpirun may end before the ranks that it kills. A process that ends loses its memory, and with it its environment,
         before its files and their locks."""
@@ -176,9 +181,7 @@ class ShardSets(MpiTest):
         self.tandem("encode", source, "-k", 4, "-m", 2, "--block-bytes", 1024, "-o", self.path("shards"))
         shards = sorted(glob.glob(self.path("shards", "*")))
         os.remove(shards[1])
-        with open(shards[2], "r+b") as file:
-            file.seek(50_000)
-            file.write(b"damage")
+        self.overwrite(shards[2], 50_000, b"damage")
         for rank_count in (1, 2, 4):
             output = self.path(f"output{rank_count}")
             done = self.ok(rank_count, "decode", self.path("shards"), "-o", output, "--json")
@@ -225,10 +228,7 @@ class ShardSets(MpiTest):
         # Blocks of one content under the records of another: every checksum is right, the digest is not.
         for index in range(3):
             mine, theirs = (self.path(folder, f"source.bin.{index:03}.tandem") for folder in ("shards", "others"))
-            blocks = self.read(theirs)[4096:-4096]
-            with open(mine, "r+b") as file:
-                file.seek(4096)
-                file.write(blocks)
+            self.overwrite(mine, 4096, self.read(theirs)[4096:-4096])
         self.tandem("decode", self.path("shards"), "-o", self.path("output"), status=4)
         done = self.ok(2, "decode", self.path("shards"), "-o", self.path("output"), status=4)
         self.assertIn("digest", done.stderr)
@@ -243,12 +243,9 @@ class ShardSets(MpiTest):
         os.remove(paths[1])
         blocks = (len(whole["source.bin.000.tandem"]) - 8192) // block
         for index, stripes in ((0, (3, 4, 70, blocks - 2)), (2, (0, 4, 5, blocks - 2)), (3, (blocks - 2, blocks - 1))):
-            with open(paths[index], "r+b") as file:
-                for stripe in stripes:
-                    file.seek(4096 + stripe * block + self.rng.randrange(block))
-                    file.write(b"damage!!"[:1])
-        with open(paths[3], "r+b") as file:
-            file.write(b"no record")
+            for stripe in stripes:
+                self.overwrite(paths[index], 4096 + stripe * block + self.rng.randrange(block), b"d")
+        self.overwrite(paths[3], 0, b"no record")
         os.truncate(paths[4], 4096 + 90 * block)
         os.rename(self.path("work"), self.path("damaged"))
         return whole
@@ -305,9 +302,7 @@ class ShardSets(MpiTest):
             source = self.write("source.bin", self.rng.randbytes(3_000_000))
             self.tandem("encode", source, "-k", 2, "-m", 1, "--block-bytes", 4096, "-o", self.path(folder), "--set-id", SET_ID)
         for name, content in self.listing(self.path("other")).items():
-            with open(self.path("work", name), "r+b") as file:
-                file.seek(4096 + 4096)
-                file.write(content[4096 + 4096:4096 + 2 * 4096])
+            self.overwrite(self.path("work", name), 4096 + 4096, content[4096 + 4096:4096 + 2 * 4096])
         for rank_count in (1, 3):
             done = self.ok(rank_count, "verify", self.path("work"), status=4)
             self.assertIn("every data block of set", done.stderr)
@@ -535,10 +530,8 @@ class FailingRanks(MpiTest):
         self.tandem("encode", source, "-k", 3, "-m", 2, "--block-bytes", 1024, "-o", self.path("work"))
         whole = self.listing(self.path("work"))
         os.remove(self.path("work/source.bin.001.tandem"))  # one to rebuild, one to mend, over all ranks' parts
-        with open(self.path("work/source.bin.003.tandem"), "r+b") as file:
-            for stripe in range(0, 98, 7):
-                file.seek(4096 + stripe * 1024 + 5)
-                file.write(b"!?")
+        for stripe in range(0, 98, 7):
+            self.overwrite(self.path("work/source.bin.003.tandem"), 4096 + stripe * 1024 + 5, b"!?")
         shutil.copytree(self.path("work"), self.path("before"))
         repair = ("repair", self.path("work"))
 
@@ -760,8 +753,7 @@ class Protection(MpiTest):
         self.prepare((1000, 2000, 3000))
         self.protect(2, 1)
         shutil.rmtree(self.path("0"))
-        with open(self.path("2/b"), "r+b") as file:
-            file.write(b"!")
+        self.overwrite(self.path("2/b"), 0, b"!")
         before = self.read(self.path("2/b"))
         message = self.refused(3, "NOT_RECOVERABLE", *self.recover(3))
         self.assertIn("2 of its 3 ranks have lost what the others need (ranks 0, 2), at most 1 may", message)
@@ -793,9 +785,7 @@ class Protection(MpiTest):
         self.assertEqual(os.stat(self.path("1/b")).st_ino, kept.st_ino)
         # One that differs in a byte is refused, and nothing is written.
         os.remove(self.path("1/a"))
-        with open(self.path("1/b"), "r+b") as file:
-            file.seek(77)
-            file.write(b"!!")
+        self.overwrite(self.path("1/b"), 77, b"!!")
         changed = self.read(self.path("1/b"))
         message = self.refused(3, "IO", *self.recover(3))
         self.assertIn(f"rank 1: {self.path('1/b')} is not as it was", message)
@@ -806,9 +796,7 @@ class Protection(MpiTest):
 
     def test_a_header_that_lies_counts_as_lost(self):
         def write(at, word, seal):
-            with open(path, "r+b") as file:
-                file.seek(at)
-                file.write(word)
+            self.overwrite(path, at, word)
             if seal:
                 self.ok(1, "seal", path, program=JOB)
 
@@ -871,15 +859,11 @@ class Protection(MpiTest):
         self.protect(2, 1)
         paths = [glob.glob(self.path(str(rank), "parity", "*"))[0] for rank in range(3)]
         before = [self.read(path) for path in paths]
-        with open(paths[0], "r+b") as file:  # parity
-            file.seek(5000)
-            file.write(b"damage")
+        self.overwrite(paths[0], 5000, b"damage")  # parity
         found = self.job(3, *self.recover(3))
         self.assertEqual((found[0][1]["lost"], found[0][1]["lost_parity"]), ("0", "1"))
         self.assertEqual([self.read(path) for path in paths], before)
-        with open(paths[2], "r+b") as file:  # header
-            file.seek(100)
-            file.write(b"damage")
+        self.overwrite(paths[2], 100, b"damage")  # header
         found = self.job(3, *self.recover(3))
         self.assertEqual(found[0][1]["lost_parity"], "1")
         self.assertEqual([self.read(path) for path in paths], before)

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "tandem/tandem.h"
 #include "tests/support/expected.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/structs.hpp"
 
 namespace tandem::test {
 
@@ -36,19 +36,9 @@ inline const char *expert_of(std::string_view executor) {
 }
 
 inline tandem_context_options context_options(std::string_view executor = "pthread", uint32_t thread_count = 3) {
-  tandem_context_options options = {};
-  options.struct_bytes = sizeof options;
+  auto options = sized<tandem_context_options>();
   options.expert = expert_of(executor);
   options.thread_count = thread_count;
-  return options;
-}
-
-inline tandem_codec_options codec_options(uint32_t k, uint32_t m, int32_t matrix = TANDEM_MATRIX_ISAL_CAUCHY) {
-  tandem_codec_options options = {};
-  options.struct_bytes = sizeof options;
-  options.k = k;
-  options.m = m;
-  options.matrix = matrix;
   return options;
 }
 
@@ -73,8 +63,7 @@ inline Codec make_codec(uint32_t k, uint32_t m, int32_t matrix = TANDEM_MATRIX_I
 inline Plan make_plan(tandem_context *context, const tandem_codec *codec, int32_t operation,
                       const uint8_t *present = nullptr, const uint8_t *wanted = nullptr, uint32_t index = 0,
                       int32_t memory = TANDEM_MEMORY_HOST) {
-  tandem_plan_options options = {};
-  options.struct_bytes = sizeof options;
+  auto options = sized<tandem_plan_options>();
   options.operation = operation;
   options.memory = memory;
   options.present = present;
@@ -83,6 +72,12 @@ inline Plan make_plan(tandem_context *context, const tandem_codec *codec, int32_
   tandem_plan *plan = nullptr;
   EXPECT_EQ(tandem_plan_create(context, codec, &options, &plan), TANDEM_OK) << tandem_last_error_message();
   return Plan(plan);
+}
+
+inline Job submit(const Plan &plan, const tandem_plan_arguments &arguments) {
+  tandem_job *job = nullptr;
+  EXPECT_EQ(tandem_plan_submit(plan.get(), &arguments, &job), TANDEM_OK) << tandem_last_error_message();
+  return Job(job);
 }
 
 // The executors that can run here; the thread sanitizer does not understand OpenMP's runtime.
@@ -130,6 +125,7 @@ class Stripe {
   const void *const *data() const { return pointers.data(); }
   void *const *parity() const { return pointers.data() + k_; }
   void *const *all() const { return pointers.data(); }
+  tandem_plan_arguments arguments() const { return plan_arguments(all(), shard_bytes_); }
   unsigned k() const { return k_; }
   unsigned m() const { return m_; }
   unsigned count() const { return k_ + m_; }
@@ -165,22 +161,21 @@ class Stripe {
 
 // The call failed with `status`, and its message has all of `parts`.
 inline testing::AssertionResult refused(tandem_status got, tandem_status status,
-                                        std::initializer_list<const char *> parts = {}) {
+                                        const std::vector<std::string> &parts = {}) {
   const std::string message = tandem_last_error_message();
   if (got != status) {
     return testing::AssertionFailure() << tandem_status_name(got) << " instead of " << tandem_status_name(status)
                                        << "; last message: " << message;
   }
   if (message.empty()) return testing::AssertionFailure() << "no message";
-  for (const char *part : parts)
+  for (const std::string &part : parts)
     if (message.find(part) == std::string::npos)
       return testing::AssertionFailure() << "no \"" << part << "\" in: " << message;
   return testing::AssertionSuccess();
 }
 
 inline uint64_t kernel_calls(const tandem_context *context) {
-  tandem_context_info info = {};
-  info.struct_bytes = sizeof info;
+  auto info = sized<tandem_context_info>();
   EXPECT_EQ(tandem_context_query(context, &info), TANDEM_OK);
   return info.kernel_calls;
 }

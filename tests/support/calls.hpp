@@ -38,8 +38,7 @@ struct Call {
 };
 
 inline tandem_status perform_plan(const Call &call, bool submits) {
-  tandem_plan_options options = {};
-  options.struct_bytes = sizeof options;
+  auto options = sized<tandem_plan_options>();
   options.operation = call.operation;
   options.present = call.present.empty() ? nullptr : call.present.data();
   options.wanted = call.wanted.empty() ? nullptr : call.wanted.data();
@@ -59,10 +58,7 @@ inline tandem_status perform_plan(const Call &call, bool submits) {
       if (call.present[i] != 0 && read[i] == 0) pointers[i] = nullptr;
     }
   }
-  tandem_plan_arguments arguments = {};
-  arguments.struct_bytes = sizeof arguments;
-  arguments.shards = call.has_shards ? pointers.data() : nullptr;
-  arguments.shard_bytes = call.shard_bytes;
+  auto arguments = plan_arguments(call.has_shards ? pointers.data() : nullptr, call.shard_bytes);
   arguments.new_data = call.new_data;
   arguments.verify_result = call.result;
   if (!submits) return tandem_plan_run(raw, &arguments);

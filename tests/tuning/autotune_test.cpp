@@ -11,7 +11,7 @@
 #include <set>
 #include <utility>
 
-#include "base/error.hpp"
+#include "tests/base/errors.hpp"
 #include "tests/conformance/fake_backend.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/thinned.hpp"
@@ -88,14 +88,7 @@ class AutotuneTest : public testing::Test {
     return refusal(status, backend);
   }
   std::string refusal(tandem_status status, FakeBackend &backend) {
-    try {
-      tune(backend);
-    } catch (const base::Error &error) {
-      EXPECT_EQ(error.status(), status) << error.what();
-      return error.what();
-    }
-    ADD_FAILURE() << "accepted";
-    return {};
+    return test::refusal(status, [&] { tune(backend); });
   }
 
   FakeScript script_;

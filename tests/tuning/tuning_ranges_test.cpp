@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "base/error.hpp"
+#include "tests/base/errors.hpp"
 #include "tests/support/random.hpp"
 
 namespace tandem::test {
@@ -19,14 +19,8 @@ Values range(std::string_view text, std::uint64_t least = 0, std::uint64_t most 
 }
 
 std::string refusal(std::string_view text, std::uint64_t least = 0, std::uint64_t most = UINT64_MAX) {
-  try {
-    range(text, least, most);
-  } catch (const base::Error &error) {
-    EXPECT_EQ(error.status(), TANDEM_ERROR_INVALID_ARGUMENT) << text;
-    return error.what();
-  }
-  ADD_FAILURE() << "accepted: " << text;
-  return {};
+  SCOPED_TRACE(text);
+  return test::refusal(TANDEM_ERROR_INVALID_ARGUMENT, [&] { range(text, least, most); });
 }
 
 TEST(TuningRanges, FormOfTheReport) {

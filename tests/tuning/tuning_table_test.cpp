@@ -18,9 +18,9 @@
 #include <memory>
 #include <thread>
 
-#include "base/error.hpp"
 #include "base/folder.hpp"
 #include "core/backend.hpp"
+#include "tests/base/errors.hpp"
 #include "tests/support/random.hpp"
 
 namespace tandem::test {
@@ -70,13 +70,7 @@ core::SpeedEntry speed(const std::string &worker, unsigned k, double bytes_per_s
 }
 
 tandem_status status_of(const std::string &text) {
-  try {
-    Table::parse(text);
-    return TANDEM_OK;
-  } catch (const base::Error &error) {
-    EXPECT_STRNE(error.what(), "");
-    return error.status();
-  }
+  return test::status_of([&] { Table::parse(text); }).first;
 }
 
 Table table_of(const std::vector<Entry> &entries) {
@@ -87,13 +81,9 @@ Table table_of(const std::vector<Entry> &entries) {
 
 // The message of a file that is refused as damaged; "" if it is read.
 std::string damage_of(const std::string &text) {
-  try {
-    Table::parse(text);
-    return "";
-  } catch (const base::Error &error) {
-    EXPECT_EQ(error.status(), TANDEM_ERROR_DAMAGED) << error.what();
-    return error.what();
-  }
+  const auto [status, message] = test::status_of([&] { Table::parse(text); });
+  EXPECT_TRUE(status == TANDEM_OK || status == TANDEM_ERROR_DAMAGED) << message;
+  return message;
 }
 
 std::vector<std::string> split(const std::string &text, char separator) {
