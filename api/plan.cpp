@@ -209,8 +209,9 @@ tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *co
     const Shape shape = plan_shape(*where.backend, *codec->codec, given);
     const auto memory = static_cast<tandem::core::MemoryKind>(given.memory);
     std::vector<core::Need> needs = plan_needs(*where.budget, given.resources);
-    auto plan = std::make_unique<tandem_plan>(
-        tandem_plan{std::make_shared<const Plan>(*where.backend, codec->codec, shape), memory, std::move(needs)});
+    const auto cancelled = [&] { return given.cancelled != nullptr && given.cancelled(given.cancelled_user) != 0; };
+    auto plan = std::make_unique<tandem_plan>(tandem_plan{
+        std::make_shared<const Plan>(*where.backend, codec->codec, shape, cancelled), memory, std::move(needs)});
     where.backend->make_ready(plan->plan->prepared(), plan->plan->mode(), memory, given.wait_for_kernel != 0);
     *plan_out = plan.release();
   });

@@ -10,6 +10,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/option_table.hpp"
+#include "cli/verify_times.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -196,6 +197,7 @@ void add_par2_verify(CLI::App &par2, Invocation &invocation) {
   CLI::App &command = *par2.add_subcommand("verify", "Check the files of a set");
   add_par2_places(command, *flags);
   command.add_option("--threads", flags->options.thread_count, "Threads; default: one for each core");
+  add_part_flags(command, flags->options.rate_bytes_per_second, nullptr);
   command.footer("Exit status: 0 all files are complete, 1 a repair is possible, 4 it is not.");
   add_output_flags(command, flags->output);
   command.callback([flags, &invocation] { invocation.run = [flags] { return run_verify(*flags); }; });
@@ -284,7 +286,8 @@ Json report_object(const Par2Report &report, std::string_view command) {
   for (const tandem_par2_searched_file &file : report.searched_files) {
     object["searched_files"].push_back({{"path", file.path},
                                         {"name", file.name != nullptr ? Json(file.name) : Json(nullptr)},
-                                        {"found_slice_count", file.found_slice_count}});
+                                        {"found_slice_count", file.found_slice_count},
+                                        {"repeated_slice_count", file.repeated_slice_count}});
   }
   return object;
 }

@@ -557,7 +557,9 @@ class Par2Check {
 
   void print_searched(const tandem_par2_searched_file &file) const {
     const std::string path = shown(file.path);
-    if (file.found_slice_count == 0) {
+    if (file.found_slice_count == 0 && file.repeated_slice_count != 0) {
+      output_.line(-1, "File: \"{}\" - found {} duplicate data blocks.", path, file.repeated_slice_count);
+    } else if (file.found_slice_count == 0) {
       output_.line(-1, "File: \"{}\" - no data found.", path);
     } else if (file.name != nullptr) {
       output_.line(-1, "File: \"{}\" - found {} of {} data blocks from \"{}\".", path, file.found_slice_count,

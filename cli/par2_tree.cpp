@@ -24,6 +24,7 @@
 #include "cli/option_table.hpp"
 #include "cli/par2.hpp"
 #include "cli/sets.hpp"
+#include "cli/verify_times.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -37,7 +38,8 @@ constexpr std::string_view kEnding = ".par2";
 struct TreeFlags {
   std::string root, redundancy;
   std::vector<std::string> excluded;
-  std::uint64_t memory_bytes = 0;
+  std::uint64_t memory_bytes = 0, rate_bytes_per_second = 0;
+  double oldest_part = 0;  // 0: all
   bool one_file_system = false, dry_run = false, force = false, no_verify = false, repair = false, no_sync = false;
   OutputFlags output;
   ContextFlags context;
@@ -204,6 +206,7 @@ Par2Report report_of(const std::string &set, const TreeFlags &flags, const std::
   options.path = set.c_str();
   options.thread_count = flags.context.thread_count;
   options.packets_only = packets_only;
+  options.rate_bytes_per_second = flags.rate_bytes_per_second;
   return verify_par2(options, action, flags.output);
 }
 
@@ -398,6 +401,25 @@ Outcome scrub_set(const std::string &path, const TreeFlags &flags, const Context
           exit_status};
 }
 
+// A path can be a key of VerifyTimes, but for some characters.
+std::string key_of(const std::string &path) {
+  std::string key;
+  for (const unsigned char c : fs::weakly_canonical(path).string())
+    key += c <= ' ' || c == '%' || c == 0x7f ? fmt::format("%{:02X}", c) : std::string(1, static_cast<char>(c));
+  return key;
+}
+
+// Of the files that a set protects. 1 if that cannot be read: such a set has its turn, too.
+std::uint64_t bytes_of_set(const std::string &path, const TreeFlags &flags) {
+  std::uint64_t bytes = 0;
+  try {
+    for (const tandem_par2_file &file : report_of(path, flags, "par2 scrub", true).files) bytes += file.bytes;
+  } catch (const Failure &) {
+    if (caught_signal() != 0) throw;
+  }
+  return std::max<std::uint64_t>(bytes, 1);
+}
+
 int scrub_tree(TreeFlags flags) {
   Places places = folders_of(flags);
   const ContextOwner context = make_context(flags.context);
@@ -413,8 +435,17 @@ int scrub_tree(TreeFlags flags) {
   if (paths.empty())
     throw Failure{kExitInputOutput,
                   fmt::format("{} has no PAR2 set; `{} par2 sync` makes them", flags.root, program_name())};
+  std::optional<VerifyTimes> times;
+  if (flags.oldest_part != 0) {
+    times.emplace();
+    std::vector<VerifyTimes::Set> sets;
+    for (const std::string &path : paths) sets.push_back({key_of(path), bytes_of_set(path, flags)});
+    const std::set<std::string> oldest = times->oldest(sets, flags.oldest_part);
+    std::erase_if(paths, [&](const std::string &path) { return !oldest.contains(key_of(path)); });
+  }
   return run_each("par2 scrub", flags, places, paths, {"complete", "recoverable", "lost", "failed"},
                   [&](const std::string &path, const std::string &action, Json &object) {
+                    if (times && !times->set_now(key_of(path))) complain("note: the time of this check cannot be kept");
                     return scrub_set(path, flags, context, action, object);
                   });
 }
@@ -457,6 +488,7 @@ void add_par2_scrub(CLI::App &par2, Invocation &invocation) {
   CLI::App &command = *par2.add_subcommand("scrub", "Check the files of all sets in a tree");
   command.add_flag("--repair", flags->repair,
                    "Repair files; not in sets of which a file has changed since the set was made");
+  add_part_flags(command, flags->rate_bytes_per_second, &flags->oldest_part);
   command.footer(
       "Exit status: 0 all sets and their files are complete, 1 a repair is possible, 3 something could not be read, 4 "
       "a\n"

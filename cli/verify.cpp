@@ -131,7 +131,10 @@ int verify_each(const VerifyFlags &flags, Places &places) {
     note_unread(found, places);
     std::vector<ChosenSet> sets = chosen_sets(found, flags.set);
     if (flags.oldest_part != 0) {
-      if (!times) oldest = times.emplace().oldest(sets, flags.oldest_part);
+      std::vector<VerifyTimes::Set> found_sets;
+      for (const auto &[index, set, name, others] : sets)
+        found_sets.push_back({hexadecimal(set.set_id), set.shard_count * set.shard_file_bytes});
+      if (!times) oldest = times.emplace().oldest(found_sets, flags.oldest_part);
       std::erase_if(sets, [&](const ChosenSet &set) { return !oldest.contains(hexadecimal(set.set.set_id)); });
     }
     if (!times && sets.size() == 1 && !flags.set.recursive && each.set_count() == 0)
@@ -188,16 +191,7 @@ void add_verify_command(CLI::App &app, Invocation &invocation) {
        {"--backend", "--kernel", "--technique", "--device-technique", "--executor", "--resource", "--policy"})
     command->remove_option(command->get_option(of_coding));  // blocks have checksums: nothing is coded
   if (invocation.ranks == nullptr) {                         // one process
-    command
-        ->add_option("--rate", flags->rate_bytes_per_second,
-                     "Read at most this many bytes per second, such as 100M; default: no limit")
-        ->transform(size_value());
-    command
-        ->add_option(
-            "--oldest", flags->oldest_part,
-            "Check only the sets that this option has not checked for the longest time, up to this part of all "
-            "bytes, such as 5%. The times are kept in ~/.local/state/tandem")
-        ->transform(part_value());
+    add_part_flags(*command, flags->rate_bytes_per_second, &flags->oldest_part);
     add_locate_flags(*command, flags->locate);
     for (const char *of_sets : {"--set", "--name", "--recursive", "--rate", "--oldest"})
       command->get_option(of_sets)->excludes(command->get_option("--locate"));

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdlib>
@@ -29,8 +30,6 @@ fs::path state_folder() {
   throw Failure{kExitWrongUsage,
                 "--oldest keeps times in the state folder: set HOME, XDG_STATE_HOME or STATE_DIRECTORY"};
 }
-
-std::uint64_t bytes_of_set(const ChosenSet &chosen) { return chosen.set.shard_count * chosen.set.shard_file_bytes; }
 
 }  // namespace
 
@@ -68,31 +67,43 @@ bool VerifyTimes::write() const {
   return false;
 }
 
-std::set<std::string> VerifyTimes::oldest(const std::vector<ChosenSet> &sets, double part) const {
+std::set<std::string> VerifyTimes::oldest(const std::vector<Set> &sets, double part) const {
   std::vector<std::tuple<std::int64_t, std::string, std::uint64_t>> order;
   double left = 0;  // bytes
   const std::int64_t now = std::time(nullptr);
-  for (const ChosenSet &each : sets) {
-    const std::string id = hexadecimal(each.set.set_id);
-    const auto time = times_.find(id);
+  for (const auto &[key, bytes] : sets) {
+    const auto time = times_.find(key);
     const bool is_known = time != times_.end() && time->second <= now;  // a clock may have been wrong
-    order.emplace_back(is_known ? time->second : 0, id, bytes_of_set(each));
-    left += part * static_cast<double>(bytes_of_set(each));
+    order.emplace_back(is_known ? time->second : 0, key, bytes);
+    left += part * static_cast<double>(bytes);
   }
   std::ranges::sort(order);
   std::set<std::string> chosen;
-  for (const auto &[time, id, bytes] : order) {
+  for (const auto &[time, key, bytes] : order) {
     if (left <= 0 && !chosen.empty()) break;
-    chosen.insert(id);
+    chosen.insert(key);
     left -= static_cast<double>(bytes);
   }
   return chosen;
 }
 
-bool VerifyTimes::set_now(const std::string &set_id) {
+bool VerifyTimes::set_now(const std::string &key) {
   if (!read()) return false;
-  times_[set_id] = std::time(nullptr);
+  times_[key] = std::time(nullptr);
   return write();
+}
+
+void add_part_flags(CLI::App &command, std::uint64_t &rate_bytes_per_second, double *oldest_part) {
+  command
+      .add_option("--rate", rate_bytes_per_second,
+                  "Read at most this many bytes per second, such as 100M; default: no limit")
+      ->transform(size_value());
+  if (oldest_part == nullptr) return;
+  command
+      .add_option("--oldest", *oldest_part,
+                  "Check only the sets that this option has not checked for the longest time, up to this part of all "
+                  "bytes, such as 5%. The times are kept in ~/.local/state/tandem")
+      ->transform(part_value());
 }
 
 }  // namespace tandem::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When `verify --oldest` last began to read each set. A file of the user's state folder has a row for each: ID, tab,
-// seconds since 1970.
+// When `verify --oldest` and `par2 scrub --oldest` last began to read each set. A file of the user's state folder has a
+// row for each: ID or escaped path, tab, seconds since 1970.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/sets.hpp"
+#include "cli/commands.hpp"
 
 namespace tandem::cli {
 
@@ -19,12 +19,16 @@ class VerifyTimes {
   // one, or if the file cannot be read and written.
   VerifyTimes();
 
-  // IDs of the sets that were never read, or not for the longest time: as many as have this part of the bytes, at least
-  // one.
-  std::set<std::string> oldest(const std::vector<ChosenSet> &sets, double part) const;
+  struct Set {
+    std::string key;  // without spaces and control characters
+    std::uint64_t bytes;
+  };
+  // Keys of the sets that were never read, or not for the longest time: as many as have this part of the bytes, at
+  // least one.
+  std::set<std::string> oldest(const std::vector<Set> &sets, double part) const;
   // Adds the row to the file as it now is. Of two processes that write at the same moment, one may lose a row: that set
   // is read again earlier. False: it cannot be written.
-  bool set_now(const std::string &set_id);
+  bool set_now(const std::string &key);
 
  private:
   bool read();  // rows that are none are ignored
@@ -33,5 +37,8 @@ class VerifyTimes {
   std::string path_;
   std::map<std::string, std::int64_t> times_;
 };
+
+// --rate, and --oldest if there is a place for it.
+void add_part_flags(CLI::App &command, std::uint64_t &rate_bytes_per_second, double *oldest_part);
 
 }  // namespace tandem::cli

@@ -8,6 +8,7 @@
 #   volume, par2, mpi      the other libraries
 #   development            headers, CMake's and pkg-config's files
 #   tools                  the commands, nbdkit's plugin, the drop-in for ISA-L
+#   personality            the name par2 for the command; not among those of an install without --component
 #   bench                  tandem-bench
 
 include(CMakePackageConfigHelpers)
@@ -82,6 +83,8 @@ endif()
 if(TARGET tandem_par2 AND TARGET tandem_cli)
   install(FILES packaging/systemd/tandem-par2-scrub@.timer ${PROJECT_BINARY_DIR}/systemd/tandem-par2-scrub@.service
     DESTINATION lib/systemd/system COMPONENT tools)
+  # Only by name: another program may have this one.
+  install(FILES $<TARGET_FILE_DIR:tandem_cli>/par2 DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT personality EXCLUDE_FROM_ALL)
 endif()
 if(TARGET tandem_nbdkit_plugin)
   install(FILES ${PROJECT_BINARY_DIR}/systemd/tandem-volume@.service DESTINATION lib/systemd/system COMPONENT tools)

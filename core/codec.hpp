@@ -2,6 +2,7 @@
 // Computes operators: a codec turns (which shards are present, which are wanted) into the operator to apply.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -32,6 +33,11 @@ struct PacketLayout {
   unsigned word_bits;
   std::uint64_t packet_bytes;
 };
+
+// What the set-up of a large decode over GF(2^16) uses. Rows of so many elements in words: outputs ^= factors * inputs.
+// Throws to end the set-up; with 0 columns it may only do that.
+using MultiplyRows = std::function<void(const Matrix16 &factors, const std::byte *const *inputs,
+                                        std::byte *const *outputs, std::size_t columns)>;
 
 class Codec {
  public:
@@ -78,11 +84,14 @@ class Codec {
   // <= e (w * e * k and one e x e elimination), plus 2 * e * e for each dependent parity row that the search for an
   // invertible set drops. Cauchy codes need no elimination and at most 2 * e * (k + w) + k * w, wide ones 2 * e * (e +
   // w) (Operator::dense() of these comes to (e + w) * k + e * w).
-  std::shared_ptr<const Application> decode(const ShardSet &present, const ShardSet &wanted) const;
+  // multiply: by default plain loops on this thread.
+  std::shared_ptr<const Application> decode(const ShardSet &present, const ShardSet &wanted,
+                                            const MultiplyRows &multiply = {}) const;
   // The same for a pattern that will hardly come again: nothing is kept. costs: of reading each shard. The cheapest set
   // that is found is read. Empty: all are 1. Throws Error, also UNSUPPORTED for costs in GF(2^16).
   std::shared_ptr<const Application> solve(const ShardSet &present, const ShardSet &wanted,
-                                           std::span<const std::uint32_t> costs = {}) const;
+                                           std::span<const std::uint32_t> costs = {},
+                                           const MultiplyRows &multiply = {}) const;
 
   // parity[r] ^= coefficients[r][0] * in, for the wanted parity rows and one data shard.
   Application column(unsigned index, const ShardSet &wanted) const;
@@ -116,7 +125,7 @@ class Codec {
   virtual Operator encode_of(std::span<const std::uint16_t> outputs) const = 0;
   virtual Operator column_of(unsigned index, std::span<const std::uint16_t> outputs) const = 0;
   // Fills inputs and what. There are outputs, all missing.
-  virtual void solve_for(const ShardSet &present, std::span<const std::uint32_t> costs,
+  virtual void solve_for(const ShardSet &present, std::span<const std::uint32_t> costs, const MultiplyRows &multiply,
                          Application &application) const = 0;
 
   const Field field_;

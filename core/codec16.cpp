@@ -31,6 +31,21 @@ Indices indices_from_0(unsigned count) {
 
 [[noreturn]] void refuse(const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, why); }
 
+// The first rows, from a column on.
+std::vector<std::byte *> rows_of(Matrix16 &matrix, unsigned count, unsigned column = 0) {
+  std::vector<std::byte *> rows;
+  for (unsigned r = 0; r < count; ++r) rows.push_back(reinterpret_cast<std::byte *>(&matrix.at(r, column)));
+  return rows;
+}
+
+void multiply_rows(const Matrix16 &factors, const std::byte *const *inputs, std::byte *const *outputs,
+                   std::size_t columns) {
+  for (unsigned r = 0; r < factors.rows(); ++r)
+    for (unsigned i = 0; i < factors.columns(); ++i)
+      gf16::multiply_add(gf16::Field::words(), {reinterpret_cast<std::uint16_t *>(outputs[r]), columns},
+                         factors.at(r, i), {reinterpret_cast<const std::uint16_t *>(inputs[i]), columns});
+}
+
 }  // namespace
 
 std::span<const Preset16> presets16() { return kPresets16; }
@@ -237,7 +252,8 @@ Operator Codec16::column_of(unsigned index, std::span<const std::uint16_t> outpu
   return dense(std::move(cells));
 }
 
-void Codec16::solve_for(const ShardSet &present, std::span<const std::uint32_t> costs, Application &application) const {
+void Codec16::solve_for(const ShardSet &present, std::span<const std::uint32_t> costs, const MultiplyRows &multiply,
+                        Application &application) const {
   if (!costs.empty())
     base::fail(TANDEM_ERROR_UNSUPPORTED, "read_costs: a code over GF(2^16) always reads the present data shards");
   const Indices lost = indices_of(present, 0, k_, false);
@@ -247,7 +263,7 @@ void Codec16::solve_for(const ShardSet &present, std::span<const std::uint32_t> 
     if (parity.size() < lost.size()) fail_too_few(lost.size(), parity.size());
     parity.resize(lost.size());
   }
-  if (kind_ == Kind::powers) return solve_powers(present, lost, parity, application);
+  if (kind_ == Kind::powers) return solve_powers(present, lost, parity, multiply, application);
   if (kind_ == Kind::matrix) return eliminate(present, parity, application);
   application.inputs.insert(application.inputs.end(), parity.begin(), parity.end());
   // A row of a matrix is one product for each input, the transforms are about one for each input and level.
@@ -332,7 +348,8 @@ Powers16 Codec16::powers_of(std::span<const std::uint16_t> data, std::span<const
 // Sums of the present data for the chosen parity shards and for the wanted ones. With the chosen shards added, their
 // sums are those of the lost data. Lost data and its part of wanted parity is a matrix times these.
 void Codec16::solve_powers(const ShardSet &present, std::span<const std::uint16_t> lost,
-                           std::span<const std::uint16_t> parity, Application &application) const {
+                           std::span<const std::uint16_t> parity, const MultiplyRows &multiply,
+                           Application &application) const {
   const Indices &outputs = application.outputs;
   const std::span wanted_parity(std::ranges::lower_bound(outputs, k_), outputs.end());
   if (lost.empty()) {
@@ -341,7 +358,7 @@ void Codec16::solve_powers(const ShardSet &present, std::span<const std::uint16_
   }
   const std::size_t count = lost.size();
   check_cells(std::max(outputs.size(), count), count + wanted_parity.size(), "a decode", kMostSolveBytes16);
-  unsigned first = k_;  // of the run of shards of which most are present
+  Run run{lost, k_, {}, {}};  // of which most are present
   std::span<const std::uint16_t> chosen_of_run;
   const auto size = static_cast<unsigned>(count), end_of_parity = parity.empty() ? k_ : parity.back() + 1u;
   const unsigned last = std::max(end_of_parity, k_ + size) - size;
@@ -351,19 +368,21 @@ void Codec16::solve_powers(const ShardSet &present, std::span<const std::uint16_
     const auto end = std::lower_bound(begin, parity.end(), first_here + size);
     if (static_cast<std::size_t>(end - begin) <= chosen_of_run.size()) continue;
     chosen_of_run = {begin, end};
-    first = first_here;
+    run.first = first_here;
     if (chosen_of_run.size() == count) break;
   }
   Indices chosen(chosen_of_run.begin(), chosen_of_run.end());
-  constexpr std::uint64_t kMostSteps = std::uint64_t{1} << 36;  // up to a minute of one core (Zen 4)
+  // Seconds with AVX-512, a minute or two with plain loops. It also keeps the matrices of fill_run small.
+  constexpr std::uint64_t kMostSteps = std::uint64_t{1} << 36;
   const std::size_t missing = count - chosen.size();
   if (std::uint64_t{count} * count * missing > kMostSteps || count + outputs.size() + missing > gf16::kFieldSize)
     base::fail(TANDEM_ERROR_TOO_LARGE,
                base::text(count, " lost shards, and ", missing, " of as many neighbouring parity shards are missing"));
-  check_cells(2 * std::uint64_t{missing}, missing, "a decode");
-  Matrix16 solved = solve_run(lost, first, outputs);  // outputs from the chosen shards
+  for (const std::uint16_t shard : lost) run.constants.push_back(gf_->exp(logs_[shard]));
+  run.polynomial = polynomial_of(run.constants);
+  Matrix16 solved = solve_run(run, outputs, multiply);  // outputs from the chosen shards
   if (chosen.size() < count) {
-    Sums<std::uint16_t> sums = fill_run(lost, first, chosen_of_run, parity, solved);
+    Sums<std::uint16_t> sums = fill_run(run, chosen_of_run, parity, std::move(solved), multiply);
     if (!sums.undetermined.empty()) {
       for (std::uint16_t &output : sums.undetermined) output = outputs[output];
       fail_undetermined(present, sums.undetermined, static_cast<unsigned>(sums.inputs.size()));
@@ -389,24 +408,23 @@ void Codec16::solve_powers(const ShardSet &present, std::span<const std::uint16_
 // With the constants a_j of lost data and exponents s, s + 1, ..: syndrome i is the sum over j of a_j^(s+i) * lost_j,
 // a Vandermonde matrix. Lagrange's formula inverts it: with P(x) = product over j of (x + a_j) and Q_j(x) = P(x) / (x +
 // a_j), lost_j is the sum over i of (coefficient i of Q_j) * syndrome i, divided by a_j^s * Q_j(a_j).
-Matrix16 Codec16::solve_run(std::span<const std::uint16_t> lost, unsigned first,
-                            std::span<const std::uint16_t> outputs) const {
-  Indices points;
-  for (const std::uint16_t shard : lost) points.push_back(gf_->exp(logs_[shard]));
-  const Indices differences = gf16::log_ratios(*gf_, points, points, {});
-  const std::vector<std::uint16_t> polynomial = polynomial_of(points);
+Matrix16 Codec16::solve_run(const Run &run, std::span<const std::uint16_t> outputs,
+                            const MultiplyRows &multiply) const {
+  const auto &[lost, first, constants, polynomial] = run;
+  const Indices differences = gf16::log_ratios(*gf_, constants, constants, {});
   Matrix16 solved(static_cast<unsigned>(outputs.size()), static_cast<unsigned>(lost.size()));
   std::vector<std::uint16_t> row(lost.size());
   unsigned next_output = 0;
   for (std::size_t j = 0; j < lost.size(); ++j) {
     const bool is_wanted = next_output < outputs.size() && outputs[next_output] == lost[j];
     if (!is_wanted && (outputs.empty() || outputs.back() < k_)) continue;
+    if (multiply) multiply({}, nullptr, nullptr, 0);
     const std::uint64_t log = differences[j] + std::uint64_t{first_exponent_ + first - k_} * logs_[lost[j]];
     const std::uint16_t scale = gf_->exp(gf16::kOrder - log % gf16::kOrder);
     std::uint16_t coefficient_of_q = 1;
     for (std::size_t i = lost.size(); i-- != 0;) {
       row[i] = gf_->multiply(scale, coefficient_of_q);
-      coefficient_of_q = polynomial[i] ^ gf_->multiply(points[j], coefficient_of_q);
+      coefficient_of_q = polynomial[i] ^ gf_->multiply(constants[j], coefficient_of_q);
     }
     if (is_wanted) std::ranges::copy(row, solved.row(next_output++).begin());
     for (unsigned r = solved.rows(); r-- != 0 && outputs[r] >= k_;)
@@ -416,50 +434,100 @@ Matrix16 Codec16::solve_run(std::span<const std::uint16_t> lost, unsigned first,
 }
 
 // Some shards of the run are missing. Syndrome s is the sum over j of a_j^s * lost_j, so a syndrome is made of those of
-// the run as x^s is made of their powers modulo P. This gives a row for each other shard, and an elimination finds what
-// replaces the missing ones. The outputs come in as sums of the run, and out as sums of present shards, or
-// undetermined: as indices of `outputs`; then the inputs are as many shards as are independent.
-Sums<std::uint16_t> Codec16::fill_run(std::span<const std::uint16_t> lost, unsigned first,
-                                      std::span<const std::uint16_t> present, std::span<const std::uint16_t> parity,
-                                      const Matrix16 &outputs) const {
-  const std::size_t count = lost.size(), missing = count - present.size(), other_count = parity.size() - present.size();
-  const std::size_t most = std::min({other_count, gf16::kFieldSize - count - outputs.rows(),
-                                     std::max<std::size_t>(missing, kMostMatrixBytes16 / 2 / count)});
-  Indices points, others;  // others: the nearest ones after the run, then those before it
-  for (const std::uint16_t shard : lost) points.push_back(gf_->exp(logs_[shard]));
-  const std::vector<std::uint16_t> polynomial = polynomial_of(points);
-  Matrix16 cells(static_cast<unsigned>(most), static_cast<unsigned>(count));
+// the run as x^s is made of their powers modulo P. This gives a row for each other shard. An elimination of Gauss and
+// Jordan, in blocks of rows, makes of these a row for each missing shard: what it is as a sum of present ones. The
+// outputs come in as sums of the run, and out as sums of present shards, or undetermined: as indices of `outputs`; then
+// the inputs are as many shards as are independent.
+Sums<std::uint16_t> Codec16::fill_run(const Run &run, std::span<const std::uint16_t> present,
+                                      std::span<const std::uint16_t> parity, Matrix16 outputs,
+                                      const MultiplyRows &given) const {
+  constexpr unsigned kBlock = 32;
+  const MultiplyRows multiply = given ? given : multiply_rows;
+  const auto count = static_cast<unsigned>(run.lost.size()), missing = count - static_cast<unsigned>(present.size());
+  // Columns: the missing shards of the run, its present ones, the other ones that are chosen.
+  std::vector<unsigned> column_of;  // of a shard of the run
+  for (unsigned i = 0, next[2] = {0, missing}; i < count; ++i)
+    column_of.push_back(next[std::ranges::binary_search(present, run.first + i)]++);
+  Matrix16 reduced(missing, count + missing), block(kBlock, count + missing);
+  std::vector<unsigned> pivots;  // columns, by row of `reduced`: it is 1 there, and all other rows are 0
+  Indices chosen(present.begin(), present.end()), waiting;  // waiting: shards of the block
+
+  const auto factors_of = [&](const Matrix16 &rows, unsigned row_count, unsigned first_pivot) {
+    Matrix16 factors(row_count, static_cast<unsigned>(pivots.size()) - first_pivot);
+    for (unsigned r = 0; r < row_count; ++r)
+      for (unsigned i = 0; i < factors.columns(); ++i) factors.at(r, i) = rows.at(r, pivots[first_pivot + i]);
+    return factors;
+  };
+  const auto take_block = [&] {
+    const auto rank = static_cast<unsigned>(pivots.size()), waiting_count = static_cast<unsigned>(waiting.size());
+    multiply(factors_of(block, waiting_count, 0), rows_of(reduced, rank).data(), rows_of(block, waiting_count).data(),
+             count + rank);
+    std::vector<std::span<std::uint16_t>> added;
+    for (unsigned i = 0; i < waiting_count && pivots.size() < missing; ++i) {
+      const auto row = block.row(i);
+      for (unsigned n = 0; n < added.size(); ++n) gf16::multiply_add(*gf_, row, row[pivots[rank + n]], added[n]);
+      const auto pivot = std::find_if(row.begin(), row.begin() + missing, [](std::uint16_t cell) { return cell != 0; });
+      if (pivot == row.begin() + missing) continue;  // it depends on those before it
+      row[count + pivots.size()] = 1;
+      const std::uint16_t inverse = gf_->inverse(*pivot);
+      for (std::uint16_t &cell : row) cell = gf_->multiply(cell, inverse);
+      pivots.push_back(static_cast<unsigned>(pivot - row.begin()));
+      for (const std::span each : added) gf16::multiply_add(*gf_, each, each[pivots.back()], row);
+      added.push_back(row);
+      chosen.push_back(waiting[i]);
+    }
+    std::vector<std::byte *> rows;
+    for (const std::span each : added) rows.push_back(reinterpret_cast<std::byte *>(each.data()));
+    multiply(factors_of(reduced, rank, rank), rows.data(), rows_of(reduced, rank).data(), count + pivots.size());
+    for (unsigned n = 0; n < added.size(); ++n) std::ranges::copy(added[n], reduced.row(rank + n).begin());
+    waiting.clear();
+    block = Matrix16(kBlock, count + missing);
+  };
+
+  // The nearest shards after the run, then those before it.
+  const auto polynomial = std::span(run.polynomial);
   for (const bool is_after : {true, false}) {
-    std::vector<std::uint16_t> power(count);  // modulo P
+    if (parity.size() == present.size()) break;  // there are none
+    std::vector<std::uint16_t> power(count);     // modulo P
     power[is_after ? count - 1 : 0] = 1;
-    unsigned shard = is_after ? first + static_cast<unsigned>(count) - 1 : first;
-    while (others.size() < most && (is_after ? shard < parity.back() : shard > parity.front())) {
+    unsigned shard = is_after ? run.first + count - 1 : run.first;
+    while (pivots.size() < missing && (is_after ? shard < parity.back() : shard > parity.front())) {
       shard += is_after ? 1 : -1;
       const std::uint16_t factor = is_after ? power.back() : gf_->divide(power.front(), polynomial.front());
       std::rotate(power.begin(), is_after ? power.end() - 1 : power.begin() + 1, power.end());
       (is_after ? power.front() : power.back()) = 0;
-      gf16::multiply_add(*gf_, power, factor, std::span(polynomial).subspan(is_after ? 0 : 1, count));
+      gf16::multiply_add(*gf_, power, factor, polynomial.subspan(is_after ? 0 : 1, count));
       if (!std::ranges::binary_search(parity, shard)) continue;
-      std::ranges::copy(power, cells.row(static_cast<unsigned>(others.size())).begin());
-      others.push_back(static_cast<std::uint16_t>(shard));
+      const auto row = block.row(static_cast<unsigned>(waiting.size()));
+      for (unsigned i = 0; i < count; ++i) row[column_of[i]] = power[i];
+      waiting.push_back(static_cast<std::uint16_t>(shard));
+      if (waiting.size() == std::min<std::size_t>(kBlock, missing - pivots.size())) take_block();
     }
   }
-  // Indices here: of the run, then of the others, then of the outputs.
-  Indices all(count + others.size() + outputs.rows()), order;
-  std::iota(all.begin(), all.end(), std::uint16_t{0});
-  for (const std::uint16_t shard : present) order.push_back(static_cast<std::uint16_t>(shard - first));
-  order.insert(order.end(), all.begin() + count, all.end() - outputs.rows());
-  const auto cell = [&](unsigned row, unsigned column) {
-    return row < others.size() ? cells.at(row, column) : outputs.at(row - others.size(), column);
-  };
-  const Elimination elimination(*gf_, cell, static_cast<unsigned>(count), order);
-  Sums<std::uint16_t> sums = elimination.express(std::span(all).last(outputs.rows()), false);
-  if (!sums.undetermined.empty() && most < other_count)
-    base::fail(TANDEM_ERROR_TOO_LARGE, base::text(count, " lost shards: the nearest ", most, " of ", other_count,
-                                                  " parity shards beside a run with gaps are not enough"));
-  for (std::uint16_t &output : sums.undetermined) output -= static_cast<std::uint16_t>(count + others.size());
-  for (std::uint16_t &input : sums.inputs)
-    input = input < count ? static_cast<std::uint16_t>(first + input) : others[input - count];
+  if (!waiting.empty()) take_block();
+
+  const auto rank = static_cast<unsigned>(pivots.size()), row_count = outputs.rows();
+  const unsigned zeros = rank == missing ? missing : 0;  // first columns that would become 0
+  Matrix16 cells(row_count, count + rank - zeros), factors(row_count, rank);
+  std::vector<unsigned> place_of(count);  // of a column, in the run
+  for (unsigned i = 0; i < count; ++i) place_of[column_of[i]] = i;
+  for (unsigned r = 0; r < row_count; ++r) {
+    for (unsigned c = zeros; c < count; ++c) cells.at(r, c - zeros) = outputs.at(r, place_of[c]);
+    for (unsigned i = 0; i < rank; ++i) factors.at(r, i) = outputs.at(r, place_of[pivots[i]]);
+  }
+  outputs = {};
+  multiply(factors, rows_of(reduced, rank, zeros).data(), rows_of(cells, row_count).data(), cells.columns());
+  Sums<std::uint16_t> sums{std::move(chosen), std::move(cells), {}};
+  if (zeros == 0) {
+    Matrix16 narrow(row_count, count + rank - missing);
+    for (unsigned r = 0; r < row_count; ++r) {
+      const auto row = sums.cells.row(r);
+      if (std::ranges::any_of(row.first(missing), [](std::uint16_t cell) { return cell != 0; }))
+        sums.undetermined.push_back(static_cast<std::uint16_t>(r));
+      std::ranges::copy(row.subspan(missing), narrow.row(r).begin());
+    }
+    sums.cells = std::move(narrow);
+  }
   sums.sort(false);
   return sums;
 }

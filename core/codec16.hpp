@@ -54,19 +54,25 @@ class Codec16 final : public Codec {
   unsigned log_scale(unsigned shard) const;
   Operator encode_of(std::span<const std::uint16_t> outputs) const override;
   Operator column_of(unsigned index, std::span<const std::uint16_t> outputs) const override;
-  void solve_for(const ShardSet &present, std::span<const std::uint32_t> costs,
+  void solve_for(const ShardSet &present, std::span<const std::uint32_t> costs, const MultiplyRows &multiply,
                  Application &application) const override;
   Operator interpolate(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> chosen,
                        const Application &application) const;
   Operator transform(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> chosen,
                      const Application &application) const;
   Powers16 powers_of(std::span<const std::uint16_t> data, std::span<const std::uint16_t> parity) const;
+  // Lost data, and a run of as many neighbouring parity shards.
+  struct Run {
+    std::span<const std::uint16_t> lost;
+    unsigned first;
+    Indices constants, polynomial;  // of the lost data; the product of (x + constant), the highest power last
+  };
   void solve_powers(const ShardSet &present, std::span<const std::uint16_t> lost, std::span<const std::uint16_t> parity,
-                    Application &application) const;
-  Matrix16 solve_run(std::span<const std::uint16_t> lost, unsigned first, std::span<const std::uint16_t> outputs) const;
-  Sums<std::uint16_t> fill_run(std::span<const std::uint16_t> lost, unsigned first,
-                               std::span<const std::uint16_t> present, std::span<const std::uint16_t> parity,
-                               const Matrix16 &outputs) const;
+                    const MultiplyRows &multiply, Application &application) const;
+  Matrix16 solve_run(const Run &run, std::span<const std::uint16_t> outputs, const MultiplyRows &multiply) const;
+  Sums<std::uint16_t> fill_run(const Run &run, std::span<const std::uint16_t> present,
+                               std::span<const std::uint16_t> parity, Matrix16 outputs,
+                               const MultiplyRows &multiply) const;
   std::vector<std::uint16_t> polynomial_of(std::span<const std::uint16_t> points) const;
   void eliminate(const ShardSet &present, const Indices &parity, Application &application) const;
   Operator dense(Matrix16 cells) const;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan.hpp"
 
+#include <algorithm>
+
+#include "base/error.hpp"
+
 namespace tandem::core {
 
 namespace {
@@ -10,6 +14,27 @@ MatrixOf<Cell> twice(const MatrixOf<Cell> &column) {
   MatrixOf<Cell> both(column.rows(), 2);
   for (unsigned r = 0; r < both.rows(); ++r) both.at(r, 0) = both.at(r, 1) = column.at(r, 0);
   return both;
+}
+
+// As runs do: with the backend's kernels, on its threads.
+MultiplyRows multiplier(Backend &backend, const std::function<bool()> &cancelled) {
+  return [&](const Matrix16 &factors, const std::byte *const *inputs, std::byte *const *outputs, std::size_t columns) {
+    constexpr std::uint64_t kSteps = std::uint64_t{1} << 31, kUnit = 512;  // a cancel waits for a tenth of a second
+    const std::uint64_t bytes = sizeof(Element) * columns, cells = std::uint64_t{factors.rows()} * factors.columns();
+    std::shared_ptr<const Prepared> prepared;
+    for (Task task{nullptr, inputs, outputs, 0, 0, Mode::accumulate};; task.offset_bytes += task.length_bytes) {
+      if (cancelled && cancelled()) base::fail(TANDEM_ERROR_CANCELLED, "the set-up of a decode was cancelled");
+      if (task.offset_bytes == bytes || cells == 0) return;
+      if (!prepared)
+        prepared = backend.prepare(
+            Operator(Dense16{&gf16::Field::words(), Layout::words, std::make_shared<const Matrix16>(factors)}));
+      task.prepared = prepared.get();
+      task.length_bytes = std::min(bytes - task.offset_bytes,
+                                   std::max(kSteps * sizeof(Element) / cells / kUnit, std::uint64_t{1}) * kUnit);
+      Control control;
+      backend.run({&task, 1}, control);
+    }
+  };
 }
 
 }  // namespace
@@ -28,7 +53,8 @@ Operator update_of(const Operator &column) {
   return {twice(column.dense()), column.granularity_bytes()};
 }
 
-Plan::Plan(Backend &backend, std::shared_ptr<const Codec> codec, const Shape &shape)
+Plan::Plan(Backend &backend, std::shared_ptr<const Codec> codec, const Shape &shape,
+           const std::function<bool()> &cancelled)
     : codec_(std::move(codec)), backend_(&backend), shape_(shape) {
   const auto take = [this](const Application &application, const Operator &what) {
     input_count_ = application.inputs.size();
@@ -49,8 +75,9 @@ Plan::Plan(Backend &backend, std::shared_ptr<const Codec> codec, const Shape &sh
       break;
     }
     case Operation::decode: {
-      const auto application = shape.read_costs.empty() ? codec_->decode(shape.present, shape.wanted)
-                                                        : codec_->solve(shape.present, shape.wanted, shape.read_costs);
+      const auto application = shape.read_costs.empty()
+                                   ? codec_->decode(shape.present, shape.wanted, multiplier(backend, cancelled))
+                                   : codec_->solve(shape.present, shape.wanted, shape.read_costs);
       take(*application, application->what);
       break;
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -39,7 +40,9 @@ Operator update_of(const Operator &column);
 class Plan {
  public:
   // Throws Error as the codec and the backend do. The backend must outlive the plan.
-  Plan(Backend &backend, std::shared_ptr<const Codec> codec, const Shape &shape);
+  // cancelled: whether to end a long set-up; asked on this thread.
+  Plan(Backend &backend, std::shared_ptr<const Codec> codec, const Shape &shape,
+       const std::function<bool()> &cancelled = {});
 
   const Codec &codec() const noexcept { return *codec_; }
   const Shape &shape() const noexcept { return shape_; }

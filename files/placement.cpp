@@ -106,11 +106,7 @@ std::set<std::string> claimed_names(const std::string &path, const SetId &own_se
       else if (parse_commit_record(read_commit_record(folder.open_file(name, O_RDONLY)), &record))
         set_names[own->set_id] = record.name;
     }
-<<<<<<< HEAD
-  } catch (const Error &) {  // the next write there says what is wrong with it
-=======
   } catch (const Error &) {  // repair says what is wrong when it writes there
->>>>>>> v32
   }
   std::set<std::string> claimed;
   for (const auto &[id, name] : set_names)

@@ -81,7 +81,7 @@ std::vector<tandem_par2_searched_file> searched_files_of(const Report &report) {
   for (const std::string &path : report.others)
     if (report.looks.contains(path) && !is_of_set(path) && !left_out.contains(path) &&
         known.emplace(path, list.size()).second)
-      list.push_back({path.c_str(), nullptr, 0, 0});
+      list.push_back({path.c_str(), nullptr, 0, 0, report.repeated.contains(path) ? report.repeated.at(path) : 0, 0});
   for (const File &file : report.set.files) {
     for (std::uint64_t slice = 0; slice < file.slice_count; ++slice) {
       const auto &place = report.places[report.contents[file.first_slice + slice]];
@@ -118,8 +118,9 @@ Report verify_with(const tandem_par2_verify_options &options) {
   for (const std::string_view path :
        tandem::base::read_strings(options.extra_paths, options.extra_count, "extra_paths"))
     extra.emplace_back(path);
-  TaskPool pool(more_threads(options.thread_count));
-  Meter meter(options.progress, options.progress_user);
+  const std::size_t threads = more_threads(options.thread_count);
+  TaskPool pool(options.rate_bytes_per_second == 0 ? threads : 0);  // waits must see a cancel
+  Meter meter(options.progress, options.progress_user, options.rate_bytes_per_second);
   const Progress progress = progress_of(meter);
   const std::vector<std::string> packet_files = packet_files_of(options.path, extra);
   const bool packets_only = options.packets_only != 0;

@@ -2,6 +2,7 @@
 // Progress of a call: all threads count, and the calling thread reports.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -14,14 +15,25 @@ namespace tandem::par2 {
 
 class Meter {
  public:
-  Meter(tandem_par2_progress progress, void *user) : progress_(progress), user_(user) {}
+  Meter(tandem_par2_progress progress, void *user, std::uint64_t bytes_per_second = 0)
+      : progress_(progress), user_(user), bytes_per_second_(bytes_per_second) {}
 
   void add_total(std::uint64_t bytes) { total_ += bytes; }
   // Throws TANDEM_ERROR_CANCELLED on every thread once the callback has said so.
   void done(std::uint64_t bytes) {
     done_ += bytes;
+    for (;;) {
+      if (is_cancelled()) fail(TANDEM_ERROR_CANCELLED, "the progress callback cancelled the call");
+      if (bytes == 0 || bytes_per_second_ == 0) return;
+      const std::chrono::duration<double> due(static_cast<double>(done_) / static_cast<double>(bytes_per_second_));
+      const auto left = due - (Clock::now() - started_);
+      if (left.count() <= 0) return;
+      std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(left, kBetween));
+    }
+  }
+  bool is_cancelled() {
     if (progress_ != nullptr && std::this_thread::get_id() == caller_ && Clock::now() - last_ >= kBetween) report();
-    if (cancelled_ && can_cancel_) fail(TANDEM_ERROR_CANCELLED, "the progress callback cancelled the call");
+    return cancelled_ && can_cancel_;
   }
   // The last moment to cancel.
   void commit() {
@@ -47,6 +59,8 @@ class Meter {
 
   const tandem_par2_progress progress_;
   void *const user_;
+  const std::uint64_t bytes_per_second_;  // 0: no limit
+  const Clock::time_point started_ = Clock::now();
   const std::thread::id caller_ = std::this_thread::get_id();
   std::atomic<std::uint64_t> done_{0}, total_{0};
   std::atomic<bool> cancelled_{false}, can_cancel_{true};

@@ -377,6 +377,8 @@ class Repair {
     plan_options.operation = TANDEM_OPERATION_DECODE;
     plan_options.present = present.data();
     plan_options.wanted = wanted.data();
+    plan_options.cancelled = [](void *meter) -> std::int32_t { return static_cast<Meter *>(meter)->is_cancelled(); };
+    plan_options.cancelled_user = &meter_;
     tandem_plan *plan = nullptr;
     const tandem_status status = tandem_plan_create(context_, codec.get(), &plan_options, &plan);
     if (status == TANDEM_ERROR_NOT_RECOVERABLE)

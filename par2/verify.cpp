@@ -61,20 +61,20 @@ class Verification {
     }
     using Key = std::pair<std::uint64_t, Digest>;  // bytes of a file, MD5 of it or of a part
     std::set<std::uint64_t> sizes;
-    std::set<Key> beginnings[2];  // of files without checksums of slices, and with
+    std::map<Key, std::vector<std::size_t>> beginnings[2];  // of files without checksums of slices, and with
     std::map<Key, std::vector<std::size_t>> wanted;
     for (std::size_t i = 0; i < set_.files.size(); ++i) {
       const File &file = set_.files[i];
       if (is_complete(i) || file.bytes == 0) continue;
       sizes.insert(file.bytes);
-      beginnings[!file.sums.empty()].emplace(file.bytes, file.md5_of_beginning);
+      beginnings[!file.sums.empty()][{file.bytes, file.md5_of_beginning}].push_back(i);
       Md5 all;
       for (const SliceSum &sum : file.sums) all.update(sum.md5.data(), sum.md5.size());
       wanted[{file.bytes, file.sums.empty() ? file.md5 : all.finish()}].push_back(i);
     }
     std::vector<Source> sources = others_;
     for (std::size_t i = 0; i < set_.files.size(); ++i)
-      if (report_.files[i].state == FileState::damaged) sources.push_back({&paths_[i], report_.files[i].bytes});
+      if (report_.files[i].state == FileState::damaged) sources.push_back({&paths_[i], report_.files[i].bytes, i});
     std::erase_if(sources, [&](const Source &source) { return !sizes.contains(source.bytes); });
     std::vector<Range> ranges;
     for (const Source &source : sources)
@@ -91,7 +91,10 @@ class Verification {
     for (std::size_t i = 0; i < read.size(); ++i) {
       const std::uint64_t bytes = sources[i].bytes;
       for (const bool by_slices : {false, true}) {
-        if (read[i].error != 0 || !beginnings[by_slices].contains({bytes, read[i].sum.md5})) continue;
+        const auto files = beginnings[by_slices].find({bytes, read[i].sum.md5});
+        if (read[i].error != 0 || files == beginnings[by_slices].end()) continue;
+        // That it is not right under its own name is known.
+        if (files->second.size() == 1 && files->second[0] == sources[i].file) continue;
         const std::size_t first = ranges.size();
         const std::uint64_t each = by_slices ? set_.slice_bytes : bytes;
         for (std::uint64_t at = 0; at < bytes; at += ranges.back().bytes) {
@@ -149,8 +152,12 @@ class Verification {
       matches[i] = search_.scan(*tasks[i].region, tasks[i].first, tasks[i].last, progress_.done);
     });
     for (std::size_t i = 0; i < tasks.size(); ++i)
-      for (const Match &match : matches[i])
-        set_place(match.content, {tasks[i].region->path, match.offset, match.bytes});
+      for (const Match &match : matches[i]) {
+        const std::string *path = tasks[i].region->path;
+        if (const auto &place = report_.places[match.content]; place && *place->path != *path)
+          ++report_.repeated[*path];
+        set_place(match.content, {path, match.offset, match.bytes});
+      }
   }
 
   // Without a checksum a slice cannot be found.
@@ -176,6 +183,7 @@ class Verification {
   struct Source {
     const std::string *path;
     std::uint64_t bytes;
+    std::size_t file = SIZE_MAX;  // of the set, if it is one
   };
   struct Candidate {
     std::size_t file;         // of the set

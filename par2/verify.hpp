@@ -30,14 +30,15 @@ struct Report {
   Set set;
   std::vector<FileReport> files;
   std::uint64_t found_slices = 0;
-  std::string folder;                        // of the set's files
-  std::vector<std::string> extra;            // as given
-  std::uint64_t search_distance = 0;         // as given
-  std::vector<std::string> paths, others;    // of the set's files; other files that were searched
-  std::map<std::string, struct stat> looks;  // at files, before they were read
-  std::vector<std::uint32_t> contents;       // of slices
-  std::vector<std::optional<Place>> places;  // of contents
-  bool is_of_packets = false;                // nothing else was read
+  std::string folder;                             // of the set's files
+  std::vector<std::string> extra;                 // as given
+  std::uint64_t search_distance = 0;              // as given
+  std::vector<std::string> paths, others;         // of the set's files; other files that were searched
+  std::map<std::string, struct stat> looks;       // at files, before they were read
+  std::vector<std::uint32_t> contents;            // of slices
+  std::vector<std::optional<Place>> places;       // of contents
+  std::map<std::string, std::uint32_t> repeated;  // by path: slices that another file has too
+  bool is_of_packets = false;                     // nothing else was read
 };
 
 // An old file that makes room gets this name, ".", and a number.

@@ -127,6 +127,7 @@ typedef struct tandem_par2_verify_options {
   int32_t packets_only; /* non-zero: only says what the set describes, fast. Neither its files nor the recovery slices
                            are read: each file counts as missing, and each recovery slice as intact. Such a report
                            cannot be repaired */
+  uint64_t rate_bytes_per_second; /* of the files and recovery slices; one thread reads them. 0 = no limit */
 } tandem_par2_verify_options;
 
 /* What a call found. */
@@ -220,6 +221,8 @@ typedef struct tandem_par2_searched_file {
   const char *name;           /* of the set's file that all slices found here belong to; NULL: several files, or none */
   uint32_t slice_count;       /* of that file */
   uint32_t found_slice_count; /* that were found here, and before that nowhere else */
+  uint32_t repeated_slice_count; /* that were found here, and another file has them too */
+  uint32_t reserved;
 } tandem_par2_searched_file;
 
 /* Lists the searched files other than those of the set, without those that a renamed file was found as; arguments as
@@ -259,7 +262,7 @@ typedef struct tandem_par2_repair_options {
  * Kill: if the call fails later or the process dies, nothing is lost. The old file may then be called "NAME.1" (verify
  *   reads it), temporaries ".NAME.*.tmp" may be left, and the call can be made again, after a new verify.
  * Cost: the equations of e lost slices take about 2 e^2 bytes beside memory_bytes. With g gaps among the exponents they
- *   take up to 6 e^2, and e^2 g steps, at most 2^36: up to a minute, in which a cancel waits.
+ *   take up to 10 e^2, and about e^2 g steps of the context, at most 2^36.
  * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost and of recovery slices; nothing was
  *   changed; also for too many gaps among the exponents), DAMAGED (a file has changed since verify,
  *   or what was computed is wrong), IO, UNSUPPORTED, OUT_OF_MEMORY, CANCELLED, DEVICE.

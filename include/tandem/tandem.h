@@ -452,10 +452,15 @@ typedef struct tandem_plan_options {
   uint32_t reserved;        /* 0 */
   const uint32_t *read_costs; /* decode: k+m costs, one for reading each shard. The plan reads the cheapest set that it
                                  finds (see tandem_plan_shards_to_read). NULL: all costs are 1 */
+  int32_t (*cancelled)(void *user); /* decode with the matrix par2: asked often, on the calling thread, while the
+                                       equations of many lost shards are solved. Non-zero ends the call with
+                                       CANCELLED. NULL: nothing is asked */
+  void *cancelled_user;
 } tandem_plan_options;
 
 /* Prepares an operation: solves for the coefficient matrix and builds the kernel's tables. Runs of the plan do neither
- * again. A plan may outlive its codec, but not its context.
+ * again. The context's backend multiplies the matrices of a decode with the matrix par2 if exponents have gaps. A plan
+ * may outlive its codec, but not its context.
  *
  * A plan for device memory is ready at once, with a kernel that serves every matrix (technique tables). The kernel of
  * this matrix is compiled in the background; later submits use it. If the compile fails, the log says so once.
@@ -464,7 +469,7 @@ typedef struct tandem_plan_options {
  * Status: INVALID_ARGUMENT (also resources that are malformed or exceed the whole amount; read_costs of another
  *   operation), UNSUPPORTED (a memory kind that no backend of the context reaches; read_costs in GF(2^16)),
  *   NOT_RECOVERABLE, TOO_LARGE (GF(2^16): a matrix of more than 64 MiB, or an elimination that is too large: see
- *   docs/matrices.md), OUT_OF_MEMORY. */
+ *   docs/matrices.md), CANCELLED, OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *codec,
                                             const tandem_plan_options *options, tandem_plan **plan_out);
 /* Destroys a plan. NULL is allowed. Its jobs continue. */

@@ -225,6 +225,15 @@ class Personality(unittest.TestCase):
         self.run_par2("r", "set", "moved")
         self.check_content("sub/c")
 
+    def test_extra_files_that_repeat_data(self):
+        self.run_par2("c", "-q", "-s1000", "-c2", "set", "a")
+        (self.data / "copies").write_bytes(self.content["a"][:3000] + b"more" + self.content["a"][4000:6000])
+        self.write_at("a", 9000, b"damage")
+        output = self.run_par2("v", "set", "copies", "b [1]", status=1)
+        self.assertIn('File: "copies" - found 5 duplicate data blocks.\nFile: "b [1]" - no data found.\n', output)
+        (self.data / "copies").write_bytes(self.content["a"][8000:])
+        self.assertIn('File: "copies" - found 1 of 10 data blocks from "a".\n', self.run_par2("v", "set", "copies", status=1))
+
     def test_distance_of_data_skipping(self):
         self.run_par2("c", "-q", "-s1000", "-c1", "set", "a")
         (self.data / "a").write_bytes(self.content["a"][100:])

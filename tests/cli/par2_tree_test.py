@@ -9,6 +9,7 @@ import random
 import shutil
 import subprocess
 import sys
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -326,6 +327,24 @@ class Cases(Tree):
         (self.root / "a" / SET).write_bytes(b"no set")
         self.assertEqual(self.json("scrub", "a", status=4)["outcome"], "failed")
         self.assertEqual(self.outcomes("sync", "a"), {"a": "replaced"})
+
+    def test_the_oldest_sets_take_turns(self):
+        for name in ("a/x", "b c/x", "d\n/x"):
+            self.write(name, 20000)
+        self.write("e/x", 60000)
+        self.call("sync", ".")
+        os.environ |= {"XDG_STATE_HOME": str(self.root / "state"), "STATE_DIRECTORY": ""}
+        self.addCleanup(os.environ.pop, "XDG_STATE_HOME")
+        self.addCleanup(os.environ.pop, "STATE_DIRECTORY")
+        seen = [list(self.outcomes("scrub", ".", "--oldest", "0.1%")) for _ in range(4)]
+        self.assertEqual(sorted(sum(seen, [])), sorted(self.outcomes("scrub", ".")))
+        self.assertEqual(len(self.outcomes("scrub", ".", "--oldest", "100%")), 4)
+        (self.root / "e" / SET).write_bytes(b"no set")  # it has its turn like any other
+        self.assertEqual(self.outcomes("scrub", ".", "--oldest", "100%", status=4)["./e/" + SET], "failed")
+        self.call("scrub", ".", "--oldest", "5", status=2)
+        begin = time.monotonic()
+        self.call("scrub", "a", "--rate", 40000)
+        self.assertGreater(time.monotonic() - begin, 0.4)
 
     def test_what_cannot_be_read(self):
         """It is reported, and the rest is done."""

@@ -537,6 +537,44 @@ TEST(Powers, GapsAmongExponentsAreAsForAnyMatrix) {
   EXPECT_LT(refused, 300u);
 }
 
+// The 21845th powers of constants with logarithms that are 1 modulo 3 are one number. So sums that are 21845 exponents
+// apart say the same. More shards than an elimination takes at a time.
+TEST(Powers, DependentSumsAmongManyAreLeftOut) {
+  constexpr unsigned k = 300, lost_count = 100, m = 43690 + lost_count;
+  const auto codec = make_par2(k, m);
+  ShardSet present, wanted;
+  unsigned lost = 0;
+  for (unsigned c = 0, log = 0; c < k; ++c) {
+    for (++log; std::gcd(log, 65535u) != 1;) ++log;
+    (log % 3 == 1 && lost++ < lost_count ? wanted : present).set(c);
+  }
+  for (unsigned i = 0; i < lost_count; i += 2) {
+    present.set(k + i);
+    present.set(k + 21845 + i);
+    present.set(k + 43690 + i + 1);
+  }
+  wanted.set(k + 1);
+  const auto solved = codec->solve(present, wanted);
+  ASSERT_EQ(solved->inputs.size(), k);
+  for (const std::uint16_t input : solved->inputs) EXPECT_TRUE(input < k + lost_count || input > k + 43690) << input;
+  const Dense16 whole = core::matrix_of(std::get<core::Powers16>(solved->what.form()));
+  for (unsigned r = 0; r < solved->outputs.size(); r += 10) {
+    for (unsigned c = 0; c < k; ++c) {
+      std::uint16_t sum = 0;
+      for (unsigned i = 0; i < k; ++i) {
+        const unsigned shard = solved->inputs[i];
+        const auto cell =
+            shard < k ? std::uint16_t{shard == c} : static_cast<std::uint16_t>(codec->coefficient(shard - k, c));
+        sum ^= codec->multiply(whole.coefficients->at(r, i), cell);
+      }
+      const unsigned output = solved->outputs[r];
+      ASSERT_EQ(sum, output < k ? unsigned{output == c} : codec->coefficient(output - k, c)) << output << ", " << c;
+    }
+  }
+  for (unsigned i = 0; i < 10; i += 2) present = without(present, k + 43690 + i + 1);
+  expect_error([&] { codec->solve(present, wanted); }, TANDEM_ERROR_NOT_RECOVERABLE, {"rank 95, 100 needed"});
+}
+
 TEST(Powers, CostNoElimination) {
   constexpr unsigned k = 3000, m = 1100, lost = 1000;
   const auto codec = make_par2(k, m);

@@ -305,6 +305,51 @@ TEST(Powers, LostShardsComeBack) {
   EXPECT_NE(refused, 0u);
 }
 
+// Every second parity shard is missing: matrices are multiplied by the backend, and each question can end that.
+TEST(Powers, ManyGapsAreFilledByTheBackend) {
+  constexpr unsigned k = 500, lost_count = 400, m = 2 * lost_count, bytes = 6;
+  Random random(slice_seed() + 4);
+  const auto codec = make_par2(k, m, 3);
+  const auto backend = make_backend("", "", 3);
+  std::vector<Bytes> shards = random_shards(random, k, bytes);
+  Rows16 rows(m);
+  for (unsigned r = 0; r < m; ++r)
+    for (unsigned c = 0; c < k; ++c) rows[r].push_back(codec->coefficient(r, c));
+  for (Bytes &parity : reference16::apply(kPar2, rows, shards)) shards.push_back(std::move(parity));
+  const std::vector<Bytes> truth = shards;
+  core::Shape shape;
+  shape.operation = core::Operation::decode;
+  for (unsigned i = 0; i < k + m; ++i)
+    (i < k ? i >= lost_count : (i - k) % 2 == 1) ? shape.present.set(i) : shape.wanted.set(i);
+  const std::uint64_t before = core::multiply_add_count();
+  unsigned asked = 0;
+  const core::Plan plan(*backend, codec, shape, [&] { return ++asked == 0; });
+  EXPECT_GT(asked, lost_count + 20);
+  // Wanted parity is added on this thread. The elimination would double it.
+  EXPECT_LT(core::multiply_add_count() - before, std::uint64_t{lost_count} * lost_count * lost_count * 5 / 4);
+  std::vector<const std::byte *> in;
+  std::vector<std::byte *> out;
+  for (const unsigned i : plan.inputs()) in.push_back(reinterpret_cast<const std::byte *>(shards[i].data()));
+  for (const unsigned i : plan.outputs()) {
+    std::ranges::fill(shards[i], std::uint8_t{0xa5});
+    out.push_back(reinterpret_cast<std::byte *>(shards[i].data()));
+  }
+  const core::Task task = plan.task(in.data(), out.data(), bytes);
+  core::Control control;
+  backend->run(std::span(&task, 1), control);
+  EXPECT_EQ(shards, truth);
+  for (unsigned end = 1; end <= asked; end += end < asked - 20 ? 100 : 1) {
+    unsigned left = end;
+    const auto other = make_par2(k, m, 3);  // its decode is not known yet
+    try {
+      const core::Plan ended(*backend, other, shape, [&] { return --left == 0; });
+      FAIL() << end << " of " << asked;
+    } catch (const base::Error &error) {
+      EXPECT_EQ(error.status(), TANDEM_ERROR_CANCELLED) << error.what();
+    }
+  }
+}
+
 // The inverse by the formula is what an elimination finds.
 TEST(Powers, AFormulaSolvesConsecutiveExponents) {
   const auto codec = make_par2(60, 40, 1000);

@@ -19,7 +19,7 @@ def structure(name, *fields, sized=True):
 
 VerifyOptions = structure("VerifyOptions", ("path", c_char_p), ("base_path", c_char_p), ("extra_paths", POINTER(c_char_p)),
                           ("extra_count", c_size_t), ("thread_count", c_uint32), ("search_distance", c_uint32), ("progress", PROGRESS),
-                          ("progress_user", c_void_p), ("packets_only", c_int32))
+                          ("progress_user", c_void_p), ("packets_only", c_int32), ("rate_bytes_per_second", c_uint64))
 CreateOptions = structure("CreateOptions", ("path", c_char_p), ("base_path", c_char_p), ("source_paths", POINTER(c_char_p)),
                           ("source_count", c_size_t), ("slice_bytes", c_uint64), ("slice_count", c_uint32),
                           ("recovery_slice_count", c_uint32), ("recovery_percent", ctypes.c_double), ("first_exponent", c_uint32),
@@ -128,12 +128,12 @@ class Library:
         del callback
         return result
 
-    def verify(self, path, base=None, extra=(), threads=2, distance=0, progress=None, packets_only=0):
+    def verify(self, path, base=None, extra=(), threads=2, distance=0, progress=None, packets_only=0, rate=0):
         extra = list(extra)
         extras = (c_char_p * len(extra))(*(str(each).encode() for each in extra))
         callback = PROGRESS(progress) if progress else PROGRESS()
         options = VerifyOptions(ctypes.sizeof(VerifyOptions), str(path).encode(), str(base).encode() if base else None, extras,
-                                len(extra), threads, distance, callback, None, packets_only)
+                                len(extra), threads, distance, callback, None, packets_only, rate)
         handle = c_void_p()
         self.check(self.par2.tandem_par2_verify(byref(options), byref(handle)))
         return Report(self, handle)

@@ -455,6 +455,16 @@ class Repair(Case):
                 self.assertEqual([total - done for done, total in seen[-2:]], [2 * 640, 0])  # to write in place, at the end
                 self.assertEqual([(self.folder / name).read_bytes() for name in "ab"], [contents["a"], contents["b"]])
 
+    def test_cancel_while_equations_are_solved(self):
+        data = os.urandom(8 * 600)
+        self.write_set({"a": data}, 8, range(0, 1200, 2))
+        self.write("a", bytes(8 * 500) + data[8 * 500:])
+        seen = []
+        self.fails(CANCELLED, "cancelled", self.report(), progress=lambda user, done, total: seen.append(total) or 1)
+        self.assertEqual(seen, [2 * 8 * 500])  # what is read for them is not known yet
+        self.report().repair()
+        self.assertEqual((self.folder / "a").read_bytes(), data)
+
     @unittest.skipUnless(shutil.which("par2"), "NOT RUN: par2 is not installed")
     def test_sets_of_par2cmdline(self):
         draw = random.Random(SEED)

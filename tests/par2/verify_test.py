@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import unittest
 
 from library import (CANCELLED, COMPLETE, DAMAGED, DAMAGED_SET, INVALID_ARGUMENT, IO, MISSING, NOT_RECOVERABLE, RENAMED, TOO_LARGE, UNSUPPORTED,
@@ -232,6 +233,33 @@ class Verify(Case):
         self.assertEqual([each["found_slice_count"] for each in report.files.values()],
                          [32 - (self.state(report, name) == DAMAGED) for name in report.files])
         self.assertLess(totals[-1], 4 * 40 * 32768)
+
+    def test_a_damaged_file_is_not_hashed_again(self):
+        """Only another file can have its whole content."""
+        data = os.urandom(64 * 1000)
+        self.write_set({"a": data, "b": os.urandom(64)}, exponents=())
+        damaged = data[:64 * 900] + bytes(64) + data[64 * 901:]
+        totals = []
+        self.write("a", damaged)
+        self.assertEqual(self.state(self.verify(progress=lambda user, done, total: totals.append(total) or 0), "a"), DAMAGED)
+        self.assertLess(totals[-1], 1.5 * len(data))
+        self.write("extra", data)  # it begins as the damaged file does
+        report = self.verify(extra=[self.folder / "extra"])
+        self.assertEqual((self.state(report, "a"), report.files["a"]["found_as"]), (RENAMED, str(self.folder / "extra").encode()))
+
+    def test_rate(self):
+        contents = {"a": os.urandom(300000), "b": os.urandom(300000)}
+        the_set = self.write_set(contents, slice_bytes=3000)
+        read = 600000 + sum(len(each) for each in the_set.recovery.values())
+        for rate, least in ((0, 0), (2 * read, 0.45)):
+            begin = time.monotonic()
+            self.assertEqual(self.verify(rate=rate).summary.complete_count, 2)
+            self.assertGreater(time.monotonic() - begin, least)
+        begin = time.monotonic()
+        with self.assertRaises(Failure) as caught:  # a wait sees it
+            self.verify(rate=1000, progress=lambda user, done, total: time.monotonic() - begin > 0.3)
+        self.assertEqual(caught.exception.status, CANCELLED)
+        self.assertLess(time.monotonic() - begin, 30)
 
     def test_files_that_may_not_be_read(self):
         self.folder.chmod(0o755)
