@@ -288,7 +288,7 @@ TEST(OpenclShared, MixedMemoryIsUsedWhereItLies) {
   driver.copied_bytes = 0;
   driver.mapped.clear();
   backend->run({&task, 1}, control);
-  EXPECT_EQ(driver.copied_bytes, (3 + 2) * sizeof(std::uint64_t)) << "a launch's offsets, and no byte of a shard";
+  EXPECT_EQ(driver.copied_bytes, 0u) << "no byte of a shard";
   EXPECT_EQ(driver.mapped, std::set<void *>(out.begin(), out.end()));
   for (unsigned r = 0; r < 2; ++r) EXPECT_EQ(std::memcmp(out[r], product[r].data(), kBytes), 0);
   driver.copied_bytes = 0;
