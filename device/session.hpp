@@ -168,7 +168,7 @@ class DeviceSession : public std::enable_shared_from_this<DeviceSession>, privat
   Tables tables_;
 };
 
-// In a child after fork a session is abandoned, whoever has it last: its threads and its driver are the parent's, and
+// In a child after fork a session is abandoned by its last owner: its threads and its driver are the parent's, and
 // its mutexes may be locked for ever.
 template <class Session, const DeviceModule &kModule, class... Arguments>
 std::shared_ptr<Session> make_session(Arguments &&...arguments) {
