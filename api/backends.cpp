@@ -85,21 +85,15 @@ std::vector<hybrid::Member> cpu_members(const BackendKind &kind, tandem_context 
 
 // ---- devices
 
-std::vector<FoundDevice> find_opencl(milliseconds patience) {
+std::vector<FoundDevice> found_devices(const std::string &backend, const device::Listing &listing) {
   std::vector<FoundDevice> found;
-  for (const opencl::DeviceDescription &each : opencl::describe_devices(patience))
-    found.push_back({each.name, "opencl-" + each.kind, each.description, "auto", each.compute_unit_count});
+  for (const device::DeviceDescription &each : listing.devices)
+    found.push_back({each.name, backend + "-" + each.kind, each.description, "auto", each.unit_count});
   return found;
 }
 
-std::vector<FoundDevice> find_cuda(milliseconds patience) {
-  std::vector<FoundDevice> found;
-  for (const gpu::DeviceDescription &each : gpu::describe_devices(patience).devices)
-    found.push_back({each.name, "cuda-gpu", each.description, "auto", each.multiprocessor_count});
-  return found;
-}
 std::string missing_cuda(milliseconds patience) {
-  const gpu::Listing listing = gpu::describe_devices(patience);
+  const device::Listing listing = gpu::describe_devices(patience);
   return listing.devices.empty() ? listing.missing : "";
 }
 
@@ -171,20 +165,22 @@ constexpr BackendKind kKinds[] = {
      .devices = find_cpu,
      .make = make_cpu,
      .members = cpu_members},
-    device_kind<opencl::Options, opencl::make_backend>({.name = "opencl",
-                                                        .forms = "opencl, opencl:PLATFORM:DEVICE",
-                                                        .memory_resource = opencl::kMemoryResource,
-                                                        .is_name = opencl::is_device_name,
-                                                        .may_have_devices = [] { return opencl::may_have_gpus(); },
-                                                        .devices = find_opencl}),
-    device_kind<gpu::Options, gpu::make_backend>({.name = "cuda",
-                                                  .forms = "cuda, cuda:N",
-                                                  .vendor = "NVIDIA",
-                                                  .memory_resource = gpu::kMemoryResource,
-                                                  .is_name = gpu::is_device_name,
-                                                  .may_have_devices = [] { return gpu::may_have_devices(); },
-                                                  .devices = find_cuda,
-                                                  .missing = missing_cuda}),
+    device_kind<opencl::Options, opencl::make_backend>(
+        {.name = "opencl",
+         .forms = "opencl, opencl:PLATFORM:DEVICE",
+         .memory_resource = opencl::kMemoryResource,
+         .is_name = opencl::is_device_name,
+         .may_have_devices = [] { return opencl::may_have_gpus(); },
+         .devices = [](milliseconds patience) { return found_devices("opencl", opencl::describe_devices(patience)); }}),
+    device_kind<gpu::Options, gpu::make_backend>(
+        {.name = "cuda",
+         .forms = "cuda, cuda:N",
+         .vendor = "NVIDIA",
+         .memory_resource = gpu::kMemoryResource,
+         .is_name = gpu::is_device_name,
+         .may_have_devices = [] { return gpu::may_have_devices(); },
+         .devices = [](milliseconds patience) { return found_devices("cuda", gpu::describe_devices(patience)); },
+         .missing = missing_cuda}),
 };
 
 }  // namespace

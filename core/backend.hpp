@@ -177,9 +177,9 @@ struct Traits {
   std::string name;                  // "cpu", "cuda:0"
   unsigned lanes = 1;                // runs that make progress at the same time
   std::vector<MemoryKind> memories;  // allowed values of Task::memory
-  // Properties of a device. False until its first prepare or run has looked for the device.
-  bool shares_cores = false;   // it computes on the cores that the CPU backend uses
-  bool shares_memory = false;  // it reads and writes all host memory directly: it needs no staging
+  // A device reads and writes all host memory directly: it needs no staging. False until its first prepare or run has
+  // looked for the device.
+  bool shares_memory = false;
 };
 
 class Backend {

@@ -77,7 +77,6 @@ const DeviceBackend::Found &DeviceBackend::found() const {
     found.budget = std::make_shared<MemoryBudget>(budget_bytes(device, device.memory_bytes / 2));
     found.chooser = std::make_unique<const KernelChooser>(options_, device, log_);
     found.traits = traits_called(device.name);
-    found.traits.shares_cores = device.shares_cores;
     found.traits.shares_memory = device.shares_memory;
     if (options_.tuning != nullptr && !options_.tuning->knows(found.chooser->identity())) {
       log_.say(TANDEM_LOG_WARNING, base::text(device.identity.backend, ": ", device.name,
@@ -143,19 +142,32 @@ core::TuningIdentity DeviceBackend::tuning_identity() const { return found().cho
 std::string DeviceBackend::tuning_kernel_hash() const { return found().chooser->kernel_hash(); }
 
 void DeviceBackend::make_ready(const core::Prepared &prepared, Mode, MemoryKind, bool waits) {
-  if (waits) static_cast<const DevicePrepared &>(prepared).expect_often(true);
+  if (waits) static_cast<const DevicePrepared &>(prepared).raise(DevicePrepared::Need::now);
 }
 
 std::shared_ptr<core::DeviceMemory> DeviceBackend::device_memory(std::uint64_t bytes) {
   const Device &device = *found().device;
   if (bytes == 0 || bytes > device.most_buffer_bytes) {
-    base::fail(bytes == 0 ? TANDEM_ERROR_INVALID_ARGUMENT : TANDEM_ERROR_OUT_OF_MEMORY,
-               base::text(device.label, ": ", bytes, " bytes of device memory: a buffer of ", device.name, " has 1 to ",
-                          device.most_buffer_bytes));
+    device.fail(bytes == 0 ? TANDEM_ERROR_INVALID_ARGUMENT : TANDEM_ERROR_OUT_OF_MEMORY, bytes,
+                " bytes of device memory: a buffer of ", device.name, " has 1 to ", device.most_buffer_bytes);
   }
   std::shared_ptr<core::DeviceMemory> memory;
   guarded([&](const Workplace &place) { memory = make_device_memory(place.session, bytes); });
   return memory;
+}
+
+void DeviceBackend::read_column(const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
+                                std::uint8_t *outputs_out) {
+  if (task.memory == MemoryKind::host) return Backend::read_column(task, at_bytes, inputs_out, outputs_out);
+  found();
+  const std::size_t bytes = core::element_bytes(task.prepared->field());
+  std::vector<Element> elements;
+  const auto add = [&](const void *shard, const std::uint64_t *offsets, unsigned i, std::uint8_t *out) {
+    elements.push_back({shard, (offsets != nullptr ? offsets[i] : 0) + at_bytes, out + i * bytes});
+  };
+  for (unsigned c = 0; c < task.prepared->columns(); ++c) add(task.inputs[c], task.input_offsets, c, inputs_out);
+  for (unsigned r = 0; r < task.prepared->rows(); ++r) add(task.outputs[r], task.output_offsets, r, outputs_out);
+  read_elements(task, elements, bytes);
 }
 
 Workplace DeviceBackend::place_in(std::shared_ptr<DeviceSession> session) {
@@ -180,10 +192,8 @@ void DeviceBackend::guarded(const std::function<void(const Workplace &)> &body) 
 }
 
 const Task &DeviceBackend::checked_for_device(const Task &task) const {
-  if (task.length_bytes != 0 && task.prepared->rows() != 0 && task.prepared->columns() == 0) {
-    base::fail(TANDEM_ERROR_UNSUPPORTED,
-               base::text(known().device->label, ": a matrix without columns on device memory"));
-  }
+  if (task.length_bytes != 0 && task.prepared->rows() != 0 && task.prepared->columns() == 0)
+    known().device->fail(TANDEM_ERROR_UNSUPPORTED, "a matrix without columns on device memory");
   return task;
 }
 

@@ -38,6 +38,8 @@ class DeviceBackend : public core::Backend, public core::Tunable {
   // By default the first run waits; gpu/ prepares more.
   void make_ready(const core::Prepared &prepared, core::Mode mode, core::MemoryKind memory, bool waits) override;
   std::shared_ptr<core::DeviceMemory> device_memory(std::uint64_t bytes) override;
+  void read_column(const core::Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
+                   std::uint8_t *outputs_out) override;
   std::uint64_t kernel_calls() const noexcept override { return kernel_calls_.load(std::memory_order_relaxed); }
 
  protected:
@@ -60,6 +62,13 @@ class DeviceBackend : public core::Backend, public core::Tunable {
   // Runs a task directly on host shards. false: nothing was done, and the shards must be streamed.
   virtual bool run_in_place(const core::Task &, core::Control &) { return false; }
   virtual std::unique_ptr<core::Ticket> start_on_device(std::span<const core::Task> tasks, core::Control &control) = 0;
+  // Reads `bytes` of each of these shards in device memory, and waits.
+  struct Element {
+    const void *shard;
+    std::uint64_t offset_bytes;
+    std::uint8_t *out;
+  };
+  virtual void read_elements(const core::Task &task, std::span<const Element> elements, std::size_t bytes) = 0;
 
   struct Found {
     std::shared_ptr<const Device> device;

@@ -5,9 +5,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <string>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/text.hpp"
 #include "core/tuning.hpp"
 #include "device/kernel_text.hpp"
 
@@ -31,6 +34,21 @@ struct Device {
   const std::string &model() const noexcept { return identity.device; }
   const std::string &driver_text() const noexcept { return identity.driver; }
 
+  // "CUDA: ..."
+  template <class... Parts>
+  [[noreturn]] void fail(tandem_status status, const Parts &...parts) const {
+    base::fail(status, base::text(label, ": ", parts...));
+  }
+  // "cuda: cuda:0: ..."; nothing if there is no memory for the line.
+  template <class... Parts>
+  void say(const base::Log &log, std::int32_t level, const Parts &...parts) const noexcept {
+    if (!log.hears(level)) return;
+    try {
+      log.say(level, base::text(identity.backend, ": ", name, ": ", parts...));
+    } catch (const std::bad_alloc &) {
+    }
+  }
+
   const char *label = "";  // in messages: "OpenCL"
   std::string name;        // "opencl:0:1"
   core::TuningIdentity identity;
@@ -51,7 +69,7 @@ struct Device {
   unsigned most_tried_element_bytes = 64;  // by autotune
   // Local sizes that autotune tries, least and most; 0: not tried.
   std::array<std::array<std::size_t, 2>, 3> tried_items{};
-  bool shares_cores = false, shares_memory = false;  // as core::Traits
+  bool shares_memory = false;  // as core::Traits
   // The driver allocates memory when a buffer is created. So smaller pieces help after an out-of-memory error.
   bool allocates_at_once = false;
 };

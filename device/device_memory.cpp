@@ -30,8 +30,7 @@ void check_overlap(const Device &device, const std::vector<DeviceShard> &shards,
     };
     const DeviceShard *other = shard->is_output && meets(last) ? last : meets(last_output) ? last_output : nullptr;
     if (other != nullptr) {
-      base::fail(TANDEM_ERROR_OVERLAP, base::text(device.label, ": ", shard->name(), " overlaps ", other->name(), " (",
-                                                  length_bytes, " bytes each)"));
+      device.fail(TANDEM_ERROR_OVERLAP, shard->name(), " overlaps ", other->name(), " (", length_bytes, " bytes each)");
     }
     last = shard;
     if (shard->is_output) last_output = shard;

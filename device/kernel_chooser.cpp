@@ -132,8 +132,7 @@ DevicePrepared::DevicePrepared(const core::Operator &what, std::optional<DeviceS
         static std::atomic<std::uint64_t> next{1};
         return next.fetch_add(1, std::memory_order_relaxed);
       }()),
-      key(key_of_operator(matrix, points.get())),
-      is_awaited(forced.has_value()) {}
+      key(key_of_operator(matrix, points.get())) {}
 
 std::vector<core::TechniqueCost> DevicePrepared::techniques() const { return {{technique.load()}}; }
 
@@ -172,20 +171,19 @@ std::vector<core::TuningParameter> KernelChooser::parameters(unsigned rows, unsi
 }
 
 DeviceSettings KernelChooser::forced_settings(unsigned rows, unsigned columns, const core::TuningValues &values) const {
-  const DeviceSettings settings = with_values(
-      device_.settings(rows, columns), values, device_,
-      [&](const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(device_.label, ": ", why)); });
+  const DeviceSettings settings =
+      with_values(device_.settings(rows, columns), values, device_,
+                  [&](const std::string &why) { device_.fail(TANDEM_ERROR_INVALID_ARGUMENT, why); });
   const std::array<unsigned, 3> &local = settings.kernel.local;
   for (unsigned d = 0; d < 3; ++d) {
     if (local[d] <= device_.most_items[d]) continue;
-    base::fail(TANDEM_ERROR_UNAVAILABLE, base::text(device_.label, ": local size ", local[d], " in dimension ", d, ": ",
-                                                    device_.name, " runs ", device_.most_items[d], " at most"));
+    device_.fail(TANDEM_ERROR_UNAVAILABLE, "local size ", local[d], " in dimension ", d, ": ", device_.name, " runs ",
+                 device_.most_items[d], " at most");
   }
   const std::uint64_t items = std::uint64_t{local[0]} * local[1] * local[2];  // of 2^16 each: fits
   if (items > device_.most_group_items) {
-    base::fail(TANDEM_ERROR_UNAVAILABLE,
-               base::text(device_.label, ": a work-group of ", local[0], "x", local[1], "x", local[2], " = ", items,
-                          " items: ", device_.name, " runs ", device_.most_group_items, " at most"));
+    device_.fail(TANDEM_ERROR_UNAVAILABLE, "a work-group of ", local[0], "x", local[1], "x", local[2], " = ", items,
+                 " items: ", device_.name, " runs ", device_.most_group_items, " at most");
   }
   return settings;
 }
@@ -247,12 +245,10 @@ DeviceSettings KernelChooser::settings(const DevicePrepared &prepared, core::Mod
   if (tuning_ != nullptr) {
     const core::TuningChoice choice = known_values(prepared, mode);
     settings = with_values(settings, choice.values, device_, [&](const std::string &why) {
-      log_.say(TANDEM_LOG_WARNING,
-               base::text(device_.identity.backend, ": ", device_.name, ": tuning value left out: ", why));
+      device_.say(log_, TANDEM_LOG_WARNING, "tuning value left out: ", why);
     });
-    log_.say(TANDEM_LOG_INFO, base::text(device_.identity.backend, ": ", device_.name, ": ", prepared.rows(), " x ",
-                                         prepared.columns(), " ", name_of(mode), ": ", text_of(settings), " (",
-                                         choice.reason.empty() ? "built-in" : choice.reason, ")"));
+    device_.say(log_, TANDEM_LOG_INFO, prepared.rows(), " x ", prepared.columns(), " ", name_of(mode), ": ",
+                text_of(settings), " (", choice.reason.empty() ? "built-in" : choice.reason, ")");
   }
   of_mode.settings = settings;
   return settings;
@@ -304,11 +300,9 @@ KernelSpec KernelChooser::program_spec(const DevicePrepared &prepared, const Dev
       local[0] * local[1] <= device_.most_group_items && local_bytes <= device_.local_bytes)
     return transform;
   if (!prepared.forced.has_value() || !prepared.forced->transforms) return spec;
-  base::fail(
-      TANDEM_ERROR_UNAVAILABLE,
-      base::text(device_.label, ": ", device_.name, " does not run technique transform for ", prepared.rows(),
-                 " outputs: it needs work-groups of ", local[0], "x", local[1], " items with ", local_bytes,
-                 " bytes of local memory, and at most ", kMostTransformGroups, " groups of 8 points with outputs"));
+  device_.fail(TANDEM_ERROR_UNAVAILABLE, device_.name, " does not run technique transform for ", prepared.rows(),
+               " outputs: it needs work-groups of ", local[0], "x", local[1], " items with ", local_bytes,
+               " bytes of local memory, and at most ", kMostTransformGroups, " groups of 8 points with outputs");
 }
 
 bool KernelChooser::is_worth_arguments(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode,
@@ -318,12 +312,14 @@ bool KernelChooser::is_worth_arguments(const DevicePrepared &prepared, DevicePro
   Variant variant;
   variant.spec = spec_of(mode, access, Binding::arguments, settings);
   variant.spec.technique = Technique::tables;
-  if (programs.known(text_key(prepared, programs, variant.spec), true)) return true;
+  if (programs.known(text_key(prepared, programs, variant.spec))) return true;
   if (technique_ != "tables") {
     variant.spec = program_spec(prepared, programs, variant.spec, settings);
-    if (programs.known(text_key(prepared, programs, variant.spec), true)) return true;
+    if (programs.known(text_key(prepared, programs, variant.spec))) return true;
   }
-  if (prepared.bytes_run + length_bytes * prepared.columns() < settings.compile_after_bytes) return false;
+  if (prepared.need == DevicePrepared::Need::when_it_pays &&
+      prepared.bytes_run + length_bytes * prepared.columns() < settings.compile_after_bytes)
+    return false;
   if (technique_ == "tables" || !can_compile(prepared, variant.spec)) return true;
   if (programs.no_compiler().empty()) build(prepared, programs, variant, Wait::no);
   return false;
@@ -347,10 +343,9 @@ KernelChooser::Choice KernelChooser::decide(const DevicePrepared &prepared, cons
   const std::string large = base::text(std::uint64_t{prepared.rows()} * prepared.columns(), " coefficients, more than ",
                                        kMostCompiledCoefficients);
   if (!tables_fit(prepared) && !can_compile(prepared, wanted)) {
-    base::fail(TANDEM_ERROR_UNAVAILABLE,
-               base::text(device_.label, ": ", device_.name, " has ", device_.local_bytes,
-                          " bytes of local memory, tables of ", prepared.columns(), " columns need ",
-                          prepared.columns() * kTableBytesPerColumn, "; and ", large, " can be compiled"));
+    device_.fail(TANDEM_ERROR_UNAVAILABLE, device_.name, " has ", device_.local_bytes,
+                 " bytes of local memory, tables of ", prepared.columns(), " columns need ",
+                 prepared.columns() * kTableBytesPerColumn, "; and ", large, " can be compiled");
   }
   if (!tables_fit(prepared)) {
     return compiled(base::text("tables of ", prepared.columns(), " columns do not fit ", device_.local_bytes,
@@ -360,11 +355,11 @@ KernelChooser::Choice KernelChooser::decide(const DevicePrepared &prepared, cons
   if (technique_ == "transform" && wanted.technique != Technique::transform)
     return compiled("technique transform does not do this operator here");
   if (is_forced()) return compiled("as asked");
-  const bool is_known = programs.known(text_key(prepared, programs, wanted), true);
+  const bool is_known = programs.known(text_key(prepared, programs, wanted));
   if (const std::string why = programs.no_compiler(); !why.empty())
     return is_known ? compiled("it is in the cache") : tables(why);
-  const Wait wait = is_known || prepared.is_awaited ? Wait::now : Wait::no;
-  if (bytes >= DevicePrepared::kOften) return compiled("made ready to be used often", wait);
+  const Wait wait = is_known || waits(prepared) ? Wait::now : Wait::no;
+  if (prepared.need != DevicePrepared::Need::when_it_pays) return compiled("made ready to be used often", wait);
   if (bytes >= settings.compile_after_bytes) {
     return compiled(
         base::text(bytes, " bytes through this matrix pay for a compile (from ", settings.compile_after_bytes, ")"),
@@ -396,9 +391,8 @@ void KernelChooser::tell(const DevicePrepared &prepared, core::Mode mode, const 
     told = choice.spec.technique;
   }
   prepared.technique = name_of(choice.spec.technique);
-  log_.say(TANDEM_LOG_INFO,
-           base::text(device_.identity.backend, ": ", device_.name, ": ", prepared.rows(), " x ", prepared.columns(),
-                      " ", name_of(mode), ": technique ", name_of(choice.spec.technique), ": ", choice.reason));
+  device_.say(log_, TANDEM_LOG_INFO, prepared.rows(), " x ", prepared.columns(), " ", name_of(mode), ": technique ",
+              name_of(choice.spec.technique), ": ", choice.reason);
 }
 
 Variant KernelChooser::choose(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode, Access access,
@@ -430,10 +424,9 @@ Variant KernelChooser::choose(const DevicePrepared &prepared, DevicePrograms &pr
     choice.spec.technique = Technique::tables;
   }
   if (!tables_fit(prepared)) {
-    base::fail(TANDEM_ERROR_UNAVAILABLE,
-               base::text(device_.label, ": technique tables needs ", prepared.columns() * kTableBytesPerColumn,
-                          " bytes of local memory for ", prepared.columns(), " columns, ", device_.name, " has ",
-                          device_.local_bytes));
+    device_.fail(TANDEM_ERROR_UNAVAILABLE, "technique tables needs ", prepared.columns() * kTableBytesPerColumn,
+                 " bytes of local memory for ", prepared.columns(), " columns, ", device_.name, " has ",
+                 device_.local_bytes);
   }
   variant.spec = spec_of(mode, access, binding, settings);
   variant.is_for_now = !is_forced() && programs.no_compiler().empty() &&
@@ -472,9 +465,8 @@ bool KernelChooser::build(const DevicePrepared &prepared, DevicePrograms &progra
 }
 
 void KernelChooser::leave_transform(const DevicePrepared &prepared, std::string why) const {
-  if (prepared.cannot_transform.exchange(true)) return;
-  log_.say(TANDEM_LOG_INFO,
-           base::text(device_.identity.backend, ": ", device_.name, ": technique transform is left: ", why));
+  if (!prepared.cannot_transform.exchange(true))
+    device_.say(log_, TANDEM_LOG_INFO, "technique transform is left: ", why);
 }
 
 // Work-groups of technique transform have the size that is in the text.
@@ -508,7 +500,7 @@ void KernelChooser::fit_local_size(const DevicePrepared &prepared, Variant &vari
       base::text("local size ", wanted[0], "x", wanted[1], "x", wanted[2], " is more than ", device_.name,
                  " runs of this kernel (", most, " items a group, ", device_.most_items[0], "x", device_.most_items[1],
                  "x", device_.most_items[2], ", ", device_.local_bytes, " bytes of local memory)");
-  if (prepared.forced.has_value()) base::fail(TANDEM_ERROR_UNAVAILABLE, base::text(device_.label, ": ", text));
+  if (prepared.forced.has_value()) device_.fail(TANDEM_ERROR_UNAVAILABLE, text);
   if (prepared.has_told_local.exchange(true)) return;
   log_.say(TANDEM_LOG_INFO,
            base::text(device_.identity.backend, ": ", text, "; ", local[0], "x", local[1], "x", local[2], " instead"));

@@ -43,14 +43,15 @@ class DevicePrepared : public core::Prepared {
   const std::uint64_t id;                            // unique in the process: a cache key
   const Key key;                                     // of matrix and points
 
-  // A plan that will be used often: a compile pays for any number of bytes. waits: and runs wait for it.
-  void expect_often(bool waits) const noexcept {
-    if (bytes_run < kOften) count(kOften);
-    if (waits) is_awaited = true;
+  // When runs need a compiled kernel: when their bytes pay for it; soon, for a plan that will be used often; or runs
+  // wait for it. It rises only.
+  enum class Need { when_it_pays, soon, now };
+  void raise(Need to) const noexcept {
+    for (Need old = need; old < to && !need.compare_exchange_weak(old, to);) {
+    }
   }
-  static constexpr std::uint64_t kOften = std::uint64_t{1} << 62;
+  mutable std::atomic<Need> need{Need::when_it_pays};
   mutable std::atomic<std::uint64_t> bytes_run{0};
-  mutable std::atomic<bool> is_awaited;                   // runs wait for the compiled kernel
   mutable std::atomic<bool> cannot_transform{false};      // its kernel does not compile, or its work-groups do not run
   mutable std::atomic<bool> has_told_local{false};        // already logged
   mutable std::atomic<const char *> technique{"tables"};  // for techniques()
@@ -121,7 +122,7 @@ class KernelChooser {
   // Whether it throws rather than takes another kernel.
   bool is_fixed(const DevicePrepared &prepared) const noexcept { return is_forced() || prepared.forced.has_value(); }
   bool waits(const DevicePrepared &prepared) const noexcept {
-    return is_forced() || prepared.is_awaited || !tables_fit(prepared);
+    return is_fixed(prepared) || prepared.need == DevicePrepared::Need::now || !tables_fit(prepared);
   }
   void tell(const DevicePrepared &prepared, core::Mode mode, const Choice &choice) const;
   core::TuningChoice known_values(const DevicePrepared &prepared, core::Mode mode) const;

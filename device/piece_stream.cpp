@@ -283,10 +283,9 @@ std::uint64_t most_piece_bytes(const Workplace &place, const Task &task, const K
   }
   if (piece == 0 && budget >= shards * 2 * kLine) piece = kLine;  // the reason is a tuning value, not memory
   if (piece == 0) {
-    base::fail(TANDEM_ERROR_OUT_OF_MEMORY,
-               base::text(device.label, ": the memory budget of ", device.name, " on ", device.model(), " (",
-                          place.session->budget().bytes(), " bytes) does not hold ", kLine, " bytes of each of ",
-                          shards, " shards"));
+    device.fail(TANDEM_ERROR_OUT_OF_MEMORY, "the memory budget of ", device.name, " on ", device.model(), " (",
+                place.session->budget().bytes(), " bytes) does not hold ", kLine, " bytes of each of ", shards,
+                " shards");
   }
   return piece;
 }

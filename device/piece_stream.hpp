@@ -2,6 +2,7 @@
 // Streams host shards through a device: one piece is uploaded while another is computed and a third is downloaded.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -37,8 +38,16 @@ struct DevicePiece {
   std::uint64_t pitch_bytes() const noexcept { return pitch_of(length_bytes); }
   std::uint64_t input_bytes() const noexcept { return pitch_bytes() * of->columns(); }
   std::uint64_t output_bytes() const noexcept { return pitch_bytes() * of->rows(); }
+  // In staging memory: none if the device uses all shards directly.
+  std::uint64_t host_input_bytes() const noexcept { return is_all(of->input_is_direct) ? 0 : input_bytes(); }
+  std::uint64_t host_output_bytes() const noexcept { return is_all(of->output_is_direct) ? 0 : output_bytes(); }
   std::uint64_t record_bytes() const noexcept {
     return of->compares() ? range.record_count * of->rows() * kRecordBytes : 0;
+  }
+
+ private:
+  static bool is_all(const std::vector<bool> &flags) {
+    return std::find(flags.begin(), flags.end(), false) == flags.end();
   }
 };
 

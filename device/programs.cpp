@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/programs.hpp"
 
-#include <iterator>
+#include <chrono>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -27,49 +27,50 @@ void fail_cancelled(const Device &device) {
 DevicePrograms::DevicePrograms(const Device &device, std::shared_ptr<DiskCache> disk, const base::Log &log)
     : device_(device), disk_(std::move(disk)), log_(log) {}
 
-bool DevicePrograms::known(const Key &key, bool ask_disk) const {
+bool DevicePrograms::known(const Key &key) const {
   {
     const std::lock_guard lock(entries_mutex_);
-    if (by_key_.contains(key)) return true;
+    if (const auto found = entries_.find(key); found != entries_.end() && found->second->program != nullptr)
+      return true;
   }
-  return ask_disk && disk_->has(key);
+  return disk_->has(key);
+}
+
+std::shared_ptr<const DeviceProgram> DevicePrograms::use(Entry &entry) noexcept {
+  entry.used = ++clock_;
+  return entry.program;
 }
 
 std::shared_ptr<const DeviceProgram> DevicePrograms::find(const Key &key) {
   const std::lock_guard lock(entries_mutex_);
-  const auto found = by_key_.find(key);
-  if (found == by_key_.end()) return nullptr;
-  entries_.splice(entries_.begin(), entries_, found->second);
-  return found->second->second;
+  const auto found = entries_.find(key);
+  return found != entries_.end() ? use(*found->second) : nullptr;
 }
 
 std::shared_ptr<const DeviceProgram> DevicePrograms::get(const Key &key, const KernelSpec &spec, MakeText text,
                                                          Wait wait) {
-  if (auto program = find(key)) return program;
   std::unique_lock lock(entries_mutex_);
-  if (const auto made = by_key_.find(key); made != by_key_.end()) return made->second->second;  // made a moment ago
-  std::shared_ptr<Making> making;
-  if (const auto found = being_made_.find({key.low, key.high}); found != being_made_.end()) {
-    making = found->second;
-  } else {
-    making = std::make_shared<Making>(key, spec, std::move(text));
-    queue_.push_back(making);
+  auto found = entries_.find(key);
+  if (found == entries_.end()) {
+    found = entries_.emplace(key, std::make_shared<Entry>(Entry{spec, std::move(text)})).first;
     try {
-      being_made_.emplace(std::pair(key.low, key.high), making);
+      queue_.emplace_back(key, found->second);
     } catch (...) {
-      queue_.pop_back();
+      entries_.erase(found);
       throw;
     }
   }
-  making->is_awaited |= wait != Wait::no;
+  const std::shared_ptr<Entry> entry = found->second;
+  if (entry->program != nullptr) return use(*entry);
+  entry->is_awaited |= wait != Wait::no;
   if (!queue_.empty()) start_thread(wait == Wait::now, lock);
   if (wait != Wait::now) return nullptr;
-  made_.wait(lock, [&] { return making->is_over; });
-  if (!making->failure) return making->program;
+  made_.wait(lock, [&] { return entry->is_over; });
+  if (!entry->failure) return entry->program;
   // Logged; the next call tries again.
-  if (const auto found = being_made_.find({key.low, key.high}); found != being_made_.end() && found->second == making)
-    being_made_.erase(found);
-  const Failure failure = *making->failure;
+  if (const auto failed = entries_.find(key); failed != entries_.end() && failed->second == entry)
+    entries_.erase(failed);
+  const Failure failure = *entry->failure;
   if (failure.driver_number) throw DriverError(failure.status, failure.message, *failure.driver_number);
   base::fail(failure.status, failure.message);
 }
@@ -93,21 +94,40 @@ void DevicePrograms::start_thread(bool is_needed, std::unique_lock<std::mutex> &
 void DevicePrograms::work() noexcept {
   std::unique_lock lock(entries_mutex_);
   while (!queue_.empty()) {
-    const std::shared_ptr<Making> making = std::move(queue_.front());
+    const auto [key, entry] = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();
-    finish(*making);
+    finish(key, *entry);
     lock.lock();
   }
   --thread_count_;
   made_.notify_all();
 }
 
-std::shared_ptr<const DeviceProgram> DevicePrograms::make(const Making &making,
+std::shared_ptr<const DeviceProgram> DevicePrograms::make(const Key &key, const KernelSpec &spec,
+                                                          const MakeText &text) {
+  if (auto kept = disk_->load(key); kept.has_value()) {
+    std::string why;
+    if (auto program = load(spec, std::move(*kept), why)) return program;
+    device_.say(log_, TANDEM_LOG_INFO, "refuses a program from the cache; built again: ", why);
+    disk_->remove(key);
+  }
+  const auto started = std::chrono::steady_clock::now();
+  const std::string made = text();
+  std::vector<unsigned char> binary;
+  auto program = build(spec, made, binary);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
+  device_.say(log_, TANDEM_LOG_DEBUG, made.size(), " bytes of kernel text compiled by ", compiler_, " in ",
+              base::fixed(seconds.count(), 3), " s");
+  disk_->store(key, binary);
+  return program;
+}
+
+std::shared_ptr<const DeviceProgram> DevicePrograms::make(const Key &key, const Entry &entry,
                                                           std::optional<Failure> *failure) noexcept {
   try {
     try {
-      return make(making.key, making.spec, making.text);
+      return make(key, entry.spec, entry.text);
     } catch (const DriverError &error) {
       *failure = {error.status(), error.what(), error.number()};
     } catch (const base::Error &error) {
@@ -123,51 +143,43 @@ std::shared_ptr<const DeviceProgram> DevicePrograms::make(const Making &making,
   return nullptr;
 }
 
-void DevicePrograms::finish(Making &making) noexcept {
+void DevicePrograms::finish(const Key &key, Entry &entry) noexcept {
   std::optional<Failure> failure;
-  const std::shared_ptr<const DeviceProgram> program = make(making, &failure);
-  Entries gone;  // unloaded without the lock; runs keep the programs that they use
+  const std::shared_ptr<const DeviceProgram> program = make(key, entry, &failure);
+  std::shared_ptr<Entry> gone;  // unloaded without the lock; runs keep the programs that they use
   bool leaves_transform = false, is_first = false;
   {
     const std::lock_guard lock(entries_mutex_);
-    if (!failure || !making.is_awaited) being_made_.erase({making.key.low, making.key.high});
-    leaves_transform = failure && !making.is_awaited && making.spec.technique == Technique::transform;
+    leaves_transform = failure && !entry.is_awaited && entry.spec.technique == Technique::transform;
     if (leaves_transform) is_first = can_transform_.exchange(false);  // before another call asks for the same
-    if (making.is_awaited) {
-      making.failure = std::move(failure);
+    if (failure && !entry.is_awaited) {
+      entries_.erase(key);
+    } else if (failure) {
+      entry.failure = std::move(failure);
       failure.reset();
+    } else {
+      entry.program = program;
+      entry.text = nullptr;
+      use(entry);
+      if (++ready_count_ > kMostPrograms) gone = take_oldest();
     }
-    making.is_over = true;
-    making.program = program;
+    entry.is_over = true;
     made_.notify_all();
-    if (program != nullptr) keep(making.key, program);
-    if (entries_.size() > kMostPrograms) {
-      by_key_.erase(entries_.back().first);
-      gone.splice(gone.begin(), entries_, std::prev(entries_.end()));
-    }
   }
   if (!failure) return;
-  if (is_first) tell_transform_left(failure->message);
+  if (is_first)
+    device_.say(log_, TANDEM_LOG_WARNING, failure->message, "; technique compiled in place of transform from now on");
   if (!leaves_transform) stop_compiling(failure->message);
 }
 
-void DevicePrograms::tell_transform_left(std::string_view why) const noexcept {
-  try {
-    log_.say(TANDEM_LOG_WARNING, base::text(device_.identity.backend, ": ", device_.name, ": ", why,
-                                            "; technique compiled in place of transform from now on"));
-  } catch (const std::bad_alloc &) {
+std::shared_ptr<DevicePrograms::Entry> DevicePrograms::take_oldest() noexcept {
+  auto oldest = entries_.end();
+  for (auto each = entries_.begin(); each != entries_.end(); ++each) {
+    if (each->second->program != nullptr && (oldest == entries_.end() || each->second->used < oldest->second->used))
+      oldest = each;
   }
-}
-
-// If there is no memory to keep it, a later call makes it again.
-void DevicePrograms::keep(const Key &key, const std::shared_ptr<const DeviceProgram> &program) noexcept {
-  try {
-    Entries entry;
-    entry.emplace_front(key, program);
-    by_key_[key] = entry.begin();
-    entries_.splice(entries_.begin(), entry);
-  } catch (const std::bad_alloc &) {
-  }
+  --ready_count_;
+  return entries_.extract(oldest).mapped();
 }
 
 void DevicePrograms::end() noexcept {
@@ -189,8 +201,7 @@ void DevicePrograms::stop_compiling(std::string_view why) noexcept {
       if (!no_compiler_.empty()) return;
       no_compiler_ = base::text("no more kernels are compiled: ", why);
     }
-    log_.say(TANDEM_LOG_WARNING,
-             base::text(device_.identity.backend, ": ", device_.name, ": ", why, "; technique tables from now on"));
+    device_.say(log_, TANDEM_LOG_WARNING, why, "; technique tables from now on");
   } catch (const std::bad_alloc &) {
   }
 }

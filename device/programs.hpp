@@ -7,8 +7,6 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
-#include <list>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,6 +14,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "base/log.hpp"
 #include "device/device.hpp"
@@ -47,9 +46,8 @@ class DevicePrograms {
   DevicePrograms(const Device &device, std::shared_ptr<DiskCache> disk, const base::Log &log);
 
   // The key of a program, from the parts of its text, for this device and compiler.
-  virtual Key key(const std::string &made_of) const = 0;
-  // Whether it need not be compiled. The disk is asked only if `ask_disk`.
-  bool known(const Key &key, bool ask_disk) const;
+  Key key(const std::string &made_of) const { return key_of({made_of, made_by_}); }
+  bool known(const Key &key) const;  // it need not be compiled: it is in memory, or on disk
 
   // From memory; null if it is not there.
   std::shared_ptr<const DeviceProgram> find(const Key &key);
@@ -72,17 +70,24 @@ class DevicePrograms {
   ~DevicePrograms() = default;
   // For the destructors of derived classes: finishes programs that are being made and drops the others.
   void end() noexcept;
-  virtual std::shared_ptr<const DeviceProgram> make(const Key &key, const KernelSpec &spec, const MakeText &text) = 0;
+  // From disk, else built from the text and kept on disk.
+  virtual std::shared_ptr<const DeviceProgram> make(const Key &key, const KernelSpec &spec, const MakeText &text);
+  // Of a binary that build() gave. Null, and why, if the driver does not take it.
+  virtual std::shared_ptr<const DeviceProgram> load(const KernelSpec &spec, std::vector<unsigned char> binary,
+                                                    std::string &why) = 0;
+  // `binary` stays empty if it is not to be kept.
+  virtual std::shared_ptr<const DeviceProgram> build(const KernelSpec &spec, const std::string &text,
+                                                     std::vector<unsigned char> &binary) = 0;
 
   const Device &device_;
   const std::shared_ptr<DiskCache> disk_;
   const base::Log log_;
+  // Set by the constructor: the compiler, and what else programs depend on; the compiler in the log.
+  std::string made_by_, compiler_;
   mutable std::mutex mutex_;  // of no_compiler_
   std::string no_compiler_;
 
  private:
-  using Entries = std::list<std::pair<Key, std::shared_ptr<const DeviceProgram>>>;  // most recently used first
-
   // The exception of make(), as values: each call that waits throws its own exception, so that no two threads share
   // one.
   struct Failure {
@@ -91,41 +96,33 @@ class DevicePrograms {
     std::optional<int> driver_number;  // of a DriverError
   };
 
-  struct Making {
-    Making(const Key &of, const KernelSpec &kernel, MakeText make_text)
-        : key(of), spec(kernel), text(std::move(make_text)) {}
-    const Key key;
+  // A program from its first call on: waiting for a thread, being made, ready or failed.
+  struct Entry {
     const KernelSpec spec;
-    const MakeText text;
+    MakeText text;
     bool is_awaited = false;
     bool is_over = false;
-    std::shared_ptr<const DeviceProgram> program;  // or
-    std::optional<Failure> failure;
+    std::shared_ptr<const DeviceProgram> program{};  // or
+    std::optional<Failure> failure{};
+    std::uint64_t used = 0;  // when; the least one is dropped first
   };
 
-  std::shared_ptr<const DeviceProgram> make(const Making &making, std::optional<Failure> *failure) noexcept;
+  std::shared_ptr<const DeviceProgram> make(const Key &key, const Entry &entry,
+                                            std::optional<Failure> *failure) noexcept;
   void start_thread(bool is_needed, std::unique_lock<std::mutex> &lock);
   void work() noexcept;
-  void finish(Making &making) noexcept;
-  void tell_transform_left(std::string_view why) const noexcept;
-  void keep(const Key &key, const std::shared_ptr<const DeviceProgram> &program) noexcept;
+  void finish(const Key &key, Entry &entry) noexcept;
+  std::shared_ptr<const DeviceProgram> use(Entry &entry) noexcept;
+  std::shared_ptr<Entry> take_oldest() noexcept;
 
   mutable std::mutex entries_mutex_;  // of what follows
   std::condition_variable made_;
-  Entries entries_;
-  std::unordered_map<Key, Entries::iterator, KeyHash> by_key_;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::shared_ptr<Making>> being_made_;
+  std::unordered_map<Key, std::shared_ptr<Entry>, KeyHash> entries_;
+  std::deque<std::pair<Key, std::shared_ptr<Entry>>> queue_;  // those that no thread has begun
+  std::size_t ready_count_ = 0;
+  std::uint64_t clock_ = 0;
   std::atomic<bool> can_transform_{true};
-  std::deque<std::shared_ptr<Making>> queue_;  // those of them that no thread has begun
   unsigned thread_count_ = 0;
-};
-
-// In a child after fork they are abandoned: their threads are the parent's, and their mutexes may be locked for ever.
-template <class Programs, const DeviceModule &kModule>
-struct EndPrograms {
-  void operator()(Programs *programs) const noexcept {
-    if (!kModule.in_child()) delete programs;
-  }
 };
 
 }  // namespace tandem::device

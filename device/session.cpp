@@ -24,16 +24,15 @@ DeviceRun::~DeviceRun() = default;
 Reservation DeviceSession::reserve(std::uint64_t bytes) const {
   Reservation reserved = budget_->try_reserve(bytes);
   if (reserved) return reserved;
-  base::fail(TANDEM_ERROR_OUT_OF_MEMORY, base::text(device_->label, ": the memory budget of ", device_->name, " (",
-                                                    budget_->bytes(), " bytes) has no ", bytes, " bytes left"));
+  device_->fail(TANDEM_ERROR_OUT_OF_MEMORY, "the memory budget of ", device_->name, " (", budget_->bytes(),
+                " bytes) has no ", bytes, " bytes left");
 }
 
 void DeviceSession::begin() { budget_->add(this); }
 
-void DeviceSession::end(bool in_child) noexcept {
-  if (!in_child) budget_->remove(this);
-  idle_lanes_.clear();  // without the locks: nothing else uses this session any more, and this may be a child after
-                        // fork
+void DeviceSession::end() noexcept {
+  budget_->remove(this);
+  idle_lanes_.clear();  // without the locks: nothing else uses this session any more
   tables_.clear();
 }
 
@@ -86,7 +85,7 @@ DeviceSession::LaneLease DeviceSession::take_lane(const core::Control &control) 
     take_back(nullptr);
     throw;
   }
-  return {shared_from_this(), std::move(lane)};
+  return {lane.release(), GiveBack{shared_from_this()}};
 }
 
 void DeviceSession::take_back(std::unique_ptr<DeviceLane> lane) noexcept {
@@ -100,8 +99,9 @@ void DeviceSession::take_back(std::unique_ptr<DeviceLane> lane) noexcept {
 }
 
 bool DeviceSession::settle(LaneLease &lane) noexcept {
-  if ((*lane).drain()) return true;
-  quarantine(lane.remove());
+  if (lane->drain()) return true;
+  quarantine(std::unique_ptr<DeviceLane>(lane.release()));
+  take_back(nullptr);
   return false;
 }
 

@@ -32,27 +32,38 @@ struct DevicePiece;
 // Buffers grow to powers of two, so that they seldom grow.
 inline std::uint64_t grown(std::uint64_t bytes) { return std::bit_ceil(std::max<std::uint64_t>(bytes, 4096)); }
 
-// What make(bytes) makes: of a round size, at most `most_bytes`, if memory is not too short for it.
-template <class Make>
-auto roomy(std::uint64_t bytes, std::uint64_t most_bytes, const Make &make) {
+template <class Buffer>
+std::uint64_t bytes_of(const std::unique_ptr<Buffer> &buffer) {
+  return buffer != nullptr ? buffer->bytes() : 0;
+}
+
+// Makes a buffer hold `bytes`, if it does not: of a round size, at most `most_bytes`, if memory is not too short for
+// it. Its contents are lost then.
+template <class Buffer, class Make>
+void grow(std::unique_ptr<Buffer> &buffer, std::uint64_t bytes, std::uint64_t most_bytes, const Make &make) {
+  if (bytes <= bytes_of(buffer)) return;
+  buffer.reset();
   const std::uint64_t round = std::max(bytes, std::min(grown(bytes), most_bytes));
   if (round != bytes) {
     try {
-      return make(round);
+      buffer = make(round);
+      return;
     } catch (const base::Error &error) {
       if (error.status() != TANDEM_ERROR_OUT_OF_MEMORY) throw;
     }
   }
-  return make(bytes);
+  buffer = make(bytes);
 }
 
-// Frees all buffers if growing them to the wanted sizes would exceed most_bytes. Their contents are lost then.
-template <class Buffer>
-void keep_within(std::uint64_t most_bytes, std::initializer_list<std::pair<Buffer *, std::uint64_t>> wanted) {
+// The same for several, which are freed first if they would exceed most_bytes together.
+template <class Buffer, class Make>
+void grow_all(std::initializer_list<std::pair<std::unique_ptr<Buffer> *, std::uint64_t>> wanted,
+              std::uint64_t most_bytes, std::uint64_t most_buffer_bytes, const Make &make) {
   std::uint64_t sum = 0;
-  for (const auto &[buffer, bytes] : wanted) sum += bytes <= buffer->bytes() ? buffer->bytes() : grown(bytes);
-  if (sum <= most_bytes) return;
-  for (const auto &[buffer, bytes] : wanted) *buffer = Buffer();
+  for (const auto &[buffer, bytes] : wanted) sum += bytes <= bytes_of(*buffer) ? bytes_of(*buffer) : grown(bytes);
+  if (sum > most_bytes)
+    for (const auto &[buffer, bytes] : wanted) buffer->reset();
+  for (const auto &[buffer, bytes] : wanted) grow(*buffer, bytes, most_buffer_bytes, make);
 }
 
 // The resources of one run: queues for upload, kernel and download, and a slot of buffers for each of three pieces that
@@ -112,21 +123,11 @@ class DeviceSession : public std::enable_shared_from_this<DeviceSession>, privat
   // The nibble tables of a matrix, complete on the device. Kept for the matrices that were used last.
   std::shared_ptr<const void> tables(const DevicePrepared &prepared);
 
-  class LaneLease {
-   public:
-    LaneLease(std::shared_ptr<DeviceSession> session, std::unique_ptr<DeviceLane> lane)
-        : session_(std::move(session)), lane_(std::move(lane)) {}
-    ~LaneLease() { session_->take_back(std::move(lane_)); }
-    LaneLease(const LaneLease &) = delete;
-    LaneLease &operator=(const LaneLease &) = delete;
-    DeviceLane &operator*() const noexcept { return *lane_; }
-    // for a lane that must not be used again
-    std::unique_ptr<DeviceLane> remove() noexcept { return std::move(lane_); }
-
-   private:
-    const std::shared_ptr<DeviceSession> session_;
-    std::unique_ptr<DeviceLane> lane_;
+  struct GiveBack {
+    std::shared_ptr<DeviceSession> session;
+    void operator()(DeviceLane *lane) const noexcept { session->take_back(std::unique_ptr<DeviceLane>(lane)); }
   };
+  using LaneLease = std::unique_ptr<DeviceLane, GiveBack>;
   // A lane for one run; waits while all are taken. Throws Error (CANCELLED) if a cancel comes first.
   LaneLease take_lane(const core::Control &control);
   // After an error: drains the lane. If that fails (false), the lane is quarantined, with all memory that the device
@@ -149,9 +150,7 @@ class DeviceSession : public std::enable_shared_from_this<DeviceSession>, privat
 
   // From here on other threads may ask for idle memory, until end().
   void begin();
-  // For the destructors of derived classes, which must call it while they are still whole. in_child: of a fork, where a
-  // thread of the parent may hold the budget's lock for ever.
-  void end(bool in_child) noexcept;
+  void end() noexcept;  // for the destructors of derived classes, which must call it while they are still whole
 
  private:
   using Tables = std::list<std::pair<std::uint64_t, std::shared_ptr<const void>>>;  // by prepared's id, latest first
@@ -168,6 +167,15 @@ class DeviceSession : public std::enable_shared_from_this<DeviceSession>, privat
   std::mutex tables_mutex_;
   Tables tables_;
 };
+
+// In a child after fork a session is abandoned by its last owner: its threads and its driver are the parent's, and
+// its mutexes may be locked for ever.
+template <class Session, const DeviceModule &kModule, class... Arguments>
+std::shared_ptr<Session> make_session(Arguments &&...arguments) {
+  return {new Session(std::forward<Arguments>(arguments)...), [](Session *session) {
+            if (!kModule.in_child()) delete session;
+          }};
+}
 
 // Shared by all runs of a backend.
 struct Workplace {

@@ -13,7 +13,7 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const base::
 
 bool may_have_devices(const std::string &) { return false; }
 
-Listing describe_devices(std::chrono::milliseconds, const tandem_cuda_module *) {
+device::Listing describe_devices(std::chrono::milliseconds, const tandem_cuda_module *) {
   return {{}, "this library was built without CUDA"};
 }
 

@@ -35,11 +35,11 @@ class CudaBackend final : public device::DeviceBackend {
     const auto &prepared = static_cast<const CudaPrepared &>(given);
     guarded([&](const Workplace &place) {
       if (memory == MemoryKind::host) {
-        prepared.expect_often(true);
+        prepared.raise(CudaPrepared::Need::now);
         place.choose(prepared, mode, place.session->access_of_slots(), device::Binding::offsets, 0);
         return;
       }
-      prepared.expect_often(waits);
+      prepared.raise(waits ? CudaPrepared::Need::now : CudaPrepared::Need::soon);
       constexpr device::Access kBoth[] = {device::Access::aligned, device::Access::shifted};
       for (const device::Access access : kBoth)
         place.chooser.begin(prepared, place.session->programs(), mode, access, device::Binding::offsets);
@@ -52,15 +52,6 @@ class CudaBackend final : public device::DeviceBackend {
         }
       }
       if (error) std::rethrow_exception(error);
-    });
-  }
-
-  void read_column(const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
-                   std::uint8_t *outputs_out) override {
-    if (task.memory == MemoryKind::host) return Backend::read_column(task, at_bytes, inputs_out, outputs_out);
-    found();
-    guarded([&](const Workplace &place) {
-      read_device_column(session_of(place), task, at_bytes, inputs_out, outputs_out);
     });
   }
 
@@ -82,8 +73,7 @@ class CudaBackend final : public device::DeviceBackend {
   void check_usable(const device::Device &of) const override {
     const CudaDevice &device = static_cast<const CudaDevice &>(of);
     if (const auto reason = given_up(*device.driver, device.ordinal)) {
-      base::fail(TANDEM_ERROR_DEVICE,
-                 base::text("CUDA: ", device.name, " was given up for the rest of this process: ", *reason));
+      device.fail(TANDEM_ERROR_DEVICE, device.name, " was given up for the rest of this process: ", *reason);
     }
   }
 
@@ -95,7 +85,7 @@ class CudaBackend final : public device::DeviceBackend {
   std::shared_ptr<device::DeviceSession> open(std::shared_ptr<const device::Device> device,
                                               std::shared_ptr<device::MemoryBudget> budget,
                                               std::shared_ptr<device::DiskCache> disk) const override {
-    return std::make_shared<CudaSession>(std::move(device), std::move(budget), std::move(disk), log_);
+    return device::make_session<CudaSession, kModule>(std::move(device), std::move(budget), std::move(disk), log_);
   }
 
   std::shared_ptr<core::DeviceMemory> make_device_memory(std::shared_ptr<device::DeviceSession> session,
@@ -107,7 +97,7 @@ class CudaBackend final : public device::DeviceBackend {
   void failed(const std::shared_ptr<device::DeviceSession> &session, const device::DriverError &error) override {
     const CudaDevice &device = static_cast<const CudaDevice &>(*known().device);
     if (!is_sticky(error.number())) {
-      log_.say(TANDEM_LOG_WARNING, base::text("cuda: ", device.name, ": ", error.what()));
+      device.say(log_, TANDEM_LOG_WARNING, error.what());
     } else if (session != nullptr) {
       static_cast<CudaSession &>(*session).give_up(error.what());
     } else {
@@ -123,6 +113,20 @@ class CudaBackend final : public device::DeviceBackend {
           [this, session = place.session](const device::DriverError &error) { failed(session, error); });
     });
     return ticket;
+  }
+
+  void read_elements(const Task &, std::span<const Element> elements, std::size_t bytes) override {
+    guarded([&](const Workplace &place) {
+      const CudaSession &session = session_of(place);
+      auto copies = std::make_unique<std::vector<std::uint8_t>>(elements.size() * bytes);
+      CUresult error = CUDA_SUCCESS;
+      for (std::size_t i = 0; i < elements.size() && error == CUDA_SUCCESS; ++i) {
+        const CUdeviceptr from = reinterpret_cast<CUdeviceptr>(elements[i].shard) + elements[i].offset_bytes;
+        error = session.driver().cuMemcpyDtoHAsync(copies->data() + i * bytes, from, bytes, session.stream());
+      }
+      session.synchronise(copies, error, "cuMemcpyDtoHAsync");
+      for (std::size_t i = 0; i < elements.size(); ++i) std::copy_n(copies->data() + i * bytes, bytes, elements[i].out);
+    });
   }
 
   const std::string wanted_;

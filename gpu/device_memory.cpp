@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <list>
 #include <map>
 #include <utility>
 
@@ -50,16 +51,15 @@ bool check_stream(const CudaSession &session, CUstream stream) {
   const auto refuse = [&](CUresult error, const char *call) {
     if (error == CUDA_SUCCESS) return;
     if (error == CUDA_ERROR_INVALID_HANDLE || error == CUDA_ERROR_INVALID_VALUE || error == CUDA_ERROR_INVALID_CONTEXT)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("CUDA: queue is no stream of this process (", call,
-                                                           " failed with ", error_name(driver, error), ")"));
+      session.device().fail(TANDEM_ERROR_INVALID_ARGUMENT, "queue is no stream of this process (", call,
+                            " failed with ", error_name(driver, error), ")");
     check(driver, error, call);
   };
   CUcontext context = nullptr;
   refuse(driver.cuStreamGetCtx(stream, &context), "cuStreamGetCtx");
-  if (context != session.context()) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text("CUDA: the stream is not of the primary context of ", session.device().name));
-  }
+  if (context != session.context())
+    session.device().fail(TANDEM_ERROR_INVALID_ARGUMENT, "the stream is not of the primary context of ",
+                          session.device().name);
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   refuse(driver.cuStreamIsCapturing(stream, &status), "cuStreamIsCapturing");
   if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
@@ -90,7 +90,7 @@ class Scratch {
 
  private:
   CudaSession &session_;
-  std::vector<CudaMemory> held_;
+  std::list<CudaMemory> held_;
 };
 
 // A group, started on the caller's stream. It is one launch, with two exceptions: a stripe that is too long for one
@@ -105,10 +105,9 @@ class CudaRun final : public device::DeviceRun {
         stream_(stream_of(task_.queue)),
         is_captured_(is_captured),
         addresses_(group.stripes.front().starts) {
-    if (is_captured_ && task_.mode == Mode::compare) {
-      base::fail(TANDEM_ERROR_UNSUPPORTED,
-                 "CUDA: a verify cannot be captured: its result is read when the job is waited for");
-    }
+    if (is_captured_ && task_.mode == Mode::compare)
+      session_->device().fail(TANDEM_ERROR_UNSUPPORTED,
+                              "a verify cannot be captured: its result is read when the job is waited for");
     const bool is_batch = group.stripes.size() > 1;
     const device::Binding binding = is_batch ? device::Binding::table : device::Binding::offsets;
     ready_ = make_ready(place, prepared_of(task_), task_.mode, group.access, binding,
@@ -126,7 +125,7 @@ class CudaRun final : public device::DeviceRun {
       }
       const std::uint64_t records = record_bytes(piece_.range);
       take_parts(records);
-      if (parts_->records.bytes() < records) take_records();
+      if (device::bytes_of(parts_->records) < records) take_records();
     }
   }
 
@@ -187,13 +186,12 @@ class CudaRun final : public device::DeviceRun {
     const Driver &driver = session_->driver();
     const CUstream before = is_captured_ ? session_->stream() : stream_;
     const std::uint64_t bytes = table_bytes();
-    std::copy(batch_.words.begin(), batch_.words.end(), reinterpret_cast<std::uint64_t *>(parts_->host_table.get()));
+    std::copy(batch_.words.begin(), batch_.words.end(), reinterpret_cast<std::uint64_t *>(parts_->host_table->get()));
     is_over_ = is_captured_;
-    check(driver, driver.cuMemcpyHtoDAsync(parts_->table.get(), parts_->host_table.get(), bytes, before),
-          "cuMemcpyHtoDAsync");
+    CUDA_CALL(driver, cuMemcpyHtoDAsync, parts_->table->get(), parts_->host_table->get(), bytes, before);
     if (is_captured_) session_->synchronise(parts_);
     launch(*session_, stream_, ready_->variant, task_.prepared->columns(), task_.prepared->rows(), batch_,
-           parts_->table.get());
+           parts_->table->get());
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
     if (!is_captured_) record_done();
   }
@@ -201,7 +199,7 @@ class CudaRun final : public device::DeviceRun {
   void launch_piece() {
     is_over_ = is_captured_;
     const bool compare = task_.mode == Mode::compare;
-    const CUdeviceptr records = compare ? parts_->records.get() : 0;
+    const CUdeviceptr records = compare ? parts_->records->get() : 0;
     if (compare) clear_records(*session_, stream_, records, record_bytes(piece_.range));
     launch(*session_, stream_, ready_->variant, task_.prepared->columns(), addresses_, piece_.range, records);
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
@@ -237,31 +235,24 @@ class CudaRun final : public device::DeviceRun {
   std::uint64_t table_bytes() const noexcept { return batch_.words.size() * sizeof batch_.words[0]; }
 
   void take_table() {
-    CudaSession &session = *session_;
-    if (parts_->host_table.bytes() < table_bytes()) {
-      parts_->host_table = CudaPinned();
-      parts_->host_table = CudaPinned(session, device::grown(table_bytes()));
-    }
-    if (parts_->table.bytes() >= table_bytes()) return;
-    parts_->table = CudaMemory();
-    parts_->table = roomy(session, session.stream(), table_bytes());
+    grow(parts_->host_table, *session_, table_bytes());
+    if (device::bytes_of(parts_->table) >= table_bytes()) return;
+    grow(parts_->table, *session_, session_->stream(), table_bytes());
     allocated();
   }
 
   // From now on every stream may use memory that was allocated on the session's stream.
-  void allocated() const {
-    check(session_->driver(), session_->driver().cuStreamSynchronize(session_->stream()), "cuStreamSynchronize");
-  }
+  void allocated() const { CUDA_CALL(session_->driver(), cuStreamSynchronize, session_->stream()); }
 
   // Memory for all records, or, if the device has too little, for those of a first piece.
   void take_records() {
     CudaSession &session = *session_;
     // Shards of all pieces are aligned as those of the first.
     const std::uint64_t least = (piece_.range.tile_bytes + kLine - 1) / kLine * kLine;
-    parts_->records = CudaMemory();
-    for (bool is_first = true; parts_->records.get() == 0; is_first = false) {
+    parts_->records.reset();
+    for (bool is_first = true; parts_->records == nullptr; is_first = false) {
       try {
-        parts_->records = CudaMemory(session, session.stream(), record_bytes(piece_.range));
+        parts_->records = std::make_unique<CudaMemory>(session, session.stream(), record_bytes(piece_.range));
       } catch (const base::Error &error) {
         if (error.status() != TANDEM_ERROR_OUT_OF_MEMORY || (!is_first && piece_.length_bytes <= least)) throw;
         if (is_first) {
@@ -290,7 +281,7 @@ class CudaRun final : public device::DeviceRun {
     tandem_cuda_summary summary = {};
     summary.struct_bytes = sizeof summary;
     summary.stream = session_->stream();
-    summary.records = reinterpret_cast<const std::uint32_t *>(parts_->records.get());
+    summary.records = reinterpret_cast<const std::uint32_t *>(parts_->records->get());
     summary.rows = rows;
     summary.begin = range.begin;
     summary.end = range.end;
@@ -337,8 +328,7 @@ class CudaRun final : public device::DeviceRun {
     const Driver &driver = session.driver();
     const std::uint64_t bytes = record_bytes(piece_.range), start_bytes = task_.offset_bytes + piece_.offset_bytes;
     auto values = std::make_unique<std::vector<std::uint32_t>>(bytes / sizeof(std::uint32_t));
-    check(driver, driver.cuMemcpyDtoHAsync(values->data(), parts_->records.get(), bytes, session.stream()),
-          "cuMemcpyDtoHAsync");
+    CUDA_CALL(driver, cuMemcpyDtoHAsync, values->data(), parts_->records->get(), bytes, session.stream());
     session.synchronise(values);
     device::merge_records(piece_.range, *values, start_bytes, task_.prepared->rows(), task_.mismatches);
     if (task_.ranges == nullptr) return;
@@ -374,9 +364,7 @@ class CudaInspector final : public device::ShardInspector {
 
   void look(const Task &task, const void *shard, std::uint64_t offset, device::DeviceShard &at) override {
     const device::Device &device = place_.session->device();
-    const auto refuse = [&](const auto &...why) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("CUDA: ", at.name(), why...));
-    };
+    const auto refuse = [&](const auto &...why) { device.fail(TANDEM_ERROR_INVALID_ARGUMENT, at.name(), why...); };
     std::uint64_t last = 0;
     if (__builtin_add_overflow(reinterpret_cast<CUdeviceptr>(shard), offset, &at.start) ||
         __builtin_add_overflow(at.start, task.offset_bytes, &at.start) ||
@@ -421,7 +409,7 @@ std::unique_ptr<JobParts> IdleParts::take(const CudaSession *session, std::uint6
   const std::lock_guard lock(mutex_);
   const auto find = [&](std::uint64_t least_bytes) {
     return std::find_if(parts_.begin(), parts_.end(), [&](const std::unique_ptr<JobParts> &each) {
-      return each->session.get() == session && each->records.bytes() >= least_bytes;
+      return each->session.get() == session && device::bytes_of(each->records) >= least_bytes;
     });
   };
   auto found = find(record_bytes);
@@ -447,8 +435,8 @@ void IdleParts::add(std::unique_ptr<JobParts> parts) {
 void IdleParts::give_idle_memory() noexcept {
   const std::lock_guard lock(mutex_);
   for (const auto &each : parts_) {
-    for (CudaMemory *memory : {&each->records, &each->table}) *memory = CudaMemory();
-    each->host_table = CudaPinned();
+    for (auto *memory : {&each->records, &each->table}) memory->reset();
+    each->host_table.reset();
   }
 }
 
@@ -478,25 +466,6 @@ std::unique_ptr<core::Ticket> start_on_device(const device::Workplace &place, st
                                               std::function<void(const device::DriverError &)> failed) {
   CudaInspector inspector(place);
   return device::start_on_device(inspector, place.session->device(), tasks, control, std::move(failed));
-}
-
-void read_device_column(CudaSession &session, const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
-                        std::uint8_t *outputs_out) {
-  const Driver &driver = session.driver();
-  const std::size_t columns = task.prepared->columns(), rows = task.prepared->rows();
-  const std::size_t size = core::element_bytes(task.prepared->field());
-  auto bytes = std::make_unique<std::vector<std::uint8_t>>((columns + rows) * size);
-  CUresult error = CUDA_SUCCESS;
-  const auto read = [&](const void *pointer, const std::uint64_t *offsets, std::size_t i, std::size_t at) {
-    if (error != CUDA_SUCCESS) return;
-    const CUdeviceptr from = reinterpret_cast<CUdeviceptr>(pointer) + (offsets != nullptr ? offsets[i] : 0) + at_bytes;
-    error = driver.cuMemcpyDtoHAsync(bytes->data() + at * size, from, size, session.stream());
-  };
-  for (std::size_t c = 0; c < columns; ++c) read(task.inputs[c], task.input_offsets, c, c);
-  for (std::size_t r = 0; r < rows; ++r) read(task.outputs[r], task.output_offsets, r, columns + r);
-  session.synchronise(bytes, error, "cuMemcpyDtoHAsync");
-  std::copy_n(bytes->data(), columns * size, inputs_out);
-  std::copy_n(bytes->data() + columns * size, rows * size, outputs_out);
 }
 
 }  // namespace tandem::gpu

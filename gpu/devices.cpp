@@ -7,7 +7,6 @@
 #include <iterator>
 
 #include "base/fork.hpp"
-#include "base/patience.hpp"
 #include "base/text.hpp"
 #include "device/built_in.hpp"
 #include "gpu/factory.hpp"
@@ -23,15 +22,15 @@ constexpr int kMostDevices = 1024;  // more are nonsense
 
 int attribute(const CudaDevice &device, CUdevice_attribute what) {
   int value = 0;
-  check(*device.driver, device.driver->cuDeviceGetAttribute(&value, what, device.id), "cuDeviceGetAttribute");
+  CUDA_CALL(*device.driver, cuDeviceGetAttribute, &value, what, device.id);
   return value;
 }
 
 void describe(CudaDevice &device) {
   const Driver &driver = *device.driver;
-  check(driver, driver.cuDeviceGet(&device.id, device.ordinal), "cuDeviceGet");
+  CUDA_CALL(driver, cuDeviceGet, &device.id, device.ordinal);
   char model[256] = {};
-  check(driver, driver.cuDeviceGetName(model, sizeof model - 1, device.id), "cuDeviceGetName");
+  CUDA_CALL(driver, cuDeviceGetName, model, sizeof model - 1, device.id);
   device.identity.device = model;
   device.architecture = static_cast<unsigned>(10 * attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
                                               attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
@@ -43,12 +42,13 @@ void describe(CudaDevice &device) {
                           attribute(device, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES) != 0);
   device.local_bytes = static_cast<std::uint64_t>(attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK));
   std::size_t bytes = 0;
-  check(driver, driver.cuDeviceTotalMem(&bytes, device.id), "cuDeviceTotalMem");
+  CUDA_CALL(driver, cuDeviceTotalMem, &bytes, device.id);
   device.memory_bytes = bytes;
 }
 
 // Why the device cannot be used, or "".
-std::string unfit(const CudaDevice &device) {
+std::string unfit(CudaDevice &device) {
+  describe(device);
   if (device.architecture < kOldestArchitecture) {
     return base::text("its compute capability is ", capability_text(device), ", ", kOldestArchitecture / 10.0,
                       " or later is needed");
@@ -116,20 +116,7 @@ std::vector<CudaDevice> find_devices(const Driver &driver, const base::Log &log,
     device.allocates_at_once = true;
     device.driver = &driver;
     device.ordinal = i;
-    std::string reason;
-    try {
-      describe(device);
-      reason = unfit(device);
-    } catch (const device::DriverError &error) {
-      reason = error.what();
-    }
-    if (reason.empty()) {
-      usable.push_back(std::move(device));
-      continue;
-    }
-    const std::string line = base::text(device.name, " (", device.model(), ") left out: ", reason);
-    log.say(TANDEM_LOG_WARNING, "cuda: " + line);
-    *left_out += (left_out->empty() ? "" : "; ") + line;
+    device::add_usable(usable, std::move(device), unfit, log, *left_out);
   }
   return usable;
 }
@@ -138,14 +125,7 @@ const CudaDevice &select_device(const std::vector<CudaDevice> &devices, const st
                                 const std::string &left_out) {
   if (devices.empty())
     base::fail(TANDEM_ERROR_UNAVAILABLE, base::text("backend \"", name, "\": no CUDA device can be used: ", left_out));
-  if (name == "cuda") return devices.front();
-  std::string known;
-  for (const CudaDevice &device : devices) {
-    if (device.name == name) return device;
-    known += (known.empty() ? "" : ", ") + device.name;
-  }
-  base::fail(TANDEM_ERROR_UNAVAILABLE, base::text("backend \"", name, "\" does not exist here; known: ", known,
-                                                  left_out.empty() ? "" : " (" + left_out + ")"));
+  return name == "cuda" ? devices.front() : device::device_named(devices, name, left_out);
 }
 
 bool may_have_devices(const std::string &root) {
@@ -153,26 +133,16 @@ bool may_have_devices(const std::string &root) {
                      [&](const char *node) { return access((root + node).c_str(), F_OK) == 0; });
 }
 
-Listing describe_devices(std::chrono::milliseconds patience, const Driver *given) {
-  if (kModule.in_child()) return {{}, "this process was forked by one that had used CUDA"};
-  const auto answer = base::answer_within<Listing>(patience, [given] {
-    Listing listing;
-    try {
-      if (given == nullptr) kModule.check_installed();
-      kModule.claim();
-      const auto devices = find_devices(given != nullptr ? *given : open_driver(), base::Log(), &listing.missing);
-      for (const CudaDevice &device : devices) {
-        listing.devices.push_back({device.name,
-                                   base::text(device.model(), " (compute capability ", capability_text(device), ", ",
-                                              device.memory_bytes >> 20, " MiB, ", device.driver_text(), ")"),
-                                   device.unit_count});
-      }
-    } catch (const base::Error &error) {
-      listing.missing = error.what();
+device::Listing describe_devices(std::chrono::milliseconds patience, const Driver *given) {
+  return device::list_devices(kModule, patience, given != nullptr, [given](device::Listing &listing) {
+    for (const CudaDevice &device :
+         find_devices(given != nullptr ? *given : open_driver(), base::Log(), &listing.missing)) {
+      listing.devices.push_back({device.name, "gpu",
+                                 base::text(device.model(), " (compute capability ", capability_text(device), ", ",
+                                            device.memory_bytes >> 20, " MiB, ", device.driver_text(), ")"),
+                                 device.unit_count});
     }
-    return listing;
   });
-  return answer.value_or(Listing{{}, base::text("the driver has not answered in ", patience.count() / 1000.0, " s")});
 }
 
 }  // namespace tandem::gpu

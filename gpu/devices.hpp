@@ -26,7 +26,7 @@ std::string capability_text(const CudaDevice &device);  // "7.5"
 // gets these reasons too. Throws Error (UNAVAILABLE) if there is no driver, one that is too old, or no GPU.
 std::vector<CudaDevice> find_devices(const Driver &driver, const base::Log &log, std::string *left_out);
 
-// The one called `name`; "cuda": the first. Throws Error (UNAVAILABLE) with a list of those that exist.
+// The one called `name`; "cuda": the first. Throws Error (UNAVAILABLE).
 const CudaDevice &select_device(const std::vector<CudaDevice> &devices, const std::string &name,
                                 const std::string &left_out);
 

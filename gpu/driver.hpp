@@ -29,6 +29,9 @@ inline void check(const Driver &driver, CUresult error, const char *call) {
     fail_call(driver, error, call);
 }
 
+// Calls a function of the driver, which an error names.
+#define CUDA_CALL(driver, name, ...) ::tandem::gpu::check(driver, (driver).name(__VA_ARGS__), #name)
+
 std::string error_name(const Driver &driver, CUresult error);
 
 // After such an error nothing works in the device's primary context any more. Other libraries of this process may use
@@ -66,7 +69,7 @@ class OutsideCaptures {
 class ContextScope {
  public:
   ContextScope(const Driver &driver, CUcontext context) : driver_(driver), outside_(&driver) {
-    check(driver, driver.cuCtxPushCurrent(context), "cuCtxPushCurrent");
+    CUDA_CALL(driver, cuCtxPushCurrent, context);
   }
   ~ContextScope() {
     CUcontext popped = nullptr;

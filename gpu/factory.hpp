@@ -3,11 +3,12 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/log.hpp"
+#include "device/listing.hpp"
 #include "device/options.hpp"
 
 struct tandem_cuda_module;  // gpu/cuda_module.hpp
@@ -33,19 +34,7 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const base::
 // Whether the system has a device node of such a GPU, below `root`: a check that loads no driver.
 bool may_have_devices(const std::string &root = "");
 
-struct DeviceDescription {
-  std::string name;         // "cuda:0"
-  std::string description;  // the model, and what it has, for people
-  unsigned multiprocessor_count;
-};
-
-struct Listing {
-  std::vector<DeviceDescription> devices;
-  std::string missing;  // if there is no device: why
-};
-
-// The usable GPUs. None in a forked child, and none if the driver has not answered within `patience`; a thread then
-// continues to wait for it. Throws only bad_alloc.
-Listing describe_devices(std::chrono::milliseconds patience, const tandem_cuda_module *driver = nullptr);
+// The usable GPUs, as device::list_devices.
+device::Listing describe_devices(std::chrono::milliseconds patience, const tandem_cuda_module *driver = nullptr);
 
 }  // namespace tandem::gpu

@@ -2,7 +2,6 @@
 #include "gpu/programs.hpp"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/text.hpp"
 #include "gpu/device_code/names.hpp"
@@ -76,7 +75,7 @@ bool is_not_of_the_program(const device::DriverError &refused) {
 }  // namespace
 
 CudaImage::CudaImage(const Driver &driver, CUcontext context, const void *image) : driver_(driver), context_(context) {
-  check(driver, driver.cuModuleLoadData(&module_, image), "cuModuleLoadData");
+  CUDA_CALL(driver, cuModuleLoadData, &module_, image);
 }
 
 CudaImage::~CudaImage() {
@@ -86,7 +85,7 @@ CudaImage::~CudaImage() {
 
 CUfunction CudaImage::function(const char *name) const {
   CUfunction found = nullptr;
-  check(driver_, driver_.cuModuleGetFunction(&found, module_, name), "cuModuleGetFunction");
+  CUDA_CALL(driver_, cuModuleGetFunction, &found, module_, name);
   return found;
 }
 
@@ -94,21 +93,19 @@ CudaProgram::CudaProgram(const Driver &driver, std::shared_ptr<const CudaImage> 
                          bool is_transform)
     : module_(std::move(module)), function_(module_->function(name)) {
   int most = 0;
-  check(driver, driver.cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function_),
-        "cuFuncGetAttribute");
+  CUDA_CALL(driver, cuFuncGetAttribute, &most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function_);
   most_group_items_ = static_cast<std::size_t>(std::max(most, 1));
   if (!is_transform) return;
-  check(driver,
-        driver.cuFuncSetAttribute(function_, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
-                                  CU_SHAREDMEM_CARVEOUT_MAX_SHARED),
-        "cuFuncSetAttribute");
+  CUDA_CALL(driver, cuFuncSetAttribute, function_, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+            CU_SHAREDMEM_CARVEOUT_MAX_SHARED);
 }
 
 CudaPrograms::CudaPrograms(const CudaDevice &device, CUcontext context, std::shared_ptr<device::DiskCache> disk,
                            const base::Log &log)
     : DevicePrograms(device, std::move(disk), log), driver_(*device.driver), context_(context) {
   look_at_compiler();
-  if (!no_compiler_.empty()) log_.say(TANDEM_LOG_INFO, base::text("cuda: ", device_.name, ": ", no_compiler_));
+  made_by_ = base::text("cuda\n", architecture_, "\n", compiler_);
+  if (!no_compiler_.empty()) device_.say(log_, TANDEM_LOG_INFO, no_compiler_);
 }
 
 // Machine code for exactly this device if NVRTC supports it, else PTX of the newest older architecture.
@@ -154,29 +151,46 @@ std::string CudaPrograms::remedy(int made_by) const {
                     ".0 or later: update the driver, or use NVRTC and a library built with CUDA ", driver / 1000);
 }
 
-device::Key CudaPrograms::key(const std::string &made_of) const {
-  return device::key_of({made_of, "cuda", architecture_, compiler_});
-}
-
 std::shared_ptr<const device::DeviceProgram> CudaPrograms::make(const device::Key &key, const device::KernelSpec &spec,
                                                                 const MakeText &text) {
   const ContextScope current(driver_, context_);  // on a thread of the library
   if (auto program = from_image(spec)) return program;
-  const bool is_transform = spec.technique == device::Technique::transform;
-  if (auto program = from_disk(key, is_transform)) return program;
-  if (driver_.nvrtc_problem != nullptr || architecture_.empty())
-    base::fail(TANDEM_ERROR_UNAVAILABLE, base::text("CUDA: ", device_.name, ": ", no_compiler()));
-  const std::vector<unsigned char> binary = compile(text());
+  return DevicePrograms::make(key, spec, text);
+}
+
+std::shared_ptr<const CudaProgram> CudaPrograms::program_of(const device::KernelSpec &spec,
+                                                            const std::vector<unsigned char> &binary) const {
+  return std::make_shared<const CudaProgram>(driver_,
+                                             std::make_shared<const CudaImage>(driver_, context_, binary.data()),
+                                             spec.name.c_str(), spec.technique == device::Technique::transform);
+}
+
+std::shared_ptr<const device::DeviceProgram> CudaPrograms::load(const device::KernelSpec &spec,
+                                                                std::vector<unsigned char> binary, std::string &why) {
   try {
-    const auto program = std::make_shared<const CudaProgram>(
-        driver_, std::make_shared<const CudaImage>(driver_, context_, binary.data()), spec.name.c_str(), is_transform);
-    disk_->store(key, binary);
-    return program;
+    binary.push_back(0);  // PTX is a text
+    return program_of(spec, binary);
   } catch (const device::DriverError &error) {
     if (is_not_of_the_program(error)) throw;
-    base::fail(TANDEM_ERROR_UNAVAILABLE,
-               base::text("CUDA: the driver of ", device_.name, " (", device_.driver_text(), ") refuses what ",
-                          compiler_, " compiled: ", error.what(), remedy(compiler_version_)));
+    why = error.what();
+    return nullptr;
+  }
+}
+
+std::shared_ptr<const device::DeviceProgram> CudaPrograms::build(const device::KernelSpec &spec,
+                                                                 const std::string &text,
+                                                                 std::vector<unsigned char> &binary) {
+  if (driver_.nvrtc_problem != nullptr || architecture_.empty())
+    device_.fail(TANDEM_ERROR_UNAVAILABLE, device_.name, ": ", no_compiler());
+  Compilation compilation(driver_, text);
+  compilation.compile(architecture_);
+  binary = compilation.binary(makes_ptx_);
+  try {
+    return program_of(spec, binary);
+  } catch (const device::DriverError &error) {
+    if (is_not_of_the_program(error)) throw;
+    device_.fail(TANDEM_ERROR_UNAVAILABLE, "the driver of ", device_.name, " (", device_.driver_text(),
+                 ") refuses what ", compiler_, " compiled: ", error.what(), remedy(compiler_version_));
   }
 }
 
@@ -196,41 +210,10 @@ std::shared_ptr<const CudaProgram> CudaPrograms::from_image(const device::Kernel
   } catch (const device::DriverError &error) {
     if (is_not_of_the_program(error)) throw;
     image_is_refused_ = true;
-    log_.say(TANDEM_LOG_WARNING, base::text("cuda: ", device_.name, ": the driver (", device_.driver_text(),
-                                            ") does not take the kernels that came with this library: ", error.what(),
-                                            remedy(CUDA_VERSION)));
+    device_.say(log_, TANDEM_LOG_WARNING, "the driver (", device_.driver_text(),
+                ") does not take the kernels that came with this library: ", error.what(), remedy(CUDA_VERSION));
     return nullptr;
   }
-}
-
-std::shared_ptr<const CudaProgram> CudaPrograms::from_disk(const device::Key &key, bool is_transform) {
-  auto bytes = disk_->load(key);
-  if (!bytes.has_value()) return nullptr;
-  try {
-    bytes->push_back(0);  // PTX is a text
-    return std::make_shared<const CudaProgram>(driver_,
-                                               std::make_shared<const CudaImage>(driver_, context_, bytes->data()),
-                                               device::kKernelName, is_transform);
-  } catch (const device::DriverError &error) {
-    if (is_not_of_the_program(error)) throw;
-    log_.say(TANDEM_LOG_INFO,
-             base::text("cuda: ", device_.name, " refuses a program from the cache; built again: ", error.what()));
-    disk_->remove(key);
-    return nullptr;
-  }
-}
-
-std::vector<unsigned char> CudaPrograms::compile(const std::string &text) const {
-  const auto started = std::chrono::steady_clock::now();
-  Compilation compilation(driver_, text);
-  compilation.compile(architecture_);
-  std::vector<unsigned char> binary = compilation.binary(makes_ptx_);
-  log_.say(TANDEM_LOG_DEBUG,
-           base::text("cuda: ", device_.name, ": ", text.size(), " bytes of kernel text compiled by ", compiler_, " (",
-                      architecture_, ") in ",
-                      base::fixed(std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count(), 3),
-                      " s"));
-  return binary;
 }
 
 }  // namespace tandem::gpu

@@ -45,21 +45,23 @@ class CudaPrograms final : public device::DevicePrograms {
                const base::Log &log);
   ~CudaPrograms() { end(); }
 
-  device::Key key(const std::string &made_of) const override;
-
  private:
-  // Runs in its context. Throws Error (UNAVAILABLE) also if the driver refuses NVRTC's result.
+  // Runs in its context.
   std::shared_ptr<const device::DeviceProgram> make(const device::Key &key, const device::KernelSpec &spec,
                                                     const MakeText &text) override;
+  std::shared_ptr<const device::DeviceProgram> load(const device::KernelSpec &spec, std::vector<unsigned char> binary,
+                                                    std::string &why) override;
+  // Throws Error (UNAVAILABLE) also if the driver refuses NVRTC's result.
+  std::shared_ptr<const device::DeviceProgram> build(const device::KernelSpec &spec, const std::string &text,
+                                                     std::vector<unsigned char> &binary) override;
   std::shared_ptr<const CudaProgram> from_image(const device::KernelSpec &spec);
-  std::shared_ptr<const CudaProgram> from_disk(const device::Key &key, bool is_transform);
-  std::vector<unsigned char> compile(const std::string &text) const;
+  std::shared_ptr<const CudaProgram> program_of(const device::KernelSpec &spec,
+                                                const std::vector<unsigned char> &binary) const;
   void look_at_compiler();
   std::string remedy(int made_by) const;
 
   const Driver &driver_;
   const CUcontext context_;
-  std::string compiler_;      // "NVRTC 13.0"
   int compiler_version_ = 0;  // 13000
   std::string architecture_;  // NVRTC's option
   bool makes_ptx_ = false;    // NVRTC does not know the device: the driver compiles

@@ -25,8 +25,8 @@ struct JobParts {
   explicit JobParts(std::shared_ptr<CudaSession> of) : session(std::move(of)), done(*session, true) {}
   std::shared_ptr<CudaSession> session;
   CudaEvent done;
-  CudaMemory records, table;  // of a verify; of many stripes
-  CudaPinned host_table;
+  std::unique_ptr<CudaMemory> records, table;  // of a verify; of many stripes
+  std::unique_ptr<CudaPinned> host_table;
 };
 
 // Parts that jobs leave for the next job of the same matrix. Gives their memory back if others need it.
@@ -72,9 +72,5 @@ std::unique_ptr<core::Ticket> start_on_device(const device::Workplace &place, st
 
 // For Backend::device_memory.
 std::shared_ptr<core::DeviceMemory> make_shard_memory(std::shared_ptr<CudaSession> session, std::uint64_t bytes);
-
-// The bytes of each shard of such a task at one offset.
-void read_device_column(CudaSession &session, const core::Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
-                        std::uint8_t *outputs_out);
 
 }  // namespace tandem::gpu

@@ -27,7 +27,7 @@ class HostPin {
  public:
   HostPin(const CudaDevice &device, void *memory, std::uint64_t bytes)
       : driver_(*device.driver), device_(device.id), memory_(memory) {
-    check(driver_, driver_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");
+    CUDA_CALL(driver_, cuDevicePrimaryCtxRetain, &context_, device_);
     const CUresult error = driver_.cuMemHostRegister(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE);
     if (error == CUDA_SUCCESS) return;
     driver_.cuDevicePrimaryCtxRelease(device_);
@@ -51,34 +51,39 @@ class HostPin {
 
 }  // namespace
 
-CudaMemory::CudaMemory(CudaSession &session, CUstream stream, std::uint64_t bytes)
-    : stream_(stream), bytes_(bytes), reserved_(session.reserve(bytes)) {
+CudaMemory::CudaMemory(const CudaSession &session, CUstream stream, std::uint64_t bytes)
+    : session_(session), stream_(stream), bytes_(bytes), reserved_(session.reserve(bytes)) {
   const Driver &driver = session.driver();
-  check(driver, driver.cuMemAllocFromPoolAsync(&address_, bytes, session.pool(), stream), "cuMemAllocFromPoolAsync");
-  session_ = &session;
+  CUDA_CALL(driver, cuMemAllocFromPoolAsync, &address_, bytes, session.pool(), stream);
 }
 
 CudaMemory::~CudaMemory() {
-  if (address_ == 0 || session_ == nullptr) return;
-  if (const Quietly driver(session_); driver) driver->cuMemFreeAsync(address_, stream_);
+  if (const Quietly driver(&session_); driver) driver->cuMemFreeAsync(address_, stream_);
 }
 
-CudaPinned::CudaPinned(CudaSession &session, std::uint64_t bytes) : bytes_(bytes) {
+CudaPinned::CudaPinned(const CudaSession &session, std::uint64_t bytes) : session_(session), bytes_(bytes) {
   const Driver &driver = session.driver();
   void *address = nullptr;
-  check(driver, driver.cuMemHostAlloc(&address, bytes, CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc");
+  CUDA_CALL(driver, cuMemHostAlloc, &address, bytes, CU_MEMHOSTALLOC_PORTABLE);
   address_ = static_cast<std::byte *>(address);
-  session_ = &session;
 }
 
 CudaPinned::~CudaPinned() {
-  if (address_ == nullptr) return;
-  if (const Quietly driver(session_); driver) driver->cuMemFreeHost(address_);
+  if (const Quietly driver(&session_); driver) driver->cuMemFreeHost(address_);
+}
+
+void grow(std::unique_ptr<CudaMemory> &memory, const CudaSession &session, CUstream stream, std::uint64_t bytes) {
+  device::grow(memory, bytes, UINT64_MAX,
+               [&](std::uint64_t size) { return std::make_unique<CudaMemory>(session, stream, size); });
+}
+void grow(std::unique_ptr<CudaPinned> &memory, const CudaSession &session, std::uint64_t bytes) {
+  device::grow(memory, bytes, UINT64_MAX,
+               [&](std::uint64_t size) { return std::make_unique<CudaPinned>(session, size); });
 }
 
 CudaStream::CudaStream(CudaSession &session) : session_(session) {
   const Driver &driver = session.driver();
-  check(driver, driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  CUDA_CALL(driver, cuStreamCreate, &stream_, CU_STREAM_NON_BLOCKING);
 }
 CudaStream::~CudaStream() {
   if (const Quietly driver(&session_); driver) driver->cuStreamDestroy(stream_);
@@ -87,17 +92,14 @@ CudaStream::~CudaStream() {
 CudaEvent::CudaEvent(CudaSession &session, bool waits_asleep) : session_(session) {
   const Driver &driver = session.driver();
   const unsigned wait = waits_asleep ? CU_EVENT_BLOCKING_SYNC : CU_EVENT_DEFAULT;
-  check(driver, driver.cuEventCreate(&event_, CU_EVENT_DISABLE_TIMING | wait), "cuEventCreate");
+  CUDA_CALL(driver, cuEventCreate, &event_, CU_EVENT_DISABLE_TIMING | wait);
 }
 CudaEvent::~CudaEvent() {
   if (const Quietly driver(&session_); driver) driver->cuEventDestroy(event_);
 }
-void CudaEvent::record(CUstream stream) {
-  check(session_.driver(), session_.driver().cuEventRecord(event_, stream), "cuEventRecord");
-}
+void CudaEvent::record(CUstream stream) { CUDA_CALL(session_.driver(), cuEventRecord, event_, stream); }
 void CudaEvent::hold(CUstream stream) {
-  check(session_.driver(), session_.driver().cuStreamWaitEvent(stream, event_, CU_EVENT_WAIT_DEFAULT),
-        "cuStreamWaitEvent");
+  CUDA_CALL(session_.driver(), cuStreamWaitEvent, stream, event_, CU_EVENT_WAIT_DEFAULT);
 }
 void CudaEvent::wait() {
   const Driver &driver = session_.driver();
@@ -107,7 +109,7 @@ void CudaEvent::wait() {
     check(driver, error, "cuEventQuery");
     return true;
   });
-  if (!is_done) check(driver, driver.cuEventSynchronize(event_), "cuEventSynchronize");
+  if (!is_done) CUDA_CALL(driver, cuEventSynchronize, event_);
 }
 
 CudaLane::CudaLane(CudaSession &session)
@@ -130,70 +132,57 @@ bool CudaLane::drain() noexcept {
 
 void CudaLane::make_room(unsigned slot, const device::DevicePiece &piece, std::uint64_t most_bytes) {
   CudaSlot &to = slots_[slot];
-  const std::uint64_t inputs = piece.input_bytes(), outputs = piece.output_bytes(), records = piece.record_bytes();
-  device::keep_within<CudaMemory>(most_bytes, {{&to.inputs, inputs}, {&to.outputs, outputs}, {&to.records, records}});
-  const auto grow = [&](CudaMemory &memory, std::uint64_t bytes) {
-    if (bytes <= memory.bytes()) return;
-    memory = CudaMemory();
-    memory = roomy(session_, up_.get(), bytes);
-  };
-  grow(to.inputs, inputs);
-  grow(to.outputs, outputs);
-  grow(to.records, records);
-  const auto grow_pinned = [&](CudaPinned &memory, std::uint64_t bytes) {
-    if (bytes <= memory.bytes()) return;
-    memory = CudaPinned();
-    memory = CudaPinned(session_, device::grown(bytes));
-  };
-  const auto is_all = [](const std::vector<bool> &flags) {
-    return std::find(flags.begin(), flags.end(), false) == flags.end();
-  };
-  grow_pinned(to.host_inputs, is_all(piece.of->input_is_direct) ? 0 : inputs);
-  grow_pinned(to.host_outputs, is_all(piece.of->output_is_direct) ? 0 : outputs);
-  grow_pinned(to.host_records, records);
+  const std::uint64_t records = piece.record_bytes();
+  device::grow_all<CudaMemory>(
+      {{&to.inputs, piece.input_bytes()}, {&to.outputs, piece.output_bytes()}, {&to.records, records}}, most_bytes,
+      UINT64_MAX, [&](std::uint64_t bytes) { return std::make_unique<CudaMemory>(session_, up_.get(), bytes); });
+  grow(to.host_inputs, session_, piece.host_input_bytes());
+  grow(to.host_outputs, session_, piece.host_output_bytes());
+  grow(to.host_records, session_, records);
 }
 
 void CudaLane::release() noexcept {
   for (CudaSlot &slot : slots_) {
-    for (CudaMemory *memory : {&slot.inputs, &slot.outputs, &slot.records}) *memory = CudaMemory();
-    for (CudaPinned *memory : {&slot.host_inputs, &slot.host_outputs, &slot.host_records}) *memory = CudaPinned();
+    for (auto *memory : {&slot.inputs, &slot.outputs, &slot.records}) memory->reset();
+    for (auto *memory : {&slot.host_inputs, &slot.host_outputs, &slot.host_records}) memory->reset();
   }
 }
 
 std::span<const std::uint32_t> CudaLane::records(unsigned slot, const device::DevicePiece &piece) const noexcept {
-  return {reinterpret_cast<const std::uint32_t *>(slots_[slot].host_records.get()),
+  return {reinterpret_cast<const std::uint32_t *>(slots_[slot].host_records->get()),
           piece.record_bytes() / sizeof(std::uint32_t)};
 }
 
 void CudaLane::upload(unsigned slot, bool outputs, std::uint64_t at_bytes, const std::byte *from, std::uint64_t bytes) {
-  const CudaMemory &to = outputs ? slots_[slot].outputs : slots_[slot].inputs;
-  check(driver_, driver_.cuMemcpyHtoDAsync(to.get() + at_bytes, from, bytes, up_.get()), "cuMemcpyHtoDAsync");
+  const CudaMemory &to = outputs ? *slots_[slot].outputs : *slots_[slot].inputs;
+  CUDA_CALL(driver_, cuMemcpyHtoDAsync, to.get() + at_bytes, from, bytes, up_.get());
 }
 
 void CudaLane::launch(unsigned slot, const device::DevicePiece &piece) {
   CudaSlot &in = slots_[slot];
   const device::HostTask &work = *piece.of;
-  if (work.compares()) clear_records(session_, up_.get(), in.records.get(), piece.record_bytes());
+  const CUdeviceptr records = work.compares() ? in.records->get() : 0;
+  if (work.compares()) clear_records(session_, up_.get(), records, piece.record_bytes());
   in.uploaded.record(up_.get());
   in.uploaded.hold(run_.get());
   std::vector<std::uint64_t> shards;
   shards.reserve(work.columns() + work.rows());
-  for (unsigned c = 0; c < work.columns(); ++c) shards.push_back(in.inputs.get() + c * piece.pitch_bytes());
-  for (unsigned r = 0; r < work.rows(); ++r) shards.push_back(in.outputs.get() + r * piece.pitch_bytes());
-  gpu::launch(session_, run_.get(), work.variant, work.columns(), shards, piece.range, in.records.get());
+  for (unsigned c = 0; c < work.columns(); ++c) shards.push_back(in.inputs->get() + c * piece.pitch_bytes());
+  for (unsigned r = 0; r < work.rows(); ++r) shards.push_back(in.outputs->get() + r * piece.pitch_bytes());
+  gpu::launch(session_, run_.get(), work.variant, work.columns(), shards, piece.range, records);
   in.computed.record(run_.get());
   in.computed.hold(down_.get());
 }
 
 void CudaLane::fetch(void *to, CUdeviceptr from, std::uint64_t bytes) {
-  check(driver_, driver_.cuMemcpyDtoHAsync(to, from, bytes, down_.get()), "cuMemcpyDtoHAsync");
+  CUDA_CALL(driver_, cuMemcpyDtoHAsync, to, from, bytes, down_.get());
 }
 void CudaLane::download(unsigned slot, std::uint64_t at_bytes, std::byte *to, std::uint64_t bytes) {
-  fetch(to, slots_[slot].outputs.get() + at_bytes, bytes);
+  fetch(to, slots_[slot].outputs->get() + at_bytes, bytes);
 }
 void CudaLane::end_piece(unsigned slot, const device::DevicePiece &piece) {
   CudaSlot &from = slots_[slot];
-  if (piece.of->compares()) fetch(from.host_records.get(), from.records.get(), piece.record_bytes());
+  if (piece.of->compares()) fetch(from.host_records->get(), from.records->get(), piece.record_bytes());
   from.done.record(down_.get());
 }
 
@@ -201,7 +190,7 @@ CudaSession::CudaSession(std::shared_ptr<const device::Device> on, std::shared_p
                          std::shared_ptr<device::DiskCache> disk, const base::Log &log)
     : DeviceSession(std::move(on), std::move(budget)), driver_(*cuda_device().driver), log_(log) {
   const OutsideCaptures outside(&driver_);
-  check(driver_, driver_.cuDevicePrimaryCtxRetain(&context_, cuda_device().id), "cuDevicePrimaryCtxRetain");
+  CUDA_CALL(driver_, cuDevicePrimaryCtxRetain, &context_, cuda_device().id);
   try {
     open(std::move(disk));
   } catch (...) {
@@ -214,16 +203,15 @@ CudaSession::CudaSession(std::shared_ptr<const device::Device> on, std::shared_p
 void CudaSession::open(std::shared_ptr<device::DiskCache> disk) {
   const ContextScope current(driver_, context_);
   std::size_t free = 0, total = 0;
-  check(driver_, driver_.cuMemGetInfo(&free, &total), "cuMemGetInfo");
+  CUDA_CALL(driver_, cuMemGetInfo, &free, &total);
   free_bytes_ = free;
   CUmemPoolProps properties = {};
   properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   properties.location.id = cuda_device().ordinal;
-  check(driver_, driver_.cuMemPoolCreate(&pool_, &properties), "cuMemPoolCreate");
+  CUDA_CALL(driver_, cuMemPoolCreate, &pool_, &properties);
   cuuint64_t idle_bytes = kIdlePoolBytes;
-  check(driver_, driver_.cuMemPoolSetAttribute(pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &idle_bytes),
-        "cuMemPoolSetAttribute");
+  CUDA_CALL(driver_, cuMemPoolSetAttribute, pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &idle_bytes);
   own_ = std::make_unique<CudaStream>(*this);
   programs_.reset(new CudaPrograms(cuda_device(), context_, std::move(disk), log_));
 }
@@ -231,9 +219,8 @@ void CudaSession::open(std::shared_ptr<device::DiskCache> disk) {
 CudaSession::~CudaSession() { close(); }
 
 void CudaSession::close() noexcept {
-  const OutsideCaptures outside(may_release() ? &driver_ : nullptr);
-  end(!may_release());
-  if (!may_release()) return;  // the parent's driver: its objects cannot be released here
+  const OutsideCaptures outside(&driver_);
+  end();
   programs_.reset();
   if (const Quietly driver(this); driver && own_ != nullptr)
     driver->cuStreamSynchronize(own_->get());  // for memory that was freed in its order
@@ -258,13 +245,9 @@ void CudaSession::give_up(const std::string &reason) noexcept {
 
 void CudaSession::summarise_failed(int error, const char *message) noexcept {
   if (has_summarise_failed_.exchange(true)) return;
-  try {
-    log_.say(TANDEM_LOG_WARNING,
-             base::text("cuda: ", device().name,
-                        ": what a verify found is not reduced on the device any more, but on the host: error ", error,
-                        " of the CUDA runtime, ", message));
-  } catch (const std::exception &) {  // no memory: it is not logged
-  }
+  device().say(log_, TANDEM_LOG_WARNING,
+               "what a verify found is not reduced on the device any more, but on the host: error ", error,
+               " of the CUDA runtime, ", message);
 }
 
 void CudaSession::within(const std::function<void()> &body) {
@@ -281,7 +264,7 @@ std::shared_ptr<const void> CudaSession::make_tables(std::vector<std::uint32_t> 
   auto words = std::make_unique<std::vector<std::uint32_t>>(std::move(made));
   const std::uint64_t bytes = words->size() * sizeof(std::uint32_t);
   auto memory = std::make_shared<const CudaMemory>(*this, stream(), bytes);
-  check(driver_, driver_.cuMemcpyHtoDAsync(memory->get(), words->data(), bytes, stream()), "cuMemcpyHtoDAsync");
+  CUDA_CALL(driver_, cuMemcpyHtoDAsync, memory->get(), words->data(), bytes, stream());
   synchronise(words);
   return memory;
 }
@@ -294,9 +277,9 @@ void CudaSession::pin_registered(const std::byte *first, std::uint64_t bytes) co
     } catch (const device::DriverError &error) {
       if (is_sticky(error.number()) || is_of_capture(error.number())) throw;
       if (error.number() == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) return pin;  // by the program itself
-      log_.say(TANDEM_LOG_WARNING, base::text("cuda: ", device().name, ": the ", count, " registered bytes at ", "0x",
-                                              base::digits(reinterpret_cast<std::uintptr_t>(memory), 16),
-                                              " cannot be pinned, so they are staged: ", error.what()));
+      device().say(log_, TANDEM_LOG_WARNING, "the ", count, " registered bytes at ", "0x",
+                   base::digits(reinterpret_cast<std::uintptr_t>(memory), 16),
+                   " cannot be pinned, so they are staged: ", error.what());
     }
     return pin;
   });
@@ -310,11 +293,9 @@ void CudaSession::find_direct(device::HostTask &work) const {
     if (!device().shares_memory) pin_registered(first, task.length_bytes);
     const Address address = look_at(*this, first);
     if (address.is_managed) return false;
-    if (address.type == CU_MEMORYTYPE_DEVICE) {
-      base::fail(
-          TANDEM_ERROR_INVALID_ARGUMENT,
-          base::text("CUDA: ", what, " ", index, " lies in device memory, but the task is for memory of the host"));
-    }
+    if (address.type == CU_MEMORYTYPE_DEVICE)
+      device().fail(TANDEM_ERROR_INVALID_ARGUMENT, what, " ", index,
+                    " lies in device memory, but the task is for memory of the host");
     if (device().shares_memory) return true;
     if (address.type != CU_MEMORYTYPE_HOST) return false;
     if (address.bytes != 0) return address.holds(reinterpret_cast<std::uintptr_t>(first), task.length_bytes);
@@ -341,12 +322,9 @@ void launch(const CudaSession &session, CUstream stream, const device::Variant &
   void *parameters[] = {&arguments};
   const auto &local = variant.spec.tuning.local;
   const auto shared = static_cast<unsigned>(device::kernel_shared_bytes(variant.spec, columns));
-  check(driver,
-        driver.cuLaunchKernel(static_cast<const CudaProgram &>(*variant.program).function(),
-                              static_cast<unsigned>(grid[0]), static_cast<unsigned>(grid[1]),
-                              static_cast<unsigned>(grid[2]), local[0], local[1], local[2], shared, stream, parameters,
-                              nullptr),
-        "cuLaunchKernel");
+  CUDA_CALL(driver, cuLaunchKernel, static_cast<const CudaProgram &>(*variant.program).function(),
+            static_cast<unsigned>(grid[0]), static_cast<unsigned>(grid[1]), static_cast<unsigned>(grid[2]), local[0],
+            local[1], local[2], shared, stream, parameters, nullptr);
 }
 
 }  // namespace
@@ -372,8 +350,7 @@ void launch(const CudaSession &session, CUstream stream, const device::Variant &
 
 void clear_records(const CudaSession &session, CUstream stream, CUdeviceptr records, std::uint64_t bytes) {
   const Driver &driver = session.driver();
-  check(driver, driver.cuMemsetD32Async(records, 0xffffffff, bytes / sizeof(std::uint32_t), stream),
-        "cuMemsetD32Async");
+  CUDA_CALL(driver, cuMemsetD32Async, records, 0xffffffff, bytes / sizeof(std::uint32_t), stream);
 }
 
 Address look_at(const CudaSession &session, const void *pointer) {
@@ -388,8 +365,7 @@ Address look_at(const CudaSession &session, const void *pointer) {
                                   CU_POINTER_ATTRIBUTE_RANGE_SIZE};
   void *values[] = {&type, &ordinal, &managed, &start, &bytes};
   // For memory that CUDA does not know it returns no information, which is no error.
-  check(driver, driver.cuPointerGetAttributes(5, wanted, values, reinterpret_cast<CUdeviceptr>(pointer)),
-        "cuPointerGetAttributes");
+  CUDA_CALL(driver, cuPointerGetAttributes, 5, wanted, values, reinterpret_cast<CUdeviceptr>(pointer));
   address.type = static_cast<CUmemorytype>(type);
   address.ordinal = ordinal;
   address.is_managed = managed != 0;

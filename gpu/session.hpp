@@ -22,52 +22,38 @@ class CudaSession;
 // stream and the session outlive it.
 class CudaMemory {
  public:
-  CudaMemory() = default;
   // Throws Error (OUT_OF_MEMORY) with the budget, or DriverError.
-  CudaMemory(CudaSession &session, CUstream stream, std::uint64_t bytes);
-  CudaMemory(CudaMemory &&other) noexcept { *this = std::move(other); }
-  CudaMemory &operator=(CudaMemory &&other) noexcept {
-    std::swap(session_, other.session_);
-    std::swap(stream_, other.stream_);
-    std::swap(address_, other.address_);
-    std::swap(bytes_, other.bytes_);
-    std::swap(reserved_, other.reserved_);
-    return *this;
-  }
+  CudaMemory(const CudaSession &session, CUstream stream, std::uint64_t bytes);
   ~CudaMemory();
+  CudaMemory(const CudaMemory &) = delete;
+  CudaMemory &operator=(const CudaMemory &) = delete;
 
   CUdeviceptr get() const noexcept { return address_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
-  CudaSession *session_ = nullptr;
-  CUstream stream_ = nullptr;
-  CUdeviceptr address_ = 0;
-  std::uint64_t bytes_ = 0;
+  const CudaSession &session_;
+  const CUstream stream_;
+  const std::uint64_t bytes_;
   device::Reservation reserved_;
+  CUdeviceptr address_ = 0;
 };
 
 // Pinned host memory, which a device reads and writes directly. For all contexts (portable).
 class CudaPinned {
  public:
-  CudaPinned() = default;
-  CudaPinned(CudaSession &session, std::uint64_t bytes);  // throws DriverError
-  CudaPinned(CudaPinned &&other) noexcept { *this = std::move(other); }
-  CudaPinned &operator=(CudaPinned &&other) noexcept {
-    std::swap(session_, other.session_);
-    std::swap(address_, other.address_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
+  CudaPinned(const CudaSession &session, std::uint64_t bytes);  // throws DriverError
   ~CudaPinned();
+  CudaPinned(const CudaPinned &) = delete;
+  CudaPinned &operator=(const CudaPinned &) = delete;
 
   std::byte *get() const noexcept { return address_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
-  CudaSession *session_ = nullptr;
+  const CudaSession &session_;
+  const std::uint64_t bytes_;
   std::byte *address_ = nullptr;
-  std::uint64_t bytes_ = 0;
 };
 
 // A stream, or an event that others wait for.
@@ -105,8 +91,8 @@ class CudaEvent {
 struct CudaSlot {
   explicit CudaSlot(CudaSession &session) : uploaded(session), computed(session), done(session, true) {}
 
-  CudaMemory inputs, outputs, records;
-  CudaPinned host_inputs, host_outputs, host_records;
+  std::unique_ptr<CudaMemory> inputs, outputs, records;
+  std::unique_ptr<CudaPinned> host_inputs, host_outputs, host_records;
   CudaEvent uploaded, computed, done;
 };
 
@@ -118,7 +104,8 @@ class CudaLane final : public device::DeviceLane {
   void make_room(unsigned slot, const device::DevicePiece &piece, std::uint64_t most_bytes) override;
   void release() noexcept override;
   std::byte *host(unsigned slot, bool outputs) const noexcept override {
-    return (outputs ? slots_[slot].host_outputs : slots_[slot].host_inputs).get();
+    const auto &memory = outputs ? slots_[slot].host_outputs : slots_[slot].host_inputs;
+    return memory != nullptr ? memory->get() : nullptr;
   }
   std::span<const std::uint32_t> records(unsigned slot, const device::DevicePiece &piece) const noexcept override;
   void upload(unsigned slot, bool outputs, std::uint64_t at_bytes, const std::byte *from, std::uint64_t bytes) override;
@@ -192,7 +179,7 @@ class CudaSession final : public device::DeviceSession {
   CUmemoryPool pool_ = nullptr;
   std::atomic<bool> is_given_up_{false}, has_summarise_failed_{false};
   std::unique_ptr<CudaStream> own_;
-  std::unique_ptr<CudaPrograms, device::EndPrograms<CudaPrograms, kModule>> programs_;
+  std::unique_ptr<CudaPrograms> programs_;
 };
 
 // Gives the device up for the rest of this process, and logs it.
@@ -208,10 +195,9 @@ void launch(const CudaSession &session, CUstream stream, const device::Variant &
 void launch(const CudaSession &session, CUstream stream, const device::Variant &variant, unsigned columns,
             unsigned rows, const device::KernelBatch &batch, CUdeviceptr table);
 
-// A buffer of at least `bytes`. If the budget allows, it has a larger, round size, so that it seldom grows.
-inline CudaMemory roomy(CudaSession &session, CUstream stream, std::uint64_t bytes) {
-  return device::roomy(bytes, UINT64_MAX, [&](std::uint64_t size) { return CudaMemory(session, stream, size); });
-}
+// As device::grow().
+void grow(std::unique_ptr<CudaMemory> &memory, const CudaSession &session, CUstream stream, std::uint64_t bytes);
+void grow(std::unique_ptr<CudaPinned> &memory, const CudaSession &session, std::uint64_t bytes);
 
 // Fills records for a compare with "no bytes differ".
 void clear_records(const CudaSession &session, CUstream stream, CUdeviceptr records, std::uint64_t bytes);

@@ -16,7 +16,7 @@ class CudaShardMemory final : public core::DeviceMemory {
  public:
   CudaShardMemory(std::shared_ptr<CudaSession> session, std::uint64_t bytes)
       : session_(std::move(session)), queue_(*session_), memory_(*session_, queue_.get(), bytes) {
-    check(session_->driver(), session_->driver().cuStreamSynchronize(queue_.get()), "cuStreamSynchronize");
+    CUDA_CALL(session_->driver(), cuStreamSynchronize, queue_.get());
   }
 
   core::MemoryKind kind() const noexcept override { return core::MemoryKind::cuda; }
@@ -43,7 +43,7 @@ class CudaShardMemory final : public core::DeviceMemory {
   void copy(std::uint64_t at_bytes, std::uint64_t bytes, const Start &start, const Finish &finish) {
     const Driver &driver = session_->driver();
     const ContextScope current(driver, session_->context());
-    check(driver, driver.cuStreamSynchronize(queue_.get()), "cuStreamSynchronize");
+    CUDA_CALL(driver, cuStreamSynchronize, queue_.get());
     for (std::uint64_t done = 0; done < bytes;) {
       auto copy = std::make_unique<std::vector<std::byte>>(std::min(kCopyBytes, bytes - done));
       const CUresult error = start(memory_.get() + at_bytes + done, *copy, done);

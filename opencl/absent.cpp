@@ -12,6 +12,8 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const base::
 
 bool may_have_gpus(const std::string &) { return false; }
 
-std::vector<DeviceDescription> describe_devices(std::chrono::milliseconds, const tandem_opencl_module *) { return {}; }
+device::Listing describe_devices(std::chrono::milliseconds, const tandem_opencl_module *) {
+  return {{}, "this library was built without OpenCL"};
+}
 
 }  // namespace tandem::opencl

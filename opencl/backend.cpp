@@ -29,20 +29,6 @@ class OpenclBackend final : public device::DeviceBackend {
         always_shifted_(options.always_shifted),
         driver_(options.driver) {}
 
-  ~OpenclBackend() override {
-    if (!kModule.in_child()) return;
-    // It is the parent's driver: its threads do not exist here, and its objects cannot be released.
-    if (session_ != nullptr) new std::shared_ptr<DeviceSession>(std::move(session_));
-    if (!foreign_.empty()) new std::list<std::shared_ptr<OpenclSession>>(std::move(foreign_));
-  }
-
-  void read_column(const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
-                   std::uint8_t *outputs_out) override {
-    if (task.memory == MemoryKind::host) return Backend::read_column(task, at_bytes, inputs_out, outputs_out);
-    found();
-    read_device_column(*opencl_device().driver, task, at_bytes, inputs_out, outputs_out);
-  }
-
  private:
   const OpenclDevice &opencl_device() const noexcept { return static_cast<const OpenclDevice &>(*known().device); }
 
@@ -63,8 +49,8 @@ class OpenclBackend final : public device::DeviceBackend {
   std::shared_ptr<DeviceSession> open(std::shared_ptr<const device::Device> device,
                                       std::shared_ptr<device::MemoryBudget> budget,
                                       std::shared_ptr<device::DiskCache> disk) const override {
-    return std::make_shared<OpenclSession>(std::move(device), std::move(budget), std::move(disk), log_,
-                                           always_shifted_);
+    return device::make_session<OpenclSession, kModule>(std::move(device), std::move(budget), std::move(disk), log_,
+                                                        always_shifted_);
   }
 
   std::shared_ptr<core::DeviceMemory> make_device_memory(std::shared_ptr<DeviceSession> session,
@@ -75,8 +61,7 @@ class OpenclBackend final : public device::DeviceBackend {
   // The next call begins with fresh objects.
   void failed(const std::shared_ptr<DeviceSession> &session, const device::DriverError &error) override {
     if (session == nullptr) return;
-    log_.say(TANDEM_LOG_WARNING,
-             base::text("opencl: ", opencl_device().name, ": ", error.what(), "; its context is given up"));
+    opencl_device().say(log_, TANDEM_LOG_WARNING, error.what(), "; its context is given up");
     const std::lock_guard lock(mutex_);
     if (session_ == session) session_.reset();
   }
@@ -111,8 +96,8 @@ class OpenclBackend final : public device::DeviceBackend {
       foreign_.splice(foreign_.begin(), foreign_, each);
       return foreign_.front();
     }
-    foreign_.push_front(
-        std::make_shared<OpenclSession>(known().device, known().budget, known().disk, log_, always_shifted_, context));
+    foreign_.push_front(device::make_session<OpenclSession, kModule>(known().device, known().budget, known().disk, log_,
+                                                                     always_shifted_, context));
     if (foreign_.size() > kMostForeignContexts) foreign_.pop_back();
     return foreign_.front();
   }
@@ -128,6 +113,14 @@ class OpenclBackend final : public device::DeviceBackend {
     } catch (const device::DriverError &error) {
       forget(error);
       throw;
+    }
+  }
+
+  void read_elements(const Task &task, std::span<const Element> elements, std::size_t bytes) override {
+    for (const Element &each : elements) {
+      OPENCL_CALL(*opencl_device().driver, clEnqueueReadBuffer, static_cast<cl_command_queue>(task.queue),
+                  static_cast<cl_mem>(const_cast<void *>(each.shard)), CL_TRUE, each.offset_bytes, bytes, each.out, 0,
+                  nullptr, nullptr);
     }
   }
 

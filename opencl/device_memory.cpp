@@ -8,7 +8,6 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "device/device_memory.hpp"
 #include "device/quarantine.hpp"
 #include "opencl/runs.hpp"
 
@@ -41,19 +40,20 @@ struct KernelCall {
 // A group, started on the caller's queue. Its kernel and the table of its stripes are made before any group is started.
 class OpenclRun final : public device::DeviceRun {
  public:
-  OpenclRun(device::Workplace place, device::DeviceGroup group)
+  OpenclRun(device::Workplace place, device::DeviceGroup group, bool by_arguments)
       : place_(std::move(place)),
         session_(session_of(place_)),
         driver_(session_.driver()),
         task_(group.task),
         ranges_(std::move(group.shards)) {
     const auto queue = static_cast<cl_command_queue>(task_.queue);
-    check(driver_.clRetainCommandQueue(queue), "clRetainCommandQueue");
+    OPENCL_CALL(driver_, clRetainCommandQueue, queue);
     queue_ = Queue(queue, driver_.clReleaseCommandQueue);
     const bool is_batch = group.stripes.size() > 1;
     const bool is_in_two = device::share_a_buffer(ranges_, false) && device::share_a_buffer(ranges_, true);
     if (is_batch) binding_ = Binding::table;
-    if (!is_batch && !is_in_two && fits_arguments(session_.opencl_device(), task_)) binding_ = Binding::arguments;
+    if (by_arguments || (!is_batch && !is_in_two && fits_arguments(session_.opencl_device(), task_)))
+      binding_ = Binding::arguments;
     is_copied_ = !is_in_two && binding_ == Binding::offsets;
     variant_ = place_.choose(device::prepared_of(task_), task_.mode, is_copied_ ? session_.access(true) : group.access,
                              binding_, group.length_bytes());
@@ -83,7 +83,7 @@ class OpenclRun final : public device::DeviceRun {
     } else {
       start_in_place();
     }
-    check(driver_.clFlush(queue_.get()), "clFlush");
+    OPENCL_CALL(driver_, clFlush, queue_.get());
   }
 
   void wait_and_merge() override {
@@ -144,10 +144,9 @@ class OpenclRun final : public device::DeviceRun {
         const cl_mem scratch = scratch_[shard.is_output].get(), own = buffer_of(shard);
         const std::uint64_t at = shard.start + done;
         const cl_event after = events_.last();
-        check(driver_.clEnqueueCopyBuffer(queue_.get(), back ? scratch : own, back ? own : scratch,
-                                          back ? offsets[i] : at, back ? at : offsets[i], length, after != nullptr,
-                                          after != nullptr ? &after : nullptr, events_.next(driver_)),
-              "clEnqueueCopyBuffer");
+        OPENCL_CALL(driver_, clEnqueueCopyBuffer, queue_.get(), back ? scratch : own, back ? own : scratch,
+                    back ? offsets[i] : at, back ? at : offsets[i], length, after != nullptr,
+                    after != nullptr ? &after : nullptr, events_.next(driver_));
       };
       for (std::size_t i = 0; i < ranges_.size(); ++i)
         if (!ranges_[i].is_output || task_.mode != Mode::assign) copy(ranges_[i], i, false);
@@ -178,10 +177,9 @@ class OpenclRun final : public device::DeviceRun {
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
     if (!compare) return;
     const cl_event after = events_.last();
-    check(driver_.clEnqueueReadBuffer(queue_.get(), records, CL_FALSE, 0,
-                                      part.record_values.size() * sizeof(std::uint32_t), part.record_values.data(), 1,
-                                      &after, events_.next(driver_)),
-          "clEnqueueReadBuffer");
+    OPENCL_CALL(driver_, clEnqueueReadBuffer, queue_.get(), records, CL_FALSE, 0,
+                part.record_values.size() * sizeof(std::uint32_t), part.record_values.data(), 1, &after,
+                events_.next(driver_));
   }
 
   const device::Workplace place_;
@@ -209,36 +207,27 @@ class OpenclInspector final : public device::ShardInspector {
   void check_queue(void *given) override {
     if (places_.contains(given)) return;
     const auto queue = static_cast<cl_command_queue>(given);
-    if (queue == nullptr)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "OpenCL: shards in device memory need a queue, and queue is NULL");
+    if (queue == nullptr) refuse("shards in device memory need a queue, and queue is NULL");
     cl_context context = nullptr;
     cl_device_id on = nullptr;
     const cl_int error = driver_.clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof context, &context, nullptr);
-    if (error == CL_INVALID_COMMAND_QUEUE)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "OpenCL: queue is no cl_command_queue (CL_INVALID_COMMAND_QUEUE)");
+    if (error == CL_INVALID_COMMAND_QUEUE) refuse("queue is no cl_command_queue (CL_INVALID_COMMAND_QUEUE)");
     check(error, "clGetCommandQueueInfo");
-    check(driver_.clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof on, &on, nullptr), "clGetCommandQueueInfo");
-    if (on != device_.id) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("OpenCL: the queue is of another device than the context's, ", device_.name, " (",
-                            device_.model(), ")"));
-    }
+    OPENCL_CALL(driver_, clGetCommandQueueInfo, queue, CL_QUEUE_DEVICE, sizeof on, &on, nullptr);
+    if (on != device_.id)
+      refuse("the queue is of another device than the context's, ", device_.name, " (", device_.model(), ")");
     places_.insert({given, place_(context)});
   }
 
   void look(const Task &task, const void *shard, std::uint64_t offset, DeviceShard &at) override {
     at.buffer = shard;
     const Known &buffer = known(at);
-    if (buffer.context != session(task).context()) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("OpenCL: the buffer of ", at.name(), " belongs to another context than the queue"));
-    }
+    if (buffer.context != session(task).context())
+      refuse("the buffer of ", at.name(), " belongs to another context than the queue");
     const std::uint64_t size = buffer.bytes;
     if (task.offset_bytes > size || offset > size - task.offset_bytes ||
-        task.length_bytes > size - task.offset_bytes - offset) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("OpenCL: ", at.name(), " has ", task.length_bytes,
-                                                           " bytes from ", offset, ", its buffer ", size, " bytes"));
-    }
+        task.length_bytes > size - task.offset_bytes - offset)
+      refuse(at.name(), " has ", task.length_bytes, " bytes from ", offset, ", its buffer ", size, " bytes");
     at.root = buffer.root;
     at.start = offset + task.offset_bytes;
     at.root_start = at.start + buffer.offset_bytes;
@@ -253,7 +242,7 @@ class OpenclInspector final : public device::ShardInspector {
 
   std::unique_ptr<device::DeviceRun> make_run(device::DeviceGroup group) override {
     const device::Workplace &place = places_.at(group.task.queue);
-    return std::make_unique<OpenclRun>(place, std::move(group));
+    return opencl::make_run(place, std::move(group), false);
   }
 
  private:
@@ -266,12 +255,16 @@ class OpenclInspector final : public device::ShardInspector {
 
   OpenclSession &session(const Task &task) const { return session_of(places_.at(task.queue)); }
 
+  template <class... Why>
+  [[noreturn]] void refuse(const Why &...why) const {
+    device_.fail(TANDEM_ERROR_INVALID_ARGUMENT, why...);
+  }
+
   template <class Value>
   Value ask(cl_mem buffer, cl_mem_info what) const {
     Value value{};
     const cl_int error = driver_.clGetMemObjectInfo(buffer, what, sizeof value, &value, nullptr);
-    if (error == CL_INVALID_MEM_OBJECT)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "OpenCL: a shard is no cl_mem (CL_INVALID_MEM_OBJECT)");
+    if (error == CL_INVALID_MEM_OBJECT) refuse("a shard is no cl_mem (CL_INVALID_MEM_OBJECT)");
     check(error, "clGetMemObjectInfo");
     return value;
   }
@@ -280,7 +273,7 @@ class OpenclInspector final : public device::ShardInspector {
     const cl_mem buffer = buffer_of(at);
     if (const auto found = known_.find(buffer); found != known_.end()) return found->second;
     if (ask<cl_mem_object_type>(buffer, CL_MEM_TYPE) != CL_MEM_OBJECT_BUFFER)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("OpenCL: ", at.name(), " is a cl_mem, but no buffer"));
+      refuse(at.name(), " is a cl_mem, but no buffer");
     Known made = {};
     made.context = ask<cl_context>(buffer, CL_MEM_CONTEXT);
     made.bytes = ask<std::size_t>(buffer, CL_MEM_SIZE);
@@ -300,28 +293,17 @@ class OpenclInspector final : public device::ShardInspector {
 
 }  // namespace
 
+std::unique_ptr<device::DeviceRun> make_run(const device::Workplace &place, device::DeviceGroup group,
+                                            bool by_arguments) {
+  return std::make_unique<OpenclRun>(place, std::move(group), by_arguments);
+}
+
 std::unique_ptr<core::Ticket> start_on_device(const std::function<device::Workplace(cl_context)> &place,
                                               const OpenclDevice &device, std::span<const Task> tasks,
                                               core::Control &control,
                                               std::function<void(const device::DriverError &)> failed) {
   OpenclInspector inspector(place, device);
   return device::start_on_device(inspector, device, tasks, control, std::move(failed));
-}
-
-void read_device_column(const Driver &driver, const Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
-                        std::uint8_t *outputs_out) {
-  const auto queue = static_cast<cl_command_queue>(task.queue);
-  const std::size_t size = core::element_bytes(task.prepared->field());
-  const auto read = [&](const void *handle, std::uint64_t offset, std::uint8_t *out) {
-    check(driver.clEnqueueReadBuffer(queue, static_cast<cl_mem>(const_cast<void *>(handle)), CL_TRUE, offset + at_bytes,
-                                     size, out, 0, nullptr, nullptr),
-          "clEnqueueReadBuffer");
-  };
-  const auto offset_of = [](const std::uint64_t *offsets, unsigned i) { return offsets != nullptr ? offsets[i] : 0; };
-  for (unsigned c = 0; c < task.prepared->columns(); ++c)
-    read(task.inputs[c], offset_of(task.input_offsets, c), inputs_out + c * size);
-  for (unsigned r = 0; r < task.prepared->rows(); ++r)
-    read(task.outputs[r], offset_of(task.output_offsets, r), outputs_out + r * size);
 }
 
 }  // namespace tandem::opencl

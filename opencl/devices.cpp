@@ -8,7 +8,6 @@
 #include <iterator>
 
 #include "base/fork.hpp"
-#include "base/patience.hpp"
 #include "base/text.hpp"
 #include "opencl/factory.hpp"
 
@@ -32,7 +31,7 @@ class Asker {
   template <class Value>
   Value number(cl_device_info what) const {
     Value value{};
-    check(driver_.clGetDeviceInfo(id_, what, sizeof value, &value, nullptr), "clGetDeviceInfo");
+    OPENCL_CALL(driver_, clGetDeviceInfo, id_, what, sizeof value, &value, nullptr);
     return value;
   }
 
@@ -81,12 +80,12 @@ void describe(OpenclDevice &device) {
   device.most_group_items = ask.number<std::size_t>(CL_DEVICE_MAX_WORK_GROUP_SIZE);
   device.unit_count = ask.number<cl_uint>(CL_DEVICE_MAX_COMPUTE_UNITS);
   device.base_alignment_bytes = ask.number<cl_uint>(CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;
-  device.shares_cores = device.is_cpu();
   device.shares_memory = ask.number<cl_bool>(CL_DEVICE_HOST_UNIFIED_MEMORY) != CL_FALSE;
 }
 
 // Why the device cannot be used, or "".
 std::string nonsense(OpenclDevice &device) {
+  describe(device);
   const Driver &driver = *device.driver;
   const Asker ask(driver, device.id);
   if (ask.number<cl_bool>(CL_DEVICE_AVAILABLE) == CL_FALSE) return "it is not available";
@@ -100,9 +99,8 @@ std::string nonsense(OpenclDevice &device) {
   if (dimensions < 3 || dimensions > 64)
     return base::text("its driver reports ", dimensions, " dimensions of work-items");
   std::vector<std::size_t> sizes(dimensions);
-  check(driver.clGetDeviceInfo(device.id, CL_DEVICE_MAX_WORK_ITEM_SIZES, dimensions * sizeof(std::size_t), sizes.data(),
-                               nullptr),
-        "clGetDeviceInfo");
+  OPENCL_CALL(driver, clGetDeviceInfo, device.id, CL_DEVICE_MAX_WORK_ITEM_SIZES, dimensions * sizeof(std::size_t),
+              sizes.data(), nullptr);
   for (unsigned d = 0; d < 3; ++d) {
     device.most_items[d] = sizes[d];
     if (sizes[d] == 0) return base::text("its driver reports at most 0 work-items in dimension ", d);
@@ -136,8 +134,7 @@ device::DeviceSettings OpenclDevice::settings(unsigned rows, unsigned columns) c
   device::DeviceSettings settings;
   settings.kernel = device::built_in_tuning(vendor, rows, columns);
   settings.staging_bytes = 16 << 20;
-  // Measured on PoCL 3.1: (10, 4) by tables codes 1.2 GB/s. A compile takes 1 to 2.5 s, the time for this many bytes.
-  settings.compile_after_bytes = std::uint64_t{is_cpu() ? 2u : 1u} << 30;
+  settings.compile_after_bytes = std::uint64_t{1} << 30;
   return settings;
 }
 
@@ -153,6 +150,7 @@ std::vector<OpenclDevice> find_devices(const Driver &driver, const base::Log &lo
       [&](cl_uint room, cl_platform_id *out, cl_uint *count) { return driver.clGetPlatformIDs(room, out, count); },
       "clGetPlatformIDs", kPlatformNotFound);
   std::vector<OpenclDevice> usable;
+  std::string left_out;  // the log has it
   for (std::size_t p = 0; p < platforms.size(); ++p) {
     std::vector<cl_device_id> ids;
     try {
@@ -172,18 +170,7 @@ std::vector<OpenclDevice> find_devices(const Driver &driver, const base::Log &lo
       device.id = ids[d];
       device.platform = platforms[p];
       device.name = base::text("opencl:", p, ":", d);
-      std::string reason;
-      try {
-        describe(device);
-        reason = nonsense(device);
-      } catch (const device::DriverError &error) {
-        reason = error.what();
-      }
-      if (reason.empty()) {
-        usable.push_back(std::move(device));
-      } else {
-        log.say(TANDEM_LOG_WARNING, base::text("opencl: ", device.name, " (", device.model(), ") left out: ", reason));
-      }
+      device::add_usable(usable, std::move(device), nonsense, log, left_out);
     }
   }
   return usable;
@@ -200,11 +187,7 @@ const OpenclDevice &select_device(const std::vector<OpenclDevice> &devices, cons
         std::find_if(devices.begin(), devices.end(), [](const OpenclDevice &device) { return !device.is_cpu(); });
     return found != devices.end() ? *found : devices.front();
   }
-  for (const OpenclDevice &device : devices)
-    if (device.name == name) return device;
-  std::string known;
-  for (const OpenclDevice &device : devices) known += (known.empty() ? "" : ", ") + device.name;
-  base::fail(TANDEM_ERROR_UNAVAILABLE, base::text("backend \"", name, "\" does not exist here; known: ", known));
+  return device::device_named(devices, name, "");
 }
 
 bool may_have_gpus(const std::string &root) {
@@ -222,18 +205,12 @@ bool may_have_gpus(const std::string &root) {
   return false;
 }
 
-std::vector<DeviceDescription> describe_devices(std::chrono::milliseconds patience, const Driver *given) {
-  if (kModule.in_child()) return {};
-  const auto answer = base::answer_within<std::vector<DeviceDescription>>(patience, [given] {
-    std::vector<DeviceDescription> list;
-    kModule.claim();
-    const Driver &driver = given != nullptr ? *given : open_driver();  // throws if there is no OpenCL
-    for (const OpenclDevice &device : find_devices(driver, base::Log()))
-      list.push_back(
+device::Listing describe_devices(std::chrono::milliseconds patience, const Driver *given) {
+  return device::list_devices(kModule, patience, given != nullptr, [given](device::Listing &listing) {
+    for (const OpenclDevice &device : find_devices(given != nullptr ? *given : open_driver(), base::Log()))
+      listing.devices.push_back(
           {device.name, device.kind(), device.model() + " (" + device.platform_name + ")", device.unit_count});
-    return list;
   });
-  return answer.value_or(std::vector<DeviceDescription>());
 }
 
 }  // namespace tandem::opencl

@@ -91,7 +91,7 @@ void Events::wait() {
         driver_->clGetEventInfo(raw_.back(), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, nullptr);
     return error != CL_SUCCESS || status <= CL_COMPLETE;  // below: the command has failed
   });
-  check(driver_->clWaitForEvents(static_cast<cl_uint>(raw_.size()), raw_.data()), "clWaitForEvents");
+  OPENCL_CALL(*driver_, clWaitForEvents, static_cast<cl_uint>(raw_.size()), raw_.data());
   reset();
 }
 

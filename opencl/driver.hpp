@@ -32,6 +32,9 @@ inline void check(cl_int error, const char *call) {
     fail_call(error, call);
 }
 
+// Calls a function of the driver, which an error names.
+#define OPENCL_CALL(driver, name, ...) ::tandem::opencl::check((driver).name(__VA_ARGS__), #name)
+
 // Owns one OpenCL object. In a child after fork it stays as it is: it is the parent's driver's.
 template <class Object>
 class Handle {

@@ -5,9 +5,9 @@
 #include <chrono>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/log.hpp"
+#include "device/listing.hpp"
 #include "device/options.hpp"
 
 struct tandem_opencl_module;  // opencl/opencl_module.hpp
@@ -41,16 +41,7 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const base::
 // `root`. This check loads no driver.
 bool may_have_gpus(const std::string &root = "");
 
-struct DeviceDescription {
-  std::string name;         // "opencl:0:1"
-  std::string kind;         // "gpu", "accelerator", "cpu", "custom"
-  std::string description;  // the model and its driver, for people
-  unsigned compute_unit_count;
-};
-
-// The usable devices. Empty without OpenCL, in a forked child, and if the drivers have not answered within `patience`;
-// a thread then continues to wait for them. Throws only bad_alloc.
-std::vector<DeviceDescription> describe_devices(std::chrono::milliseconds patience,
-                                                const tandem_opencl_module *driver = nullptr);
+// The usable devices, as device::list_devices.
+device::Listing describe_devices(std::chrono::milliseconds patience, const tandem_opencl_module *driver = nullptr);
 
 }  // namespace tandem::opencl

@@ -48,15 +48,13 @@ class OpenclPrograms final : public device::DevicePrograms {
                  const base::Log &log);
   ~OpenclPrograms() { end(); }
 
-  device::Key key(const std::string &made_of) const override;
-
  private:
-  // From disk, or built from the text. Throws Error (DEVICE) with the build log.
-  std::shared_ptr<const device::DeviceProgram> make(const device::Key &key, const device::KernelSpec &spec,
-                                                    const MakeText &text) override;
-  ProgramHandle load(const device::Key &key) const;
-  ProgramHandle build(const std::string &text) const;
-  void keep_on_disk(const device::Key &key, cl_program program) const noexcept;
+  std::shared_ptr<const device::DeviceProgram> load(const device::KernelSpec &spec, std::vector<unsigned char> binary,
+                                                    std::string &why) override;
+  // Throws Error (DEVICE) with the build log.
+  std::shared_ptr<const device::DeviceProgram> build(const device::KernelSpec &spec, const std::string &text,
+                                                     std::vector<unsigned char> &binary) override;
+  void take_binary(cl_program program, std::vector<unsigned char> &binary) const;
   std::string build_log(cl_program program) const;
 
   const Driver &driver_;

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "core/backend.hpp"
+#include "device/device_memory.hpp"
 #include "opencl/session.hpp"
 
 namespace tandem::opencl {
@@ -22,6 +23,10 @@ bool fits_zero_copy(const OpenclDevice &device, const core::Task &task);
 // makes no buffers of this memory, and nothing was done.
 bool run_zero_copy(const device::Workplace &place, const core::Task &task, core::Control &control);
 
+// A group as a run in the task's queue. by_arguments: the kernel has an argument for each shard, which fits_arguments.
+std::unique_ptr<device::DeviceRun> make_run(const device::Workplace &place, device::DeviceGroup group,
+                                            bool by_arguments);
+
 // As device::start_on_device. `place` gives a place in the context of a queue.
 std::unique_ptr<core::Ticket> start_on_device(const std::function<device::Workplace(cl_context)> &place,
                                               const OpenclDevice &device, std::span<const core::Task> tasks,
@@ -30,9 +35,5 @@ std::unique_ptr<core::Ticket> start_on_device(const std::function<device::Workpl
 
 // For Backend::device_memory.
 std::shared_ptr<core::DeviceMemory> make_shard_memory(std::shared_ptr<OpenclSession> session, std::uint64_t bytes);
-
-// The bytes of each shard of such a task at one offset.
-void read_device_column(const Driver &driver, const core::Task &task, std::uint64_t at_bytes, std::uint8_t *inputs_out,
-                        std::uint8_t *outputs_out);
 
 }  // namespace tandem::opencl

@@ -12,7 +12,7 @@ namespace {
 Context make_context(const OpenclDevice &device, cl_context foreign) {
   const Driver &driver = *device.driver;
   if (foreign != nullptr) {
-    check(driver.clRetainContext(foreign), "clRetainContext");
+    OPENCL_CALL(driver, clRetainContext, foreign);
     return {foreign, driver.clReleaseContext};
   }
   const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
@@ -30,50 +30,28 @@ DeviceBuffer::DeviceBuffer(const OpenclSession &session, cl_mem_flags flags, std
 
 DeviceBuffer::DeviceBuffer(const OpenclSession &session, device::Reservation reserved, cl_mem_flags flags,
                            std::uint64_t bytes, void *host)
-    : reserved_(std::move(reserved)), buffer_(make_buffer(session.driver(), session.context(), flags, bytes, host)) {}
+    : reserved_(std::move(reserved)),
+      buffer_(make_buffer(session.driver(), session.context(), flags, bytes, host)),
+      bytes_(bytes) {}
 
-cl_mem GrowingBuffer::get(const OpenclSession &session, std::uint64_t bytes) {
-  if (bytes > bytes_) {
-    *this = GrowingBuffer();
-    *this = device::roomy(bytes, session.device().most_buffer_bytes, [&](std::uint64_t size) {
-      GrowingBuffer made;
-      made.buffer_ = DeviceBuffer(session, CL_MEM_READ_WRITE, size);
-      made.bytes_ = size;
-      return made;
-    });
-  }
-  return buffer_.get();
-}
-
-OpenclPinned::~OpenclPinned() { release(); }
-
-void OpenclPinned::release() noexcept {
-  if (address_ != nullptr) {
-    // The buffer must live until the driver has done this.
-    driver_->clEnqueueUnmapMemObject(queue_.get(), buffer_.get(), address_, 0, nullptr, nullptr);
-    driver_->clFinish(queue_.get());
-  }
-  address_ = nullptr;
-  capacity_bytes_ = 0;
-  buffer_.reset();
-  queue_.reset();
-}
-
-std::byte *OpenclPinned::get(const OpenclSession &session, cl_command_queue queue, std::uint64_t bytes) {
-  if (bytes <= capacity_bytes_) return address_;
-  release();
-  const std::uint64_t capacity = std::max(bytes, std::min(device::grown(bytes), session.device().most_buffer_bytes));
-  driver_ = &session.driver();
-  check(driver_->clRetainCommandQueue(queue), "clRetainCommandQueue");
-  queue_ = Queue(queue, driver_->clReleaseCommandQueue);
-  buffer_ = make_buffer(*driver_, session.context(), CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, capacity);
+OpenclPinned::OpenclPinned(const OpenclSession &session, cl_command_queue queue, std::uint64_t bytes)
+    : driver_(session.driver()),
+      buffer_(make_buffer(driver_, session.context(), CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes)),
+      bytes_(bytes) {
+  OPENCL_CALL(driver_, clRetainCommandQueue, queue);
+  queue_ = Queue(queue, driver_.clReleaseCommandQueue);
   cl_int error = CL_SUCCESS;
-  void *address = driver_->clEnqueueMapBuffer(queue, buffer_.get(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, capacity, 0,
-                                              nullptr, nullptr, &error);
+  void *address = driver_.clEnqueueMapBuffer(queue, buffer_.get(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes, 0,
+                                             nullptr, nullptr, &error);
   check(error, "clEnqueueMapBuffer");
   address_ = static_cast<std::byte *>(address);
-  capacity_bytes_ = capacity;
-  return address_;
+}
+
+// The buffer must live until the driver has done this.
+OpenclPinned::~OpenclPinned() {
+  if (kModule.in_child()) return;
+  driver_.clEnqueueUnmapMemObject(queue_.get(), buffer_.get(), address_, 0, nullptr, nullptr);
+  driver_.clFinish(queue_.get());
 }
 
 OpenclLane::OpenclLane(OpenclSession &session) : session_(session), driver_(session.driver()) {
@@ -94,50 +72,26 @@ bool OpenclLane::drain() noexcept {
 
 void OpenclLane::make_room(unsigned slot, const device::DevicePiece &piece, std::uint64_t most_bytes) {
   OpenclSlot &to = slots[slot];
-  const std::uint64_t inputs = piece.input_bytes(), outputs = piece.output_bytes(), records = piece.record_bytes();
-  const std::uint64_t offsets = (piece.of->columns() + piece.of->rows()) * sizeof(std::uint64_t);
-  device::keep_within<GrowingBuffer>(
-      most_bytes, {{&to.inputs, inputs}, {&to.outputs, outputs}, {&to.offsets, offsets}, {&to.records, records}});
-  to.inputs.get(session_, inputs);
-  to.outputs.get(session_, outputs);
-  to.offsets.get(session_, offsets);
-  if (records != 0) to.records.get(session_, records);
-  to.host_inputs.get(session_, up.get(), inputs);
-  to.host_outputs.get(session_, up.get(), outputs);
+  const std::uint64_t offsets = (piece.of->columns() + piece.of->rows()) * sizeof(std::uint64_t),
+                      most_buffer_bytes = session_.device().most_buffer_bytes;
+  device::grow_all<DeviceBuffer>({{&to.inputs, piece.input_bytes()},
+                                  {&to.outputs, piece.output_bytes()},
+                                  {&to.offsets, offsets},
+                                  {&to.records, piece.record_bytes()}},
+                                 most_bytes, most_buffer_bytes, [&](std::uint64_t bytes) {
+                                   return std::make_unique<DeviceBuffer>(session_, CL_MEM_READ_WRITE, bytes);
+                                 });
+  device::grow_all<OpenclPinned>(
+      {{&to.host_inputs, piece.host_input_bytes()}, {&to.host_outputs, piece.host_output_bytes()}}, UINT64_MAX,
+      most_buffer_bytes,
+      [&](std::uint64_t bytes) { return std::make_unique<OpenclPinned>(session_, up.get(), bytes); });
 }
 
 void OpenclLane::upload(unsigned slot, bool outputs, std::uint64_t at_bytes, const std::byte *from,
                         std::uint64_t bytes) {
-  const GrowingBuffer &to = outputs ? slots[slot].outputs : slots[slot].inputs;
-  check(driver_.clEnqueueWriteBuffer(up.get(), to.get(), CL_FALSE, at_bytes, bytes, from, 0, nullptr,
-                                     slots[slot].events.next(driver_)),
-        "clEnqueueWriteBuffer");
-}
-
-cl_mem OpenclLane::send_offsets(cl_command_queue queue, OpenclSlot &slot) {
-  const std::uint64_t bytes = slot.offset_values.size() * sizeof(std::uint64_t);
-  const cl_mem offsets = slot.offsets.get(session_, bytes);
-  check(driver_.clEnqueueWriteBuffer(queue, offsets, CL_FALSE, 0, bytes, slot.offset_values.data(), 0, nullptr,
-                                     slot.events.next(driver_)),
-        "clEnqueueWriteBuffer");
-  return offsets;
-}
-
-cl_mem OpenclLane::clear_records(cl_command_queue queue, OpenclSlot &slot, std::uint64_t bytes) {
-  const cl_mem records = slot.records.get(session_, bytes);
-  const cl_uint nothing = 0xffffffff;
-  check(driver_.clEnqueueFillBuffer(queue, records, &nothing, sizeof nothing, 0, bytes, 0, nullptr,
-                                    slot.events.next(driver_)),
-        "clEnqueueFillBuffer");
-  return records;
-}
-
-void OpenclLane::read_records(cl_command_queue queue, OpenclSlot &slot, std::uint64_t bytes) {
-  const cl_event computed = slot.events.last();
-  slot.record_values.resize(bytes / sizeof(std::uint32_t));
-  check(driver_.clEnqueueReadBuffer(queue, slot.records.get(), CL_FALSE, 0, bytes, slot.record_values.data(), 1,
-                                    &computed, slot.events.next(driver_)),
-        "clEnqueueReadBuffer");
+  const DeviceBuffer &to = outputs ? *slots[slot].outputs : *slots[slot].inputs;
+  OPENCL_CALL(driver_, clEnqueueWriteBuffer, up.get(), to.get(), CL_FALSE, at_bytes, bytes, from, 0, nullptr,
+              slots[slot].events.next(driver_));
 }
 
 void OpenclLane::launch(unsigned slot, const device::DevicePiece &piece) {
@@ -146,26 +100,37 @@ void OpenclLane::launch(unsigned slot, const device::DevicePiece &piece) {
   in.offset_values.resize(columns + rows);
   for (unsigned c = 0; c < columns; ++c) in.offset_values[c] = c * piece.pitch_bytes();
   for (unsigned r = 0; r < rows; ++r) in.offset_values[columns + r] = r * piece.pitch_bytes();
-  const cl_mem offsets = send_offsets(up.get(), in);
-  cl_mem records = offsets;  // any buffer
-  if (piece.of->compares()) records = clear_records(up.get(), in, piece.record_bytes());
-  check(driver_.clFlush(up.get()), "clFlush");
-  const cl_mem shards[] = {in.inputs.get(), in.outputs.get()};
+  const cl_mem offsets = in.offsets->get(), records = piece.of->compares() ? in.records->get() : offsets;  // any buffer
+  OPENCL_CALL(driver_, clEnqueueWriteBuffer, up.get(), offsets, CL_FALSE, 0,
+              in.offset_values.size() * sizeof in.offset_values[0], in.offset_values.data(), 0, nullptr,
+              in.events.next(driver_));
+  if (piece.of->compares()) {
+    const cl_uint nothing = 0xffffffff;
+    OPENCL_CALL(driver_, clEnqueueFillBuffer, up.get(), records, &nothing, sizeof nothing, 0, piece.record_bytes(), 0,
+                nullptr, in.events.next(driver_));
+  }
+  OPENCL_CALL(driver_, clFlush, up.get());
+  const cl_mem shards[] = {in.inputs->get(), in.outputs->get()};
   opencl::launch(driver_, run.get(), {piece.of->variant, columns, rows, piece.range, offsets, records}, shards,
                  in.events.all(), in.events);
-  check(driver_.clFlush(run.get()), "clFlush");
+  OPENCL_CALL(driver_, clFlush, run.get());
 }
 
 void OpenclLane::download(unsigned slot, std::uint64_t at_bytes, std::byte *to, std::uint64_t bytes) {
   const cl_event computed = slots[slot].events.last();
-  check(driver_.clEnqueueReadBuffer(down.get(), slots[slot].outputs.get(), CL_FALSE, at_bytes, bytes, to, 1, &computed,
-                                    slots[slot].events.next(driver_)),
-        "clEnqueueReadBuffer");
+  OPENCL_CALL(driver_, clEnqueueReadBuffer, down.get(), slots[slot].outputs->get(), CL_FALSE, at_bytes, bytes, to, 1,
+              &computed, slots[slot].events.next(driver_));
 }
 
 void OpenclLane::end_piece(unsigned slot, const device::DevicePiece &piece) {
-  if (piece.of->compares()) read_records(down.get(), slots[slot], piece.record_bytes());
-  check(driver_.clFlush(down.get()), "clFlush");
+  if (piece.of->compares()) {
+    OpenclSlot &from = slots[slot];
+    const cl_event computed = from.events.last();
+    from.record_values.resize(piece.record_bytes() / sizeof(std::uint32_t));
+    OPENCL_CALL(driver_, clEnqueueReadBuffer, down.get(), from.records->get(), CL_FALSE, 0, piece.record_bytes(),
+                from.record_values.data(), 1, &computed, from.events.next(driver_));
+  }
+  OPENCL_CALL(driver_, clFlush, down.get());
 }
 
 OpenclSession::OpenclSession(std::shared_ptr<const device::Device> on, std::shared_ptr<device::MemoryBudget> budget,
@@ -195,7 +160,7 @@ void launch(const Driver &driver, cl_command_queue queue, const Launch &what, st
   OpenclKernel kernel = static_cast<const OpenclProgram &>(*what.variant.program).take_kernel();
   cl_uint index = 0;
   const auto argument = [&](std::size_t bytes, const void *value) {
-    check(driver.clSetKernelArg(kernel.get(), index++, bytes, value), "clSetKernelArg");
+    OPENCL_CALL(driver, clSetKernelArg, kernel.get(), index++, bytes, value);
   };
   const auto value = [&](const auto &each) { argument(sizeof each, &each); };
   for (const cl_mem shard : shards) value(shard);
@@ -214,10 +179,8 @@ void launch(const Driver &driver, cl_command_queue queue, const Launch &what, st
   const std::size_t global_size[] = {what.range.group_count * local[0], std::size_t{what.y} * local[1],
                                      std::size_t{what.z} * local[2]};
   const std::vector<cl_event> waits(after.begin(), after.end());  // `after` may be what `events` holds
-  check(driver.clEnqueueNDRangeKernel(queue, kernel.get(), 3, nullptr, global_size, local_size,
-                                      static_cast<cl_uint>(waits.size()), waits.empty() ? nullptr : waits.data(),
-                                      events.next(driver)),
-        "clEnqueueNDRangeKernel");
+  OPENCL_CALL(driver, clEnqueueNDRangeKernel, queue, kernel.get(), 3, nullptr, global_size, local_size,
+              static_cast<cl_uint>(waits.size()), waits.empty() ? nullptr : waits.data(), events.next(driver));
 }
 
 }  // namespace tandem::opencl

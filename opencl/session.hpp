@@ -26,22 +26,11 @@ class DeviceBuffer {
                void *host = nullptr);
 
   cl_mem get() const noexcept { return buffer_.get(); }
+  std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
   device::Reservation reserved_;  // destroyed after the buffer
   Buffer buffer_;
-};
-
-// The same, but it grows and is kept.
-class GrowingBuffer {
- public:
-  // At least `bytes` long. Growing loses the old content.
-  cl_mem get(const OpenclSession &session, std::uint64_t bytes);
-  cl_mem get() const noexcept { return buffer_.get(); }
-  std::uint64_t bytes() const noexcept { return bytes_; }
-
- private:
-  DeviceBuffer buffer_;
   std::uint64_t bytes_ = 0;
 };
 
@@ -49,28 +38,26 @@ class GrowingBuffer {
 // copy.
 class OpenclPinned {
  public:
-  OpenclPinned() = default;
+  OpenclPinned(const OpenclSession &session, cl_command_queue queue, std::uint64_t bytes);
   ~OpenclPinned();
   OpenclPinned(const OpenclPinned &) = delete;
   OpenclPinned &operator=(const OpenclPinned &) = delete;
 
-  std::byte *get(const OpenclSession &session, cl_command_queue queue, std::uint64_t bytes);
   std::byte *get() const noexcept { return address_; }
+  std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
-  void release() noexcept;
-
-  const Driver *driver_ = nullptr;
+  const Driver &driver_;
   Queue queue_;  // retained: unmaps
-  Buffer buffer_;
+  const Buffer buffer_;
+  const std::uint64_t bytes_;
   std::byte *address_ = nullptr;
-  std::uint64_t capacity_bytes_ = 0;
 };
 
 // The resources of one piece of work under way.
 struct OpenclSlot {
-  OpenclPinned host_inputs, host_outputs;
-  GrowingBuffer inputs, outputs, offsets, records;
+  std::unique_ptr<OpenclPinned> host_inputs, host_outputs;
+  std::unique_ptr<DeviceBuffer> inputs, outputs, offsets, records;
   std::vector<std::uint64_t> offset_values;  // the values for `offsets`
   std::vector<std::uint32_t> record_values;  // the values of `records`
   Events events;                             // of its commands
@@ -83,7 +70,7 @@ class OpenclLane final : public device::DeviceLane {
   bool drain() noexcept override;
   void make_room(unsigned slot, const device::DevicePiece &piece, std::uint64_t most_bytes) override;
   std::byte *host(unsigned slot, bool outputs) const noexcept override {
-    return (outputs ? slots[slot].host_outputs : slots[slot].host_inputs).get();
+    return (outputs ? slots[slot].host_outputs : slots[slot].host_inputs)->get();
   }
   std::span<const std::uint32_t> records(unsigned slot, const device::DevicePiece &) const noexcept override {
     return slots[slot].record_values;
@@ -93,12 +80,6 @@ class OpenclLane final : public device::DeviceLane {
   void download(unsigned slot, std::uint64_t at_bytes, std::byte *to, std::uint64_t bytes) override;
   void end_piece(unsigned slot, const device::DevicePiece &piece) override;
   void wait(unsigned slot) override { slots[slot].events.wait(); }
-
-  // Commands for a slot's events, on a queue of this lane: copies the offsets, clears the records of a compare and,
-  // after the last command, reads them. Throws DriverError.
-  cl_mem send_offsets(cl_command_queue queue, OpenclSlot &slot);
-  cl_mem clear_records(cl_command_queue queue, OpenclSlot &slot, std::uint64_t bytes);
-  void read_records(cl_command_queue queue, OpenclSlot &slot, std::uint64_t bytes);
 
   Queue up, run, down;
   std::array<OpenclSlot, kSlots> slots;
@@ -114,7 +95,7 @@ class OpenclSession final : public device::DeviceSession {
   OpenclSession(std::shared_ptr<const device::Device> device, std::shared_ptr<device::MemoryBudget> budget,
                 std::shared_ptr<device::DiskCache> disk, const base::Log &log, bool always_shifted = false,
                 cl_context foreign = nullptr);
-  ~OpenclSession() override { end(kModule.in_child()); }
+  ~OpenclSession() override { end(); }
 
   const OpenclDevice &opencl_device() const noexcept { return static_cast<const OpenclDevice &>(device()); }
   const Driver &driver() const noexcept { return *opencl_device().driver; }
@@ -131,7 +112,7 @@ class OpenclSession final : public device::DeviceSession {
 
   const bool always_shifted_;
   Context context_;
-  const std::unique_ptr<OpenclPrograms, device::EndPrograms<OpenclPrograms, kModule>> programs_;
+  const std::unique_ptr<OpenclPrograms> programs_;
 };
 
 // The widest element.

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
+#include <list>
 #include <map>
 #include <optional>
 
-#include "base/error.hpp"
-#include "base/text.hpp"
 #include "opencl/runs.hpp"
 
 namespace tandem::opencl {
@@ -70,13 +69,8 @@ bool fits_zero_copy(const OpenclDevice &device, const Task &task) {
 
 bool run_zero_copy(const device::Workplace &place, const Task &task, core::Control &control) {
   OpenclSession &session = session_of(place);
-  const Driver &driver = session.driver();
   const unsigned columns = task.prepared->columns(), rows = task.prepared->rows();
-  const device::Variant variant = place.choose(device::prepared_of(task), task.mode, session.access(false),
-                                               device::Binding::arguments, task.length_bytes);
-  const bool compare = task.mode == Mode::compare;
   const std::uint64_t most = std::max<std::uint64_t>(kLaunchBytes / (columns + rows) / 4096 * 4096, 4096);
-
   std::optional<HostBuffers> made;
   try {
     made.emplace(session, task);
@@ -85,62 +79,47 @@ bool run_zero_copy(const device::Workplace &place, const Task &task, core::Contr
   }
   const HostBuffers &buffers = *made;
   auto lease = session.take_lane(control);  // drained before the buffers are released
-  auto &lane = static_cast<OpenclLane &>(*lease);
-  const cl_command_queue queue = lane.run.get();
-  struct Flight {
-    device::KernelRange range;
-    std::uint64_t start_bytes;
-  };
-  std::array<Flight, kLaunchesAtOnce> flights{};
-  const auto finish = [&](unsigned index) {
-    OpenclSlot &slot = lane.slots[index];
-    if (slot.events.empty()) return;
-    slot.events.wait();
-    if (compare) {
-      device::merge_records(flights[index].range, slot.record_values, flights[index].start_bytes, rows,
-                            task.mismatches);
-    }
+  const cl_command_queue queue = static_cast<OpenclLane &>(*lease).run.get();
+  std::list<std::unique_ptr<device::DeviceRun>> runs;
+  const auto finish = [&](std::size_t left) {
+    for (; runs.size() > left; runs.pop_front()) runs.front()->wait_and_merge();
   };
   try {
-    unsigned next = 0;
-    for (std::uint64_t done = 0; done < task.length_bytes; next = (next + 1) % kLaunchesAtOnce) {
+    for (std::uint64_t done = 0; done < task.length_bytes; done += most) {
       if (control.cancelled()) device::fail_cancelled(session.device());
-      finish(next);
-      const std::uint64_t length = std::min(most, task.length_bytes - done);
-      OpenclSlot &slot = lane.slots[next];
-      const device::KernelRange range = device::cut_kernel_range(
-          variant.spec, length, reinterpret_cast<std::uintptr_t>(task.outputs[0]) + task.offset_bytes + done);
-      flights[next] = {range, task.offset_bytes + done};
-      slot.offset_values.assign(columns + rows, done);
-      const cl_mem offsets = lane.send_offsets(queue, slot);
-      const std::uint64_t record_bytes = range.record_count * rows * device::kRecordBytes;
-      cl_mem records = offsets;  // any buffer
-      if (compare) records = lane.clear_records(queue, slot, record_bytes);
-      launch(driver, queue, {variant, columns, rows, range, offsets, records}, buffers.all(), slot.events.all(),
-             slot.events);
-      place.kernel_calls.fetch_add(1, std::memory_order_relaxed);
-      if (compare) lane.read_records(queue, slot, record_bytes);
-      check(driver.clFlush(queue), "clFlush");
-      done += length;
-    }
-    for (unsigned i = 0; i < kLaunchesAtOnce; ++i, next = (next + 1) % kLaunchesAtOnce) finish(next);
-    if (!compare) {
-      // After the map, the device's results are visible to the host.
-      for (unsigned r = 0; r < rows; ++r) {
-        const cl_mem output = buffers.all()[columns + r];
-        cl_int error = CL_SUCCESS;
-        void *address = driver.clEnqueueMapBuffer(queue, output, CL_TRUE, CL_MAP_READ, 0, task.length_bytes, 0, nullptr,
-                                                  nullptr, &error);
-        check(error, "clEnqueueMapBuffer");
-        check(driver.clEnqueueUnmapMemObject(queue, output, address, 0, nullptr, nullptr), "clEnqueueUnmapMemObject");
+      finish(kLaunchesAtOnce - 1);
+      device::DeviceGroup piece = {task, {}, session.access(false), {}};
+      piece.stripes.resize(1);
+      piece.task.queue = queue;
+      piece.task.offset_bytes += done;
+      piece.task.length_bytes = piece.stripes[0].length = std::min(most, task.length_bytes - done);
+      for (unsigned i = 0; i < columns + rows; ++i) {
+        device::DeviceShard &shard = piece.shards.emplace_back();
+        shard.buffer = buffers.all()[i];
+        shard.is_output = i >= columns;
+        shard.start = done;
+        shard.root_start = reinterpret_cast<std::uintptr_t>(i < columns ? task.inputs[i] : task.outputs[i - columns]) +
+                           piece.task.offset_bytes;
       }
-      check(driver.clFinish(queue), "clFinish");
+      runs.push_back(make_run(place, std::move(piece), true));
+      runs.back()->start(control);
+    }
+    finish(0);
+    if (task.mode != Mode::compare) {
+      // After the map, the device's results are visible to the host.
+      for (const cl_mem output : buffers.all().subspan(columns)) {
+        cl_int error = CL_SUCCESS;
+        void *address = session.driver().clEnqueueMapBuffer(queue, output, CL_TRUE, CL_MAP_READ, 0, task.length_bytes,
+                                                            0, nullptr, nullptr, &error);
+        check(error, "clEnqueueMapBuffer");
+        OPENCL_CALL(session.driver(), clEnqueueUnmapMemObject, queue, output, address, 0, nullptr, nullptr);
+      }
+      OPENCL_CALL(session.driver(), clFinish, queue);
     }
   } catch (...) {
-    if (!session.settle(lease)) {
-      base::fail(TANDEM_ERROR_DEVICE, base::text("OpenCL: work on ", session.device().name,
-                                                 " does not end: it may still write to the shards in this memory"));
-    }
+    if (!session.settle(lease))
+      session.device().fail(TANDEM_ERROR_DEVICE, "work on ", session.device().name,
+                            " does not end: it may still write to the shards in this memory");
     throw;
   }
   return true;

@@ -319,6 +319,12 @@ TEST(BadContext, OptionsWithoutEffect) {
   if (tandem_context_create(&options, &there) == TANDEM_ERROR_INVALID_ARGUMENT)
     ADD_FAILURE() << tandem_last_error_message();
   tandem_context_destroy(there);
+  // What only the CPU uses is checked all the same.
+  setenv("TANDEM_EXPERT", "executor=bogus", 1);
+  EXPECT_TRUE(context_refused(with("opencl:0:0", nothing), TANDEM_ERROR_INVALID_ARGUMENT, {"bogus"}));
+  setenv("TANDEM_EXPERT", "", 1);
+  setenv("TANDEM_THREADS", "x", 1);
+  EXPECT_TRUE(context_refused(with("opencl:0:0", nothing), TANDEM_ERROR_INVALID_ARGUMENT, {}));
   unsetenv("TANDEM_POLICY");
   unsetenv("TANDEM_THREADS");
   unsetenv("TANDEM_EXPERT");

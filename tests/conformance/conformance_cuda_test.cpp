@@ -147,7 +147,7 @@ TEST(CudaDevice, IsThereWhereItIsRequired) {
   if (std::getenv("TANDEM_TEST_REQUIRE_CUDA") == nullptr && !missing().empty())
     GTEST_SKIP() << "NOT RUN: " << missing();
   EXPECT_EQ(missing(), "");
-  for (const gpu::DeviceDescription &device : gpu::describe_devices(std::chrono::seconds(60)).devices)
+  for (const device::DeviceDescription &device : gpu::describe_devices(std::chrono::seconds(60)).devices)
     std::printf("%s: %s\n", device.name.c_str(), device.description.c_str());
 }
 

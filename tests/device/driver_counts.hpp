@@ -32,6 +32,11 @@ class DriverCounts {
   std::uint64_t device_bytes() const { return locked(alive_bytes); }  // of memory alive
   std::uint64_t most_device_bytes() const { return locked(most_bytes); }
   std::vector<std::string> violations() const { return locked(wrong); }  // what a driver could have crashed at
+  std::vector<std::string> problems() const {                            // and what is left
+    std::vector<std::string> problems = violations();
+    for (const auto &[kind, count] : live()) problems.push_back(std::to_string(count) + " x " + kind + " left");
+    return problems;
+  }
 
   void begin_again() {
     calls = commands = 0;

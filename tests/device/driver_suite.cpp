@@ -816,6 +816,33 @@ TEST_P(DeviceLayer, ProgramsAreKeptOnDisk) {
   std::filesystem::remove_all(folder);
 }
 
+// A program from disk that the driver does not take any more is removed, and made from its text.
+TEST_P(DeviceLayer, ProgramsOnDiskThatTheDriverRefusesAreMadeAgain) {
+  char name[] = "/tmp/tandem-programs-XXXXXX";
+  const std::string folder = mkdtemp(name);
+  const auto compiles = [&](bool refuses) {
+    DriverScript script;
+    script.refuses_binaries = refuses;
+    const auto driver = this->driver(script);
+    Heard heard;
+    device::Options options = driver->options();
+    options.cache_folder = folder + "/programs";
+    if (!refuses) options.technique = "compiled";
+    const auto backend = driver->make(options, heard.log());
+    Work work(2, 4, 3000);
+    work.run(*backend, *backend->prepare(work.matrix), Mode::assign);
+    EXPECT_TRUE(work.is_right(Mode::assign));
+    EXPECT_EQ(heard.has("refuses a program from the cache"), refuses) << heard.text;
+    return driver->calls_of(Call::compile) != 0;
+  };
+  EXPECT_TRUE(compiles(false));
+  EXPECT_FALSE(compiles(false));
+  EXPECT_TRUE(compiles(true));
+  compiles(false);
+  EXPECT_FALSE(compiles(false)) << "the entry was renewed";
+  std::filesystem::remove_all(folder);
+}
+
 TEST_P(DeviceLayer, AChildIsRefused) {
   TANDEM_SKIP_FORK_BESIDE_THREADS();
   const auto driver = this->driver();
@@ -828,12 +855,19 @@ TEST_P(DeviceLayer, AChildIsRefused) {
   const core::Task task = stripe->task(*prepared, Mode::assign);
   core::Control control;
   auto unfinished = backend->submit({&task, 1}, control);
+  auto other = driver->make("tables");  // memory, and a plan, that outlive it
+  auto kept = other->prepare(work.matrix);
+  work.run(*other, *kept, Mode::assign);
+  auto memory = other->device_memory(4096);
+  other.reset();
   const std::uint64_t calls = driver->counts().call_count();
   const std::vector<std::string> left = driver->problems();  // the objects that are there
   const pid_t child = fork();
   if (child == 0) {
     bool is_good = status_of([&] { work.run(*backend, *prepared, Mode::assign); }).first == TANDEM_ERROR_DEVICE;
     is_good = is_good && driver->listed_devices() == 0;
+    memory.reset();
+    kept.reset();
     unfinished.reset();
     prepared.reset();
     backend.reset();

@@ -32,6 +32,7 @@ struct DriverScript {
   unsigned device_count = 1;
   int most_group_items = 0;  // of any kernel; 0: as many as the device has
   bool is_another_model = false;
+  bool refuses_binaries = false;
   bool is_done_when_asked = false;  // a look at an event brings about what it asks for
 };
 

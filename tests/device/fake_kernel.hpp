@@ -5,13 +5,58 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
 #include <vector>
+
+#include "base/text.hpp"
 
 #include "core/matrix.hpp"
 #include "device/kernel_text.hpp"
 #include "tests/support/expected.hpp"
 
 namespace tandem::test {
+
+struct MadeText {
+  core::Matrix matrix{0, 0};
+  device::KernelSpec spec{};
+};
+
+// What texts were made from. Of the process: caches on disk outlive a driver.
+struct MadeTexts {
+  std::mutex mutex;
+  std::map<std::string, MadeText> all;
+};
+inline MadeTexts &made_texts() {
+  static MadeTexts texts;
+  return texts;
+}
+inline std::optional<MadeText> made_from(const std::string &text) {
+  const std::lock_guard lock(made_texts().mutex);
+  const auto found = made_texts().all.find(text);
+  return found != made_texts().all.end() ? std::optional(found->second) : std::nullopt;
+}
+inline device::KernelText note_text(device::KernelText text, const core::Matrix &matrix,
+                                    const device::KernelSpec &spec) {
+  const std::lock_guard lock(made_texts().mutex);
+  made_texts().all[text.text] = {matrix, spec};
+  return text;
+}
+
+// A name of its own for each kernel, in place of a text that a compiler could read.
+inline device::KernelText fake_generate(const core::Matrix &matrix, const device::KernelSpec &spec) {
+  const bool any_shape = spec.technique == device::Technique::tables && spec.binding != device::Binding::arguments;
+  device::KernelText made;
+  made.text = base::text("kernel ", static_cast<int>(spec.technique), " ", static_cast<int>(spec.mode), " ",
+                         static_cast<int>(spec.access), " ", static_cast<int>(spec.binding), " ",
+                         spec.tuning.element_bytes, " ", spec.tuning.elements_per_item);
+  if (!any_shape) made.text += base::text(" ", matrix.rows(), " ", matrix.columns());
+  for (unsigned r = 0; r < matrix.rows() && spec.technique != device::Technique::tables; ++r)
+    made.text += " " + base::join(matrix.row(r), " ");
+  return note_text(std::move(made), matrix, spec);
+}
 
 inline std::uint64_t tile_bytes_of(const device::KernelSpec &spec) {
   const device::KernelTuning &tuning = spec.tuning;

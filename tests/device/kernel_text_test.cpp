@@ -242,6 +242,36 @@ class Shard {
   Bytes before_;
 };
 
+// A launch of a kernel: its range, and what the arguments point to.
+struct Launch {
+  Launch(const Kernel &of, const KernelSpec &spec, const std::vector<std::uint8_t *> &shards, std::size_t length)
+      : kernel(of),
+        local(spec.tuning.local),
+        tables(pack_nibble_tables(of.matrix)),
+        space(std::max<std::uint64_t>(kernel_shared_bytes(spec, of.matrix.columns()) / sizeof(std::uint32_t), 1)) {
+    arguments.tables = tables.data();
+    arguments.space = space.data();
+    arguments.columns = of.matrix.columns();
+    arguments.rows = of.matrix.rows();
+    if (shards.empty()) return;  // Binding::table
+    std::copy(shards.begin(), shards.end(), arguments.shards);
+    range = cut_kernel_range(spec, length, reinterpret_cast<std::uintptr_t>(shards[of.matrix.columns()]));
+    if (spec.mode == core::Mode::compare) records.resize(range.record_count * of.matrix.rows() * 2, UINT32_MAX);
+    arguments.begin = range.begin;
+    arguments.end = range.end;
+    arguments.length = length;
+    arguments.records = records.data();
+  }
+  void run(std::uint64_t group) const { kernel.run(&arguments, group, local.data()); }
+
+  const Kernel &kernel;
+  const std::array<unsigned, 3> local;
+  const std::vector<std::uint32_t> tables;
+  std::vector<std::uint32_t> space, records;
+  KernelArguments arguments = {};
+  KernelRange range;
+};
+
 // Runs a kernel over `length` bytes of shards at alignments of their own, every work-group in a random order.
 void check(Random &random, const Kernel &kernel, std::size_t length, std::array<unsigned, 3> local) {
   SCOPED_TRACE(describe(kernel, length));
@@ -263,13 +293,10 @@ void check(Random &random, const Kernel &kernel, std::size_t length, std::array<
       shards.emplace_back(random, length, place, false, 64);
     }
   }
-  KernelArguments arguments = {};
-  std::vector<const std::uint8_t *> inputs;
-  for (unsigned i = 0; i < rows + columns; ++i) arguments.shards[i] = shards[i].data();
-  for (unsigned c = 0; c < columns; ++c) {
-    inputs.push_back(shards[c].data());
-    shards[c].make_read_only();
-  }
+  std::vector<std::uint8_t *> starts;
+  for (const Shard &each : shards) starts.push_back(each.data());
+  const std::vector<const std::uint8_t *> inputs(starts.begin(), starts.begin() + columns);
+  for (unsigned c = 0; c < columns; ++c) shards[c].make_read_only();
   Shards want = test::expected(matrix.data(), rows, columns, inputs.data(), length);
   struct Found {
     std::uint64_t count = 0, first = UINT64_MAX;
@@ -288,26 +315,14 @@ void check(Random &random, const Kernel &kernel, std::size_t length, std::array<
     shards[columns + r].make_read_only();
   }
 
-  const auto first_output = reinterpret_cast<std::uintptr_t>(arguments.shards[columns]);
-  const KernelRange range = cut_kernel_range(spec, length, first_output);
+  Launch launch(kernel, spec, starts, length);
+  const KernelRange &range = launch.range;
   ASSERT_EQ(range.length, length);
   ASSERT_LE(range.begin, range.end);
   ASSERT_LE(range.end, length);
   ASSERT_LT(range.begin + (length - range.end), 200u) << "head and tail are the slow part";
-  std::vector<std::uint32_t> records, space(kernel_shared_bytes(spec, columns) / sizeof(std::uint32_t));
-  for (std::uint64_t i = 0; i < range.record_count * rows; ++i) records.insert(records.end(), {UINT32_MAX, UINT32_MAX});
-  const std::vector<std::uint32_t> tables = pack_nibble_tables(matrix);
-  arguments.begin = range.begin;
-  arguments.end = range.end;
-  arguments.length = length;
-  arguments.records = records.data();
-  arguments.tables = tables.data();
-  arguments.space = space.data();
-  arguments.columns = columns;
-  arguments.rows = rows;
-  for (const unsigned group :
-       random.pick(static_cast<unsigned>(range.group_count), static_cast<unsigned>(range.group_count)))
-    kernel.run(&arguments, group, local.data());
+  const auto groups = static_cast<unsigned>(range.group_count);
+  for (const unsigned group : random.pick(groups, groups)) launch.run(group);
 
   for (unsigned r = 0; r < rows; ++r) {
     ASSERT_TRUE(shards[columns + r].surroundings_intact()) << "output " << r;
@@ -318,7 +333,7 @@ void check(Random &random, const Kernel &kernel, std::size_t length, std::array<
   if (kernel.spec.mode != core::Mode::compare) return;
   for (std::uint64_t record = 0; record < range.record_count; ++record) {
     for (unsigned r = 0; r < rows; ++r) {
-      const std::uint32_t *pair = &records[(record * rows + r) * 2];
+      const std::uint32_t *pair = &launch.records[(record * rows + r) * 2];
       if (mismatch_count(pair) == 0) continue;
       found[r].count += mismatch_count(pair);
       found[r].first = std::min(found[r].first, range.record_start(record) + pair[1]);
@@ -503,18 +518,12 @@ void check_batch(Random &random, const Kernel &kernel, std::array<unsigned, 3> l
     groups += cut_kernel_range(spec, stripe.length, stripe.first_output).group_count;
   ASSERT_LE(row_count * batch.group_count, 4 * groups) << "too many groups have nothing to do";
 
-  std::vector<std::uint32_t> space(kernel_shared_bytes(spec, columns) / sizeof(std::uint32_t));
-  const std::vector<std::uint32_t> tables = pack_nibble_tables(kernel.matrix);
-  KernelArguments arguments = {};
-  arguments.shards[0] = const_cast<std::uint64_t *>(batch.words.data());
-  arguments.tables = tables.data();
-  arguments.space = space.data();
-  arguments.columns = columns;
-  arguments.rows = rows;
+  Launch launch(kernel, spec, {}, 0);
+  launch.arguments.shards[0] = const_cast<std::uint64_t *>(batch.words.data());
   const auto all = static_cast<unsigned>(row_count * batch.group_count);
   for (const unsigned each : random.pick(all, all)) {
-    arguments.begin = each / batch.group_count;
-    kernel.run(&arguments, each % batch.group_count, local.data());
+    launch.arguments.begin = each / batch.group_count;
+    launch.run(each % batch.group_count);
   }
   for (std::size_t s = 0; s < stripes.size(); ++s) {
     for (unsigned r = 0; r < rows; ++r) {
@@ -671,23 +680,11 @@ TEST_P(EveryKernel, OffsetsBeyond32Bits) {
       shards.push_back(static_cast<std::uint8_t *>(mapped));
       if (i < 2) random.fill(shards[i] + kLength - kTouched, kTouched);
     }
-    const KernelRange range = cut_kernel_range(kernel.spec, kLength, 0);
-    const auto tables = pack_nibble_tables(kernel.matrix);
-    std::vector<std::uint32_t> space(64);
-    KernelArguments arguments = {{shards[0], shards[1], shards[2], shards[3]},
-                                 range.begin,
-                                 range.end,
-                                 kLength,
-                                 nullptr,
-                                 tables.data(),
-                                 space.data(),
-                                 2,
-                                 2};
-    const std::uint64_t group_bytes = range.tile_bytes * kernel.spec.tuning.local[2];
+    const Launch launch(kernel, kernel.spec, shards, kLength);
+    const std::uint64_t group_bytes = launch.range.tile_bytes * kernel.spec.tuning.local[2];
     const std::uint64_t first = (kLength - kTouched) / group_bytes + 1;
-    kernel.run(&arguments, 0, kernel.spec.tuning.local.data());
-    for (std::uint64_t group = first + 1; group < range.group_count; ++group)
-      kernel.run(&arguments, group, kernel.spec.tuning.local.data());
+    launch.run(0);
+    for (std::uint64_t group = first + 1; group < launch.range.group_count; ++group) launch.run(group);
     const std::uint8_t *const inputs[] = {shards[0] + first * group_bytes, shards[1] + first * group_bytes};
     const std::size_t length = kLength - first * group_bytes;
     const Shards want = test::expected(kernel.matrix.data(), 2, 2, inputs, length);
@@ -728,13 +725,8 @@ TEST_P(EveryKernel, EveryPairOfAlignments) {
       Bytes want = test::expected(kernel->matrix.data(), 1, 2, inputs, length)[0];
       if (kernel->spec.mode == core::Mode::accumulate)
         for (std::size_t i = 0; i < length; ++i) want[i] ^= output[i];
-      const KernelRange range = cut_kernel_range(kernel->spec, length, reinterpret_cast<std::uintptr_t>(output));
-      const auto tables = pack_nibble_tables(kernel->matrix);
-      std::vector<std::uint32_t> space(64);
-      KernelArguments arguments = {{input, other, output}, range.begin,  range.end, length, nullptr,
-                                   tables.data(),          space.data(), 2,         1};
-      for (std::uint64_t group = 0; group < range.group_count; ++group)
-        kernel->run(&arguments, group, kernel->spec.tuning.local.data());
+      const Launch launch(*kernel, kernel->spec, {input, other, output}, length);
+      for (std::uint64_t group = 0; group < launch.range.group_count; ++group) launch.run(group);
       ASSERT_EQ(Bytes(output, output + length), want) << describe(*kernel, length) << ", alignments " << pair;
       std::memcpy(output, before.data() + (output - room.data()), length);
       ASSERT_EQ(room, before) << "written elsewhere: " << describe(*kernel, length) << ", alignments " << pair;

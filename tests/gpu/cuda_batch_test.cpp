@@ -101,22 +101,5 @@ TEST_F(CudaBatchCalls, EncodesAndDecodesInPlace) {
   }
 }
 
-TEST_F(CudaBatchCalls, SaysWhichStripeIsAtFault) {
-  tandem_job *job = nullptr;
-  const auto decode = [&] {
-    return tandem_decode_batch(context_.get(), codec_.get(), &mine_[0].stripe, mine_.size(), sizeof(Mine), stream_,
-                               &job);
-  };
-  for (const unsigned shard : {0u, 1u, 2u, 3u}) present_[2][shard] = 0;
-  EXPECT_TRUE(refused(decode(), TANDEM_ERROR_NOT_RECOVERABLE, {"stripe 2 of 4"}));
-  EXPECT_EQ(mine_[1].stripe.status, TANDEM_OK);
-  EXPECT_EQ(mine_[2].stripe.status, TANDEM_ERROR_NOT_RECOVERABLE);
-  EXPECT_EQ(mine_[3].stripe.status, TANDEM_OK);
-  for (Mine &each : mine_) each.stripe.memory = 77;
-  EXPECT_TRUE(refused(decode(), TANDEM_ERROR_INVALID_ARGUMENT, {"memory kind 77"}));
-  for (const Mine &each : mine_) EXPECT_EQ(each.stripe.status, TANDEM_ERROR_CANCELLED) << "not looked at";
-  EXPECT_EQ(job, nullptr);
-}
-
 }  // namespace
 }  // namespace tandem::test

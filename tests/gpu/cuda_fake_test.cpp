@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <mutex>
+#include <sstream>
 #include <thread>
 
 #include "base/error.hpp"
@@ -220,6 +221,7 @@ class CudaDriver final : public AnyDriver {
     if (from.most_group_items != 0) script.devices[0].most_threads = from.most_group_items;
     if (from.is_another_model) script.devices[0].major = 8;
     script.is_done_when_asked = from.is_done_when_asked;
+    script.refuses_cubins = from.refuses_binaries;
     return script;
   }
 
@@ -263,13 +265,10 @@ void run_way(FakeCuda &driver, Way way, core::Backend &backend, const core::Prep
   backend.run({&task, 1}, control);
 }
 
-FakeCudaScript script_with(const std::function<void(FakeCudaScript &)> &change) {
+FakeCudaScript with_gpu(const std::function<void(FakeGpu &)> &change) {
   FakeCudaScript script;
-  change(script);
+  change(script.devices[0]);
   return script;
-}
-FakeCudaScript with_summarise(FakeSummarise how) {
-  return script_with([&](FakeCudaScript &script) { script.summarise = how; });
 }
 
 struct With {
@@ -354,10 +353,7 @@ TEST(CudaFaults, EveryCallOutOfMemory) {
     unsigned worked = 0;
     for (std::uint64_t n = 0; n < count; ++n) {
       Life life(3, 5, 10'000, {.technique = "tables"});
-      life.driver.set_script(script_with([&](FakeCudaScript &script) {
-        script.failing_call = n;
-        script.failing_error = CUDA_ERROR_OUT_OF_MEMORY;
-      }));
+      life.driver.set_script({.failing_call = n, .failing_error = CUDA_ERROR_OUT_OF_MEMORY});
       life.work.reset();
       const auto run = [&] { run_way(life.driver, way, *life.backend, *life.prepared, life.work, Mode::accumulate); };
       const auto [status, message] = status_of(run);
@@ -386,7 +382,7 @@ TEST(CudaFaults, ADeadDeviceIsDeadForEveryContextAndSaid) {
   const auto other = gpu::make_backend(fake_options(driver), heard.log());
   const auto prepared = one->prepare(work.matrix);
   other->prepare(work.matrix);
-  driver.set_script(script_with([](FakeCudaScript &script) { script.failing_command = 0; }));
+  driver.set_script({.failing_command = 0});
   work.reset();
   EXPECT_EQ(status_of([&] { work.run(*one, *prepared, Mode::assign); }).first, TANDEM_ERROR_DEVICE);
   EXPECT_TRUE(work.is_untouched()) << "pageable outputs are written when their piece is complete";
@@ -407,11 +403,7 @@ TEST(CudaFaults, AnErrorOfACaptureDoesNotGiveTheDeviceUp) {
       Work work(3, 5, 10'000);
       const auto backend = gpu::make_backend(fake_options(driver, "tables"), heard.log());
       const auto prepared = backend->prepare(work.matrix);
-      driver.set_script(script_with([&](FakeCudaScript &script) {
-        script.failing_error = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-        script.failing_call = n;
-        script.fails_on = true;
-      }));
+      driver.set_script({.failing_call = n, .failing_error = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, .fails_on = true});
       work.reset();
       const auto run = [&] { run_way(driver, way, *backend, *prepared, work, Mode::compare); };
       if (status_of(run).first != TANDEM_OK) {
@@ -433,7 +425,7 @@ TEST(CudaFaults, AnErrorOfACaptureDoesNotGiveTheDeviceUp) {
 // CudaShards, the suite, asks for the bytes; here it is what the driver sees.
 TEST(CudaDeviceMemory, AReductionThatFailsIsNotTriedAgain) {
   for (const FakeSummarise summarise : {FakeSummarise::absent, FakeSummarise::works, FakeSummarise::fails}) {
-    Life life(3, 5, 30'001, {.script = with_summarise(summarise)});
+    Life life(3, 5, 30'001, {.script = {.summarise = summarise}});
     OnDevice stripe(life.driver, life.work, 6);
     for (unsigned round = 0; round < 2; ++round) life.run(stripe, Mode::compare);
     const bool fails = summarise == FakeSummarise::fails;
@@ -639,9 +631,7 @@ TEST(CudaBackground, AGraphKeepsTheKernelOfItsPlan) {
 // Tables go on, and the log has one line, however many plans follow.
 TEST(CudaBackground, ACompileThatFailsAfterTheFirstRun) {
   Gate gate;
-  Life life(
-      7, 4, 3000,
-      {.script = script_with([](FakeCudaScript &script) { script.refuses_text = true; }), .generate = gate.generate()});
+  Life life(7, 4, 3000, {.script = {.refuses_text = true}, .generate = gate.generate()});
   life.make_ready(Mode::assign, false);
   life.run(Way::on_device);
   gate.open();
@@ -704,7 +694,7 @@ TEST(CudaBackground, AForkDuringACompile) {
 core::Operator wide_code() { return core::Operator(transform_of(points_from(0, 16), points_from(16, 16))); }
 
 FakeCudaScript with_threads(int most) {
-  return script_with([&](FakeCudaScript &script) { script.devices[0].most_threads = most; });
+  return with_gpu([&](FakeGpu &gpu) { gpu.most_threads = most; });
 }
 
 // Technique transform takes the place of a compiled matrix for wide codes, unless a tuning value or the caller says
@@ -919,7 +909,7 @@ TEST(CudaDeviceMemory, ANullStreamIsTheLegacyDefaultStream) {
 }
 
 TEST(CudaDeviceMemory, WrongPointersAndStreamsAreRefused) {
-  Life life(2, 3, 5000, {.script = script_with([](FakeCudaScript &script) { script.devices.resize(2); })});
+  Life life(2, 3, 5000, {.script = {.devices = {FakeGpu(), FakeGpu()}}});
   OnDevice stripe(life.driver, life.work, 0);
   const CUdeviceptr elsewhere = life.driver.allocate(5000, 1), small = life.driver.allocate(4999),
                     gone = life.driver.allocate(5000);
@@ -999,7 +989,7 @@ struct Damaged : Life {
 
 TEST(CudaVerify, RangesOfAnyCapacity) {
   for (const FakeSummarise summarise : {FakeSummarise::absent, FakeSummarise::works, FakeSummarise::fails}) {
-    Damaged damaged(5, 3, 90'001, {.script = with_summarise(summarise), .technique = "tables"});
+    Damaged damaged(5, 3, 90'001, {.script = {.summarise = summarise}, .technique = "tables"});
     for (const std::uint64_t skew : {0, 6}) {
       OnDevice stripe(damaged.driver, damaged.work, skew);
       for (const std::uint64_t capacity : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{7}, UINT64_MAX})
@@ -1011,7 +1001,7 @@ TEST(CudaVerify, RangesOfAnyCapacity) {
 
 // More ranges than are fetched at once; and every byte wrong, which is one range.
 TEST(CudaVerify, ManyRangesAndOne) {
-  Damaged damaged(1, 1, 5'000'000, {.script = with_summarise(FakeSummarise::works), .technique = "tables"});
+  Damaged damaged(1, 1, 5'000'000, {.script = {.summarise = FakeSummarise::works}, .technique = "tables"});
   for (std::uint64_t at = 0; at < damaged.work.bytes; at += 4096) {
     damaged.work.before[0][at] ^= 1;
     damaged.differs[0][at] = true;
@@ -1035,7 +1025,7 @@ TEST(CudaVerify, ShortOfMemoryItGoesInPiecesAndThenFails) {
     for (const bool of_budget : {true, false}) {
       unsigned whole = 0, in_pieces = 0, refused = 0, reduced = 0;
       for (std::uint64_t room = 0; room < 12'000; room += kThinning * (room < 1500 ? 24 : 500)) {
-        FakeCudaScript script = with_summarise(summarise);
+        FakeCudaScript script = {.summarise = summarise};
         if (!of_budget) script.devices[0].available_bytes = room;
         Damaged damaged(6, 3, 60'001,
                         {.script = script,
@@ -1091,10 +1081,7 @@ TEST(CudaVerify, InPiecesItCanBeCancelled) {
   damaged.make_ready(Mode::compare);
   OnDevice stripe(damaged.driver, damaged.work, 0);
   core::Control control;
-  damaged.driver.set_script(script_with([&](FakeCudaScript &script) {
-    script.control = &control;
-    script.cancelling_command = 4;
-  }));
+  damaged.driver.set_script({.cancelling_command = 4, .control = &control});
   damaged.work.reset();
   const core::Task task = stripe.task(*damaged.prepared, Mode::compare);
   EXPECT_EQ(status_of([&] { damaged.backend->submit({&task, 1}, control); }).first, TANDEM_ERROR_CANCELLED);
@@ -1144,8 +1131,7 @@ TEST(CudaStaging, KeepsBothEnginesBusy) {
 // Pieces grow with the number of shards that are copied one by one: a copy of some KiB costs as much as one of 1 MiB.
 TEST(CudaStaging, PinnedShardsOfWideCodesHaveLargeCopies) {
   Life life(1, 40, 1 << 20,
-            {.script = script_with([](FakeCudaScript &script) {
-               FakeGpu &gpu = script.devices[0];
+            {.script = with_gpu([](FakeGpu &gpu) {
                gpu.memory_bytes = gpu.free_bytes = gpu.available_bytes = std::uint64_t{1} << 36;
              }),
              .technique = "tables"});
@@ -1153,17 +1139,12 @@ TEST(CudaStaging, PinnedShardsOfWideCodesHaveLargeCopies) {
   EXPECT_EQ(life.calls("cuMemcpyHtoDAsync"), 1u + 40u) << "tables, and each shard at once";
 }
 
-// A device that is done when it is first asked lets no thread sleep; neither host shards nor a job on device memory.
+// What is done at a look lets no thread sleep; an error that the look finds is the error of the run.
 TEST(CudaStaging, WaitsLookBeforeTheySleep) {
-  FakeCudaScript script = script_with([](FakeCudaScript &made) { made.is_done_when_asked = true; });
+  FakeCudaScript script = {.is_done_when_asked = true};
   Life life(2, 3, 50'000, {.script = script, .technique = "tables"});
-  for (const Way way : {Way::staged, Way::on_device}) {
-    life.driver.set_script(script);
-    life.run(way);
-    EXPECT_GE(life.calls("cuEventQuery"), 1u);
-    EXPECT_EQ(life.calls("cuEventSynchronize"), 0u);
-  }
-  // What the look says of an error is the error of the run, and the next run works.
+  for (const Way way : {Way::staged, Way::on_device}) life.run(way);
+  EXPECT_EQ(life.calls("cuEventSynchronize"), 0u);
   script.query_error = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   life.driver.set_script(script);
   const std::string refusal = status_of([&] { life.work.run(*life.backend, *life.prepared, Mode::assign); }).second;
@@ -1177,9 +1158,7 @@ TEST(CudaMemory, PinnedShardsAreNotStaged) {
   for (const bool shares : {false, true}) {
     const auto copier = std::make_shared<CountingCopier>();
     Life life(2, 3, 50'000,
-              {.script = script_with([&](FakeCudaScript &script) {
-                 script.devices[0].reads_pageable = script.devices[0].uses_host_page_tables = shares;
-               }),
+              {.script = with_gpu([&](FakeGpu &gpu) { gpu.reads_pageable = gpu.uses_host_page_tables = shares; }),
                .copier = copier});
     life.run(shares ? Way::staged : Way::pinned);
     EXPECT_EQ(life.calls("cuMemHostAlloc"), 0u);
@@ -1204,7 +1183,7 @@ TEST(CudaMemory, PinnedShardsAreNotStaged) {
 
 // The first run pins, for all devices and contexts; later ones find it done, until the memory is unregistered.
 TEST(CudaMemory, RegisteredShardsArePinnedOnceAndNotStaged) {
-  Life life(2, 3, 50'000, {.script = script_with([](FakeCudaScript &script) { script.devices.resize(2); })});
+  Life life(2, 3, 50'000, {.script = {.devices = {FakeGpu(), FakeGpu()}}});
   gpu::Options options = life.options;
   options.device = "cuda:1";
   const auto other = gpu::make_backend(options, base::Log());
@@ -1267,9 +1246,8 @@ struct Owner final : core::Guard {
 TEST(CudaMemory, UnderAGuardOnlyRegisteredMemoryIsReadInPlace) {
   for (const bool shares : {false, true}) {
     for (const Mode mode : kModes) {
-      Life life(2, 3, 50'000, {.script = script_with([&](FakeCudaScript &script) {
-                                 script.devices[0].is_integrated = script.devices[0].reads_pageable = shares;
-                               })});
+      Life life(2, 3, 50'000,
+                {.script = with_gpu([&](FakeGpu &gpu) { gpu.is_integrated = gpu.reads_pageable = shares; })});
       const core::Task task = life.host_task(mode);
       const Registered known(&life.driver, {&task, 1});
       for (const bool registered : {false, true}) {
@@ -1290,7 +1268,7 @@ TEST(CudaMemory, UnderAGuardOnlyRegisteredMemoryIsReadInPlace) {
 TEST(CudaMemory, WhatCannotBePinnedIsStaged) {
   Life life(1, 1, 10'000);
   life.run(Way::staged);  // has staging memory from now on
-  life.driver.set_script(script_with([](FakeCudaScript &script) { script.pinned_limit_bytes = 1; }));
+  life.driver.set_script({.pinned_limit_bytes = 1});
   const core::Task task = life.host_task();
   const Registered registered(nullptr, {&task, 1});
   for (unsigned run = 0; run < 2; ++run) {
@@ -1321,14 +1299,12 @@ TEST(CudaMemory, LessThanTheBudgetMakesSmallerPieces) {
 // ---- devices --------------------------------------------------------------------------------------------------
 
 TEST(CudaDevices, WhyThereIsNone) {
-  const auto reason_of = [](const std::function<void(FakeCudaScript &)> &change) {
-    FakeCudaScript script;
-    change(script);
+  const auto reason_of = [](const FakeCudaScript &script) {
     FakeCuda driver(script);
     const auto backend = gpu::make_backend(fake_options(driver), base::Log());
     const auto [status, message] = status_of([&] { backend->prepare(core::Matrix(1, 1)); });
     EXPECT_EQ(status, TANDEM_ERROR_UNAVAILABLE) << message;
-    const gpu::Listing listing = gpu::describe_devices(std::chrono::seconds(20), driver.table());
+    const device::Listing listing = gpu::describe_devices(std::chrono::seconds(20), driver.table());
     EXPECT_TRUE(listing.devices.empty());
     EXPECT_EQ(listing.missing.find('\n'), std::string::npos);
     EXPECT_NE(message.find(listing.missing), std::string::npos) << message << " | " << listing.missing;
@@ -1337,15 +1313,14 @@ TEST(CudaDevices, WhyThereIsNone) {
   const auto has = [](const std::string &text, const char *part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
-  has(reason_of([](FakeCudaScript &script) { script.problem = "libcuda is not here"; }), "libcuda is not here");
-  has(reason_of([](FakeCudaScript &script) { script.driver_version = 11060; }), "of CUDA 11.6, 11.7 or later");
-  has(reason_of([](FakeCudaScript &script) { script.init_error = CUDA_ERROR_NO_DEVICE; }), "finds no GPU");
-  has(reason_of([](FakeCudaScript &script) { script.init_error = CUDA_ERROR_SYSTEM_NOT_READY; }), "cuInit failed with");
-  has(reason_of([](FakeCudaScript &script) { script.devices.clear(); }), "finds no GPU");
-  has(reason_of([](FakeCudaScript &script) { script.devices[0].major = 7; }), "compute capability is 7.0, 7.5");
-  has(reason_of([](FakeCudaScript &script) { script.devices[0].compute_mode = CU_COMPUTEMODE_PROHIBITED; }),
-      "prohibited");
-  has(reason_of([](FakeCudaScript &script) { script.devices[0].has_pools = false; }), "no stream-ordered memory pools");
+  has(reason_of({.problem = "libcuda is not here"}), "libcuda is not here");
+  has(reason_of({.driver_version = 11060}), "of CUDA 11.6, 11.7 or later");
+  has(reason_of({.init_error = CUDA_ERROR_NO_DEVICE}), "finds no GPU");
+  has(reason_of({.init_error = CUDA_ERROR_SYSTEM_NOT_READY}), "cuInit failed with");
+  has(reason_of({.devices = {}}), "finds no GPU");
+  has(reason_of(with_gpu([](FakeGpu &gpu) { gpu.major = 7; })), "compute capability is 7.0, 7.5");
+  has(reason_of(with_gpu([](FakeGpu &gpu) { gpu.compute_mode = CU_COMPUTEMODE_PROHIBITED; })), "prohibited");
+  has(reason_of(with_gpu([](FakeGpu &gpu) { gpu.has_pools = false; })), "no stream-ordered memory pools");
 }
 
 // Another library's module beside this one.
@@ -1384,7 +1359,7 @@ TEST(CudaDevices, AreChosenByName) {
   EXPECT_EQ(status, TANDEM_ERROR_UNAVAILABLE);
   EXPECT_NE(message.find("known: cuda:1, cuda:2"), std::string::npos) << message;
   EXPECT_NE(message.find("cuda:0 (Fake GPU) left out"), std::string::npos) << message;
-  const gpu::Listing listing = gpu::describe_devices(std::chrono::seconds(20), driver.table());
+  const device::Listing listing = gpu::describe_devices(std::chrono::seconds(20), driver.table());
   ASSERT_EQ(listing.devices.size(), 2u);
   EXPECT_EQ(listing.devices[0].name, "cuda:1");
   EXPECT_NE(listing.devices[0].description.find("compute capability 9.0"), std::string::npos);
@@ -1399,16 +1374,15 @@ TEST(CudaDevices, SaysWhetherItSharesTheHostsMemory) {
   for (const bool integrated : {false, true}) {
     for (const bool pageable : {false, true}) {
       for (const bool page_tables : {false, true}) {
-        FakeCudaScript script;
-        script.devices[0].is_integrated = integrated;
-        script.devices[0].reads_pageable = pageable;
-        script.devices[0].uses_host_page_tables = page_tables;
-        FakeCuda driver(script);
+        FakeCuda driver(with_gpu([&](FakeGpu &gpu) {
+          gpu.is_integrated = integrated;
+          gpu.reads_pageable = pageable;
+          gpu.uses_host_page_tables = page_tables;
+        }));
         const auto backend = gpu::make_backend(fake_options(driver), base::Log());
         EXPECT_FALSE(backend->traits().shares_memory) << "not looked for yet";
         backend->prepare(core::Matrix(1, 1));
         EXPECT_EQ(backend->traits().shares_memory, pageable && (integrated || page_tables));
-        EXPECT_FALSE(backend->traits().shares_cores);
       }
     }
   }
@@ -1446,68 +1420,41 @@ TEST(CudaDevices, TheCurrentContextIsLeftAsItWas) {
 // Memory of a pool belongs to what comes after its allocation and before its release, in the order of streams: the
 // backend's tests mean something only if the fake sees the opposite.
 TEST(FakeDriver, SeesPoolMemoryUsedOutOfOrder) {
-  const auto violation = [](const std::function<void(const tandem_cuda_module &, CUstream, CUstream, CUevent)> &body) {
+  // Steps in streams 1 and 2. 1>2: what is put into 2 from now on waits for what is in 1.
+  const std::pair<const char *, const char *> cases[] = {
+      {"make1 1>2 use2 2>1 free1", ""},
+      {"make1 sync1 use2 sync2 free1", ""},
+      {"make1 use2", "cuMemcpyHtoDAsync: memory that may not be allocated yet"},
+      {"make1 1>2 use2 free1", "cuMemFreeAsync: of memory that may still be used"},
+      {"make1 free1 use1", "cuMemcpyHtoDAsync: memory that was freed before"},
+      {"make1 free2", "cuMemFreeAsync: before the allocation"}};
+  for (const auto &[steps, want] : cases) {
     FakeCuda driver;
     const tandem_cuda_module &cuda = *driver.table();
     cuda.cuCtxPushCurrent(driver.context());
-    const CUstream one = driver.make_stream(), other = driver.make_stream();
+    const CUstream streams[] = {driver.make_stream(), driver.make_stream()};
     CUevent event = nullptr;
     cuda.cuEventCreate(&event, CU_EVENT_BLOCKING_SYNC);
-    body(cuda, one, other, event);
-    driver.destroy(one);
-    driver.destroy(other);
+    CUdeviceptr memory = 0;
+    std::uint32_t bytes = 7;
+    std::istringstream in(steps);
+    for (std::string step; in >> step;) {
+      const CUstream stream = streams[step.back() - '1'];
+      if (step.starts_with("make")) cuda.cuMemAllocFromPoolAsync(&memory, 4, nullptr, stream);
+      if (step.starts_with("use")) cuda.cuMemcpyHtoDAsync(memory, &bytes, 4, stream);
+      if (step.starts_with("free")) cuda.cuMemFreeAsync(memory, stream);
+      if (step.starts_with("sync")) cuda.cuStreamSynchronize(stream);
+      if (step[1] != '>') continue;
+      cuda.cuEventRecord(event, streams[step.front() - '1']);
+      cuda.cuStreamWaitEvent(stream, event, 0);
+    }
+    for (const CUstream each : streams) driver.destroy(each);
     cuda.cuEventDestroy(event);
     CUcontext popped = nullptr;
     cuda.cuCtxPopCurrent(&popped);
     const auto violations = driver.violations();
-    return violations.empty() ? std::string() : violations.front();
-  };
-  std::uint32_t bytes = 7;
-  const auto make = [](const tandem_cuda_module &cuda, CUstream stream) {
-    CUdeviceptr memory = 0;
-    EXPECT_EQ(cuda.cuMemAllocFromPoolAsync(&memory, 4, nullptr, stream), CUDA_SUCCESS);
-    return memory;
-  };
-  EXPECT_EQ(violation([&](auto &cuda, CUstream one, CUstream other, CUevent event) {
-              const CUdeviceptr memory = make(cuda, one);
-              cuda.cuEventRecord(event, one);
-              cuda.cuStreamWaitEvent(other, event, 0);
-              cuda.cuMemcpyHtoDAsync(memory, &bytes, 4, other);
-              cuda.cuEventRecord(event, other);
-              cuda.cuStreamWaitEvent(one, event, 0);
-              cuda.cuMemFreeAsync(memory, one);
-            }),
-            "");
-  EXPECT_EQ(violation([&](auto &cuda, CUstream one, CUstream other, CUevent) {
-              const CUdeviceptr memory = make(cuda, one);
-              cuda.cuStreamSynchronize(one);
-              cuda.cuMemcpyHtoDAsync(memory, &bytes, 4, other);
-              cuda.cuStreamSynchronize(other);
-              cuda.cuMemFreeAsync(memory, one);
-            }),
-            "");
-  EXPECT_EQ(violation([&](auto &cuda, CUstream one, CUstream other, CUevent) {
-              cuda.cuMemcpyHtoDAsync(make(cuda, one), &bytes, 4, other);
-            }),
-            "cuMemcpyHtoDAsync: memory that may not be allocated yet");
-  EXPECT_EQ(violation([&](auto &cuda, CUstream one, CUstream other, CUevent event) {
-              const CUdeviceptr memory = make(cuda, one);
-              cuda.cuEventRecord(event, one);
-              cuda.cuStreamWaitEvent(other, event, 0);
-              cuda.cuMemsetD32Async(memory, 0, 1, other);
-              cuda.cuMemFreeAsync(memory, one);
-            }),
-            "cuMemFreeAsync: of memory that may still be used");
-  EXPECT_EQ(violation([&](auto &cuda, CUstream one, CUstream, CUevent) {
-              const CUdeviceptr memory = make(cuda, one);
-              cuda.cuMemFreeAsync(memory, one);
-              cuda.cuMemcpyDtoHAsync(&bytes, memory, 4, one);
-            }),
-            "cuMemcpyDtoHAsync: memory that was freed before");
-  EXPECT_EQ(violation([&](auto &cuda, CUstream one, CUstream other, CUevent) {
-              cuda.cuMemFreeAsync(make(cuda, one), other);
-            }),
-            "cuMemFreeAsync: before the allocation");
+    EXPECT_EQ(violations.empty() ? "" : violations.front(), want) << steps;
+  }
 }
 
 // ---- programs ---------------------------------------------------------------------------------------------------
@@ -1516,27 +1463,20 @@ TEST(FakeDriver, SeesPoolMemoryUsedOutOfOrder) {
 // programs.
 TEST(CudaPrograms, TablesWorkWithoutACompiler) {
   const struct {
-    std::function<void(FakeCudaScript &)> change;
+    FakeCudaScript script;
     const char *why;
-  } cases[] = {
-      {[](FakeCudaScript &script) { script.nvrtc_problem = "NVRTC is not installed"; }, "NVRTC is not installed"},
-      {[](FakeCudaScript &script) { script.nvrtc_version = 11060; }, "NVRTC 11.6 is too old, 11.7 or later is needed"},
-      {[](FakeCudaScript &script) {
-         script.architectures = {100, 120};
-       },
-       "does not know compute capability 9.0"},
-      {[](FakeCudaScript &script) { script.refuses_cubins = true; }, "refuses what NVRTC 12.4 compiled"},
-      {[](FakeCudaScript &script) {
-         script.refuses_cubins = true;
-         script.driver_version = 11080;
-       },
-       "made by CUDA 12.4, which needs a driver of CUDA 12.0 or later"},
-      {[](FakeCudaScript &script) { script.refuses_text = true; }, kStoppedCompiling},
-      {[](FakeCudaScript &script) { script.refuses_text = true; }, "fake: no"}};
+  } cases[] = {{{.nvrtc_problem = "NVRTC is not installed"}, "NVRTC is not installed"},
+               {{.nvrtc_version = 11060}, "NVRTC 11.6 is too old, 11.7 or later is needed"},
+               {{.architectures = {100, 120}}, "does not know compute capability 9.0"},
+               {{.refuses_cubins = true}, "refuses what NVRTC 12.4 compiled"},
+               {{.driver_version = 11080, .refuses_cubins = true},
+                "made by CUDA 12.4, which needs a driver of CUDA 12.0 or later"},
+               {{.refuses_text = true}, kStoppedCompiling},
+               {{.refuses_text = true}, "fake: no"}};
   // What a tuning file says about compiled kernels does not switch off the tables that came with the library.
   const Values tuning({{"compile_after_bytes", 30'000}, {"elements_per_item", 4}, {"loads", 1}});
-  for (const auto &[change, why] : cases) {
-    Life life(2, 4, 30'000, {.script = script_with(change), .tuning = &tuning});
+  for (const auto &[script, why] : cases) {
+    Life life(2, 4, 30'000, {.script = script, .tuning = &tuning});
     for (const Way way : kWays)
       for (const Mode mode : kModes) life.run(way, mode);
     EXPECT_TRUE(life.heard.has("technique tables")) << life.heard.text;
@@ -1550,11 +1490,7 @@ TEST(CudaPrograms, TablesWorkWithoutACompiler) {
 }
 
 TEST(CudaPrograms, PtxOfTheNewestArchitectureThatNvrtcKnows) {
-  Life life(2, 4, 3000,
-            {.script = script_with([](FakeCudaScript &script) {
-               script.architectures = {75, 80, 86};
-             }),
-             .technique = "compiled"});
+  Life life(2, 4, 3000, {.script = {.architectures = {75, 80, 86}}, .technique = "compiled"});
   life.run(Way::staged);
   EXPECT_EQ(life.calls("nvrtcGetPTXSize"), 1u);
 }
@@ -1564,11 +1500,9 @@ TEST(CudaPrograms, TablesWithoutAnImageAreCompiled) {
   for (const bool has_nvrtc : {true, false}) {
     for (const bool refused : {true, false}) {
       Life life(2, 4, 3000,
-                {.script = script_with([&](FakeCudaScript &script) {
-                   script.has_image = refused;
-                   script.refuses_image = refused;
-                   if (!has_nvrtc) script.nvrtc_problem = "NVRTC is not installed";
-                 }),
+                {.script = {.nvrtc_problem = has_nvrtc ? nullptr : "NVRTC is not installed",
+                            .has_image = refused,
+                            .refuses_image = refused},
                  .technique = "tables"});
       const auto [status, message] = status_of([&] { life.work.run(*life.backend, *life.prepared, Mode::assign); });
       EXPECT_EQ(life.heard.has(kImageRefused), refused) << life.heard.text;
@@ -1586,22 +1520,6 @@ struct Folder {
   std::string path;
 };
 
-TEST(CudaPrograms, OnDiskAreBuiltAnewWhenTheDriverRefusesThem) {
-  const Folder folder;
-  const auto compiles = [&](bool refuses, const char *technique) {
-    Life life(2, 4, 3000,
-              {.script = script_with([&](FakeCudaScript &script) { script.refuses_cubins = refuses; }),
-               .technique = technique,
-               .cache_folder = folder.path + "/cuda"});
-    life.run(Way::staged);  // by tables, if refused
-    EXPECT_EQ(life.heard.has("refuses a program from the cache; built again"), refuses) << life.heard.text;
-    return life.compiles();
-  };
-  EXPECT_EQ(compiles(false, "compiled"), 1u);
-  EXPECT_EQ(compiles(true, ""), 1u);
-  EXPECT_EQ(compiles(false, "compiled"), 1u) << "the one that was refused is not there any more";
-}
-
 // The real compiler's machine code goes the whole way to the driver, by memory and by disk.
 TEST(CudaPrograms, TheRealCompiler) {
   if (!has_real_nvrtc()) GTEST_SKIP() << "NOT RUN: no NVRTC on this machine";
@@ -1609,10 +1527,7 @@ TEST(CudaPrograms, TheRealCompiler) {
   for (unsigned turn = 0; turn < 2; ++turn) {
     for (const char *technique : {"compiled", "tables"}) {
       Life life(4, 10, 20'000,
-                {.script = script_with([](FakeCudaScript &script) {
-                   script.real_nvrtc = true;
-                   script.has_image = false;
-                 }),
+                {.script = {.has_image = false, .real_nvrtc = true},
                  .technique = technique,
                  .cache_folder = folder.path + "/cuda"});
       for (const Mode mode : kModes) life.run(Way::staged, mode);

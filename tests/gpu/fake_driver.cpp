@@ -13,9 +13,11 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <span>
 #include <thread>
 #include <utility>
 
+#include "core/mismatch_ranges.hpp"
 #include "device/kernel_chooser.hpp"
 #include "gpu/device_code/names.hpp"
 #include "gpu/driver.hpp"
@@ -34,17 +36,14 @@ constexpr int kSharedBytes = 48 << 10;   // of a block
 constexpr const char *kBinaryMark = "cubin:";
 const unsigned char kImage[] = "the kernels of technique tables";
 
-struct Made {
-  core::Matrix matrix{0, 0};
-  device::KernelSpec spec;
-  std::shared_ptr<const std::string> ptx{};  // of a module that was loaded
-  bool has_carveout = false;                 // prefers shared memory
+struct Made : MadeText {
+  std::shared_ptr<const std::string> ptx;  // of a module that was loaded
+  bool has_carveout = false;               // prefers shared memory
 };
 
-// What texts were made from, and what NVRTC made of them. Of the process: caches on disk outlive a driver.
+// The texts of what NVRTC made. Of the process, as made_texts().
 struct Registry {
   std::mutex mutex;
-  std::map<std::string, Made> of_text;
   std::map<std::string, std::string> text_of_binary;
 };
 Registry &registry() {
@@ -78,9 +77,6 @@ struct FakeModule {
   bool is_image;
   Made made;
   std::list<Made> functions;
-};
-struct FakeFunction {
-  Made made;
 };
 struct FakeProgram {
   std::string text;
@@ -358,16 +354,19 @@ void compute(Call &call) {
 
 // ---- the driver ----------------------------------------------------------------------------------------
 
-CUresult init(unsigned) {
+// By the names of the table.
+namespace fake {
+
+CUresult cuInit(unsigned) {
   BEGIN(cuInit, kNothing);
   return state->script.init_error;
 }
-CUresult driver_version(int *out) {
+CUresult cuDriverGetVersion(int *out) {
   BEGIN(cuDriverGetVersion, kNothing);
   *out = state->script.driver_version;
   return CUDA_SUCCESS;
 }
-CUresult error_name(CUresult error, const char **out) {
+CUresult cuGetErrorName(CUresult error, const char **out) {
   *out = error == CUDA_ERROR_OUT_OF_MEMORY             ? "CUDA_ERROR_OUT_OF_MEMORY"
          : error == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES ? "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
          : error == CUDA_ERROR_ILLEGAL_ADDRESS         ? "CUDA_ERROR_ILLEGAL_ADDRESS"
@@ -376,86 +375,68 @@ CUresult error_name(CUresult error, const char **out) {
                                                        : "CUDA_ERROR_OF_THE_FAKE";
   return CUDA_SUCCESS;
 }
-CUresult error_string(CUresult, const char **out) {
+CUresult cuGetErrorString(CUresult, const char **out) {
   *out = "by script";
   return CUDA_SUCCESS;
 }
-CUresult device_count(int *out) {
+CUresult cuDeviceGetCount(int *out) {
   BEGIN(cuDeviceGetCount, kNothing);
   *out = static_cast<int>(state->script.devices.size());
   return CUDA_SUCCESS;
 }
-CUresult device_get(CUdevice *out, int ordinal) {
+CUresult cuDeviceGet(CUdevice *out, int ordinal) {
   BEGIN(cuDeviceGet, kNothing);
   *out = ordinal;
   return CUDA_SUCCESS;
 }
 const FakeGpu &gpu_of(CUdevice device) { return state->script.devices.at(static_cast<std::size_t>(device)); }
 
-CUresult device_name(char *out, int room, CUdevice device) {
+CUresult cuDeviceGetName(char *out, int room, CUdevice device) {
   BEGIN(cuDeviceGetName, kNothing);
   std::strncpy(out, gpu_of(device).name.c_str(), static_cast<std::size_t>(room));
   return CUDA_SUCCESS;
 }
-CUresult device_attribute(int *out, CUdevice_attribute what, CUdevice device) {
+CUresult cuDeviceGetAttribute(int *out, CUdevice_attribute what, CUdevice device) {
   BEGIN(cuDeviceGetAttribute, kNothing);
   const FakeGpu &gpu = gpu_of(device);
-  switch (what) {
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-      *out = gpu.major;
-      break;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-      *out = gpu.minor;
-      break;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
-      *out = gpu.compute_mode;
-      break;
-    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
-      *out = gpu.has_pools;
-      break;
-    case CU_DEVICE_ATTRIBUTE_INTEGRATED:
-      *out = gpu.is_integrated;
-      break;
-    case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS:
-      *out = gpu.reads_pageable;
-      break;
-    case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES:
-      *out = gpu.uses_host_page_tables;
-      break;
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-      *out = 132;
-      break;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
-      *out = kSharedBytes;
-      break;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
-  }
+  const std::map<CUdevice_attribute, int> values = {
+      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, gpu.major},
+      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, gpu.minor},
+      {CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, gpu.compute_mode},
+      {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, gpu.has_pools},
+      {CU_DEVICE_ATTRIBUTE_INTEGRATED, gpu.is_integrated},
+      {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, gpu.reads_pageable},
+      {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, gpu.uses_host_page_tables},
+      {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132},
+      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, kSharedBytes}};
+  const auto found = values.find(what);
+  if (found == values.end()) return CUDA_ERROR_INVALID_VALUE;
+  *out = found->second;
   return CUDA_SUCCESS;
 }
-CUresult device_memory(std::size_t *out, CUdevice device) {
+CUresult cuDeviceTotalMem(std::size_t *out, CUdevice device) {
   BEGIN(cuDeviceTotalMem, kNothing);
   *out = gpu_of(device).memory_bytes;
   return CUDA_SUCCESS;
 }
-CUresult retain(CUcontext *out, CUdevice device) {
+CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
   BEGIN(cuDevicePrimaryCtxRetain, kNoCapture);
   ++counts->objects["primary context"];
   *out = reinterpret_cast<CUcontext>(&state->contexts[device]);
   return CUDA_SUCCESS;
 }
-CUresult release(CUdevice) {
+CUresult cuDevicePrimaryCtxRelease(CUdevice) {
   const Lock lock(counts->mutex);
   begin_release("cuDevicePrimaryCtxRelease");
   --counts->objects["primary context"];
   return CUDA_SUCCESS;
 }
-CUresult push(CUcontext context) {
+CUresult cuCtxPushCurrent(CUcontext context) {
   BEGIN(cuCtxPushCurrent, kNothing);
   current.push_back(context);
   return CUDA_SUCCESS;
 }
-CUresult pop(CUcontext *out) {
+CUresult cuCtxPopCurrent(CUcontext *out) {
   if (current.empty()) {
     counts->violate("cuCtxPopCurrent without a context");
     return CUDA_ERROR_INVALID_CONTEXT;
@@ -464,19 +445,19 @@ CUresult pop(CUcontext *out) {
   current.pop_back();
   return CUDA_SUCCESS;
 }
-CUresult exchange_capture_mode(CUstreamCaptureMode *mode) {
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
   std::swap(*mode, capture_mode);
   return CUDA_SUCCESS;
 }
 int current_device() { return reinterpret_cast<FakeContext *>(current.back())->device; }
 
-CUresult memory_info(std::size_t *free, std::size_t *total) {
+CUresult cuMemGetInfo(std::size_t *free, std::size_t *total) {
   BEGIN(cuMemGetInfo, kContext | kNoCapture);
   *free = gpu_of(current_device()).free_bytes;
   *total = gpu_of(current_device()).memory_bytes;
   return CUDA_SUCCESS;
 }
-CUresult host_alloc(void **out, std::size_t bytes, unsigned flags) {
+CUresult cuMemHostAlloc(void **out, std::size_t bytes, unsigned flags) {
   BEGIN(cuMemHostAlloc, kContext | kNoCapture);
   if ((flags & CU_MEMHOSTALLOC_PORTABLE) == 0) counts->violate("pinned memory that is not portable");
   if (bytes > state->script.pinned_limit_bytes - std::min(state->pinned_bytes, state->script.pinned_limit_bytes))
@@ -489,7 +470,7 @@ CUresult host_alloc(void **out, std::size_t bytes, unsigned flags) {
   state->pinned_memory[reinterpret_cast<std::uintptr_t>(*out)] = {bytes, 0, false};
   return CUDA_SUCCESS;
 }
-CUresult host_free(void *memory) {
+CUresult cuMemFreeHost(void *memory) {
   const Lock lock(counts->mutex);
   begin_release("cuMemFreeHost");
   // As the driver does: not before all that may use it is over.
@@ -505,7 +486,7 @@ CUresult host_free(void *memory) {
   std::free(memory);
   return CUDA_SUCCESS;
 }
-CUresult host_register(void *memory, std::size_t bytes, unsigned flags) {
+CUresult cuMemHostRegister(void *memory, std::size_t bytes, unsigned flags) {
   BEGIN(cuMemHostRegister, kContext | kNoCapture);
   if ((flags & CU_MEMHOSTREGISTER_PORTABLE) == 0) counts->violate("memory registered for one context alone");
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
@@ -518,7 +499,7 @@ CUresult host_register(void *memory, std::size_t bytes, unsigned flags) {
   state->pinned_memory[begin] = {bytes, 0, true};
   return CUDA_SUCCESS;
 }
-CUresult host_unregister(void *memory) {
+CUresult cuMemHostUnregister(void *memory) {
   const Lock lock(counts->mutex);
   begin_release("cuMemHostUnregister");
   for (FakeStream *each : state->streams) state->execute(each->last);
@@ -532,29 +513,29 @@ CUresult host_unregister(void *memory) {
   --counts->objects["registered memory"];
   return CUDA_SUCCESS;
 }
-CUresult pool_create(CUmemoryPool *out, const CUmemPoolProps *) {
+CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *) {
   BEGIN(cuMemPoolCreate, kNoCapture);
   ++counts->objects["pool"];
   *out = reinterpret_cast<CUmemoryPool>(keep(new FakePool));
   return CUDA_SUCCESS;
 }
-CUresult pool_destroy(CUmemoryPool pool) {
+CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   const Lock lock(counts->mutex);
   begin_release("cuMemPoolDestroy");
   --counts->objects["pool"];
   end(reinterpret_cast<FakePool *>(pool));
   return CUDA_SUCCESS;
 }
-CUresult pool_attribute(CUmemoryPool, CUmemPool_attribute, void *) {
+CUresult cuMemPoolSetAttribute(CUmemoryPool, CUmemPool_attribute, void *) {
   BEGIN(cuMemPoolSetAttribute, kNothing);
   return CUDA_SUCCESS;
 }
-CUresult pool_trim(CUmemoryPool, std::size_t) {
+CUresult cuMemPoolTrimTo(CUmemoryPool, std::size_t) {
   const Lock lock(counts->mutex);
   begin_release("cuMemPoolTrimTo");
   return CUDA_SUCCESS;
 }
-CUresult allocate_async(CUdeviceptr *out, std::size_t bytes, CUmemoryPool, CUstream stream) {
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, std::size_t bytes, CUmemoryPool, CUstream stream) {
   BEGIN(cuMemAllocFromPoolAsync, kContext | kNoCapture);
   const FakeGpu &gpu = gpu_of(as(stream)->context->device);
   if (bytes > gpu.available_bytes - std::min(counts->alive_bytes, gpu.available_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -563,7 +544,7 @@ CUresult allocate_async(CUdeviceptr *out, std::size_t bytes, CUmemoryPool, CUstr
   *out = make_memory(bytes, as(stream)->context->device, false);
   return put(stream, nullptr, nullptr, &state->device_memory[*out].made, false);
 }
-CUresult free_async(CUdeviceptr memory, CUstream stream) {
+CUresult cuMemFreeAsync(CUdeviceptr memory, CUstream stream) {
   const Lock lock(counts->mutex);
   begin_release("cuMemFreeAsync");
   const auto found = state->device_memory.find(memory);
@@ -589,25 +570,25 @@ CUresult free_async(CUdeviceptr memory, CUstream stream) {
   found->second.freed = std::move(freed);
   return result;
 }
-CUresult upload(CUdeviceptr to, const void *from, std::size_t bytes, CUstream stream) {
+CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, std::size_t bytes, CUstream stream) {
   BEGIN(cuMemcpyHtoDAsync, kContext);
   return put_work(stream, "cuMemcpyHtoDAsync", {{to, bytes}}, [=] {
     if (on_device(to, bytes, "cuMemcpyHtoDAsync")) std::memcpy(reinterpret_cast<void *>(to), from, bytes);
   });
 }
-CUresult download(void *to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
+CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
   BEGIN(cuMemcpyDtoHAsync, kContext);
   return put_work(stream, "cuMemcpyDtoHAsync", {{from, bytes}}, [=] {
     if (on_device(from, bytes, "cuMemcpyDtoHAsync")) std::memcpy(to, reinterpret_cast<const void *>(from), bytes);
   });
 }
-CUresult set(CUdeviceptr to, unsigned value, std::size_t count, CUstream stream) {
+CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, std::size_t count, CUstream stream) {
   BEGIN(cuMemsetD32Async, kContext);
   return put_work(stream, "cuMemsetD32Async", {{to, count * 4}}, [=] {
     if (on_device(to, count * 4, "cuMemsetD32Async")) std::fill_n(reinterpret_cast<std::uint32_t *>(to), count, value);
   });
 }
-CUresult pointer_attributes(unsigned count, CUpointer_attribute *what, void **out, CUdeviceptr pointer) {
+CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *what, void **out, CUdeviceptr pointer) {
   BEGIN(cuPointerGetAttributes, kNothing);
   const auto *device = holder(state->device_memory, pointer, 1), *pinned = holder(state->pinned_memory, pointer, 1);
   const auto *found = device != nullptr ? device : pinned;
@@ -636,7 +617,7 @@ CUresult pointer_attributes(unsigned count, CUpointer_attribute *what, void **ou
   }
   return CUDA_SUCCESS;
 }
-CUresult stream_create(CUstream *out, unsigned) {
+CUresult cuStreamCreate(CUstream *out, unsigned) {
   BEGIN(cuStreamCreate, kContext | kNoCapture);
   ++counts->objects["stream"];
   auto *stream = new FakeStream{reinterpret_cast<FakeContext *>(current.back()), nullptr, false, {}, false};
@@ -644,7 +625,7 @@ CUresult stream_create(CUstream *out, unsigned) {
   *out = reinterpret_cast<CUstream>(stream);
   return CUDA_SUCCESS;
 }
-CUresult stream_destroy(CUstream stream) {
+CUresult cuStreamDestroy(CUstream stream) {
   const Lock lock(counts->mutex);
   begin_release("cuStreamDestroy");
   --counts->objects["stream"];
@@ -653,7 +634,7 @@ CUresult stream_destroy(CUstream stream) {
   delete as(stream);
   return CUDA_SUCCESS;
 }
-CUresult stream_synchronize(CUstream stream) {
+CUresult cuStreamSynchronize(CUstream stream) {
   BEGIN(cuStreamSynchronize, kContext | kNoCapture);
   if (as(stream)->is_capturing) {
     counts->violate("cuStreamSynchronize of a stream that is captured");
@@ -663,42 +644,42 @@ CUresult stream_synchronize(CUstream stream) {
   state->execute(as(stream)->last);
   return state->death;
 }
-CUresult stream_wait(CUstream stream, CUevent event, unsigned) {
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   BEGIN(cuStreamWaitEvent, kContext | kNoCapture);
   return put(stream, nullptr, as(event)->command, nullptr, false);
 }
-CUresult stream_is_capturing(CUstream stream, CUstreamCaptureStatus *out) {
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *out) {
   BEGIN(cuStreamIsCapturing, kNothing);
   *out = as(stream)->is_capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
-CUresult stream_context(CUstream stream, CUcontext *out) {
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *out) {
   BEGIN(cuStreamGetCtx, kNothing);
   if (as(stream) != &state->legacy && !state->streams.contains(as(stream))) return CUDA_ERROR_INVALID_HANDLE;
   *out = reinterpret_cast<CUcontext>(as(stream)->context);
   return CUDA_SUCCESS;
 }
-CUresult event_create(CUevent *out, unsigned flags) {
+CUresult cuEventCreate(CUevent *out, unsigned flags) {
   BEGIN(cuEventCreate, kContext | kNoCapture);
   ++counts->objects["event"];
   *out = reinterpret_cast<CUevent>(keep(new FakeEvent{nullptr, (flags & CU_EVENT_BLOCKING_SYNC) != 0}));
   return CUDA_SUCCESS;
 }
-CUresult event_destroy(CUevent event) {
+CUresult cuEventDestroy(CUevent event) {
   const Lock lock(counts->mutex);
   begin_release("cuEventDestroy");
   --counts->objects["event"];
   end(as(event));
   return CUDA_SUCCESS;
 }
-CUresult event_record(CUevent event, CUstream stream) {
+CUresult cuEventRecord(CUevent event, CUstream stream) {
   BEGIN(cuEventRecord, kContext | kNoCapture);
   if (as(stream)->is_capturing) counts->violate("cuEventRecord in a captured stream, for a wait outside of it");
   return put(stream, nullptr, nullptr, &as(event)->command, false);
 }
 // Done at a query, or not before a wait. The number of queries depends on time, so scripts do not count them among the
 // calls that fail.
-CUresult event_query(CUevent event) {
+CUresult cuEventQuery(CUevent event) {
   const Lock lock(counts->mutex);
   ++counts->calls_by_name["cuEventQuery"];
   if (current.empty()) counts->violate("cuEventQuery without a context");
@@ -709,7 +690,7 @@ CUresult event_query(CUevent event) {
   const auto &command = as(event)->command;
   return command == nullptr || command->is_done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
-CUresult event_synchronize(CUevent event) {
+CUresult cuEventSynchronize(CUevent event) {
   BEGIN(cuEventSynchronize, kContext | kNoCapture);
   if (!as(event)->waits_asleep) counts->violate("cuEventSynchronize turns a core");
   state->execute(as(event)->command);
@@ -734,7 +715,7 @@ std::string binary_of(const void *image) {
                           segments + std::uint64_t{segment_bytes} * segment_count)};
 }
 
-CUresult module_load(CUmodule *out, const void *image) {
+CUresult cuModuleLoadData(CUmodule *out, const void *image) {
   BEGIN(cuModuleLoadData, kContext | kNoCapture);
   auto module = std::make_unique<FakeModule>();
   module->is_image = image == kImage;
@@ -753,23 +734,23 @@ CUresult module_load(CUmodule *out, const void *image) {
       if (found == all.text_of_binary.end()) return CUDA_ERROR_INVALID_IMAGE;
       text = found->second;
     }
-    const auto made = all.of_text.find(text);
-    if (made == all.of_text.end()) return CUDA_ERROR_INVALID_IMAGE;
-    module->made = made->second;
+    const auto made = made_from(text);
+    if (!made.has_value()) return CUDA_ERROR_INVALID_IMAGE;
+    static_cast<MadeText &>(module->made) = *made;
     module->made.ptx = ptx;
   }
   ++counts->objects["module"];
   *out = reinterpret_cast<CUmodule>(keep(module.release()));
   return CUDA_SUCCESS;
 }
-CUresult module_unload(CUmodule module) {
+CUresult cuModuleUnload(CUmodule module) {
   const Lock lock(counts->mutex);
   begin_release("cuModuleUnload");
   --counts->objects["module"];
   end(reinterpret_cast<FakeModule *>(module));
   return CUDA_SUCCESS;
 }
-CUresult module_function(CUfunction *out, CUmodule from, const char *name) {
+CUresult cuModuleGetFunction(CUfunction *out, CUmodule from, const char *name) {
   BEGIN(cuModuleGetFunction, kContext | kNoCapture);
   auto *module = reinterpret_cast<FakeModule *>(from);
   Made made = module->made;
@@ -785,20 +766,20 @@ CUresult module_function(CUfunction *out, CUmodule from, const char *name) {
   *out = reinterpret_cast<CUfunction>(&module->functions.emplace_back(made));
   return CUDA_SUCCESS;
 }
-CUresult function_attribute(int *out, CUfunction_attribute, CUfunction) {
+CUresult cuFuncGetAttribute(int *out, CUfunction_attribute, CUfunction) {
   BEGIN(cuFuncGetAttribute, kContext | kNoCapture);
   *out = gpu_of(current_device()).most_threads;
   return CUDA_SUCCESS;
 }
-CUresult set_function_attribute(CUfunction function, CUfunction_attribute what, int value) {
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute what, int value) {
   BEGIN(cuFuncSetAttribute, kContext | kNoCapture);
   if (what != CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT || value != CU_SHAREDMEM_CARVEOUT_MAX_SHARED)
     counts->violate("an attribute that no kernel needs");
   reinterpret_cast<Made *>(function)->has_carveout = true;
   return CUDA_SUCCESS;
 }
-CUresult launch(CUfunction function, unsigned grid, unsigned grid_y, unsigned grid_z, unsigned x, unsigned y,
-                unsigned z, unsigned shared_bytes, CUstream stream, void **parameters, void **) {
+CUresult cuLaunchKernel(CUfunction function, unsigned grid, unsigned grid_y, unsigned grid_z, unsigned x, unsigned y,
+                        unsigned z, unsigned shared_bytes, CUstream stream, void **parameters, void **) {
   BEGIN(cuLaunchKernel, kContext);
   Call call{*reinterpret_cast<Made *>(function),
             *static_cast<device::KernelArguments *>(parameters[0]),
@@ -877,28 +858,30 @@ nvrtcResult rtc(const char *function) {
   const Lock lock(counts->mutex); \
   if (const nvrtcResult failure = rtc(#function); failure != NVRTC_SUCCESS) return failure
 
-nvrtcResult rtc_version(int *major, int *minor) {
+nvrtcResult nvrtcVersion(int *major, int *minor) {
   BEGIN_RTC(nvrtcVersion);
   if (state->script.real_nvrtc) return real().nvrtcVersion(major, minor);
   *major = state->script.nvrtc_version / 1000;
   *minor = state->script.nvrtc_version % 1000 / 10;
   return NVRTC_SUCCESS;
 }
-const char *rtc_error(nvrtcResult result) { return result == NVRTC_ERROR_COMPILATION ? "compilation" : "by script"; }
-nvrtcResult rtc_architecture_count(int *out) {
+const char *nvrtcGetErrorString(nvrtcResult result) {
+  return result == NVRTC_ERROR_COMPILATION ? "compilation" : "by script";
+}
+nvrtcResult nvrtcGetNumSupportedArchs(int *out) {
   BEGIN_RTC(nvrtcGetNumSupportedArchs);
   *out = static_cast<int>(state->script.architectures.size());
   return NVRTC_SUCCESS;
 }
-nvrtcResult rtc_architectures(int *out) {
+nvrtcResult nvrtcGetSupportedArchs(int *out) {
   BEGIN_RTC(nvrtcGetSupportedArchs);
   std::copy(state->script.architectures.begin(), state->script.architectures.end(), out);
   return NVRTC_SUCCESS;
 }
 FakeProgram *as(nvrtcProgram program) { return reinterpret_cast<FakeProgram *>(program); }
 
-nvrtcResult rtc_create(nvrtcProgram *out, const char *text, const char *name, int, const char *const *,
-                       const char *const *) {
+nvrtcResult nvrtcCreateProgram(nvrtcProgram *out, const char *text, const char *name, int, const char *const *,
+                               const char *const *) {
   BEGIN_RTC(nvrtcCreateProgram);
   auto program = std::make_unique<FakeProgram>();
   program->text = text;
@@ -910,7 +893,7 @@ nvrtcResult rtc_create(nvrtcProgram *out, const char *text, const char *name, in
   *out = reinterpret_cast<nvrtcProgram>(keep(program.release()));
   return NVRTC_SUCCESS;
 }
-nvrtcResult rtc_destroy(nvrtcProgram *program) {
+nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program) {
   const Lock lock(counts->mutex);
   --counts->objects["program"];
   if (as(*program)->real != nullptr) real().nvrtcDestroyProgram(&as(*program)->real);
@@ -918,33 +901,33 @@ nvrtcResult rtc_destroy(nvrtcProgram *program) {
   *program = nullptr;
   return NVRTC_SUCCESS;
 }
-nvrtcResult rtc_compile(nvrtcProgram program, int count, const char *const *options) {
+nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count, const char *const *options) {
   BEGIN_RTC(nvrtcCompileProgram);
   state->compilers.insert(std::this_thread::get_id());
   as(program)->is_ptx = std::strstr(options[0], "=compute_") != nullptr;
   if (state->script.refuses_text) return NVRTC_ERROR_COMPILATION;
   return as(program)->real != nullptr ? real().nvrtcCompileProgram(as(program)->real, count, options) : NVRTC_SUCCESS;
 }
-nvrtcResult rtc_log_size(nvrtcProgram program, std::size_t *out) {
+nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram program, std::size_t *out) {
   BEGIN_RTC(nvrtcGetProgramLogSize);
   if (as(program)->real != nullptr) return real().nvrtcGetProgramLogSize(as(program)->real, out);
   *out = sizeof "fake: no";
   return NVRTC_SUCCESS;
 }
-nvrtcResult rtc_log(nvrtcProgram program, char *out) {
+nvrtcResult nvrtcGetProgramLog(nvrtcProgram program, char *out) {
   BEGIN_RTC(nvrtcGetProgramLog);
   if (as(program)->real != nullptr) return real().nvrtcGetProgramLog(as(program)->real, out);
   std::strcpy(out, "fake: no");
   return NVRTC_SUCCESS;
 }
-nvrtcResult rtc_size(nvrtcProgram program, std::size_t *out) {
+nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, std::size_t *out) {
   BEGIN_RTC(nvrtcGetCUBINSize);
   if (as(program)->real != nullptr)
     return (as(program)->is_ptx ? real().nvrtcGetPTXSize : real().nvrtcGetCUBINSize)(as(program)->real, out);
   *out = std::strlen(kBinaryMark) + as(program)->text.size() + 1;
   return NVRTC_SUCCESS;
 }
-nvrtcResult rtc_binary(nvrtcProgram program, char *out) {
+nvrtcResult nvrtcGetCUBIN(nvrtcProgram program, char *out) {
   BEGIN_RTC(nvrtcGetCUBIN);
   if (as(program)->real == nullptr) {
     std::strcpy(out, (kBinaryMark + as(program)->text).c_str());
@@ -958,12 +941,14 @@ nvrtcResult rtc_binary(nvrtcProgram program, char *out) {
 }
 
 // PTX, as far as the fake is concerned, is the same.
-nvrtcResult rtc_ptx_size(nvrtcProgram program, std::size_t *out) {
+nvrtcResult nvrtcGetPTXSize(nvrtcProgram program, std::size_t *out) {
   const Lock lock(counts->mutex);
   ++counts->calls_by_name["nvrtcGetPTXSize"];
-  return rtc_size(program, out);
+  return fake::nvrtcGetCUBINSize(program, out);
 }
-nvrtcResult rtc_ptx(nvrtcProgram program, char *out) { return rtc_binary(program, out); }
+nvrtcResult nvrtcGetPTX(nvrtcProgram program, char *out) { return fake::nvrtcGetCUBIN(program, out); }
+
+}  // namespace fake
 
 // ---- what the module brings ---------------------------------------------------------------------------------
 
@@ -996,41 +981,22 @@ int summarise(const tandem_cuda_summary *what) {
   put_work(stream, "summarise", {{reinterpret_cast<CUdeviceptr>(what->records), bytes}}, nullptr);
   state->execute(as(stream)->last);
   if (!on_device(reinterpret_cast<CUdeviceptr>(what->records), bytes, "summarise")) return end(1);
-  // Records by the place of their bytes.
-  std::vector<std::uint64_t> order = {what->tile_count};
-  for (std::uint64_t i = 0; i < what->tile_count; ++i) order.push_back(i);
-  order.push_back(what->tile_count + 1);
-  *what->range_count_out = 0;
+  const device::KernelRange range = {what->begin,      what->end, what->length,      what->tile_bytes,
+                                     what->tile_count, 0,         what->record_count};
+  const std::span records(what->records, what->record_count * what->rows * 2);
+  std::vector<core::Mismatch> found(what->rows);
+  device::merge_records(range, records, 0, what->rows, found.data());
   for (unsigned r = 0; r < what->rows; ++r) {
-    tandem_cuda_found &found = what->found_out[r];
-    found = {0, UINT64_MAX};
-    tandem_cuda_range range = {};
-    const auto close = [&] {
-      if (range.byte_count == 0 || what->ranges_out == nullptr) return;
-      if (*what->range_count_out < what->capacity) what->ranges_out[*what->range_count_out] = range;
-      ++*what->range_count_out;
-      range = {};
-    };
-    for (const std::uint64_t i : order) {
-      const std::uint32_t *record = what->records + (i * what->rows + r) * 2;
-      const std::uint32_t count = device::mismatch_count(record);
-      if (count == 0) {
-        close();
-        continue;
-      }
-      const bool is_head = i == what->tile_count, is_tail = i == what->tile_count + 1;
-      const std::uint64_t start = is_head ? 0 : is_tail ? what->end : what->begin + i * what->tile_bytes;
-      const std::uint64_t stop = is_head   ? what->begin
-                                 : is_tail ? what->length
-                                           : std::min(what->end, start + what->tile_bytes);
-      if (found.byte_count == 0) found.first_bytes = start + record[1];
-      found.byte_count += count;
-      if (range.byte_count == 0) range = {r, 0, start + record[1], 0, 0};
-      range.end_bytes = stop;
-      range.byte_count += count;
-    }
-    close();
-    if (found.byte_count != 0 && !has_room(found.byte_count * 8)) return end(TANDEM_CUDA_SUMMARISE_NO_MEMORY);
+    what->found_out[r] = {found[r].byte_count, found[r].first_bytes};
+    if (found[r].byte_count != 0 && !has_room(found[r].byte_count * 8)) return end(TANDEM_CUDA_SUMMARISE_NO_MEMORY);
+  }
+  core::MismatchRanges ranges;
+  ranges.capacity = what->capacity;
+  if (what->ranges_out != nullptr) device::merge_record_ranges(range, records, 0, what->rows, &ranges);
+  *what->range_count_out = ranges.count;
+  for (std::size_t i = 0; i < ranges.list.size(); ++i) {
+    const core::MismatchRange &each = ranges.list[i];
+    what->ranges_out[i] = {each.output, 0, each.begin_bytes, each.end_bytes, each.byte_count};
   }
   return end(0);
 }
@@ -1038,14 +1004,10 @@ int summarise(const tandem_cuda_summary *what) {
 }  // namespace
 
 device::KernelText fake_cuda_generate(const core::Matrix &matrix, const device::KernelSpec &spec) {
-  device::KernelText text = device::generate_kernel(matrix, spec);
-  Registry &all = registry();
-  const std::lock_guard lock(all.mutex);
-  all.of_text[text.text] = {matrix, spec};
-  return text;
+  return note_text(device::generate_kernel(matrix, spec), matrix, spec);
 }
 
-bool has_real_nvrtc() { return real().is_there; }
+bool has_real_nvrtc() { return fake::real().is_there; }
 
 FakeCuda::FakeCuda(const FakeCudaScript &script) {
   state = new State;
@@ -1061,69 +1023,14 @@ FakeCuda::FakeCuda(const FakeCudaScript &script) {
     table.tables_image_bytes = sizeof kImage;
   }
   if (script.summarise != FakeSummarise::absent) table.summarise = summarise;
+#define TAKE(name) table.name = fake::name;
   if (script.problem == nullptr) {
-    table.cuInit = init;
-    table.cuDriverGetVersion = driver_version;
-    table.cuGetErrorName = error_name;
-    table.cuGetErrorString = error_string;
-    table.cuDeviceGetCount = device_count;
-    table.cuDeviceGet = device_get;
-    table.cuDeviceGetName = device_name;
-    table.cuDeviceGetAttribute = device_attribute;
-    table.cuDeviceTotalMem = device_memory;
-    table.cuDevicePrimaryCtxRetain = retain;
-    table.cuDevicePrimaryCtxRelease = release;
-    table.cuCtxPushCurrent = push;
-    table.cuCtxPopCurrent = pop;
-    table.cuThreadExchangeStreamCaptureMode = exchange_capture_mode;
-    table.cuMemGetInfo = memory_info;
-    table.cuMemHostAlloc = host_alloc;
-    table.cuMemFreeHost = host_free;
-    table.cuMemHostRegister = host_register;
-    table.cuMemHostUnregister = host_unregister;
-    table.cuMemPoolCreate = pool_create;
-    table.cuMemPoolDestroy = pool_destroy;
-    table.cuMemPoolSetAttribute = pool_attribute;
-    table.cuMemPoolTrimTo = pool_trim;
-    table.cuMemAllocFromPoolAsync = allocate_async;
-    table.cuMemFreeAsync = free_async;
-    table.cuMemcpyHtoDAsync = upload;
-    table.cuMemcpyDtoHAsync = download;
-    table.cuMemsetD32Async = set;
-    table.cuPointerGetAttributes = pointer_attributes;
-    table.cuStreamCreate = stream_create;
-    table.cuStreamDestroy = stream_destroy;
-    table.cuStreamSynchronize = stream_synchronize;
-    table.cuStreamWaitEvent = stream_wait;
-    table.cuStreamIsCapturing = stream_is_capturing;
-    table.cuStreamGetCtx = stream_context;
-    table.cuEventCreate = event_create;
-    table.cuEventDestroy = event_destroy;
-    table.cuEventRecord = event_record;
-    table.cuEventQuery = event_query;
-    table.cuEventSynchronize = event_synchronize;
-    table.cuModuleLoadData = module_load;
-    table.cuModuleUnload = module_unload;
-    table.cuModuleGetFunction = module_function;
-    table.cuFuncGetAttribute = function_attribute;
-    table.cuFuncSetAttribute = set_function_attribute;
-    table.cuLaunchKernel = launch;
+    TANDEM_CUDA_FUNCTIONS(TAKE)
   }
   if (script.nvrtc_problem == nullptr) {
-    table.nvrtcVersion = rtc_version;
-    table.nvrtcGetErrorString = rtc_error;
-    table.nvrtcGetNumSupportedArchs = rtc_architecture_count;
-    table.nvrtcGetSupportedArchs = rtc_architectures;
-    table.nvrtcCreateProgram = rtc_create;
-    table.nvrtcDestroyProgram = rtc_destroy;
-    table.nvrtcCompileProgram = rtc_compile;
-    table.nvrtcGetProgramLogSize = rtc_log_size;
-    table.nvrtcGetProgramLog = rtc_log;
-    table.nvrtcGetCUBINSize = rtc_size;
-    table.nvrtcGetCUBIN = rtc_binary;
-    table.nvrtcGetPTXSize = rtc_ptx_size;
-    table.nvrtcGetPTX = rtc_ptx;
+    TANDEM_NVRTC_FUNCTIONS(TAKE)
   }
+#undef TAKE
 }
 
 FakeCuda::~FakeCuda() {

@@ -70,7 +70,7 @@ struct FakeCudaScript {
   bool real_nvrtc = false;                                          // that of this machine; has_real_nvrtc()
   // Runs PTX as a GPU does, in place of the slow reference. Returns what the kernel did wrong, or "". Needs real_nvrtc
   // and a device that NVRTC has no machine code for: capability 7.6 or 8.1.
-  std::function<std::string(const FakeLaunch &)> run_ptx;
+  std::function<std::string(const FakeLaunch &)> run_ptx{};
   FakeSummarise summarise = FakeSummarise::absent;
   bool is_done_when_asked = false;      // cuEventQuery brings about what it asks for
   CUresult query_error = CUDA_SUCCESS;  // of cuEventQuery

@@ -24,8 +24,7 @@ inline gpu::Options fake_options(const FakeCuda &driver, const char *technique =
 }
 
 inline std::vector<std::string> problems_of(const FakeCuda &driver) {
-  std::vector<std::string> problems = driver.violations();
-  for (const auto &[kind, count] : driver.live()) problems.push_back(std::to_string(count) + " x " + kind + " left");
+  std::vector<std::string> problems = driver.problems();
   if (fake_context_depth() != 0) problems.push_back("a context is current");
   if (!is_fake_capture_mode_global()) problems.push_back("the thread's capture mode is not as it was");
   return problems;

@@ -9,7 +9,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -184,34 +183,6 @@ bool inside(const Storage &storage, std::uint64_t offset, std::uint64_t bytes, c
   return false;
 }
 
-struct Parsed {
-  device::KernelSpec spec;
-  core::Matrix matrix{0, 0};
-};
-
-Parsed parse(const std::string &text) {
-  std::istringstream in(text);
-  std::string word;
-  int technique = 0, mode = 0, access = 0, binding = 0;
-  unsigned rows = 0, columns = 0;
-  Parsed parsed;
-  in >> word >> technique >> mode >> access >> binding >> parsed.spec.tuning.element_bytes >>
-      parsed.spec.tuning.elements_per_item >> rows >> columns;
-  parsed.spec.technique = static_cast<Technique>(technique);
-  parsed.spec.mode = static_cast<Mode>(mode);
-  parsed.spec.access = static_cast<Access>(access);
-  parsed.spec.binding = static_cast<Binding>(binding);
-  parsed.matrix = core::Matrix(rows, columns);
-  for (unsigned r = 0; r < rows; ++r) {
-    for (unsigned c = 0; c < columns; ++c) {
-      unsigned value = 0;
-      in >> value;
-      parsed.matrix.at(r, c) = static_cast<std::uint8_t>(value);
-    }
-  }
-  return parsed;
-}
-
 template <class Value>
 Value value_of(const std::vector<std::uint8_t> &argument) {
   Value value{};
@@ -225,7 +196,7 @@ Value value_of(const std::vector<std::uint8_t> &argument) {
 
 // What the kernel's arguments name, taken at the time of the call.
 struct Call {
-  Parsed parsed;
+  MadeText made;
   std::vector<std::shared_ptr<Storage>> shards;
   std::shared_ptr<Storage> offsets, records, tables;
   device::KernelRange range;
@@ -234,8 +205,8 @@ struct Call {
 };
 
 void compute(Call &call) {
-  core::Matrix &matrix = call.parsed.matrix;
-  const device::KernelSpec &spec = call.parsed.spec;
+  core::Matrix &matrix = call.made.matrix;
+  const device::KernelSpec &spec = call.made.spec;
   const unsigned rows = matrix.rows(), columns = matrix.columns();
   const device::KernelRange &range = call.range;
   if (call.row_count != 0) {  // each row as a kernel of its own
@@ -273,9 +244,12 @@ void compute(Call &call) {
                   reinterpret_cast<std::uint32_t *>(call.records->bytes.data()));
 }
 
-// ---- the table -------------------------------------------------------------------------------------
+// ---- the driver ------------------------------------------------------------------------------------
 
-cl_int CL_API_CALL get_platforms(cl_uint room, cl_platform_id *out, cl_uint *count) {
+// By the names of the table.
+namespace fake {
+
+cl_int CL_API_CALL clGetPlatformIDs(cl_uint room, cl_platform_id *out, cl_uint *count) {
   double seconds = 0;
   {
     const Lock lock(counts->mutex);
@@ -288,13 +262,14 @@ cl_int CL_API_CALL get_platforms(cl_uint room, cl_platform_id *out, cl_uint *cou
   return CL_SUCCESS;
 }
 
-cl_int CL_API_CALL get_platform(cl_platform_id, cl_platform_info, std::size_t room, void *out, std::size_t *needed) {
+cl_int CL_API_CALL clGetPlatformInfo(cl_platform_id, cl_platform_info, std::size_t room, void *out,
+                                     std::size_t *needed) {
   const Lock lock(counts->mutex);
   if (fails("clGetPlatformInfo")) return CL_OUT_OF_HOST_MEMORY;
   return write_text("Fake Platform", room, out, needed);
 }
 
-cl_int CL_API_CALL get_devices(cl_platform_id, cl_device_type, cl_uint room, cl_device_id *out, cl_uint *count) {
+cl_int CL_API_CALL clGetDeviceIDs(cl_platform_id, cl_device_type, cl_uint room, cl_device_id *out, cl_uint *count) {
   const Lock lock(counts->mutex);
   if (fails("clGetDeviceIDs")) return CL_OUT_OF_RESOURCES;
   const auto there = static_cast<cl_uint>(state->script.devices.size());
@@ -308,7 +283,8 @@ const FakeDevice &device_of(cl_device_id id) {
   return state->script.devices.at(static_cast<std::size_t>(reinterpret_cast<int *>(id) - device_objects));
 }
 
-cl_int CL_API_CALL get_device(cl_device_id id, cl_device_info what, std::size_t room, void *out, std::size_t *needed) {
+cl_int CL_API_CALL clGetDeviceInfo(cl_device_id id, cl_device_info what, std::size_t room, void *out,
+                                   std::size_t *needed) {
   const Lock lock(counts->mutex);
   if (fails("clGetDeviceInfo")) return CL_OUT_OF_RESOURCES;
   const FakeDevice &device = device_of(id);
@@ -355,16 +331,16 @@ cl_int CL_API_CALL get_device(cl_device_id id, cl_device_info what, std::size_t 
   }
 }
 
-cl_context CL_API_CALL create_context(const cl_context_properties *, cl_uint, const cl_device_id *,
-                                      void(CL_CALLBACK *)(const char *, const void *, std::size_t, void *), void *,
-                                      cl_int *error) {
+cl_context CL_API_CALL clCreateContext(const cl_context_properties *, cl_uint, const cl_device_id *,
+                                       void(CL_CALLBACK *)(const char *, const void *, std::size_t, void *), void *,
+                                       cl_int *error) {
   const Lock lock(counts->mutex);
   *error = fails("clCreateContext") ? CL_DEVICE_NOT_AVAILABLE : CL_SUCCESS;
   return *error != CL_SUCCESS ? nullptr : reinterpret_cast<cl_context>(make_object<FakeContext>("context"));
 }
 
-cl_command_queue CL_API_CALL create_queue(cl_context context, cl_device_id device,
-                                          cl_command_queue_properties properties, cl_int *error) {
+cl_command_queue CL_API_CALL clCreateCommandQueue(cl_context context, cl_device_id device,
+                                                  cl_command_queue_properties properties, cl_int *error) {
   const Lock lock(counts->mutex);
   *error = fails("clCreateCommandQueue") ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
   if (*error != CL_SUCCESS) return nullptr;
@@ -375,8 +351,8 @@ cl_command_queue CL_API_CALL create_queue(cl_context context, cl_device_id devic
   return reinterpret_cast<cl_command_queue>(queue);
 }
 
-cl_int CL_API_CALL get_queue(cl_command_queue queue, cl_command_queue_info what, std::size_t room, void *out,
-                             std::size_t *needed) {
+cl_int CL_API_CALL clGetCommandQueueInfo(cl_command_queue queue, cl_command_queue_info what, std::size_t room,
+                                         void *out, std::size_t *needed) {
   const Lock lock(counts->mutex);
   if (fails("clGetCommandQueueInfo")) return CL_OUT_OF_RESOURCES;
   if (what == CL_QUEUE_CONTEXT) return write_number(as(queue)->context, room, out, needed);
@@ -384,7 +360,8 @@ cl_int CL_API_CALL get_queue(cl_command_queue queue, cl_command_queue_info what,
   return CL_INVALID_VALUE;
 }
 
-cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, std::size_t bytes, void *host, cl_int *error) {
+cl_mem CL_API_CALL clCreateBuffer(cl_context context, cl_mem_flags flags, std::size_t bytes, void *host,
+                                  cl_int *error) {
   const Lock lock(counts->mutex);
   const bool on_device = (flags & (CL_MEM_ALLOC_HOST_PTR | CL_MEM_USE_HOST_PTR)) == 0;
   *error = fails("clCreateBuffer") ? CL_MEM_OBJECT_ALLOCATION_FAILURE
@@ -410,7 +387,7 @@ cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, std::si
   return reinterpret_cast<cl_mem>(buffer);
 }
 
-cl_int CL_API_CALL get_buffer(cl_mem mem, cl_mem_info what, std::size_t room, void *out, std::size_t *needed) {
+cl_int CL_API_CALL clGetMemObjectInfo(cl_mem mem, cl_mem_info what, std::size_t room, void *out, std::size_t *needed) {
   const Lock lock(counts->mutex);
   if (fails("clGetMemObjectInfo")) return CL_OUT_OF_RESOURCES;
   switch (what) {
@@ -431,8 +408,8 @@ cl_int CL_API_CALL get_buffer(cl_mem mem, cl_mem_info what, std::size_t room, vo
   }
 }
 
-cl_program CL_API_CALL program_from_text(cl_context, cl_uint, const char **text, const std::size_t *bytes,
-                                         cl_int *error) {
+cl_program CL_API_CALL clCreateProgramWithSource(cl_context, cl_uint, const char **text, const std::size_t *bytes,
+                                                 cl_int *error) {
   const Lock lock(counts->mutex);
   *error = fails("clCreateProgramWithSource") ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
   if (*error != CL_SUCCESS) return nullptr;
@@ -441,8 +418,8 @@ cl_program CL_API_CALL program_from_text(cl_context, cl_uint, const char **text,
   return reinterpret_cast<cl_program>(program);
 }
 
-cl_program CL_API_CALL program_from_binary(cl_context, cl_uint, const cl_device_id *, const std::size_t *bytes,
-                                           const unsigned char **binary, cl_int *status, cl_int *error) {
+cl_program CL_API_CALL clCreateProgramWithBinary(cl_context, cl_uint, const cl_device_id *, const std::size_t *bytes,
+                                                 const unsigned char **binary, cl_int *status, cl_int *error) {
   const Lock lock(counts->mutex);
   *status = CL_SUCCESS;
   *error = fails("clCreateProgramWithBinary") ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
@@ -454,8 +431,8 @@ cl_program CL_API_CALL program_from_binary(cl_context, cl_uint, const cl_device_
   return reinterpret_cast<cl_program>(program);
 }
 
-cl_int CL_API_CALL build(cl_program program, cl_uint, const cl_device_id *, const char *,
-                         void(CL_CALLBACK *)(cl_program, void *), void *) {
+cl_int CL_API_CALL clBuildProgram(cl_program program, cl_uint, const cl_device_id *, const char *,
+                                  void(CL_CALLBACK *)(cl_program, void *), void *) {
   const Lock lock(counts->mutex);
   if (fails("clBuildProgram")) return CL_OUT_OF_HOST_MEMORY;
   if (state->script.refuses_text) return CL_BUILD_PROGRAM_FAILURE;
@@ -463,8 +440,8 @@ cl_int CL_API_CALL build(cl_program program, cl_uint, const cl_device_id *, cons
   return CL_SUCCESS;
 }
 
-cl_int CL_API_CALL get_program(cl_program program, cl_program_info what, std::size_t room, void *out,
-                               std::size_t *needed) {
+cl_int CL_API_CALL clGetProgramInfo(cl_program program, cl_program_info what, std::size_t room, void *out,
+                                    std::size_t *needed) {
   const Lock lock(counts->mutex);
   if (fails("clGetProgramInfo")) return CL_OUT_OF_RESOURCES;
   const std::string binary = kBinaryMark + reinterpret_cast<FakeProgram *>(program)->text;
@@ -474,14 +451,14 @@ cl_int CL_API_CALL get_program(cl_program program, cl_program_info what, std::si
   return CL_SUCCESS;
 }
 
-cl_int CL_API_CALL get_build(cl_program, cl_device_id, cl_program_build_info, std::size_t room, void *out,
-                             std::size_t *needed) {
+cl_int CL_API_CALL clGetProgramBuildInfo(cl_program, cl_device_id, cl_program_build_info, std::size_t room, void *out,
+                                         std::size_t *needed) {
   const Lock lock(counts->mutex);
   if (fails("clGetProgramBuildInfo")) return CL_OUT_OF_RESOURCES;
   return write_text("fake: no", room, out, needed);
 }
 
-cl_kernel CL_API_CALL create_kernel(cl_program program, const char *, cl_int *error) {
+cl_kernel CL_API_CALL clCreateKernel(cl_program program, const char *, cl_int *error) {
   const Lock lock(counts->mutex);
   *error = fails("clCreateKernel") ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
   if (!reinterpret_cast<FakeProgram *>(program)->is_built) *error = CL_INVALID_PROGRAM_EXECUTABLE;
@@ -491,7 +468,7 @@ cl_kernel CL_API_CALL create_kernel(cl_program program, const char *, cl_int *er
   return reinterpret_cast<cl_kernel>(kernel);
 }
 
-cl_int CL_API_CALL set_argument(cl_kernel kernel, cl_uint index, std::size_t bytes, const void *value) {
+cl_int CL_API_CALL clSetKernelArg(cl_kernel kernel, cl_uint index, std::size_t bytes, const void *value) {
   const Lock lock(counts->mutex);
   if (fails("clSetKernelArg")) return CL_OUT_OF_RESOURCES;
   auto &arguments = reinterpret_cast<FakeKernel *>(kernel)->arguments;
@@ -501,28 +478,27 @@ cl_int CL_API_CALL set_argument(cl_kernel kernel, cl_uint index, std::size_t byt
   return CL_SUCCESS;
 }
 
-cl_int CL_API_CALL get_kernel(cl_kernel, cl_device_id id, cl_kernel_work_group_info, std::size_t room, void *out,
-                              std::size_t *needed) {
+cl_int CL_API_CALL clGetKernelWorkGroupInfo(cl_kernel, cl_device_id id, cl_kernel_work_group_info, std::size_t room,
+                                            void *out, std::size_t *needed) {
   const Lock lock(counts->mutex);
   if (fails("clGetKernelWorkGroupInfo")) return CL_OUT_OF_RESOURCES;
   return write_number(device_of(id).kernel_group_items, room, out, needed);
 }
 
-cl_int CL_API_CALL run_kernel(cl_command_queue queue, cl_kernel kernel, cl_uint, const std::size_t *,
-                              const std::size_t *global, const std::size_t *local, cl_uint wait_count,
-                              const cl_event *waits, cl_event *event) {
+cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint, const std::size_t *,
+                                          const std::size_t *global, const std::size_t *local, cl_uint wait_count,
+                                          const cl_event *waits, cl_event *event) {
   const Lock lock(counts->mutex);
   if (fails("clEnqueueNDRangeKernel")) return CL_OUT_OF_RESOURCES;
   const FakeDevice &device = device_of(as(queue)->device);
   if (local[0] * local[1] * local[2] > std::min(device.most_group_items, device.kernel_group_items))
     return CL_INVALID_WORK_GROUP_SIZE;
   const auto &arguments = reinterpret_cast<FakeKernel *>(kernel)->arguments;
-  if (parse(reinterpret_cast<FakeKernel *>(kernel)->text).spec.access == Access::aligned &&
-      device.base_alignment_bytes < 64)
-    counts->violate("an aligned kernel, and buffers that are not");
   auto call = std::make_shared<Call>();
-  call->parsed = parse(reinterpret_cast<FakeKernel *>(kernel)->text);
-  device::KernelSpec &spec = call->parsed.spec;
+  call->made = *made_from(reinterpret_cast<FakeKernel *>(kernel)->text);
+  device::KernelSpec &spec = call->made.spec;
+  if (spec.access == Access::aligned && device.base_alignment_bytes < 64)
+    counts->violate("an aligned kernel, and buffers that are not");
   std::size_t at = 0;
   const auto next = [&]() -> const std::vector<std::uint8_t> & {
     static const std::vector<std::uint8_t> nothing;
@@ -533,7 +509,7 @@ cl_int CL_API_CALL run_kernel(cl_command_queue queue, cl_kernel kernel, cl_uint,
     return mem != nullptr ? as(mem)->storage : nullptr;
   };
   const unsigned shard_count =
-      spec.binding != Binding::arguments ? 2 : call->parsed.matrix.rows() + call->parsed.matrix.columns();
+      spec.binding != Binding::arguments ? 2 : call->made.matrix.rows() + call->made.matrix.columns();
   for (unsigned i = 0; i < shard_count; ++i) call->shards.push_back(storage());
   call->offsets = storage();
   if (spec.binding != Binding::table) {
@@ -547,7 +523,7 @@ cl_int CL_API_CALL run_kernel(cl_command_queue queue, cl_kernel kernel, cl_uint,
     call->tables = storage();
     const auto columns = value_of<cl_uint>(next());
     const auto rows = value_of<cl_uint>(next());
-    call->parsed.matrix = core::Matrix(rows, columns);
+    call->made.matrix = core::Matrix(rows, columns);
     if (next().size() != std::size_t{columns} * 128) counts->violate("local space has another size than columns * 128");
   }
   if (spec.technique == Technique::transform && next().size() < std::size_t{local[0]} * local[1] * 8 * 8 * 4)
@@ -567,9 +543,9 @@ cl_int CL_API_CALL run_kernel(cl_command_queue queue, cl_kernel kernel, cl_uint,
   return enqueue(queue, wait_count, waits, event, false, [call] { compute(*call); });
 }
 
-cl_int CL_API_CALL read_buffer(cl_command_queue queue, cl_mem mem, cl_bool blocking, std::size_t offset,
-                               std::size_t bytes, void *out, cl_uint wait_count, const cl_event *waits,
-                               cl_event *event) {
+cl_int CL_API_CALL clEnqueueReadBuffer(cl_command_queue queue, cl_mem mem, cl_bool blocking, std::size_t offset,
+                                       std::size_t bytes, void *out, cl_uint wait_count, const cl_event *waits,
+                                       cl_event *event) {
   const Lock lock(counts->mutex);
   if (fails("clEnqueueReadBuffer")) return CL_OUT_OF_RESOURCES;
   if (!inside(*as(mem)->storage, offset, bytes, "read")) return CL_INVALID_VALUE;
@@ -578,9 +554,9 @@ cl_int CL_API_CALL read_buffer(cl_command_queue queue, cl_mem mem, cl_bool block
                  [=, storage = as(mem)->storage] { std::memcpy(out, storage->bytes.data() + offset, bytes); });
 }
 
-cl_int CL_API_CALL write_buffer(cl_command_queue queue, cl_mem mem, cl_bool blocking, std::size_t offset,
-                                std::size_t bytes, const void *from, cl_uint wait_count, const cl_event *waits,
-                                cl_event *event) {
+cl_int CL_API_CALL clEnqueueWriteBuffer(cl_command_queue queue, cl_mem mem, cl_bool blocking, std::size_t offset,
+                                        std::size_t bytes, const void *from, cl_uint wait_count, const cl_event *waits,
+                                        cl_event *event) {
   const Lock lock(counts->mutex);
   if (fails("clEnqueueWriteBuffer")) return CL_OUT_OF_RESOURCES;
   if (!inside(*as(mem)->storage, offset, bytes, "write")) return CL_INVALID_VALUE;
@@ -589,9 +565,9 @@ cl_int CL_API_CALL write_buffer(cl_command_queue queue, cl_mem mem, cl_bool bloc
                  [=, storage = as(mem)->storage] { std::memcpy(storage->bytes.data() + offset, from, bytes); });
 }
 
-cl_int CL_API_CALL copy_buffer(cl_command_queue queue, cl_mem from, cl_mem to, std::size_t from_offset,
-                               std::size_t to_offset, std::size_t bytes, cl_uint wait_count, const cl_event *waits,
-                               cl_event *event) {
+cl_int CL_API_CALL clEnqueueCopyBuffer(cl_command_queue queue, cl_mem from, cl_mem to, std::size_t from_offset,
+                                       std::size_t to_offset, std::size_t bytes, cl_uint wait_count,
+                                       const cl_event *waits, cl_event *event) {
   const Lock lock(counts->mutex);
   if (fails("clEnqueueCopyBuffer")) return CL_OUT_OF_RESOURCES;
   if (!inside(*as(from)->storage, from_offset, bytes, "copy") || !inside(*as(to)->storage, to_offset, bytes, "copy"))
@@ -602,9 +578,9 @@ cl_int CL_API_CALL copy_buffer(cl_command_queue queue, cl_mem from, cl_mem to, s
   });
 }
 
-cl_int CL_API_CALL fill_buffer(cl_command_queue queue, cl_mem mem, const void *pattern, std::size_t pattern_bytes,
-                               std::size_t offset, std::size_t bytes, cl_uint wait_count, const cl_event *waits,
-                               cl_event *event) {
+cl_int CL_API_CALL clEnqueueFillBuffer(cl_command_queue queue, cl_mem mem, const void *pattern,
+                                       std::size_t pattern_bytes, std::size_t offset, std::size_t bytes,
+                                       cl_uint wait_count, const cl_event *waits, cl_event *event) {
   const Lock lock(counts->mutex);
   if (fails("clEnqueueFillBuffer")) return CL_OUT_OF_RESOURCES;
   if (!inside(*as(mem)->storage, offset, bytes, "fill") || bytes % pattern_bytes != 0) return CL_INVALID_VALUE;
@@ -615,9 +591,9 @@ cl_int CL_API_CALL fill_buffer(cl_command_queue queue, cl_mem mem, const void *p
   });
 }
 
-void *CL_API_CALL map_buffer(cl_command_queue queue, cl_mem mem, cl_bool blocking, cl_map_flags, std::size_t offset,
-                             std::size_t bytes, cl_uint wait_count, const cl_event *waits, cl_event *event,
-                             cl_int *error) {
+void *CL_API_CALL clEnqueueMapBuffer(cl_command_queue queue, cl_mem mem, cl_bool blocking, cl_map_flags,
+                                     std::size_t offset, std::size_t bytes, cl_uint wait_count, const cl_event *waits,
+                                     cl_event *event, cl_int *error) {
   const Lock lock(counts->mutex);
   *error = fails("clEnqueueMapBuffer") ? CL_MAP_FAILURE : CL_SUCCESS;
   if (*error != CL_SUCCESS || !inside(*as(mem)->storage, offset, bytes, "map")) return nullptr;
@@ -631,8 +607,8 @@ void *CL_API_CALL map_buffer(cl_command_queue queue, cl_mem mem, cl_bool blockin
                                   : storage->bytes.data() + offset;
 }
 
-cl_int CL_API_CALL unmap(cl_command_queue queue, cl_mem, void *, cl_uint wait_count, const cl_event *waits,
-                         cl_event *event) {
+cl_int CL_API_CALL clEnqueueUnmapMemObject(cl_command_queue queue, cl_mem, void *, cl_uint wait_count,
+                                           const cl_event *waits, cl_event *event) {
   const Lock lock(counts->mutex);
   --counts->objects["mapping"];
   if (fails("clEnqueueUnmapMemObject")) return CL_OUT_OF_RESOURCES;
@@ -640,7 +616,7 @@ cl_int CL_API_CALL unmap(cl_command_queue queue, cl_mem, void *, cl_uint wait_co
 }
 
 // As cuEventQuery of the CUDA fake.
-cl_int CL_API_CALL event_info(cl_event event, cl_event_info what, std::size_t bytes, void *value, std::size_t *) {
+cl_int CL_API_CALL clGetEventInfo(cl_event event, cl_event_info what, std::size_t bytes, void *value, std::size_t *) {
   const Lock lock(counts->mutex);
   ++counts->calls_by_name["clGetEventInfo"];
   if (what != CL_EVENT_COMMAND_EXECUTION_STATUS || bytes != sizeof(cl_int)) return CL_INVALID_VALUE;
@@ -650,7 +626,7 @@ cl_int CL_API_CALL event_info(cl_event event, cl_event_info what, std::size_t by
   return CL_SUCCESS;
 }
 
-cl_int CL_API_CALL wait_events(cl_uint count, const cl_event *events) {
+cl_int CL_API_CALL clWaitForEvents(cl_uint count, const cl_event *events) {
   const Lock lock(counts->mutex);
   if (fails("clWaitForEvents")) return CL_OUT_OF_RESOURCES;
   bool failed = false;
@@ -662,12 +638,12 @@ cl_int CL_API_CALL wait_events(cl_uint count, const cl_event *events) {
   return failed ? CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST : CL_SUCCESS;
 }
 
-cl_int CL_API_CALL flush(cl_command_queue) {
+cl_int CL_API_CALL clFlush(cl_command_queue) {
   const Lock lock(counts->mutex);
   return fails("clFlush") ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
 }
 
-cl_int CL_API_CALL finish(cl_command_queue queue) {
+cl_int CL_API_CALL clFinish(cl_command_queue queue) {
   const Lock lock(counts->mutex);
   if (fails("clFinish") || state->script.finish_fails) return CL_OUT_OF_RESOURCES;
   state->execute_all(std::exchange(as(queue)->pending, {}));
@@ -686,60 +662,23 @@ cl_int CL_API_CALL retain(Handle handle) {
   return retain_object(handle);
 }
 
-const tandem_opencl_module kTable = {TANDEM_OPENCL_VERSION,
-                                     sizeof(tandem_opencl_module),
-                                     get_platforms,
-                                     get_platform,
-                                     get_devices,
-                                     get_device,
-                                     create_context,
-                                     retain<cl_context>,
-                                     release<cl_context>,
-                                     create_queue,
-                                     retain<cl_command_queue>,
-                                     release<cl_command_queue>,
-                                     get_queue,
-                                     create_buffer,
-                                     release<cl_mem>,
-                                     get_buffer,
-                                     program_from_text,
-                                     program_from_binary,
-                                     build,
-                                     get_program,
-                                     get_build,
-                                     release<cl_program>,
-                                     create_kernel,
-                                     release<cl_kernel>,
-                                     set_argument,
-                                     get_kernel,
-                                     run_kernel,
-                                     read_buffer,
-                                     write_buffer,
-                                     copy_buffer,
-                                     fill_buffer,
-                                     map_buffer,
-                                     unmap,
-                                     event_info,
-                                     wait_events,
-                                     release<cl_event>,
-                                     flush,
-                                     finish};
+constexpr auto clRetainContext = retain<cl_context>;
+constexpr auto clReleaseContext = release<cl_context>;
+constexpr auto clRetainCommandQueue = retain<cl_command_queue>;
+constexpr auto clReleaseCommandQueue = release<cl_command_queue>;
+constexpr auto clReleaseMemObject = release<cl_mem>;
+constexpr auto clReleaseProgram = release<cl_program>;
+constexpr auto clReleaseKernel = release<cl_kernel>;
+constexpr auto clReleaseEvent = release<cl_event>;
+
+}  // namespace fake
+
+#define ADDRESS(name) fake::name,
+const tandem_opencl_module kTable = {TANDEM_OPENCL_VERSION, sizeof(tandem_opencl_module),
+                                     TANDEM_OPENCL_FUNCTIONS(ADDRESS)};
+#undef ADDRESS
 
 }  // namespace
-
-device::KernelText fake_generate(const core::Matrix &matrix, const device::KernelSpec &spec) {
-  const bool any_shape = spec.technique == Technique::tables && spec.binding != Binding::arguments;
-  std::string text =
-      fmt::format("kernel {} {} {} {} {} {} {} {}", static_cast<int>(spec.technique), static_cast<int>(spec.mode),
-                  static_cast<int>(spec.access), static_cast<int>(spec.binding), spec.tuning.element_bytes,
-                  spec.tuning.elements_per_item, any_shape ? 0 : matrix.rows(), any_shape ? 0 : matrix.columns());
-  for (unsigned r = 0; r < matrix.rows() && !any_shape; ++r)
-    for (unsigned c = 0; c < matrix.columns(); ++c)
-      text += fmt::format(" {}", spec.technique != Technique::tables ? matrix.at(r, c) : 0);
-  device::KernelText made;
-  made.text = text;
-  return made;
-}
 
 FakeDriver::FakeDriver(const FakeDriverScript &script) {
   state = new State;

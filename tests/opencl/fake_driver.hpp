@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fake OpenCL driver: a table of functions over memory of the host. A device runs a command only when the program
 // waits for it, or for a command that depends on it. So a missing wait shows as old bytes every time. Calls and
-// commands fail by script, objects are counted. Its kernels are not C: fake_generate() writes down what a kernel is to
-// do, and the fake does that by the contract of device/kernel_text.hpp, with the slow reference's products.
+// commands fail by script, objects are counted. Its kernels are not run: tests/device/fake_kernel.hpp has what they do.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +16,6 @@
 #include "tests/device/driver_counts.hpp"
 
 namespace tandem::test {
-
-device::KernelText fake_generate(const core::Matrix &matrix, const device::KernelSpec &spec);
 
 struct FakeDevice {
   std::string name = "Fake 1", vendor = "Fake Vendor";
@@ -36,8 +33,8 @@ struct FakeDriverScript {
   std::uint64_t cancelling_command = UINT64_MAX;  // the n-th command cancels `control` when it is put into its queue
   core::Control *control = nullptr;
   bool finish_fails = false;  // clFinish does nothing and says so: what is in the queues is done when they are released
-  bool refuses_host_memory = false;  // no buffers over memory of the caller
-  std::set<const void *> read_only;  // where read-only memory of the caller begins
+  bool refuses_host_memory = false;    // no buffers over memory of the caller
+  std::set<const void *> read_only{};  // where read-only memory of the caller begins
   bool refuses_binaries = false;
   bool refuses_text = false;        // a program does not build: the log says "fake: no"
   bool is_done_when_asked = false;  // clGetEventInfo brings about what it asks for

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <functional>
 
 #include "tandem/device.h"
 #include "tandem/diagnose.h"
@@ -356,6 +355,12 @@ TEST_P(OpenclBatch, WrongStripesAreRefused) {
   EXPECT_EQ(stripes_[1].status, TANDEM_ERROR_NOT_RECOVERABLE);
   EXPECT_EQ(stripes_[2].status, TANDEM_ERROR_INVALID_ARGUMENT);
   stripes_[1].present = stripes_[2].present = present;
+  for (tandem_device_stripe &each : stripes_) each.memory = 77;
+  EXPECT_TRUE(refused(run(tandem_decode_batch, stripes_.data()), TANDEM_ERROR_INVALID_ARGUMENT, {"memory kind 77"}));
+  for (tandem_device_stripe &each : stripes_) {
+    EXPECT_EQ(each.status, TANDEM_ERROR_CANCELLED) << "not looked at";
+    each.memory = TANDEM_MEMORY_OPENCL;
+  }
 
   tandem_job *job = nullptr;
   const auto call = [&](tandem_context *context, const void *stripes, std::size_t count, std::size_t stride,
@@ -460,32 +465,6 @@ TEST(OpenclOwnMemory, ABatchInIt) {
   EXPECT_TRUE(refused(tandem_device_memory_create(cpu.get(), 1, &raw), TANDEM_ERROR_UNSUPPORTED, {"cpu"}));
   EXPECT_EQ(raw, nullptr);
   tandem_device_memory_destroy(nullptr);
-}
-
-// What only the CPU uses is checked all the same.
-TEST(OpenclOptions, SenselessOnesAreRefused) {
-  const auto status = [](const std::function<void(tandem_context_options &)> &change) {
-    tandem_context_options options = {};
-    options.struct_bytes = sizeof options;
-    options.backend = "opencl";
-    options.tuning_file = "";
-    change(options);
-    tandem_context *made = nullptr;
-    const tandem_status found = tandem_context_create(&options, &made);
-    tandem_context_destroy(made);
-    return found;
-  };
-  EXPECT_EQ(status([](auto &) {}), TANDEM_OK) << tandem_last_error_message();
-  EXPECT_EQ(status([](auto &options) { options.expert = "executor=99"; }), TANDEM_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(status([](auto &options) { options.thread_count = 100'000; }), TANDEM_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(status([](auto &options) { options.resources = "opencl_mib=0"; }), TANDEM_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(status([](auto &options) { options.resources = "cpu=1,opencl_mib=64"; }), TANDEM_OK);
-  setenv("TANDEM_EXPERT", "executor=bogus", 1);
-  EXPECT_EQ(status([](auto &) {}), TANDEM_ERROR_INVALID_ARGUMENT);
-  unsetenv("TANDEM_EXPERT");
-  setenv("TANDEM_THREADS", "x", 1);
-  EXPECT_EQ(status([](auto &) {}), TANDEM_ERROR_INVALID_ARGUMENT);
-  unsetenv("TANDEM_THREADS");
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, OpenclBatch,
