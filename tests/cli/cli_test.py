@@ -522,6 +522,26 @@ class Command(kit.Command):
         self.ok("decode", self.shards, "-o", self.output, "--dry-run", status=4)
         self.assertEqual(len(os.listdir(self.shards)), 9)
 
+    def test_a_kill_leaves_one_set_whole(self):
+        random_times = random.Random(7)
+        folders = [self.path(name) for name in "abc"]
+        outputs = [word for folder in folders for word in ("-o", folder)]
+        self.ok("encode", self.source, "-k", 10, "-m", 4, *outputs)
+        possible = self.content
+        for k, m in [(4, 2), (10, 4)] * (20 if "TANDEM_TEST_ALL" in os.environ else 2):
+            new = random_times.randbytes(1_000_000 + random_times.randrange(2_000_000))
+            self.write(self.source, new)
+            with subprocess.Popen([TANDEM, "encode", self.source, "-k", str(k), "-m", str(m), *outputs, "--force", "--quiet"]) as process:
+                time.sleep(random_times.uniform(0.001, 0.02))
+                process.kill()
+            self.ok("verify", *folders)
+            self.ok("decode", *folders, "-o", self.output, "--force")
+            found = self.read(self.output)
+            self.assertIn(found, (possible, new))
+            possible = found
+            for folder in folders:
+                self.assertFalse([name for name in os.listdir(folder) if name.startswith(".")])
+
     def test_two_sets_and_foreign_files(self):
         first = self.encoded("--name", "first")["set_id"]
         second = self.encoded("--name", "second")["set_id"]
