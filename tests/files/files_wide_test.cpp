@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "files/format.hpp"
+#include "tandem/tools.h"
 #include "tests/files/kit.hpp"
 
 using namespace tandem::files;
@@ -123,6 +124,20 @@ TEST_F(WideSets, EveryTailRoundTrips) {
     for (const unsigned index : some_shards(kWide, kWide.m, static_cast<unsigned>(bytes))) fs::remove(shard(index));
     expect_decodes(content);
   }
+}
+
+// Less than a stripe of 5 x 4080 bytes, and a byte more, of every preset over GF(2^16): a payload is filled up.
+TEST_F(WideSets, ShortContentRoundTrips) {
+  for (const std::int32_t matrix : {TANDEM_MATRIX_LEOPARD16, TANDEM_MATRIX_REED_SOLOMON_SIMD, TANDEM_MATRIX_PAR2,
+                                    TANDEM_MATRIX_LIBERASURECODE_RS_VAND})
+    for (const std::size_t bytes : {1u, 63u, 129u, 5u * 4080 + 1}) {
+      SCOPED_TRACE(std::string(tandem_matrix_name(matrix)) + ", " + std::to_string(bytes) + " bytes");
+      fs::remove_all(shards_);
+      const std::vector<char> content = paint(bytes);
+      ASSERT_EQ(encode_wide({5, 3, matrix}, content, 4096), TANDEM_OK) << tandem_last_error_message();
+      for (const unsigned index : {0u, 2u, 6u}) fs::remove(shard(index));
+      expect_decodes(content);
+    }
 }
 
 // The default block, several workers, and stripes coded in pieces.
