@@ -1143,8 +1143,12 @@ TEST(CudaStaging, PinnedShardsOfWideCodesHaveLargeCopies) {
 TEST(CudaStaging, WaitsLookBeforeTheySleep) {
   FakeCudaScript script = {.is_done_when_asked = true};
   Life life(2, 3, 50'000, {.script = script, .technique = "tables"});
-  for (const Way way : {Way::staged, Way::on_device}) life.run(way);
-  EXPECT_EQ(life.calls("cuEventSynchronize"), 0u);
+  for (const Way way : {Way::staged, Way::on_device}) {
+    life.driver.set_script(script);
+    life.run(way);
+    EXPECT_GE(life.calls("cuEventQuery"), 1u);
+    EXPECT_EQ(life.calls("cuEventSynchronize"), 0u);
+  }
   script.query_error = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   life.driver.set_script(script);
   const std::string refusal = status_of([&] { life.work.run(*life.backend, *life.prepared, Mode::assign); }).second;
@@ -1421,40 +1425,49 @@ TEST(CudaDevices, TheCurrentContextIsLeftAsItWas) {
 // backend's tests mean something only if the fake sees the opposite.
 TEST(FakeDriver, SeesPoolMemoryUsedOutOfOrder) {
   // Steps in streams 1 and 2. 1>2: what is put into 2 from now on waits for what is in 1.
-  const std::pair<const char *, const char *> cases[] = {
+  const std::pair<const char *, std::string> cases[] = {
       {"make1 1>2 use2 2>1 free1", ""},
       {"make1 sync1 use2 sync2 free1", ""},
-      {"make1 use2", "cuMemcpyHtoDAsync: memory that may not be allocated yet"},
+      {"make1 use2", "USE: memory that may not be allocated yet"},
       {"make1 1>2 use2 free1", "cuMemFreeAsync: of memory that may still be used"},
-      {"make1 free1 use1", "cuMemcpyHtoDAsync: memory that was freed before"},
+      {"make1 free1 use1", "USE: memory that was freed before"},
       {"make1 free2", "cuMemFreeAsync: before the allocation"}};
-  for (const auto &[steps, want] : cases) {
-    FakeCuda driver;
-    const tandem_cuda_module &cuda = *driver.table();
-    cuda.cuCtxPushCurrent(driver.context());
-    const CUstream streams[] = {driver.make_stream(), driver.make_stream()};
-    CUevent event = nullptr;
-    cuda.cuEventCreate(&event, CU_EVENT_BLOCKING_SYNC);
-    CUdeviceptr memory = 0;
-    std::uint32_t bytes = 7;
-    std::istringstream in(steps);
-    for (std::string step; in >> step;) {
-      const CUstream stream = streams[step.back() - '1'];
-      if (step.starts_with("make")) cuda.cuMemAllocFromPoolAsync(&memory, 4, nullptr, stream);
-      if (step.starts_with("use")) cuda.cuMemcpyHtoDAsync(memory, &bytes, 4, stream);
-      if (step.starts_with("free")) cuda.cuMemFreeAsync(memory, stream);
-      if (step.starts_with("sync")) cuda.cuStreamSynchronize(stream);
-      if (step[1] != '>') continue;
-      cuda.cuEventRecord(event, streams[step.front() - '1']);
-      cuda.cuStreamWaitEvent(stream, event, 0);
+  using Use = void (*)(const tandem_cuda_module &cuda, CUdeviceptr memory, CUstream stream);
+  static std::uint32_t value = 7;
+  const std::pair<std::string, Use> uses[] = {
+      {"cuMemcpyHtoDAsync",
+       [](auto &cuda, auto memory, auto stream) { cuda.cuMemcpyHtoDAsync(memory, &value, 4, stream); }},
+      {"cuMemsetD32Async", [](auto &cuda, auto memory, auto stream) { cuda.cuMemsetD32Async(memory, 7, 1, stream); }},
+      {"cuMemcpyDtoHAsync",
+       [](auto &cuda, auto memory, auto stream) { cuda.cuMemcpyDtoHAsync(&value, memory, 4, stream); }}};
+  for (const auto &[name, use] : uses)
+    for (const auto &[steps, want] : cases) {
+      FakeCuda driver;
+      const tandem_cuda_module &cuda = *driver.table();
+      cuda.cuCtxPushCurrent(driver.context());
+      const CUstream streams[] = {driver.make_stream(), driver.make_stream()};
+      CUevent event = nullptr;
+      cuda.cuEventCreate(&event, CU_EVENT_BLOCKING_SYNC);
+      CUdeviceptr memory = 0;
+      std::istringstream in(steps);
+      for (std::string step; in >> step;) {
+        const CUstream stream = streams[step.back() - '1'];
+        if (step.starts_with("make")) cuda.cuMemAllocFromPoolAsync(&memory, 4, nullptr, stream);
+        if (step.starts_with("use")) use(cuda, memory, stream);
+        if (step.starts_with("free")) cuda.cuMemFreeAsync(memory, stream);
+        if (step.starts_with("sync")) cuda.cuStreamSynchronize(stream);
+        if (step[1] != '>') continue;
+        cuda.cuEventRecord(event, streams[step.front() - '1']);
+        cuda.cuStreamWaitEvent(stream, event, 0);
+      }
+      for (const CUstream each : streams) driver.destroy(each);
+      cuda.cuEventDestroy(event);
+      CUcontext popped = nullptr;
+      cuda.cuCtxPopCurrent(&popped);
+      const auto violations = driver.violations();
+      EXPECT_EQ(violations.empty() ? "" : violations.front(), want.starts_with("USE") ? name + want.substr(3) : want)
+          << name << ": " << steps;
     }
-    for (const CUstream each : streams) driver.destroy(each);
-    cuda.cuEventDestroy(event);
-    CUcontext popped = nullptr;
-    cuda.cuCtxPopCurrent(&popped);
-    const auto violations = driver.violations();
-    EXPECT_EQ(violations.empty() ? "" : violations.front(), want) << steps;
-  }
 }
 
 // ---- programs ---------------------------------------------------------------------------------------------------

@@ -13,11 +13,9 @@
 #include <memory>
 #include <mutex>
 #include <set>
-#include <span>
 #include <thread>
 #include <utility>
 
-#include "core/mismatch_ranges.hpp"
 #include "device/kernel_chooser.hpp"
 #include "gpu/device_code/names.hpp"
 #include "gpu/driver.hpp"
@@ -981,22 +979,41 @@ int summarise(const tandem_cuda_summary *what) {
   put_work(stream, "summarise", {{reinterpret_cast<CUdeviceptr>(what->records), bytes}}, nullptr);
   state->execute(as(stream)->last);
   if (!on_device(reinterpret_cast<CUdeviceptr>(what->records), bytes, "summarise")) return end(1);
-  const device::KernelRange range = {what->begin,      what->end, what->length,      what->tile_bytes,
-                                     what->tile_count, 0,         what->record_count};
-  const std::span records(what->records, what->record_count * what->rows * 2);
-  std::vector<core::Mismatch> found(what->rows);
-  device::merge_records(range, records, 0, what->rows, found.data());
+  // Records by the place of their bytes. Not with merge_records of the product, which this result is compared with.
+  std::vector<std::uint64_t> order = {what->tile_count};
+  for (std::uint64_t i = 0; i < what->tile_count; ++i) order.push_back(i);
+  order.push_back(what->tile_count + 1);
+  *what->range_count_out = 0;
   for (unsigned r = 0; r < what->rows; ++r) {
-    what->found_out[r] = {found[r].byte_count, found[r].first_bytes};
-    if (found[r].byte_count != 0 && !has_room(found[r].byte_count * 8)) return end(TANDEM_CUDA_SUMMARISE_NO_MEMORY);
-  }
-  core::MismatchRanges ranges;
-  ranges.capacity = what->capacity;
-  if (what->ranges_out != nullptr) device::merge_record_ranges(range, records, 0, what->rows, &ranges);
-  *what->range_count_out = ranges.count;
-  for (std::size_t i = 0; i < ranges.list.size(); ++i) {
-    const core::MismatchRange &each = ranges.list[i];
-    what->ranges_out[i] = {each.output, 0, each.begin_bytes, each.end_bytes, each.byte_count};
+    tandem_cuda_found &found = what->found_out[r];
+    found = {0, UINT64_MAX};
+    tandem_cuda_range range = {};
+    const auto close = [&] {
+      if (range.byte_count == 0 || what->ranges_out == nullptr) return;
+      if (*what->range_count_out < what->capacity) what->ranges_out[*what->range_count_out] = range;
+      ++*what->range_count_out;
+      range = {};
+    };
+    for (const std::uint64_t i : order) {
+      const std::uint32_t *record = what->records + (i * what->rows + r) * 2;
+      const std::uint32_t count = device::mismatch_count(record);
+      if (count == 0) {
+        close();
+        continue;
+      }
+      const bool is_head = i == what->tile_count, is_tail = i == what->tile_count + 1;
+      const std::uint64_t start = is_head ? 0 : is_tail ? what->end : what->begin + i * what->tile_bytes;
+      const std::uint64_t stop = is_head   ? what->begin
+                                 : is_tail ? what->length
+                                           : std::min(what->end, start + what->tile_bytes);
+      if (found.byte_count == 0) found.first_bytes = start + record[1];
+      found.byte_count += count;
+      if (range.byte_count == 0) range = {r, 0, start + record[1], 0, 0};
+      range.end_bytes = stop;
+      range.byte_count += count;
+    }
+    close();
+    if (found.byte_count != 0 && !has_room(found.byte_count * 8)) return end(TANDEM_CUDA_SUMMARISE_NO_MEMORY);
   }
   return end(0);
 }
