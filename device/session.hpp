@@ -37,8 +37,8 @@ std::uint64_t bytes_of(const std::unique_ptr<Buffer> &buffer) {
   return buffer != nullptr ? buffer->bytes() : 0;
 }
 
-// Makes a buffer hold `bytes`, if it does not: of a round size, at most `most_bytes`, if memory is not too short for
-// it. Its contents are lost then.
+// Grows a buffer that is shorter than `bytes`. The new size is round if that fits `most_bytes` and memory, else
+// `bytes`. The contents are lost.
 template <class Buffer, class Make>
 void grow(std::unique_ptr<Buffer> &buffer, std::uint64_t bytes, std::uint64_t most_bytes, const Make &make) {
   if (bytes <= bytes_of(buffer)) return;

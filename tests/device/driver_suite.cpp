@@ -389,6 +389,21 @@ TEST_P(DeviceLayer, TheBudgetHoldsOverShapes) {
   }
 }
 
+// Runs one after the other use one lane of two. It keeps its share of the budget, whatever shapes its buffers had.
+TEST_P(DeviceLayer, ALaneHoldsItsShareOverShapes) {
+  constexpr std::uint64_t kBudget =
+      600'000;  // 100'000 for each of six slots; buffers of 64 KiB fill half of one and more
+  const auto driver = this->driver();
+  const auto backend = driver->make("compiled", {}, kBudget);
+  for (const auto &[rows, columns] : {std::pair(2u, 60u), std::pair(60u, 2u), std::pair(2u, 60u)}) {
+    Work work(rows, columns, 50'000);
+    work.run(*backend, *backend->prepare(work.matrix), Mode::assign);
+    EXPECT_TRUE(work.is_right(Mode::assign));
+    EXPECT_LE(driver->counts().most_device_bytes(), kBudget / 2);
+    EXPECT_GT(driver->counts().most_device_bytes(), kBudget / 8);
+  }
+}
+
 TEST_P(DeviceLayer, TooLittleForOneLineOfEachShardIsAClearError) {
   const auto driver = this->driver();
   Work work(4, 10, 3000);
