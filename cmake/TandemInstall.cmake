@@ -83,7 +83,7 @@ endif()
 if(TARGET tandem_par2 AND TARGET tandem_cli)
   install(FILES packaging/systemd/tandem-par2-scrub@.timer ${PROJECT_BINARY_DIR}/systemd/tandem-par2-scrub@.service
     DESTINATION lib/systemd/system COMPONENT tools)
-  # Only by name: another program may have this one.
+  # Installed only with --component personality, because another program may own the name par2.
   install(FILES $<TARGET_FILE_DIR:tandem_cli>/par2 DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT personality EXCLUDE_FROM_ALL)
 endif()
 if(TARGET tandem_nbdkit_plugin)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Debian packages by `cpack -G DEB`: libtandem0, which needs the C and C++ runtimes alone; its modules and the other libraries that
-# are built (libtandem-opencl0, libtandem-volume0, ...); libtandem-dev, tandem-tools, tandem-bench. For a build with the prefix /usr
-# and TANDEM_COMMAND_NAME=tandem-ec: Debian's package tandem-mass owns /usr/bin/tandem. scripts/check-packages makes and tests them.
+# are built (libtandem-opencl0, libtandem-volume0, ...); libtandem-dev, tandem-tools, tandem-bench, tandem-par2. For a build with the
+# prefix /usr and TANDEM_COMMAND_NAME=tandem-ec: Debian's package tandem-mass owns /usr/bin/tandem. scripts/check-packages makes and
+# tests them.
 
 set(TANDEM_MAINTAINER "The Tandem authors <tandem@example.org>" CACHE STRING "Maintainer of the Debian packages")
 

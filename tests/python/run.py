@@ -80,8 +80,8 @@ def library(folder, libraries, tandem):
     if not (pathlib.Path(sysconfig.get_path("include")) / "Python.h").exists():
         not_run("Python.h is missing (Debian, Ubuntu: apt-get install python3-dev)")
     environment = Environment(folder)
-    if not environment.download("scikit-build-core>=0.10", "nanobind>=3.1,<4", "typing_extensions", "numpy"):
-        not_run("PyPI did not give scikit-build-core, nanobind, typing_extensions and numpy")
+    if not environment.download("scikit-build-core>=0.10", "nanobind>=3.1,<4", "typing_extensions; python_version < '3.11'", "numpy"):
+        not_run("PyPI did not give scikit-build-core, nanobind, numpy, and typing_extensions for a Python below 3.11")
     environment.pip("--no-build-isolation", "--no-deps", "--force-reinstall", "-C",
                     f"cmake.define.TANDEM_LIBRARY_DIR={libraries}", "-C", "cmake.define.TANDEM_WERROR=ON", "-C",
                     f"build-dir={folder / 'build'}", PACKAGE)
