@@ -85,8 +85,9 @@ def main():
     tandem = given.tandem.resolve()
     # Name: program, flags of Tandem's create (None: another program), rounds.
     programs = {"Tandem": (tandem, [], given.rounds)}
-    programs |= {name_of(peer): (peer, None, given.rounds) for peer in given.peers}
-    programs |= {name_of(peer): (peer, None, 1) for peer in given.slow}
+    for peer in [*given.peers, *given.slow]:
+        name = name_of(peer)
+        programs[f"{name}, {peer}" if name in programs else name] = (peer, None, 1 if peer in given.slow else given.rounds)
     results = []
     try:
         make_files(given.folder, given.bytes)
