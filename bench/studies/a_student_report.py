@@ -185,14 +185,16 @@ def file_sizes(study):
             rounds = 2 if study.meaningless else math.ceil(size * 1e6 / (k * n))
             answer = study.contender(PRODUCT, field=8, k=k, m=m, shard_bytes=n, way=way, rows="whole", threads=cores,
                                      rounds=rounds, repeats=1, file=path)
-            shares.append(100 * answer["storage_bytes_read"] / (size * 1e6))
+            if "storage_bytes_read" in answer:
+                shares.append(100 * answer["storage_bytes_read"] / (size * 1e6))
             found.append((size, answer["seconds"][0]))
         return found
 
     series = lines_of(study, ways, points)
     study.figure("figure-16", f"Figure 16: size of the file, {k} + {m}, rounds of {n} bytes a shard, naive, whole matrix",
                  "MB", "seconds", list(series.items()), log_x=True, log_y=True,
-                 note=f"One run each, after the file's pages were dropped. {min(shares):.0f} % or more of its bytes came from storage (/proc/self/io).")
+                 note="One run each, after the file's pages were dropped." +
+                 (f" {min(shares):.0f} % or more of its bytes came from storage (/proc/self/io)." if shares else ""))
     names = list(series)
     at = crossover(series[names[0]], series[names[1]])
     study.claim("pthreads win from some size of the file on", "100 MB", "no crossover" if at is None else f"from {at} MB on", at == 100,
@@ -359,7 +361,7 @@ def many_files(study):
         for label, values in samples.items():
             lines[label].append((count, st.median(values), min(values), max(values)))
     study.figure("many-files", f"Files of {size} MB at once, {k} + 4, naive, whole matrix", "files", "MB/s of all files", list(lines.items()), log_y=True,
-                 note="Median, slowest and fastest of 3. A process for each file; all at once: the time of the slowest.")
+                 note="Median, slowest and fastest of 3. A process for each file; all at once: the longest time that a process took. Processes do not start at the same moment.")
     one, _, many = (points[-1][1] for points in list(lines.values())[:3])
     study.claim(f"More threads ({counts[-1] * cores}) than cores are faster than sequential code", "better performance (4.8)", f"{many / one:.2f}x with {counts[-1]} files at once",
                 many > one, "The report has one file and many OpenMP threads. Here each file has a process with as many threads as there are cores.", timed=True)

@@ -83,7 +83,7 @@ def lu(study):
         why = f"{cores} threads; the report has 48 cores, tiles of 352 x 352 and a LU with pivoting."
         if not holds and idle[GNU] < needed and least > 1.1:
             holds, why = None, (f"{st.needs_cores(48)} libgomp's threads are idle for {idle[GNU]:.1f} % of the time here, and a gain of {LARGEST[0]} % "
-                                f"needs {needed:.0f} %. {why}")
+                                f"needs {needed:.0f} %. {why}").lstrip()
         study.claim(claim, stated, ", ".join(f"{label} {100 * (gain - 1):+.1f} %" for label, gain in best.items()) or "-",
                     holds if best else None, why, timed=True)
     study.claim("Concurrent write lets more tasks run", "more parallelism", ", ".join(

@@ -355,6 +355,8 @@ class Pictures(unittest.TestCase):
     def test_spread(self):
         figure = {**self.FIGURE, "series": [{"label": "a", "points": [[65536, 2, 1, 64]]}], "log_y": False}
         self.assertIn("60", self.words(figure), "the scale has room for the spread")
+        figure = {**self.FIGURE, "series": [{"label": "a", "points": [[65536, 2, 0, 64]]}]}
+        self.assertIn("50", self.words(figure), "a logarithmic scale ends above the 0 of a spread")
 
 
 if __name__ == "__main__":
