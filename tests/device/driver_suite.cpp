@@ -389,7 +389,7 @@ TEST_P(DeviceLayer, TheBudgetHoldsOverShapes) {
   }
 }
 
-// Runs one after the other use one lane of two. It keeps its share of the budget, whatever shapes its buffers had.
+// Runs one after the other use one lane of two. Its buffers have its share of the budget after every change of shape.
 TEST_P(DeviceLayer, ALaneHoldsItsShareOverShapes) {
   constexpr std::uint64_t kBudget =
       600'000;  // 100'000 for each of six slots; buffers of 64 KiB fill half of one and more
