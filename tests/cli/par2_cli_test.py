@@ -49,7 +49,7 @@ class Par2(unittest.TestCase):
         whole = (self.folder / "data/a").read_bytes()
         (self.folder / "data/a").write_bytes(whole[4000:])
         searched = self.json("verify", "set", "moved", "part", status=1)["searched_files"]
-        self.assertEqual(searched, [{"path": "part", "name": "data/a", "found_slice_count": 3}])
+        self.assertEqual(searched, [{"path": "part", "name": "data/a", "found_slice_count": 3, "repeated_slice_count": 0}])
         (self.folder / "data/a").write_bytes(whole)
         lines = self.run_command("verify", "set", "moved", status=1).stdout.splitlines()
         self.assertEqual(sorted(lines), sorted([
