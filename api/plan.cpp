@@ -45,6 +45,8 @@ Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_
   }
   if (options.read_costs != nullptr && options.operation != TANDEM_OPERATION_DECODE)
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "read_costs are set, but they belong to decode");
+  if (options.cancelled != nullptr && options.operation != TANDEM_OPERATION_DECODE)
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "cancelled is set, but it belongs to decode");
   check_reachable(backend, options.memory);
   Shape shape;
   shape.operation = static_cast<Operation>(options.operation);

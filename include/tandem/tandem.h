@@ -9,9 +9,8 @@
  *     tandem_encode(NULL, codec, data, parity, shard_bytes);             // on all cores: 10 pointers in, 4 out
  *     tandem_decode(NULL, codec, shards, present, shard_bytes);          // rebuilds what present[] misses
  *
- * The header goes from simple to advanced, and ends with plans (prepared once for many runs) and jobs (runs beside the
- * calling thread). device.h has shards in the memory of devices, diagnose.h tells which shards are damaged, tools.h
- * lists matrices, devices and kernels.
+ * The header goes from simple to advanced. Plans, prepared once for many runs, and jobs, beside the caller, come last.
+ * device.h: shards in the memory of devices; diagnose.h: which shards are damaged; tools.h: lists, and tuning.
  *
  * These rules hold for every function, unless its comment says otherwise:
  *
@@ -359,11 +358,10 @@ TANDEM_API tandem_status tandem_shards_allocate(size_t count, size_t shard_bytes
 /* Frees shards of tandem_shards_allocate and of tandem_shards_allocate_flags (device.h). NULL is allowed. */
 TANDEM_API void tandem_shards_free(void *first_shard);
 
-/* Cuts content into the k data shards, one run of bytes each, with zeros after its end; and joins it again.
- *   content       content_bytes; NULL if there are none
- *   shards        k pointers to shard_bytes each. join: a shard that holds only zeros is not read, and may be NULL
+/* Cuts content (NULL if it is empty) into the k data shards, with zeros after its end; and joins it again.
+ *   shards        k pointers to shard_bytes each. join: those after the end of the content may be NULL
  *   shard_bytes   tandem_split_bytes gives the least length that holds the content and that the code can take
- * Status: INVALID_ARGUMENT (NULL; k * shard_bytes < content_bytes), TOO_LARGE, OVERLAP, OUT_OF_MEMORY. */
+ * Status: INVALID_ARGUMENT (a NULL; k * shard_bytes < content_bytes), TOO_LARGE, OVERLAP, OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_split_bytes(const tandem_codec *codec, size_t content_bytes, size_t *shard_bytes_out);
 TANDEM_API tandem_status tandem_split(const tandem_codec *codec, const void *content, size_t content_bytes,
                                       void *const *shards, size_t shard_bytes);
@@ -452,15 +450,12 @@ typedef struct tandem_plan_options {
   uint32_t reserved;        /* 0 */
   const uint32_t *read_costs; /* decode: k+m costs, one for reading each shard. The plan reads the cheapest set that it
                                  finds (see tandem_plan_shards_to_read). NULL: all costs are 1 */
-  int32_t (*cancelled)(void *user); /* decode with the matrix par2: asked often, on the calling thread, while the
-                                       equations of many lost shards are solved. Non-zero ends the call with
-                                       CANCELLED. NULL: nothing is asked */
+  int32_t (*cancelled)(void *user); /* matrix par2: asked while a decode is solved. Non-zero: ends with CANCELLED */
   void *cancelled_user;
 } tandem_plan_options;
 
 /* Prepares an operation: solves for the coefficient matrix and builds the kernel's tables. Runs of the plan do neither
- * again. The context's backend multiplies the matrices of a decode with the matrix par2 if exponents have gaps. A plan
- * may outlive its codec, but not its context.
+ * again. A plan may outlive its codec, but not its context.
  *
  * A plan for device memory is ready at once, with a kernel that serves every matrix (technique tables). The kernel of
  * this matrix is compiled in the background; later submits use it. If the compile fails, the log says so once.

@@ -3,6 +3,7 @@
 
 import dataclasses
 import io
+import operator
 import os
 from typing import Optional, Tuple
 
@@ -176,7 +177,7 @@ def resize(paths, m, *, set_id=None, folders=(), force=False, sync=True, dry_run
     folders  where new shard i goes: folders[i % len(folders)]; empty: the folders of the set
     Files with new headers count as mended, those of new shards as rebuilt.
     """
-    return _repair_or_resize(paths, m, set_id, folders, force, sync, dry_run, threads, backend, lock_wait_seconds,
+    return _repair_or_resize(paths, operator.index(m), set_id, folders, force, sync, dry_run, threads, backend, lock_wait_seconds,
                              progress, note)
 
 

@@ -653,6 +653,7 @@ TEST_F(BadCall, OptionsOfPlans) {
   all_but_one[0] = 0;
   few[0] = 1;
   using Options = tandem_plan_options;
+  static const std::uint32_t kCosts[kK + kM] = {};
   const std::tuple<const char *, std::function<void(Options &)>, tandem_status, Words> wrong[] = {
       {"operation", [](Options &o) { o.operation = 5; }, kBad, {"5"}},
       {"operation", [](Options &o) { o.operation = -1; }, kBad, {"-1"}},
@@ -671,6 +672,8 @@ TEST_F(BadCall, OptionsOfPlans) {
        kBad,
        {"struct_bytes is 20"}},
       {"first of an encode", [](Options &o) { o.first = 1; }, kBad, {"first"}},
+      {"a cancel of an encode", [](Options &o) { o.cancelled = [](void *) { return 0; }; }, kBad, {"cancelled is set"}},
+      {"costs of an encode", [](Options &o) { o.read_costs = kCosts; }, kBad, {"read_costs are set"}},
       {"wants what is present",
        [&](Options &o) { o.operation = TANDEM_OPERATION_DECODE, o.present = o.wanted = every.data(); },
        kBad,

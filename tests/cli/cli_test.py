@@ -18,8 +18,8 @@ import time
 import unittest
 import xml.etree.ElementTree
 
-import kit
-from kit import TANDEM
+import cli_kit
+from cli_kit import TANDEM
 
 TUNING_COLUMNS = ("tandem_tuning_2 backend vendor device driver kernel_hash memory operation k m lanes values bytes_per_second "
                   "default_bytes_per_second latency_seconds shard_bytes repeats searched date").split()
@@ -29,7 +29,7 @@ def tandem(*arguments):
     return subprocess.run([TANDEM, *map(str, arguments)], capture_output=True, timeout=120)
 
 
-class Command(kit.Command):
+class Command(cli_kit.Command):
     def setUp(self):
         super().setUp()
         self.content = random.Random(1).randbytes(3_000_017)

@@ -45,11 +45,11 @@ class Par2(unittest.TestCase):
             file.write(b"12345")
         (self.folder / "part").write_bytes((self.folder / "data/a").read_bytes()[:4000] + b"more")
         searched = self.json("verify", "set", "moved", "part", "set.par2", status=1)["searched_files"]
-        self.assertEqual(searched, [{"path": "part", "name": None, "found_slice_count": 0}])
+        self.assertEqual(searched, [{"path": "part", "name": None, "found_slice_count": 0, "repeated_slice_count": 3}])
         whole = (self.folder / "data/a").read_bytes()
         (self.folder / "data/a").write_bytes(whole[4000:])
         searched = self.json("verify", "set", "moved", "part", status=1)["searched_files"]
-        self.assertEqual(searched, [{"path": "part", "name": "data/a", "found_slice_count": 3}])
+        self.assertEqual(searched, [{"path": "part", "name": "data/a", "found_slice_count": 3, "repeated_slice_count": 0}])
         (self.folder / "data/a").write_bytes(whole)
         lines = self.run_command("verify", "set", "moved", status=1).stdout.splitlines()
         self.assertEqual(sorted(lines), sorted([

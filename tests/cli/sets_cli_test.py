@@ -15,7 +15,7 @@ import termios
 import time
 import unittest
 
-from kit import TANDEM, Command
+from cli_kit import TANDEM, Command
 
 
 class Sets(Command):

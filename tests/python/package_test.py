@@ -682,6 +682,8 @@ class Files(unittest.TestCase):
         self.assertEqual([f.index for f in shrunk.findings if f.action == "remove"], [5, 6])
         self.assertTrue(files.verify(places))
         self.assertEqual(files.info(places)[0].m, 1)
+        with self.assertRaises(TypeError):
+            files.resize(places, None)
         with self.assertRaisesRegex(errors.InvalidArgument, "m is -1"):
             files.resize(places, -1)
 
