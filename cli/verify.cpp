@@ -132,8 +132,8 @@ int verify_each(const VerifyFlags &flags, Places &places) {
     std::vector<ChosenSet> sets = chosen_sets(found, flags.set);
     if (flags.oldest_part != 0) {
       std::vector<VerifyTimes::Set> found_sets;
-      for (const auto &[index, set, name, others] : sets)
-        found_sets.push_back({hexadecimal(set.set_id), set.shard_count * set.shard_file_bytes});
+      for (const ChosenSet &chosen : sets)
+        found_sets.push_back({hexadecimal(chosen.set.set_id), chosen.set.shard_count * chosen.set.shard_file_bytes});
       if (!times) oldest = times.emplace().oldest(found_sets, flags.oldest_part);
       std::erase_if(sets, [&](const ChosenSet &set) { return !oldest.contains(hexadecimal(set.set.set_id)); });
     }

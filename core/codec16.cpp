@@ -375,7 +375,7 @@ void Codec16::solve_powers(const ShardSet &present, std::span<const std::uint16_
   // Seconds with AVX-512, a minute or two with plain loops. It also keeps the matrices of fill_run small.
   constexpr std::uint64_t kMostSteps = std::uint64_t{1} << 36;
   const std::size_t missing = count - chosen.size();
-  if (std::uint64_t{count} * count * missing > kMostSteps || count + outputs.size() + missing > gf16::kFieldSize)
+  if (std::uint64_t{count} * count * missing > kMostSteps)
     base::fail(TANDEM_ERROR_TOO_LARGE,
                base::text(count, " lost shards, and ", missing, " of as many neighbouring parity shards are missing"));
   for (const std::uint16_t shard : lost) run.constants.push_back(gf_->exp(logs_[shard]));

@@ -19,7 +19,8 @@ MatrixOf<Cell> twice(const MatrixOf<Cell> &column) {
 // As runs do: with the backend's kernels, on its threads.
 MultiplyRows multiplier(Backend &backend, const std::function<bool()> &cancelled) {
   return [&](const Matrix16 &factors, const std::byte *const *inputs, std::byte *const *outputs, std::size_t columns) {
-    constexpr std::uint64_t kSteps = std::uint64_t{1} << 31, kUnit = 512;  // a cancel waits for a tenth of a second
+    // With AVX-512 a cancel waits for a tenth of a second.
+    constexpr std::uint64_t kSteps = std::uint64_t{1} << 31, kUnit = 512;
     const std::uint64_t bytes = sizeof(Element) * columns, cells = std::uint64_t{factors.rows()} * factors.columns();
     std::shared_ptr<const Prepared> prepared;
     for (Task task{nullptr, inputs, outputs, 0, 0, Mode::accumulate};; task.offset_bytes += task.length_bytes) {

@@ -111,7 +111,8 @@ bool is_proven(const Unfinished &set, const Folders &folders) {
          any([](const FolderPart &p) { return !p.temporaries.empty(); }) && is_named(*record, folders);
 }
 
-// Holds back a set that would replace older files, unless its complete shards here, under either name, can be decoded.
+// Holds back a set that would replace older files, unless its complete shards here, under any of their names, can be
+// decoded.
 void hold_back(Unfinished &set, const Folders &folders) {
   const CommitRecord *record = any_record(set);
   if (!set.counts || record == nullptr || !record->force) return;
@@ -132,8 +133,10 @@ void hold_back(Unfinished &set, const Folders &folders) {
                       return part.temporaries.contains(i) &&
                              is_whole(*folders[part.folder], own_name({OwnKind::set_temporary, record->set_id, i}));
                     }) ||
-        std::any_of(folders.begin(), folders.end(),
-                    [&](const auto &folder) { return is_whole(*folder, shard_file_name(record->name, i)); }))
+        std::any_of(folders.begin(), folders.end(), [&](const auto &folder) {
+          return is_whole(*folder, shard_file_name(record->name, i)) ||
+                 is_whole(*folder, shard_file_name(hexadecimal(record->set_id), i));
+        }))
       present[i] = 1;
   }
   set.shard_count = static_cast<std::uint32_t>(std::count(present.begin(), present.end(), 1));

@@ -264,6 +264,9 @@ void check_failures(const RepairTask &task) {
 
 tandem_files_repair_result run(RepairTask &task) {
   task.findings = inspect(task.context, task.set, reading_options(task.options), task.team);
+  // Padding of the last stripe is known, even if no file reaches that stripe.
+  const std::uint64_t count = task.header.stripe_count();
+  if (count != 0 && task.header.is_padding(task.header.k - 1, count - 1)) task.findings.readable.add(count - 1, count);
   task.team.together([&] {
     check_all_read(task.search, task.set, task.findings.recoverable);
     if (task.team.leads()) plan_repair(task);

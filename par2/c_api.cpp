@@ -80,8 +80,10 @@ std::vector<tandem_par2_searched_file> searched_files_of(const Report &report) {
   const auto is_of_set = report.set.is_par1 ? is_par1_file_name : is_packet_file_name;
   for (const std::string &path : report.others)
     if (report.looks.contains(path) && !is_of_set(path) && !left_out.contains(path) &&
-        known.emplace(path, list.size()).second)
-      list.push_back({path.c_str(), nullptr, 0, 0, report.repeated.contains(path) ? report.repeated.at(path) : 0, 0});
+        known.emplace(path, list.size()).second) {
+      const auto repeated = report.repeated.find(path);
+      list.push_back({path.c_str(), nullptr, 0, 0, repeated != report.repeated.end() ? repeated->second : 0, 0});
+    }
   for (const File &file : report.set.files) {
     for (std::uint64_t slice = 0; slice < file.slice_count; ++slice) {
       const auto &place = report.places[report.contents[file.first_slice + slice]];

@@ -47,7 +47,7 @@ void Volume::commit_exclusively() {
 }
 
 void Volume::commit_transaction() {
-  if (!session_is_durable_) return;  // what is in memory is the record of an earlier one
+  if (!session_is_durable_) return;  // before the session begins, memory holds only the record of an earlier one
   const auto dirty = table_->dirty();
   if (dirty.empty()) {
     pending_.clear();  // what remains belongs to members that were lost before they got an entry
@@ -108,7 +108,8 @@ std::vector<LogItem> Volume::items_of(std::span<const Pending::Block> blocks,
   return items;
 }
 
-// The first writing of this session has noted the members that lack the record, and the record is still looked for.
+// The first writing of this session has noted the members that lack the record. A crash here is safe: the next open
+// still looks for the record, because this session has not begun.
 void Volume::play() {
   const auto blocks = pending_.all();
   const auto pages = table_->dirty();

@@ -53,7 +53,8 @@ void Volume::change_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint6
   }
   const auto first_row = [](const Span &span) { return static_cast<std::uint32_t>(span.begin / kBlockBytes); };
   const auto end_row = [](const Span &span) { return static_cast<std::uint32_t>((span.end - 1) / kBlockBytes + 1); };
-  // What fails is found before the session begins, so a call that fails makes no member stale.
+  // What fails is found before the session begins, so a call that fails makes no member stale. The exception: a held
+  // record that fills the log begins a session (Change).
   const auto change_in_session = [&](std::uint32_t first, std::uint32_t count, std::span<const Span> some) {
     if (change_rows(stripe, first, count, some, clear)) return;
     begin_session();

@@ -548,16 +548,19 @@ TEST_F(Recovery, AGivenUpSetThatIsHeldIsNotForgotten) {
 }
 
 // The first folder is lost. Repair has made one of its files, and the set's name was taken there.
+// With k = 3 the set can be decoded only with that file, and replaces older ones then.
 TEST_F(Recovery, AFileThatIsNamedByTheIdProvesThatASetCounts) {
   const fs::path a = root_ / "a", b = root_ / "b", c = root_ / "c";
-  for (const fs::path &folder : {a, b, c}) fs::create_directory(folder);
-  const CommitRecord record = stage({a, b}, 2, 2, 2, {OwnKind::commit_record, OwnKind::pending_record}, 1);
-  fs::rename(a / shard_file_name("source", 0), c / shard_file_name("moved", 0));
-  fs::remove_all(a);
-  EXPECT_EQ(recover({b, c}).finished_set_count, 0u) << "a file that no command of Tandem has named";
-  fs::rename(c / shard_file_name("moved", 0), c / shard_file_name(hexadecimal(record.set_id), 0));
-  EXPECT_EQ(recover({b, c}).finished_set_count, 1u) << notes_;
-  EXPECT_EQ(shards_found({b, c}, record.set_id), 3u);
+  for (const std::uint32_t k : {2, 3}) {
+    for (const fs::path &folder : {a, b, c}) fs::remove_all(folder), fs::create_directory(folder);
+    const CommitRecord record = stage({a, b}, k, 2, 2, {OwnKind::commit_record, OwnKind::pending_record}, 1);
+    fs::rename(a / shard_file_name("source", 0), c / shard_file_name("moved", 0));
+    fs::remove_all(a);
+    EXPECT_EQ(recover({b, c}).finished_set_count, 0u) << "a file that no command of Tandem has named";
+    fs::rename(c / shard_file_name("moved", 0), c / shard_file_name(hexadecimal(record.set_id), 0));
+    EXPECT_EQ(recover({b, c}).finished_set_count, 1u) << notes_;
+    EXPECT_EQ(shards_found({b, c}, record.set_id), 3u);
+  }
 }
 
 // A disk with an unfinished older set stands for a lost one of the newer set. Then the rest of the older set comes

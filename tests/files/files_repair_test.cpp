@@ -338,6 +338,21 @@ TEST_F(Repair, AStripeThatCannotBeReadAnyMoreLeavesNoHole) {
   EXPECT_EQ(repaired_.state, TANDEM_FILES_INTACT);
 }
 
+// No file reaches the last stripe, of one byte. The block of shard 1 has no content there, so it is known.
+TEST_F(Repair, ABlockOfPaddingIsKnownWithoutAFile) {
+  encode(paint(4 * 2 * (kBlock - 16) + 1), 2, 2, kBlock);
+  const std::vector<char> whole = slurp(shard(1));
+  for (unsigned i = 0; i < 4; ++i) fs::resize_file(shard(i), 4096 + 3 * kBlock);
+  fs::remove(shard(1));
+  ASSERT_EQ(repair({shards_}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(repaired_.state, TANDEM_FILES_LOST);
+  const std::vector<char> made = slurp(shard(1));
+  ASSERT_EQ(made.size(), whole.size());
+  const auto last = 4096 + 4 * kBlock;
+  EXPECT_TRUE(std::equal(made.begin() + last, made.end(), whole.begin() + last));
+  EXPECT_EQ(slurp(shard(3)).size(), whole.size());
+}
+
 TEST_F(Repair, TheFolderOfANewFolderIsSynced) {
   encode(paint(9000), 3, 2, kBlock);
   fs::remove(shard(1));
