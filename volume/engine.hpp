@@ -108,8 +108,8 @@ class Volume {
   // open.cpp
   // Members with other windows than the deciding superblock: the process died while a window began or ended.
   struct Behind {
-    Superblock superblock;  // the deciding one
-    std::vector<std::uint32_t> members;
+    Superblock superblock;                                         // the deciding one
+    std::vector<std::pair<std::uint32_t, std::uint64_t>> members;  // and the counters of their own
   };
   Behind choose_superblock(std::vector<Given> &members);
   void replay();

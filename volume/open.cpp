@@ -105,10 +105,17 @@ Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std:
   // Or later, without the members that know better, a window that is not listed now would be open. If a session would
   // make members stale, the others get what the dead process did not write to them.
   if (behind.members.empty() || settings_.read_only) return;
-  if (!session_would_make_stale())
+  if (!session_would_make_stale()) {
     begin_session();
-  else
-    for (const std::uint32_t index : behind.members) write_superblock_of(index, behind.superblock);
+    return;
+  }
+  for (const auto &[index, counter] : behind.members) {
+    // A session that did not begin may have left a greater counter there. It must not become smaller: a later session
+    // may count on it.
+    Superblock told = behind.superblock;
+    if (told.counter <= counter) told.counter = ++superblock_.counter;
+    write_superblock_of(index, told);
+  }
 }
 
 Volume::~Volume() = default;
@@ -200,7 +207,7 @@ Volume::Behind Volume::choose_superblock(std::vector<Given> &given) {
                   : standing == Standing::rebuilding ? TANDEM_VOLUME_MEMBER_REBUILDING
                                                      : TANDEM_VOLUME_MEMBER_CURRENT,
                   why);
-    if (why.empty() && own.windows != superblock_.windows) behind.members.push_back(own.index);
+    if (why.empty() && own.windows != superblock_.windows) behind.members.emplace_back(own.index, own.counter);
   }
   for (std::uint32_t i = 0; i < n; ++i) {
     tandem_volume_member member{};

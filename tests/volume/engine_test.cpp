@@ -526,6 +526,68 @@ TEST_F(Damage, WindowsThatWereListedAreKnownToAllMembers) {
   EXPECT_EQ(counts.size(), 2u);
 }
 
+// A kill at each call while a window begins or ends, then kills at each write of two sessions without member 0, which
+// is the first one to know. They leave greater counters on the members that it tells.
+TEST_F(Damage, WindowsThatWereListedAreKnownToMembersWithGreaterCounters) {
+  std::size_t listed_count = 0, told_count = 0;
+  const auto restart = [](Array &three, std::vector<std::size_t> missing, std::int64_t dies_at = -1,
+                          bool read_only = false) {
+    three.machine = std::make_shared<Machine>();
+    auto opened = three.open(missing, read_only, 1);
+    three.machine->dies_at = dies_at;
+    return opened;
+  };
+  // Each returns whether the kill came too late.
+  const auto change_window = [&](Array &three, bool ends, std::int64_t kill) {
+    volume = three.open({}, false, 1);
+    write(*volume, 16384, part(model, 0, 4096));
+    if (ends) volume->delay_begin(0, 8192);
+    three.machine->dies_at = kill;
+    return status_of([&] {
+             ends ? volume->delay_end({0, 8192}, false) : void(volume->delay_begin(0, 8192));
+           }) == TANDEM_OK;
+  };
+  const auto begin_without_0 = [&](Array &three, std::int64_t kill) {
+    volume = restart(three, {0}, kill);
+    return status_of([&] { write(*volume, 16384, part(model, 0, 4096)); }) == TANDEM_OK;
+  };
+  const auto check = [&](Array &three, std::uint32_t missing, const std::string &what) {
+    // A later session may have begun on member 1. What that one says counts.
+    const bool has_begun_later = status_of([&] { restart(three, {2}, -1, true); }) != TANDEM_OK;
+    if (status_of([&] { volume = restart(three, {missing}); }) != TANDEM_OK) return;
+    const std::size_t listed = volume->windows().size();
+    listed_count += listed;
+    ++told_count;
+    for (const std::size_t away : {1u, 0u, 2u}) {
+      if (away == 2 && has_begun_later) continue;
+      ASSERT_EQ(status_of([&] { volume = restart(three, {away}); }), TANDEM_OK)
+          << what << ", without " << away << ": " << tandem_last_error_message();
+      if (away == 1 || !has_begun_later) {
+        EXPECT_EQ(volume->windows().size(), listed) << what << ", without " << away;
+      }
+    }
+    ASSERT_EQ(status_of([&] { volume = restart(three, {}); }), TANDEM_OK) << what << tandem_last_error_message();
+  };
+  for (const bool ends : {false, true})
+    for (const std::uint32_t missing : {1u, 2u}) {
+      bool is_late[3] = {};
+      for (std::int64_t calls = 0; !is_late[0]; ++calls, is_late[1] = false)
+        for (std::int64_t first = 0; !is_late[1]; first += 2, is_late[2] = false)
+          for (std::int64_t second = 0; !is_late[1] && !is_late[2]; second += 2) {
+            Array three(2, 1, 4096, 640 << 10);
+            is_late[0] = change_window(three, ends, calls);
+            is_late[1] = begin_without_0(three, first);
+            if (!is_late[1]) is_late[2] = begin_without_0(three, second);
+            check(three, missing,
+                  std::string(ends ? "end" : "begin") + " killed at " + std::to_string(calls) + ", " +
+                      std::to_string(first) + " and " + std::to_string(second) + ", then without " +
+                      std::to_string(missing));
+          }
+    }
+  EXPECT_GT(listed_count, 50u);
+  EXPECT_GT(told_count, listed_count + 50);
+}
+
 // A mirror dies while it flushes, and is opened with one member. Its record is then on no other one.
 TEST_F(Damage, ARecordThatTooFewMembersHaveIsInItsPlaceWhenTheOthersAreStale) {
   const Bytes older = part(model, 0, 40960), newer = part(model, 100000, 40960);
