@@ -42,8 +42,8 @@ class Inspector {
     team_.merge([this](Words &words) { tell(words); }, [this] { found_ = nothing_found(set_); },
                 [this](Words &theirs) { hear(theirs); });
     team_.together([&] { lose_the_rest(); });
-    if (data_is_intact_ && found_.lost.empty()) found_.digest = digest_.value(header_.content_bytes);
     if (header_.stripe_count() == 0) team_.together([&] { look_at_empty_content(); });
+    if (data_is_intact_ && found_.recoverable) found_.digest = digest_.value(header_.content_bytes);
     found_.read_bytes += 2 * kRecordBytes * set_.files.size();
     return std::move(found_);
   }

@@ -482,10 +482,8 @@ tandem_status look_at(const Search &search, std::size_t index, bool forged) {
   const tandem_status status = decode(search, set);
   const bool is_refused = is_refusal(status);
   if (is_refused != (state < 0)) wrong("verify and decode disagree on whether there is such a code");
-  // Decode counts files first: fewer than k are NOT_RECOVERABLE, also where the blocks that are left are all padding.
-  if (state == kWrongDigest && status != TANDEM_ERROR_DAMAGED && status != TANDEM_ERROR_NOT_RECOVERABLE)
-    wrong("verify has another digest than decode");
-  if (state >= 0 && state != kWrongDigest && (state == TANDEM_FILES_LOST) != (status == TANDEM_ERROR_NOT_RECOVERABLE))
+  if (state == kWrongDigest && status != TANDEM_ERROR_DAMAGED) wrong("verify has another digest than decode");
+  if (state >= 0 && (state == TANDEM_FILES_LOST) != (status == TANDEM_ERROR_NOT_RECOVERABLE))
     wrong("verify says " + std::to_string(state) + ", decode " + std::to_string(status));
   if (!forged && !is_refused && is_original(set) && status == TANDEM_ERROR_DAMAGED)
     wrong("a bad block was taken for a good one");
