@@ -77,13 +77,7 @@ void Workers::run(unsigned thread_count, const std::function<void(unsigned)> &wo
 
 void Workers::add_done(std::uint64_t bytes) {
   const std::uint64_t done = done_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  if (bytes_per_second_ == 0) return;
-  const std::chrono::duration<double> due(static_cast<double>(done) / static_cast<double>(bytes_per_second_));
-  for (;;) {
-    const std::chrono::duration<double> left = due - (std::chrono::steady_clock::now() - started_);
-    if (left.count() <= 0 || stopped_.load(std::memory_order_relaxed)) return;
-    std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(left, kReportInterval));  // sees a cancel
-  }
+  pace_.wait(done, [this] { return stopped_.load(std::memory_order_relaxed); });
 }
 
 void Workers::check_cancelled() {

@@ -4,13 +4,13 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <mutex>
 
+#include "base/pace.hpp"
 #include "files/format.hpp"
 #include "tandem/files.h"
 
@@ -30,7 +30,7 @@ class Workers {
   // With a limit of the rate: waits until the bytes of all workers are due.
   void add_done(std::uint64_t bytes);
   // 0 = no limit, as from the start.
-  void limit_rate(std::uint64_t bytes_per_second) { bytes_per_second_ = bytes_per_second; }
+  void limit_rate(std::uint64_t bytes_per_second) { pace_ = base::Pace(bytes_per_second); }
 
   // After run of a stream: the bytes that are done become the total.
   void end_stream() { total_bytes_ = done_bytes_.load(); }
@@ -52,8 +52,7 @@ class Workers {
   std::uint64_t total_bytes_;
   std::atomic<std::uint64_t> done_bytes_{0};
   std::atomic<bool> stopped_{false};
-  std::uint64_t bytes_per_second_ = 0;
-  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  base::Pace pace_;
   std::mutex mutex_;  // what follows
   std::condition_variable worker_ended_, turn_changed_;
   std::exception_ptr error_;

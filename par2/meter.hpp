@@ -2,11 +2,11 @@
 // Progress of a call: all threads count, and the calling thread reports.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
 
+#include "base/pace.hpp"
 #include "par2/error.hpp"
 #include "par2/ranges.hpp"
 #include "tandem/par2.h"
@@ -16,20 +16,18 @@ namespace tandem::par2 {
 class Meter {
  public:
   Meter(tandem_par2_progress progress, void *user, std::uint64_t bytes_per_second = 0)
-      : progress_(progress), user_(user), bytes_per_second_(bytes_per_second) {}
+      : progress_(progress), user_(user), pace_(bytes_per_second) {}
 
   void add_total(std::uint64_t bytes) { total_ += bytes; }
   // Throws TANDEM_ERROR_CANCELLED on every thread once the callback has said so.
   void done(std::uint64_t bytes) {
     done_ += bytes;
-    for (;;) {
-      if (is_cancelled()) fail(TANDEM_ERROR_CANCELLED, "the progress callback cancelled the call");
-      if (bytes == 0 || bytes_per_second_ == 0) return;
-      const std::chrono::duration<double> due(static_cast<double>(done_) / static_cast<double>(bytes_per_second_));
-      const auto left = due - (Clock::now() - started_);
-      if (left.count() <= 0) return;
-      std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(left, kBetween));
-    }
+    check_cancelled();
+    if (bytes == 0) return;
+    pace_.wait(done_, [this] {
+      check_cancelled();
+      return false;
+    });
   }
   bool is_cancelled() {
     if (progress_ != nullptr && std::this_thread::get_id() == caller_ && Clock::now() - last_ >= kBetween) report();
@@ -52,6 +50,9 @@ class Meter {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kBetween{100};
 
+  void check_cancelled() {
+    if (is_cancelled()) fail(TANDEM_ERROR_CANCELLED, "the progress callback cancelled the call");
+  }
   void report() {
     last_ = Clock::now();
     if (progress_(user_, done_, total_) != 0) cancelled_ = true;
@@ -59,8 +60,7 @@ class Meter {
 
   const tandem_par2_progress progress_;
   void *const user_;
-  const std::uint64_t bytes_per_second_;  // 0: no limit
-  const Clock::time_point started_ = Clock::now();
+  const base::Pace pace_;
   const std::thread::id caller_ = std::this_thread::get_id();
   std::atomic<std::uint64_t> done_{0}, total_{0};
   std::atomic<bool> cancelled_{false}, can_cancel_{true};
