@@ -8,9 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/own_folder.hpp"
-#include "base/patience.hpp"
 #include "base/text.hpp"
-#include "device/listing.hpp"
 
 namespace tandem::device {
 namespace {
@@ -68,23 +66,6 @@ void DeviceModule::claim() const {
 bool DeviceModule::in_child() const noexcept {
   const std::uint32_t generation = claimed_in.load();
   return generation != 0 && generation != base::fork_generation();
-}
-
-Listing list_devices(const DeviceModule &module, std::chrono::milliseconds patience, bool given,
-                     std::function<void(Listing &)> ask) {
-  if (module.in_child()) return {{}, base::text("this process was forked by one that had used ", module.label)};
-  const auto answer = base::answer_within<Listing>(patience, [&module, given, ask = std::move(ask)] {
-    Listing listing;
-    try {
-      if (!given) module.check_installed();
-      module.claim();
-      ask(listing);
-    } catch (const base::Error &error) {
-      listing.missing = error.what();
-    }
-    return listing;
-  });
-  return answer.value_or(Listing{{}, base::text("the driver has not answered in ", patience.count() / 1000.0, " s")});
 }
 
 }  // namespace tandem::device
