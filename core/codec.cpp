@@ -250,16 +250,15 @@ Application Codec::column(unsigned index, const ShardSet &wanted) const {
 }
 
 std::shared_ptr<const Application> Codec::decode(const ShardSet &present, const ShardSet &wanted,
-                                                 const MultiplyRows &multiply) const {
+                                                 const SetupWork &work) const {
   const std::size_t hash = DecodeCache::hash_of(present, wanted);
   std::uint64_t insert_count = 0;
   if (auto known = cache_->find(present, wanted, hash, &insert_count)) return known;
-  return cache_->insert(present, wanted, hash, insert_count, solve(present, wanted, {}, multiply));
+  return cache_->insert(present, wanted, hash, insert_count, solve(present, wanted, {}, work));
 }
 
 std::shared_ptr<const Application> Codec::solve(const ShardSet &present, const ShardSet &wanted,
-                                                std::span<const std::uint32_t> costs,
-                                                const MultiplyRows &multiply) const {
+                                                std::span<const std::uint32_t> costs, const SetupWork &work) const {
   const unsigned n = shard_count();
   if (present.end() > n || wanted.end() > n) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
@@ -271,7 +270,7 @@ std::shared_ptr<const Application> Codec::solve(const ShardSet &present, const S
     std::erase_if(outputs, [&](std::uint16_t shard) { return !present[shard]; });
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("shards ", list_of(outputs), " are both present and wanted"));
   }
-  if (!outputs.empty()) solve_for(present, costs, multiply, *application);
+  if (!outputs.empty()) solve_for(present, costs, work, *application);
   return application;
 }
 

@@ -34,10 +34,14 @@ struct PacketLayout {
   std::uint64_t packet_bytes;
 };
 
-// What the set-up of a large decode over GF(2^16) uses. Rows of so many elements in words: outputs ^= factors * inputs.
-// Throws to end the set-up; with 0 columns it may only do that.
-using MultiplyRows = std::function<void(const Matrix16 &factors, const std::byte *const *inputs,
-                                        std::byte *const *outputs, std::size_t columns)>;
+// What the set-up of a large decode over GF(2^16) uses.
+struct SetupWork {
+  // outputs ^= factors * inputs, on rows of so many elements in words. Empty: plain loops on this thread.
+  std::function<void(const Matrix16 &factors, const std::byte *const *inputs, std::byte *const *outputs,
+                     std::size_t columns)>
+      multiply;
+  std::function<void()> check_cancelled;  // throws to end the set-up; empty: nothing ends it
+};
 
 class Codec {
  public:
@@ -84,14 +88,12 @@ class Codec {
   // <= e (w * e * k and one e x e elimination), plus 2 * e * e for each dependent parity row that the search for an
   // invertible set drops. Cauchy codes need no elimination and at most 2 * e * (k + w) + k * w, wide ones 2 * e * (e +
   // w) (Operator::dense() of these comes to (e + w) * k + e * w).
-  // multiply: by default plain loops on this thread.
   std::shared_ptr<const Application> decode(const ShardSet &present, const ShardSet &wanted,
-                                            const MultiplyRows &multiply = {}) const;
+                                            const SetupWork &work = {}) const;
   // The same for a pattern that will hardly come again: nothing is kept. costs: of reading each shard. The cheapest set
   // that is found is read. Empty: all are 1. Throws Error, also UNSUPPORTED for costs in GF(2^16).
   std::shared_ptr<const Application> solve(const ShardSet &present, const ShardSet &wanted,
-                                           std::span<const std::uint32_t> costs = {},
-                                           const MultiplyRows &multiply = {}) const;
+                                           std::span<const std::uint32_t> costs = {}, const SetupWork &work = {}) const;
 
   // parity[r] ^= coefficients[r][0] * in, for the wanted parity rows and one data shard.
   Application column(unsigned index, const ShardSet &wanted) const;
@@ -125,7 +127,7 @@ class Codec {
   virtual Operator encode_of(std::span<const std::uint16_t> outputs) const = 0;
   virtual Operator column_of(unsigned index, std::span<const std::uint16_t> outputs) const = 0;
   // Fills inputs and what. There are outputs, all missing.
-  virtual void solve_for(const ShardSet &present, std::span<const std::uint32_t> costs, const MultiplyRows &multiply,
+  virtual void solve_for(const ShardSet &present, std::span<const std::uint32_t> costs, const SetupWork &work,
                          Application &application) const = 0;
 
   const Field field_;

@@ -252,7 +252,7 @@ Operator Codec16::column_of(unsigned index, std::span<const std::uint16_t> outpu
   return dense(std::move(cells));
 }
 
-void Codec16::solve_for(const ShardSet &present, std::span<const std::uint32_t> costs, const MultiplyRows &multiply,
+void Codec16::solve_for(const ShardSet &present, std::span<const std::uint32_t> costs, const SetupWork &work,
                         Application &application) const {
   if (!costs.empty())
     base::fail(TANDEM_ERROR_UNSUPPORTED, "read_costs: a code over GF(2^16) always reads the present data shards");
@@ -263,7 +263,7 @@ void Codec16::solve_for(const ShardSet &present, std::span<const std::uint32_t> 
     if (parity.size() < lost.size()) fail_too_few(lost.size(), parity.size());
     parity.resize(lost.size());
   }
-  if (kind_ == Kind::powers) return solve_powers(present, lost, parity, multiply, application);
+  if (kind_ == Kind::powers) return solve_powers(present, lost, parity, work, application);
   if (kind_ == Kind::matrix) return eliminate(present, parity, application);
   application.inputs.insert(application.inputs.end(), parity.begin(), parity.end());
   // A row of a matrix is one product for each input, the transforms are about one for each input and level.
@@ -348,7 +348,7 @@ Powers16 Codec16::powers_of(std::span<const std::uint16_t> data, std::span<const
 // Sums of the present data for the chosen parity shards and for the wanted ones. With the chosen shards added, their
 // sums are those of the lost data. Lost data and its part of wanted parity is a matrix times these.
 void Codec16::solve_powers(const ShardSet &present, std::span<const std::uint16_t> lost,
-                           std::span<const std::uint16_t> parity, const MultiplyRows &multiply,
+                           std::span<const std::uint16_t> parity, const SetupWork &work,
                            Application &application) const {
   const Indices &outputs = application.outputs;
   const std::span wanted_parity(std::ranges::lower_bound(outputs, k_), outputs.end());
@@ -380,9 +380,9 @@ void Codec16::solve_powers(const ShardSet &present, std::span<const std::uint16_
                base::text(count, " lost shards, and ", missing, " of as many neighbouring parity shards are missing"));
   for (const std::uint16_t shard : lost) run.constants.push_back(gf_->exp(logs_[shard]));
   run.polynomial = polynomial_of(run.constants);
-  Matrix16 solved = solve_run(run, outputs, multiply);  // outputs from the chosen shards
+  Matrix16 solved = solve_run(run, outputs, work);  // outputs from the chosen shards
   if (chosen.size() < count) {
-    Sums<std::uint16_t> sums = fill_run(run, chosen_of_run, parity, std::move(solved), multiply);
+    Sums<std::uint16_t> sums = fill_run(run, chosen_of_run, parity, std::move(solved), work);
     if (!sums.undetermined.empty()) {
       for (std::uint16_t &output : sums.undetermined) output = outputs[output];
       fail_undetermined(present, sums.undetermined, static_cast<unsigned>(sums.inputs.size()));
@@ -408,8 +408,7 @@ void Codec16::solve_powers(const ShardSet &present, std::span<const std::uint16_
 // With the constants a_j of lost data and exponents s, s + 1, ..: syndrome i is the sum over j of a_j^(s+i) * lost_j,
 // a Vandermonde matrix. Lagrange's formula inverts it: with P(x) = product over j of (x + a_j) and Q_j(x) = P(x) / (x +
 // a_j), lost_j is the sum over i of (coefficient i of Q_j) * syndrome i, divided by a_j^s * Q_j(a_j).
-Matrix16 Codec16::solve_run(const Run &run, std::span<const std::uint16_t> outputs,
-                            const MultiplyRows &multiply) const {
+Matrix16 Codec16::solve_run(const Run &run, std::span<const std::uint16_t> outputs, const SetupWork &work) const {
   const auto &[lost, first, constants, polynomial] = run;
   const Indices differences = gf16::log_ratios(*gf_, constants, constants, {});
   Matrix16 solved(static_cast<unsigned>(outputs.size()), static_cast<unsigned>(lost.size()));
@@ -418,7 +417,7 @@ Matrix16 Codec16::solve_run(const Run &run, std::span<const std::uint16_t> outpu
   for (std::size_t j = 0; j < lost.size(); ++j) {
     const bool is_wanted = next_output < outputs.size() && outputs[next_output] == lost[j];
     if (!is_wanted && (outputs.empty() || outputs.back() < k_)) continue;
-    if (multiply) multiply({}, nullptr, nullptr, 0);
+    if (work.check_cancelled) work.check_cancelled();
     const std::uint64_t log = differences[j] + std::uint64_t{first_exponent_ + first - k_} * logs_[lost[j]];
     const std::uint16_t scale = gf_->exp(gf16::kOrder - log % gf16::kOrder);
     std::uint16_t coefficient_of_q = 1;
@@ -440,9 +439,9 @@ Matrix16 Codec16::solve_run(const Run &run, std::span<const std::uint16_t> outpu
 // the inputs are as many shards as are independent.
 Sums<std::uint16_t> Codec16::fill_run(const Run &run, std::span<const std::uint16_t> present,
                                       std::span<const std::uint16_t> parity, Matrix16 outputs,
-                                      const MultiplyRows &given) const {
+                                      const SetupWork &work) const {
   constexpr unsigned kBlock = 32;
-  const MultiplyRows multiply = given ? given : multiply_rows;
+  const auto multiply = work.multiply ? work.multiply : multiply_rows;
   const auto count = static_cast<unsigned>(run.lost.size()), missing = count - static_cast<unsigned>(present.size());
   // Columns: the missing shards of the run, its present ones, the other ones that are chosen.
   std::vector<unsigned> column_of;  // of a shard of the run

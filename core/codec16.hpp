@@ -54,7 +54,7 @@ class Codec16 final : public Codec {
   unsigned log_scale(unsigned shard) const;
   Operator encode_of(std::span<const std::uint16_t> outputs) const override;
   Operator column_of(unsigned index, std::span<const std::uint16_t> outputs) const override;
-  void solve_for(const ShardSet &present, std::span<const std::uint32_t> costs, const MultiplyRows &multiply,
+  void solve_for(const ShardSet &present, std::span<const std::uint32_t> costs, const SetupWork &work,
                  Application &application) const override;
   Operator interpolate(std::span<const std::uint16_t> lost, std::span<const std::uint16_t> chosen,
                        const Application &application) const;
@@ -68,11 +68,10 @@ class Codec16 final : public Codec {
     Indices constants, polynomial;  // of the lost data; the product of (x + constant), the highest power last
   };
   void solve_powers(const ShardSet &present, std::span<const std::uint16_t> lost, std::span<const std::uint16_t> parity,
-                    const MultiplyRows &multiply, Application &application) const;
-  Matrix16 solve_run(const Run &run, std::span<const std::uint16_t> outputs, const MultiplyRows &multiply) const;
+                    const SetupWork &work, Application &application) const;
+  Matrix16 solve_run(const Run &run, std::span<const std::uint16_t> outputs, const SetupWork &work) const;
   Sums<std::uint16_t> fill_run(const Run &run, std::span<const std::uint16_t> present,
-                               std::span<const std::uint16_t> parity, Matrix16 outputs,
-                               const MultiplyRows &multiply) const;
+                               std::span<const std::uint16_t> parity, Matrix16 outputs, const SetupWork &work) const;
   std::vector<std::uint16_t> polynomial_of(std::span<const std::uint16_t> points) const;
   void eliminate(const ShardSet &present, const Indices &parity, Application &application) const;
   Operator dense(Matrix16 cells) const;

@@ -147,7 +147,7 @@ Operator Codec8::operator_of(Matrix coefficients) const {
   });
 }
 
-void Codec8::solve_for(const ShardSet &present, std::span<const std::uint32_t> costs, const MultiplyRows &,
+void Codec8::solve_for(const ShardSet &present, std::span<const std::uint32_t> costs, const SetupWork &,
                        Application &application) const {
   if (groups_ || !costs.empty()) return solve_cheapest(present, costs, application);
   Indices &inputs = application.inputs;

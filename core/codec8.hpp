@@ -27,7 +27,7 @@ class Codec8 final : public Codec {
   // A CauchyTransform if is_wide says so and the points lie in runs, else Dense.
   Operator encode_of(std::span<const std::uint16_t> outputs) const override;
   Operator column_of(unsigned index, std::span<const std::uint16_t> outputs) const override;
-  void solve_for(const ShardSet &present, std::span<const std::uint32_t> costs, const MultiplyRows &multiply,
+  void solve_for(const ShardSet &present, std::span<const std::uint32_t> costs, const SetupWork &work,
                  Application &application) const override;
   // In the layout of the shards.
   Operator operator_of(Matrix coefficients) const;

@@ -17,14 +17,18 @@ MatrixOf<Cell> twice(const MatrixOf<Cell> &column) {
 }
 
 // As runs do: with the backend's kernels, on its threads.
-MultiplyRows multiplier(Backend &backend, const std::function<bool()> &cancelled) {
-  return [&](const Matrix16 &factors, const std::byte *const *inputs, std::byte *const *outputs, std::size_t columns) {
+SetupWork setup_work(Backend &backend, const std::function<bool()> &cancelled) {
+  const auto check_cancelled = [&cancelled] {
+    if (cancelled && cancelled()) base::fail(TANDEM_ERROR_CANCELLED, "the set-up of a decode was cancelled");
+  };
+  const auto multiply = [&backend, check_cancelled](const Matrix16 &factors, const std::byte *const *inputs,
+                                                    std::byte *const *outputs, std::size_t columns) {
     // With AVX-512 a cancel waits for a tenth of a second.
     constexpr std::uint64_t kSteps = std::uint64_t{1} << 31, kUnit = 512;
     const std::uint64_t bytes = sizeof(Element) * columns, cells = std::uint64_t{factors.rows()} * factors.columns();
     std::shared_ptr<const Prepared> prepared;
     for (Task task{nullptr, inputs, outputs, 0, 0, Mode::accumulate};; task.offset_bytes += task.length_bytes) {
-      if (cancelled && cancelled()) base::fail(TANDEM_ERROR_CANCELLED, "the set-up of a decode was cancelled");
+      check_cancelled();
       if (task.offset_bytes == bytes || cells == 0) return;
       if (!prepared)
         prepared = backend.prepare(
@@ -36,6 +40,7 @@ MultiplyRows multiplier(Backend &backend, const std::function<bool()> &cancelled
       backend.run({&task, 1}, control);
     }
   };
+  return {multiply, check_cancelled};
 }
 
 }  // namespace
@@ -77,7 +82,7 @@ Plan::Plan(Backend &backend, std::shared_ptr<const Codec> codec, const Shape &sh
     }
     case Operation::decode: {
       const auto application = shape.read_costs.empty()
-                                   ? codec_->decode(shape.present, shape.wanted, multiplier(backend, cancelled))
+                                   ? codec_->decode(shape.present, shape.wanted, setup_work(backend, cancelled))
                                    : codec_->solve(shape.present, shape.wanted, shape.read_costs);
       take(*application, application->what);
       break;
