@@ -198,6 +198,7 @@ void add_par2_verify(CLI::App &par2, Invocation &invocation) {
   add_par2_places(command, *flags);
   command.add_option("--threads", flags->options.thread_count, "Threads; default: one for each core");
   add_part_flags(command, flags->options.rate_bytes_per_second, nullptr);
+  command.get_option("--rate")->excludes(command.get_option("--threads"));  // one thread reads then
   command.footer("Exit status: 0 all files are complete, 1 a repair is possible, 4 it is not.");
   add_output_flags(command, flags->output);
   command.callback([flags, &invocation] { invocation.run = [flags] { return run_verify(*flags); }; });

@@ -401,7 +401,7 @@ Outcome scrub_set(const std::string &path, const TreeFlags &flags, const Context
           exit_status};
 }
 
-// A path can be a key of VerifyTimes, but for some characters.
+// The path with spaces, control characters and % escaped: a key of VerifyTimes.
 std::string key_of(const std::string &path) {
   std::string key;
   for (const unsigned char c : fs::weakly_canonical(path).string())
@@ -436,16 +436,17 @@ int scrub_tree(TreeFlags flags) {
     throw Failure{kExitInputOutput,
                   fmt::format("{} has no PAR2 set; `{} par2 sync` makes them", flags.root, program_name())};
   std::optional<VerifyTimes> times;
+  std::map<std::string, std::string> keys;  // by path
   if (flags.oldest_part != 0) {
     times.emplace();
     std::vector<VerifyTimes::Set> sets;
-    for (const std::string &path : paths) sets.push_back({key_of(path), bytes_of_set(path, flags)});
+    for (const std::string &path : paths) sets.push_back({keys[path] = key_of(path), bytes_of_set(path, flags)});
     const std::set<std::string> oldest = times->oldest(sets, flags.oldest_part);
-    std::erase_if(paths, [&](const std::string &path) { return !oldest.contains(key_of(path)); });
+    std::erase_if(paths, [&](const std::string &path) { return !oldest.contains(keys[path]); });
   }
   return run_each("par2 scrub", flags, places, paths, {"complete", "recoverable", "lost", "failed"},
                   [&](const std::string &path, const std::string &action, Json &object) {
-                    if (times && !times->set_now(key_of(path))) complain("note: the time of this check cannot be kept");
+                    if (times && !times->set_now(keys[path])) complain("note: the time of this check cannot be kept");
                     return scrub_set(path, flags, context, action, object);
                   });
 }

@@ -131,10 +131,12 @@ int verify_each(const VerifyFlags &flags, Places &places) {
     note_unread(found, places);
     std::vector<ChosenSet> sets = chosen_sets(found, flags.set);
     if (flags.oldest_part != 0) {
-      std::vector<VerifyTimes::Set> found_sets;
-      for (const ChosenSet &chosen : sets)
-        found_sets.push_back({hexadecimal(chosen.set.set_id), chosen.set.shard_count * chosen.set.shard_file_bytes});
-      if (!times) oldest = times.emplace().oldest(found_sets, flags.oldest_part);
+      if (!times) {
+        std::vector<VerifyTimes::Set> all_sets;
+        for (const ChosenSet &chosen : sets)
+          all_sets.push_back({hexadecimal(chosen.set.set_id), chosen.set.shard_count * chosen.set.shard_file_bytes});
+        oldest = times.emplace().oldest(all_sets, flags.oldest_part);
+      }
       std::erase_if(sets, [&](const ChosenSet &set) { return !oldest.contains(hexadecimal(set.set.set_id)); });
     }
     if (!times && sets.size() == 1 && !flags.set.recursive && each.set_count() == 0)

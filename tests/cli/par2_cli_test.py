@@ -120,7 +120,8 @@ class Par2(unittest.TestCase):
     def test_wrong_usage(self):
         for arguments, message in ((("create", "set"), "PATH is required"), (("create", "set", "data", "-r", "20"), "--redundancy"),
                                    (("create", "set", "data", "-r", "2%", "-c", 2), "excludes"), (("create", "set", "none"), "cannot open none"),
-                                   (("create", "set", "data", "--volumes", "all"), "doubling")):
+                                   (("create", "set", "data", "--volumes", "all"), "doubling"),
+                                   (("verify", "set", "--rate", "1M", "--threads", 2), "excludes")):
             self.assertIn(message, self.run_command(*arguments, status=2).stderr)
         failed = self.json("verify", "none", status=3)
         self.assertEqual((failed["command"], failed["status_name"]), ("par2 verify", "TANDEM_ERROR_IO"))
