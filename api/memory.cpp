@@ -61,9 +61,12 @@ std::uint64_t split_bytes(const core::Codec &codec, std::uint64_t content_bytes)
   return units * unit;
 }
 
+enum class To { shards, content };
+
 // The content lies in the data shards, one run of bytes in each, and zeros after its end. Copies it there, or back.
 void copy_content(const core::Codec &codec, std::byte *content, std::size_t content_bytes, void *const *shards,
-                  std::size_t shard_bytes, bool is_join) {
+                  std::size_t shard_bytes, To to) {
+  const bool is_join = to == To::content;
   check_shard_bytes(shard_bytes, codec.k());
   if (content_bytes > codec.k() * shard_bytes)
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(codec.k(), " shards of ", shard_bytes, " bytes cannot hold ",
@@ -110,7 +113,7 @@ tandem_status tandem_split(const tandem_codec *codec, const void *content, size_
                            size_t shard_bytes) {
   return base::guarded({{"codec", codec}, {"shards", shards}}, [&] {
     auto *const read = static_cast<std::byte *>(const_cast<void *>(content));
-    api::copy_content(*codec->codec, read, content_bytes, shards, shard_bytes, false);
+    api::copy_content(*codec->codec, read, content_bytes, shards, shard_bytes, api::To::shards);
   });
 }
 
@@ -118,7 +121,7 @@ tandem_status tandem_join(const tandem_codec *codec, const void *const *shards, 
                           size_t content_bytes) {
   return base::guarded({{"codec", codec}, {"shards", shards}}, [&] {
     api::copy_content(*codec->codec, static_cast<std::byte *>(content_out), content_bytes,
-                      const_cast<void *const *>(shards), shard_bytes, true);
+                      const_cast<void *const *>(shards), shard_bytes, api::To::content);
   });
 }
 

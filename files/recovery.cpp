@@ -64,7 +64,7 @@ void read_record(const Descriptor &file, const SetId &set_id, FolderPart *part) 
   CommitRecord record;
   if (parse_commit_record(bytes, &record)) {
     if (record.set_id == set_id) part->record = std::move(record);
-  } else if (const auto version = commit_record_version(bytes); version != kCommitRecordVersion) {
+  } else if (const auto version = commit_record_version(bytes); version && version != kCommitRecordVersion) {
     part->strange_version = version;
   }
 }

@@ -461,8 +461,8 @@ typedef struct tandem_plan_options {
  * this matrix is compiled in the background; later submits use it. If the compile fails, the log says so once.
  * wait_for_kernel, and device_technique=compiled of the context, wait: tenths of a second, minutes for wide codes.
  *
- * Status: INVALID_ARGUMENT (also resources that are malformed or exceed the whole amount; read_costs of another
- *   operation), UNSUPPORTED (a memory kind that no backend of the context reaches; read_costs in GF(2^16)),
+ * Status: INVALID_ARGUMENT (also resources that are malformed or exceed the whole amount; read_costs or cancelled
+ *   of another operation), UNSUPPORTED (a memory kind that no backend of the context reaches; read_costs in GF(2^16)),
  *   NOT_RECOVERABLE, TOO_LARGE (GF(2^16): a matrix of more than 64 MiB, or an elimination that is too large: see
  *   docs/matrices.md), CANCELLED, OUT_OF_MEMORY. */
 TANDEM_API tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *codec,
