@@ -239,6 +239,20 @@ unsigned rank_of(Rows16 rows) {
   return rank;
 }
 
+Rows16 parity_rows(const core::Codec &codec) {
+  Rows16 rows(codec.m());
+  for (unsigned r = 0; r < codec.m(); ++r)
+    for (unsigned c = 0; c < codec.k(); ++c) rows[r].push_back(codec.coefficient(r, c));
+  return rows;
+}
+
+// Random data and its parity, by the reference.
+std::vector<Bytes> coded_shards(Random &random, const Rows16 &rows, std::size_t bytes) {
+  std::vector<Bytes> shards = random_shards(random, static_cast<unsigned>(rows[0].size()), bytes);
+  for (Bytes &parity : reference16::apply(kPar2, rows, shards)) shards.push_back(std::move(parity));
+  return shards;
+}
+
 // Random losses, with gaps in the exponents that are left, through plans. Lost shards come back if and only if the
 // present rows determine the lost data.
 TEST(Powers, LostShardsComeBack) {
@@ -251,11 +265,8 @@ TEST(Powers, LostShardsComeBack) {
     SCOPED_TRACE(testing::Message() << k << "+" << m << " from " << first << ", " << bytes << " bytes");
     const auto codec = make_par2(k, m, first);
     const auto backend = make_backend("", round % 3 == 0 ? "matrix" : round % 3 == 1 ? "transform" : "");
-    std::vector<Bytes> shards = random_shards(random, k, bytes);
-    Rows16 rows(m);
-    for (unsigned r = 0; r < m; ++r)
-      for (unsigned c = 0; c < k; ++c) rows[r].push_back(codec->coefficient(r, c));
-    for (Bytes &parity : reference16::apply(kPar2, rows, shards)) shards.push_back(std::move(parity));
+    const Rows16 rows = parity_rows(*codec);
+    std::vector<Bytes> shards = coded_shards(random, rows, bytes);
     const std::vector<Bytes> truth = shards;
 
     ShardSet present, wanted;
@@ -311,11 +322,7 @@ TEST(Powers, ManyGapsAreFilledByTheBackend) {
   Random random(slice_seed() + 4);
   const auto codec = make_par2(k, m, 3);
   const auto backend = make_backend("", "", 3);
-  std::vector<Bytes> shards = random_shards(random, k, bytes);
-  Rows16 rows(m);
-  for (unsigned r = 0; r < m; ++r)
-    for (unsigned c = 0; c < k; ++c) rows[r].push_back(codec->coefficient(r, c));
-  for (Bytes &parity : reference16::apply(kPar2, rows, shards)) shards.push_back(std::move(parity));
+  std::vector<Bytes> shards = coded_shards(random, parity_rows(*codec), bytes);
   const std::vector<Bytes> truth = shards;
   core::Shape shape;
   shape.operation = core::Operation::decode;
