@@ -20,10 +20,10 @@
 
 namespace tandem::volume::test {
 
-// What all disks of a volume have in common: how many calls are left until the machine dies.
+// What all disks of a volume have in common: how many calls are left until the machine dies. Threads of the volume count.
 struct Machine {
-  std::int64_t calls = 0, dies_at = -1;
-  bool is_dead = false;
+  std::atomic<std::int64_t> calls{0}, dies_at{-1};
+  std::atomic<bool> is_dead{false};
 };
 
 struct Disk {
