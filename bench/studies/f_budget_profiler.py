@@ -82,7 +82,7 @@ def real_run(study, device):
     rates = dict(entries)
     budget = max((rate for label, rate in entries if label.startswith("cpu=")), default=None)
     if budget is not None:
-        study.claim("A budget against free (real run)", "faster", f"{budget / rates['free']:.2f}x", budget > rates["free"],
+        study.claim("A budget against free (real run)", "faster", f"{budget / rates['free']:.2f}x", round(budget / rates["free"], 2) > 1,
                     f"cpu + {name}{about}. Where both devices are the same cores no share of the work can win.", timed=True)
     study.claim("Automatic against the best budget", "0.95 or more", f"{rates['auto'] / (budget or rates['free']):.2f}x",
                 rates["auto"] >= 0.95 * (budget or rates["free"]), "Automatic may leave a device out; a budget may not.", timed=True, of="targets")
