@@ -115,7 +115,8 @@ int decode_found(const DecodeFlags &flags, const Output &output, Places &places,
     if (flags.salvage) {
       object["hole_bytes"] = result.hole_bytes;
       object["holes"] = nlohmann::ordered_json::array();
-      for (const Hole &hole : holes) object["holes"].push_back({hole.first_byte, hole.byte_count});
+      for (const Hole &hole : holes)
+        object["holes"].push_back({{"begin_bytes", hole.first_byte}, {"end_bytes", hole.first_byte + hole.byte_count}});
     }
     object["dry_run"] = flags.write.dry_run;
     print_json(object);

@@ -617,7 +617,7 @@ class Command(cli_kit.Command):
             self.damage(self.shard(index), 4096 + 64)
         check(before, False)
         done = self.ok("decode", self.shards, "-o", self.output, "--force", "--salvage", "--json", status=4)
-        self.assertEqual(json.loads(done.stdout)["holes"], [[292, 1]])
+        self.assertEqual(json.loads(done.stdout)["holes"], [{"begin_bytes": 292, "end_bytes": 293}])
 
     def test_wrong_usage(self):
         for arguments in (
@@ -702,6 +702,7 @@ class Command(cli_kit.Command):
                                                           {"begin_bytes": 70_000, "end_bytes": 70_001, "byte_count": 1}])
         self.assertEqual((report["most_damaged_shards"], report["beyond_bytes"], report["repaired"]), (2, 0, False))
         self.assertEqual([self.read(path) for path in paths], damaged)
+        self.assertIn(b"bytes 9000 to 9000 (1 damaged)", self.ok(*locate, status=1).stdout)
         self.assertIn(b"raw.6: shard 6: 1 damaged byte, repaired", self.ok(*locate, "--repair").stdout)
         self.assertEqual([self.read(path) for path in paths], shards)
         self.ok(*locate)

@@ -347,13 +347,14 @@ class Sets(Command):
             written[begin:end] = bytes(end - begin)
         self.assertEqual(self.read(output + ".partial"), bytes(written))
         told = bytearray(content)
-        for first, length in again["holes"]:
-            told[first:first + length] = bytes(length)
+        holes = [(hole["begin_bytes"], hole["end_bytes"]) for hole in again["holes"]]
+        for begin, end in holes:
+            told[begin:end] = bytes(end - begin)
         self.assertEqual(told, written)
-        self.assertEqual(again["hole_bytes"], sum(length for _, length in again["holes"]))
+        self.assertEqual(again["hole_bytes"], sum(end - begin for begin, end in holes))
         text = self.ok("decode", self.path("s"), "-o", output, "--salvage", "--force", status=4).stdout.decode()
-        first, length = again["holes"][0]
-        self.assertIn(f"  bytes {first} to {first + length - 1} are lost", text)
+        begin, end = holes[0]
+        self.assertIn(f"  bytes {begin} to {end - 1} are lost", text)
         self.ok("decode", self.path("s"), "-o", output, "--salvage", status=3)  # FILE.partial is there
         for stream in ("-", "/dev/null"):
             self.assertIn(b"--salvage", self.ok("decode", self.path("s"), "-o", stream, "--salvage", status=2).stderr)
