@@ -94,9 +94,11 @@ class Svg:
         self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{color}">'
                           f"<title>{html.escape(title)}</title></circle>")
 
-    def text(self, x, y, text, anchor="start", color=TEXT, size=12):
+    def text(self, x, y, text, anchor="start", color=TEXT, size=12, halo=False):
+        """With a halo it can be read before lines and bars."""
+        over = ' paint-order="stroke" stroke="white" stroke-width="4"' if halo else ""
         self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{color}" '
-                          f'font-size="{size}">{html.escape(text)}</text>')
+                          f'font-size="{size}"{over}>{html.escape(text)}</text>')
 
     def write(self, path):
         path.write_text("\n".join(self.parts + ["</svg>\n"]))

@@ -76,10 +76,10 @@ def below(svg, figure, top):
 def finish(svg, figure, y, names, path):
     """Marks over lines and bars, and the legend."""
     for text, value in figure["marks"]:
-        svg.line([(LEFT, y.place(value)), (LEFT + WIDTH, y.place(value))], "#999999", dashed=True)
-        if figure["kind"] == "bars":  # readable before a bar
-            svg.box(LEFT + WIDTH - 6 * len(text), y.place(value) - 14, 6 * len(text), 12, "white")
-        svg.text(LEFT + WIDTH - 4, y.place(value) - 4, text, "end", color=FAINT, size=10)
+        at = y.place(value)
+        svg.line([(LEFT, at), (LEFT + WIDTH, at)], "#999999", dashed=True)
+        is_crowded = any(0 < at - y.place(other) < 15 for _, other in figure["marks"])  # then its text is below the line
+        svg.text(LEFT + WIDTH - 4, at + 11 if is_crowded else at - 4, text, "end", color=FAINT, size=10, halo=True)
     legend(svg, names)
     svg.write(path)
 
@@ -101,11 +101,6 @@ def lines(figure, path):
     for tick in places if len(places) <= 10 else x.ticks():
         svg.box(x.place(tick), TOP + HEIGHT, 0.7, 5, TEXT)
         svg.text(x.place(tick), TOP + HEIGHT + 19, number_text(tick, figure["x"]), "middle", size=11)
-    for text, value in figure.get("x_marks", ()):
-        if not LEFT <= x.place(value) <= LEFT + WIDTH:
-            continue
-        svg.line([(x.place(value), TOP), (x.place(value), TOP + HEIGHT)], "#999999", dashed=True)
-        svg.text(x.place(value), TOP - 3, text, "middle", color=FAINT, size=10)
     names = []
     for i, series in enumerate(figure["series"]):
         color = COLORS[i % len(COLORS)]
@@ -115,6 +110,11 @@ def lines(figure, path):
                 svg.line([(x.place(a), y.place(each)) for each in spread], color)
             svg.dot(x.place(a), y.place(b), 3, color, f"{series['label']}: {number_text(a)}, {b:.4g}")
         names.append((series["label"], color))
+    for text, value in figure.get("x_marks", ()):
+        if not LEFT <= x.place(value) <= LEFT + WIDTH:
+            continue
+        svg.line([(x.place(value), TOP), (x.place(value), TOP + HEIGHT)], "#999999", dashed=True)
+        svg.text(x.place(value) + 4, TOP + 8, text, color=FAINT, size=10, halo=True)
     finish(svg, figure, y, names, path)
 
 
