@@ -13,7 +13,7 @@
 namespace tandem::par2 {
 namespace {
 
-constexpr std::size_t kPiece = 65536;
+constexpr std::size_t kReadBytes = 65536;
 constexpr std::uint64_t kCrcOrder = 0xffffffff;  // so many bytes of zeros change no CRC
 constexpr unsigned kMostMisses = 4;              // of one CRC in a scan: then it is ignored
 constexpr std::uint64_t kMostMissesInAll = 64;   // misses of all CRCs in a scan, beside accidents
@@ -70,8 +70,8 @@ class Search::Scan {
         progressed_(progressed),
         file_(open_regular(*region.path)),
         tried_(search.shorts_.size()),
-        entering_(kPiece),
-        leaving_(kPiece) {}
+        entering_(kReadBytes),
+        leaving_(kReadBytes) {}
 
   std::vector<Match> run(std::uint64_t first) {
     counted_ = first;
@@ -139,8 +139,8 @@ class Search::Scan {
   std::uint32_t crc_at(std::uint64_t at) {
     const Range range = window(at);
     std::uint32_t crc = 0;
-    for (std::uint64_t done = 0; done < range.bytes; done += kPiece) {
-      const std::size_t count = std::min<std::uint64_t>(kPiece, range.bytes - done);
+    for (std::uint64_t done = 0; done < range.bytes; done += kReadBytes) {
+      const std::size_t count = std::min<std::uint64_t>(kReadBytes, range.bytes - done);
       read(entering_, at + done, count);
       crc = crc32(crc, entering_.data(), count);
     }
@@ -180,9 +180,9 @@ class Search::Scan {
       const auto keys = left.first(static_cast<std::size_t>(longer - left.begin()));
       left = left.subspan(keys.size());
       while (done < bytes) {
-        if (done % kPiece == 0) read(entering_, at + done, kPiece);
-        const std::size_t count = std::min<std::uint64_t>(kPiece - done % kPiece, bytes - done);
-        crc = crc32(crc, entering_.data() + done % kPiece, count);
+        if (done % kReadBytes == 0) read(entering_, at + done, kReadBytes);
+        const std::size_t count = std::min<std::uint64_t>(kReadBytes - done % kReadBytes, bytes - done);
+        crc = crc32(crc, entering_.data() + done % kReadBytes, count);
         done += count;
       }
       const auto key = std::ranges::lower_bound(keys, crc, {}, &Key::crc);
@@ -205,7 +205,7 @@ class Search::Scan {
   // Moves the window to the next place where its CRC is that of a slice. False: there is none before the end.
   bool roll_to_hit(std::uint64_t &at, std::uint32_t &linear) {
     while (at + 1 < last_ && fits(at + 1)) {
-      std::uint64_t count = std::min<std::uint64_t>(kPiece, last_ - 1 - at);
+      std::uint64_t count = std::min<std::uint64_t>(kReadBytes, last_ - 1 - at);
       if (!region_.ends_file) count = std::min(count, region_.end - search_.slice_bytes_ - at);
       read(leaving_, at, count);
       read(entering_, at + search_.slice_bytes_, count);
