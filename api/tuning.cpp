@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // tools.h: tuning.
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>

@@ -4,7 +4,6 @@
 
 #include <sys/stat.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "cli/commands.hpp"
 #include "cli/file_report.hpp"

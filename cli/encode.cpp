@@ -4,7 +4,6 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <nlohmann/json.hpp>

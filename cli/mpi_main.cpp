@@ -4,7 +4,6 @@
 #include <mpi.h>
 
 #include <cstdlib>
-#include <cstring>
 
 #include "cli/program.hpp"
 #include "tandem/mpi.h"

@@ -2,7 +2,6 @@
 // The program `par2`: options, exit statuses and the lines of output that other programs read are those of par2cmdline.
 #include <fmt/format.h>
 #include <fnmatch.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>

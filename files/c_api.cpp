@@ -2,7 +2,6 @@
 // extern "C" of files.h.
 
 #include <memory>
-#include <span>
 
 #include "base/gate.hpp"
 #include "base/options.hpp"

@@ -2,8 +2,6 @@
 // Streams and paths. Files at an offset are in base/descriptor.hpp.
 #pragma once
 
-#include <sys/stat.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

@@ -12,7 +12,6 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
-#include <new>
 #include <optional>
 #include <string_view>
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mpi/sets.hpp"
 
-#include <fmt/format.h>
-
 #include <chrono>
 #include <memory>
 #include <type_traits>

@@ -2,7 +2,6 @@
 #include "tuning/autotune.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
 #include <random>
 

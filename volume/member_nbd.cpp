@@ -8,8 +8,6 @@
 #include <libnbd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <mutex>
 
 namespace tandem::volume {
 namespace {
