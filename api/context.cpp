@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <iterator>
 #include <span>
@@ -22,14 +21,11 @@ namespace {
 
 std::uint32_t thread_count_of(const std::string &text) {
   constexpr std::uint32_t kMost = 4096;
-  std::uint32_t count = 0;
-  const char *end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, count);
-  if (!text.empty() && (error != std::errc() || stopped != end))
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("TANDEM_THREADS is \"", text, "\", not a number"));
-  if (count > kMost)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("thread_count is ", count, "; at most ", kMost));
-  return count;
+  const std::optional<std::uint32_t> count = base::number_in<std::uint32_t>(text.empty() ? "0" : text);
+  if (!count) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("TANDEM_THREADS is \"", text, "\", not a number"));
+  if (*count > kMost)
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("thread_count is ", *count, "; at most ", kMost));
+  return *count;
 }
 
 hybrid::Policy policy_of(const std::string &name) {
@@ -92,9 +88,8 @@ std::vector<hybrid::Member> named_members(tandem_context &context, const Setting
   const auto refuse = [&](tandem_status status, const std::string &why) {
     base::fail(status, base::text("backend \"hybrid:", names, "\": ", why));
   };
-  for (std::string_view rest = names;;) {
-    const std::size_t plus = rest.find('+');
-    const std::string each(rest.substr(0, plus));
+  for (std::optional<std::string_view> rest = names; rest;) {
+    const std::string each(base::cut(rest, "+"));
     if (std::find(seen.begin(), seen.end(), each) != seen.end())
       refuse(TANDEM_ERROR_INVALID_ARGUMENT, each + " stands twice");
     seen.push_back(each);
@@ -107,9 +102,8 @@ std::vector<hybrid::Member> named_members(tandem_context &context, const Setting
     if (kind == &cpu_kind()) *has_cpu_out = true;
     members.insert(kind == &cpu_kind() ? members.begin() : members.end(), std::make_move_iterator(more.begin()),
                    std::make_move_iterator(more.end()));
-    if (plus == std::string_view::npos) return members;
-    rest.remove_prefix(plus + 1);
   }
+  return members;
 }
 
 // Connects a hybrid with the speeds that earlier processes stored, and stores those that it learns.

@@ -48,9 +48,9 @@ void read_expert(std::string_view from, std::string_view text, Texts &texts) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(from, " is \"", text, "\": ", why));
   };
   Texts read;
-  for (std::string_view rest = text; !rest.empty();) {
-    const std::size_t comma = rest.find(',');
-    const std::string_view pair = rest.substr(0, comma), name = pair.substr(0, pair.find('='));
+  for (std::optional<std::string_view> rest = text; rest && !text.empty();) {
+    if (rest->empty()) refuse("nothing follows the last comma");
+    const std::string_view pair = base::cut(rest, ","), name = pair.substr(0, pair.find('='));
     const auto key = std::ranges::find_if(
         kOptions, [&](const Option &option) { return option.variable == nullptr && option.name == name; });
     if (key == std::end(kOptions)) {
@@ -65,9 +65,6 @@ void read_expert(std::string_view from, std::string_view text, Texts &texts) {
       refuse(base::text(name, " is \"", value, "\"; known are ", base::join(key->values, ", ")));
     if (!(read.*key->text).empty()) refuse(base::text(name, " stands twice"));
     read.*key->text = texts.*key->text = value;
-    if (comma == std::string_view::npos) return;
-    rest.remove_prefix(comma + 1);
-    if (rest.empty()) refuse("nothing follows the last comma");
   }
 }
 

@@ -41,18 +41,16 @@ std::string tuning_file(const char *given) {
 
 std::vector<core::TunedOperation> operations_of(std::string_view list) {
   std::vector<core::TunedOperation> operations;
-  for (;;) {
-    const std::size_t comma = list.find(',');
-    const std::string_view name = list.substr(0, comma);
+  for (std::optional<std::string_view> rest = list; rest;) {
+    const std::string_view name = base::cut(rest, ",");
     const std::optional<core::TunedOperation> operation = core::tuned_operation_from_name(name);
     if (!operation) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  base::text("\"", name.substr(0, 40), "\" cannot be tuned; known: encode, decode, verify, update"));
     }
     operations.push_back(*operation);
-    if (comma == std::string_view::npos) return operations;
-    list.remove_prefix(comma + 1);
   }
+  return operations;
 }
 
 std::vector<tuning::Case> cases_of(const tandem_autotune_options &given) {

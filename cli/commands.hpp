@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.hpp"
+#include "base/options.hpp"
 #include "cli/units.hpp"
 #include "tandem/files.h"
 #include "tandem/tandem.h"
@@ -21,6 +23,9 @@ class App;
 }
 
 namespace tandem::cli {
+
+using base::hexadecimal;
+using base::sized;
 
 enum ExitStatus : int {
   kExitDone = 0,
@@ -42,14 +47,6 @@ nlohmann::ordered_json failure_object(const Failure &failure);
 int exit_status_of(tandem_status status);
 // Throws Failure for anything but TANDEM_OK, with the library's sentence.
 void check(tandem_status status);
-
-// An options or result struct of the library: zeros, and its size.
-template <class Struct>
-Struct sized() {
-  Struct value = {};
-  value.struct_bytes = sizeof value;
-  return value;
-}
 
 // What a call lists that tells the count without room, such as tandem_devices.
 template <class Struct, class List>
@@ -264,7 +261,6 @@ constexpr int kJsonSchema = 1;
 std::string json_text(nlohmann::ordered_json object);
 void print_json(const nlohmann::ordered_json &object);
 bool json_was_printed() noexcept;
-std::string hexadecimal(const std::uint8_t (&bytes)[16]);
 std::string plural(std::uint64_t count, std::string_view noun);  // "1 shard", "2 shards"
 // For a terminal; elsewhere the word as it is. badness: 0 to 2, as enum tandem_files_state_value.
 std::string colored(std::int32_t badness, std::string_view word);

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/option_table.hpp"
 #include "cli/sets.hpp"
@@ -172,27 +173,22 @@ namespace {
 
 // Whether a comma-separated list has the name.
 bool has_name(std::string_view list, std::string_view name) {
-  for (;;) {
-    const std::size_t comma = list.find(',');
-    if (list.substr(0, comma) == name) return true;
-    if (comma == std::string_view::npos) return false;
-    list.remove_prefix(comma + 1);
-  }
+  for (std::optional<std::string_view> rest = list; rest;)
+    if (base::cut(rest, ",") == name) return true;
+  return false;
 }
 
 // Refuses a limit on a resource that no task of the run holds: it would have no effect. The library has checked the
 // form.
 void check_resources(const ContextFlags &flags, const tandem_context_info &info) {
   for (const std::string &amounts : flags.resources) {
-    for (std::string_view rest = amounts; !rest.empty();) {
-      const std::size_t comma = rest.find(',');
-      const std::string_view name = rest.substr(0, rest.find('='));
+    for (std::optional<std::string_view> rest = amounts; rest && !amounts.empty();) {
+      const std::string_view amount = base::cut(rest, ","), name = amount.substr(0, amount.find('='));
       if (!has_name(info.resources, name)) {
         throw Failure{kExitWrongUsage,
                       fmt::format("--resource {}: no task of this run holds \"{}\"; on backend {} tasks hold {}",
-                                  rest.substr(0, comma), name, info.backend, info.resources)};
+                                  amount, name, info.backend, info.resources)};
       }
-      rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
     }
   }
 }

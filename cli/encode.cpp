@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 
 #include <array>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
@@ -30,13 +29,9 @@ struct EncodeFlags {
 // The 32 hexadecimal digits of a set id.
 std::array<std::uint8_t, 16> parse_set_id(const std::string &text) {
   std::array<std::uint8_t, 16> id = {};
-  bool good = text.size() == 2 * id.size();
-  for (std::size_t i = 0; good && i < id.size(); ++i) {
-    const char *const at = text.data() + 2 * i;
-    const auto [end, problem] = std::from_chars(at, at + 2, id[i], 16);
-    good = problem == std::errc() && end == at + 2;
-  }
-  if (!good)
+  std::string digits = text;
+  for (char &each : digits) each = each >= 'A' && each <= 'F' ? static_cast<char>(each - 'A' + 'a') : each;
+  if (!base::parse_hexadecimal(digits, id))
     throw Failure{kExitWrongUsage, fmt::format("--set-id {} is not {} hexadecimal digits", text, 2 * id.size())};
   return id;
 }

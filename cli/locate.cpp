@@ -14,6 +14,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/descriptor.hpp"
 #include "cli/option_table.hpp"
 #include "tandem/diagnose.h"
 #include "tandem/tools.h"
@@ -27,40 +28,27 @@ constexpr std::size_t kRangesOfAWindow = 4096, kMostRanges = 100'000, kShownRang
 
 class ShardFile {
  public:
-  ShardFile(const std::string &path, bool is_written) : path_(path) {
-    descriptor_ = open(path.c_str(), (is_written ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+  ShardFile(const std::string &path, bool is_written)
+      : path_(path), file_(open(path.c_str(), (is_written ? O_RDWR : O_RDONLY) | O_CLOEXEC)) {
     struct stat status = {};
-    if (descriptor_ < 0 || fstat(descriptor_, &status) != 0) fail("open");
+    if (!file_ || fstat(file_.get(), &status) != 0) fail("open");
     if (!S_ISREG(status.st_mode)) throw Failure{kExitInputOutput, printable(path) + " is not a regular file"};
     bytes_ = static_cast<std::uint64_t>(status.st_size);
   }
-  ~ShardFile() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  ShardFile(const ShardFile &) = delete;
-  ShardFile &operator=(const ShardFile &) = delete;
 
   std::uint64_t bytes() const { return bytes_; }
 
   void read(std::byte *to, std::uint64_t bytes, std::uint64_t offset) const {
-    while (bytes != 0) {
-      const ssize_t count = pread(descriptor_, to, bytes, static_cast<off_t>(offset));
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) fail("read");
-      if (count == 0) throw Failure{kExitInputOutput, printable(path_) + " has become shorter"};
-      to += count, offset += static_cast<std::uint64_t>(count), bytes -= static_cast<std::uint64_t>(count);
-    }
+    const std::int64_t got = base::read_at(file_.get(), to, bytes, offset);
+    if (got < 0) fail("read");
+    if (static_cast<std::uint64_t>(got) != bytes)
+      throw Failure{kExitInputOutput, printable(path_) + " has become shorter"};
   }
   void write(const std::byte *from, std::uint64_t bytes, std::uint64_t offset) const {
-    while (bytes != 0) {
-      const ssize_t count = pwrite(descriptor_, from, bytes, static_cast<off_t>(offset));
-      if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) fail("write to");
-      from += count, offset += static_cast<std::uint64_t>(count), bytes -= static_cast<std::uint64_t>(count);
-    }
+    if (!base::write_at(file_.get(), from, bytes, offset)) fail("write to");
   }
   void sync() const {
-    if (fsync(descriptor_) != 0) fail("write to the disk");
+    if (fsync(file_.get()) != 0) fail("write to the disk");
   }
 
  private:
@@ -69,7 +57,7 @@ class ShardFile {
   }
 
   std::string path_;
-  int descriptor_ = -1;
+  base::Descriptor file_;
   std::uint64_t bytes_ = 0;
 };
 

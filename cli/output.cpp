@@ -6,10 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 
+#include "base/text.hpp"
 #include "cli/commands.hpp"
 
 namespace tandem::cli {
@@ -23,10 +23,8 @@ int descriptor_of(const fs::path &path) {
   std::error_code error;
   const fs::path folder = fs::canonical(path.has_parent_path() ? path.parent_path() : ".", error);
   const std::string name = path.filename().string();
-  int number = -1;
-  const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), number);
-  const bool is_number = problem == std::errc() && end == name.data() + name.size() && number >= 0;
-  return !error && is_number && folder == fmt::format("/proc/{}/fd", getpid()) ? number : -1;
+  const auto number = base::number_in<int>(name);
+  return !error && number && folder == fmt::format("/proc/{}/fd", getpid()) ? *number : -1;
 }
 
 Output writable(const std::string &name, int descriptor) {

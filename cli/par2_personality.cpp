@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include <map>
 #include <set>
 
+#include "base/text.hpp"
 #include "cli/par2.hpp"
 #include "cli/program.hpp"
 
@@ -202,15 +202,13 @@ class Par2Words {
       texts_[letter] = value;
       return;
     }
-    std::uint64_t number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (value.empty() || error != std::errc() || end != value.data() + value.size() || number < known->least ||
-        number > most) {
+    const auto number = base::number_in<std::uint64_t>(value);
+    if (!number || *number < known->least || *number > most) {
       refuse(letter == 't' || letter == 'T' ? fmt::format("Invalid thread option: -{}{}", letter, value)
                                             : fmt::format("Invalid value of -{}: {} is no number from {} to {}", letter,
                                                           value, known->least, most));
     }
-    numbers_[letter] = number;
+    numbers_[letter] = *number;
   }
 
   void check_together() {

@@ -21,6 +21,7 @@
 #include <set>
 #include <utility>
 
+#include "base/descriptor.hpp"
 #include "cli/option_table.hpp"
 #include "cli/par2.hpp"
 #include "cli/sets.hpp"
@@ -77,17 +78,14 @@ bool has_changed(const struct stat &file, std::uint64_t bytes, const timespec &s
 class LockedFolder {
  public:
   LockedFolder(const std::string &folder, bool is_writer)
-      : descriptor_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    if (descriptor_ < 0) fail_io("open", folder);
-    flock(descriptor_, is_writer ? LOCK_EX : LOCK_SH);
+      : folder_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (!folder_) fail_io("open", folder);
+    flock(folder_.get(), is_writer ? LOCK_EX : LOCK_SH);
   }
-  LockedFolder(const LockedFolder &) = delete;
-  LockedFolder &operator=(const LockedFolder &) = delete;
-  ~LockedFolder() { close(descriptor_); }
-  bool sync() const noexcept { return fsync(descriptor_) == 0; }
+  bool sync() const noexcept { return fsync(folder_.get()) == 0; }
 
  private:
-  const int descriptor_;
+  base::Descriptor folder_;
 };
 
 // ---- the tree
@@ -240,10 +238,9 @@ void make_set(const std::string &folder, const LockedFolder &locked, const Files
               const ContextOwner &context, const std::string &action, Json &object) {
   const Temporaries temporaries(folder);
   const std::string base = in(folder, kNew), index = base + std::string(kEnding);
-  const int descriptor = open(index.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   struct stat begun;  // by the clock of the file system
-  if (descriptor < 0 || fstat(descriptor, &begun) != 0) fail_io("make", index);
-  close(descriptor);
+  const base::Descriptor file(open(index.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file || fstat(file.get(), &begun) != 0) fail_io("make", index);
   std::vector<std::string> paths;
   for (const auto &[name, status] : files) paths.push_back(in(folder, name));
   const std::vector<const char *> sources = pointers(paths);

@@ -59,19 +59,13 @@ void pass_on(int number) {
 }
 
 struct Pipe {
-  int ends[2] = {-1, -1};
+  base::Descriptor from, to;
   Pipe() {
+    int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
       fail(kExitInputOutput, fmt::format("cannot open a pipe: {}", std::strerror(errno)));
-  }
-  ~Pipe() {
-    for (int end = 0; end < 2; ++end) close_end(end);
-  }
-  Pipe(const Pipe &) = delete;
-  Pipe &operator=(const Pipe &) = delete;
-  void close_end(int end) {
-    if (ends[end] >= 0) close(ends[end]);
-    ends[end] = -1;
+    from = base::Descriptor(ends[0]);
+    to = base::Descriptor(ends[1]);
   }
 };
 
@@ -88,7 +82,7 @@ void start(std::vector<std::string> words, const Pipe &reports) {
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&actions);
   posix_spawnattr_init(&attributes);
-  posix_spawn_file_actions_adddup2(&actions, reports.ends[1], 3);
+  posix_spawn_file_actions_adddup2(&actions, reports.to.get(), 3);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   posix_spawnattr_setsigmask(&attributes, &before);
   pid_t pid = 0;
@@ -110,7 +104,7 @@ std::optional<Json> next_report(const Pipe &reports, std::string &buffer) {
       return line;
     }
     char part[4096];
-    const ssize_t now = read(reports.ends[0], part, sizeof part);
+    const ssize_t now = read(reports.from.get(), part, sizeof part);
     if (now < 0 && errno == EINTR) continue;
     if (now <= 0) return std::nullopt;
     buffer.append(part, static_cast<std::size_t>(now));
@@ -127,11 +121,10 @@ void notify(std::string_view state) {
   if (length < 2 || length > sizeof address.sun_path) return;
   std::memcpy(address.sun_path, name, length);
   if (name[0] == '@') address.sun_path[0] = '\0';  // in the abstract namespace
-  const int sender = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (sender < 0) return;
-  sendto(sender, state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr *>(&address),
+  const base::Descriptor sender(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!sender) return;
+  sendto(sender.get(), state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr *>(&address),
          static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length));
-  close(sender);
 }
 
 int wait_for_child() {
@@ -190,7 +183,7 @@ int serve(const ServeFlags &flags, Json &object) {
   }
   Pipe reports;
   start(std::move(words), reports);
-  reports.close_end(1);
+  reports.to.reset();
 
   std::string buffer;
   bool serving = false;

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/descriptor.hpp"
 #include "cli/volume.hpp"
 
 namespace tandem::cli {
@@ -30,22 +31,16 @@ class Connection {
                                                  sizeof address.sun_path - 1, path.size())};
     address.sun_family = AF_UNIX;
     std::memcpy(address.sun_path, path.data(), path.size());
-    socket_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (socket_ < 0) fail(path, fmt::format("cannot make a socket: {}", std::strerror(errno)));
-    if (connect(socket_, reinterpret_cast<const sockaddr *>(&address), sizeof address) != 0) {
-      const int error = errno;
-      close(socket_);
-      fail(path, fmt::format("cannot reach the server of a volume there: {}", std::strerror(error)));
-    }
+    socket_ = base::Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!socket_) fail(path, fmt::format("cannot make a socket: {}", std::strerror(errno)));
+    if (connect(socket_.get(), reinterpret_cast<const sockaddr *>(&address), sizeof address) != 0)
+      fail(path, fmt::format("cannot reach the server of a volume there: {}", std::strerror(errno)));
   }
-  ~Connection() { close(socket_); }
-  Connection(const Connection &) = delete;
-  Connection &operator=(const Connection &) = delete;
 
   // A server may refuse a request before it has read all of it. Its answer says why.
   void send(std::string_view text) {
     while (!text.empty()) {
-      const ssize_t now = ::send(socket_, text.data(), text.size(), MSG_NOSIGNAL);
+      const ssize_t now = ::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL);
       if (now < 0 && errno == EINTR && caught_signal() == 0) continue;
       if (now <= 0) return;
       text.remove_prefix(static_cast<std::size_t>(now));
@@ -62,12 +57,12 @@ class Connection {
       }
       if (buffer_.size() > kMostAnswerBytes) fail(path_, fmt::format("an answer of over {} bytes", kMostAnswerBytes));
       // A signal just before poll does not end poll. So poll ends from time to time, to look for signals.
-      pollfd waiting = {socket_, POLLIN, 0};
+      pollfd waiting = {socket_.get(), POLLIN, 0};
       const int ready = poll(&waiting, 1, 200);
       if (caught_signal() != 0) return false;
       if (ready <= 0) continue;
       char part[4096];
-      const ssize_t now = recv(socket_, part, sizeof part, 0);
+      const ssize_t now = recv(socket_.get(), part, sizeof part, 0);
       if (now < 0 && errno == EINTR) continue;
       if (now <= 0) fail(path_, "the server ended before it answered");
       buffer_.append(part, static_cast<std::size_t>(now));
@@ -76,7 +71,7 @@ class Connection {
 
  private:
   std::string path_, buffer_;
-  int socket_ = -1;
+  base::Descriptor socket_;
 };
 
 }  // namespace

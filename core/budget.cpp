@@ -63,9 +63,8 @@ void check_amount(std::string_view name, std::uint64_t amount) {
 // "cpu=5,my.disks=2". Throws Error (INVALID_ARGUMENT).
 std::vector<std::pair<std::string_view, std::uint64_t>> parse(std::string_view text) {
   std::vector<std::pair<std::string_view, std::uint64_t>> list;
-  for (std::string_view rest = text; !rest.empty();) {
-    const std::size_t comma = rest.find(',');
-    const std::string_view entry = rest.substr(0, comma);
+  for (std::optional<std::string_view> rest = text; rest && !text.empty();) {
+    const std::string_view entry = base::cut(rest, ",");
     const std::size_t equals = entry.find('=');
     const std::string_view digits = equals == std::string_view::npos ? "" : entry.substr(equals + 1);
     std::uint64_t amount = 0;
@@ -75,7 +74,7 @@ std::vector<std::pair<std::string_view, std::uint64_t>> parse(std::string_view t
                  base::text("resource amount \"", digits, "\" does not fit in 64 bits in \"", text, "\""));
     }
     if (equals == 0 || digits.empty() || error != std::errc() || end != digits.data() + digits.size() ||
-        comma == rest.size() - 1) {
+        (rest && rest->empty())) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
                  base::text("\"", text, "\" is not a list of resource amounts such as \"cpu=5\" (at character ",
                             static_cast<std::size_t>(entry.data() - text.data()) + 1, ")"));
@@ -90,7 +89,6 @@ std::vector<std::pair<std::string_view, std::uint64_t>> parse(std::string_view t
       }
     }
     list.emplace_back(name, amount);
-    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
   }
   return list;
 }

@@ -42,13 +42,7 @@ std::optional<std::uint32_t> take_index(std::string_view &text) {
 
 std::optional<SetId> parse_set_id(std::string_view text) {
   SetId id;
-  if (text.size() != 2 * id.size()) return {};
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const std::size_t digit = std::string_view("0123456789abcdef").find(text[i]);
-    if (digit == std::string_view::npos) return {};
-    id[i / 2] = static_cast<std::uint8_t>(i % 2 == 0 ? digit << 4 : id[i / 2] | digit);
-  }
-  return id;
+  return base::parse_hexadecimal(text, id) ? std::optional(id) : std::nullopt;
 }
 
 // ---- offsets in a record; docs/format.md section 8 ----

@@ -261,13 +261,6 @@ class Searcher {
   std::set<std::pair<dev_t, ino_t>> seen_;
 };
 
-bool starts_with(const SetId &id, std::string_view digits) {
-  if (digits.size() > 2 * id.size()) return false;
-  for (std::size_t i = 0; i < digits.size(); ++i)
-    if ("0123456789abcdef"[i % 2 == 0 ? id[i / 2] >> 4 : id[i / 2] & 15] != digits[i]) return false;
-  return true;
-}
-
 std::string list(const std::vector<FoundSet> &sets) {
   constexpr std::size_t kMostListed = 8;
   std::string text;
@@ -294,7 +287,7 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
   std::optional<std::size_t> chosen, only_with_enough;
   std::size_t match_count = 0, enough_count = 0;
   for (std::size_t i = 0; i < sets.size(); ++i) {
-    if (!starts_with(sets[i].header.set_id, wanted)) continue;
+    if (!hexadecimal(sets[i].header.set_id).starts_with(wanted)) continue;
     ++match_count;
     chosen = i;
     if (known_shard_count(sets[i]) < sets[i].header.k) continue;

@@ -81,13 +81,7 @@ Hash hash_of(std::string_view bytes) { return base::printed_order(base::hash128(
 
 std::optional<SetId> parse_id(std::string_view text) {
   SetId id;
-  if (text.size() != 2 * id.size()) return {};
-  for (std::size_t i = 0; i < id.size(); ++i) {
-    const char *const at = text.data() + 2 * i;
-    if (const auto [end, problem] = std::from_chars(at, at + 2, id[i], 16); problem != std::errc() || end != at + 2)
-      return {};
-  }
-  return base::hexadecimal(id) == text ? std::optional(id) : std::nullopt;
+  return base::parse_hexadecimal(text, id) ? std::optional(id) : std::nullopt;
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <map>
@@ -31,6 +30,9 @@
 
 namespace tandem::tuning {
 namespace {
+
+using base::cut;
+using base::number_in;
 
 // A row of one kind leaves the columns of the other empty. The first name tells the version.
 constexpr std::string_view kVersion = "tandem_tuning_2", kVersionStart = "tandem_tuning_";
@@ -70,15 +72,6 @@ std::string clean(std::string_view text) {
   return kept;
 }
 
-template <class Number>
-std::optional<Number> number_in(std::string_view text) {
-  Number number = 0;
-  if (text.empty() || text.front() < '0' || text.front() > '9') return std::nullopt;  // a sign, "inf", "nan"
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
 bool valid_date(std::string_view date) {
   constexpr std::string_view kForm = "dddd-dd-ddTdd:dd:ddZ";
   if (date.size() != kForm.size()) return false;
@@ -87,14 +80,6 @@ bool valid_date(std::string_view date) {
     if (kForm[i] == 'd' ? !digit : date[i] != kForm[i]) return false;
   }
   return true;
-}
-
-// The part of a text before a separator; the rest, or null, stays.
-std::string_view cut(std::optional<std::string_view> &rest, std::string_view separator) {
-  const std::string_view whole = *rest;
-  const std::size_t at = whole.find(separator);
-  rest = at == std::string_view::npos ? std::nullopt : std::optional(whole.substr(at + separator.size()));
-  return whole.substr(0, at);
 }
 
 using Fields = std::array<std::string_view, kColumnCount>;
