@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <compare>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -57,23 +58,23 @@ class OwnFiles {
     for (std::size_t i = 0; i < descriptors.size(); ++i) row_.set_descriptor(i, std::move(descriptors[i]));
   }
 
-  // Identities of the files, the same for all ranks on the node.
-  std::string identities() const {
-    std::string all;
-    for (const struct stat &status : statuses_)
-      for (const std::uint64_t number : {std::uint64_t{status.st_dev}, std::uint64_t{status.st_ino}})
-        all.append(reinterpret_cast<const char *>(&number), sizeof number);
+  // Of each file, the same for all ranks on the node.
+  struct Identity {
+    std::uint64_t device, number;
+    auto operator<=>(const Identity &) const = default;
+  };
+  std::vector<Identity> identities() const {
+    std::vector<Identity> all;
+    for (const struct stat &status : statuses_) all.push_back({status.st_dev, status.st_ino});
     return all;
   }
   // Throws if another rank of the node has one of them too.
-  void check_shared(const std::vector<std::string> &identities_of, std::size_t own) const {
-    constexpr std::size_t kBytes = 2 * sizeof(std::uint64_t);
-    std::set<std::string> others;
+  void check_shared(const std::vector<std::vector<Identity>> &identities_of, std::size_t own) const {
+    std::set<Identity> others;
     for (std::size_t i = 0; i < identities_of.size(); ++i)
-      for (std::size_t at = 0; i != own && at < identities_of[i].size(); at += kBytes)
-        others.insert(identities_of[i].substr(at, kBytes));
+      if (i != own) others.insert(identities_of[i].begin(), identities_of[i].end());
     for (std::size_t i = 0; i < paths_.size(); ++i)
-      if (others.count(identities_of[own].substr(i * kBytes, kBytes)) != 0)
+      if (others.contains(identities_of[own][i]))
         fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is a file of another rank too", paths_[i]));
   }
 
@@ -173,7 +174,7 @@ tandem_mpi_protect_result protect(const World &world, tandem_context *context,
   });
   world.broadcast(ours.set_id.data(), ours.set_id.size());
   ours.sequence = world.most(sequence) + 1;
-  std::vector<std::string> identities;
+  std::vector<std::vector<OwnFiles::Identity>> identities;
   const tandem_status compared = guarded([&] { identities = node.all_gather(files->identities()); });
   world.together([&] {
     check(compared);

@@ -42,16 +42,6 @@ struct Generation {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<int>> seen_by;  // group and member: ranks
 };
 
-std::string bytes_of(const std::vector<Seen> &list) {
-  return {reinterpret_cast<const char *>(list.data()), list.size() * sizeof(Seen)};
-}
-
-std::vector<Seen> seen_from(const std::string &bytes) {
-  std::vector<Seen> list(bytes.size() / sizeof(Seen));
-  if (!list.empty()) std::memcpy(list.data(), bytes.data(), list.size() * sizeof(Seen));
-  return list;
-}
-
 bool is_possible(const Protection &header) {
   try {
     check_matrix(header.layout, header.matrix);
@@ -92,10 +82,10 @@ std::vector<Seen> look(const std::string &folder, const std::string &name,
 }
 
 // Newest first.
-std::vector<Generation> generations_of(const std::vector<std::string> &all) {
+std::vector<Generation> generations_of(const std::vector<std::vector<Seen>> &all) {
   std::map<Generation::Key, Generation> by_key;
   for (std::size_t rank = 0; rank < all.size(); ++rank)
-    for (const Seen &seen : seen_from(all[rank])) {
+    for (const Seen &seen : all[rank]) {
       Generation &generation = by_key.try_emplace(Generation::key_of(seen), Generation{seen, {}}).first->second;
       generation.seen_by[{seen.group, seen.member}].push_back(static_cast<int>(rank));
     }
@@ -133,18 +123,11 @@ class Recovery {
     world_.together([&] {
       for (Resident &resident : residents_) inspect(resident);
     });
-    std::string mine;
-    for (const Resident &resident : residents_)
-      for (const std::uint32_t number :
-           {resident.group, resident.member, std::uint32_t{resident.has_data}, std::uint32_t{resident.has_parity}})
-        mine.append(reinterpret_cast<const char *>(&number), sizeof number);
+    std::vector<Found> mine;
+    for (const Resident &each : residents_) mine.push_back({each.group, each.member, {each.has_data, each.has_parity}});
     good_.assign(headers_.size(), std::vector<Good>(layout_.size()));
-    for (const std::string &theirs : world_.all_gather(mine))
-      for (std::size_t at = 0; at + 4 * sizeof(std::uint32_t) <= theirs.size(); at += 4 * sizeof(std::uint32_t)) {
-        std::uint32_t numbers[4];
-        std::memcpy(numbers, theirs.data() + at, sizeof numbers);
-        good_[numbers[0]][numbers[1]] = {numbers[2] != 0, numbers[3] != 0};
-      }
+    for (const std::vector<Found> &theirs : world_.all_gather(mine))
+      for (const Found &each : theirs) good_[each.group][each.member] = each.good;
     world_.together([&] {
       for (std::uint32_t group = 0; group < headers_.size(); ++group) check_enough(group);
     });
@@ -175,6 +158,10 @@ class Recovery {
   struct Good {
     bool data = false, parity = false;
   };
+  struct Found {
+    std::uint32_t group, member;
+    Good good;
+  };
 
   bool no_sync() const { return options_.no_sync != 0; }
   const Member &member_of(const Resident &resident) const { return headers_[resident.group].members[resident.member]; }
@@ -196,47 +183,14 @@ class Recovery {
       headers_.resize(generation_.any.group_count);
     });
     std::string mine;
-    for (const auto &[group, teller] : tellers) {
-      if (teller != world_.rank() || own == nullptr) continue;
-      const auto header = std::find_if(own->begin(), own->end(),
-                                       [&, group = group](const Protection &each) { return each.group == group; });
-      append(mine, header->group);
-      append(mine, header->segment_bytes);
-      for (const Member &member : header->members) {
-        const std::string bytes = member.serialized();
-        append(mine, static_cast<std::uint64_t>(bytes.size()));
-        mine += bytes;
-      }
-    }
+    for (const auto &[group, teller] : tellers)
+      if (teller == world_.rank() && own != nullptr)
+        mine += std::ranges::find(*own, group, &Protection::group)->serialized();
     for (const std::string &theirs : world_.all_gather(mine))
-      for (std::size_t at = 0; at < theirs.size();) {
-        const auto group = take<std::uint32_t>(theirs, &at);
-        Protection &header = headers_[group];
-        header.set_id = generation_.any.set_id;
-        header.sequence = generation_.any.sequence;
-        header.layout = layout_;
-        header.matrix = generation_.any.matrix;
-        header.group_count = generation_.any.group_count;
-        header.group = group;
-        header.segment_bytes = take<std::uint64_t>(theirs, &at);
-        for (std::uint32_t i = 0; i < layout_.size(); ++i) {
-          const auto length = static_cast<std::size_t>(take<std::uint64_t>(theirs, &at));
-          header.members.push_back(parse_member(theirs.substr(at, length)));
-          at += length;
-        }
+      for (std::string_view left = theirs; !left.empty();) {
+        Protection header = take_protection(left);
+        headers_[header.group] = std::move(header);
       }
-  }
-
-  template <class Number>
-  static void append(std::string &to, Number number) {
-    to.append(reinterpret_cast<const char *>(&number), sizeof number);
-  }
-  template <class Number>
-  static Number take(const std::string &from, std::size_t *at) {
-    Number number;
-    std::memcpy(&number, from.data() + *at, sizeof number);
-    *at += sizeof number;
-    return number;
   }
 
   // A rank that sees a member's parity stands for that member: the rank of the same number, or else the one with the
@@ -514,7 +468,7 @@ tandem_mpi_recover_result recover(const World &world, tandem_context *context,
   std::map<Generation::Key, std::vector<Protection>> own;
   std::vector<Seen> seen;
   world.together([&] { seen = look(options.folder, options.name, &own); });
-  const std::vector<Generation> generations = generations_of(world.all_gather(bytes_of(seen)));
+  const std::vector<Generation> generations = generations_of(world.all_gather(seen));
   if (generations.empty())
     fail(TANDEM_ERROR_NOT_RECOVERABLE,
          fmt::format("no parity of the name {} lies in the folder of any of {} ranks", options.name, world.size()));

@@ -41,6 +41,12 @@ std::int32_t duplicate(std::int32_t communicator) {
   return MPI_Comm_c2f(copy);
 }
 
+std::uint64_t reduced(std::int32_t communicator, std::uint64_t mine, MPI_Op how) {
+  std::uint64_t all = 0;
+  check_mpi(MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, how, comm_of(communicator)), "MPI_Allreduce");
+  return all;
+}
+
 }  // namespace
 
 World::World(std::int32_t communicator) : World(OfHandle{}, duplicate(communicator)) {}
@@ -119,23 +125,9 @@ std::string World::broadcast(const std::string &of_rank_0) const {
   return text;
 }
 
-std::uint64_t World::sum(std::uint64_t mine) const {
-  std::uint64_t all = 0;
-  check_mpi(MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, MPI_SUM, comm_of(handle_)), "MPI_Allreduce");
-  return all;
-}
-
-std::uint64_t World::least(std::uint64_t mine) const {
-  std::uint64_t all = 0;
-  check_mpi(MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, MPI_MIN, comm_of(handle_)), "MPI_Allreduce");
-  return all;
-}
-
-std::uint64_t World::most(std::uint64_t mine) const {
-  std::uint64_t all = 0;
-  check_mpi(MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, MPI_MAX, comm_of(handle_)), "MPI_Allreduce");
-  return all;
-}
+std::uint64_t World::sum(std::uint64_t mine) const { return reduced(handle_, mine, MPI_SUM); }
+std::uint64_t World::least(std::uint64_t mine) const { return reduced(handle_, mine, MPI_MIN); }
+std::uint64_t World::most(std::uint64_t mine) const { return reduced(handle_, mine, MPI_MAX); }
 
 std::vector<std::string> World::all_gather(const std::string &mine) const {
   const auto ranks = static_cast<std::size_t>(size_);
@@ -155,12 +147,6 @@ std::vector<std::string> World::all_gather(const std::string &mine) const {
   for (std::size_t i = 0; i < ranks; ++i)
     parts.push_back(all.substr(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(lengths[i])));
   return parts;
-}
-
-std::vector<std::uint64_t> World::all_gather(std::uint64_t mine) const {
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(size_));
-  check_mpi(MPI_Allgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, comm_of(handle_)), "MPI_Allgather");
-  return all;
 }
 
 void World::collect(std::span<const std::byte> mine,
