@@ -176,13 +176,13 @@ void Folder::sync() const {
   if (fsync(descriptor_.get()) != 0 && errno != EINVAL) fail_io("sync", path_, errno);
 }
 
-void make_folder(const std::string &path, std::vector<std::string> &made) {
-  if (mkdir(path.c_str(), 0777) != 0) {
+void make_folder(const std::string &path, std::vector<std::string> &made, mode_t mode) {
+  if (mkdir(path.c_str(), mode) != 0) {
     if (errno == EEXIST) return;
     const std::string above = folder_of(path);
     if (errno != ENOENT || above == path) fail_io("make the folder", path, errno);
-    make_folder(above, made);
-    if (mkdir(path.c_str(), 0777) != 0) {
+    make_folder(above, made, mode);
+    if (mkdir(path.c_str(), mode) != 0) {
       if (errno == EEXIST) return;  // "above/"
       fail_io("make the folder", path, errno);
     }

@@ -280,14 +280,6 @@ void put_into(std::vector<Any> &list, Any entry, bool also_older) {
   }
 }
 
-void make_parent_folders(const std::string &path) {
-  for (std::size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
-    const std::string folder = path.substr(0, slash);
-    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST && access(folder.c_str(), X_OK) != 0)  // 0700: as XDG says
-      base::fail_io("make folder", folder, errno);
-  }
-}
-
 void check_size(const std::string &path, const Table &table) {
   const std::size_t count = std::max(table.entries().size(), table.speeds().size());
   if (count > Table::kMostEntries)
@@ -298,7 +290,8 @@ void check_size(const std::string &path, const Table &table) {
 // Where a file is written and which folder is locked for it. A link stays, and its target is replaced.
 struct Target {
   explicit Target(const std::string &path) {
-    make_parent_folders(path);
+    std::vector<std::string> made;
+    base::make_folder(base::folder_of(path), made, 0700);  // as XDG says
     char real[PATH_MAX];
     const std::string target = realpath(path.c_str(), real) != nullptr ? real : path;
     folder = std::make_shared<base::Folder>(base::folder_of(target));
