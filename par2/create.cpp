@@ -293,7 +293,7 @@ class Creation {
     };
     const std::uint64_t memory = options_.memory_bytes != 0 ? options_.memory_bytes : kDefaultMemory;
     code_columns(k, m, slice_bytes_, memory, pool_, read, encode, write_column);
-    const std::vector<Digest> digests = finished(slice_md5s);
+    const std::vector<Digest> digests = Md5Streams::finish(slice_md5s);
     for (std::size_t i = 0; i < k; ++i) sums_[i].md5 = digests[i];
     finish_packets(packet_md5s);
   }
@@ -308,13 +308,8 @@ class Creation {
     }
   }
 
-  static std::vector<Digest> finished(std::vector<Md5> &streams) {
-    std::vector<Md5 *> all;
-    for (Md5 &stream : streams) all.push_back(&stream);
-    return Md5Streams::finish(all);
-  }
   void finish_packets(std::vector<Md5> &streams) {
-    const std::vector<Digest> digests = finished(streams);
+    const std::vector<Digest> digests = Md5Streams::finish(streams);
     write_recovery(0, recovery_count_, [&](const base::PendingFile &file, std::size_t i) {
       const auto exponent = options_.first_exponent + static_cast<std::uint32_t>(i);
       RecoveryPrefix prefix = recovery_prefix(set_id_, exponent, slice_bytes_);

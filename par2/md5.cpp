@@ -154,17 +154,17 @@ void Md5Streams::update(std::span<const Md5Part> parts) {
   par2::add_blocks(runs);
 }
 
-std::vector<Digest> Md5Streams::finish(std::span<Md5 *const> streams) {
+std::vector<Digest> Md5Streams::finish(std::span<Md5> streams) {
   struct Last {
     unsigned char bytes[128];
   };
   std::vector<Last> last(streams.size());
   std::vector<Run> runs;
   for (std::size_t i = 0; i < streams.size(); ++i)
-    runs.push_back({&streams[i]->state_, last[i].bytes, streams[i]->pad(last[i].bytes)});
+    runs.push_back({&streams[i].state_, last[i].bytes, streams[i].pad(last[i].bytes)});
   par2::add_blocks(runs);
   std::vector<Digest> digests;
-  for (const Md5 *stream : streams) digests.push_back(stream->digest());
+  for (const Md5 &stream : streams) digests.push_back(stream.digest());
   return digests;
 }
 

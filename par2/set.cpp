@@ -190,14 +190,12 @@ class Walk {
   void check_found(std::uint64_t begin, std::uint64_t end) {
     std::vector<Md5> streams(found_.size());
     std::vector<Md5Part> parts;
-    std::vector<Md5 *> all;
     for (std::size_t i = 0; i < found_.size(); ++i) {
       parts.push_back({&streams[i], buffer_.data() + (found_[i].offset - begin) + kHashedFrom,
                        found_[i].header.bytes - kHashedFrom});
-      all.push_back(&streams[i]);
     }
     Md5Streams::update(parts);
-    const std::vector<Digest> digests = Md5Streams::finish(all);
+    const std::vector<Digest> digests = Md5Streams::finish(streams);
     for (std::size_t i = 0; i < found_.size(); ++i) {
       const auto &[header, offset] = found_[i];
       if (digests[i] != header.md5) {
