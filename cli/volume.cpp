@@ -97,7 +97,7 @@ Json ask_members(const AskFlags &flags, const Json &request, bool read_only, Pro
   };
   Json answer = volume::control_answer(volume.get(), request, hear);
   if (const tandem_status status = volume.close(); status != TANDEM_OK && answer.at("status") == TANDEM_OK)
-    return {{"status", status}, {"status_name", tandem_status_name(status)}, {"message", tandem_last_error_message()}};
+    return volume::failure(status, tandem_last_error_message());
   answer.erase("pid");  // of a server
   return answer;
 }

@@ -12,6 +12,7 @@
 
 #include "base/descriptor.hpp"
 #include "cli/volume.hpp"
+#include "volume/control.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -95,9 +96,7 @@ nlohmann::ordered_json ask_server(const std::string &socket, const nlohmann::ord
     if (answer.contains("status")) return answer;
     Progress::callback(&progress, answer.at("done_bytes"), answer.at("total_bytes"));
   }
-  return {{"status", TANDEM_ERROR_CANCELLED},
-          {"status_name", tandem_status_name(TANDEM_ERROR_CANCELLED)},
-          {"message", "interrupted"}};  // the end of the connection cancels the call
+  return volume::failure(TANDEM_ERROR_CANCELLED, "interrupted");  // the end of the connection cancels the call
 }
 
 }  // namespace tandem::cli

@@ -98,6 +98,15 @@ tandem_status care(tandem_volume *volume, const tandem_volume_care_options *opti
   });
 }
 
+// Fills a caller's struct. index: of a member.
+template <class Struct, class... Index>
+void answer(const tandem_volume &volume, Struct *out, const char *name, Index... index) {
+  check_result(out, name);
+  Struct ours{};
+  volume.engine.query(index..., &ours);
+  write_result(ours, out, name);
+}
+
 }  // namespace
 
 extern "C" tandem_status tandem_volume_create(const tandem_volume_create_options *options) {
@@ -186,22 +195,14 @@ extern "C" tandem_status tandem_volume_close(tandem_volume *volume) {
 }
 
 extern "C" tandem_status tandem_volume_query(const tandem_volume *volume, tandem_volume_info *info_out) {
-  return guarded({{"volume", volume}, {"info_out", info_out}}, [&] {
-    check_result(info_out, "tandem_volume_info");
-    tandem_volume_info info{};
-    volume->engine.query(&info);
-    write_result(info, info_out, "tandem_volume_info");
-  });
+  return guarded({{"volume", volume}, {"info_out", info_out}},
+                 [&] { answer(*volume, info_out, "tandem_volume_info"); });
 }
 
 extern "C" tandem_status tandem_volume_member_query(const tandem_volume *volume, uint32_t index,
                                                     tandem_volume_member *member_out) {
-  return guarded({{"volume", volume}, {"member_out", member_out}}, [&] {
-    check_result(member_out, "tandem_volume_member");
-    tandem_volume_member member{};
-    volume->engine.query(index, &member);
-    write_result(member, member_out, "tandem_volume_member");
-  });
+  return guarded({{"volume", volume}, {"member_out", member_out}},
+                 [&] { answer(*volume, member_out, "tandem_volume_member", index); });
 }
 
 extern "C" tandem_status tandem_volume_read(tandem_volume *volume, uint64_t offset_bytes, void *data, size_t bytes) {
@@ -300,10 +301,6 @@ extern "C" tandem_status tandem_volume_replace(tandem_volume *volume, const tand
 
 extern "C" tandem_status tandem_volume_statistics_query(const tandem_volume *volume,
                                                         tandem_volume_statistics *statistics_out) {
-  return guarded({{"volume", volume}, {"statistics_out", statistics_out}}, [&] {
-    check_result(statistics_out, "tandem_volume_statistics");
-    tandem_volume_statistics statistics{};
-    volume->engine.query(&statistics);
-    write_result(statistics, statistics_out, "tandem_volume_statistics");
-  });
+  return guarded({{"volume", volume}, {"statistics_out", statistics_out}},
+                 [&] { answer(*volume, statistics_out, "tandem_volume_statistics"); });
 }

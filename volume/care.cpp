@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
+#include "base/options.hpp"
+#include "base/pace.hpp"
 #include "tandem/diagnose.h"
 #include "volume/create.hpp"
 #include "volume/engine.hpp"
@@ -110,13 +110,11 @@ std::vector<std::uint32_t> Volume::locate(View &view, std::uint32_t row, std::st
     present.push_back(view.have[view.at(column, row)] == Have::good &&
                       view.entries[view.at(column, row)].generation != kUnknown);
   }
-  tandem_locate_options options{};
-  options.struct_bytes = sizeof options;
+  auto options = base::sized<tandem_locate_options>();
   options.present = present.data();
   options.repair = 1;
   options.damaged_bytes_out = damaged.data();
-  tandem_locate_result found{};
-  found.struct_bytes = sizeof found;
+  auto found = base::sized<tandem_locate_result>();
   const tandem_status status =
       tandem_locate(settings_.context, codec_.get(), shards.data(), kBlockBytes, &options, &found);
   if (status != TANDEM_ERROR_UNSUPPORTED && status != TANDEM_ERROR_NOT_RECOVERABLE) check(status);
@@ -196,24 +194,19 @@ void Volume::repair_stripe(std::uint64_t stripe, bool check_parity, tandem_volum
 
 tandem_status Volume::walk(const CareSettings &settings, std::uint64_t first_stripe,
                            const std::function<void(std::uint64_t)> &visit) {
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
+  const base::Pace pace(settings.rate_bytes_per_second);
+  bool is_cancelled = false;
   const std::uint64_t stripe_bytes = geometry().stripe_bytes();
   for (std::uint64_t stripe = first_stripe; stripe < geometry().stripe_count; ++stripe) {
     visit(stripe);
     const std::uint64_t done = (stripe + 1) * stripe_bytes;
-    const auto cancelled = [&] {
-      return settings.progress && settings.progress(settings.progress_user, done, geometry().volume_bytes()) != 0;
+    const auto ask = [&] {
+      is_cancelled =
+          settings.progress && settings.progress(settings.progress_user, done, geometry().volume_bytes()) != 0;
+      return is_cancelled;
     };
-    if (cancelled()) return TANDEM_ERROR_CANCELLED;
-    if (settings.rate_bytes_per_second == 0) continue;
-    const std::chrono::duration<double> due(static_cast<double>((stripe + 1 - first_stripe) * stripe_bytes) /
-                                            static_cast<double>(settings.rate_bytes_per_second));
-    constexpr std::chrono::duration<double> kLongest(0.1);  // so that a slow rate still notices a cancel
-    while (Clock::now() - start < due) {
-      std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(kLongest, due - (Clock::now() - start)));
-      if (cancelled()) return TANDEM_ERROR_CANCELLED;
-    }
+    if (!ask()) pace.wait(done - first_stripe * stripe_bytes, ask);
+    if (is_cancelled) return TANDEM_ERROR_CANCELLED;
   }
   return TANDEM_OK;
 }

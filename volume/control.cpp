@@ -21,10 +21,6 @@ using base::sized;
 
 [[noreturn]] void refuse(std::string message) { fail(TANDEM_ERROR_INVALID_ARGUMENT, std::move(message)); }
 
-Json failure(tandem_status status, const std::string &message) {
-  return {{"status", status}, {"status_name", tandem_status_name(status)}, {"message", message}};
-}
-
 // The fields of a request. Each is read once, and none may be left over.
 class Request {
  public:
@@ -275,6 +271,10 @@ Json answer_request(tandem_volume *volume, const Json &object, const ControlProg
 }
 
 }  // namespace
+
+Json failure(tandem_status status, const std::string &message) {
+  return {{"status", status}, {"status_name", tandem_status_name(status)}, {"message", message}};
+}
 
 Json control_answer(tandem_volume *volume, const Json &request, const ControlProgress &progress) {
   try {

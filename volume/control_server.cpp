@@ -125,11 +125,8 @@ void ControlServer::accept_all() {
         }
       }
       if (connections_.size() >= kMostConnections) {
-        const nlohmann::ordered_json busy = {
-            {"status", TANDEM_ERROR_UNAVAILABLE},
-            {"status_name", tandem_status_name(TANDEM_ERROR_UNAVAILABLE)},
-            {"message", fmt::format("{} connections are open already", kMostConnections)}};
-        send(*connection, json_line(busy));
+        send(*connection, json_line(failure(TANDEM_ERROR_UNAVAILABLE,
+                                            fmt::format("{} connections are open already", kMostConnections))));
         continue;
       }
       Connection &kept = *connection;
@@ -219,9 +216,7 @@ void ControlServer::serve(Connection &connection) {
       };
       send(connection, control_answer_line(volume_, request, make_progress));
     } else if (!problem.empty()) {
-      send(connection, json_line({{"status", TANDEM_ERROR_INVALID_ARGUMENT},
-                                  {"status_name", tandem_status_name(TANDEM_ERROR_INVALID_ARGUMENT)},
-                                  {"message", problem}}));
+      send(connection, json_line(failure(TANDEM_ERROR_INVALID_ARGUMENT, problem)));
     }
   } catch (const std::exception &) {
     // Out of memory: the caller gets no answer, only the end of the connection.
