@@ -191,9 +191,9 @@ std::vector<core::Need> plan_needs(core::Budget &budget, const char *resources) 
   for (const core::Need &need : needs) {
     const std::string &name = budget.name(need.resource);
     if (need.resource < core::Budget::kBuiltInCount) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("\"", name, "=", need.amount, "\" in the resources of a plan: how much of \"", name,
-                            "\" a task holds is fixed, see tandem_context_set_resource"));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "\"", name, "=", need.amount,
+                 "\" in the resources of a plan: how much of \"", name,
+                 "\" a task holds is fixed, see tandem_context_set_resource");
     }
   }
   budget.check(needs);

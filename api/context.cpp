@@ -22,9 +22,8 @@ namespace {
 std::uint32_t thread_count_of(const std::string &text) {
   constexpr std::uint32_t kMost = 4096;
   const std::optional<std::uint32_t> count = base::number_in<std::uint32_t>(text.empty() ? "0" : text);
-  if (!count) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("TANDEM_THREADS is \"", text, "\", not a number"));
-  if (*count > kMost)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("thread_count is ", *count, "; at most ", kMost));
+  if (!count) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "TANDEM_THREADS is \"", text, "\", not a number");
+  if (*count > kMost) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "thread_count is ", *count, "; at most ", kMost);
   return *count;
 }
 
@@ -33,8 +32,7 @@ hybrid::Policy policy_of(const std::string &name) {
   if (name.empty()) return hybrid::Policy::automatic;
   const auto found = std::ranges::find(kPolicies, name);
   if (found != std::end(kPolicies)) return static_cast<hybrid::Policy>(found - std::begin(kPolicies));
-  base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-             base::text("policy is \"", name, "\"; known are ", base::join(kPolicies, ", ")));
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "policy is \"", name, "\"; known are ", base::join(kPolicies, ", "));
 }
 
 // Every value is checked for every backend: an invalid value is never ignored.
@@ -86,7 +84,7 @@ std::vector<hybrid::Member> named_members(tandem_context &context, const Setting
   std::vector<hybrid::Member> members;
   std::vector<std::string> seen;
   const auto refuse = [&](tandem_status status, const std::string &why) {
-    base::fail(status, base::text("backend \"hybrid:", names, "\": ", why));
+    base::fail(status, "backend \"hybrid:", names, "\": ", why);
   };
   for (std::optional<std::string_view> rest = names; rest;) {
     const std::string each(base::cut(rest, "+"));
@@ -180,8 +178,8 @@ std::unique_ptr<core::Backend> make_backend(tandem_context &context, const Setti
   }
   std::string known;
   for (const BackendKind &kind : backend_kinds()) known += base::text(kind.forms, ", ");
-  base::fail(TANDEM_ERROR_UNAVAILABLE, base::text("backend \"", name, "\" does not exist here; known: auto, ", known,
-                                                  "hybrid, hybrid:DEVICE+DEVICE..."));
+  base::fail(TANDEM_ERROR_UNAVAILABLE, "backend \"", name, "\" does not exist here; known: auto, ", known,
+             "hybrid, hybrid:DEVICE+DEVICE...");
 }
 
 std::unique_ptr<tandem_context> make_context(const tandem_context_options *options, bool may_have_timeline) {

@@ -45,7 +45,7 @@ constexpr Option kOptions[] = {
 // Replaces the values that `text` names; `from` names the text in messages.
 void read_expert(std::string_view from, std::string_view text, Texts &texts) {
   const auto refuse = [&](const std::string &why) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(from, " is \"", text, "\": ", why));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, from, " is \"", text, "\": ", why);
   };
   Texts read;
   for (std::optional<std::string_view> rest = text; rest && !text.empty();) {
@@ -106,8 +106,8 @@ void check_effects(const OptionTexts &given, const std::string &backend, unsigne
     const std::string said = option.variable == nullptr ? base::text("expert ", option.name, "=", text)
                              : option.member == nullptr ? base::text(option.name, " ", text)
                                                         : base::text(option.name, " \"", text, "\"");
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(said, " has no effect on the backend \"", backend,
-                                                         "\": ", why_without(lacks, readers, backend)));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, said, " has no effect on the backend \"", backend,
+               "\": ", why_without(lacks, readers, backend));
   }
 }
 

@@ -45,8 +45,8 @@ std::vector<core::TunedOperation> operations_of(std::string_view list) {
     const std::string_view name = base::cut(rest, ",");
     const std::optional<core::TunedOperation> operation = core::tuned_operation_from_name(name);
     if (!operation) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("\"", name.substr(0, 40), "\" cannot be tuned; known: encode, decode, verify, update"));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "\"", name.substr(0, 40),
+                 "\" cannot be tuned; known: encode, decode, verify, update");
     }
     operations.push_back(*operation);
   }
@@ -64,8 +64,8 @@ std::vector<tuning::Case> cases_of(const tandem_autotune_options &given) {
     for (const std::uint64_t k : ks)
       for (const std::uint64_t m : ms) cases.push_back({operation, static_cast<unsigned>(k), static_cast<unsigned>(m)});
   if (cases.size() > kMostCases) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text(cases.size(), " combinations of operation, k and m; at most ", kMostCases));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, cases.size(), " combinations of operation, k and m; at most ",
+               kMostCases);
   }
   return cases;
 }
@@ -75,12 +75,12 @@ std::vector<tuning::NamedValues> ranges_of(const tandem_autotune_options &given)
   for (const std::string_view text : base::read_strings(given.ranges, given.range_count, "ranges", kMostRanges)) {
     const std::string_view name = text.substr(0, text.find('='));
     if (name.size() == text.size() || !tuning::valid_name(name)) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("\"", text.substr(0, 80), "\" is not NAME=RANGE, such as \"local_x=16:1024:x2\""));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "\"", text.substr(0, 80),
+                 "\" is not NAME=RANGE, such as \"local_x=16:1024:x2\"");
     }
     const bool twice =
         std::any_of(ranges.begin(), ranges.end(), [&](const tuning::NamedValues &range) { return range.name == name; });
-    if (twice) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("two ranges for ", name));
+    if (twice) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "two ranges for ", name);
     ranges.push_back({std::string(name), tuning::parse_range(text.substr(name.size() + 1), 0, core::kMostTuningValue)});
   }
   return ranges;
@@ -94,12 +94,11 @@ tuning::Options engine_options(const tandem_autotune_options &given) {
   options.shard_bytes = given.shard_bytes;
   options.on_device = given.on_device != 0;
   if (given.repeats != 0) options.repeats = given.repeats;
-  if (options.repeats > kMostRepeats) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("repeats is ", options.repeats, "; at most ", kMostRepeats));
-  }
+  if (options.repeats > kMostRepeats)
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "repeats is ", options.repeats, "; at most ", kMostRepeats);
   options.max_seconds = given.max_seconds;
   if (!std::isfinite(given.max_seconds) || given.max_seconds < 0)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("max_seconds is ", given.max_seconds));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "max_seconds is ", given.max_seconds);
   return options;
 }
 
@@ -136,8 +135,8 @@ std::unique_ptr<tandem_context, DestroyContext> make_context(const tandem_contex
   // They are not part of the identity of an entry, and may change at any time.
   const char *const resources = options.resources != nullptr ? options.resources : std::getenv("TANDEM_RESOURCES");
   if (resources != nullptr && *resources != 0) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("resources are \"", std::string_view(resources).substr(0, 80),
-                                                         "\": tuning measures the machine without such limits"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "resources are \"", std::string_view(resources).substr(0, 80),
+               "\": tuning measures the machine without such limits");
   }
   tandem_context *context = nullptr;
   const tandem_status status = tandem_context_create(&options, &context);
@@ -262,7 +261,7 @@ tandem_status tandem_tuning_merge(const char *const *files, size_t file_count, c
       for (const std::string_view each : others) {
         const std::string other(each);
         if (!tuning::read_regular_file(other, tuning::Table::kMostFileBytes))
-          base::fail(TANDEM_ERROR_IO, base::text(other, " does not exist"));
+          base::fail(TANDEM_ERROR_IO, other, " does not exist");
         merged.merge(tuning::read_file(other));
       }
     });
@@ -274,8 +273,8 @@ tandem_status tandem_tuning_path(const char *tuning_file, char *path_out, size_t
   return base::guarded([&] {
     const std::string path = tuning::file_path(tuning_file);
     if (path_out == nullptr || capacity_bytes <= path.size()) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("path_out is NULL, or ", capacity_bytes, " bytes are too few for ", path.size() + 1));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "path_out is NULL, or ", capacity_bytes, " bytes are too few for ",
+                 path.size() + 1);
     }
     std::memcpy(path_out, path.c_str(), path.size() + 1);
   });

@@ -43,21 +43,19 @@ void check_name(std::string_view name) {
            c == '-';
   };
   if (name.empty() || name.size() > Budget::kMostNameBytes) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("the name of a resource has ", name.size(),
-                                                         " characters; 1 to ", Budget::kMostNameBytes, " are allowed"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "the name of a resource has ", name.size(), " characters; 1 to ",
+               Budget::kMostNameBytes, " are allowed");
   }
   const auto wrong = std::find_if_not(name.begin(), name.end(), is_allowed);
   if (wrong != name.end()) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text("character ", wrong - name.begin() + 1, " of the resource name \"", name,
-                          "\" is none of A-Z a-z 0-9 _ . -"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "character ", wrong - name.begin() + 1, " of the resource name \"", name,
+               "\" is none of A-Z a-z 0-9 _ . -");
   }
 }
 
 void check_amount(std::string_view name, std::uint64_t amount) {
-  if (amount == 0) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("amount 0 of resource \"", name, "\": at least 1 is needed"));
-  }
+  if (amount == 0)
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "amount 0 of resource \"", name, "\": at least 1 is needed");
 }
 
 // "cpu=5,my.disks=2". Throws Error (INVALID_ARGUMENT).
@@ -70,22 +68,22 @@ std::vector<std::pair<std::string_view, std::uint64_t>> parse(std::string_view t
     std::uint64_t amount = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), amount);
     if (error == std::errc::result_out_of_range) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("resource amount \"", digits, "\" does not fit in 64 bits in \"", text, "\""));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "resource amount \"", digits, "\" does not fit in 64 bits in \"", text,
+                 "\"");
     }
     if (equals == 0 || digits.empty() || error != std::errc() || end != digits.data() + digits.size() ||
         (rest && rest->empty())) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("\"", text, "\" is not a list of resource amounts such as \"cpu=5\" (at character ",
-                            static_cast<std::size_t>(entry.data() - text.data()) + 1, ")"));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "\"", text,
+                 "\" is not a list of resource amounts such as \"cpu=5\" (at character ",
+                 static_cast<std::size_t>(entry.data() - text.data()) + 1, ")");
     }
     const std::string_view name = entry.substr(0, equals);
     check_name(name);
     check_amount(name, amount);
     for (const auto &[before, its_amount] : list) {
       if (before == name) {
-        base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("resource \"", name, "\" stands twice in \"", text, "\" (",
-                                                             its_amount, " and ", amount, ")"));
+        base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "resource \"", name, "\" stands twice in \"", text, "\" (",
+                   its_amount, " and ", amount, ")");
       }
     }
     list.emplace_back(name, amount);
@@ -129,8 +127,8 @@ struct Process {
 };
 
 [[noreturn]] void refuse(const Resource &resource, std::uint64_t needed, std::uint64_t amount) {
-  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("a task needs ", needed, " of resource \"", resource.name,
-                                                       "\", but its whole amount is ", amount));
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a task needs ", needed, " of resource \"", resource.name,
+             "\", but its whole amount is ", amount);
 }
 
 }  // namespace
@@ -175,9 +173,8 @@ struct Budget::State {
     if (name.find('.') != std::string_view::npos) return;
     std::string known;
     for (const Resource &each : built_in) known += each.name + ", ";
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text("resource \"", name, "\" is unknown; known: ", known,
-                          "and names of your own with a dot, such as \"my.", name, "\""));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "resource \"", name, "\" is unknown; known: ", known,
+               "and names of your own with a dot, such as \"my.", name, "\"");
   }
 
   // This process' counters, made if necessary. Later steps allocate nothing.

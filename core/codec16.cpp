@@ -169,10 +169,9 @@ void Codec16::make_par2(const tandem_codec_options &options) {
   // As for PAR1: rows 1 ; a ; a^2 of distinct a, or two columns of ratio 2^n with powers that do not repeat.
   is_mds_ = m_ <= 3 || k_ <= 2;
   if (!is_mds_ && options.allow_non_mds == 0)
-    base::fail(
-        TANDEM_ERROR_NOT_MDS,
-        base::text("matrix par2 with k = ", k_, ", m = ", m_, " is not known to recover from every loss of ", m_,
-                   " shards (it is for m <= 3, or k <= 2): use leopard16, or set allow_non_mds to read what exists"));
+    base::fail(TANDEM_ERROR_NOT_MDS, "matrix par2 with k = ", k_, ", m = ", m_,
+               " is not known to recover from every loss of ", m_,
+               " shards (it is for m <= 3, or k <= 2): use leopard16, or set allow_non_mds to read what exists");
   for (unsigned exponent = 1; logs_.size() < k_; ++exponent)
     if (std::gcd(exponent, gf16::kOrder) == 1) logs_.push_back(static_cast<std::uint16_t>(exponent));
 }
@@ -191,18 +190,17 @@ void Codec16::make_custom(const tandem_codec_options &options) {
   }
   const MdsProof proof = prove_mds(*gf_, *cells_);
   if (proof == MdsProof::proven) return;
-  base::fail(TANDEM_ERROR_NOT_MDS,
-             base::text("the custom matrix with k = ", k_, ", m = ", m_, " ",
-                        proof == MdsProof::refuted ? "cannot recover from every loss of"
-                                                   : "has too many minors to check that it recovers from every loss of",
-                        " ", m_, " shards: set allow_non_mds to use it"));
+  base::fail(TANDEM_ERROR_NOT_MDS, "the custom matrix with k = ", k_, ", m = ", m_, " ",
+             proof == MdsProof::refuted ? "cannot recover from every loss of"
+                                        : "has too many minors to check that it recovers from every loss of",
+             " ", m_, " shards: set allow_non_mds to use it");
 }
 
 void Codec16::check_cells(std::uint64_t rows, std::uint64_t columns, const char *what, std::uint64_t most_bytes) const {
   if (rows * columns * sizeof(std::uint16_t) <= most_bytes) return;
-  base::fail(TANDEM_ERROR_TOO_LARGE,
-             base::text(what, " with k = ", k_, ", m = ", m_, ": ", rows, " x ", columns, " coefficients are ",
-                        rows * columns * sizeof(std::uint16_t), " bytes, at most ", most_bytes, " are possible"));
+  base::fail(TANDEM_ERROR_TOO_LARGE, what, " with k = ", k_, ", m = ", m_, ": ", rows, " x ", columns,
+             " coefficients are ", rows * columns * sizeof(std::uint16_t), " bytes, at most ", most_bytes,
+             " are possible");
 }
 
 std::uint16_t Codec16::point(unsigned shard) const {
@@ -376,8 +374,8 @@ void Codec16::solve_powers(const ShardSet &present, std::span<const std::uint16_
   constexpr std::uint64_t kMostSteps = std::uint64_t{1} << 36;
   const std::size_t missing = count - chosen.size();
   if (std::uint64_t{count} * count * missing > kMostSteps)
-    base::fail(TANDEM_ERROR_TOO_LARGE,
-               base::text(count, " lost shards, and ", missing, " of as many neighbouring parity shards are missing"));
+    base::fail(TANDEM_ERROR_TOO_LARGE, count, " lost shards, and ", missing,
+               " of as many neighbouring parity shards are missing");
   for (const std::uint16_t shard : lost) run.constants.push_back(gf_->exp(logs_[shard]));
   run.polynomial = polynomial_of(run.constants);
   Matrix16 solved = solve_run(run, outputs, work);  // outputs from the chosen shards

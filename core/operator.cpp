@@ -126,13 +126,13 @@ void check(const BitMatrix &form) {
 std::uint64_t granularity_of(const BitMatrix &form) {
   constexpr std::uint64_t kUnit = BitMatrix::kPacketUnitBytes;
   if (form.word_bits == 0 || form.word_bits > BitMatrix::kMostWordBits)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("a bit matrix: ", form.word_bits,
-                                                         " bits of an element, not 1 to ", BitMatrix::kMostWordBits));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a bit matrix: ", form.word_bits, " bits of an element, not 1 to ",
+               BitMatrix::kMostWordBits);
   if (form.packet_bytes == 0 || form.packet_bytes % kUnit != 0 ||
       form.packet_bytes > Operator::kMostGranularityBytes / form.word_bits)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text("a bit matrix: packets of ", form.packet_bytes, " bytes are not a multiple of ", kUnit,
-                          ", or ", form.word_bits, " of them are more than ", Operator::kMostGranularityBytes));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a bit matrix: packets of ", form.packet_bytes,
+               " bytes are not a multiple of ", kUnit, ", or ", form.word_bits, " of them are more than ",
+               Operator::kMostGranularityBytes);
   return form.word_bits * form.packet_bytes;
 }
 
@@ -252,8 +252,8 @@ Operator::Operator(Form form, std::uint64_t granularity_bytes)
   if (std::holds_alternative<Leopard16>(form_)) granularity_bytes_ = granularity_of(Layout::leopard);
   if (const BitMatrix *packets = std::get_if<BitMatrix>(&form_)) granularity_bytes_ = granularity_of(*packets);
   if (granularity_bytes_ == 0 || granularity_bytes_ > kMostGranularityBytes)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("an operator's granularity of ", granularity_bytes_,
-                                                         " bytes is not from 1 to ", kMostGranularityBytes));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "an operator's granularity of ", granularity_bytes_,
+               " bytes is not from 1 to ", kMostGranularityBytes);
   std::visit([](const auto &each) { check(each); }, form_);
   input_count_ = std::visit([](const auto &each) { return input_count_of(each); }, form_);
   output_count_ = std::visit([](const auto &each) { return output_count_of(each); }, form_);

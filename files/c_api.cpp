@@ -39,7 +39,7 @@ using base::write_result;
 constexpr std::uint32_t kRecoverLockSeconds = 2;
 
 void require(const void *pointer, const char *name) {
-  if (pointer == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(name, " is NULL"));
+  if (pointer == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, name, " is NULL");
 }
 
 // The options tell a call what to do: without them there is nothing to do.
@@ -77,7 +77,7 @@ tandem_files_set set_of(const SetHeader &header) {
 const FoundSet &set_at(const tandem_files_search *search, std::size_t index) {
   require(search, "search");
   if (index >= search->found.sets.size())
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("set ", index, " of ", search->found.sets.size()));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "set ", index, " of ", search->found.sets.size());
   return search->found.sets[index];
 }
 
@@ -88,8 +88,7 @@ tandem_status write_sentence(const tandem_files_search *search, std::vector<std:
     require(search, "search");
     require(sentence_out, base::text(kind, "_out").c_str());
     const std::vector<std::string> &sentences = search->found.*list;
-    if (index >= sentences.size())
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(kind, " file ", index, " of ", sentences.size()));
+    if (index >= sentences.size()) fail(TANDEM_ERROR_INVALID_ARGUMENT, kind, " file ", index, " of ", sentences.size());
     *sentence_out = sentences[index].c_str();
   });
 }
@@ -100,8 +99,8 @@ std::unique_ptr<tandem_files_writer> new_writer(tandem_context *context, const t
     fail(TANDEM_ERROR_INVALID_ARGUMENT, "a writer has no source and no dry_run: its content comes by calls");
   require(options.name, "name");
   if (content_bytes > kMaxContentBytes)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         base::text("the content has ", content_bytes, " bytes; at most ", kMaxContentBytes, " are possible"));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "the content has ", content_bytes, " bytes; at most ", kMaxContentBytes,
+         " are possible");
   const auto check_cancelled = [progress = options.progress, user = options.progress_user] {
     if (progress != nullptr && progress(user, 0, 0) != 0) fail(TANDEM_ERROR_CANCELLED, "cancelled");
   };

@@ -99,9 +99,8 @@ void remove_given_up(const Folder &folder, const CommitRecord &record) {
     Descriptor file = open_to_lock(folder, name);
     if (!file) fail_io("open", folder.path_of(name), errno);
     if (const Lock lock = lock_file(file); lock != Lock::ours)
-      fail(TANDEM_ERROR_IO,
-           base::text(folder.path_of(name), " is of a set that was given up, and ",
-                      lock == Lock::held_by_another ? "is being written" : "cannot be locked: " + error_text(errno)));
+      fail(TANDEM_ERROR_IO, folder.path_of(name), " is of a set that was given up, and ",
+           lock == Lock::held_by_another ? "is being written" : "cannot be locked: " + error_text(errno));
     locked.push_back(std::move(file));
   }
   for (const OwnKind kind : {OwnKind::set_temporary, OwnKind::commit_record})
@@ -136,7 +135,7 @@ std::vector<std::uint32_t> finish_folder(const FolderRecord &member, bool no_syn
     }
     // An intact file of the old set is replaced only by the file that was committed.
     if (!is_shard_of(folder, temporary, record.set_id, i))
-      fail(TANDEM_ERROR_DAMAGED, base::text(folder.path_of(temporary), " is damaged at both ends"));
+      fail(TANDEM_ERROR_DAMAGED, folder.path_of(temporary), " is damaged at both ends");
     if (Descriptor old = record.force ? folder.open_file(name, O_RDONLY) : Descriptor(); old && leaves_enough(old))
       replaced->push_back(std::move(old));
     folder.rename(temporary, name, record.force);

@@ -359,11 +359,10 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
     if (std::find(here.begin(), here.end(), set_id) != here.end()) return;
     const std::string &folder = folders[part.folder]->path();
     if (here.size() == kMaxGivenUpCount)
-      fail(TANDEM_ERROR_IO, base::text(folder, " holds more than ", kMaxGivenUpCount, " unfinished sets called ",
-                                       set_name, ", and --force gives up ", kMaxGivenUpCount,
-                                       " at once. Of those whose files are not wanted any more, one is ",
-                                       hexadecimal(set_id), ": remove ", folder, "/", record_name(set_id, part),
-                                       " and ", folder, "/.", hexadecimal(set_id), ".*.tandem-tmp"));
+      fail(TANDEM_ERROR_IO, folder, " holds more than ", kMaxGivenUpCount, " unfinished sets called ", set_name,
+           ", and --force gives up ", kMaxGivenUpCount,
+           " at once. Of those whose files are not wanted any more, one is ", hexadecimal(set_id), ": remove ", folder,
+           "/", record_name(set_id, part), " and ", folder, "/.", hexadecimal(set_id), ".*.tandem-tmp");
     here.push_back(set_id);
   };
   for (const auto &[set_id, set] : found.sets) {
@@ -380,13 +379,12 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
       // A pending set that a live process holds does not count yet. When it does, it is the newer set.
       if (!part.has_commit && lock == Lock::held_by_another) continue;
       if (part.strange_version)
-        fail(TANDEM_ERROR_IO,
-             base::text(of_another_tandem(path, part), ": it may belong to an unfinished set, also called ", set_name,
-                        ", which that Tandem can finish"));
+        fail(TANDEM_ERROR_IO, of_another_tandem(path, part), ": it may belong to an unfinished set, also called ",
+             set_name, ", which that Tandem can finish");
       if (!part.record)
-        fail(TANDEM_ERROR_IO, base::text(path, " is damaged: it may belong to an unfinished set, also called ",
-                                         set_name, ". If no file of that set is wanted any more, remove it and ",
-                                         folder.path(), "/.", hexadecimal(set_id), ".*.tandem-tmp"));
+        fail(TANDEM_ERROR_IO, path, " is damaged: it may belong to an unfinished set, also called ", set_name,
+             ". If no file of that set is wanted any more, remove it and ", folder.path(), "/.", hexadecimal(set_id),
+             ".*.tandem-tmp");
       const bool may_be_lost = lead_of(set.parts) == nullptr || verdict == Verdict::held_back;
       if (force && may_be_lost && lock == Lock::ours) {
         give_up(set_id, part);
@@ -409,8 +407,8 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
               ? base::text("name all folders of its encode, ", part.record->folder_count, ", or repair it")
           : lead_of(set.parts) != nullptr ? "repair it"
                                           : "the folder that its encode named first has no record of it: repair it";
-      fail(TANDEM_ERROR_IO, base::text("set ", hexadecimal(set_id), ", also called ", set_name, ", is not finished in ",
-                                       folder.path(), " (its record is ", path, "): ", first_step, way_out));
+      fail(TANDEM_ERROR_IO, "set ", hexadecimal(set_id), ", also called ", set_name, ", is not finished in ",
+           folder.path(), " (its record is ", path, "): ", first_step, way_out);
     }
   }
   return given_up;

@@ -70,7 +70,7 @@ class NewFiles {
   void give_name(Target &target, bool is_locked) {
     const FoldersLock lock(is_locked ? Folders() : Folders{target.folder}, wait_);
     if (target.file != kNoFile && !is_still_there(target))
-      fail(TANDEM_ERROR_IO, base::text(target.path(), " was replaced since it was read; the new file is left alone"));
+      fail(TANDEM_ERROR_IO, target.path(), " was replaced since it was read; the new file is left alone");
     const bool may_replace = target.file != kNoFile || task_.options.force != 0;
     target.pending->rename(target.place.name, may_replace, task_.options.no_sync != 0);
   }
@@ -97,7 +97,7 @@ void join(const RepairTask &task, const std::string &temporary, Target &target) 
     target.opened = Descriptor(open(temporary.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     if (!target.opened) fail_io("open", temporary, errno);
   } else if (!open_in_place(task.set.files[target.file], &target.opened)) {
-    fail(TANDEM_ERROR_IO, base::text("process 0 can write to ", target.path(), ", but this process cannot"));
+    fail(TANDEM_ERROR_IO, "process 0 can write to ", target.path(), ", but this process cannot");
   }
 }
 

@@ -98,8 +98,8 @@ void plan_resize(RepairTask &task) {
     Target &target = add_file(task, file);
     target.action = TANDEM_FILES_MEND;
     if (Descriptor opened; !open_in_place(task.set.files[file], &opened))
-      fail(TANDEM_ERROR_IO,
-           base::text("cannot write to ", target.path(), ", and its header must get the new m; nothing is changed"));
+      fail(TANDEM_ERROR_IO, "cannot write to ", target.path(),
+           ", and its header must get the new m; nothing is changed");
   }
 }
 

@@ -222,7 +222,7 @@ void read_back_records(const RepairTask &task, const Target &target) {
     if (read_at(target.descriptor(), bytes.data(), bytes.size(), offset_of(task, end)) !=
             static_cast<std::int64_t>(bytes.size()) ||
         parse_record(bytes, &record) != ParseResult::record || record != record_of(task, target, end))
-      fail(TANDEM_ERROR_IO, base::text("a record of ", target.path(), " was written and does not read back"));
+      fail(TANDEM_ERROR_IO, "a record of ", target.path(), " was written and does not read back");
   }
 }
 

@@ -25,9 +25,8 @@ SetHeader resized(const SetHeader &header, std::uint32_t m, bool are_given) {
   if (m == header.m) return goal;
   const char *matrix = tandem_matrix_name(header.matrix);
   if (!can_be_resized(header.matrix))
-    fail(TANDEM_ERROR_UNSUPPORTED,
-         base::text("the rows of matrix ", matrix, " depend on m, so parity for m = ", m,
-                    " has other bytes than parity for m = ", header.m, ": decode the set and encode it again"));
+    fail(TANDEM_ERROR_UNSUPPORTED, "the rows of matrix ", matrix, " depend on m, so parity for m = ", m,
+         " has other bytes than parity for m = ", header.m, ": decode the set and encode it again");
   if (goal.folder_count > header.k + std::uint64_t{m}) {
     goal.folder_count = goal.shard_count();
   } else if (are_given && header.folder_count == header.shard_count()) {
@@ -38,9 +37,9 @@ SetHeader resized(const SetHeader &header, std::uint32_t m, bool are_given) {
     make_codec(goal, !any_k_suffice(header));
   } catch (const Error &error) {
     if (error.status() == TANDEM_ERROR_OUT_OF_MEMORY) throw;
-    fail(error.status(), base::text("matrix ", matrix, " of the set has no k = ", header.k, " and m = ", m,
-                                    any_k_suffice(header) ? " in which any k shards are enough" : "",
-                                    ": decode the set and encode it again with another matrix"));
+    fail(error.status(), "matrix ", matrix, " of the set has no k = ", header.k, " and m = ", m,
+         any_k_suffice(header) ? " in which any k shards are enough" : "",
+         ": decode the set and encode it again with another matrix");
   }
   return goal;
 }
@@ -68,16 +67,16 @@ void check_files(const FoundSet &set, const FoundSet &goal) {
   std::vector<std::uint8_t> present(set.header.shard_count(), 0);
   for (const ShardFile &file : set.files) present[file.index] = 1;
   if (!shards_suffice(set.header, present))
-    fail(TANDEM_ERROR_NOT_RECOVERABLE, base::text(set.shard_count, " shards of a set of ", set.header.k, " + ",
-                                                  set.header.m, " are found: too few to recover the others"));
+    fail(TANDEM_ERROR_NOT_RECOVERABLE, set.shard_count, " shards of a set of ", set.header.k, " + ", set.header.m,
+         " are found: too few to recover the others");
   const std::uint32_t wanted_count = set.header.k + std::min(least_m(set), goal.header.m);
   for (const std::uint32_t shard : missing_shards(goal))
     if (shard < wanted_count) ask_for_repair(base::text("shard ", shard, " is missing"));
   for (const ShardFile &file : set.files) {
     if (!file.unread.empty()) fail(TANDEM_ERROR_IO, file.unread);
     if (parse_own_name(name_of(file.path)))
-      fail(TANDEM_ERROR_IO, base::text("the encode of the set is not finished, ", file.path,
-                                       " has no name yet: name all folders of the encode"));
+      fail(TANDEM_ERROR_IO, "the encode of the set is not finished, ", file.path,
+           " has no name yet: name all folders of the encode");
     if ((file.condition & TANDEM_FILES_WRONG_LENGTH) != 0 && file.index < goal.header.shard_count())
       ask_for_repair(
           base::text(file.path, " has ", file.file_bytes, " bytes, ", set.header.shard_file_bytes(), " are right"));
@@ -120,8 +119,8 @@ void check_done(const Search &search, const SetHeader &header) {
   for (const FoundSet &each : now.sets)
     for (const ShardFile &file : each.files)
       if (file.header != header && describe_one_set(file.header, header))
-        fail(TANDEM_ERROR_IO, base::text(file.path, " is still a shard of ", file.header.k, " + ", file.header.m,
-                                         ": run the same resize again"));
+        fail(TANDEM_ERROR_IO, file.path, " is still a shard of ", file.header.k, " + ", file.header.m,
+             ": run the same resize again");
 }
 
 void report_dropped(const tandem_files_repair_options &options, std::span<const ShardFile> dropped) {

@@ -278,9 +278,8 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
   if (sets.empty()) {
     if (const std::string why = not_read(); !why.empty()) fail(TANDEM_ERROR_IO, why);
     if (!other_version.empty()) fail(TANDEM_ERROR_UNSUPPORTED, other_version);
-    fail(TANDEM_ERROR_NOT_RECOVERABLE,
-         base::text("no shard file found (", ignored.size(), " other file", ignored.size() == 1 ? "" : "s", ")",
-                    out_of_limits.empty() ? "" : "; ", out_of_limits));
+    fail(TANDEM_ERROR_NOT_RECOVERABLE, "no shard file found (", ignored.size(), " other file",
+         ignored.size() == 1 ? "" : "s", ")", out_of_limits.empty() ? "" : "; ", out_of_limits);
   }
   std::string wanted = set_id_prefix;
   for (char &c : wanted) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -296,13 +295,12 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
   }
   if (match_count == 1) return *chosen;
   if (match_count == 0)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         base::text("no set has an id that starts with ", wanted, "; there are: ", list(sets)));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "no set has an id that starts with ", wanted, "; there are: ", list(sets));
   if (enough_count == 1) return *only_with_enough;  // the others are left-overs of other generations
-  fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(match_count,
-                                                 " sets found, choose one with --set ID or --name NAME "
-                                                 "(in a program: set_id_prefix): ",
-                                                 list(sets)));
+  fail(TANDEM_ERROR_INVALID_ARGUMENT, match_count,
+       " sets found, choose one with --set ID or --name NAME "
+       "(in a program: set_id_prefix): ",
+       list(sets));
 }
 
 std::string name_of_set(const FoundSet &set) {
@@ -321,19 +319,19 @@ void check_current(const Search &search) {
 }
 
 void check_current(const Search &search, const FoundSet &set) {
-  if (!search.vanished.empty()) fail(TANDEM_ERROR_IO, base::text(search.vanished, ": it existed a moment ago"));
+  if (!search.vanished.empty()) fail(TANDEM_ERROR_IO, search.vanished, ": it existed a moment ago");
   for (const ShardFile &file : set.files) {
     struct stat status;
     if (stat(file.path.c_str(), &status) != 0) fail_io("find", file.path, errno);
     if (std::pair(status.st_dev, status.st_ino) != file.identity)
-      fail(TANDEM_ERROR_IO, base::text(file.path, " was replaced since it was found"));
+      fail(TANDEM_ERROR_IO, file.path, " was replaced since it was found");
   }
 }
 
 void check_all_read(const Search &search, const FoundSet &set, bool recoverable) {
   const std::string why = search.not_read();
   if (!why.empty() && !(recoverable && set.shard_count == set.header.shard_count()))
-    fail(TANDEM_ERROR_IO, base::text(why, "; set ", hexadecimal(set.header.set_id), " may have more shards there"));
+    fail(TANDEM_ERROR_IO, why, "; set ", hexadecimal(set.header.set_id), " may have more shards there");
 }
 
 std::size_t Search::choose_to_code(const std::string &set_id_prefix) const {
@@ -342,9 +340,8 @@ std::size_t Search::choose_to_code(const std::string &set_id_prefix) const {
     make_codec(sets[chosen].header, true);
   } catch (const Error &error) {
     if (error.status() == TANDEM_ERROR_OUT_OF_MEMORY) throw;
-    fail(TANDEM_ERROR_DAMAGED,
-         base::text(sets[chosen].files[0].path,
-                    ": its header asks for a code that this Tandem does not have: ", error.what()));
+    fail(TANDEM_ERROR_DAMAGED, sets[chosen].files[0].path,
+         ": its header asks for a code that this Tandem does not have: ", error.what());
   }
   return chosen;
 }

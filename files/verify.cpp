@@ -237,9 +237,8 @@ const FoundSet &choose_set(const Search &search, const char *set_id_prefix, cons
     tell(mine);
     if (leading.bytes() == mine.bytes()) return;
     const std::string id = leading.text();
-    fail(TANDEM_ERROR_IO,
-         base::text("this process and process 0 find different shard files: ", set.files.size(), " of set ",
-                    hexadecimal(set.header.set_id), " here, ", leading.number(), " of set ", id, " there"));
+    fail(TANDEM_ERROR_IO, "this process and process 0 find different shard files: ", set.files.size(), " of set ",
+         hexadecimal(set.header.set_id), " here, ", leading.number(), " of set ", id, " there");
   });
   return set;
 }
@@ -287,11 +286,9 @@ tandem_files_verify_result verify(tandem_context *context, const Search &search,
     check_all_read(search, set, findings.recoverable);
     if (team.leads()) report(set, findings, options.report, options.report_user);
     if (findings.digest && findings.digest != set.header.digest)
-      fail(TANDEM_ERROR_DAMAGED,
-           base::text("every data block of set ", hexadecimal(set.header.set_id), " is intact, but their digest is ",
-                      hexadecimal(printed_order(*findings.digest)), " and the set's ",
-                      hexadecimal(printed_order(set.header.digest)),
-                      ": its writer had a defect, or another program changed it"));
+      fail(TANDEM_ERROR_DAMAGED, "every data block of set ", hexadecimal(set.header.set_id),
+           " is intact, but their digest is ", hexadecimal(printed_order(*findings.digest)), " and the set's ",
+           hexadecimal(printed_order(set.header.digest)), ": its writer had a defect, or another program changed it");
   });
 
   tandem_files_verify_result result = {};

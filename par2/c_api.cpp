@@ -27,8 +27,7 @@ using tandem::base::TaskPool;
 // Beside the calling one.
 std::size_t more_threads(std::uint32_t thread_count) {
   constexpr std::uint32_t kMost = 1024;
-  if (thread_count > kMost)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, text("thread_count is ", thread_count, "; at most ", kMost));
+  if (thread_count > kMost) fail(TANDEM_ERROR_INVALID_ARGUMENT, "thread_count is ", thread_count, "; at most ", kMost);
   return std::max(thread_count != 0 ? thread_count : tandem::base::AffinityMask().count(), 1u) - 1;
 }
 

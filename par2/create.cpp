@@ -84,7 +84,7 @@ class Creation {
     const std::string base = without_ending(options.path);
     folder_ = std::make_shared<base::Folder>(base::folder_of(base));
     base_name_ = base::name_of(base);
-    if (base_name_.empty()) fail(TANDEM_ERROR_INVALID_ARGUMENT, text("path \"", options.path, "\" has no name"));
+    if (base_name_.empty()) fail(TANDEM_ERROR_INVALID_ARGUMENT, "path \"", options.path, "\" has no name");
   }
 
   tandem_par2_create_result run() {
@@ -143,30 +143,30 @@ class Creation {
     const std::uint64_t slice_count = options_.slice_count != 0 ? options_.slice_count : 2000;
     slice_bytes_ = options_.slice_bytes;
     if (slice_bytes_ % 4 != 0 || slice_bytes_ > kMostSliceBytes)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, text("slice_bytes is ", slice_bytes_, ", no multiple of 4 up to 2^48"));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "slice_bytes is ", slice_bytes_, ", no multiple of 4 up to 2^48");
     if (slice_count > kMostSlices)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, text("slice_count is ", slice_count, "; at most ", kMostSlices));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "slice_count is ", slice_count, "; at most ", kMostSlices);
     if (slice_bytes_ == 0) slice_bytes_ = least_slice_bytes(sources_, slice_count);
     for (const Source &source : sources_) {
       slice_count_ += slices_of(source.bytes, slice_bytes_);
       source_bytes_ += source.bytes;
       if (slice_count_ > kMostSlices) {
-        fail(TANDEM_ERROR_TOO_LARGE,
-             text("more than ", kMostSlices, " slices of ", slice_bytes_, " bytes; choose larger slices"));
+        fail(TANDEM_ERROR_TOO_LARGE, "more than ", kMostSlices, " slices of ", slice_bytes_,
+             " bytes; choose larger slices");
       }
     }
     std::uint64_t largest = kMostPaddedBytes;
     for (const Source &source : sources_) largest = std::max(largest, source.bytes);
     if (slice_bytes_ - 4 >= largest)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, text("slice_bytes is ", slice_bytes_, ", larger than each file"));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "slice_bytes is ", slice_bytes_, ", larger than each file");
     const double percent = options_.recovery_percent;
     if (!(percent >= 0 && percent <= 1e6)) fail(TANDEM_ERROR_INVALID_ARGUMENT, "recovery_percent is out of range");
     double wanted = options_.recovery_slice_count;
     if (options_.recovery_slice_count == 0 && percent != 0 && slice_count_ != 0)
       wanted = std::max(1.0, std::floor((static_cast<double>(slice_count_) * percent + 50) / 100));
     if (options_.first_exponent + wanted > kExponents)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, text(wanted, " recovery slices from exponent ", options_.first_exponent,
-                                               " on; exponents are below ", kExponents));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, wanted, " recovery slices from exponent ", options_.first_exponent,
+           " on; exponents are below ", kExponents);
     recovery_count_ = static_cast<std::uint32_t>(wanted);
     if (recovery_count_ != 0 && slice_count_ == 0)
       fail(TANDEM_ERROR_INVALID_ARGUMENT, "all files are empty: there is nothing to compute recovery slices from");
@@ -231,7 +231,7 @@ class Creation {
     }
     for (const Output &output : outputs_)
       if (options_.force == 0 && folder_->has(output.name()))
-        fail(TANDEM_ERROR_IO, text(folder_->path_of(output.name()), " exists already"));
+        fail(TANDEM_ERROR_IO, folder_->path_of(output.name()), " exists already");
     for (Output &output : outputs_) output.make(folder_);
     for (std::size_t i = 1; i < outputs_.size(); ++i)
       for (std::uint32_t each = 0; each < outputs_[i].volume().count; ++each)
@@ -272,7 +272,7 @@ class Creation {
       std::vector<Md5Part> parts;
       for (std::size_t i = first; i < end; ++i) {
         if (!read_place(slices_[i], column.offset, column.inputs[i], column.bytes, opened))
-          fail(TANDEM_ERROR_IO, text(*slices_[i].path, " has become shorter"));
+          fail(TANDEM_ERROR_IO, *slices_[i].path, " has become shorter");
         sums_[i].crc = crc32(sums_[i].crc, column.inputs[i], column.bytes);
         parts.push_back({&slice_md5s[i], column.inputs[i], column.bytes});
         done(std::clamp(slices_[i].bytes, column.offset, column.offset + column.bytes) - column.offset);
@@ -383,10 +383,10 @@ class Creation {
 std::vector<Volume> volumes_of(const tandem_par2_create_options &options, std::uint32_t recovery_count,
                                std::uint64_t largest) {
   if (options.volumes < TANDEM_PAR2_DOUBLING || options.volumes > TANDEM_PAR2_UNIFORM)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, text("volumes is ", options.volumes));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "volumes is ", options.volumes);
   if (options.volume_count > kMostVolumes || (options.volume_count != 0 && options.volumes == TANDEM_PAR2_LIMITED))
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         text("volume_count is ", options.volume_count, "; at most ", kMostVolumes, ", for limited volumes 0"));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "volume_count is ", options.volume_count, "; at most ", kMostVolumes,
+         ", for limited volumes 0");
   std::vector<Volume> volumes;
   std::uint32_t first = options.first_exponent, left = recovery_count, files = options.volume_count;
   if (files == 0) files = static_cast<std::uint32_t>(std::bit_width(recovery_count));

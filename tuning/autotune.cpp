@@ -64,9 +64,8 @@ class CaseSearch {
       place_.shard_bytes = std::max(granularity_bytes_, bytes / granularity_bytes_ * granularity_bytes_);
     }
     if (place_.shard_bytes % granularity_bytes_ != 0)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("shard_bytes = ", place_.shard_bytes, " is not a multiple of this code's ",
-                            granularity_bytes_, " bytes"));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard_bytes = ", place_.shard_bytes,
+                 " is not a multiple of this code's ", granularity_bytes_, " bytes");
     place_.repeats = options.repeats;
     searched_ = core::tuning_hash(
         base::text("repeats ", options.repeats, "; shard_bytes ", place_.shard_bytes, candidates_.text()));
@@ -149,10 +148,9 @@ class CaseSearch {
         failed += each.failure.has_value();
       }
       if (count == 0 || failed < count) continue;
-      base::fail(TANDEM_ERROR_UNAVAILABLE, base::text(backend_.traits().name, " runs none of the ", count,
-                                                      " candidates with the range given for ", range.name, " (",
-                                                      core::tuned_operation_name(at_.operation), " ", at_.k, ", ",
-                                                      at_.m, ")", race.last_refusal()));
+      base::fail(TANDEM_ERROR_UNAVAILABLE, backend_.traits().name, " runs none of the ", count,
+                 " candidates with the range given for ", range.name, " (", core::tuned_operation_name(at_.operation),
+                 " ", at_.k, ", ", at_.m, ")", race.last_refusal());
     }
   }
 
@@ -227,9 +225,8 @@ std::vector<Case> distinct(const std::vector<Case> &cases) {
   std::vector<Case> list;
   for (Case at : cases) {
     if (at.k < 1 || at.m < 1 || at.k > core::kMaxShards || at.m > core::kMaxShards || at.k + at.m > core::kMaxShards) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("(", at.k, ", ", at.m, ") cannot be tuned: k and m are at least 1 and together at most ",
-                            core::kMaxShards));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "(", at.k, ", ", at.m,
+                 ") cannot be tuned: k and m are at least 1 and together at most ", core::kMaxShards);
     }
     if (at.operation == core::TunedOperation::update) at.k = 1;
     const bool known = std::any_of(list.begin(), list.end(), [&](const Case &other) {

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "base/text.hpp"
 
 namespace tandem::tuning {
 
@@ -258,10 +257,9 @@ void Race::fail_all() const {
     refused += each.failure == Failure::refused;
     wrong += each.failure == Failure::wrong;
   }
-  base::fail(TANDEM_ERROR_UNAVAILABLE,
-             base::text(refused, " of ", candidates_.all().size(), " candidates for ",
-                        core::tuned_operation_name(at_.operation), " (", at_.k, ", ", at_.m, ") were refused by ",
-                        backend_.traits().name, ", ", wrong, " gave wrong bytes; none is left", last_refusal()));
+  base::fail(TANDEM_ERROR_UNAVAILABLE, refused, " of ", candidates_.all().size(), " candidates for ",
+             core::tuned_operation_name(at_.operation), " (", at_.k, ", ", at_.m, ") were refused by ",
+             backend_.traits().name, ", ", wrong, " gave wrong bytes; none is left", last_refusal());
 }
 
 unsigned Race::comparison_turns() const { return std::max(kLeastComparisons, tally_.options.repeats); }

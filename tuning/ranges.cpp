@@ -22,8 +22,8 @@ class RangeParser {
 
   std::vector<std::uint64_t> parse() {
     if (text_.size() > kMostRangeTextBytes) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("a range of ", text_.size(), " characters; at most ", kMostRangeTextBytes));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a range of ", text_.size(), " characters; at most ",
+                 kMostRangeTextBytes);
     }
     for (const char c : text_)
       if (c < ' ' || c > '~') base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a range with characters that are not ASCII");
@@ -40,7 +40,7 @@ class RangeParser {
 
  private:
   [[noreturn]] void complain(const std::string &why) const {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("range \"", text_, "\": ", why));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "range \"", text_, "\": ", why);
   }
 
   void skip() { rest_.remove_prefix(std::min(rest_.find_first_not_of(' '), rest_.size())); }

@@ -92,7 +92,7 @@ Fields fields_of(std::string_view line) {
     const std::string_view field = cut(rest, "\t");
     if (count < kColumnCount) fields[count] = field;
   }
-  if (count != kColumnCount) base::fail(TANDEM_ERROR_DAMAGED, base::text(count, " fields, not ", kColumnCount));
+  if (count != kColumnCount) base::fail(TANDEM_ERROR_DAMAGED, count, " fields, not ", kColumnCount);
   return fields;
 }
 
@@ -104,12 +104,12 @@ class Reader {
   void text(Column column, std::string &out) const {
     out = clean(fields_[column.index]);
     if (out != fields_[column.index])
-      fail(column, base::text("has more than ", kMostTextBytes, " bytes, or characters that cannot be shown"));
+      fail(column, "has more than ", kMostTextBytes, " bytes, or characters that cannot be shown");
   }
   template <class Number>
   void number(Column column, Number &out, std::uint64_t most) const {
     const std::optional<std::uint64_t> number = number_in<std::uint64_t>(fields_[column.index]);
-    if (!number || *number == 0 || *number > most) fail(column, base::text("is no number from 1 to ", most));
+    if (!number || *number == 0 || *number > most) fail(column, "is no number from 1 to ", most);
     out = static_cast<Number>(*number);
   }
   void rate(Column column, double &out) const {
@@ -137,15 +137,16 @@ class Reader {
       const std::optional<std::uint64_t> number = value ? number_in<std::uint64_t>(*value) : std::nullopt;
       if (!valid_name(name) || !number || *number > core::kMostTuningValue || out.size() == kMostValues ||
           !out.emplace(name, *number).second) {
-        fail(column, base::text("are not such as \"local_x=64, local_y=1\", at most ", kMostValues, " and up to ",
-                                core::kMostTuningValue));
+        fail(column, "are not such as \"local_x=64, local_y=1\", at most ", kMostValues, " and up to ",
+             core::kMostTuningValue);
       }
     }
   }
 
  private:
-  [[noreturn]] static void fail(Column column, const std::string &why) {
-    base::fail(TANDEM_ERROR_DAMAGED, base::text(column.name, " ", why));
+  template <class... Parts>
+  [[noreturn]] static void fail(Column column, const Parts &...why) {
+    base::fail(TANDEM_ERROR_DAMAGED, column.name, " ", why...);
   }
 
   const Fields &fields_;
@@ -240,7 +241,7 @@ class Newest {
   void add(const Any &entry) {
     const auto [place, is_new] = places_.emplace(row_of(entry).key(), list_.size());
     if (is_new && list_.size() == Table::kMostEntries)
-      base::fail(TANDEM_ERROR_DAMAGED, base::text("more than ", Table::kMostEntries, " rows of one kind"));
+      base::fail(TANDEM_ERROR_DAMAGED, "more than ", Table::kMostEntries, " rows of one kind");
     if (is_new) {
       list_.push_back(entry);
     } else if (Any &same = list_[place->second]; entry.date >= same.date) {
@@ -257,7 +258,7 @@ void check_header(std::string_view line) {
   const std::string_view version = line.substr(0, line.find('\t'));
   if (version != kVersion && version.starts_with(kVersionStart) &&
       number_in<std::uint64_t>(version.substr(kVersionStart.size())))
-    base::fail(TANDEM_ERROR_UNSUPPORTED, base::text("it is of another version than ", kVersion));
+    base::fail(TANDEM_ERROR_UNSUPPORTED, "it is of another version than ", kVersion);
   if (line != kHeader) base::fail(TANDEM_ERROR_DAMAGED, "it is not the header of a tuning file");
 }
 
@@ -283,8 +284,7 @@ void put_into(std::vector<Any> &list, Any entry, bool also_older) {
 void check_size(const std::string &path, const Table &table) {
   const std::size_t count = std::max(table.entries().size(), table.speeds().size());
   if (count > Table::kMostEntries)
-    base::fail(TANDEM_ERROR_TOO_LARGE,
-               base::text(count, " entries do not fit ", path, ": at most ", Table::kMostEntries));
+    base::fail(TANDEM_ERROR_TOO_LARGE, count, " entries do not fit ", path, ": at most ", Table::kMostEntries);
 }
 
 // Where a file is written and which folder is locked for it. A link stays, and its target is replaced.
@@ -330,8 +330,7 @@ bool valid_name(std::string_view name) noexcept {
 }
 
 Table Table::parse(std::string_view text) {
-  if (text.size() > kMostFileBytes)
-    base::fail(TANDEM_ERROR_DAMAGED, base::text(text.size(), " bytes, more than ", kMostFileBytes));
+  if (text.size() > kMostFileBytes) base::fail(TANDEM_ERROR_DAMAGED, text.size(), " bytes, more than ", kMostFileBytes);
   Table table;
   Newest<Entry> entries(table.entries_);
   Newest<core::SpeedEntry> speeds(table.speeds_);
@@ -355,7 +354,7 @@ Table Table::parse(std::string_view text) {
     for (std::optional<std::string_view> rest = text; number == 0 || (rest && !rest->empty());)
       ++number == 1 ? check_header(cut(rest, "\n")) : add_row(cut(rest, "\n"));
   } catch (const base::Error &error) {
-    base::fail(error.status(), base::text("line ", number, ": ", error.what()));
+    base::fail(error.status(), "line ", number, ": ", error.what());
   }
   return table;
 }
@@ -459,7 +458,7 @@ std::optional<std::string> read_regular_file(const std::string &path, std::size_
   }
   struct stat status = {};
   if (fstat(file.get(), &status) != 0) base::fail_io("read", path, errno);
-  if (!S_ISREG(status.st_mode)) base::fail(TANDEM_ERROR_IO, base::text(path, " is no regular file"));
+  if (!S_ISREG(status.st_mode)) base::fail(TANDEM_ERROR_IO, path, " is no regular file");
   std::string text;
   char buffer[1 << 14];
   for (;;) {
@@ -468,8 +467,7 @@ std::optional<std::string> read_regular_file(const std::string &path, std::size_
     if (got < 0) base::fail_io("read", path, errno);
     if (got == 0) return text;
     text.append(buffer, static_cast<std::size_t>(got));
-    if (text.size() > most_bytes)
-      base::fail(TANDEM_ERROR_DAMAGED, base::text(path, " is larger than ", most_bytes, " bytes"));
+    if (text.size() > most_bytes) base::fail(TANDEM_ERROR_DAMAGED, path, " is larger than ", most_bytes, " bytes");
   }
 }
 
@@ -479,7 +477,7 @@ Table read_file(const std::string &path) {
   try {
     return Table::parse(*text);
   } catch (const base::Error &error) {
-    base::fail(error.status(), base::text("tuning file ", path, ": ", error.what()));
+    base::fail(error.status(), "tuning file ", path, ": ", error.what());
   }
 }
 
