@@ -4,6 +4,7 @@
 
 #include "base/gate.hpp"
 #include "base/io_error.hpp"
+#include "base/text.hpp"
 
 namespace tandem::mpi {
 
@@ -12,5 +13,6 @@ using base::Error;
 using base::fail;
 using base::fail_io;
 using base::guarded;
+using base::text;
 
 }  // namespace tandem::mpi

@@ -2,7 +2,6 @@
 #include "mpi/protect.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,25 +29,25 @@ class OwnFiles {
   // Throws on this rank alone.
   explicit OwnFiles(const tandem_mpi_protect_options &options) {
     if (options.files == nullptr && options.file_count != 0)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("files is NULL, but there are to be {}", options.file_count));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "files is NULL, but there are to be ", options.file_count);
     std::vector<DataFile> files;
     std::vector<Descriptor> descriptors;
     std::map<std::pair<dev_t, ino_t>, std::string> seen;
     std::uint64_t total = 0;
     for (std::size_t i = 0; i < options.file_count; ++i) {
-      if (options.files[i] == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("files[{}] is NULL", i));
+      if (options.files[i] == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "files[", i, "] is NULL");
       const std::string path = std::filesystem::absolute(options.files[i]).string();
       Descriptor descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
       struct stat status;
       if (!descriptor) fail_io("open", path, errno);
       if (fstat(descriptor.get(), &status) != 0) fail_io("look at", path, errno);
-      if (!S_ISREG(status.st_mode)) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is no regular file", path));
+      if (!S_ISREG(status.st_mode)) fail(TANDEM_ERROR_INVALID_ARGUMENT, path, " is no regular file");
       const auto bytes = static_cast<std::uint64_t>(status.st_size);
       constexpr std::uint64_t kMost = INT64_MAX / 2;  // offsets of segments stay in range
-      if (bytes > kMost - total) fail(TANDEM_ERROR_TOO_LARGE, fmt::format("the files have more than {} bytes", kMost));
+      if (bytes > kMost - total) fail(TANDEM_ERROR_TOO_LARGE, "the files have more than ", kMost, " bytes");
       total += bytes;
       const auto [first, is_new] = seen.try_emplace({status.st_dev, status.st_ino}, path);
-      if (!is_new) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} and {} are one file", first->second, path));
+      if (!is_new) fail(TANDEM_ERROR_INVALID_ARGUMENT, first->second, " and ", path, " are one file");
       files.push_back({path, bytes, status.st_mode & 0777u});
       paths_.push_back(path);
       statuses_.push_back(status);
@@ -75,7 +74,7 @@ class OwnFiles {
       if (i != own) others.insert(identities_of[i].begin(), identities_of[i].end());
     for (std::size_t i = 0; i < paths_.size(); ++i)
       if (others.contains(identities_of[own][i]))
-        fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is a file of another rank too", paths_[i]));
+        fail(TANDEM_ERROR_INVALID_ARGUMENT, paths_[i], " is a file of another rank too");
   }
 
   FileRow take() { return std::move(row_); }
@@ -88,8 +87,8 @@ class OwnFiles {
       struct stat now;
       if (stat(path.c_str(), &now) != 0) fail_io("look at", path, errno);
       if (!base::unchanged(before, now))
-        fail(TANDEM_ERROR_IO, fmt::format("{} changed while it was read: it had {} bytes and has {}", path,
-                                          before.st_size, now.st_size));
+        fail(TANDEM_ERROR_IO, path, " changed while it was read: it had ", before.st_size, " bytes and has ",
+             now.st_size);
     }
   }
 
@@ -140,11 +139,10 @@ tandem_mpi_protect_result protect(const World &world, tandem_context *context,
     const std::uint64_t members = std::uint64_t{options.k} + options.m,
                         ranks = static_cast<std::uint64_t>(world.size());
     if (members > ranks)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           fmt::format("a group of k + m has {} ranks, and the communicator has {}", members, ranks));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "a group of k + m has ", members, " ranks, and the communicator has ", ranks);
     if (ranks % members != 0)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           fmt::format("the communicator has {} ranks, which is no multiple of k + m = {}", ranks, members));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "the communicator has ", ranks,
+           " ranks, which is no multiple of k + m = ", members);
     layout = {options.k, options.m};
     check_matrix(layout, options.matrix);
     check_protection_name(options.name);

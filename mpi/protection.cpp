@@ -2,7 +2,6 @@
 #include "mpi/protection.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,7 +12,6 @@
 
 #include "base/bytes.hpp"
 #include "base/hash.hpp"
-#include "base/text.hpp"
 #include "mpi/error.hpp"
 
 namespace tandem::mpi {
@@ -103,9 +101,9 @@ Protection parse_protection(std::string_view header, const std::string &path) {
     found.members.push_back(read_member(from));
     if (found.members.back().hashes.size() != layout.size() ||
         found.members.back().data_bytes() > layout.k * found.segment_bytes)
-      fail(TANDEM_ERROR_DAMAGED, fmt::format("{} has an impossible header", path));
+      fail(TANDEM_ERROR_DAMAGED, path, " has an impossible header");
   }
-  if (!possible) fail(TANDEM_ERROR_DAMAGED, fmt::format("{} has an impossible header", path));
+  if (!possible) fail(TANDEM_ERROR_DAMAGED, path, " has an impossible header");
   return found;
 }
 
@@ -164,8 +162,8 @@ std::string Protection::serialized() const {
   for (const Member &each : members) bytes += each.serialized();
   bytes.resize((bytes.size() + kHeaderUnit - 1) / kHeaderUnit * kHeaderUnit, '\0');
   if (bytes.size() > kMostHeaderBytes)
-    fail(TANDEM_ERROR_TOO_LARGE,
-         fmt::format("the group's list of files takes {} bytes; at most {}", bytes.size(), kMostHeaderBytes));
+    fail(TANDEM_ERROR_TOO_LARGE, "the group's list of files takes ", bytes.size(), " bytes; at most ",
+         kMostHeaderBytes);
   std::string length;
   put(length, static_cast<std::uint32_t>(bytes.size()));
   bytes.replace(kLengthAt, length.size(), length);
@@ -180,29 +178,28 @@ Protection read_protection(const std::string &path) {
   std::string bytes(kHeaderUnit, '\0');
   const auto read = [&](std::size_t from) {
     const auto part = std::as_writable_bytes(std::span(bytes)).subspan(from);
-    if (!read_at(descriptor.get(), path, part, from)) fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is truncated", path));
+    if (!read_at(descriptor.get(), path, part, from)) fail(TANDEM_ERROR_DAMAGED, path, " is truncated");
   };
   read(0);
   if (bytes.compare(0, sizeof kMagic, kMagic, sizeof kMagic) != 0)
-    fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is no parity file", path));
+    fail(TANDEM_ERROR_DAMAGED, path, " is no parity file");
   Reader lengths(std::string_view(bytes).substr(kCheckedFrom));
   const auto version = lengths.get<std::uint32_t>();
   const std::size_t header_bytes = lengths.get<std::uint32_t>();
   if (header_bytes < kHeaderUnit || header_bytes % kHeaderUnit != 0 || header_bytes > kMostHeaderBytes)
-    fail(TANDEM_ERROR_DAMAGED, fmt::format("{} has a damaged header", path));
+    fail(TANDEM_ERROR_DAMAGED, path, " has a damaged header");
   struct stat status;
   if (fstat(descriptor.get(), &status) != 0) fail_io("look at", path, errno);
   // The paths in it decide where recover writes.
-  if (status.st_uid != geteuid()) fail(TANDEM_ERROR_DAMAGED, fmt::format("{} belongs to another user", path));
-  if (static_cast<std::uint64_t>(status.st_size) < header_bytes)
-    fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is truncated", path));
+  if (status.st_uid != geteuid()) fail(TANDEM_ERROR_DAMAGED, path, " belongs to another user");
+  if (static_cast<std::uint64_t>(status.st_size) < header_bytes) fail(TANDEM_ERROR_DAMAGED, path, " is truncated");
   bytes.resize(header_bytes);
   if (header_bytes > kHeaderUnit) read(kHeaderUnit);
   const Hash hash = hash_of(std::string_view(bytes).substr(kCheckedFrom));
   if (std::memcmp(hash.data(), bytes.data() + kChecksumAt, hash.size()) != 0)
-    fail(TANDEM_ERROR_DAMAGED, fmt::format("{} has a damaged header", path));
+    fail(TANDEM_ERROR_DAMAGED, path, " has a damaged header");
   if (version != kVersion)
-    fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("{} has version {}; this library reads {}", path, version, kVersion));
+    fail(TANDEM_ERROR_UNSUPPORTED, path, " has version ", version, "; this library reads ", kVersion);
   return parse_protection(bytes, path);
 }
 
@@ -212,11 +209,11 @@ Protection take_protection(std::string_view &bytes) {
   return parse_protection(header, "another rank");
 }
 std::string protection_name(const std::string &name, std::uint32_t rank, const SetId &set_id) {
-  return fmt::format("{}.{:05}.{}{}", name, rank, base::hexadecimal(set_id), kEnd);
+  return text(name, ".", base::digits(rank, 10, 5), ".", base::hexadecimal(set_id), kEnd);
 }
 
 std::string pending_protection_name(const std::string &name, std::uint32_t rank, const SetId &set_id) {
-  return fmt::format(".{}.{:05}.{}{}", name, rank, base::hexadecimal(set_id), kPendingEnd);
+  return text(".", name, ".", base::digits(rank, 10, 5), ".", base::hexadecimal(set_id), kPendingEnd);
 }
 
 std::vector<FoundFile> find_protections(const std::string &folder, const std::string &name) {
@@ -245,15 +242,15 @@ void check_protection_name(const char *name) {
   if (name == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "name is NULL");
   const std::string_view text = name;
   if (text.empty() || text.size() > kMost || text.find('/') != std::string_view::npos)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("\"{}\" cannot be a name: it is empty, has a / or more than {} bytes", text, kMost));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "\"", text, "\" cannot be a name: it is empty, has a / or more than ", kMost,
+         " bytes");
 }
 
 std::uint32_t checked_piece_bytes(std::uint32_t given) {
   constexpr std::uint32_t kMostBytes = 64u << 20;
   if (given % 64 != 0 || given > kMostBytes)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("piece_bytes is {}; multiples of 64 up to {} are possible", given, kMostBytes));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "piece_bytes is ", given, "; multiples of 64 up to ", kMostBytes,
+         " are possible");
   return given != 0 ? given : 1u << 20;
 }
 

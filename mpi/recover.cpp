@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -96,7 +95,7 @@ std::vector<Generation> generations_of(const std::vector<std::vector<Seen>> &all
   return list;
 }
 
-std::string group_name(std::uint32_t group, std::uint32_t count) { return fmt::format("group {} of {}", group, count); }
+std::string group_name(std::uint32_t group, std::uint32_t count) { return text("group ", group, " of ", count); }
 
 // A member that this rank stands for, and its remaining files.
 struct Resident {
@@ -177,9 +176,8 @@ class Recovery {
       std::uint32_t group = 0;  // the first one that no rank describes; the described ones are in order
       for (const auto &[told, teller] : tellers) group += told == group ? 1 : 0;
       if (group != generation_.any.group_count)
-        fail(TANDEM_ERROR_NOT_RECOVERABLE,
-             fmt::format("{}: no parity file of its {} ranks is left, {} are needed",
-                         group_name(group, generation_.any.group_count), layout_.size(), layout_.k));
+        fail(TANDEM_ERROR_NOT_RECOVERABLE, group_name(group, generation_.any.group_count), ": no parity file of its ",
+             layout_.size(), " ranks is left, ", layout_.k, " are needed");
       headers_.resize(generation_.any.group_count);
     });
     std::string mine;
@@ -287,13 +285,12 @@ class Recovery {
       std::uint32_t count = 0;
       for (std::uint32_t member = 0; member < layout_.size(); ++member) {
         if (is_good(group, member, stripe)) continue;
-        lost += fmt::format("{}{}", count++ == 0 ? "" : ", ", headers_[group].members[member].rank);
+        lost += text(count++ == 0 ? "" : ", ", headers_[group].members[member].rank);
       }
       if (count > layout_.m)
-        fail(TANDEM_ERROR_NOT_RECOVERABLE,
-             fmt::format("{}: {} of its {} ranks have lost what the others need ({} {}), at most {} may",
-                         group_name(group, generation_.any.group_count), count, layout_.size(),
-                         count == 1 ? "rank" : "ranks", lost, layout_.m));
+        fail(TANDEM_ERROR_NOT_RECOVERABLE, group_name(group, generation_.any.group_count), ": ", count, " of its ",
+             layout_.size(), " ranks have lost what the others need (", count == 1 ? "rank" : "ranks", " ", lost,
+             "), at most ", layout_.m, " may");
     }
   }
 
@@ -328,7 +325,7 @@ class Recovery {
       for (std::size_t i = 0; i < member.files.size(); ++i) {
         const DataFile &file = member.files[i];
         const std::string folder = folder_of(file.path),
-                          name = fmt::format(".{}.{}.{}.tandem-restore-tmp", id, member.rank, i);
+                          name = text(".", id, ".", member.rank, ".", i, ".tandem-restore-tmp");
         make_folders(folder, no_sync());
         unlink((folder + "/" + name).c_str());  // of a recovery that died
         PendingFile pending(folders_[base::add_folder(folders_, folder)], name, file.mode);
@@ -353,8 +350,8 @@ class Recovery {
   }
 
   [[noreturn]] void refuse(const Resident &resident, const std::string &path) const {
-    fail(TANDEM_ERROR_IO, fmt::format("{} is not as it was when rank {} protected it; set force to replace it", path,
-                                      member_of(resident).rank));
+    fail(TANDEM_ERROR_IO, path, " is not as it was when rank ", member_of(resident).rank,
+         " protected it; set force to replace it");
   }
 
   enum class There { nothing, same, another };
@@ -372,8 +369,7 @@ class Recovery {
     for (std::uint64_t at = 0; at < bytes; at += piece) {
       const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(piece, bytes - at));
       const std::span a = std::span(mine).first(count), b = std::span(theirs).first(count);
-      if (!read_at(rebuilt.descriptor(), rebuilt.path(), a, at))
-        fail(TANDEM_ERROR_IO, fmt::format("{} is truncated", rebuilt.path()));
+      if (!read_at(rebuilt.descriptor(), rebuilt.path(), a, at)) fail(TANDEM_ERROR_IO, rebuilt.path(), " is truncated");
       try {
         if (!read_at(there.get(), path, b, at)) return There::another;
       } catch (const Error &error) {
@@ -390,9 +386,8 @@ class Recovery {
     const Member &member = member_of(resident);
     for (std::uint32_t stripe = 0; stripe < layout_.size(); ++stripe)
       if (!is_good(resident.group, resident.member, stripe) && now[stripe] != member.hashes[stripe])
-        fail(TANDEM_ERROR_DAMAGED,
-             fmt::format("the rebuilt bytes of rank {} in stripe {} of {} have a wrong checksum", member.rank, stripe,
-                         group_name(resident.group, generation_.any.group_count)));
+        fail(TANDEM_ERROR_DAMAGED, "the rebuilt bytes of rank ", member.rank, " in stripe ", stripe, " of ",
+             group_name(resident.group, generation_.any.group_count), " have a wrong checksum");
     for (std::size_t i = 0; i < resident.new_files.size(); ++i) {
       PendingFile &file = resident.new_files[i];
       const std::string &path = member.files[i].path;
@@ -470,8 +465,8 @@ tandem_mpi_recover_result recover(const World &world, tandem_context *context,
   world.together([&] { seen = look(options.folder, options.name, &own); });
   const std::vector<Generation> generations = generations_of(world.all_gather(seen));
   if (generations.empty())
-    fail(TANDEM_ERROR_NOT_RECOVERABLE,
-         fmt::format("no parity of the name {} lies in the folder of any of {} ranks", options.name, world.size()));
+    fail(TANDEM_ERROR_NOT_RECOVERABLE, "no parity of the name ", options.name, " lies in the folder of any of ",
+         world.size(), " ranks");
   std::optional<Error> why;  // of the newest one
   for (const Generation &generation : generations) {
     const auto here = own.find(Generation::key_of(generation.any));

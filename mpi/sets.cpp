@@ -89,7 +89,6 @@ void run_on_set(const World &world, const char *const *paths, std::size_t path_c
   });
 }
 
-std::string text(std::int64_t value) { return std::to_string(value); }
 std::string flag(std::int32_t value) { return value != 0 ? "1" : "0"; }
 
 // The sums over all ranks.

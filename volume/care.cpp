@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scrub, rebuild, replace.
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -83,15 +82,15 @@ std::vector<Part> Volume::wrong_blocks(View &view, tandem_volume_care_result *re
           have = columns.empty() ? Have::lost : Have::bad;
       const auto tell_once = [&](const std::string &what) {
         if (told_.insert(what).second)
-          settings_.note(fmt::format(
-              "blocks of stripe {} have right checksums, but do not fit together, as with an old copy of a member: {}",
-              view.stripe, what));
+          settings_.note(
+              text("blocks of stripe ", view.stripe,
+                   " have right checksums, but do not fit together, as with an old copy of a member: ", what));
       };
       if (columns.empty()) tell_once(problem);
       for (const std::uint32_t column : columns) {
         members_->count_bad_block(member_of(view, column));
         wrong.push_back({column, row, row + 1});
-        tell_once(fmt::format("it is member {}", member_of(view, column)));
+        tell_once(text("it is member ", member_of(view, column)));
       }
     }
   }
@@ -232,7 +231,7 @@ void Volume::end_left_over_windows() {
       delay_end({each.first_stripe * stripe_bytes, each.end() * stripe_bytes}, false);
     } catch (const Error &error) {
       if (error.status() != TANDEM_ERROR_NOT_RECOVERABLE) throw;
-      settings_.note(fmt::format("a window of delayed parity stays open: {}", error.what()));
+      settings_.note(text("a window of delayed parity stays open: ", error.what()));
     }
   }
 }
@@ -287,7 +286,7 @@ tandem_status Volume::rebuild(const CareSettings &settings, tandem_volume_care_r
     tandem_volume_member member{};
     members_->query(i, &member);
     if (member.state == TANDEM_VOLUME_MEMBER_LOST)
-      fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("member {} is lost ({}): it has to be replaced first", i, member.why));
+      fail(TANDEM_ERROR_UNAVAILABLE, "member ", i, " is lost (", member.why, "): it has to be replaced first");
   }
   for (std::uint32_t i = 0; i < members_->count(); ++i)
     if (members_->state(i) == TANDEM_VOLUME_MEMBER_STALE) check_dispensable(i);
@@ -311,10 +310,9 @@ tandem_status Volume::rebuild(const CareSettings &settings, tandem_volume_care_r
   commit_exclusively();
   if (status != TANDEM_OK) return status;
   if (unfinished != 0)
-    fail(TANDEM_ERROR_NOT_RECOVERABLE,
-         fmt::format("{} stripes have blocks that cannot be rebuilt: too many members lack blocks of one row, or the "
-                     "stripe lies in a window of delayed parity",
-                     unfinished));
+    fail(TANDEM_ERROR_NOT_RECOVERABLE, unfinished,
+         " stripes have blocks that cannot be rebuilt: too many members lack blocks of one row, or the stripe lies in "
+         "a window of delayed parity");
   for (std::uint32_t i = 0; i < members_->count(); ++i)
     if (members_->state(i) == TANDEM_VOLUME_MEMBER_REBUILDING) members_->set_state(i, TANDEM_VOLUME_MEMBER_CURRENT, "");
   write_superblocks();
@@ -366,21 +364,18 @@ void Volume::check_dispensable(std::uint32_t index) const {
     const std::uint32_t left =
         members_->count_of(TANDEM_VOLUME_MEMBER_CURRENT) - (state == TANDEM_VOLUME_MEMBER_CURRENT);
     if (left < geometry().k)
-      fail(TANDEM_ERROR_NOT_RECOVERABLE,
-           fmt::format("without member {}, {} of {} current members would be left, {} are needed", index, left,
-                       members_->count(), geometry().k));
+      fail(TANDEM_ERROR_NOT_RECOVERABLE, "without member ", index, ", ", left, " of ", members_->count(),
+           " current members would be left, ", geometry().k, " are needed");
   }
   if (!window_list().empty())
-    fail(TANDEM_ERROR_UNAVAILABLE,
-         fmt::format("a window of delayed parity is open: data of member {} would be lost", index));
+    fail(TANDEM_ERROR_UNAVAILABLE, "a window of delayed parity is open: data of member ", index, " would be lost");
 }
 
 void Volume::replace(std::uint32_t index, Given given, bool force) {
   check_writable();
   const auto lock = alone(care_mutex_);
   if (index >= members_->count())
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("index is {}, the volume has {} members", index, members_->count()));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "index is ", index, ", the volume has ", members_->count(), " members");
   check_dispensable(index);
   try {
     check_overwritable(given, force);

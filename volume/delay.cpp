@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Windows of delayed parity.
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -38,23 +37,22 @@ tandem_volume_window Volume::delay_begin(std::uint64_t offset, std::uint64_t byt
   const std::uint64_t stripe_bytes = geometry().stripe_bytes();
   const std::uint64_t first = (offset + stripe_bytes - 1) / stripe_bytes, end = (offset + bytes) / stripe_bytes;
   if (first >= end)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("no full stripe of {} bytes lies in the range of {} bytes at {}", stripe_bytes, bytes, offset));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "no full stripe of ", stripe_bytes, " bytes lies in the range of ", bytes,
+         " bytes at ", offset);
   const Gate::Exclusive exclusive(*gate_);
   const auto check_all_current = [&] {
     for (std::uint32_t i = 0; i < members_->count(); ++i)
       if (members_->state(i) != TANDEM_VOLUME_MEMBER_CURRENT)
-        fail(TANDEM_ERROR_UNAVAILABLE,
-             fmt::format("member {} is not current: its missing blocks could not be computed any more", i));
+        fail(TANDEM_ERROR_UNAVAILABLE, "member ", i,
+             " is not current: its missing blocks could not be computed any more");
   };
   check_enough_members();
   for (const Window &each : window_list())
     if (first < each.end() && each.first_stripe < end)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("the range overlaps an open window, bytes {} to {}",
-                                                      each.first_stripe * stripe_bytes, each.end() * stripe_bytes - 1));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "the range overlaps an open window, bytes ", each.first_stripe * stripe_bytes,
+           " to ", each.end() * stripe_bytes - 1);
   if (window_list().size() >= TANDEM_VOLUME_MAX_WINDOWS)
-    fail(TANDEM_ERROR_UNAVAILABLE,
-         fmt::format("{} windows are open, more are not possible", TANDEM_VOLUME_MAX_WINDOWS));
+    fail(TANDEM_ERROR_UNAVAILABLE, TANDEM_VOLUME_MAX_WINDOWS, " windows are open, more are not possible");
   // No parity of these stripes may be under way: it would overwrite the parity that the end of the window computes.
   commit_exclusively();
   check_all_current();
@@ -94,11 +92,9 @@ void Volume::delay_end(const tandem_volume_window &given, bool accept_loss) {
     const std::unique_lock lock(windows_mutex_);
     const auto found = find();
     if (found == windows_.end())
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           fmt::format("no window is open from byte {} to {}", given.begin_bytes, given.end_bytes));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "no window is open from byte ", given.begin_bytes, " to ", given.end_bytes);
     if (found->ending)
-      fail(TANDEM_ERROR_UNAVAILABLE,
-           fmt::format("the window from byte {} is being ended by another call", given.begin_bytes));
+      fail(TANDEM_ERROR_UNAVAILABLE, "the window from byte ", given.begin_bytes, " is being ended by another call");
     found->ending = true;
     window = found->window;
     next = found->done_before;

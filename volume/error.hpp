@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/gate.hpp"
+#include "base/text.hpp"
 
 namespace tandem::volume {
 
@@ -10,5 +11,6 @@ using base::check;
 using base::Error;
 using base::fail;
 using base::guarded;
+using base::text;
 
 }  // namespace tandem::volume

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writing: chooses the cheapest way for the rows of a stripe, and the places of the new blocks.
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -110,9 +109,9 @@ void Volume::take_spans(Edit &edit, std::span<const Span> spans) {
                end = static_cast<std::uint32_t>((span.end - 1) / kBlockBytes) + 1 - view.first;
     const Part part{span.column, begin, end};
     if (edit.delayed && !members_->is_usable(member_of(view, span.column)))
-      fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("stripe {} lies in a window of delayed parity: bytes written "
-                                                     "for member {}, which is lost, would be unprotected and lost",
-                                                     view.stripe, member_of(view, span.column)));
+      fail(TANDEM_ERROR_NOT_RECOVERABLE, "stripe ", view.stripe,
+           " lies in a window of delayed parity: bytes written for member ", member_of(view, span.column),
+           ", which is lost, would be unprotected and lost");
     if (edit.clears || (span.begin % kBlockBytes == 0 && span.end % kBlockBytes == 0)) {
       edit.fresh.push_back({part, span.from});
       continue;
@@ -234,9 +233,8 @@ void Volume::apply_edit(const Edit &edit) {
   });
   check_enough_members();
   if (edit.delayed && !all_stored)
-    fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("a member was lost while stripe {} was written, which lies in a "
-                                                   "window of delayed parity: its bytes are lost",
-                                                   view.stripe));
+    fail(TANDEM_ERROR_NOT_RECOVERABLE, "a member was lost while stripe ", view.stripe,
+         " was written, which lies in a window of delayed parity: its bytes are lost");
 }
 
 // Adds the parity of rows that hold data to `stored`, and clears that of the others.
