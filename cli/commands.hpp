@@ -14,6 +14,7 @@
 
 #include "base/bytes.hpp"
 #include "base/options.hpp"
+#include "base/text.hpp"
 #include "cli/units.hpp"
 #include "tandem/files.h"
 #include "tandem/tandem.h"
@@ -41,6 +42,10 @@ struct Failure {
   std::string message;
   std::int32_t status = TANDEM_OK;  // the library's, if the message is the library's
 };
+template <class... Parts>
+[[noreturn]] void fail(int exit_status, const Parts &...message) {
+  throw Failure{exit_status, base::text(message...)};
+}
 // What --json says about a failure: "exit_status", "status", "status_name" (of the library), "message".
 nlohmann::ordered_json failure_object(const Failure &failure);
 
@@ -248,6 +253,10 @@ const char *program_name() noexcept;
 const char *command_name() noexcept;
 // One line on standard error, "PROGRAM: SENTENCE", printable. Never throws: main learns from standard_error_failed().
 void complain(std::string_view sentence) noexcept;
+template <class First, class Second, class... More>
+void complain(const First &first, const Second &second, const More &...more) {
+  complain(base::text(first, second, more...));
+}
 void be_silent() noexcept;  // from now on complain() says nothing: another rank says it
 bool is_silent() noexcept;
 void write_standard_error(std::string_view text) noexcept;

@@ -185,9 +185,8 @@ void check_resources(const ContextFlags &flags, const tandem_context_info &info)
     for (std::optional<std::string_view> rest = amounts; rest && !amounts.empty();) {
       const std::string_view amount = base::cut(rest, ","), name = amount.substr(0, amount.find('='));
       if (!has_name(info.resources, name)) {
-        throw Failure{kExitWrongUsage,
-                      fmt::format("--resource {}: no task of this run holds \"{}\"; on backend {} tasks hold {}",
-                                  amount, name, info.backend, info.resources)};
+        fail(kExitWrongUsage, "--resource ", amount, ": no task of this run holds \"", name, "\"; on backend ",
+             info.backend, " tasks hold ", info.resources);
       }
     }
   }
@@ -243,9 +242,9 @@ SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &fla
     const char *why = nullptr;
     check(tandem_files_search_ignored(found, i, &why));
     if (recursive && std::string_view(why).ends_with(": no shard file")) continue;
-    if (++count <= kMostNotes) complain(fmt::format("note: ignored {}", why));
+    if (++count <= kMostNotes) complain("note: ignored ", why);
   }
-  if (count > kMostNotes) complain(fmt::format("note: ignored {} more", plural(count - kMostNotes, "file")));
+  if (count > kMostNotes) complain("note: ignored ", plural(count - kMostNotes, "file"), " more");
   if (!recursive && tandem_files_search_set_count(found) == 0 && std::ranges::any_of(paths, has_folders))
     complain("note: with --recursive (-r) the folders below are searched, too");
   return owner;

@@ -54,9 +54,8 @@ ChosenSet set_to_decode(const DecodeFlags &flags, const SearchOwner &found) {
   if (flags.salvage && flags.set.set_id.empty()) {
     const std::vector<ChosenSet> sets = chosen_sets(found, flags.set);
     if (sets.size() > 1)
-      throw Failure{kExitWrongUsage,
-                    fmt::format("{} sets found, choose one for --salvage with --set ID{}: {}", sets.size(),
-                                flags.set.name.empty() ? " or --name NAME" : "", list_of(sets))};
+      fail(kExitWrongUsage, sets.size(), " sets found, choose one for --salvage with --set ID",
+           flags.set.name.empty() ? " or --name NAME" : "", ": ", list_of(sets));
     return sets[0];
   }
   return only_set(found, flags.set);
@@ -152,13 +151,10 @@ int decode(DecodeFlags flags, Ranks *ranks) {
   if (ranks != nullptr) ranks->adapt(flags.context);
   const Output output = output_of(flags.output_path);
   if (flags.output.json && output.is_standard_output())
-    throw Failure{kExitWrongUsage,
-                  fmt::format("--json and -o {} both write standard output; choose one", flags.output_path)};
+    fail(kExitWrongUsage, "--json and -o ", flags.output_path, " both write standard output; choose one");
   if (flags.salvage && output.is_stream())
-    throw Failure{kExitWrongUsage,
-                  fmt::format("--salvage needs -o FILE: {} is a stream, which cannot say where its holes "
-                              "are",
-                              flags.output_path)};
+    fail(kExitWrongUsage, "--salvage needs -o FILE: ", flags.output_path,
+         " is a stream, which cannot say where its holes are");
   Places places = places_of(flags.set);
   if (ranks == nullptr || ranks->leads())
     recover(places.paths, flags.write.dry_run, flags.output, flags.write.lock_wait_seconds);

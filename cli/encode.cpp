@@ -32,7 +32,7 @@ std::array<std::uint8_t, 16> parse_set_id(const std::string &text) {
   std::string digits = text;
   for (char &each : digits) each = each >= 'A' && each <= 'F' ? static_cast<char>(each - 'A' + 'a') : each;
   if (!base::parse_hexadecimal(digits, id))
-    throw Failure{kExitWrongUsage, fmt::format("--set-id {} is not {} hexadecimal digits", text, 2 * id.size())};
+    fail(kExitWrongUsage, "--set-id ", text, " is not ", 2 * id.size(), " hexadecimal digits");
   return id;
 }
 
@@ -43,8 +43,7 @@ int encode(EncodeFlags flags, Ranks *ranks) {
   options.k = flags.k;
   options.m = flags.m;
   if (!flags.matrix.empty()) check(tandem_matrix_from_name(flags.matrix.c_str(), &options.matrix));
-  if (flags.block_bytes > UINT32_MAX)
-    throw Failure{kExitWrongUsage, fmt::format("--block-bytes {} is too large", flags.block_bytes)};
+  if (flags.block_bytes > UINT32_MAX) fail(kExitWrongUsage, "--block-bytes ", flags.block_bytes, " is too large");
   options.block_bytes = static_cast<std::uint32_t>(flags.block_bytes);
   options.allow_non_mds = flags.allow_non_mds;
   std::array<std::uint8_t, 16> set_id;

@@ -30,8 +30,7 @@ int descriptor_of(const fs::path &path) {
 Output writable(const std::string &name, int descriptor) {
   const int flags = fcntl(descriptor, F_GETFL);
   if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
-    throw Failure{kExitInputOutput,
-                  fmt::format("cannot write to {}: descriptor {} is not open for writing", name, descriptor)};
+    fail(kExitInputOutput, "cannot write to ", name, ": descriptor ", descriptor, " is not open for writing");
   return {.path = "", .descriptor = descriptor};
 }
 
@@ -56,13 +55,11 @@ Output output_of(const std::string &name) {
       struct stat status;
       const bool exists = stat(path.c_str(), &status) == 0;
       if (!exists && links > 0)
-        throw Failure{kExitInputOutput,
-                      fmt::format("{} is a symbolic link to {}: {}", name, path.string(), std::strerror(errno))};
+        fail(kExitInputOutput, name, " is a symbolic link to ", path.string(), ": ", std::strerror(errno));
       const bool special = exists && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
       return {.path = path.string(), .is_special = special};
     }
-    if (links == kMostLinks)
-      throw Failure{kExitInputOutput, fmt::format("{}: {} symbolic links lead to no file", name, kMostLinks)};
+    if (links == kMostLinks) fail(kExitInputOutput, name, ": ", kMostLinks, " symbolic links lead to no file");
     path = path.parent_path() / target;  // an absolute target replaces the folder
   }
 }

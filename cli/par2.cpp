@@ -306,7 +306,7 @@ double redundancy_percent(const std::string &redundancy) {
   try {
     return redundancy.empty() ? kDefaultPercent : 100 * part_of(redundancy);
   } catch (const std::invalid_argument &error) {
-    throw Failure{kExitWrongUsage, fmt::format("--redundancy: {}", error.what())};
+    fail(kExitWrongUsage, "--redundancy: ", error.what());
   }
 }
 

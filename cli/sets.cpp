@@ -40,7 +40,7 @@ std::optional<Listing> list_or_note(const fs::path &folder, Places &places) {
   std::error_code error;
   Listing listing = list(folder, error);
   if (!error) return listing;
-  complain(fmt::format("note: cannot read the folder {}: {}", folder.string(), error.message()));
+  complain("note: cannot read the folder ", folder.string(), ": ", error.message());
   places.folders_read = false;
   return std::nullopt;
 }
@@ -203,7 +203,7 @@ Places places_of(const SetFlags &flags, const std::function<bool(const std::stri
       }
     }
   }
-  if (places.paths.empty()) throw Failure{kExitInputOutput, "none of the folders could be read"};
+  if (places.paths.empty()) fail(kExitInputOutput, "none of the folders could be read");
   return places;
 }
 
@@ -218,9 +218,9 @@ void note_unread(const SearchOwner &found, Places &places) {
   for (std::size_t i = 0; i < std::min(count, kMostNotes); ++i) {
     const char *why = nullptr;
     check(tandem_files_search_unread(found.get(), i, &why));
-    complain(fmt::format("note: {}", why));
+    complain("note: ", why);
   }
-  if (count > kMostNotes) complain(fmt::format("note: {} more cannot be read", plural(count - kMostNotes, "file")));
+  if (count > kMostNotes) complain("note: ", plural(count - kMostNotes, "file"), " more cannot be read");
   places.files_read = count == 0;
 }
 
@@ -263,8 +263,7 @@ std::vector<ChosenSet> named_sets(const SearchOwner &found, const SetFlags &flag
   if (flags.name.empty()) return sets;
   std::vector<ChosenSet> named;
   std::ranges::copy_if(sets, std::back_inserter(named), [&](const ChosenSet &each) { return each.name == flags.name; });
-  if (named.empty())
-    throw Failure{kExitWrongUsage, fmt::format("no set is called {}; there are: {}", flags.name, list_of(sets))};
+  if (named.empty()) fail(kExitWrongUsage, "no set is called ", flags.name, "; there are: ", list_of(sets));
   return named;
 }
 
@@ -291,8 +290,8 @@ ChosenSet only_set(const SearchOwner &found, const SetFlags &flags) {
     if (std::ranges::any_of(named, has_enough))
       std::erase_if(named, [](const ChosenSet &each) { return !has_enough(each); });
     if (named.size() > 1)
-      throw Failure{kExitWrongUsage, fmt::format("{} sets are called {}, choose one with --set ID: {}", named.size(),
-                                                 flags.name, list_of(named))};
+      fail(kExitWrongUsage, named.size(), " sets are called ", flags.name,
+           ", choose one with --set ID: ", list_of(named));
     id = hexadecimal(named[0].set.set_id);
   }
   std::size_t index = 0;
@@ -385,7 +384,7 @@ void EachSet::run(const SearchOwner &found, const std::vector<ChosenSet> &sets, 
     const std::string id = hexadecimal(chosen.set.set_id);
     nlohmann::ordered_json object = {{"command", state_->command}, {"set_id", id}, {"name", chosen.name}};
     object.update(failure_object(failure));
-    complain(fmt::format("set {}: {}", id, failure.message));
+    complain("set ", id, ": ", failure.message);
     add(chosen, failure.exit_status, std::move(object));
   };
   // Failures that a change of the files may explain. They wait, so that the files are checked once, not for each set.

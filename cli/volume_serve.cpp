@@ -32,8 +32,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
-[[noreturn]] void fail(int exit_status, std::string message) { throw Failure{exit_status, std::move(message)}; }
-
 fs::path plugin_path() {
   const fs::path own = fs::read_symlink("/proc/self/exe").parent_path();
   // First the place after installation, then the place in a build folder.
@@ -42,11 +40,9 @@ fs::path plugin_path() {
     const fs::path plugin = (candidate / "tandem/nbdkit-tandem-plugin.so").lexically_normal();
     if (fs::exists(plugin)) return plugin;
   }
-  fail(
-      kExitWrongUsage,
-      fmt::format("{} is missing: this build of Tandem was made without the headers of nbdkit (Debian, Ubuntu: apt-get "
-                  "install nbdkit-plugin-dev, then build again)",
-                  (candidates[0] / "tandem/nbdkit-tandem-plugin.so").lexically_normal().string()));
+  fail(kExitWrongUsage, (candidates[0] / "tandem/nbdkit-tandem-plugin.so").lexically_normal().string(),
+       " is missing: this build of Tandem was made without the headers of nbdkit (Debian, Ubuntu: apt-get install "
+       "nbdkit-plugin-dev, then build again)");
 }
 
 // The process that gets our signals.
@@ -62,8 +58,7 @@ struct Pipe {
   base::Descriptor from, to;
   Pipe() {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0)
-      fail(kExitInputOutput, fmt::format("cannot open a pipe: {}", std::strerror(errno)));
+    if (pipe2(ends, O_CLOEXEC) != 0) fail(kExitInputOutput, "cannot open a pipe: ", std::strerror(errno));
     from = base::Descriptor(ends[0]);
     to = base::Descriptor(ends[1]);
   }
@@ -92,7 +87,7 @@ void start(std::vector<std::string> words, const Pipe &reports) {
   if (error == 0) child = pid;
   sigprocmask(SIG_SETMASK, &before, nullptr);
   if (error == ENOENT) fail(kExitWrongUsage, "nbdkit is not installed (Debian, Ubuntu: apt-get install nbdkit)");
-  if (error != 0) fail(kExitInputOutput, fmt::format("cannot start nbdkit: {}", std::strerror(error)));
+  if (error != 0) fail(kExitInputOutput, "cannot start nbdkit: ", std::strerror(error));
 }
 
 // The next line that the plugin writes. None: the plugin has ended.
@@ -130,7 +125,7 @@ void notify(std::string_view state) {
 int wait_for_child() {
   int status = 0;
   while (waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) fail(kExitInputOutput, fmt::format("cannot wait for nbdkit: {}", std::strerror(errno)));
+    if (errno != EINTR) fail(kExitInputOutput, "cannot wait for nbdkit: ", std::strerror(errno));
   child = 0;
   return status;
 }
@@ -198,7 +193,7 @@ int serve(const ServeFlags &flags, Json &object) {
       last = report;
       if (report->at("event") != "serving") continue;
       if (!flags.pid_file.empty() && !(std::ofstream(flags.pid_file) << child << std::endl))
-        fail(kExitInputOutput, fmt::format("cannot write {}: {}", flags.pid_file, std::strerror(errno)));
+        fail(kExitInputOutput, "cannot write ", flags.pid_file, ": ", std::strerror(errno));
       serving = true;
       object.update({{"event", "serving"}, {"uri", uri}, {"control", control}, {"read_only", flags.read_only}});
       if (flags.output.json)
@@ -222,15 +217,13 @@ int serve(const ServeFlags &flags, Json &object) {
     }
   }
   if (WIFSIGNALED(status))
-    fail(kExitInputOutput,
-         fmt::format("nbdkit was killed by signal {}; what was not flushed may be lost. The next start "
-                     "brings the volume to its last flush",
-                     WTERMSIG(status)));
+    fail(kExitInputOutput, "nbdkit was killed by signal ", WTERMSIG(status),
+         "; what was not flushed may be lost. The next start brings the volume to its last flush");
   if (last && last->at("status") != TANDEM_OK)
     fail(exit_status_of(last->at("status").get<std::int32_t>()), last->at("message").get<std::string>());
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || !last || last->at("event") != "closed")
-    fail(kExitInputOutput, fmt::format("nbdkit ended with status {}{}", WEXITSTATUS(status),
-                                       serving ? "" : " before it served the volume; it says above why"));
+    fail(kExitInputOutput, "nbdkit ended with status ", WEXITSTATUS(status),
+         serving ? "" : " before it served the volume; it says above why");
   if (!flags.output.quiet && !flags.output.json) fmt::print("Everything is flushed and closed\n");
   return kExitDone;
 }
