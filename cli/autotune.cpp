@@ -50,7 +50,7 @@ std::vector<tandem_tuning_entry> entries_of(const std::string &path) {
   return entries;
 }
 
-nlohmann::ordered_json to_json(const tandem_tuning_entry &entry) {
+Json to_json(const tandem_tuning_entry &entry) {
   return {{"backend", entry.backend},
           {"vendor", entry.vendor},
           {"device", entry.device},
@@ -94,7 +94,7 @@ void print_table(const std::vector<tandem_tuning_entry> &entries) {
 void report(const AutotuneFlags &flags, const std::string &path, const tandem_autotune_result *result) {
   const std::vector<tandem_tuning_entry> entries = entries_of(path);
   if (flags.output_flags.json) {
-    nlohmann::ordered_json object = {{"command", "autotune"}, {"file", path}};
+    Json object = {{"command", "autotune"}, {"file", path}};
     if (result != nullptr) {
       object["seconds"] = result->seconds;
       object["complete"] = result->complete != 0;
@@ -106,7 +106,7 @@ void report(const AutotuneFlags &flags, const std::string &path, const tandem_au
       object["dropped"] = result->dropped_count;
       object["known"] = result->known_count;
     }
-    object["entries"] = nlohmann::ordered_json::array();
+    object["entries"] = Json::array();
     for (const tandem_tuning_entry &entry : entries) object["entries"].push_back(to_json(entry));
     return print_json(object);
   }

@@ -25,6 +25,7 @@ class App;
 
 namespace tandem::cli {
 
+using Json = nlohmann::ordered_json;
 using base::hexadecimal;
 using base::sized;
 
@@ -47,7 +48,7 @@ template <class... Parts>
   throw Failure{exit_status, base::text(message...)};
 }
 // What --json says about a failure: "exit_status", "status", "status_name" (of the library), "message".
-nlohmann::ordered_json failure_object(const Failure &failure);
+Json failure_object(const Failure &failure);
 
 int exit_status_of(tandem_status status);
 // Throws Failure for anything but TANDEM_OK, with the library's sentence.
@@ -267,8 +268,8 @@ std::size_t terminal_columns(int descriptor) noexcept;
 constexpr int kJsonSchema = 1;
 // Two spaces of indentation, and a newline. An object begins with "schema". In strings a backslash becomes \\ and a
 // byte that is not UTF-8 becomes \xHH.
-std::string json_text(nlohmann::ordered_json object);
-void print_json(const nlohmann::ordered_json &object);
+std::string json_text(Json object);
+void print_json(const Json &object);
 bool json_was_printed() noexcept;
 std::string plural(std::uint64_t count, std::string_view noun);  // "1 shard", "2 shards"
 // For a terminal; elsewhere the word as it is. badness: 0 to 2, as enum tandem_files_state_value.

@@ -59,7 +59,7 @@ void check(tandem_status status) {
   throw Failure{exit_status_of(status), tandem_last_error_message(), status};
 }
 
-nlohmann::ordered_json failure_object(const Failure &failure) {
+Json failure_object(const Failure &failure) {
   std::int32_t status = failure.status;
   if (status == TANDEM_OK)
     status = failure.exit_status == kExitWrongUsage         ? TANDEM_ERROR_INVALID_ARGUMENT

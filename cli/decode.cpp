@@ -104,7 +104,7 @@ int decode_found(const DecodeFlags &flags, const Output &output, Places &places,
 
   const tandem_context_info info = query(context);
   if (flags.output.json) {
-    nlohmann::ordered_json object = report("decode", result, info);
+    Json object = report("decode", result, info);
     object["shards_read"] = result.shards_read;
     object["rebuilt_block_count"] = result.rebuilt_block_count;
     object["bad_block_count"] = result.bad_block_count;
@@ -112,7 +112,7 @@ int decode_found(const DecodeFlags &flags, const Output &output, Places &places,
     if (found) object["name"] = chosen.name;
     if (flags.salvage) {
       object["hole_bytes"] = result.hole_bytes;
-      object["holes"] = nlohmann::ordered_json::array();
+      object["holes"] = Json::array();
       for (const Hole &hole : holes) object["holes"].push_back({hole.first_byte, hole.byte_count});
     }
     object["dry_run"] = flags.write.dry_run;

@@ -13,8 +13,6 @@
 namespace tandem::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr std::uint32_t kMostDisks = 65536;
 constexpr std::uint32_t kMostListed = 16;  // without --parity
 constexpr double kYearSeconds = 365 * 86400.0, kLeastRebuildSeconds = 1;

@@ -81,7 +81,7 @@ int encode(EncodeFlags flags, Ranks *ranks) {
 
   const tandem_context_info info = query(context);
   if (flags.output.json) {
-    nlohmann::ordered_json object = report("encode", result, info);
+    Json object = report("encode", result, info);
     object["source"] = flags.source;
     object["name"] = name;
     object["dry_run"] = flags.write.dry_run;

@@ -288,16 +288,14 @@ int status(const Flags &flags) {
   const std::string real = ours ? target_of(places.real()).string() : "";
   const std::string by_default = installed ? "chained" : "standalone";
   if (flags.json) {
-    nlohmann::ordered_json chained = {
-        {"name", "chained"}, {"library", places.chained().string()}, {"installed", installed}};
-    chained["real_library"] = real.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(real);
+    Json chained = {{"name", "chained"}, {"library", places.chained().string()}, {"installed", installed}};
+    chained["real_library"] = real.empty() ? Json(nullptr) : Json(real);
     chained["real_library_exists"] = !real.empty() && there(places.real());
-    const nlohmann::ordered_json standalone = {
-        {"name", "standalone"}, {"library", places.standalone().string()}, {"installed", true}};
-    const nlohmann::ordered_json object = {{"command", "isal-env"},
-                                           {"interface_version", version},
-                                           {"default", by_default},
-                                           {"builds", nlohmann::ordered_json::array({standalone, chained})}};
+    const Json standalone = {{"name", "standalone"}, {"library", places.standalone().string()}, {"installed", true}};
+    const Json object = {{"command", "isal-env"},
+                         {"interface_version", version},
+                         {"default", by_default},
+                         {"builds", Json::array({standalone, chained})}};
     print_json(object);
     return kExitDone;
   }

@@ -242,8 +242,8 @@ void print_ranges(const std::vector<tandem_damage_range> &ranges) {
   if (ranges.size() > kShownRanges) fmt::print("  and {} more\n", plural(ranges.size() - kShownRanges, "range"));
 }
 
-nlohmann::ordered_json to_json(const std::vector<tandem_damage_range> &ranges) {
-  auto list = nlohmann::ordered_json::array();
+Json to_json(const std::vector<tandem_damage_range> &ranges) {
+  auto list = Json::array();
   for (const tandem_damage_range &range : ranges)
     list.push_back(
         {{"begin_bytes", range.begin_bytes}, {"end_bytes", range.end_bytes}, {"byte_count", range.byte_count}});
@@ -300,19 +300,19 @@ int locate(const LocateFlags &flags, const std::vector<std::string> &given, cons
 
   const bool is_clean = damaged_bytes == 0 && damage.beyond_bytes == 0;
   if (output.json) {
-    nlohmann::ordered_json object = {{"command", "verify"},
-                                     {"k", flags.k},
-                                     {"m", flags.m},
-                                     {"shard_bytes", stripe.shard_bytes()},
-                                     {"consistent", is_clean},
-                                     {"most_damaged_shards", damage.most_damaged_shards},
-                                     {"damaged", nlohmann::ordered_json::array()},
-                                     {"beyond_bytes", damage.beyond_bytes},
-                                     {"beyond", to_json(damage.ranges[TANDEM_SHARD_NONE])},
-                                     {"ranges_left_out", damage.are_ranges_left_out},
-                                     {"repaired", is_repaired},
-                                     {"read_bytes", stripe.read_bytes()},
-                                     {"seconds", seconds}};
+    Json object = {{"command", "verify"},
+                   {"k", flags.k},
+                   {"m", flags.m},
+                   {"shard_bytes", stripe.shard_bytes()},
+                   {"consistent", is_clean},
+                   {"most_damaged_shards", damage.most_damaged_shards},
+                   {"damaged", Json::array()},
+                   {"beyond_bytes", damage.beyond_bytes},
+                   {"beyond", to_json(damage.ranges[TANDEM_SHARD_NONE])},
+                   {"ranges_left_out", damage.are_ranges_left_out},
+                   {"repaired", is_repaired},
+                   {"read_bytes", stripe.read_bytes()},
+                   {"seconds", seconds}};
     for (std::uint32_t i = 0; i < damage.bytes.size(); ++i)
       if (damage.bytes[i] != 0)
         object["damaged"].push_back(

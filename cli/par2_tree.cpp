@@ -31,7 +31,6 @@ namespace tandem::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr const char *kSet = ".tandem.par2", *kNew = ".tandem.new";
 constexpr std::string_view kEnding = ".par2";

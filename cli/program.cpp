@@ -117,7 +117,7 @@ Words read_words(const CLI::App *app, int argc, char **argv) {
 
 // The JSON of a command that failed: its name, its files and the reason.
 std::string failure_text(const CLI::App &app, const Failure &failure) {
-  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  Json object = Json::object();
   std::string name;  // "volume create"
   for (const CLI::App *command = &app; !command->get_subcommands().empty();) {
     command = command->get_subcommands().front();

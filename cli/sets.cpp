@@ -347,9 +347,8 @@ std::vector<std::string> FoldersOfSets::of(const ChosenSet &chosen) const {
   return all;
 }
 
-void print_sets(const std::string &command, nlohmann::ordered_json sets, nlohmann::ordered_json totals, int exit_status,
-                bool all_read) {
-  nlohmann::ordered_json object = {{"command", command}, {"exit_status", exit_status}, {"all_read", all_read}};
+void print_sets(const std::string &command, Json sets, Json totals, int exit_status, bool all_read) {
+  Json object = {{"command", command}, {"exit_status", exit_status}, {"all_read", all_read}};
   if (sets.size() == 1) object.update(sets[0]);
   object["exit_status"] = exit_status;  // of the command, not of the set
   object["sets"] = std::move(sets);
@@ -362,7 +361,7 @@ struct EachSet::State {
   OutputFlags flags;
   std::set<std::string> done;  // ids
   std::vector<int> exit_statuses;
-  nlohmann::ordered_json objects = nlohmann::ordered_json::array();
+  Json objects = Json::array();
 };
 
 EachSet::EachSet(std::string command, const OutputFlags &flags) : state_(std::make_unique<State>()) {
@@ -373,8 +372,8 @@ EachSet::EachSet(std::string command, const OutputFlags &flags) : state_(std::ma
 EachSet::~EachSet() = default;
 
 void EachSet::run(const SearchOwner &found, const std::vector<ChosenSet> &sets, bool may_repeat,
-                  const std::function<int(const ChosenSet &, const std::string &, nlohmann::ordered_json &)> &body) {
-  const auto add = [&](const ChosenSet &chosen, int exit_status, nlohmann::ordered_json object) {
+                  const std::function<int(const ChosenSet &, const std::string &, Json &)> &body) {
+  const auto add = [&](const ChosenSet &chosen, int exit_status, Json object) {
     state_->done.insert(hexadecimal(chosen.set.set_id));
     state_->exit_statuses.push_back(exit_status);
     object["exit_status"] = exit_status;
@@ -382,7 +381,7 @@ void EachSet::run(const SearchOwner &found, const std::vector<ChosenSet> &sets, 
   };
   const auto add_failed = [&](const ChosenSet &chosen, const Failure &failure) {
     const std::string id = hexadecimal(chosen.set.set_id);
-    nlohmann::ordered_json object = {{"command", state_->command}, {"set_id", id}, {"name", chosen.name}};
+    Json object = {{"command", state_->command}, {"set_id", id}, {"name", chosen.name}};
     object.update(failure_object(failure));
     complain("set ", id, ": ", failure.message);
     add(chosen, failure.exit_status, std::move(object));
@@ -391,7 +390,7 @@ void EachSet::run(const SearchOwner &found, const std::vector<ChosenSet> &sets, 
   std::vector<std::pair<const ChosenSet *, Failure>> unsure;
   for (const ChosenSet &chosen : sets) {
     if (state_->done.contains(hexadecimal(chosen.set.set_id))) continue;
-    nlohmann::ordered_json object;
+    Json object;
     try {
       const std::size_t number = state_->done.size() + unsure.size() + 1;
       const int exit_status =
@@ -424,7 +423,7 @@ std::string EachSet::counts() const {
   return text;
 }
 
-int EachSet::finish(const Places &places, nlohmann::ordered_json totals) {
+int EachSet::finish(const Places &places, Json totals) {
   int worst = places.all_read() ? kExitDone : kExitInputOutput;
   for (const int each : state_->exit_statuses) worst = std::max(worst, each);
   if (state_->flags.json)

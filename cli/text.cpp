@@ -43,10 +43,10 @@ std::string escaped(std::string_view text, bool controls_too) {
   return result;
 }
 
-void escape_strings(nlohmann::ordered_json &value) {
+void escape_strings(Json &value) {
   if (value.is_string()) value = escaped(value.get_ref<const std::string &>(), false);
   if (value.is_structured())
-    for (nlohmann::ordered_json &each : value) escape_strings(each);
+    for (Json &each : value) escape_strings(each);
 }
 
 }  // namespace
@@ -99,17 +99,17 @@ void complain(std::string_view sentence) noexcept {
 
 bool standard_error_failed() noexcept { return error_output_failed; }
 
-std::string json_text(nlohmann::ordered_json object) {
+std::string json_text(Json object) {
   if (object.is_object()) {
-    nlohmann::ordered_json whole = {{"schema", kJsonSchema}};
+    Json whole = {{"schema", kJsonSchema}};
     whole.update(object);
     object = std::move(whole);
   }
   escape_strings(object);
-  return object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+  return object.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
-void print_json(const nlohmann::ordered_json &object) {
+void print_json(const Json &object) {
   fmt::print("{}", json_text(object));
   json_printed = true;
 }

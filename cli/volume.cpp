@@ -18,8 +18,6 @@
 namespace tandem::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr const char *kVolumeFooter =
     "A MEMBER is a file, a block device or an NBD URI (nbd://HOST, nbd+unix:///?socket=PATH). The order of members\n"
     "matters in `create` alone. Up to m members may be missing. For a volume that is being served give --socket\n"
@@ -460,9 +458,7 @@ void add_replace(CLI::App &volume, Invocation &invocation) {
 
 }  // namespace
 
-nlohmann::ordered_json volume_report(const std::string &name) {
-  return {{"schema_version", 1}, {"command", "volume " + name}};
-}
+Json volume_report(const std::string &name) { return {{"schema_version", 1}, {"command", "volume " + name}}; }
 
 void add_volume_command(CLI::App &app, Invocation &invocation) {
   CLI::App &volume =

@@ -28,7 +28,6 @@ namespace tandem::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 

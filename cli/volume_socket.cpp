@@ -75,17 +75,16 @@ class Connection {
 
 std::string control_path(const std::string &socket) { return socket + ".control"; }
 
-nlohmann::ordered_json ask_server(const std::string &socket, const nlohmann::ordered_json &request,
-                                  Progress &progress) {
+Json ask_server(const std::string &socket, const Json &request, Progress &progress) {
   const std::string path = control_path(socket);
   Connection connection(path);
-  connection.send(request.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n');
+  connection.send(request.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n');
   std::string line;
   while (connection.receive_line(line)) {
-    nlohmann::ordered_json answer;
+    Json answer;
     try {
-      answer = nlohmann::ordered_json::parse(line);
-    } catch (const nlohmann::ordered_json::exception &error) {
+      answer = Json::parse(line);
+    } catch (const Json::exception &error) {
       fail(kExitInputOutput, path, ": the server's answer is no JSON: ", error.what());
     }
     if (!answer.is_object()) fail(kExitInputOutput, path, ": the server's answer is no JSON object");
