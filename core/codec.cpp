@@ -81,6 +81,19 @@ std::optional<PacketLayout> packet_layout(const tandem_codec_options &options) {
 
 }  // namespace
 
+void check_no_coefficients(const tandem_codec_options &options, const char *matrix) {
+  if (options.coefficients == nullptr) return;
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: coefficients are for a custom matrix, with ", matrix,
+             " they must be NULL");
+}
+
+void check_proof(MdsProof proof, unsigned k, unsigned m) {
+  if (proof == MdsProof::proven) return;
+  base::fail(TANDEM_ERROR_NOT_MDS, "the custom matrix with k = ", k, ", m = ", m,
+             proof == MdsProof::refuted ? " cannot recover" : " has too many minors to check that it recovers",
+             " from every loss of ", count_of(m, "shard"), ": set allow_non_mds to use it");
+}
+
 std::string count_of(std::size_t count, const char *what) {
   return base::text(count, " ", what, count == 1 ? "" : "s");
 }

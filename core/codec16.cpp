@@ -57,9 +57,7 @@ Codec16::Codec16(const tandem_codec_options &options) : Codec(options) {
   }
   const Preset16 *preset = std::ranges::find(kPresets16, options.matrix, &Preset16::value);
   if (packets_ && has_packets(options.matrix)) {
-    if (options.coefficients != nullptr)
-      refuse(base::text("codec options: coefficients are for a custom matrix, with ", find_preset(options.matrix)->name,
-                        " they must be NULL"));
+    check_no_coefficients(options, find_preset(options.matrix)->name);
     make_jerasure(options.matrix == TANDEM_MATRIX_JERASURE_CAUCHY_GOOD);
     return;
   }
@@ -69,9 +67,7 @@ Codec16::Codec16(const tandem_codec_options &options) : Codec(options) {
     refuse(base::text("codec options: matrix ", other->name, " is over GF(2^8), but field is ", int{TANDEM_FIELD_GF16},
                       " (GF(2^16))"));
   }
-  if (options.coefficients != nullptr)
-    refuse(
-        base::text("codec options: coefficients are for a custom matrix, with ", preset->name, " they must be NULL"));
+  check_no_coefficients(options, preset->name);
   switch (options.matrix) {
     case TANDEM_MATRIX_LEOPARD16:
       make_leopard(preset->name, false);
@@ -188,12 +184,7 @@ void Codec16::make_custom(const tandem_codec_options &options) {
     is_mds_ = false;
     return;
   }
-  const MdsProof proof = prove_mds(*gf_, *cells_);
-  if (proof == MdsProof::proven) return;
-  base::fail(TANDEM_ERROR_NOT_MDS, "the custom matrix with k = ", k_, ", m = ", m_, " ",
-             proof == MdsProof::refuted ? "cannot recover from every loss of"
-                                        : "has too many minors to check that it recovers from every loss of",
-             " ", m_, " shards: set allow_non_mds to use it");
+  check_proof(prove_mds(*gf_, *cells_), k_, m_);
 }
 
 void Codec16::check_cells(std::uint64_t rows, std::uint64_t columns, const char *what, std::uint64_t most_bytes) const {

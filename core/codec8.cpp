@@ -34,10 +34,7 @@ void check_local_groups(const LocalPreset &preset, const tandem_codec_options &o
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: local_groups is ", options.local_groups, ", matrix ",
                preset.name, " with k = ", options.k, ", m = ", options.m, " has 1 to ", std::min(options.k, options.m));
   }
-  if (options.coefficients != nullptr) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: coefficients are for a custom matrix, with ", preset.name,
-               " they must be NULL");
-  }
+  check_no_coefficients(options, preset.name);
 }
 
 Matrix custom_matrix(const tandem_codec_options &options) {
@@ -55,13 +52,6 @@ Matrix custom_matrix(const tandem_codec_options &options) {
   base::fail(TANDEM_ERROR_NOT_MDS, "matrix ", preset.name, " with k = ", k, ", m = ", m,
              " cannot recover from every loss of ", count_of(m, "shard"), " (it can for ", preset.mds_limit,
              "): use isal-cauchy, or set allow_non_mds to read what exists");
-}
-
-[[noreturn]] void refuse_custom(MdsProof proof, unsigned k, unsigned m) {
-  const char *reason = proof == MdsProof::refuted ? "cannot recover from every loss of"
-                                                  : "has too many minors to check that it recovers from every loss of";
-  base::fail(TANDEM_ERROR_NOT_MDS, "the custom matrix with k = ", k, ", m = ", m, " ", reason, " ",
-             count_of(m, "shard"), ": set allow_non_mds to use it");
 }
 
 // Logarithm of the XOR of two points of a CauchyForm. That of a point with itself and with infinity is 0, so that both
@@ -90,8 +80,7 @@ Codec8::Codec8(const tandem_codec_options &options) : Codec(options) {
     cauchy_ = find_cauchy_form(parity_);
     is_mds_ = cauchy_.has_value();
     if (!is_mds_ && !allow_non_mds) {  // allow_non_mds makes the proof unnecessary
-      const MdsProof proof = prove_mds(parity_);
-      if (proof != MdsProof::proven) refuse_custom(proof, options.k, options.m);
+      check_proof(prove_mds(parity_), options.k, options.m);
       is_mds_ = true;
     }
   } else {
@@ -103,10 +92,7 @@ Codec8::Codec8(const tandem_codec_options &options) : Codec(options) {
                      " is over GF(2^16): field must be ", int{TANDEM_FIELD_GF16}, " (TANDEM_FIELD_GF16)");
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: unknown matrix ", options.matrix);
     }
-    if (options.coefficients != nullptr) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: coefficients are for a custom matrix, with ",
-                 preset->name, " they must be NULL");
-    }
+    check_no_coefficients(options, preset->name);
     parity_ = is_subfield ? make_jerasure4(options.matrix, options.k, options.m) : preset->make(options.k, options.m);
     if (preset->points != nullptr && options.m != 0 && !packets_) {
       std::vector<std::uint16_t> points = preset->points(options.k, options.m);
