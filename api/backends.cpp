@@ -46,12 +46,11 @@ void say_what_is_known(const tandem_context &context, core::Backend &cpu, bool n
   const core::TuningIdentity identity = cpu.tunable()->tuning_identity();
   const std::size_t count = context.tuning->entries().size();
   if (context.tuning->knows(identity)) {
-    context.log.say(TANDEM_LOG_INFO, base::text("tuning file ", context.tuning_path, ": ", count, " entries"));
+    context.log.say(TANDEM_LOG_INFO, "tuning file ", context.tuning_path, ": ", count, " entries");
     // otherwise these are entries of another backend
   } else if (named || context.tuning->has_backend(identity.backend)) {
-    context.log.say(TANDEM_LOG_WARNING, base::text("tuning file ", context.tuning_path, " is ignored: none of its ",
-                                                   count, " entries was measured on ", identity.device,
-                                                   " or another device of ", identity.vendor));
+    context.log.say(TANDEM_LOG_WARNING, "tuning file ", context.tuning_path, " is ignored: none of its ", count,
+                    " entries was measured on ", identity.device, " or another device of ", identity.vendor);
   }
 }
 

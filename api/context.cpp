@@ -69,7 +69,7 @@ std::vector<hybrid::Member> find_members(tandem_context &context, const Settings
           members.push_back(std::move(member));
         }
       } catch (const base::Error &error) {
-        context.log.say(TANDEM_LOG_WARNING, base::text("hybrid: without ", each.name, ": ", error.what()));
+        context.log.say(TANDEM_LOG_WARNING, "hybrid: without ", each.name, ": ", error.what());
       }
     }
     if (kind.vendor != nullptr && members.size() != before) taken.push_back(kind.vendor);

@@ -181,12 +181,11 @@ tandem_autotune_result run(const tandem_context_options *where, const tandem_aut
     tuning::update_file(output, [&](tuning::Table &table) {
       if (!entry.searched.empty() || !has_more(table, entry)) table.replace(entry);
     });
-    context->log.say(TANDEM_LOG_INFO,
-                     base::text(entry.key.identity.backend, ": ", core::tuned_operation_name(entry.key.operation), " (",
-                                entry.key.k, ", ", entry.key.m, "): ",
-                                entry.values.empty() ? "the built-in values" : core::tuning_values_text(entry.values),
-                                "; ", base::fixed(entry.bytes_per_second / 1e9, 2), " GB/s of data, ",
-                                base::fixed(entry.default_bytes_per_second / 1e9, 2), " with the built-in values"));
+    context->log.say(TANDEM_LOG_INFO, entry.key.identity.backend, ": ", core::tuned_operation_name(entry.key.operation),
+                     " (", entry.key.k, ", ", entry.key.m,
+                     "): ", entry.values.empty() ? "the built-in values" : core::tuning_values_text(entry.values), "; ",
+                     base::fixed(entry.bytes_per_second / 1e9, 2), " GB/s of data, ",
+                     base::fixed(entry.default_bytes_per_second / 1e9, 2), " with the built-in values");
   };
   const double started = seconds_now();
   const tuning::Result found = tuning::autotune(*context->backend, options, known, hooks);
