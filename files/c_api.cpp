@@ -33,6 +33,7 @@ namespace {
 
 using base::check_result;
 using base::guarded;
+using base::read_needed_options;
 using base::write_result;
 
 // Calls that only read work without cleaning up.
@@ -42,19 +43,12 @@ void require(const void *pointer, const char *name) {
   if (pointer == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, name, " is NULL");
 }
 
-// The options tell a call what to do: without them there is nothing to do.
-template <class Options>
-Options read_options(const Options *given, const char *name) {
-  require(given, name);
-  return base::read_options(given, name);
-}
-
 template <class Call>
 tandem_status repair_or_resize(const tandem_files_search *search, const tandem_files_repair_options *options,
                                tandem_files_repair_result *result_out, const Call &call) {
   return guarded([&] {
     require(search, "search");
-    const tandem_files_repair_options ours = read_options(options, "tandem_files_repair_options");
+    const tandem_files_repair_options ours = read_needed_options(options, "tandem_files_repair_options");
     require(result_out, "tandem_files_repair_result");
     check_result(result_out, "tandem_files_repair_result");
     write_result(call(ours), result_out, "tandem_files_repair_result");
@@ -118,7 +112,7 @@ extern "C" {
 tandem_status tandem_files_encode(tandem_context *context, const tandem_files_encode_options *options,
                                   tandem_files_result *result_out) {
   return guarded([&] {
-    const tandem_files_encode_options ours = read_options(options, "tandem_files_encode_options");
+    const tandem_files_encode_options ours = read_needed_options(options, "tandem_files_encode_options");
     check_result(result_out, "tandem_files_result");
     write_result(encode(context, ours), result_out, "tandem_files_result");
   });
@@ -205,7 +199,7 @@ tandem_status tandem_files_decode(tandem_context *context, const tandem_files_se
                                   const tandem_files_decode_options *options, tandem_files_result *result_out) {
   return guarded([&] {
     require(search, "search");
-    const tandem_files_decode_options ours = read_options(options, "tandem_files_decode_options");
+    const tandem_files_decode_options ours = read_needed_options(options, "tandem_files_decode_options");
     check_result(result_out, "tandem_files_result");
     write_result(decode(context, search->found, ours), result_out, "tandem_files_result");
   });
@@ -215,7 +209,7 @@ tandem_status tandem_files_writer_begin(tandem_context *context, const tandem_fi
                                         uint64_t content_bytes, tandem_files_writer **writer_out) {
   return guarded([&] {
     require(writer_out, "writer_out");
-    const tandem_files_encode_options ours = read_options(options, "tandem_files_encode_options");
+    const tandem_files_encode_options ours = read_needed_options(options, "tandem_files_encode_options");
     const Team team(ours.team);
     std::unique_ptr<tandem_files_writer> writer;
     team.together([&] { writer = new_writer(context, ours, content_bytes); });
@@ -278,7 +272,7 @@ tandem_status tandem_files_verify(tandem_context *context, const tandem_files_se
                                   const tandem_files_verify_options *options, tandem_files_verify_result *result_out) {
   return guarded([&] {
     require(search, "search");
-    const tandem_files_verify_options ours = read_options(options, "tandem_files_verify_options");
+    const tandem_files_verify_options ours = read_needed_options(options, "tandem_files_verify_options");
     require(result_out, "tandem_files_verify_result");
     check_result(result_out, "tandem_files_verify_result");
     write_result(verify(context, search->found, ours), result_out, "tandem_files_verify_result");

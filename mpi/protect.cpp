@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mpi/protect.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,16 +27,13 @@ class OwnFiles {
  public:
   // Throws on this rank alone.
   explicit OwnFiles(const tandem_mpi_protect_options &options) {
-    if (options.files == nullptr && options.file_count != 0)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, "files is NULL, but there are to be ", options.file_count);
     std::vector<DataFile> files;
     std::vector<Descriptor> descriptors;
     std::map<std::pair<dev_t, ino_t>, std::string> seen;
     std::uint64_t total = 0;
-    for (std::size_t i = 0; i < options.file_count; ++i) {
-      if (options.files[i] == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "files[", i, "] is NULL");
-      const std::string path = std::filesystem::absolute(options.files[i]).string();
-      Descriptor descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    for (const std::string_view given : base::read_strings(options.files, options.file_count, "files")) {
+      const std::string path = std::filesystem::absolute(given).string();
+      Descriptor descriptor = base::open_to_read(path);
       struct stat status;
       if (!descriptor) fail_io("open", path, errno);
       if (fstat(descriptor.get(), &status) != 0) fail_io("look at", path, errno);
@@ -102,7 +98,7 @@ class OwnFiles {
 void sync_data(const FileRow &row) {
   std::set<std::string> folders;
   for (std::size_t i = 0; i < row.files().size(); ++i) {
-    sync_file(row.descriptor(i), row.files()[i].path);
+    if (fsync(row.descriptor(i)) != 0) fail_io("sync", row.files()[i].path, errno);
     folders.insert(folder_of(row.files()[i].path));
   }
   for (const std::string &folder : folders) Folder(folder).sync();
@@ -133,7 +129,7 @@ tandem_mpi_protect_result protect(const World &world, tandem_context *context,
   tandem_mpi_protect_options options = {};
   Layout layout;
   world.together([&] {
-    options = read_options(given, "tandem_mpi_protect_options");
+    options = read_needed_options(given, "tandem_mpi_protect_options");
     if (options.k == 0) fail(TANDEM_ERROR_INVALID_ARGUMENT, "k is 0");
     if (options.m == 0) fail(TANDEM_ERROR_INVALID_ARGUMENT, "m is 0: that protects nothing");
     const std::uint64_t members = std::uint64_t{options.k} + options.m,

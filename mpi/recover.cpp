@@ -245,7 +245,7 @@ class Recovery {
     bool whole = true;
     for (std::size_t i = 0; i < row.files().size(); ++i) {
       const DataFile &file = row.files()[i];
-      Descriptor descriptor(open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+      Descriptor descriptor = base::open_to_read(file.path);
       struct stat status;
       const bool same = descriptor && fstat(descriptor.get(), &status) == 0 && S_ISREG(status.st_mode) &&
                         static_cast<std::uint64_t>(status.st_size) == file.bytes;
@@ -358,7 +358,7 @@ class Recovery {
 
   // The existing file with the name of a rebuilt file.
   There look_at(const std::string &path, const PendingFile &rebuilt) const {
-    const Descriptor there(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    const Descriptor there = base::open_to_read(path);
     if (!there) return errno == ENOENT ? There::nothing : There::another;
     struct stat status, ours;
     if (fstat(there.get(), &status) != 0 || fstat(rebuilt.descriptor(), &ours) != 0) fail_io("look at", path, errno);
@@ -451,7 +451,7 @@ tandem_mpi_recover_result recover(const World &world, tandem_context *context,
                                   const tandem_mpi_recover_options *given) {
   tandem_mpi_recover_options options = {};
   world.together([&] {
-    options = read_options(given, "tandem_mpi_recover_options");
+    options = read_needed_options(given, "tandem_mpi_recover_options");
     check_protection_name(options.name);
     if (options.folder == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "folder is NULL");
     options.piece_bytes = checked_piece_bytes(options.piece_bytes);

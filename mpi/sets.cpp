@@ -43,7 +43,7 @@ void run(const World &world, const Options *given, const char *name, const Check
   Options options = {};
   Arguments equal;
   world.together([&] {
-    options = read_options(given, name);
+    options = read_needed_options(given, name);
     if (options.team != nullptr)
       fail(TANDEM_ERROR_INVALID_ARGUMENT, "team is set: the ranks of the communicator are the team");
     equal = arguments(options);

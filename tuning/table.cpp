@@ -2,7 +2,6 @@
 #include "tuning/table.hpp"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -450,8 +449,7 @@ std::string file_path(const char *given, bool *named_out) {
 }
 
 std::optional<std::string> read_regular_file(const std::string &path, std::size_t most_bytes) {
-  const base::Descriptor file(
-      open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));  // opening a pipe must not wait for its writer
+  const base::Descriptor file = base::open_to_read(path);
   if (!file) {
     if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
     base::fail_io("open", path, errno);
@@ -485,14 +483,14 @@ std::unique_ptr<const Table> load_file(const std::string &path, bool named, cons
   if (path.empty()) return nullptr;
   try {
     if (named && access(path.c_str(), F_OK) != 0) {
-      log.say(TANDEM_LOG_WARNING, base::text("tuning file ", path, " does not exist: built-in values are used"));
+      log.say(TANDEM_LOG_WARNING, "tuning file ", path, " does not exist: built-in values are used");
       return nullptr;
     }
     auto table = std::make_unique<Table>(read_file(path));
     if (table->empty()) return nullptr;
     return table;
   } catch (const base::Error &error) {
-    log.say(TANDEM_LOG_WARNING, base::text(error.what(), ": ignored"));
+    log.say(TANDEM_LOG_WARNING, error.what(), ": ignored");
     return nullptr;
   }
 }
