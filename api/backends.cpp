@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 std::vector<FoundDevice> find_cpu(milliseconds) {
   FoundDevice cpu{"cpu", "cpu", cpu::describe_cpu(), "", cpu::allowed_core_count()};
   const std::vector<cpu::KernelDescription> kernels = cpu::describe_kernels();
-  const auto best = std::find_if(kernels.begin(), kernels.end(), [](const auto &each) { return each.available; });
+  const auto best = std::ranges::find_if(kernels, [](const auto &each) { return each.available; });
   if (best != kernels.end()) cpu.kernel = best->name;
   return {std::move(cpu)};
 }
@@ -202,8 +202,7 @@ std::vector<core::Need> plan_needs(core::Budget &budget, const char *resources) 
 std::span<const BackendKind> backend_kinds() { return kKinds; }
 
 const BackendKind *find_backend_kind(const std::string &name) {
-  const auto found =
-      std::find_if(std::begin(kKinds), std::end(kKinds), [&](const BackendKind &kind) { return kind.is_name(name); });
+  const auto found = std::ranges::find_if(kKinds, [&](const BackendKind &kind) { return kind.is_name(name); });
   return found != std::end(kKinds) ? found : nullptr;
 }
 

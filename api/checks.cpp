@@ -57,7 +57,7 @@ void fail_shard_bytes(std::uint64_t shard_bytes, std::uint64_t shard_count) {
 
 void check_reachable(const core::Backend &backend, std::int32_t memory) {
   const std::vector<core::MemoryKind> &memories = backend.traits().memories;
-  if (std::find(memories.begin(), memories.end(), static_cast<core::MemoryKind>(memory)) == memories.end())
+  if (std::ranges::find(memories, static_cast<core::MemoryKind>(memory)) == memories.end())
     base::fail(TANDEM_ERROR_UNSUPPORTED, "memory kind ", memory, ": no backend of this context reaches it");
 }
 

@@ -62,7 +62,7 @@ std::vector<hybrid::Member> find_members(tandem_context &context, const Settings
     for (const FoundDevice &each : kind.devices(kPatience)) {
       if (!each.kind.ends_with("-gpu") && !each.kind.ends_with("-accelerator")) continue;
       const auto is_described = [&](const char *vendor) { return each.description.find(vendor) != std::string::npos; };
-      if (std::any_of(taken.begin(), taken.end(), is_described)) continue;
+      if (std::ranges::any_of(taken, is_described)) continue;
       try {
         for (hybrid::Member &member : kind.members(kind, context, settings, each.name)) {
           member.is_optional = true;
@@ -88,8 +88,7 @@ std::vector<hybrid::Member> named_members(tandem_context &context, const Setting
   };
   for (std::optional<std::string_view> rest = names; rest;) {
     const std::string each(base::cut(rest, "+"));
-    if (std::find(seen.begin(), seen.end(), each) != seen.end())
-      refuse(TANDEM_ERROR_INVALID_ARGUMENT, each + " stands twice");
+    if (std::ranges::find(seen, each) != seen.end()) refuse(TANDEM_ERROR_INVALID_ARGUMENT, each + " stands twice");
     seen.push_back(each);
     const BackendKind *kind = find_backend_kind(each);
     if (kind == nullptr) {

@@ -26,10 +26,10 @@ inline std::byte *const *as_outputs(void *const *pointers) { return reinterpret_
 
 // Picks the plan's inputs and outputs out of a stripe's k+m pointers, data first. new_data: of an update.
 inline void gather(const core::Plan &plan, void *const *shards, const void *new_data, Pointers *out) {
-  std::transform(plan.inputs().begin(), plan.inputs().end(), out->inputs.begin(),
-                 [&](std::uint16_t index) { return static_cast<const std::byte *>(shards[index]); });
-  std::transform(plan.outputs().begin(), plan.outputs().end(), out->outputs.begin(),
-                 [&](std::uint16_t index) { return static_cast<std::byte *>(shards[index]); });
+  std::ranges::transform(plan.inputs(), out->inputs.begin(),
+                         [&](std::uint16_t index) { return static_cast<const std::byte *>(shards[index]); });
+  std::ranges::transform(plan.outputs(), out->outputs.begin(),
+                         [&](std::uint16_t index) { return static_cast<std::byte *>(shards[index]); });
   if (plan.shape().operation == core::Operation::update) out->inputs[1] = static_cast<const std::byte *>(new_data);
 }
 

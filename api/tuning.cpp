@@ -79,7 +79,7 @@ std::vector<tuning::NamedValues> ranges_of(const tandem_autotune_options &given)
                  "\" is not NAME=RANGE, such as \"local_x=16:1024:x2\"");
     }
     const bool twice =
-        std::any_of(ranges.begin(), ranges.end(), [&](const tuning::NamedValues &range) { return range.name == name; });
+        std::ranges::any_of(ranges, [&](const tuning::NamedValues &range) { return range.name == name; });
     if (twice) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "two ranges for ", name);
     ranges.push_back({std::string(name), tuning::parse_range(text.substr(name.size() + 1), 0, core::kMostTuningValue)});
   }
@@ -149,8 +149,8 @@ bool has_more(const tuning::Table &table, const tuning::Entry &entry) {
   const auto gain = [](const tuning::Entry &of) {
     return of.default_bytes_per_second > 0 ? of.bytes_per_second / of.default_bytes_per_second : HUGE_VAL;
   };
-  return std::any_of(table.entries().begin(), table.entries().end(),
-                     [&](const tuning::Entry &known) { return known.key == entry.key && gain(known) > gain(entry); });
+  return std::ranges::any_of(
+      table.entries(), [&](const tuning::Entry &known) { return known.key == entry.key && gain(known) > gain(entry); });
 }
 
 // bench/heat_map.py reads these lines.

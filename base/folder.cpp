@@ -111,7 +111,7 @@ std::vector<std::string> Folder::names() const {
     if (!is_folder) names.emplace_back(entry->d_name);
   }
   if (errno != 0) fail_io("list", path_, errno);
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
 
@@ -213,8 +213,7 @@ FolderLocked::FolderLocked(const Folder &folder, std::uint32_t seconds)
 
 FoldersLock::FoldersLock(const Folders &folders, const LockWait &wait) : folders_(folders) {
   // All processes lock in the same order, so there is no deadlock.
-  std::sort(folders_.begin(), folders_.end(),
-            [](const auto &a, const auto &b) { return a->identity() < b->identity(); });
+  std::ranges::sort(folders_, [](const auto &a, const auto &b) { return a->identity() < b->identity(); });
   const Clock::time_point deadline = wait.began.value_or(Clock::now()) + std::chrono::seconds(wait.seconds);
   try {
     for (const auto &folder : folders_) lock_until(deadline, *folder, wait);

@@ -45,8 +45,7 @@ bool can_salvage(const Output &output, const SearchOwner &found, const ChosenSet
   if (output.is_stream() || !found) return false;
   const std::vector<tandem_files_shard> shards = shards_of(found, chosen.index);
   return chosen.set.shard_count >= chosen.set.k ||
-         std::any_of(shards.begin(), shards.end(),
-                     [&](const tandem_files_shard &shard) { return shard.index < chosen.set.k; });
+         std::ranges::any_of(shards, [&](const tandem_files_shard &shard) { return shard.index < chosen.set.k; });
 }
 
 // Salvage is for a set that has lost too much. A complete set beside it must not take its place.

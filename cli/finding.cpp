@@ -49,8 +49,8 @@ std::string name_of(const FileFinding &file) {
 bool is_damaged(const FileFinding &file) { return file.finding.condition != 0 || file.finding.bad_block_count != 0; }
 
 bool has_other_m(const Findings &findings) {
-  return std::any_of(findings.begin(), findings.end(),
-                     [](const FileFinding &file) { return (file.finding.condition & TANDEM_FILES_OTHER_M) != 0; });
+  return std::ranges::any_of(
+      findings, [](const FileFinding &file) { return (file.finding.condition & TANDEM_FILES_OTHER_M) != 0; });
 }
 
 std::string what_is_wrong(const FileFinding &file, const tandem_files_set &set) {

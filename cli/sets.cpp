@@ -31,7 +31,7 @@ Listing list(const fs::path &folder, std::error_code &error) {
     else
       listing.has_files = true;
   }
-  std::sort(listing.folders.begin(), listing.folders.end());
+  std::ranges::sort(listing.folders);
   return listing;
 }
 
@@ -76,8 +76,7 @@ Layout layout_of(const std::vector<tandem_files_shard> &shards) {
     layout.folders.insert(folder_of(shard.path));
     layout.folder_of_shard.emplace(shard.index, folder_of(shard.path));
   }
-  const auto most =
-      std::max_element(votes.begin(), votes.end(), [](const auto &a, const auto &b) { return a.second < b.second; });
+  const auto most = std::ranges::max_element(votes, [](const auto &a, const auto &b) { return a.second < b.second; });
   if (most != votes.end()) layout.name = most->first;
   return layout;
 }
@@ -324,8 +323,7 @@ std::vector<std::string> FoldersOfSets::of(const ChosenSet &chosen) const {
   enum { kHasMissingShard, kUnused, kShared };
   std::vector<std::pair<int, std::string>> folders;
   for (const std::string &folder : places_.folders) {
-    const bool is_named =
-        !places_.recursive && std::find(places_.named.begin(), places_.named.end(), folder) != places_.named.end();
+    const bool is_named = !places_.recursive && std::ranges::find(places_.named, folder) != places_.named.end();
     if (own.folders.contains(folder) || !(is_named || beside.contains(folder_of(folder)))) continue;
     const auto used = used_.find(folder);
     if (used == used_.end()) {
@@ -342,7 +340,7 @@ std::vector<std::string> FoldersOfSets::of(const ChosenSet &chosen) const {
     }
     if (kind >= 0) folders.emplace_back(kind, folder);
   }
-  std::stable_sort(folders.begin(), folders.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+  std::ranges::stable_sort(folders, [](const auto &a, const auto &b) { return a.first < b.first; });
   for (auto &[kind, folder] : folders) all.push_back(std::move(folder));
   return all;
 }
@@ -411,9 +409,7 @@ void EachSet::run(const SearchOwner &found, const std::vector<ChosenSet> &sets, 
 std::size_t EachSet::set_count() const { return state_->exit_statuses.size(); }
 
 std::string EachSet::counts() const {
-  const auto of = [&](int exit_status) {
-    return std::count(state_->exit_statuses.begin(), state_->exit_statuses.end(), exit_status);
-  };
+  const auto of = [&](int exit_status) { return std::ranges::count(state_->exit_statuses, exit_status); };
   const auto all = static_cast<std::ptrdiff_t>(set_count());
   const std::ptrdiff_t intact = of(kExitDone), recoverable = of(kExitDamageFound), lost = of(kExitNotRecoverable);
   std::string text = fmt::format("{}: {} intact, {} recoverable, {} not recoverable", plural(set_count(), "set"),

@@ -32,8 +32,8 @@ std::int64_t nanoseconds_now() noexcept {
 using Needs = std::span<const Need>;
 
 bool have_a_resource_in_common(Needs a, Needs b) noexcept {
-  return std::any_of(a.begin(), a.end(), [b](const Need &one) {
-    return std::any_of(b.begin(), b.end(), [&one](const Need &other) { return other.resource == one.resource; });
+  return std::ranges::any_of(a, [b](const Need &one) {
+    return std::ranges::any_of(b, [&one](const Need &other) { return other.resource == one.resource; });
   });
 }
 
@@ -46,7 +46,7 @@ void check_name(std::string_view name) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "the name of a resource has ", name.size(), " characters; 1 to ",
                Budget::kMostNameBytes, " are allowed");
   }
-  const auto wrong = std::find_if_not(name.begin(), name.end(), is_allowed);
+  const auto wrong = std::ranges::find_if_not(name, is_allowed);
   if (wrong != name.end()) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "character ", wrong - name.begin() + 1, " of the resource name \"", name,
                "\" is none of A-Z a-z 0-9 _ . -");
@@ -268,8 +268,8 @@ struct Budget::State {
   }
 
   const Need *beyond_amount(Needs needs) noexcept {
-    const auto found = std::find_if(needs.begin(), needs.end(),
-                                    [this](const Need &need) { return need.amount > at(need.resource).amount.load(); });
+    const auto found =
+        std::ranges::find_if(needs, [this](const Need &need) { return need.amount > at(need.resource).amount.load(); });
     return found != needs.end() ? &*found : nullptr;
   }
 
@@ -330,8 +330,7 @@ struct Budget::State {
         const bool lacks = held > whole || need.amount > whole - held;
         return lacks && !have_a_resource_in_common({&need, 1}, needs);
       };
-      if (have_a_resource_in_common(waiter->needs, needs) &&
-          std::none_of(waiter->needs.begin(), waiter->needs.end(), is_of_no_use)) {
+      if (have_a_resource_in_common(waiter->needs, needs) && std::ranges::none_of(waiter->needs, is_of_no_use)) {
         return true;
       }
     }

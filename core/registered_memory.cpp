@@ -132,7 +132,7 @@ void MemoryHold::take(std::span<const Task> tasks) {
     for (unsigned c = 0; c < task.prepared->columns(); ++c) touch(task.inputs[c], task);
     for (unsigned r = 0; r < task.prepared->rows(); ++r) touch(task.outputs[r], task);
   }
-  std::sort(touched.begin(), touched.end());
+  std::ranges::sort(touched);
   touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
   held_ = std::move(touched);
   for (const auto &range : held_) range->hold_count.fetch_add(1, std::memory_order_relaxed);
@@ -162,7 +162,7 @@ void pin_registered(const void *memory, std::uint64_t bytes, const void *driver,
   RegisteredRange &range = *held.range;
   const std::lock_guard lock(range.pins_mutex);
   const auto is_of_driver = [&](const auto &each) { return each.first == driver; };
-  if (std::any_of(range.pins.begin(), range.pins.end(), is_of_driver)) return;
+  if (std::ranges::any_of(range.pins, is_of_driver)) return;
   range.pins.reserve(range.pins.size() + 1);  // what is pinned is kept
   range.pins.emplace_back(driver, make(reinterpret_cast<void *>(range.begin), range.bytes));
 }

@@ -89,9 +89,8 @@ void remove_given_up(const Folder &folder, const CommitRecord &record) {
   if (record.given_up.empty()) return;
   std::vector<std::pair<OwnName, std::string>> found;
   for (const std::string &name : folder.names())
-    if (const auto own = parse_own_name(name);
-        own && own->kind != OwnKind::lone_temporary &&
-        std::find(record.given_up.begin(), record.given_up.end(), own->set_id) != record.given_up.end())
+    if (const auto own = parse_own_name(name); own && own->kind != OwnKind::lone_temporary &&
+                                               std::ranges::find(record.given_up, own->set_id) != record.given_up.end())
       found.emplace_back(*own, name);
   std::vector<Descriptor> locked;
   for (const auto &[own, name] : found) {
@@ -153,7 +152,7 @@ std::vector<std::uint32_t> finish_folder(const FolderRecord &member, bool no_syn
 // A finished file of record.folder = `number` lies in one of these folders. Then that folder knows that the set counts,
 // because no file gets its name before the record beside it says so.
 bool knows_by_itself(const CommitRecord &record, std::uint32_t number, const Folders &folders) {
-  return std::any_of(folders.begin(), folders.end(), [&](const auto &folder) {
+  return std::ranges::any_of(folders, [&](const auto &folder) {
     for (std::uint32_t i = 0; i < record.shard_count; ++i)
       if (record.folder_of[i] == number && is_shard_of(*folder, shard_file_name(record.name, i), record.set_id, i))
         return true;
@@ -166,10 +165,8 @@ bool knows_by_itself(const CommitRecord &record, std::uint32_t number, const Fol
 bool was_written_over(const CommitRecord &record, std::uint32_t number, const Folders &named,
                       const std::vector<FolderRecord> &members) {
   if (named.size() < record.folder_count) return false;
-  return std::any_of(named.begin(), named.end(), [&](const auto &folder) {
-    if (std::any_of(members.begin(), members.end(),
-                    [&](const FolderRecord &member) { return member.folder == folder; }))
-      return false;
+  return std::ranges::any_of(named, [&](const auto &folder) {
+    if (std::ranges::any_of(members, [&](const FolderRecord &member) { return member.folder == folder; })) return false;
     for (std::uint32_t i = 0; i < record.shard_count; ++i)
       if (record.folder_of[i] == number && is_shard_file(*folder, shard_file_name(record.name, i))) return true;
     return false;
@@ -177,7 +174,7 @@ bool was_written_over(const CommitRecord &record, std::uint32_t number, const Fo
 }
 
 bool has(const std::vector<FolderRecord> &members, std::uint32_t folder) {
-  return std::any_of(members.begin(), members.end(), [&](const FolderRecord &m) { return m.record.folder == folder; });
+  return std::ranges::any_of(members, [&](const FolderRecord &m) { return m.record.folder == folder; });
 }
 
 // Another folder may need the lead's record to know that the set counts.
@@ -422,15 +419,15 @@ Finished roll_forward(std::vector<FolderRecord> &members, const Folders &named, 
   }
   stays[0] = lead_stays(members, named);
   remove_records(members, stays, no_sync);
-  finished.record_left = std::any_of(members.begin(), members.end(),
-                                     [&](const FolderRecord &member) { return stays[member.record.folder]; });
+  finished.record_left =
+      std::ranges::any_of(members, [&](const FolderRecord &member) { return stays[member.record.folder]; });
   return finished;
 }
 
 bool leaves_record(const std::vector<FolderRecord> &members, const Folders &named) {
   if (has(members, 0)) return lead_stays(members, named);
-  return std::any_of(members.begin(), members.end(),
-                     [](const FolderRecord &member) { return !missing_here(*member.folder, member.record).empty(); });
+  return std::ranges::any_of(
+      members, [](const FolderRecord &member) { return !missing_here(*member.folder, member.record).empty(); });
 }
 
 bool roll_back(std::vector<FolderRecord> &members, bool no_sync) {
@@ -440,9 +437,8 @@ bool roll_back(std::vector<FolderRecord> &members, bool no_sync) {
   for (const FolderRecord &member : members)
     for (std::uint32_t i = 0; i < member.record.shard_count; ++i)
       if (member.record.is_here(i)) member.folder->remove(own_name({OwnKind::set_temporary, member.record.set_id, i}));
-  const auto lead = std::find_if(members.begin(), members.end(), [](const FolderRecord &m) {
-    return m.record.folder == 0 && m.record.folder_count != 0;
-  });
+  const auto lead = std::ranges::find_if(
+      members, [](const FolderRecord &m) { return m.record.folder == 0 && m.record.folder_count != 0; });
   std::bitset<kMaxShardCount> stays;
   if (lead != members.end()) {
     std::bitset<kMaxShardCount> done = lead->record.done;

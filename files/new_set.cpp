@@ -144,7 +144,7 @@ void NewSet::check_given_up() const {
       refuse_unfinished(folders_, options_.name, {options_.set_id}, options_.force);
   for (std::size_t folder = 0; folder < now.size(); ++folder)
     for (const SetId &id : now[folder])
-      if (std::find(given_up_[folder].begin(), given_up_[folder].end(), id) == given_up_[folder].end())
+      if (std::ranges::find(given_up_[folder], id) == given_up_[folder].end())
         fail(TANDEM_ERROR_IO, "set ", hexadecimal(id), ", also called ", options_.name, ", was begun in ",
              folders_[folder]->path(), " and not finished while this set was written");
 }

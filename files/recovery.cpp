@@ -50,8 +50,7 @@ struct Survey {
 };
 
 const FolderPart *lead_of(const std::vector<FolderPart> &parts) {
-  const auto lead =
-      std::find_if(parts.begin(), parts.end(), [](const FolderPart &p) { return p.record && p.record->folder == 0; });
+  const auto lead = std::ranges::find_if(parts, [](const FolderPart &p) { return p.record && p.record->folder == 0; });
   return lead != parts.end() ? &*lead : nullptr;
 }
 
@@ -99,12 +98,12 @@ bool is_named(const CommitRecord &record, const Folders &folders) {
 }
 
 const CommitRecord *any_record(const Unfinished &set) {
-  const auto part = std::find_if(set.parts.begin(), set.parts.end(), [](const FolderPart &p) { return p.record; });
+  const auto part = std::ranges::find_if(set.parts, [](const FolderPart &p) { return p.record.has_value(); });
   return part != set.parts.end() ? &*part->record : nullptr;
 }
 
 bool is_proven(const Unfinished &set, const Folders &folders) {
-  const auto any = [&](auto of_part) { return std::any_of(set.parts.begin(), set.parts.end(), of_part); };
+  const auto any = [&](auto of_part) { return std::ranges::any_of(set.parts, of_part); };
   if (any([](const FolderPart &p) { return p.has_commit; })) return true;
   const CommitRecord *record = any_record(set);
   return record != nullptr && lead_of(set.parts) == nullptr &&
@@ -128,18 +127,19 @@ void hold_back(Unfinished &set, const Folders &folders) {
         return false;  // not readable: that proves nothing
       }
     };
-    if (std::any_of(set.parts.begin(), set.parts.end(),
-                    [&](const FolderPart &part) {
-                      return part.temporaries.contains(i) &&
-                             is_whole(*folders[part.folder], own_name({OwnKind::set_temporary, record->set_id, i}));
-                    }) ||
-        std::any_of(folders.begin(), folders.end(), [&](const auto &folder) {
+    if (std::ranges::any_of(set.parts,
+                            [&](const FolderPart &part) {
+                              return part.temporaries.contains(i) &&
+                                     is_whole(*folders[part.folder],
+                                              own_name({OwnKind::set_temporary, record->set_id, i}));
+                            }) ||
+        std::ranges::any_of(folders, [&](const auto &folder) {
           return is_whole(*folder, shard_file_name(record->name, i)) ||
                  is_whole(*folder, shard_file_name(hexadecimal(record->set_id), i));
         }))
       present[i] = 1;
   }
-  set.shard_count = static_cast<std::uint32_t>(std::count(present.begin(), present.end(), 1));
+  set.shard_count = static_cast<std::uint32_t>(std::ranges::count(present, 1));
   if (found) set.needed_count = found->k;
   if (found) present.resize(found->shard_count());  // it may have been resized since
   set.held_back = !found || !shards_suffice(*found, present);
@@ -159,7 +159,7 @@ void set_given_up_aside(Survey &found, std::size_t named_count) {
     const auto set = found.sets.find(id);
     if (set == found.sets.end()) continue;
     std::vector<FolderPart> &parts = set->second.parts;
-    const auto part = std::find_if(parts.begin(), parts.end(), [&](const FolderPart &p) { return p.folder == folder; });
+    const auto part = std::ranges::find_if(parts, [&](const FolderPart &p) { return p.folder == folder; });
     if (part == parts.end()) continue;
     found.given_up[id].push_back(std::move(*part));
     parts.erase(part);
@@ -356,7 +356,7 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
   const Survey found = survey(folders);
   const auto give_up = [&](const SetId &set_id, const FolderPart &part) {
     std::vector<SetId> &here = given_up[part.folder];
-    if (std::find(here.begin(), here.end(), set_id) != here.end()) return;
+    if (std::ranges::find(here, set_id) != here.end()) return;
     const std::string &folder = folders[part.folder]->path();
     if (here.size() == kMaxGivenUpCount)
       fail(TANDEM_ERROR_IO, folder, " holds more than ", kMaxGivenUpCount, " unfinished sets called ", set_name,
@@ -366,7 +366,7 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
     here.push_back(set_id);
   };
   for (const auto &[set_id, set] : found.sets) {
-    if (std::find(except.begin(), except.end(), set_id) != except.end()) continue;
+    if (std::ranges::find(except, set_id) != except.end()) continue;
     for (const FolderPart &part : set.parts) {
       const Verdict verdict = verdict_on(part, set, folders.size());
       if (verdict == Verdict::back || verdict == Verdict::waits) continue;
@@ -391,8 +391,8 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
         // Sets that this set has given up, but not removed yet, would come back without it.
         for (const auto &[older_id, older_parts] : found.given_up)
           for (const FolderPart &older : older_parts)
-            if (older.folder == part.folder && std::find(part.record->given_up.begin(), part.record->given_up.end(),
-                                                         older_id) != part.record->given_up.end())
+            if (older.folder == part.folder &&
+                std::ranges::find(part.record->given_up, older_id) != part.record->given_up.end())
               give_up(older_id, older);
         continue;
       }
@@ -418,7 +418,7 @@ namespace {
 
 bool has_own_names(const Folder &folder) {
   const std::vector<std::string> names = folder.names();
-  return std::any_of(names.begin(), names.end(), [](const std::string &name) { return parse_own_name(name); });
+  return std::ranges::any_of(names, [](const std::string &name) { return parse_own_name(name).has_value(); });
 }
 
 // Holds the folders that have remains. Returns whether there were more of them than before.
@@ -440,8 +440,7 @@ Recovered recover_many(Folders folders, bool dry_run, LockWait wait) {
   if (!hold_those_with_remains(folders)) return {};
   for (;;) {
     Folders held;
-    std::copy_if(folders.begin(), folders.end(), std::back_inserter(held),
-                 [](const auto &folder) { return folder->is_held(); });
+    std::ranges::copy_if(folders, std::back_inserter(held), [](const auto &folder) { return folder->is_held(); });
     const FoldersLock lock(held, wait);
     // A writer locks all its folders before it makes a record in any. So its other records show now.
     if (!hold_those_with_remains(folders)) return recover(folders, dry_run);

@@ -197,7 +197,7 @@ std::uint64_t left_in(const RepairTask &task, const Target &target) {
 
 void report_all(const RepairTask &task) {
   const auto target_of = [&](const Finding &finding) {
-    return std::find_if(task.targets.begin(), task.targets.end(), [&](const Target &target) {
+    return std::ranges::find_if(task.targets, [&](const Target &target) {
       return target.file == finding.file && target.shard == finding.report.index;
     });
   };
@@ -225,8 +225,8 @@ tandem_files_repair_result result_of(const RepairTask &task) {
   tandem_files_repair_result result = {};
   result.left_shard_count = task.header.shard_count() - task.set.shard_count;
   for (const Ranges &bad : findings.bad) result.left_block_count += bad.count();
-  bool all_done = std::none_of(task.set.files.begin(), task.set.files.end(),
-                               [](const ShardFile &file) { return (file.condition & TANDEM_FILES_OTHER_M) != 0; });
+  bool all_done = std::ranges::none_of(
+      task.set.files, [](const ShardFile &file) { return (file.condition & TANDEM_FILES_OTHER_M) != 0; });
   for (const Target &target : task.targets) {
     all_done = all_done && !dry_run && target.failure.empty();
     if (!target.failure.empty()) continue;
@@ -252,7 +252,7 @@ tandem_files_repair_result result_of(const RepairTask &task) {
 // Throws if this process was the first to fail.
 void check_failures(const RepairTask &task) {
   const auto has_failed = [](const Target &target) { return !target.failure.empty(); };
-  const auto first = std::find_if(task.targets.begin(), task.targets.end(), has_failed);
+  const auto first = std::ranges::find_if(task.targets, has_failed);
   if (first == task.targets.end() || first->failed_process != task.team.process()) return;
   const auto more = std::count_if(first + 1, task.targets.end(), has_failed);
   fail(TANDEM_ERROR_IO, more == 0

@@ -22,7 +22,7 @@ bool is_length_credible(const RepairTask &task) {
     if (file.file_bytes >= header.shard_file_bytes() / 2) agrees[file.index] = true;
   for (std::uint32_t shard = 0; shard < header.k; ++shard)
     if (header.is_padding(shard)) agrees[shard] = true;
-  const auto count = static_cast<std::uint32_t>(std::count(agrees.begin(), agrees.end(), true));
+  const auto count = static_cast<std::uint32_t>(std::ranges::count(agrees, true));
   if (count >= header.k) return true;
   task.note(base::text("nothing is written: ", count, " shard", count == 1 ? " has" : "s have",
                        " a file of at least half of the ", header.shard_file_bytes(), " bytes that the headers claim, ",

@@ -106,7 +106,7 @@ Findings check_blocks(const RepairTask &task, const FoundSet &set) {
 // While no other process changes these folders.
 void check_unchanged(const Search &search, const FoundSet &set) {
   const Search now = files::search(search.paths);
-  if (std::find(now.sets.begin(), now.sets.end(), set) == now.sets.end())
+  if (std::ranges::find(now.sets, set) == now.sets.end())
     fail(TANDEM_ERROR_IO, "files of the set have changed since they were found; nothing is changed");
 }
 
@@ -176,7 +176,7 @@ tandem_files_repair_result resize(tandem_context *context, const Search &search,
   try {
     write_targets(task, lock_all);
   } catch (const Error &error) {
-    if (std::any_of(task.targets.begin(), task.targets.end(), [](const Target &each) { return each.left_count != 0; }))
+    if (std::ranges::any_of(task.targets, [](const Target &each) { return each.left_count != 0; }))
       fail(TANDEM_ERROR_NOT_RECOVERABLE, error.what());
     throw;
   }

@@ -59,13 +59,12 @@ class Searcher {
     for (Headless &file : headless_) adopt(file);
     for (const auto &folder : folders_.list()) found_.folders.push_back(folder->path());
     for (FoundSet &set : found_.sets) {
-      std::stable_sort(set.files.begin(), set.files.end(),
-                       [](const ShardFile &a, const ShardFile &b) { return a.index < b.index; });
+      std::ranges::stable_sort(set.files, [](const ShardFile &a, const ShardFile &b) { return a.index < b.index; });
       for (std::size_t i = 0; i < set.files.size(); ++i)
         if (i == 0 || set.files[i].index != set.files[i - 1].index) ++set.shard_count;
     }
-    std::stable_sort(found_.sets.begin(), found_.sets.end(),
-                     [](const FoundSet &a, const FoundSet &b) { return a.shard_count > b.shard_count; });
+    std::ranges::stable_sort(found_.sets,
+                             [](const FoundSet &a, const FoundSet &b) { return a.shard_count > b.shard_count; });
     found_.paths = paths;
     return std::move(found_);
   }
@@ -147,19 +146,19 @@ class Searcher {
   // it is one of them.
   void unite() {
     const auto is_same_id = [](const auto &one, const auto &other) { return one.first == other.first; };
-    if (std::adjacent_find(places_.begin(), places_.end(), is_same_id) == places_.end()) return;
+    if (std::ranges::adjacent_find(places_, is_same_id) == places_.end()) return;
     std::vector<FoundSet> parts = std::exchange(found_.sets, {});
-    std::stable_sort(parts.begin(), parts.end(), [](const FoundSet &a, const FoundSet &b) {
+    std::ranges::stable_sort(parts, [](const FoundSet &a, const FoundSet &b) {
       return a.header.m != b.header.m ? a.header.m < b.header.m : a.files.size() > b.files.size();
     });
     for (FoundSet &part : parts) {
-      const auto set = std::find_if(found_.sets.begin(), found_.sets.end(),
-                                    [&](const FoundSet &each) { return describe_one_set(each.header, part.header); });
+      const auto set = std::ranges::find_if(
+          found_.sets, [&](const FoundSet &each) { return describe_one_set(each.header, part.header); });
       if (set == found_.sets.end() || !has_code(part.header, true)) {
         found_.sets.push_back(std::move(part));
         continue;
       }
-      if (!has_code(set->header, true) || std::any_of(part.files.begin(), part.files.end(), [&](const ShardFile &file) {
+      if (!has_code(set->header, true) || std::ranges::any_of(part.files, [&](const ShardFile &file) {
             return file.index >= set->header.shard_count();
           }))
         set->header = part.header;
@@ -247,7 +246,7 @@ class Searcher {
       for (std::uint32_t index = 0; index < header.shard_count(); ++index)
         if (block_check(header.set_id, index, stripe, payload, payload_bytes) == check) ++votes[index];
     }
-    const auto most = std::max_element(votes.begin(), votes.end());
+    const auto most = std::ranges::max_element(votes);
     return {static_cast<std::uint32_t>(most - votes.begin()), *most};
   }
 
@@ -308,8 +307,7 @@ std::string name_of_set(const FoundSet &set) {
   for (const ShardFile &file : set.files)
     if (const auto parts = parse_shard_file_name(name_of(file.path)); parts && parts->second == file.index)
       ++votes[parts->first];
-  const auto most =
-      std::max_element(votes.begin(), votes.end(), [](const auto &a, const auto &b) { return a.second < b.second; });
+  const auto most = std::ranges::max_element(votes, [](const auto &a, const auto &b) { return a.second < b.second; });
   return most != votes.end() ? most->first : "";
 }
 

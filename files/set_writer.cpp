@@ -261,7 +261,7 @@ void SetWriter::write_range(std::uint64_t first_stripe, std::uint64_t stripe_cou
         const auto batch_bytes = static_cast<std::uint64_t>(from - begin);
         const std::vector<Hash128> of_batch = hash_data(first, batch_bytes, buffers);
         write_stripes(first, batch_bytes, of_batch, buffers, division.piece_bytes);
-        std::copy(of_batch.begin(), of_batch.end(), hashes.begin() + static_cast<std::ptrdiff_t>(i * header_.k));
+        std::ranges::copy(of_batch, hashes.begin() + static_cast<std::ptrdiff_t>(i * header_.k));
         workers.add_done(batch_bytes);
       }
     });

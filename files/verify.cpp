@@ -134,7 +134,7 @@ class Inspector {
       const std::uint64_t place = next_.fetch_add(1);
       if (place >= end_) return;
       const std::uint64_t stripe = stripes_.at(place);
-      std::fill(present.begin(), present.end(), std::uint8_t{0});
+      std::ranges::fill(present, std::uint8_t{0});
       bad_files.clear();
       for (std::size_t file = 0; file < set_.files.size(); ++file) {
         const std::uint32_t shard = set_.files[file].index;
@@ -150,7 +150,7 @@ class Inspector {
       if (std::count(present.begin(), present.begin() + header_.k, 1) != header_.k) data_is_intact_ = false;
       workers_.leave(place - first_);
       workers_.add_done(set_.files.size() * (header_.payload_bytes_of(stripe) + kCheckBytes));
-      const auto bad_count = static_cast<std::uint32_t>(std::count(present.begin(), present.end(), 0));
+      const auto bad_count = static_cast<std::uint32_t>(std::ranges::count(present, 0));
       if (bad_count == 0 && bad_files.empty()) continue;
       for (std::uint32_t shard = 0; shard < header_.k; ++shard)
         if (header_.is_padding(shard, stripe)) present[shard] = 1;

@@ -72,8 +72,7 @@ void WrittenStripes::hand_over(const Team &team, std::uint64_t stripe_count) {
   if (team.is_alone()) return;
   const auto tell = [this](Words &words) {
     if (leads_) return;
-    words.put(
-        std::count_if(ranges_.begin(), ranges_.end(), [](const auto &each) { return !each.second.is_handed_over; }));
+    words.put(std::ranges::count_if(ranges_, [](const auto &each) { return !each.second.is_handed_over; }));
     for (const auto &[first, range] : ranges_) {
       if (range.is_handed_over) continue;
       words.put(first);

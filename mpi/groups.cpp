@@ -13,7 +13,7 @@ Groups make_groups(const World &world, const World &node, std::uint32_t group_si
   const std::vector<std::vector<std::uint64_t>> all = world.all_gather(std::vector{node_number});
   std::vector<std::pair<std::uint64_t, std::size_t>> order;  // node, rank
   for (std::size_t rank = 0; rank < all.size(); ++rank) order.emplace_back(all[rank][0], rank);
-  std::sort(order.begin(), order.end());
+  std::ranges::sort(order);
   Groups groups;
   groups.count = static_cast<std::uint32_t>(order.size() / group_size);
   std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint32_t> together;  // by group and node: ranks

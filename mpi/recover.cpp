@@ -90,8 +90,8 @@ std::vector<Generation> generations_of(const std::vector<std::vector<Seen>> &all
     }
   std::vector<Generation> list;
   for (auto &[key, generation] : by_key) list.push_back(std::move(generation));
-  std::stable_sort(list.begin(), list.end(),
-                   [](const Generation &a, const Generation &b) { return a.any.sequence > b.any.sequence; });
+  std::ranges::stable_sort(list,
+                           [](const Generation &a, const Generation &b) { return a.any.sequence > b.any.sequence; });
   return list;
 }
 
@@ -202,9 +202,8 @@ class Recovery {
         const int own = static_cast<int>(number % static_cast<std::uint32_t>(world_.size()));
         const auto seen = generation_.seen_by.find({group, member});
         int host = own;
-        if (seen != generation_.seen_by.end() &&
-            std::find(seen->second.begin(), seen->second.end(), own) == seen->second.end())
-          host = *std::min_element(seen->second.begin(), seen->second.end(), [&](int a, int b) {
+        if (seen != generation_.seen_by.end() && std::ranges::find(seen->second, own) == seen->second.end())
+          host = *std::ranges::min_element(seen->second, [&](int a, int b) {
             return load[static_cast<std::size_t>(a)] < load[static_cast<std::size_t>(b)];
           });
         hosts_[group][member] = host;
@@ -232,8 +231,7 @@ class Recovery {
     cells.parity_path = parity_path(resident);
     resident.has_data = open_data(resident) && cells_are_intact(resident, false);
     const auto seen = generation_.seen_by.find({resident.group, resident.member});
-    if (seen == generation_.seen_by.end() ||
-        std::find(seen->second.begin(), seen->second.end(), world_.rank()) == seen->second.end())
+    if (seen == generation_.seen_by.end() || std::ranges::find(seen->second, world_.rank()) == seen->second.end())
       return;
     resident.parity = Descriptor(open(cells.parity_path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     cells.parity = resident.parity.get();

@@ -33,7 +33,7 @@ std::size_t more_threads(std::uint32_t thread_count) {
 
 tandem_par2_summary summary_of(const Report &report) {
   auto summary = tandem::base::sized<tandem_par2_summary>();
-  std::copy(report.set.id.begin(), report.set.id.end(), summary.set_id);
+  std::ranges::copy(report.set.id, summary.set_id);
   summary.slice_bytes = report.set.slice_bytes;
   summary.slice_count = static_cast<std::uint32_t>(report.set.slice_count);
   summary.found_slice_count = static_cast<std::uint32_t>(report.found_slices);

@@ -343,7 +343,7 @@ class Creation {
 
   tandem_par2_create_result result() const {
     auto result = base::sized<tandem_par2_create_result>();
-    std::copy(set_id_.begin(), set_id_.end(), result.set_id);
+    std::ranges::copy(set_id_, result.set_id);
     result.slice_bytes = slice_bytes_;
     result.file_count = static_cast<std::uint32_t>(sources_.size());
     result.slice_count = static_cast<std::uint32_t>(slice_count_);

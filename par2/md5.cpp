@@ -55,7 +55,7 @@ struct Run {
 void add_blocks(std::vector<Run> &runs) {
   const Md5Kernel &kernel = forced != nullptr ? *forced : *kernels().front();
   constexpr std::size_t kWorthVectors = 3;  // fewer streams are faster one by one
-  std::sort(runs.begin(), runs.end(), [](const Run &a, const Run &b) { return a.blocks > b.blocks; });
+  std::ranges::sort(runs, [](const Run &a, const Run &b) { return a.blocks > b.blocks; });
   while (!runs.empty() && runs.back().blocks == 0) runs.pop_back();
   const std::size_t most = kernel.vector_words * kernel.groups;
   std::vector<Run> active;

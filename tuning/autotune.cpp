@@ -143,7 +143,7 @@ class CaseSearch {
     for (const NamedValues &range : tally_.options.ranges) {
       std::size_t count = 0, failed = 0;
       for (const auto &[values, each] : candidates_.all()) {
-        if (std::find(range.values.begin(), range.values.end(), values.at(range.name)) == range.values.end()) continue;
+        if (std::ranges::find(range.values, values.at(range.name)) == range.values.end()) continue;
         ++count;
         failed += each.failure.has_value();
       }
@@ -229,9 +229,8 @@ std::vector<Case> distinct(const std::vector<Case> &cases) {
                  ") cannot be tuned: k and m are at least 1 and together at most ", core::kMaxShards);
     }
     if (at.operation == core::TunedOperation::update) at.k = 1;
-    const bool known = std::any_of(list.begin(), list.end(), [&](const Case &other) {
-      return other.operation == at.operation && other.k == at.k && other.m == at.m;
-    });
+    const bool known = std::ranges::any_of(
+        list, [&](const Case &other) { return other.operation == at.operation && other.k == at.k && other.m == at.m; });
     if (!known) list.push_back(at);
   }
   if (list.empty()) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "no operation, k or m to tune");

@@ -9,7 +9,7 @@
 namespace tandem::tuning {
 
 double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   const std::size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
@@ -60,9 +60,8 @@ std::vector<core::TuningParameter> Candidates::parameters_of(core::Backend &back
   if (parameters.empty())
     base::fail(TANDEM_ERROR_UNAVAILABLE, "backend ", backend.traits().name, " has nothing to tune");
   for (const NamedValues &range : options.ranges) {
-    const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const core::TuningParameter &parameter) {
-      return parameter.name == range.name;
-    });
+    const auto found = std::ranges::find_if(
+        parameters, [&](const core::TuningParameter &parameter) { return parameter.name == range.name; });
     if (found != parameters.end() && options.on_device && found->is_of_transfers) {
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT, range.name,
                  " makes no difference to shards in the memory of the device");

@@ -104,8 +104,7 @@ bool Check::run(const core::Prepared &prepared, std::uint64_t calls) {
       }
     }
   }
-  return std::all_of(found.begin(), found.end(),
-                     [](const core::Mismatch &mismatch) { return mismatch.byte_count == 0; });
+  return std::ranges::all_of(found, [](const core::Mismatch &mismatch) { return mismatch.byte_count == 0; });
 }
 
 void Check::assign(const core::Prepared &prepared) {

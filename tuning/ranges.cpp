@@ -68,8 +68,7 @@ class RangeParser {
 
   std::string_view name() {
     skip();
-    const std::size_t length =
-        static_cast<std::size_t>(std::find_if_not(rest_.begin(), rest_.end(), is_letter) - rest_.begin());
+    const std::size_t length = static_cast<std::size_t>(std::ranges::find_if_not(rest_, is_letter) - rest_.begin());
     if (length == 0) complain(base::text("a name is missing before \"", rest_, "\""));
     const std::string_view found = rest_.substr(0, length);
     rest_.remove_prefix(length);
@@ -122,7 +121,7 @@ class RangeParser {
 
   void add(std::uint64_t value) {
     if (value < least_ || value > most_) complain(base::text(value, " is not from ", least_, " to ", most_));
-    if (std::find(values_.begin(), values_.end(), value) != values_.end()) return;
+    if (std::ranges::find(values_, value) != values_.end()) return;
     if (values_.size() == kMostRangeValues) complain(base::text("it has more than ", kMostRangeValues, " values"));
     values_.push_back(value);
   }

@@ -39,7 +39,7 @@ constexpr std::string_view kHeader =
     "tandem_tuning_2\tbackend\tvendor\tdevice\tdriver\tkernel_hash\tmemory\toperation\tk\tm\tlanes\tvalues\t"
     "bytes_per_second\tdefault_bytes_per_second\tlatency_seconds\t"
     "shard_bytes\trepeats\tsearched\tdate";
-constexpr std::size_t kColumnCount = 1 + std::count(kHeader.begin(), kHeader.end(), '\t');
+constexpr std::size_t kColumnCount = 1 + std::ranges::count(kHeader, '\t');
 
 // A column by its name in the header. The compiler finds it.
 struct Column {
@@ -272,7 +272,7 @@ double distance(const Entry &entry, const core::TuningQuery &query) {
 
 template <class Any>
 void put_into(std::vector<Any> &list, Any entry, bool also_older) {
-  const auto same = std::find_if(list.begin(), list.end(), [&](const Any &known) { return same_key(known, entry); });
+  const auto same = std::ranges::find_if(list, [&](const Any &known) { return same_key(known, entry); });
   if (same == list.end()) {
     list.push_back(std::move(entry));
   } else if (also_older || entry.date >= same->date) {
@@ -324,8 +324,7 @@ bool same_key(const Entry &a, const Entry &b) noexcept { return a.key == b.key; 
 
 bool valid_name(std::string_view name) noexcept {
   if (name.empty() || name.size() > 64) return false;
-  return std::all_of(name.begin(), name.end(),
-                     [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
+  return std::ranges::all_of(name, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
 }
 
 Table Table::parse(std::string_view text) {
@@ -379,14 +378,13 @@ void Table::merge(const Table &other) {
 }
 
 bool Table::knows(const core::TuningIdentity &identity) const noexcept {
-  return std::any_of(entries_.begin(), entries_.end(), [&](const Entry &entry) {
+  return std::ranges::any_of(entries_, [&](const Entry &entry) {
     return entry.key.identity.backend == identity.backend && entry.key.identity.vendor == identity.vendor;
   });
 }
 
 bool Table::has_backend(const std::string &name) const noexcept {
-  return std::any_of(entries_.begin(), entries_.end(),
-                     [&](const Entry &entry) { return entry.key.identity.backend == name; });
+  return std::ranges::any_of(entries_, [&](const Entry &entry) { return entry.key.identity.backend == name; });
 }
 
 core::TuningChoice Table::find(const core::TuningQuery &query) const {

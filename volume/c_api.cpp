@@ -234,7 +234,7 @@ extern "C" tandem_status tandem_volume_extents(tandem_volume *volume, uint64_t o
       fail(TANDEM_ERROR_INVALID_ARGUMENT, "capacity is ", capacity, " and bytes is ", bytes,
            ": both must be at least 1");
     const auto found = volume->engine.extents(offset_bytes, bytes, capacity);
-    std::copy(found.begin(), found.end(), extents_out);
+    std::ranges::copy(found, extents_out);
     *count_out = found.size();
   });
 }

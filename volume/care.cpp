@@ -132,7 +132,7 @@ void Volume::check_stripe(std::uint64_t stripe, tandem_volume_care_result *resul
   survey(view, result);
   wrong_blocks(view, result);
   recover(view, false);
-  result->lost_block_count += static_cast<std::uint64_t>(std::count(view.have.begin(), view.have.end(), Have::lost));
+  result->lost_block_count += static_cast<std::uint64_t>(std::ranges::count(view.have, Have::lost));
 }
 
 void Volume::repair_stripe(std::uint64_t stripe, bool check_parity, tandem_volume_care_result *result) {
@@ -272,8 +272,7 @@ bool Volume::lacks_blocks(std::uint64_t stripe) {
   for (std::uint32_t i = 0; i < members_->count(); ++i) {
     if (members_->state(i) != TANDEM_VOLUME_MEMBER_REBUILDING) continue;
     table_->get(i, geometry().first_block(stripe), entries.size(), entries.data());
-    if (std::any_of(entries.begin(), entries.end(), [](const Entry &entry) { return entry.generation == kUnknown; }))
-      return true;
+    if (std::ranges::any_of(entries, [](const Entry &entry) { return entry.generation == kUnknown; })) return true;
   }
   return false;
 }

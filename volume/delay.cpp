@@ -14,7 +14,7 @@ constexpr std::uint64_t kMostBytesAtOnce = 128 << 20;  // of stripes in memory w
 
 bool Volume::is_delayed(std::uint64_t stripe) const {
   const std::shared_lock lock(windows_mutex_);
-  return std::any_of(windows_.begin(), windows_.end(), [&](const OpenWindow &each) { return each.is_delayed(stripe); });
+  return std::ranges::any_of(windows_, [&](const OpenWindow &each) { return each.is_delayed(stripe); });
 }
 
 std::vector<Window> Volume::window_list() const {
@@ -59,8 +59,8 @@ tandem_volume_window Volume::delay_begin(std::uint64_t offset, std::uint64_t byt
   const auto begins_at_first = [&](const OpenWindow &each) { return each.window.first_stripe == first; };
   {
     const std::unique_lock lock(windows_mutex_);
-    const auto at = std::find_if(windows_.begin(), windows_.end(),
-                                 [&](const OpenWindow &each) { return each.window.first_stripe > first; });
+    const auto at =
+        std::ranges::find_if(windows_, [&](const OpenWindow &each) { return each.window.first_stripe > first; });
     windows_.insert(at, {.window = {first, end - first}});
   }
   try {
@@ -69,7 +69,7 @@ tandem_volume_window Volume::delay_begin(std::uint64_t offset, std::uint64_t byt
   } catch (...) {         // the window has no writes yet
     {
       const std::unique_lock lock(windows_mutex_);
-      windows_.erase(std::find_if(windows_.begin(), windows_.end(), begins_at_first));
+      windows_.erase(std::ranges::find_if(windows_, begins_at_first));
     }
     if (members_->usable_count() >= geometry().k) write_superblocks();
     throw;
@@ -81,7 +81,7 @@ void Volume::delay_end(const tandem_volume_window &given, bool accept_loss) {
   check_writable();
   const std::uint64_t stripe_bytes = geometry().stripe_bytes();
   const auto find = [&] {
-    return std::find_if(windows_.begin(), windows_.end(), [&](const OpenWindow &each) {
+    return std::ranges::find_if(windows_, [&](const OpenWindow &each) {
       return each.window.first_stripe * stripe_bytes == given.begin_bytes &&
              each.window.end() * stripe_bytes == given.end_bytes;
     });
@@ -167,7 +167,7 @@ void Volume::end_stripe(std::uint64_t stripe, bool accept_loss) {
   std::vector<void *> to(m);
   for (std::uint32_t i = 0; i < m; ++i)
     to[i] = members_->is_usable(member_of(view, k + i)) ? view.columns[k + i] : nullptr;
-  if (std::any_of(to.begin(), to.end(), [](const void *each) { return each != nullptr; }))
+  if (std::ranges::any_of(to, [](const void *each) { return each != nullptr; }))
     check(tandem_encode(settings_.context, codec_.get(), from.data(), to.data(), rows * kBlockBytes));
 
   whole([&] {

@@ -93,8 +93,7 @@ void end_connections(const std::vector<sockaddr_storage> &listeners) {
     if (copy < 0) continue;
     sockaddr_storage address;
     if (!listens(copy) && local_address(copy, address) &&
-        std::any_of(listeners.begin(), listeners.end(),
-                    [&](const sockaddr_storage &each) { return is_accepted_at(address, each); }))
+        std::ranges::any_of(listeners, [&](const sockaddr_storage &each) { return is_accepted_at(address, each); }))
       shutdown(copy, SHUT_RD);
     close(copy);
   }

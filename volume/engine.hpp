@@ -117,9 +117,7 @@ class Volume {
     std::uint64_t sequence = 0;
     std::vector<std::byte> bytes;
     std::vector<bool> holders;  // the members that have it
-    std::uint32_t copies() const {
-      return static_cast<std::uint32_t>(std::count(holders.begin(), holders.end(), true));
-    }
+    std::uint32_t copies() const { return static_cast<std::uint32_t>(std::ranges::count(holders, true)); }
   };
   Record newest_record();
   void complete(Record &record);

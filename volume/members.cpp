@@ -20,7 +20,7 @@ Members::Members(std::uint32_t count, bool read_only, Note note) : read_only_(re
 
 std::uint32_t Members::count_of(std::int32_t state) const {
   return static_cast<std::uint32_t>(
-      std::count_if(slots_.begin(), slots_.end(), [&](const auto &slot) { return slot->state == state; }));
+      std::ranges::count_if(slots_, [&](const auto &slot) { return slot->state == state; }));
 }
 
 std::uint32_t Members::usable_count() const {

@@ -48,7 +48,7 @@ std::optional<Found> read_superblock(Given &given) {
 // of another session. That one may have begun, and a member that is not here may know it.
 bool is_overtaken(const Superblock &its, const std::vector<std::optional<Found>> &found) {
   const std::size_t tag = its.session % kSessionsKept;
-  return !its.is_of_a_begun_session() && std::any_of(found.begin(), found.end(), [&](const auto &each) {
+  return !its.is_of_a_begun_session() && std::ranges::any_of(found, [&](const auto &each) {
     if (!each || each->superblock.is_of_a_begun_session() || !(each->superblock.geometry == its.geometry)) return false;
     const Superblock &other = each->superblock;
     if (other.settled != its.settled) return false;
@@ -229,8 +229,7 @@ Volume::Record Volume::newest_record() {
     const auto head = parse_log_head(superblock_.id, geometry(), bytes);
     if (head && head->sequence >> kSessionShift >= oldest_session_) heads.emplace_back(*head, i);
   }
-  std::sort(heads.begin(), heads.end(),
-            [](const auto &a, const auto &b) { return a.first.sequence > b.first.sequence; });
+  std::ranges::sort(heads, [](const auto &a, const auto &b) { return a.first.sequence > b.first.sequence; });
   std::vector<std::byte> bytes_of_one;
   std::uint64_t torn = 0;
   for (const auto &[head, member] : heads) {
@@ -278,10 +277,10 @@ void Volume::replay() {
       pages.push_back(key(each.member, each.number));
       wanted.push_back(each);
     }
-    std::sort(pages.begin(), pages.end());
+    std::ranges::sort(pages);
     for (const LogItem &each : *items)
       if (each.kind == ItemKind::block && members_->is_usable(each.member) &&
-          std::binary_search(pages.begin(), pages.end(), key(each.member, each.number / kEntriesPerPage)))
+          std::ranges::binary_search(pages, key(each.member, each.number / kEntriesPerPage)))
         wanted.push_back(each);
     if (!settings_.read_only) {
       sync_members();
@@ -336,7 +335,7 @@ void Volume::check_enough_members() const {
 }
 
 void Volume::query(tandem_volume_info *out) const {
-  std::copy(superblock_.id.begin(), superblock_.id.end(), out->volume_id);
+  std::ranges::copy(superblock_.id, out->volume_id);
   out->k = geometry().k;
   out->m = geometry().m;
   out->matrix = geometry().matrix;

@@ -20,7 +20,7 @@ void Volume::load_entries(View &view) {
 
 void Volume::fetch(View &view, std::span<const Part> parts, bool mend) {
   pool_->run(parts.size(), [&](std::size_t i) { fetch_part(view, parts[i]); });
-  if (std::find(view.have.begin(), view.have.end(), Have::bad) != view.have.end()) recover(view, mend);
+  if (std::ranges::find(view.have, Have::bad) != view.have.end()) recover(view, mend);
 }
 
 void Volume::fetch_part(View &view, const Part &part) {

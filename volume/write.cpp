@@ -84,7 +84,7 @@ struct Volume::Edit {
     return false;
   }
   bool has_parity() const {
-    return std::any_of(parity.begin(), parity.end(), [](const void *each) { return each != nullptr; });
+    return std::ranges::any_of(parity, [](const void *each) { return each != nullptr; });
   }
 };
 
@@ -165,8 +165,7 @@ void Volume::encode_parity(Edit &edit) {
   std::vector<Part> rest;
   std::vector<const void *> data(view.columns.begin(), view.columns.begin() + geometry().k);
   for (std::uint32_t column = 0; column < geometry().k; ++column) {
-    const auto mine = std::find_if(edit.fresh.begin(), edit.fresh.end(),
-                                   [&](const Stored &each) { return each.part.column == column; });
+    const auto mine = std::ranges::find_if(edit.fresh, [&](const Stored &each) { return each.part.column == column; });
     const auto [_, begin, end] = mine == edit.fresh.end() ? Part{column, view.count, view.count} : mine->part;
     if (begin > 0) rest.push_back({column, 0, begin});
     if (end < view.count) rest.push_back({column, end, view.count});
@@ -215,7 +214,7 @@ void Volume::apply_edit(const Edit &edit) {
   const auto holds_something = [&](std::uint32_t row) {
     if (!edit.clears) return true;
     for (std::uint32_t column = 0; column < k; ++column) {
-      const bool cleared = std::any_of(edit.fresh.begin(), edit.fresh.end(), [&](const Stored &each) {
+      const bool cleared = std::ranges::any_of(edit.fresh, [&](const Stored &each) {
         return each.part.column == column && row >= each.part.begin && row < each.part.end;
       });
       if (!cleared && edit.holds(column, row, row + 1)) return true;
