@@ -9,7 +9,6 @@
 
 #include "base/text.hpp"
 #include "cli/commands.hpp"
-#include "cli/suggestion.hpp"
 #include "tandem/tandem.h"
 #include "tandem/tools.h"
 

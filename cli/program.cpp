@@ -13,7 +13,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/help.hpp"
-#include "cli/version.hpp"
 
 namespace tandem::cli {
 namespace {

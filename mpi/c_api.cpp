@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // extern "C" of mpi.h.
+#include "mpi/calls.hpp"
 #include "mpi/error.hpp"
-#include "mpi/protect.hpp"
-#include "mpi/sets.hpp"
-#include "mpi/structs.hpp"
-#include "mpi/threads.hpp"
 #include "mpi/world.hpp"
 #include "tandem/mpi.h"
 

@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "mpi/error.hpp"
-#include "mpi/structs.hpp"
 #include "tandem/tools.h"
 
 namespace tandem::mpi {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mpi/protect.hpp"
+#include "mpi/calls.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,7 +17,6 @@
 #include "mpi/cells.hpp"
 #include "mpi/error.hpp"
 #include "mpi/groups.hpp"
-#include "mpi/structs.hpp"
 
 namespace tandem::mpi {
 namespace {

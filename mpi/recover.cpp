@@ -13,10 +13,9 @@
 
 #include "base/bytes.hpp"
 #include "base/descriptor.hpp"
+#include "mpi/calls.hpp"
 #include "mpi/cells.hpp"
 #include "mpi/error.hpp"
-#include "mpi/protect.hpp"
-#include "mpi/structs.hpp"
 
 namespace tandem::mpi {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mpi/sets.hpp"
+#include "mpi/calls.hpp"
 
 #include <chrono>
 #include <memory>
@@ -7,7 +7,6 @@
 
 #include "base/bytes.hpp"
 #include "mpi/error.hpp"
-#include "mpi/structs.hpp"
 #include "tandem/results.hpp"
 
 namespace tandem::mpi {
@@ -32,6 +31,12 @@ tandem_status gather(void *user, const void *bytes, std::size_t byte_count, tand
 
 tandem_status broadcast(void *user, void *bytes, std::size_t byte_count) {
   return guarded([&] { world_of(user).broadcast(bytes, byte_count); });
+}
+
+// A caller's strings joined, for World::require_equal.
+std::string listed(const char *const *strings, std::size_t count, const char *name) {
+  if (strings == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, name, " is NULL");
+  return base::join(base::read_strings(strings, count, name), ", ");
 }
 
 using Arguments = std::vector<std::pair<const char *, std::string>>;

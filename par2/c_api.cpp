@@ -9,11 +9,9 @@
 #include "base/folder.hpp"
 #include "base/lists.hpp"
 #include "base/options.hpp"
-#include "par2/create.hpp"
+#include "par2/calls.hpp"
 #include "par2/files.hpp"
 #include "par2/meter.hpp"
-#include "par2/repair.hpp"
-#include "par2/verify.hpp"
 
 struct tandem_par2_report {
   tandem::par2::Report report;

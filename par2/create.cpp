@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "par2/create.hpp"
+#include "par2/calls.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -32,6 +32,39 @@ constexpr std::uint32_t kMostVolumes = 1000;
 
 std::string without_ending(const std::string &path) {
   return is_packet_file_name(path) ? path.substr(0, path.size() - 5) : path;
+}
+
+// Of recovery slices, in one packet file.
+struct Volume {
+  std::uint32_t first, count;
+};
+
+// largest: slices of the largest file.
+std::vector<Volume> volumes_of(const tandem_par2_create_options &options, std::uint32_t recovery_count,
+                               std::uint64_t largest) {
+  if (options.volumes < TANDEM_PAR2_DOUBLING || options.volumes > TANDEM_PAR2_UNIFORM)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "volumes is ", options.volumes);
+  if (options.volume_count > kMostVolumes || (options.volume_count != 0 && options.volumes == TANDEM_PAR2_LIMITED))
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "volume_count is ", options.volume_count, "; at most ", kMostVolumes,
+         ", for limited volumes 0");
+  std::vector<Volume> volumes;
+  std::uint32_t first = options.first_exponent, left = recovery_count, files = options.volume_count;
+  if (files == 0) files = static_cast<std::uint32_t>(std::bit_width(recovery_count));
+  files = std::min(files, recovery_count);
+  std::uint64_t next = 1;
+  while (options.volume_count != 0 && next * ((1u << std::min(files, 16u)) - 1) < left) next *= 2;
+  while (left != 0) {
+    std::uint64_t count = options.volumes == TANDEM_PAR2_UNIFORM ? (left + files - 1) / files : next;
+    if (options.volumes == TANDEM_PAR2_LIMITED) count = std::min(count, largest);
+    count = std::min<std::uint64_t>(count, left);
+    if (volumes.size() == kMostVolumes) count = left;
+    volumes.push_back({first, static_cast<std::uint32_t>(count)});
+    first += static_cast<std::uint32_t>(count);
+    left -= static_cast<std::uint32_t>(count);
+    next = std::min<std::uint64_t>(2 * next, kExponents);
+    files -= files > 1;
+  }
+  return volumes;
 }
 
 // A packet file while it is written: copies of the critical packets lie between its recovery packets.
@@ -379,33 +412,6 @@ class Creation {
 };
 
 }  // namespace
-
-std::vector<Volume> volumes_of(const tandem_par2_create_options &options, std::uint32_t recovery_count,
-                               std::uint64_t largest) {
-  if (options.volumes < TANDEM_PAR2_DOUBLING || options.volumes > TANDEM_PAR2_UNIFORM)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, "volumes is ", options.volumes);
-  if (options.volume_count > kMostVolumes || (options.volume_count != 0 && options.volumes == TANDEM_PAR2_LIMITED))
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, "volume_count is ", options.volume_count, "; at most ", kMostVolumes,
-         ", for limited volumes 0");
-  std::vector<Volume> volumes;
-  std::uint32_t first = options.first_exponent, left = recovery_count, files = options.volume_count;
-  if (files == 0) files = static_cast<std::uint32_t>(std::bit_width(recovery_count));
-  files = std::min(files, recovery_count);
-  std::uint64_t next = 1;
-  while (options.volume_count != 0 && next * ((1u << std::min(files, 16u)) - 1) < left) next *= 2;
-  while (left != 0) {
-    std::uint64_t count = options.volumes == TANDEM_PAR2_UNIFORM ? (left + files - 1) / files : next;
-    if (options.volumes == TANDEM_PAR2_LIMITED) count = std::min(count, largest);
-    count = std::min<std::uint64_t>(count, left);
-    if (volumes.size() == kMostVolumes) count = left;
-    volumes.push_back({first, static_cast<std::uint32_t>(count)});
-    first += static_cast<std::uint32_t>(count);
-    left -= static_cast<std::uint32_t>(count);
-    next = std::min<std::uint64_t>(2 * next, kExponents);
-    files -= files > 1;
-  }
-  return volumes;
-}
 
 tandem_par2_create_result create(tandem_context *context, const tandem_par2_create_options &options,
                                  base::TaskPool &pool, Meter &meter) {

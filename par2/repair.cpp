@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "par2/repair.hpp"
+#include "par2/calls.hpp"
 
 #include <fcntl.h>
 
