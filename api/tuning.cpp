@@ -109,8 +109,7 @@ double seconds_now() {
 bool tell(const tandem_autotune_options &given, const tuning::Progress &progress) {
   if (given.progress == nullptr) return true;
   const std::string values = progress.best != nullptr ? core::tuning_values_text(*progress.best) : "";
-  tandem_autotune_progress told = {};
-  told.struct_bytes = sizeof told;
+  auto told = base::sized<tandem_autotune_progress>();
   told.done_count = progress.done_count;
   told.total_count = progress.total_count;
   told.seconds_left = progress.seconds_left;
@@ -130,7 +129,6 @@ struct DestroyContext {
 // A context with a backend that does not read earlier tunings.
 std::unique_ptr<tandem_context, DestroyContext> make_context(const tandem_context_options *given) {
   tandem_context_options options = base::read_options(given, "tandem_context_options");
-  options.struct_bytes = sizeof options;
   options.tuning_file = "";
   // They are not part of the identity of an entry, and may change at any time.
   const char *const resources = options.resources != nullptr ? options.resources : std::getenv("TANDEM_RESOURCES");
@@ -139,8 +137,7 @@ std::unique_ptr<tandem_context, DestroyContext> make_context(const tandem_contex
                "\": tuning measures the machine without such limits");
   }
   tandem_context *context = nullptr;
-  const tandem_status status = tandem_context_create(&options, &context);
-  if (status != TANDEM_OK) base::fail(status, tandem_last_error_message());
+  base::check(tandem_context_create(&options, &context));
   return std::unique_ptr<tandem_context, DestroyContext>(context);
 }
 
@@ -235,9 +232,8 @@ tandem_status tandem_autotune(const tandem_context_options *context, const tande
                               tandem_autotune_result *result_out) {
   return base::guarded([&] {
     const tandem_autotune_options given = base::read_options(options, "tandem_autotune_options");
-    if (result_out != nullptr) base::check_result_size(result_out, "tandem_autotune_result");
-    const tandem_autotune_result result = api::run(context, given);
-    if (result_out != nullptr) base::write_result(result, result_out, "tandem_autotune_result");
+    base::check_result(result_out, "tandem_autotune_result");
+    base::write_result(api::run(context, given), result_out, "tandem_autotune_result");
   });
 }
 

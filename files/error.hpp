@@ -4,6 +4,7 @@
 
 #include "base/gate.hpp"
 #include "base/io_error.hpp"
+#include "base/options.hpp"
 
 namespace tandem::files {
 
@@ -13,5 +14,6 @@ using base::error_text;
 using base::fail;
 using base::fail_io;
 using base::is_out_of_resources;
+using base::sized;
 
 }  // namespace tandem::files

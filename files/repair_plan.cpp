@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <set>
 
-#include "base/options.hpp"
 #include "base/text.hpp"
 #include "files/error.hpp"
 #include "files/repair_steps.hpp"

@@ -125,8 +125,7 @@ void check_done(const Search &search, const SetHeader &header) {
 
 void report_dropped(const tandem_files_repair_options &options, std::span<const ShardFile> dropped) {
   for (const ShardFile &file : dropped) {
-    tandem_files_finding finding = {};
-    finding.struct_bytes = sizeof finding;
+    auto finding = sized<tandem_files_finding>();
     finding.path = file.path.c_str();
     finding.index = file.index;
     finding.file_bytes = file.file_bytes;

@@ -13,7 +13,6 @@
 #include <map>
 #include <utility>
 
-#include "base/options.hpp"
 #include "base/text.hpp"
 #include "files/calls.hpp"
 #include "files/error.hpp"

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <exception>
 
-#include "base/options.hpp"
 #include "base/text.hpp"
 
 namespace tandem::files {

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/error.hpp"
+#include "base/options.hpp"
 #include "base/text.hpp"
 #include "core/codec.hpp"
 #include "core/plan.hpp"
@@ -21,8 +22,7 @@ constexpr double kSearchShare = 0.8;      // of a case's time; the rest is for t
 
 // The operator of an operation.
 core::Operator operator_of(const Case &at) {
-  tandem_codec_options options = {};
-  options.struct_bytes = sizeof options;
+  auto options = base::sized<tandem_codec_options>();
   options.k = at.operation == core::TunedOperation::update ? 2 : at.k;
   options.m = at.m;
   const std::shared_ptr<const core::Codec> codec = core::make_codec(options);

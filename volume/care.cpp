@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "base/options.hpp"
 #include "base/pace.hpp"
 #include "tandem/diagnose.h"
 #include "volume/create.hpp"
@@ -109,11 +108,11 @@ std::vector<std::uint32_t> Volume::locate(View &view, std::uint32_t row, std::st
     present.push_back(view.have[view.at(column, row)] == Have::good &&
                       view.entries[view.at(column, row)].generation != kUnknown);
   }
-  auto options = base::sized<tandem_locate_options>();
+  auto options = sized<tandem_locate_options>();
   options.present = present.data();
   options.repair = 1;
   options.damaged_bytes_out = damaged.data();
-  auto found = base::sized<tandem_locate_result>();
+  auto found = sized<tandem_locate_result>();
   const tandem_status status =
       tandem_locate(settings_.context, codec_.get(), shards.data(), kBlockBytes, &options, &found);
   if (status != TANDEM_ERROR_UNSUPPORTED && status != TANDEM_ERROR_NOT_RECOVERABLE) check(status);

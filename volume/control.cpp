@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/bytes.hpp"
-#include "base/options.hpp"
 #include "tandem/tools.h"
 #include "volume/error.hpp"
 
@@ -15,8 +14,6 @@ namespace tandem::volume {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-using base::sized;
 
 template <class... Parts>
 [[noreturn]] void refuse(const Parts &...parts) {

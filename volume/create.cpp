@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/options.hpp"
 #include "tandem/tools.h"
 #include "volume/log_record.hpp"
 
@@ -80,7 +79,7 @@ std::string content_of(Member &member) {
 }  // namespace
 
 std::unique_ptr<tandem_codec, void (*)(tandem_codec *)> make_codec(const Geometry &geometry) {
-  auto options = base::sized<tandem_codec_options>();
+  auto options = sized<tandem_codec_options>();
   options.k = geometry.k;
   options.m = geometry.m;
   options.matrix = geometry.matrix;

@@ -70,8 +70,7 @@ bool is_newer(const Found &a, const Found &b) {
 Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std::move(settings)) {
   const Behind behind = choose_superblock(given);
   if (settings_.context == nullptr) {  // stripes are small, so the thread that works on one codes it
-    tandem_context_options options{};
-    options.struct_bytes = sizeof options;
+    auto options = sized<tandem_context_options>();
     options.backend = "cpu";
     options.expert = "executor=serial";
     check(tandem_context_create(&options, &settings_.context));
