@@ -44,8 +44,8 @@ constexpr Option kOptions[] = {
 
 // Replaces the values that `text` names; `from` names the text in messages.
 void read_expert(std::string_view from, std::string_view text, Texts &texts) {
-  const auto refuse = [&](const std::string &why) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, from, " is \"", text, "\": ", why);
+  const auto refuse = [&](const auto &...why) {
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, from, " is \"", text, "\": ", why...);
   };
   Texts read;
   for (std::optional<std::string_view> rest = text; rest && !text.empty();) {
@@ -57,13 +57,13 @@ void read_expert(std::string_view from, std::string_view text, Texts &texts) {
       std::vector<std::string_view> known;
       for (const Option &option : kOptions)
         if (option.variable == nullptr) known.push_back(option.name);
-      refuse(base::text("no key is called \"", name, "\"; known are ", base::join(known, ", ")));
+      refuse("no key is called \"", name, "\"; known are ", base::join(known, ", "));
     }
-    if (name.size() == pair.size()) refuse(base::text(name, " has no value; write ", name, "=", key->values[0]));
+    if (name.size() == pair.size()) refuse(name, " has no value; write ", name, "=", key->values[0]);
     const std::string_view value = pair.substr(name.size() + 1);
     if (std::ranges::find(key->values, value) == key->values.end())
-      refuse(base::text(name, " is \"", value, "\"; known are ", base::join(key->values, ", ")));
-    if (!(read.*key->text).empty()) refuse(base::text(name, " stands twice"));
+      refuse(name, " is \"", value, "\"; known are ", base::join(key->values, ", "));
+    if (!(read.*key->text).empty()) refuse(name, " stands twice");
     read.*key->text = texts.*key->text = value;
   }
 }

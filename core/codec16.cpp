@@ -29,7 +29,10 @@ Indices indices_from_0(unsigned count) {
   return indices;
 }
 
-[[noreturn]] void refuse(const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, why); }
+template <class... Parts>
+[[noreturn]] void refuse(const Parts &...why) {
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, why...);
+}
 
 // The first rows, from a column on.
 std::vector<std::byte *> rows_of(Matrix16 &matrix, unsigned count, unsigned column = 0) {
@@ -63,9 +66,9 @@ Codec16::Codec16(const tandem_codec_options &options) : Codec(options) {
   }
   if (preset == std::end(kPresets16)) {
     const Preset *other = find_preset(options.matrix);
-    if (other == nullptr) refuse(base::text("codec options: unknown matrix ", options.matrix));
-    refuse(base::text("codec options: matrix ", other->name, " is over GF(2^8), but field is ", int{TANDEM_FIELD_GF16},
-                      " (GF(2^16))"));
+    if (other == nullptr) refuse("codec options: unknown matrix ", options.matrix);
+    refuse("codec options: matrix ", other->name, " is over GF(2^8), but field is ", int{TANDEM_FIELD_GF16},
+           " (GF(2^16))");
   }
   check_no_coefficients(options, preset->name);
   switch (options.matrix) {
@@ -90,9 +93,8 @@ void Codec16::make_leopard(const char *name, bool may_be_low_rate) {
   is_low_rate_ = may_be_low_rate && (data_span < parity_span || (data_span == parity_span && k_ > m_));
   const unsigned group = is_low_rate_ ? data_span : parity_span, others = is_low_rate_ ? m_ : k_;
   if (group + others > gf16::kFieldSize)
-    refuse(base::text("matrix ", name, ": k = ", k_, ", m = ", m_, " need ", group, " + ", others,
-                      " points of the field (one of the two counts is rounded up to a power of two), it has ",
-                      gf16::kFieldSize));
+    refuse("matrix ", name, ": k = ", k_, ", m = ", m_, " need ", group, " + ", others,
+           " points of the field (one of the two counts is rounded up to a power of two), it has ", gf16::kFieldSize);
   kind_ = Kind::leopard;
   gf_ = &gf16::Field::cantor();
   layout_ = Layout::leopard;
@@ -102,8 +104,8 @@ void Codec16::make_leopard(const char *name, bool may_be_low_rate) {
 // The Vandermonde matrix of the points 0, 1, 2, ... made systematic, its columns scaled so that parity row 0 is ones.
 void Codec16::make_liberasurecode() {
   if (k_ + m_ > kMostLiberasurecodeShards)
-    refuse(base::text("matrix liberasurecode-rs-vand: k + m = ", k_ + m_, ", at most ", kMostLiberasurecodeShards,
-                      " shards are possible"));
+    refuse("matrix liberasurecode-rs-vand: k + m = ", k_ + m_, ", at most ", kMostLiberasurecodeShards,
+           " shards are possible");
   kind_ = Kind::cauchy;
   for (unsigned c = 0; c < k_; ++c)
     logs_of_scales_.push_back(
@@ -157,11 +159,10 @@ void Codec16::make_jerasure(bool is_good) {
 void Codec16::make_par2(const tandem_codec_options &options) {
   kind_ = Kind::powers;
   first_exponent_ = options.first_exponent;
-  if (k_ > kMostPar2Data)
-    refuse(base::text("matrix par2: k = ", k_, ", it has at most ", kMostPar2Data, " data shards"));
+  if (k_ > kMostPar2Data) refuse("matrix par2: k = ", k_, ", it has at most ", kMostPar2Data, " data shards");
   if (first_exponent_ > gf16::kOrder - m_)
-    refuse(base::text("matrix par2: m = ", m_, " parity shards from first_exponent = ", first_exponent_,
-                      " on, exponents are below ", gf16::kOrder));
+    refuse("matrix par2: m = ", m_, " parity shards from first_exponent = ", first_exponent_,
+           " on, exponents are below ", gf16::kOrder);
   // As for PAR1: rows 1 ; a ; a^2 of distinct a, or two columns of ratio 2^n with powers that do not repeat.
   is_mds_ = m_ <= 3 || k_ <= 2;
   if (!is_mds_ && options.allow_non_mds == 0)
@@ -175,7 +176,7 @@ void Codec16::make_par2(const tandem_codec_options &options) {
 void Codec16::make_custom(const tandem_codec_options &options) {
   check_cells(m_, k_, "a custom matrix");
   if (m_ != 0 && options.coefficients == nullptr)
-    refuse(base::text("codec options: a custom matrix needs coefficients (", m_, " x ", k_, " of 2 bytes), got NULL"));
+    refuse("codec options: a custom matrix needs coefficients (", m_, " x ", k_, " of 2 bytes), got NULL");
   Matrix16 given(m_, k_);
   if (m_ != 0) std::memcpy(given.row(0).data(), options.coefficients, std::size_t{m_} * k_ * sizeof(std::uint16_t));
   cells_ = std::make_shared<const Matrix16>(std::move(given));

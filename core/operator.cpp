@@ -99,28 +99,28 @@ unsigned output_count_of(const Powers16 &form) {
 }
 void check(const Dense16 &) {}
 void check(const Powers16 &form) {
-  const auto fail = [](const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "sums of powers: " + why); };
+  const auto fail = [](const auto &...why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "sums of powers: ", why...); };
   if (std::ranges::adjacent_find(form.logs, std::ranges::greater_equal{}) != form.logs.end())
     fail("the logarithms do not ascend");
   if (std::ranges::find(form.logs, gf16::kOrder) != form.logs.end() ||
       std::ranges::find(form.exponents, gf16::kOrder) != form.exponents.end())
-    fail(base::text("a logarithm or an exponent is ", gf16::kOrder));
+    fail("a logarithm or an exponent is ", gf16::kOrder);
   const std::size_t columns = form.solve == nullptr ? form.exponents.size() : form.solve->columns();
   if (columns != form.exponents.size() || form.chosen_count > (form.solve == nullptr ? 0 : columns))
-    fail(base::text(form.exponents.size(), " sums with ", form.chosen_count, " chosen shards, a matrix of ", columns));
+    fail(form.exponents.size(), " sums with ", form.chosen_count, " chosen shards, a matrix of ", columns);
 }
 void check(const Leopard16 &) {}
 
 unsigned input_count_of(const BitMatrix &form) { return form.bits->columns() / form.word_bits; }
 unsigned output_count_of(const BitMatrix &form) { return form.bits->rows() / form.word_bits; }
 void check(const BitMatrix &form) {
-  const auto fail = [](const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a bit matrix: " + why); };
+  const auto fail = [](const auto &...why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a bit matrix: ", why...); };
   const Matrix &bits = *form.bits;
   if (bits.rows() % form.word_bits != 0 || bits.columns() % form.word_bits != 0)
-    fail(base::text(bits.rows(), " x ", bits.columns(), " bits are not of elements of ", form.word_bits));
+    fail(bits.rows(), " x ", bits.columns(), " bits are not of elements of ", form.word_bits);
   for (unsigned r = 0; r < bits.rows(); ++r)
     for (const std::uint8_t bit : bits.row(r))
-      if (bit > 1) fail(base::text("a bit of row ", r, " is ", bit));
+      if (bit > 1) fail("a bit of row ", r, " is ", bit);
 }
 
 std::uint64_t granularity_of(const BitMatrix &form) {

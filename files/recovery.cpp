@@ -218,7 +218,7 @@ class Recovery {
       try {
         recover_set(set_id, set);
       } catch (const Error &error) {
-        leave(base::text("remains of set ", hexadecimal(set_id), " stay for now: ", error.what()));
+        leave("remains of set ", hexadecimal(set_id), " stay for now: ", error.what());
       }
     }
     for (const auto &[folder, number] : survey_.lone)
@@ -230,12 +230,11 @@ class Recovery {
   void recover_set(const SetId &set_id, Unfinished &set) {
     const std::string id = hexadecimal(set_id);
     if (set.held_back)
-      return leave(base::text("set ", id, " is complete, but ",
-                              set.shard_count == 0
-                                  ? "none of its shards is in these folders"
-                                  : base::text(set.shard_count, " of its shards are in these folders and ",
-                                               set.needed_count, " are needed"),
-                              ": it replaces no older file until all folders of its encode are named"));
+      return leave("set ", id, " is complete, but ",
+                   set.shard_count == 0 ? "none of its shards is in these folders"
+                                        : base::text(set.shard_count, " of its shards are in these folders and ",
+                                                     set.needed_count, " are needed"),
+                   ": it replaces no older file until all folders of its encode are named");
     std::vector<FolderRecord> forward, back;
     std::vector<std::pair<std::size_t, std::string>> loose;  // folder, name
     for (FolderPart &part : set.parts) {
@@ -247,20 +246,19 @@ class Recovery {
       }
       const std::string name = record_name(set_id, part);
       Descriptor file = open_to_lock(*folder, name);
-      if (!file) return leave(base::text(folder->path_of(name), " cannot be opened: ", error_text(errno)));
+      if (!file) return leave(folder->path_of(name), " cannot be opened: ", error_text(errno));
       if (const Lock lock = lock_file(file); lock != Lock::ours)
         return leave(lock == Lock::held_by_another ? base::text("set ", id, " is being written to ", folder->path())
                                                    : cannot_lock(folder->path_of(name), errno));
       const Verdict verdict = verdict_on(part, set, folders_.size());
       if (verdict == Verdict::waits) continue;
       if (part.strange_version)
-        return leave(base::text(of_another_tandem(folder->path_of(name), part), "; its remains of set ", id,
-                                " stay as they are"));
+        return leave(of_another_tandem(folder->path_of(name), part), "; its remains of set ", id, " stay as they are");
       if (verdict == Verdict::asks_lead && !part.record)
-        return leave(base::text(folder->path_of(name), " is damaged; whether set ", id, " was complete is not known"));
+        return leave(folder->path_of(name), " is damaged; whether set ", id, " was complete is not known");
       if (verdict == Verdict::asks_lead) {
-        leave(base::text(folder->path(), " holds ", files(part.temporaries.size()), " of set ", id,
-                         ", which may be complete: name also the first folder of its encode"));
+        leave(folder->path(), " holds ", files(part.temporaries.size()), " of set ", id,
+              ", which may be complete: name also the first folder of its encode");
         continue;
       }
       if (!part.record) {  // damaged, and nothing depends on it
@@ -280,40 +278,40 @@ class Recovery {
     ++result_.finished_set_count;
     if (dry_run_) {
       if (!leaves_record(members, folders_)) result_.would_finish.push_back(members.front().record.set_id);
-      return note(base::text("would finish set ", id, " in ", where, ": it is complete"));
+      return note("would finish set ", id, " in ", where, ": it is complete");
     }
     const Finished finished = roll_forward(members, folders_, false);
-    note(base::text("finished set ", id, " in ", where, ": a run that ended early had completed it"));
+    note("finished set ", id, " in ", where, ": a run that ended early had completed it");
     for (const std::string &path : finished.missing)
-      leave(base::text(path, " of set ", id,
-                       " is missing: another program removed it before it had its name; files of this name that the "
-                       "set was to replace stay in its folder"));
+      leave(path, " of set ", id,
+            " is missing: another program removed it before it had its name; files of this name that the "
+            "set was to replace stay in its folder");
     if (finished.record_left) wait_for_others(members, id);
   }
 
   void remove_set(const std::string &id, std::vector<FolderRecord> &members) {
     const std::string where = list(members);
     ++result_.removed_set_count;
-    if (dry_run_) return note(base::text("would remove the remains of the incomplete set ", id, " in ", where));
+    if (dry_run_) return note("would remove the remains of the incomplete set ", id, " in ", where);
     const bool done = roll_back(members, false);
-    note(base::text("removed the remains of the incomplete set ", id, " in ", where, ": its run ended early"));
+    note("removed the remains of the incomplete set ", id, " in ", where, ": its run ended early");
     if (done) return;
     for (const FolderRecord &member : members)
       if (member.record.folder == 0)
-        leave(base::text(member.folder->path_of(own_name({OwnKind::pending_record, member.record.set_id})),
-                         " stays until each of the ", member.record.folder_count, " folders of set ", id,
-                         " was cleaned up with it; where one is lost, the file may be removed"));
+        leave(member.folder->path_of(own_name({OwnKind::pending_record, member.record.set_id})),
+              " stays until each of the ", member.record.folder_count, " folders of set ", id,
+              " was cleaned up with it; where one is lost, the file may be removed");
   }
 
   void wait_for_others(const std::vector<FolderRecord> &members, const std::string &id) {
-    leave(base::text("a record of set ", id, " stays in ", list(members), " until all its ",
-                     members.front().record.folder_count, " folders are named together"));
+    leave("a record of set ", id, " stays in ", list(members), " until all its ", members.front().record.folder_count,
+          " folders are named together");
   }
 
   void remove_temporary(const Folder &folder, const std::string &name) {
     const Descriptor file = open_to_lock(folder, name);
     if (!file && errno == ENOENT) return;
-    if (!file) return leave(base::text(folder.path_of(name), " is no file of Tandem, or cannot be opened"));
+    if (!file) return leave(folder.path_of(name), " is no file of Tandem, or cannot be opened");
     if (const Lock lock = lock_file(file); lock != Lock::ours)
       return leave(lock == Lock::held_by_another ? base::text(folder.path_of(name), " is being written")
                                                  : cannot_lock(folder.path_of(name), errno));
@@ -323,8 +321,7 @@ class Recovery {
       return leave(error.what());
     }
     ++result_.removed_file_count;
-    note(base::text(dry_run_ ? "would remove" : "removed", " ", folder.path_of(name),
-                    ", which a run that ended early left"));
+    note(dry_run_ ? "would remove" : "removed", " ", folder.path_of(name), ", which a run that ended early left");
   }
 
   static std::string files(std::size_t count) { return base::text(count, " file", count == 1 ? "" : "s"); }
@@ -334,10 +331,14 @@ class Recovery {
     return text;
   }
 
-  void note(std::string text) { result_.notes.push_back(std::move(text)); }
-  void leave(std::string text) {
+  template <class... Parts>
+  void note(const Parts &...parts) {
+    result_.notes.push_back(base::text(parts...));
+  }
+  template <class... Parts>
+  void leave(const Parts &...parts) {
     ++result_.left_count;
-    note(std::move(text));
+    note(parts...);
   }
 
   const Folders &folders_;

@@ -23,9 +23,8 @@ bool is_length_credible(const RepairTask &task) {
     if (header.is_padding(shard)) agrees[shard] = true;
   const auto count = static_cast<std::uint32_t>(std::ranges::count(agrees, true));
   if (count >= header.k) return true;
-  task.note(base::text("nothing is written: ", count, " shard", count == 1 ? " has" : "s have",
-                       " a file of at least half of the ", header.shard_file_bytes(), " bytes that the headers claim, ",
-                       header.k, " are needed"));
+  task.note("nothing is written: ", count, " shard", count == 1 ? " has" : "s have", " a file of at least half of the ",
+            header.shard_file_bytes(), " bytes that the headers claim, ", header.k, " are needed");
   return false;
 }
 

@@ -58,8 +58,9 @@ FoundSet goal_of(const FoundSet &set, const SetHeader &header) {
   return goal;
 }
 
-[[noreturn]] void ask_for_repair(const std::string &why) {
-  fail(TANDEM_ERROR_DAMAGED, why + "; repair the set first (tandem repair)");
+template <class... Parts>
+[[noreturn]] void ask_for_repair(const Parts &...why) {
+  fail(TANDEM_ERROR_DAMAGED, why..., "; repair the set first (tandem repair)");
 }
 
 // If an earlier resize is not finished, shards above the smaller m may be missing.
@@ -71,15 +72,14 @@ void check_files(const FoundSet &set, const FoundSet &goal) {
          " are found: too few to recover the others");
   const std::uint32_t wanted_count = set.header.k + std::min(least_m(set), goal.header.m);
   for (const std::uint32_t shard : missing_shards(goal))
-    if (shard < wanted_count) ask_for_repair(base::text("shard ", shard, " is missing"));
+    if (shard < wanted_count) ask_for_repair("shard ", shard, " is missing");
   for (const ShardFile &file : set.files) {
     if (!file.unread.empty()) fail(TANDEM_ERROR_IO, file.unread);
     if (parse_own_name(name_of(file.path)))
       fail(TANDEM_ERROR_IO, "the encode of the set is not finished, ", file.path,
            " has no name yet: name all folders of the encode");
     if ((file.condition & TANDEM_FILES_WRONG_LENGTH) != 0 && file.index < goal.header.shard_count())
-      ask_for_repair(
-          base::text(file.path, " has ", file.file_bytes, " bytes, ", set.header.shard_file_bytes(), " are right"));
+      ask_for_repair(file.path, " has ", file.file_bytes, " bytes, ", set.header.shard_file_bytes(), " are right");
   }
 }
 
@@ -98,7 +98,7 @@ Findings check_blocks(const RepairTask &task, const FoundSet &set) {
     if (const std::uint64_t count = findings.bad[file].count(); count != 0) {
       if (!inspect(task.context, set, reading_options(task.options), task.team).recoverable)
         fail(TANDEM_ERROR_NOT_RECOVERABLE, "some stripes cannot be recovered (tandem verify)");
-      ask_for_repair(base::text(task.set.files[file].path, " has ", count, " damaged block", count == 1 ? "" : "s"));
+      ask_for_repair(task.set.files[file].path, " has ", count, " damaged block", count == 1 ? "" : "s");
     }
   return findings;
 }
@@ -141,9 +141,9 @@ void note_unseen(const RepairTask &task, const FoundSet &set) {
     if (shard >= task.header.shard_count()) list += (list.empty() ? "" : ", ") + std::to_string(shard);
   if (!list.empty())
     task.note(
-        base::text("no file of these dropped shards was found, and a file that comes back makes the set the former "
-                   "one again: ",
-                   list));
+        "no file of these dropped shards was found, and a file that comes back makes the set the former "
+        "one again: ",
+        list);
 }
 
 }  // namespace
