@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "base/error.hpp"
-#include "base/text.hpp"
 #include "core/presets.hpp"
 
 namespace tandem::core {

@@ -8,7 +8,6 @@
 #include <optional>
 #include <span>
 
-#include "base/text.hpp"
 #include "files/calls.hpp"
 #include "files/commit.hpp"
 #include "files/error.hpp"

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "base/text.hpp"
 
 namespace tandem::tuning {
 namespace {
