@@ -8,7 +8,6 @@
 
 #include "api/job.hpp"
 #include "api/run.hpp"
-#include "api/stripe_array.hpp"
 #include "base/gate.hpp"
 #include "base/stripe_error.hpp"
 #include "tandem/device.h"

@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "api/backends.hpp"
-#include "api/speeds.hpp"
 #include "base/affinity.hpp"
 #include "base/gate.hpp"
 #include "base/options.hpp"

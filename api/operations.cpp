@@ -47,9 +47,8 @@ namespace {
 [[gnu::noinline]] void run_on_parity(const core::Plan &plan, const std::byte *const *inputs, void *const *parity,
                                      std::size_t shard_bytes) {
   CallArray<std::byte *, 32> outputs(plan.outputs().size());
-  std::ranges::transform(plan.outputs(), outputs.begin(), [&](std::uint16_t index) {
-    return static_cast<std::byte *>(parity[index - plan.codec().k()]);
-  });
+  std::transform(plan.outputs().begin(), plan.outputs().end(), outputs.begin(),
+                 [&](std::uint16_t index) { return static_cast<std::byte *>(parity[index - plan.codec().k()]); });
   run_stripe(plan, inputs, outputs.data(), shard_bytes);
 }
 

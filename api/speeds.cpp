@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/speeds.hpp"
-
 #include <algorithm>
 #include <iterator>
 

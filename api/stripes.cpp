@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "api/run.hpp"
-#include "api/stripe_array.hpp"
 #include "base/gate.hpp"
 #include "base/stripe_error.hpp"
 #include "base/text.hpp"

@@ -5,7 +5,6 @@
 
 #include "base/options.hpp"
 #include "tandem/tools.h"
-#include "volume/create.hpp"
 #include "volume/engine.hpp"
 
 struct tandem_volume {

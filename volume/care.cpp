@@ -5,7 +5,6 @@
 
 #include "base/pace.hpp"
 #include "tandem/diagnose.h"
-#include "volume/create.hpp"
 #include "volume/engine.hpp"
 #include "volume/log_record.hpp"
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a new volume on empty members, and the parts of it that a new member of an old volume needs.
-#include "volume/create.hpp"
-
 #include <algorithm>
 #include <string_view>
 #include <vector>
 
 #include "tandem/tools.h"
+#include "volume/engine.hpp"
 #include "volume/log_record.hpp"
 
 namespace tandem::volume {

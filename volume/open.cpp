@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "volume/create.hpp"
+#include "volume/engine.hpp"
 #include "volume/log_record.hpp"
 
 namespace tandem::volume {
