@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>

@@ -80,7 +80,7 @@ std::optional<SetId> parse_id(std::string_view text) {
   return base::parse_hexadecimal(text, id) ? std::optional(id) : std::nullopt;
 }
 
-// Of the header of a file whose checksum is right.
+// header: checked with its checksum.
 Protection parse_protection(std::string_view header, const std::string &path) {
   Reader from(header.substr(kLengthAt + sizeof(std::uint32_t)));
   Protection found;
