@@ -4,7 +4,6 @@
 
 #include "base/gate.hpp"
 #include "base/io_error.hpp"
-#include "base/options.hpp"
 
 namespace tandem::files {
 
@@ -14,6 +13,5 @@ using base::error_text;
 using base::fail;
 using base::fail_io;
 using base::is_out_of_resources;
-using base::sized;
 
 }  // namespace tandem::files

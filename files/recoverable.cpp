@@ -21,7 +21,7 @@ bool shards_suffice(const SetHeader &header, std::vector<std::uint8_t> present) 
     if (header.is_padding(shard)) present[shard] = 1;
   const auto good = static_cast<std::uint32_t>(std::ranges::count(present, 1));
   if (good < header.k || any_k_suffice(header)) return good >= header.k;
-  auto options = sized<tandem_context_options>();
+  auto options = base::sized<tandem_context_options>();
   options.backend = "cpu";
   options.expert = "executor=serial";
   options.thread_count = 1;
@@ -47,7 +47,7 @@ bool Recoverability::holds(const std::vector<std::uint8_t> &present) const {
   const auto good = static_cast<std::uint32_t>(std::ranges::count(present, 1));
   if (good < k_) return false;
   if (mds_ || good == shard_count_) return true;
-  auto options = sized<tandem_plan_options>();
+  auto options = base::sized<tandem_plan_options>();
   options.operation = TANDEM_OPERATION_DECODE;
   options.present = present.data();
   tandem_plan *plan = nullptr;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "base/options.hpp"
 #include "files/calls.hpp"
 #include "files/commit.hpp"
 #include "files/error.hpp"
@@ -124,7 +125,7 @@ void check_done(const Search &search, const SetHeader &header) {
 
 void report_dropped(const tandem_files_repair_options &options, std::span<const ShardFile> dropped) {
   for (const ShardFile &file : dropped) {
-    auto finding = sized<tandem_files_finding>();
+    auto finding = base::sized<tandem_files_finding>();
     finding.path = file.path.c_str();
     finding.index = file.index;
     finding.file_bytes = file.file_bytes;

@@ -249,7 +249,7 @@ void report(const FoundSet &set, const Findings &findings, tandem_files_report t
   const std::vector<std::uint32_t> missing = missing_shards(set);
   auto next_missing = missing.begin();
   for (std::size_t file = 0; file < set.files.size() || next_missing != missing.end();) {
-    Finding finding{kNoFile, sized<tandem_files_finding>()};
+    Finding finding{kNoFile, base::sized<tandem_files_finding>()};
     tandem_files_finding &out = finding.report;
     out.path = "";
     std::vector<tandem_files_range> ranges;
