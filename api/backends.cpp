@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 std::vector<FoundDevice> find_cpu(milliseconds) {
   FoundDevice cpu{"cpu", "cpu", cpu::describe_cpu(), "", cpu::allowed_core_count()};
   const std::vector<cpu::KernelDescription> kernels = cpu::describe_kernels();
-  const auto best = std::find_if(kernels.begin(), kernels.end(), [](const auto &each) { return each.available; });
+  const auto best = std::ranges::find_if(kernels, [](const auto &each) { return each.available; });
   if (best != kernels.end()) cpu.kernel = best->name;
   return {std::move(cpu)};
 }
@@ -46,12 +46,11 @@ void say_what_is_known(const tandem_context &context, core::Backend &cpu, bool n
   const core::TuningIdentity identity = cpu.tunable()->tuning_identity();
   const std::size_t count = context.tuning->entries().size();
   if (context.tuning->knows(identity)) {
-    context.log.say(TANDEM_LOG_INFO, base::text("tuning file ", context.tuning_path, ": ", count, " entries"));
+    context.log.say(TANDEM_LOG_INFO, "tuning file ", context.tuning_path, ": ", count, " entries");
     // otherwise these are entries of another backend
   } else if (named || context.tuning->has_backend(identity.backend)) {
-    context.log.say(TANDEM_LOG_WARNING, base::text("tuning file ", context.tuning_path, " is ignored: none of its ",
-                                                   count, " entries was measured on ", identity.device,
-                                                   " or another device of ", identity.vendor));
+    context.log.say(TANDEM_LOG_WARNING, "tuning file ", context.tuning_path, " is ignored: none of its ", count,
+                    " entries was measured on ", identity.device, " or another device of ", identity.vendor);
   }
 }
 
@@ -191,9 +190,9 @@ std::vector<core::Need> plan_needs(core::Budget &budget, const char *resources) 
   for (const core::Need &need : needs) {
     const std::string &name = budget.name(need.resource);
     if (need.resource < core::Budget::kBuiltInCount) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("\"", name, "=", need.amount, "\" in the resources of a plan: how much of \"", name,
-                            "\" a task holds is fixed, see tandem_context_set_resource"));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "\"", name, "=", need.amount,
+                 "\" in the resources of a plan: how much of \"", name,
+                 "\" a task holds is fixed, see tandem_context_set_resource");
     }
   }
   budget.check(needs);
@@ -203,8 +202,7 @@ std::vector<core::Need> plan_needs(core::Budget &budget, const char *resources) 
 std::span<const BackendKind> backend_kinds() { return kKinds; }
 
 const BackendKind *find_backend_kind(const std::string &name) {
-  const auto found =
-      std::find_if(std::begin(kKinds), std::end(kKinds), [&](const BackendKind &kind) { return kind.is_name(name); });
+  const auto found = std::ranges::find_if(kKinds, [&](const BackendKind &kind) { return kind.is_name(name); });
   return found != std::end(kKinds) ? found : nullptr;
 }
 

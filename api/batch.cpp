@@ -8,10 +8,8 @@
 
 #include "api/job.hpp"
 #include "api/run.hpp"
-#include "api/stripe_array.hpp"
 #include "base/gate.hpp"
 #include "base/stripe_error.hpp"
-#include "base/text.hpp"
 #include "tandem/device.h"
 
 namespace tandem::api {
@@ -31,8 +29,8 @@ class BatchRun final : public SubmittedRun {
     const core::Codec &codec = *codec_.codec;
     if (stripe.shards == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL");
     if (stripe.memory != memory_) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("memory kind is ", stripe.memory, ", but that of the stripes before it is ", memory_));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "memory kind is ", stripe.memory,
+                 ", but that of the stripes before it is ", memory_);
     }
     check_shard_bytes(stripe.shard_bytes, codec.shard_count());
     if (operation == core::Operation::decode && stripe.present == nullptr)
@@ -111,13 +109,13 @@ void submit_batch(tandem_context &context, const tandem_codec &codec, core::Oper
                   std::size_t stripe_count, std::size_t stride_bytes, void *queue, tandem_job **job_out) {
   check_array(stripes, stripe_count, stride_bytes, "tandem_device_stripe");
   if (stripe_count > kMostStripes)
-    base::fail(TANDEM_ERROR_TOO_LARGE, base::text(stripe_count, " stripes: a batch has ", kMostStripes, " at most"));
+    base::fail(TANDEM_ERROR_TOO_LARGE, stripe_count, " stripes: a batch has ", kMostStripes, " at most");
   for (std::size_t i = 0; i < stripe_count; ++i)
     set_status(stripe_at(stripes, i, stride_bytes), TANDEM_ERROR_CANCELLED);
   const std::int32_t memory = stripe_count != 0 ? stripes->memory : std::int32_t{TANDEM_MEMORY_HOST};
   if (stripe_count != 0) {
     if (memory != TANDEM_MEMORY_CUDA && memory != TANDEM_MEMORY_OPENCL)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("stripe 0: memory kind ", memory, " is not of a device"));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "stripe 0: memory kind ", memory, " is not of a device");
     check_reachable(*context.backend, memory);
   }
   auto run = std::make_unique<BatchRun>(context, codec, memory, queue);

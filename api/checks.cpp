@@ -19,8 +19,8 @@ std::string shard_name(const core::Codec &codec, unsigned index) {
 
 void fail_null_shard(const core::Plan &plan, const std::byte *const *inputs, std::byte *const *outputs) {
   const auto fail = [&](unsigned index, const char *use) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text("the pointer to ", shard_name(plan.codec(), index), " is NULL, but it is to be ", use));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "the pointer to ", shard_name(plan.codec(), index),
+               " is NULL, but it is to be ", use);
   };
   for (std::size_t i = 0; i < plan.inputs().size(); ++i)
     if (inputs[i] == nullptr) fail(plan.inputs()[i], "read");
@@ -45,34 +45,32 @@ void check_overlap(const core::Plan &plan, const std::byte *const *inputs, std::
     extents[count++] = {inputs[i], static_cast<std::size_t>(shard_bytes), false, plan.inputs()[i]};
   base::Overlap found;
   if (!base::find_overlap({extents.data(), count}, &found)) return;
-  base::fail(TANDEM_ERROR_OVERLAP, base::text(shard_name(plan.codec(), found.output), " (written, ", shard_bytes,
-                                              " bytes) overlaps ", shard_name(plan.codec(), found.other), " (",
-                                              found.other_is_output ? "written too" : "read", ")"));
+  base::fail(TANDEM_ERROR_OVERLAP, shard_name(plan.codec(), found.output), " (written, ", shard_bytes,
+             " bytes) overlaps ", shard_name(plan.codec(), found.other), " (",
+             found.other_is_output ? "written too" : "read", ")");
 }
 
 void fail_shard_bytes(std::uint64_t shard_bytes, std::uint64_t shard_count) {
   if (shard_bytes == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard_bytes is 0");
-  base::fail(TANDEM_ERROR_TOO_LARGE,
-             base::text(shard_count, " shards of ", shard_bytes, " bytes do not fit the address space"));
+  base::fail(TANDEM_ERROR_TOO_LARGE, shard_count, " shards of ", shard_bytes, " bytes do not fit the address space");
 }
 
 void check_reachable(const core::Backend &backend, std::int32_t memory) {
   const std::vector<core::MemoryKind> &memories = backend.traits().memories;
-  if (std::find(memories.begin(), memories.end(), static_cast<core::MemoryKind>(memory)) == memories.end())
-    base::fail(TANDEM_ERROR_UNSUPPORTED, base::text("memory kind ", memory, ": no backend of this context reaches it"));
+  if (std::ranges::find(memories, static_cast<core::MemoryKind>(memory)) == memories.end())
+    base::fail(TANDEM_ERROR_UNSUPPORTED, "memory kind ", memory, ": no backend of this context reaches it");
 }
 
 void check_index(std::uint32_t index, const core::Codec &codec) {
   if (index >= codec.k())
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text("index is ", index, ", but there are ", codec.k(), " data shards"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "index is ", index, ", but there are ", codec.k(), " data shards");
 }
 
 void check_length(const core::Plan &plan, std::uint64_t shard_bytes) {
   const std::uint64_t unit = plan.prepared().length_unit_bytes();
   if (shard_bytes % unit == 0) return;
-  base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-             base::text("shard_bytes is ", shard_bytes, ", but this code needs a multiple of ", unit));
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard_bytes is ", shard_bytes, ", but this code needs a multiple of ",
+             unit);
 }
 
 }  // namespace tandem::api

@@ -3,14 +3,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <iterator>
 #include <span>
 #include <string_view>
 
 #include "api/backends.hpp"
-#include "api/speeds.hpp"
 #include "base/affinity.hpp"
 #include "base/gate.hpp"
 #include "base/options.hpp"
@@ -22,14 +20,10 @@ namespace {
 
 std::uint32_t thread_count_of(const std::string &text) {
   constexpr std::uint32_t kMost = 4096;
-  std::uint32_t count = 0;
-  const char *end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, count);
-  if (!text.empty() && (error != std::errc() || stopped != end))
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("TANDEM_THREADS is \"", text, "\", not a number"));
-  if (count > kMost)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("thread_count is ", count, "; at most ", kMost));
-  return count;
+  const std::optional<std::uint32_t> count = base::number_in<std::uint32_t>(text.empty() ? "0" : text);
+  if (!count) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "TANDEM_THREADS is \"", text, "\", not a number");
+  if (*count > kMost) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "thread_count is ", *count, "; at most ", kMost);
+  return *count;
 }
 
 hybrid::Policy policy_of(const std::string &name) {
@@ -37,8 +31,7 @@ hybrid::Policy policy_of(const std::string &name) {
   if (name.empty()) return hybrid::Policy::automatic;
   const auto found = std::ranges::find(kPolicies, name);
   if (found != std::end(kPolicies)) return static_cast<hybrid::Policy>(found - std::begin(kPolicies));
-  base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-             base::text("policy is \"", name, "\"; known are ", base::join(kPolicies, ", ")));
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "policy is \"", name, "\"; known are ", base::join(kPolicies, ", "));
 }
 
 // Every value is checked for every backend: an invalid value is never ignored.
@@ -68,14 +61,14 @@ std::vector<hybrid::Member> find_members(tandem_context &context, const Settings
     for (const FoundDevice &each : kind.devices(kPatience)) {
       if (!each.kind.ends_with("-gpu") && !each.kind.ends_with("-accelerator")) continue;
       const auto is_described = [&](const char *vendor) { return each.description.find(vendor) != std::string::npos; };
-      if (std::any_of(taken.begin(), taken.end(), is_described)) continue;
+      if (std::ranges::any_of(taken, is_described)) continue;
       try {
         for (hybrid::Member &member : kind.members(kind, context, settings, each.name)) {
           member.is_optional = true;
           members.push_back(std::move(member));
         }
       } catch (const base::Error &error) {
-        context.log.say(TANDEM_LOG_WARNING, base::text("hybrid: without ", each.name, ": ", error.what()));
+        context.log.say(TANDEM_LOG_WARNING, "hybrid: without ", each.name, ": ", error.what());
       }
     }
     if (kind.vendor != nullptr && members.size() != before) taken.push_back(kind.vendor);
@@ -90,13 +83,11 @@ std::vector<hybrid::Member> named_members(tandem_context &context, const Setting
   std::vector<hybrid::Member> members;
   std::vector<std::string> seen;
   const auto refuse = [&](tandem_status status, const std::string &why) {
-    base::fail(status, base::text("backend \"hybrid:", names, "\": ", why));
+    base::fail(status, "backend \"hybrid:", names, "\": ", why);
   };
-  for (std::string_view rest = names;;) {
-    const std::size_t plus = rest.find('+');
-    const std::string each(rest.substr(0, plus));
-    if (std::find(seen.begin(), seen.end(), each) != seen.end())
-      refuse(TANDEM_ERROR_INVALID_ARGUMENT, each + " stands twice");
+  for (std::optional<std::string_view> rest = names; rest;) {
+    const std::string each(base::cut(rest, "+"));
+    if (std::ranges::find(seen, each) != seen.end()) refuse(TANDEM_ERROR_INVALID_ARGUMENT, each + " stands twice");
     seen.push_back(each);
     const BackendKind *kind = find_backend_kind(each);
     if (kind == nullptr) {
@@ -107,9 +98,8 @@ std::vector<hybrid::Member> named_members(tandem_context &context, const Setting
     if (kind == &cpu_kind()) *has_cpu_out = true;
     members.insert(kind == &cpu_kind() ? members.begin() : members.end(), std::make_move_iterator(more.begin()),
                    std::make_move_iterator(more.end()));
-    if (plus == std::string_view::npos) return members;
-    rest.remove_prefix(plus + 1);
   }
+  return members;
 }
 
 // Connects a hybrid with the speeds that earlier processes stored, and stores those that it learns.
@@ -186,8 +176,8 @@ std::unique_ptr<core::Backend> make_backend(tandem_context &context, const Setti
   }
   std::string known;
   for (const BackendKind &kind : backend_kinds()) known += base::text(kind.forms, ", ");
-  base::fail(TANDEM_ERROR_UNAVAILABLE, base::text("backend \"", name, "\" does not exist here; known: auto, ", known,
-                                                  "hybrid, hybrid:DEVICE+DEVICE..."));
+  base::fail(TANDEM_ERROR_UNAVAILABLE, "backend \"", name, "\" does not exist here; known: auto, ", known,
+             "hybrid, hybrid:DEVICE+DEVICE...");
 }
 
 std::unique_ptr<tandem_context> make_context(const tandem_context_options *options, bool may_have_timeline) {

@@ -7,7 +7,6 @@
 #include "base/error.hpp"
 #include "base/gate.hpp"
 #include "base/options.hpp"
-#include "base/text.hpp"
 #include "tandem/device.h"
 
 struct tandem_device_memory {
@@ -20,8 +19,8 @@ namespace {
 
 void check_range(const tandem_device_memory &memory, std::uint64_t offset_bytes, std::uint64_t bytes) {
   if (offset_bytes <= memory.bytes && bytes <= memory.bytes - offset_bytes) return;
-  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(bytes, " bytes at ", offset_bytes, " are not all in the ",
-                                                       memory.bytes, " bytes of the memory"));
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, bytes, " bytes at ", offset_bytes, " are not all in the ", memory.bytes,
+             " bytes of the memory");
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which shards of a stripe are damaged.
 #include "core/locate.hpp"
-#include "base/text.hpp"
 
 #include <algorithm>
 
@@ -45,14 +44,14 @@ void check_shards(const core::Codec &codec, const core::ShardSet &present, void 
   for (unsigned i = 0; i < codec.shard_count(); ++i) {
     if (!present[i]) continue;
     if (shards[i] == nullptr)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("the pointer to shard ", i, " is NULL, but it is present"));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "the pointer to shard ", i, " is NULL, but it is present");
     extents.push_back(
         {static_cast<const std::byte *>(shards[i]), shard_bytes, is_written, static_cast<std::uint16_t>(i)});
   }
   base::Overlap found;
   if (is_written && base::find_overlap(extents, &found)) {
-    base::fail(TANDEM_ERROR_OVERLAP,
-               base::text("shard ", found.output, " (written, ", shard_bytes, " bytes) overlaps shard ", found.other));
+    base::fail(TANDEM_ERROR_OVERLAP, "shard ", found.output, " (written, ", shard_bytes, " bytes) overlaps shard ",
+               found.other);
   }
 }
 
@@ -60,11 +59,9 @@ void locate(tandem_context &context, const tandem_codec &codec, void *const *sha
             const tandem_locate_options &options, tandem_locate_result *result_out) {
   const core::Codec &of = *codec.codec;
   if (options.repair != 0 && options.repair != 1)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("repair is ", options.repair, "; known values are 0 and 1"));
-  if (options.ranges == nullptr && options.range_capacity != 0) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text("ranges is NULL, but range_capacity is ", options.range_capacity));
-  }
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "repair is ", options.repair, "; known values are 0 and 1");
+  if (options.ranges == nullptr && options.range_capacity != 0)
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "ranges is NULL, but range_capacity is ", options.range_capacity);
   check_shard_bytes(shard_bytes, of.shard_count());
   core::ShardSet present;
   unsigned absent_count = 0;
@@ -78,8 +75,8 @@ void locate(tandem_context &context, const tandem_codec &codec, void *const *sha
   const unsigned most = core::most_damaged_shards(of, absent_count);
   const Checking checking = checking_of(context, codec, present, absent_count);
   if (checking.application.what.granularity_bytes() != 1) {
-    base::fail(TANDEM_ERROR_UNSUPPORTED, base::text("locate: it works on single bytes, but this code has pieces of ",
-                                                    checking.application.what.granularity_bytes()));
+    base::fail(TANDEM_ERROR_UNSUPPORTED, "locate: it works on single bytes, but this code has pieces of ",
+               checking.application.what.granularity_bytes());
   }
   check_shards(of, present, shards, shard_bytes, options.repair != 0);
 

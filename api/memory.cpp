@@ -27,15 +27,14 @@ constexpr std::size_t kPage = 4096;
 // same L1 set.
 void allocate_shards(std::size_t count, std::size_t shard_bytes, std::uint32_t flags, void **shards_out) {
   if (flags > TANDEM_SHARDS_PINNED) {
-    base::fail(TANDEM_ERROR_UNSUPPORTED, base::text("flags is ", "0x", base::digits(flags, 16),
-                                                    "; known: TANDEM_SHARDS_PINNED (", int{TANDEM_SHARDS_PINNED}, ")"));
+    base::fail(TANDEM_ERROR_UNSUPPORTED, "flags is ", "0x", base::digits(flags, 16), "; known: TANDEM_SHARDS_PINNED (",
+               int{TANDEM_SHARDS_PINNED}, ")");
   }
   if (count == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "count is 0");
   constexpr std::size_t kMost = static_cast<std::size_t>(PTRDIFF_MAX) / 2;
   if (shard_bytes == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard_bytes is 0");
   if (shard_bytes > kMost || count > kMost / (shard_bytes + 2 * kLine))
-    base::fail(TANDEM_ERROR_TOO_LARGE,
-               base::text(count, " shards of ", shard_bytes, " bytes do not fit the address space"));
+    base::fail(TANDEM_ERROR_TOO_LARGE, count, " shards of ", shard_bytes, " bytes do not fit the address space");
   const std::size_t lines = (shard_bytes + kLine - 1) / kLine | 1;
   const bool is_pinned = (flags & TANDEM_SHARDS_PINNED) != 0;
   const std::size_t used_bytes = count * lines * kLine;
@@ -69,22 +68,21 @@ void copy_content(const core::Codec &codec, std::byte *content, std::size_t cont
   const bool is_join = to == To::content;
   check_shard_bytes(shard_bytes, codec.k());
   if (content_bytes > codec.k() * shard_bytes)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(codec.k(), " shards of ", shard_bytes, " bytes cannot hold ",
-                                                         content_bytes, " bytes of content"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, codec.k(), " shards of ", shard_bytes, " bytes cannot hold ",
+               content_bytes, " bytes of content");
   if (content == nullptr && content_bytes != 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "the content is NULL");
   const std::size_t used = content_bytes / shard_bytes + (content_bytes % shard_bytes != 0);  // shards with content
   const std::size_t count = is_join ? used : codec.k();
   std::vector<base::Extent> extents;
   if (content_bytes != 0) extents.push_back({content, content_bytes, is_join, 0});
   for (std::size_t i = 0; i < count; ++i) {
-    if (shards[i] == nullptr)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("the pointer to data shard ", i, " is NULL"));
+    if (shards[i] == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "the pointer to data shard ", i, " is NULL");
     extents.push_back({static_cast<std::byte *>(shards[i]), shard_bytes, !is_join, static_cast<std::uint16_t>(i)});
   }
   base::Overlap found;
   if (base::find_overlap(extents, &found))
-    base::fail(TANDEM_ERROR_OVERLAP, base::text("data shard ", std::max(found.output, found.other),
-                                                " overlaps the content or another data shard"));
+    base::fail(TANDEM_ERROR_OVERLAP, "data shard ", std::max(found.output, found.other),
+               " overlaps the content or another data shard");
   for (std::size_t i = 0; i < count; ++i) {
     auto *const shard = static_cast<std::byte *>(shards[i]);
     const std::size_t bytes = i < used ? std::min(shard_bytes, content_bytes - i * shard_bytes) : 0;

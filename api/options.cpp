@@ -44,30 +44,27 @@ constexpr Option kOptions[] = {
 
 // Replaces the values that `text` names; `from` names the text in messages.
 void read_expert(std::string_view from, std::string_view text, Texts &texts) {
-  const auto refuse = [&](const std::string &why) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(from, " is \"", text, "\": ", why));
+  const auto refuse = [&](const auto &...why) {
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, from, " is \"", text, "\": ", why...);
   };
   Texts read;
-  for (std::string_view rest = text; !rest.empty();) {
-    const std::size_t comma = rest.find(',');
-    const std::string_view pair = rest.substr(0, comma), name = pair.substr(0, pair.find('='));
+  for (std::optional<std::string_view> rest = text; rest && !text.empty();) {
+    if (rest->empty()) refuse("nothing follows the last comma");
+    const std::string_view pair = base::cut(rest, ","), name = pair.substr(0, pair.find('='));
     const auto key = std::ranges::find_if(
         kOptions, [&](const Option &option) { return option.variable == nullptr && option.name == name; });
     if (key == std::end(kOptions)) {
       std::vector<std::string_view> known;
       for (const Option &option : kOptions)
         if (option.variable == nullptr) known.push_back(option.name);
-      refuse(base::text("no key is called \"", name, "\"; known are ", base::join(known, ", ")));
+      refuse("no key is called \"", name, "\"; known are ", base::join(known, ", "));
     }
-    if (name.size() == pair.size()) refuse(base::text(name, " has no value; write ", name, "=", key->values[0]));
+    if (name.size() == pair.size()) refuse(name, " has no value; write ", name, "=", key->values[0]);
     const std::string_view value = pair.substr(name.size() + 1);
     if (std::ranges::find(key->values, value) == key->values.end())
-      refuse(base::text(name, " is \"", value, "\"; known are ", base::join(key->values, ", ")));
-    if (!(read.*key->text).empty()) refuse(base::text(name, " stands twice"));
+      refuse(name, " is \"", value, "\"; known are ", base::join(key->values, ", "));
+    if (!(read.*key->text).empty()) refuse(name, " stands twice");
     read.*key->text = texts.*key->text = value;
-    if (comma == std::string_view::npos) return;
-    rest.remove_prefix(comma + 1);
-    if (rest.empty()) refuse("nothing follows the last comma");
   }
 }
 
@@ -109,8 +106,8 @@ void check_effects(const OptionTexts &given, const std::string &backend, unsigne
     const std::string said = option.variable == nullptr ? base::text("expert ", option.name, "=", text)
                              : option.member == nullptr ? base::text(option.name, " ", text)
                                                         : base::text(option.name, " \"", text, "\"");
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(said, " has no effect on the backend \"", backend,
-                                                         "\": ", why_without(lacks, readers, backend)));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, said, " has no effect on the backend \"", backend,
+               "\": ", why_without(lacks, readers, backend));
   }
 }
 

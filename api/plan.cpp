@@ -11,7 +11,6 @@
 #include "api/run.hpp"
 #include "base/gate.hpp"
 #include "base/options.hpp"
-#include "base/text.hpp"
 #include "core/mismatch_ranges.hpp"
 #include "tandem/device.h"
 #include "tandem/diagnose.h"
@@ -34,14 +33,14 @@ ShardSet shard_set(const std::uint8_t *flags, unsigned count) {
 
 Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_plan_options &options) {
   if (options.operation < TANDEM_OPERATION_ENCODE || options.operation > TANDEM_OPERATION_ACCUMULATE) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("operation is ", options.operation, "; known values are 0 to ",
-                                                         int{TANDEM_OPERATION_ACCUMULATE}));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "operation is ", options.operation, "; known values are 0 to ",
+               int{TANDEM_OPERATION_ACCUMULATE});
   }
   if (options.first != 0 && options.operation != TANDEM_OPERATION_ACCUMULATE)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("first is ", options.first, ", but it belongs to accumulate"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "first is ", options.first, ", but it belongs to accumulate");
   if (options.wait_for_kernel > 1) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text("wait_for_kernel is ", options.wait_for_kernel, "; known values are 0 and 1"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "wait_for_kernel is ", options.wait_for_kernel,
+               "; known values are 0 and 1");
   }
   if (options.read_costs != nullptr && options.operation != TANDEM_OPERATION_DECODE)
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "read_costs are set, but they belong to decode");
@@ -88,7 +87,7 @@ Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_
   base::check_result_size(arguments.verify_ranges, kName, sizeof *arguments.verify_ranges);  // `count` is written
   const auto given = base::read_options(arguments.verify_ranges, kName);
   if (given.ranges == nullptr && given.capacity != 0)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("ranges is NULL, but capacity is ", given.capacity));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "ranges is NULL, but capacity is ", given.capacity);
 }
 
 // All but the pointers to shards.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include "api/call_array.hpp"
 #include "api/checks.hpp"
@@ -64,6 +65,21 @@ core::Shape decode_shape(const core::Codec &codec, void *const *shards, const st
 
 // The shape of an operation on parity alone. Parity shards with a NULL pointer are left out.
 core::Shape parity_shape(const core::Codec &codec, core::Operation operation, void *const *parity);
+
+// A stripe of an array in a caller's layout.
+template <class Stripe>
+Stripe &stripe_at(Stripe *stripes, std::size_t index, std::size_t stride_bytes) {
+  using Byte = std::conditional_t<std::is_const_v<Stripe>, const std::byte, std::byte>;
+  return *reinterpret_cast<Stripe *>(reinterpret_cast<Byte *>(stripes) + index * stride_bytes);
+}
+
+// Checks such an array. type: name of the struct with this size and alignment. Throws Error.
+void check_stripes(const void *stripes, std::size_t stripe_count, std::size_t stride_bytes, const char *type,
+                   std::size_t type_bytes, std::size_t alignment);
+template <class Stripe>
+void check_array(const Stripe *stripes, std::size_t stripe_count, std::size_t stride_bytes, const char *type) {
+  check_stripes(stripes, stripe_count, stride_bytes, type, sizeof(Stripe), alignof(Stripe));
+}
 
 void write_report(const core::VerifyReport &report, tandem_verify_result *result_out);
 

@@ -8,7 +8,6 @@
 #include "api/run.hpp"
 #include "base/gate.hpp"
 #include "base/overlap.hpp"
-#include "base/text.hpp"
 
 namespace tandem::api {
 namespace {
@@ -50,20 +49,19 @@ void check_segments(const tandem_scattered_shard &shard, unsigned index, std::si
   for (std::size_t i = 0; i < shard.segment_count; ++i) {
     const tandem_segment &segment = shard.segments[i];
     if (segment.address == nullptr && segment.bytes != 0)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("segment ", i, " of shard ", index, " has a NULL address"));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "segment ", i, " of shard ", index, " has a NULL address");
     if (segment.bytes > shard_bytes - sum) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("the segments of shard ", index, " hold more than shard_bytes = ", shard_bytes));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "the segments of shard ", index,
+                 " hold more than shard_bytes = ", shard_bytes);
     }
     sum += segment.bytes;
     if (granularity_bytes != 1 && sum % granularity_bytes != 0 && sum != shard_bytes)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("segment ", i, " of shard ", index, " ends at byte ", sum,
-                            ", but this code can be cut at multiples of ", granularity_bytes, " only"));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "segment ", i, " of shard ", index, " ends at byte ", sum,
+                 ", but this code can be cut at multiples of ", granularity_bytes, " only");
   }
   if (sum != shard_bytes)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text("the segments of shard ", index, " hold ", sum, " of ", shard_bytes, " bytes"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "the segments of shard ", index, " hold ", sum, " of ", shard_bytes,
+               " bytes");
 }
 
 void check_overlap(const core::Plan &plan, const tandem_scattered_shard *shards) {
@@ -79,9 +77,8 @@ void check_overlap(const core::Plan &plan, const tandem_scattered_shard *shards)
   for (const std::uint16_t index : plan.inputs()) add(index, false);
   base::Overlap found;
   if (base::find_overlap(extents, &found))
-    base::fail(TANDEM_ERROR_OVERLAP,
-               base::text("a segment of shard ", found.output, " (written) overlaps one of shard ", found.other, " (",
-                          found.other_is_output ? "written too" : "read", ")"));
+    base::fail(TANDEM_ERROR_OVERLAP, "a segment of shard ", found.output, " (written) overlaps one of shard ",
+               found.other, " (", found.other_is_output ? "written too" : "read", ")");
 }
 
 void run_scattered(tandem_context &context, const core::Plan &plan, const tandem_scattered_shard *shards,
@@ -91,7 +88,7 @@ void run_scattered(tandem_context &context, const core::Plan &plan, const tandem
   for (const auto indices : {plan.inputs(), plan.outputs()}) {
     for (const std::uint16_t index : indices) {
       if (shards[index].segments == nullptr)
-        base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("shard ", index, " is needed, but its segments are NULL"));
+        base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard ", index, " is needed, but its segments are NULL");
       check_segments(shards[index], index, shard_bytes, plan.prepared().granularity_bytes());
     }
   }

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/speeds.hpp"
-
 #include <algorithm>
 #include <iterator>
 
@@ -22,7 +20,7 @@ bool is_same_work(const core::SpeedEntry &a, const core::SpeedEntry &b) {
 
 // The CPU in this kind of work. Without an entry its speeds are 0.
 core::SpeedEntry cpu_of(const std::vector<core::SpeedEntry> &entries, const core::SpeedEntry &like) {
-  const auto found = std::find_if(entries.begin(), entries.end(), [&](const core::SpeedEntry &each) {
+  const auto found = std::ranges::find_if(entries, [&](const core::SpeedEntry &each) {
     return each.worker == cpu_kind().name && is_same_work(each, like);
   });
   return found != entries.end() ? *found : core::SpeedEntry();
@@ -55,8 +53,8 @@ std::string machine_name() { return cpu::describe_cpu(); }
 std::vector<core::SpeedEntry> speeds_of_this_machine(const tuning::Table &table) {
   std::vector<core::SpeedEntry> own;
   const std::string machine = machine_name();
-  std::copy_if(table.speeds().begin(), table.speeds().end(), std::back_inserter(own),
-               [&](const core::SpeedEntry &each) { return each.machine == machine; });
+  std::ranges::copy_if(table.speeds(), std::back_inserter(own),
+                       [&](const core::SpeedEntry &each) { return each.machine == machine; });
   return own;
 }
 

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "api/run.hpp"
-#include "api/stripe_array.hpp"
 #include "base/gate.hpp"
 #include "base/stripe_error.hpp"
 #include "base/text.hpp"
@@ -17,13 +16,12 @@ void check_stripes(const void *stripes, std::size_t stripe_count, std::size_t st
                    std::size_t type_bytes, std::size_t alignment) {
   if (stripes == nullptr && stripe_count != 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "stripes is NULL");
   if (stride_bytes < type_bytes || stride_bytes % alignment != 0) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text("stride_bytes is ", stride_bytes, ": not a multiple of ", alignment, ", or smaller than a ",
-                          type, " (", type_bytes, ")"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "stride_bytes is ", stride_bytes, ": not a multiple of ", alignment,
+               ", or smaller than a ", type, " (", type_bytes, ")");
   }
   if (stripe_count > static_cast<std::size_t>(PTRDIFF_MAX) / stride_bytes)
-    base::fail(TANDEM_ERROR_TOO_LARGE,
-               base::text(stripe_count, " stripes ", stride_bytes, " bytes apart do not fit the address space"));
+    base::fail(TANDEM_ERROR_TOO_LARGE, stripe_count, " stripes ", stride_bytes,
+               " bytes apart do not fit the address space");
 }
 
 namespace {
@@ -34,8 +32,8 @@ constexpr std::size_t kGroupStripes = 512;
 void check_stripe(const tandem_stripe &stripe, const core::Codec &codec) {
   if (stripe.shards == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL");
   if (stripe.memory != TANDEM_MEMORY_HOST)
-    base::fail(TANDEM_ERROR_UNSUPPORTED,
-               base::text("memory kind ", stripe.memory, ": plans and batches (device.h) take it, stripes do not"));
+    base::fail(TANDEM_ERROR_UNSUPPORTED, "memory kind ", stripe.memory,
+               ": plans and batches (device.h) take it, stripes do not");
   check_shard_bytes(stripe.shard_bytes, codec.shard_count());
 }
 

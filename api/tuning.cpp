@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // tools.h: tuning.
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -42,18 +41,16 @@ std::string tuning_file(const char *given) {
 
 std::vector<core::TunedOperation> operations_of(std::string_view list) {
   std::vector<core::TunedOperation> operations;
-  for (;;) {
-    const std::size_t comma = list.find(',');
-    const std::string_view name = list.substr(0, comma);
+  for (std::optional<std::string_view> rest = list; rest;) {
+    const std::string_view name = base::cut(rest, ",");
     const std::optional<core::TunedOperation> operation = core::tuned_operation_from_name(name);
     if (!operation) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("\"", name.substr(0, 40), "\" cannot be tuned; known: encode, decode, verify, update"));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "\"", name.substr(0, 40),
+                 "\" cannot be tuned; known: encode, decode, verify, update");
     }
     operations.push_back(*operation);
-    if (comma == std::string_view::npos) return operations;
-    list.remove_prefix(comma + 1);
   }
+  return operations;
 }
 
 std::vector<tuning::Case> cases_of(const tandem_autotune_options &given) {
@@ -67,8 +64,8 @@ std::vector<tuning::Case> cases_of(const tandem_autotune_options &given) {
     for (const std::uint64_t k : ks)
       for (const std::uint64_t m : ms) cases.push_back({operation, static_cast<unsigned>(k), static_cast<unsigned>(m)});
   if (cases.size() > kMostCases) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text(cases.size(), " combinations of operation, k and m; at most ", kMostCases));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, cases.size(), " combinations of operation, k and m; at most ",
+               kMostCases);
   }
   return cases;
 }
@@ -78,12 +75,12 @@ std::vector<tuning::NamedValues> ranges_of(const tandem_autotune_options &given)
   for (const std::string_view text : base::read_strings(given.ranges, given.range_count, "ranges", kMostRanges)) {
     const std::string_view name = text.substr(0, text.find('='));
     if (name.size() == text.size() || !tuning::valid_name(name)) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("\"", text.substr(0, 80), "\" is not NAME=RANGE, such as \"local_x=16:1024:x2\""));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "\"", text.substr(0, 80),
+                 "\" is not NAME=RANGE, such as \"local_x=16:1024:x2\"");
     }
     const bool twice =
-        std::any_of(ranges.begin(), ranges.end(), [&](const tuning::NamedValues &range) { return range.name == name; });
-    if (twice) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("two ranges for ", name));
+        std::ranges::any_of(ranges, [&](const tuning::NamedValues &range) { return range.name == name; });
+    if (twice) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "two ranges for ", name);
     ranges.push_back({std::string(name), tuning::parse_range(text.substr(name.size() + 1), 0, core::kMostTuningValue)});
   }
   return ranges;
@@ -97,12 +94,11 @@ tuning::Options engine_options(const tandem_autotune_options &given) {
   options.shard_bytes = given.shard_bytes;
   options.on_device = given.on_device != 0;
   if (given.repeats != 0) options.repeats = given.repeats;
-  if (options.repeats > kMostRepeats) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("repeats is ", options.repeats, "; at most ", kMostRepeats));
-  }
+  if (options.repeats > kMostRepeats)
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "repeats is ", options.repeats, "; at most ", kMostRepeats);
   options.max_seconds = given.max_seconds;
   if (!std::isfinite(given.max_seconds) || given.max_seconds < 0)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("max_seconds is ", given.max_seconds));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "max_seconds is ", given.max_seconds);
   return options;
 }
 
@@ -113,8 +109,7 @@ double seconds_now() {
 bool tell(const tandem_autotune_options &given, const tuning::Progress &progress) {
   if (given.progress == nullptr) return true;
   const std::string values = progress.best != nullptr ? core::tuning_values_text(*progress.best) : "";
-  tandem_autotune_progress told = {};
-  told.struct_bytes = sizeof told;
+  auto told = base::sized<tandem_autotune_progress>();
   told.done_count = progress.done_count;
   told.total_count = progress.total_count;
   told.seconds_left = progress.seconds_left;
@@ -134,17 +129,15 @@ struct DestroyContext {
 // A context with a backend that does not read earlier tunings.
 std::unique_ptr<tandem_context, DestroyContext> make_context(const tandem_context_options *given) {
   tandem_context_options options = base::read_options(given, "tandem_context_options");
-  options.struct_bytes = sizeof options;
   options.tuning_file = "";
   // They are not part of the identity of an entry, and may change at any time.
   const char *const resources = options.resources != nullptr ? options.resources : std::getenv("TANDEM_RESOURCES");
   if (resources != nullptr && *resources != 0) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("resources are \"", std::string_view(resources).substr(0, 80),
-                                                         "\": tuning measures the machine without such limits"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "resources are \"", std::string_view(resources).substr(0, 80),
+               "\": tuning measures the machine without such limits");
   }
   tandem_context *context = nullptr;
-  const tandem_status status = tandem_context_create(&options, &context);
-  if (status != TANDEM_OK) base::fail(status, tandem_last_error_message());
+  base::check(tandem_context_create(&options, &context));
   return std::unique_ptr<tandem_context, DestroyContext>(context);
 }
 
@@ -153,8 +146,8 @@ bool has_more(const tuning::Table &table, const tuning::Entry &entry) {
   const auto gain = [](const tuning::Entry &of) {
     return of.default_bytes_per_second > 0 ? of.bytes_per_second / of.default_bytes_per_second : HUGE_VAL;
   };
-  return std::any_of(table.entries().begin(), table.entries().end(),
-                     [&](const tuning::Entry &known) { return known.key == entry.key && gain(known) > gain(entry); });
+  return std::ranges::any_of(
+      table.entries(), [&](const tuning::Entry &known) { return known.key == entry.key && gain(known) > gain(entry); });
 }
 
 // bench/heat_map.py reads these lines.
@@ -185,12 +178,11 @@ tandem_autotune_result run(const tandem_context_options *where, const tandem_aut
     tuning::update_file(output, [&](tuning::Table &table) {
       if (!entry.searched.empty() || !has_more(table, entry)) table.replace(entry);
     });
-    context->log.say(TANDEM_LOG_INFO,
-                     base::text(entry.key.identity.backend, ": ", core::tuned_operation_name(entry.key.operation), " (",
-                                entry.key.k, ", ", entry.key.m, "): ",
-                                entry.values.empty() ? "the built-in values" : core::tuning_values_text(entry.values),
-                                "; ", base::fixed(entry.bytes_per_second / 1e9, 2), " GB/s of data, ",
-                                base::fixed(entry.default_bytes_per_second / 1e9, 2), " with the built-in values"));
+    context->log.say(TANDEM_LOG_INFO, entry.key.identity.backend, ": ", core::tuned_operation_name(entry.key.operation),
+                     " (", entry.key.k, ", ", entry.key.m,
+                     "): ", entry.values.empty() ? "the built-in values" : core::tuning_values_text(entry.values), "; ",
+                     base::fixed(entry.bytes_per_second / 1e9, 2), " GB/s of data, ",
+                     base::fixed(entry.default_bytes_per_second / 1e9, 2), " with the built-in values");
   };
   const double started = seconds_now();
   const tuning::Result found = tuning::autotune(*context->backend, options, known, hooks);
@@ -240,9 +232,8 @@ tandem_status tandem_autotune(const tandem_context_options *context, const tande
                               tandem_autotune_result *result_out) {
   return base::guarded([&] {
     const tandem_autotune_options given = base::read_options(options, "tandem_autotune_options");
-    if (result_out != nullptr) base::check_result_size(result_out, "tandem_autotune_result");
-    const tandem_autotune_result result = api::run(context, given);
-    if (result_out != nullptr) base::write_result(result, result_out, "tandem_autotune_result");
+    base::check_result(result_out, "tandem_autotune_result");
+    base::write_result(api::run(context, given), result_out, "tandem_autotune_result");
   });
 }
 
@@ -265,7 +256,7 @@ tandem_status tandem_tuning_merge(const char *const *files, size_t file_count, c
       for (const std::string_view each : others) {
         const std::string other(each);
         if (!tuning::read_regular_file(other, tuning::Table::kMostFileBytes))
-          base::fail(TANDEM_ERROR_IO, base::text(other, " does not exist"));
+          base::fail(TANDEM_ERROR_IO, other, " does not exist");
         merged.merge(tuning::read_file(other));
       }
     });
@@ -277,8 +268,8 @@ tandem_status tandem_tuning_path(const char *tuning_file, char *path_out, size_t
   return base::guarded([&] {
     const std::string path = tuning::file_path(tuning_file);
     if (path_out == nullptr || capacity_bytes <= path.size()) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("path_out is NULL, or ", capacity_bytes, " bytes are too few for ", path.size() + 1));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "path_out is NULL, or ", capacity_bytes, " bytes are too few for ",
+                 path.size() + 1);
     }
     std::memcpy(path_out, path.c_str(), path.size() + 1);
   });

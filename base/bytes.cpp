@@ -9,15 +9,29 @@
 #include "base/io_error.hpp"
 
 namespace tandem::base {
+namespace {
+
+constexpr std::string_view kDigits = "0123456789abcdef";
+
+}  // namespace
 
 std::string hexadecimal(std::span<const std::uint8_t> bytes) {
-  constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
   for (const std::uint8_t byte : bytes) {
     text += kDigits[byte >> 4];
     text += kDigits[byte & 15];
   }
   return text;
+}
+
+bool parse_hexadecimal(std::string_view text, std::span<std::uint8_t> bytes_out) {
+  if (text.size() != 2 * bytes_out.size()) return false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const std::size_t digit = kDigits.find(text[i]);
+    if (digit == std::string_view::npos) return false;
+    bytes_out[i / 2] = static_cast<std::uint8_t>(i % 2 == 0 ? digit << 4 : bytes_out[i / 2] | digit);
+  }
+  return true;
 }
 
 void random_bytes(std::span<std::uint8_t> bytes_out) {

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace tandem::base {
 
@@ -27,6 +28,9 @@ Number load(const std::byte *at) {
 
 // Two lower-case digits for each byte.
 std::string hexadecimal(std::span<const std::uint8_t> bytes);
+
+// Reads what hexadecimal() writes; false: it is another text.
+bool parse_hexadecimal(std::string_view text, std::span<std::uint8_t> bytes_out);
 
 // From the operating system. Throws Error (IO).
 void random_bytes(std::span<std::uint8_t> bytes_out);

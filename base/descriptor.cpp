@@ -74,6 +74,13 @@ void Descriptor::reset() noexcept {
   number_ = -1;
 }
 
+Descriptor open_to_read(const std::string &path) noexcept {
+  for (;;) {
+    const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (descriptor >= 0 || errno != EINTR) return Descriptor(descriptor);
+  }
+}
+
 std::int64_t read_at(int descriptor, std::byte *bytes_out, std::size_t byte_count, std::uint64_t offset) noexcept {
   iovec piece{bytes_out, byte_count};
   return read_pieces_at(descriptor, std::span(&piece, 1), offset);

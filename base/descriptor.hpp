@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <utility>
 
 namespace tandem::base {
@@ -34,6 +35,9 @@ class Descriptor {
  private:
   int number_ = -1;
 };
+
+// Opens for reading. Never waits for a named pipe's other end. Empty, with errno, on failure.
+Descriptor open_to_read(const std::string &path) noexcept;
 
 // Read up to byte_count at an offset; fewer at the end of the file. -1 with errno on failure.
 std::int64_t read_at(int descriptor, std::byte *bytes_out, std::size_t byte_count, std::uint64_t offset) noexcept;

@@ -6,6 +6,7 @@
 #include <exception>
 #include <string>
 
+#include "base/text.hpp"
 #include "tandem/tandem.h"
 
 namespace tandem::base {
@@ -22,6 +23,11 @@ class Error : public std::exception {
 };
 
 [[noreturn]] inline void fail(tandem_status status, std::string message) { throw Error(status, std::move(message)); }
+// With a message of several parts, as text() takes them.
+template <class First, class Second, class... More>
+[[noreturn]] void fail(tandem_status status, const First &first, const Second &second, const More &...more) {
+  throw Error(status, text(first, second, more...));
+}
 
 // The message of an exception, for the log.
 inline std::string what_of(const std::exception_ptr &error) {

@@ -111,7 +111,7 @@ std::vector<std::string> Folder::names() const {
     if (!is_folder) names.emplace_back(entry->d_name);
   }
   if (errno != 0) fail_io("list", path_, errno);
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
 
@@ -176,13 +176,13 @@ void Folder::sync() const {
   if (fsync(descriptor_.get()) != 0 && errno != EINVAL) fail_io("sync", path_, errno);
 }
 
-void make_folder(const std::string &path, std::vector<std::string> &made) {
-  if (mkdir(path.c_str(), 0777) != 0) {
+void make_folder(const std::string &path, std::vector<std::string> &made, mode_t mode) {
+  if (mkdir(path.c_str(), mode) != 0) {
     if (errno == EEXIST) return;
     const std::string above = folder_of(path);
     if (errno != ENOENT || above == path) fail_io("make the folder", path, errno);
-    make_folder(above, made);
-    if (mkdir(path.c_str(), 0777) != 0) {
+    make_folder(above, made, mode);
+    if (mkdir(path.c_str(), mode) != 0) {
       if (errno == EEXIST) return;  // "above/"
       fail_io("make the folder", path, errno);
     }
@@ -213,8 +213,7 @@ FolderLocked::FolderLocked(const Folder &folder, std::uint32_t seconds)
 
 FoldersLock::FoldersLock(const Folders &folders, const LockWait &wait) : folders_(folders) {
   // All processes lock in the same order, so there is no deadlock.
-  std::sort(folders_.begin(), folders_.end(),
-            [](const auto &a, const auto &b) { return a->identity() < b->identity(); });
+  std::ranges::sort(folders_, [](const auto &a, const auto &b) { return a->identity() < b->identity(); });
   const Clock::time_point deadline = wait.began.value_or(Clock::now()) + std::chrono::seconds(wait.seconds);
   try {
     for (const auto &folder : folders_) lock_until(deadline, *folder, wait);

@@ -72,7 +72,7 @@ class Folder {
 using Folders = std::vector<std::shared_ptr<Folder>>;  // each folder once
 
 // Makes the folder, and those above it, unless they exist. Adds what it has made to `made`.
-void make_folder(const std::string &path, std::vector<std::string> &made);
+void make_folder(const std::string &path, std::vector<std::string> &made, mode_t mode = 0777);
 
 // Adds the folder unless it is there; returns its place.
 std::size_t add_folder(Folders &folders, const std::string &path, FolderUse use = FolderUse::list);

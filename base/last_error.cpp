@@ -43,7 +43,7 @@ std::size_t shorten(std::string_view message, char *block) {
   while (start > 0 && continues(start)) --start;  // no character is cut in two
   while (end < message.size() && continues(end)) ++end;
   char *at = std::copy_n(message.data(), start, block);
-  at = std::copy(kGap.begin(), kGap.end(), at);
+  at = std::ranges::copy(kGap, at).out;
   at = std::copy(message.begin() + static_cast<std::ptrdiff_t>(end), message.end(), at);
   return static_cast<std::size_t>(at - block);
 }

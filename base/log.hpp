@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/fork.hpp"
+#include "base/text.hpp"
 #include "tandem/tandem.h"
 
 namespace tandem::base {
@@ -35,6 +36,11 @@ class Log {
     std::shared_lock lock(mute_->mutex, std::defer_lock);
     if (mute_->is_of_this_process()) lock.lock();
     if (!mute_->is_muted) callback_(user_, level, message.c_str());
+  }
+  // A message of several parts, as text() takes them.
+  template <class First, class Second, class... More>
+  void say(std::int32_t level, const First &first, const Second &second, const More &...more) const {
+    if (hears(level)) say(level, text(first, second, more...));
   }
 
  private:

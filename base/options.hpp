@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.hpp"
+
 namespace tandem::base {
 
 // Describes a struct for the functions below: its name in messages, and its size and alignment in this version.
@@ -50,6 +52,13 @@ Options read_options(const Options *given, const char *name) {
   if constexpr (requires { ours.reserved2; }) check_reserved(ours.reserved2, "reserved2", kind_of<Options>(name));
   ours.struct_bytes = sizeof ours;
   return ours;
+}
+
+// The same for options that tell a call what to do: NULL is refused.
+template <class Options>
+Options read_needed_options(const Options *given, const char *name) {
+  if (given == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, name, " is NULL");
+  return read_options(given, name);
 }
 
 // The same without a copy, if the caller's struct already has this version's form. `room` is not used then.

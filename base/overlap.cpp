@@ -39,8 +39,7 @@ bool any_overlap(std::span<const std::byte *const> inputs, std::span<std::byte *
 }
 
 bool find_overlap(std::span<Extent> extents, Overlap *found) {
-  std::sort(extents.begin(), extents.end(),
-            [](const Extent &a, const Extent &b) { return address(a.begin) < address(b.begin); });
+  std::ranges::sort(extents, [](const Extent &a, const Extent &b) { return address(a.begin) < address(b.begin); });
   // Sweep by address. An output is compared with the earlier buffer that reaches furthest, an input only with outputs.
   const Extent *furthest = nullptr, *furthest_output = nullptr;
   std::uintptr_t end = 0, end_output = 0;

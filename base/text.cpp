@@ -48,4 +48,24 @@ std::string digits(std::uint64_t value, int base, std::size_t width) {
   return std::string(width - std::min(width, shortest.size()), '0').append(shortest);
 }
 
+std::string_view cut(std::optional<std::string_view> &rest, std::string_view separator) {
+  const std::string_view whole = *rest;
+  const std::size_t at = whole.find(separator);
+  rest = at == std::string_view::npos ? std::nullopt : std::optional(whole.substr(at + separator.size()));
+  return whole.substr(0, at);
+}
+
+template <class Number>
+std::optional<Number> number_in(std::string_view text) {
+  Number number = 0;
+  if (text.empty() || text.front() < '0' || text.front() > '9') return std::nullopt;  // a sign, "inf", "nan"
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+template std::optional<int> number_in(std::string_view);
+template std::optional<std::uint32_t> number_in(std::string_view);
+template std::optional<std::uint64_t> number_in(std::string_view);
+template std::optional<double> number_in(std::string_view);
+
 }  // namespace tandem::base

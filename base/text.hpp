@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -43,6 +44,14 @@ std::string fixed(double value, int count);
 
 // A number in base 8, 10 or 16, filled up with zeros to `width` digits.
 std::string digits(std::uint64_t value, int base, std::size_t width = 1);
+
+// The part of a text before a separator. The rest stays; null: the separator is not there.
+std::string_view cut(std::optional<std::string_view> &rest, std::string_view separator);
+
+// A text of decimal digits alone, of a double also a fraction and an exponent; nothing: it is another one, or too
+// large.
+template <class Number>
+std::optional<Number> number_in(std::string_view text);
 
 // All values, as text() writes them.
 template <class List>

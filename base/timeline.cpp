@@ -118,7 +118,7 @@ void write_timeline(const std::string &path, std::span<const TimelineRow> rows, 
   file << "],\n\"displayTimeUnit\":\"ms\",\"otherData\":" << summary(rows, spans, makespan_seconds, efficiency)
        << "}\n";
   file.close();
-  if (!file) fail(TANDEM_ERROR_IO, base::text("cannot write ", path, ": ", std::strerror(errno)));
+  if (!file) fail(TANDEM_ERROR_IO, "cannot write ", path, ": ", std::strerror(errno));
 }
 
 Timeline::Timeline(std::string file, const Log &log, std::size_t most_spans)
@@ -126,8 +126,7 @@ Timeline::Timeline(std::string file, const Log &log, std::size_t most_spans)
 
 void Timeline::check_file() const {
   errno = 0;
-  if (!std::ofstream(file_, std::ios::app))
-    fail(TANDEM_ERROR_IO, base::text("cannot write ", file_, ": ", std::strerror(errno)));
+  if (!std::ofstream(file_, std::ios::app)) fail(TANDEM_ERROR_IO, "cannot write ", file_, ": ", std::strerror(errno));
 }
 
 double Timeline::now() noexcept {

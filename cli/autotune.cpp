@@ -31,8 +31,7 @@ const char *text_or_null(const std::string &text) { return text.empty() ? nullpt
 // A tuning file has no data of users: its values can be measured again.
 void check_tuning(tandem_status status) {
   if (status == TANDEM_ERROR_DAMAGED)
-    throw Failure{kExitInputOutput,
-                  fmt::format("{}; a damaged tuning file may be deleted", tandem_last_error_message())};
+    fail(kExitInputOutput, tandem_last_error_message(), "; a damaged tuning file may be deleted");
   check(status);
 }
 
@@ -51,7 +50,7 @@ std::vector<tandem_tuning_entry> entries_of(const std::string &path) {
   return entries;
 }
 
-nlohmann::ordered_json to_json(const tandem_tuning_entry &entry) {
+Json to_json(const tandem_tuning_entry &entry) {
   return {{"backend", entry.backend},
           {"vendor", entry.vendor},
           {"device", entry.device},
@@ -95,7 +94,7 @@ void print_table(const std::vector<tandem_tuning_entry> &entries) {
 void report(const AutotuneFlags &flags, const std::string &path, const tandem_autotune_result *result) {
   const std::vector<tandem_tuning_entry> entries = entries_of(path);
   if (flags.output_flags.json) {
-    nlohmann::ordered_json object = {{"command", "autotune"}, {"file", path}};
+    Json object = {{"command", "autotune"}, {"file", path}};
     if (result != nullptr) {
       object["seconds"] = result->seconds;
       object["complete"] = result->complete != 0;
@@ -107,7 +106,7 @@ void report(const AutotuneFlags &flags, const std::string &path, const tandem_au
       object["dropped"] = result->dropped_count;
       object["known"] = result->known_count;
     }
-    object["entries"] = nlohmann::ordered_json::array();
+    object["entries"] = Json::array();
     for (const tandem_tuning_entry &entry : entries) object["entries"].push_back(to_json(entry));
     return print_json(object);
   }
@@ -141,7 +140,7 @@ std::int32_t on_progress(void *user, const tandem_autotune_progress *progress) {
 
 std::vector<std::string> ranges_of(const AutotuneFlags &flags) {
   if (flags.local_sizes.size() > std::size(kLocalSizes))
-    throw Failure{kExitWrongUsage, "--local-size is given once for each of at most three dimensions"};
+    fail(kExitWrongUsage, "--local-size is given once for each of at most three dimensions");
   std::vector<std::string> ranges = flags.settings;
   for (std::size_t i = 0; i < flags.local_sizes.size(); ++i)
     ranges.push_back(fmt::format("{}={}", kLocalSizes[i], flags.local_sizes[i]));
@@ -151,7 +150,7 @@ std::vector<std::string> ranges_of(const AutotuneFlags &flags) {
 tandem_autotune_result tune(const AutotuneFlags &flags, const std::string &path) {
   ContextFlags context = flags.context;
   if (!flags.device.empty()) {
-    if (context.backend.empty()) throw Failure{kExitWrongUsage, "--device needs --backend"};
+    if (context.backend.empty()) fail(kExitWrongUsage, "--device needs --backend");
     context.backend += ":" + flags.device;
   }
   const std::vector<std::string> ranges = ranges_of(flags);
@@ -177,10 +176,8 @@ tandem_autotune_result tune(const AutotuneFlags &flags, const std::string &path)
     const ContextOptions where(context);
     status = tandem_autotune(where.get(), &options, &result);
   }
-  if (status == TANDEM_ERROR_CANCELLED) {
-    throw Failure{128 + caught_signal(),
-                  fmt::format("interrupted; finished cases are kept in {}: run it again to go on", path)};
-  }
+  if (status == TANDEM_ERROR_CANCELLED)
+    fail(128 + caught_signal(), "interrupted; finished cases are kept in ", path, ": run it again to go on");
   check_tuning(status);
   return result;
 }

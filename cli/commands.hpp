@@ -12,6 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.hpp"
+#include "base/options.hpp"
+#include "base/text.hpp"
 #include "cli/units.hpp"
 #include "tandem/files.h"
 #include "tandem/tandem.h"
@@ -21,6 +24,10 @@ class App;
 }
 
 namespace tandem::cli {
+
+using Json = nlohmann::ordered_json;
+using base::hexadecimal;
+using base::sized;
 
 enum ExitStatus : int {
   kExitDone = 0,
@@ -36,20 +43,16 @@ struct Failure {
   std::string message;
   std::int32_t status = TANDEM_OK;  // the library's, if the message is the library's
 };
+template <class... Parts>
+[[noreturn]] void fail(int exit_status, const Parts &...message) {
+  throw Failure{exit_status, base::text(message...)};
+}
 // What --json says about a failure: "exit_status", "status", "status_name" (of the library), "message".
-nlohmann::ordered_json failure_object(const Failure &failure);
+Json failure_object(const Failure &failure);
 
 int exit_status_of(tandem_status status);
 // Throws Failure for anything but TANDEM_OK, with the library's sentence.
 void check(tandem_status status);
-
-// An options or result struct of the library: zeros, and its size.
-template <class Struct>
-Struct sized() {
-  Struct value = {};
-  value.struct_bytes = sizeof value;
-  return value;
-}
 
 // What a call lists that tells the count without room, such as tandem_devices.
 template <class Struct, class List>
@@ -251,6 +254,10 @@ const char *program_name() noexcept;
 const char *command_name() noexcept;
 // One line on standard error, "PROGRAM: SENTENCE", printable. Never throws: main learns from standard_error_failed().
 void complain(std::string_view sentence) noexcept;
+template <class First, class Second, class... More>
+void complain(const First &first, const Second &second, const More &...more) {
+  complain(base::text(first, second, more...));
+}
 void be_silent() noexcept;  // from now on complain() says nothing: another rank says it
 bool is_silent() noexcept;
 void write_standard_error(std::string_view text) noexcept;
@@ -261,10 +268,9 @@ std::size_t terminal_columns(int descriptor) noexcept;
 constexpr int kJsonSchema = 1;
 // Two spaces of indentation, and a newline. An object begins with "schema". In strings a backslash becomes \\ and a
 // byte that is not UTF-8 becomes \xHH.
-std::string json_text(nlohmann::ordered_json object);
-void print_json(const nlohmann::ordered_json &object);
+std::string json_text(Json object);
+void print_json(const Json &object);
 bool json_was_printed() noexcept;
-std::string hexadecimal(const std::uint8_t (&bytes)[16]);
 std::string plural(std::uint64_t count, std::string_view noun);  // "1 shard", "2 shards"
 // For a terminal; elsewhere the word as it is. badness: 0 to 2, as enum tandem_files_state_value.
 std::string colored(std::int32_t badness, std::string_view word);

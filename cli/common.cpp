@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/option_table.hpp"
 #include "cli/sets.hpp"
@@ -58,7 +59,7 @@ void check(tandem_status status) {
   throw Failure{exit_status_of(status), tandem_last_error_message(), status};
 }
 
-nlohmann::ordered_json failure_object(const Failure &failure) {
+Json failure_object(const Failure &failure) {
   std::int32_t status = failure.status;
   if (status == TANDEM_OK)
     status = failure.exit_status == kExitWrongUsage         ? TANDEM_ERROR_INVALID_ARGUMENT
@@ -172,27 +173,21 @@ namespace {
 
 // Whether a comma-separated list has the name.
 bool has_name(std::string_view list, std::string_view name) {
-  for (;;) {
-    const std::size_t comma = list.find(',');
-    if (list.substr(0, comma) == name) return true;
-    if (comma == std::string_view::npos) return false;
-    list.remove_prefix(comma + 1);
-  }
+  for (std::optional<std::string_view> rest = list; rest;)
+    if (base::cut(rest, ",") == name) return true;
+  return false;
 }
 
 // Refuses a limit on a resource that no task of the run holds: it would have no effect. The library has checked the
 // form.
 void check_resources(const ContextFlags &flags, const tandem_context_info &info) {
   for (const std::string &amounts : flags.resources) {
-    for (std::string_view rest = amounts; !rest.empty();) {
-      const std::size_t comma = rest.find(',');
-      const std::string_view name = rest.substr(0, rest.find('='));
+    for (std::optional<std::string_view> rest = amounts; rest && !amounts.empty();) {
+      const std::string_view amount = base::cut(rest, ","), name = amount.substr(0, amount.find('='));
       if (!has_name(info.resources, name)) {
-        throw Failure{kExitWrongUsage,
-                      fmt::format("--resource {}: no task of this run holds \"{}\"; on backend {} tasks hold {}",
-                                  rest.substr(0, comma), name, info.backend, info.resources)};
+        fail(kExitWrongUsage, "--resource ", amount, ": no task of this run holds \"", name, "\"; on backend ",
+             info.backend, " tasks hold ", info.resources);
       }
-      rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
     }
   }
 }
@@ -247,9 +242,9 @@ SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &fla
     const char *why = nullptr;
     check(tandem_files_search_ignored(found, i, &why));
     if (recursive && std::string_view(why).ends_with(": no shard file")) continue;
-    if (++count <= kMostNotes) complain(fmt::format("note: ignored {}", why));
+    if (++count <= kMostNotes) complain("note: ignored ", why);
   }
-  if (count > kMostNotes) complain(fmt::format("note: ignored {} more", plural(count - kMostNotes, "file")));
+  if (count > kMostNotes) complain("note: ignored ", plural(count - kMostNotes, "file"), " more");
   if (!recursive && tandem_files_search_set_count(found) == 0 && std::ranges::any_of(paths, has_folders))
     complain("note: with --recursive (-r) the folders below are searched, too");
   return owner;

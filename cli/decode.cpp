@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "cli/commands.hpp"
 #include "cli/file_report.hpp"
@@ -46,8 +45,7 @@ bool can_salvage(const Output &output, const SearchOwner &found, const ChosenSet
   if (output.is_stream() || !found) return false;
   const std::vector<tandem_files_shard> shards = shards_of(found, chosen.index);
   return chosen.set.shard_count >= chosen.set.k ||
-         std::any_of(shards.begin(), shards.end(),
-                     [&](const tandem_files_shard &shard) { return shard.index < chosen.set.k; });
+         std::ranges::any_of(shards, [&](const tandem_files_shard &shard) { return shard.index < chosen.set.k; });
 }
 
 // Salvage is for a set that has lost too much. A complete set beside it must not take its place.
@@ -55,9 +53,8 @@ ChosenSet set_to_decode(const DecodeFlags &flags, const SearchOwner &found) {
   if (flags.salvage && flags.set.set_id.empty()) {
     const std::vector<ChosenSet> sets = chosen_sets(found, flags.set);
     if (sets.size() > 1)
-      throw Failure{kExitWrongUsage,
-                    fmt::format("{} sets found, choose one for --salvage with --set ID{}: {}", sets.size(),
-                                flags.set.name.empty() ? " or --name NAME" : "", list_of(sets))};
+      fail(kExitWrongUsage, sets.size(), " sets found, choose one for --salvage with --set ID",
+           flags.set.name.empty() ? " or --name NAME" : "", ": ", list_of(sets));
     return sets[0];
   }
   return only_set(found, flags.set);
@@ -106,7 +103,7 @@ int decode_found(const DecodeFlags &flags, const Output &output, Places &places,
 
   const tandem_context_info info = query(context);
   if (flags.output.json) {
-    nlohmann::ordered_json object = report("decode", result, info);
+    Json object = report("decode", result, info);
     object["shards_read"] = result.shards_read;
     object["rebuilt_block_count"] = result.rebuilt_block_count;
     object["bad_block_count"] = result.bad_block_count;
@@ -114,9 +111,14 @@ int decode_found(const DecodeFlags &flags, const Output &output, Places &places,
     if (found) object["name"] = chosen.name;
     if (flags.salvage) {
       object["hole_bytes"] = result.hole_bytes;
+<<<<<<< HEAD
       object["holes"] = nlohmann::ordered_json::array();
       for (const Hole &hole : holes)
         object["holes"].push_back({{"begin_bytes", hole.first_byte}, {"end_bytes", hole.first_byte + hole.byte_count}});
+=======
+      object["holes"] = Json::array();
+      for (const Hole &hole : holes) object["holes"].push_back({hole.first_byte, hole.byte_count});
+>>>>>>> prd
     }
     object["dry_run"] = flags.write.dry_run;
     print_json(object);
@@ -154,13 +156,10 @@ int decode(DecodeFlags flags, Ranks *ranks) {
   if (ranks != nullptr) ranks->adapt(flags.context);
   const Output output = output_of(flags.output_path);
   if (flags.output.json && output.is_standard_output())
-    throw Failure{kExitWrongUsage,
-                  fmt::format("--json and -o {} both write standard output; choose one", flags.output_path)};
+    fail(kExitWrongUsage, "--json and -o ", flags.output_path, " both write standard output; choose one");
   if (flags.salvage && output.is_stream())
-    throw Failure{kExitWrongUsage,
-                  fmt::format("--salvage needs -o FILE: {} is a stream, which cannot say where its holes "
-                              "are",
-                              flags.output_path)};
+    fail(kExitWrongUsage, "--salvage needs -o FILE: ", flags.output_path,
+         " is a stream, which cannot say where its holes are");
   Places places = places_of(flags.set);
   if (ranks == nullptr || ranks->leads())
     recover(places.paths, flags.write.dry_run, flags.output, flags.write.lock_wait_seconds);

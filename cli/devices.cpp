@@ -44,12 +44,8 @@ int devices(const OutputFlags &flags) {
   const std::vector<tandem_kernel> kernels = all<tandem_kernel>(tandem_kernels);
   const std::vector<tandem_speed> speeds = speeds_here();
   if (flags.json) {
-    nlohmann::ordered_json object = {{"command", "devices"},
-                                     {"version", tandem_version_string()},
-                                     {"devices", nlohmann::ordered_json::array()},
-                                     {"missing", nlohmann::ordered_json::array()},
-                                     {"kernels", nlohmann::ordered_json::array()},
-                                     {"speeds", nlohmann::ordered_json::array()}};
+    Json object = {{"command", "devices"},     {"version", tandem_version_string()}, {"devices", Json::array()},
+                   {"missing", Json::array()}, {"kernels", Json::array()},           {"speeds", Json::array()}};
     for (const tandem_device &device : list)
       object["devices"].push_back({{"name", device.name},
                                    {"kind", device.kind},
@@ -62,14 +58,12 @@ int devices(const OutputFlags &flags) {
       object["kernels"].push_back(
           {{"name", kernel.name}, {"needs", kernel.needs}, {"available", kernel.available != 0}});
     for (const tandem_speed &each : speeds) {
-      nlohmann::ordered_json speed = {
+      Json speed = {
           {"worker", each.worker},    {"operation", operation_name(each.operation)}, {"k", each.k},      {"m", each.m},
           {"lanes", each.lane_count}, {"bytes_per_second", each.bytes_per_second},   {"date", each.date}};
       speed["latency_seconds"] = each.latency_seconds;
       if (each.pays_from_bytes != 0) {
-        const auto size = [](std::uint64_t bytes) {
-          return bytes != UINT64_MAX ? nlohmann::ordered_json(bytes) : nlohmann::ordered_json(nullptr);
-        };
+        const auto size = [](std::uint64_t bytes) { return bytes != UINT64_MAX ? Json(bytes) : Json(nullptr); };
         speed["gain"] = each.gain;
         speed["pays_from_bytes"] = size(each.pays_from_bytes);
       }

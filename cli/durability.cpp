@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -13,8 +12,6 @@
 
 namespace tandem::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::uint32_t kMostDisks = 65536;
 constexpr std::uint32_t kMostListed = 16;  // without --parity
@@ -49,20 +46,19 @@ double parsed(const std::string &text, const char *flag, double (*parse)(std::st
   try {
     return parse(text);
   } catch (const std::invalid_argument &error) {
-    throw Failure{kExitWrongUsage, fmt::format("{}: {}", flag, error.what())};
+    fail(kExitWrongUsage, flag, ": ", error.what());
   }
 }
 
 std::vector<std::pair<std::uint32_t, std::uint32_t>> codes_of(const DurabilityFlags &flags) {
-  const auto refuse = [](const std::string &why) { throw Failure{kExitWrongUsage, why}; };
   if (flags.has_disks ? flags.has_k && flags.has_m : !flags.has_k || !flags.has_m)
-    refuse("give -k and -m, or --disks alone, or --disks with one of them");
+    fail(kExitWrongUsage, "give -k and -m, or --disks alone, or --disks with one of them");
   if (flags.has_disks && (flags.disks == 0 || flags.disks > kMostDisks))
-    refuse(fmt::format("--disks {} is not in range 1 to {}", flags.disks, kMostDisks));
+    fail(kExitWrongUsage, "--disks ", flags.disks, " is not in range 1 to ", kMostDisks);
   if (flags.has_disks && (flags.has_k || flags.has_m)) {
     const std::uint32_t part = flags.has_k ? flags.k : flags.m;
     if (part > flags.disks || (flags.has_m && part == flags.disks))
-      refuse(fmt::format("of {} disks {} cannot hold {}", flags.disks, part, flags.has_k ? "data" : "parity"));
+      fail(kExitWrongUsage, "of ", flags.disks, " disks ", part, " cannot hold ", flags.has_k ? "data" : "parity");
   }
   const bool is_list = flags.has_disks && !flags.has_k && !flags.has_m;
   if (is_list) {
@@ -71,9 +67,9 @@ std::vector<std::pair<std::uint32_t, std::uint32_t>> codes_of(const DurabilityFl
     return codes;
   }
   const std::uint32_t m = flags.has_m ? flags.m : flags.disks - flags.k, k = flags.has_k ? flags.k : flags.disks - m;
-  if (k == 0) refuse("-k is 0, at least 1");
-  if (m > kMostDurableParity) refuse(fmt::format("-m is {}, at most {}", m, kMostDurableParity));
-  if (k > kMostDisks - m) refuse(fmt::format("{} data disks and {} of parity are more than {}", k, m, kMostDisks));
+  if (k == 0) fail(kExitWrongUsage, "-k is 0, at least 1");
+  if (m > kMostDurableParity) fail(kExitWrongUsage, "-m is ", m, ", at most ", kMostDurableParity);
+  if (k > kMostDisks - m) fail(kExitWrongUsage, k, " data disks and ", m, " of parity are more than ", kMostDisks);
   return {{k, m}};
 }
 
@@ -141,11 +137,10 @@ Json to_json(const DurabilityFlags &flags, double afr, double rebuild_seconds, c
 int durability(const DurabilityFlags &flags) {
   const double afr = parsed(flags.afr, "--afr", part_of),
                rebuild_seconds = parsed(flags.rebuild, "--rebuild", seconds_of);
-  if (!(afr > 0 && afr < 1))
-    throw Failure{kExitWrongUsage, fmt::format("--afr: {} is not between 0% and 100%", flags.afr)};
+  if (!(afr > 0 && afr < 1)) fail(kExitWrongUsage, "--afr: ", flags.afr, " is not between 0% and 100%");
   if (!(rebuild_seconds >= kLeastRebuildSeconds && rebuild_seconds <= kYearSeconds))
-    throw Failure{kExitWrongUsage, fmt::format("--rebuild: {} is not between 1s and 365d", flags.rebuild)};
-  if (flags.sets == 0) throw Failure{kExitWrongUsage, "--sets is 0, at least 1"};
+    fail(kExitWrongUsage, "--rebuild: ", flags.rebuild, " is not between 1s and 365d");
+  if (flags.sets == 0) fail(kExitWrongUsage, "--sets is 0, at least 1");
   const double failures_per_second = -std::log1p(-afr) / kYearSeconds;
   std::vector<Row> rows;
   for (const auto &[k, m] : codes_of(flags)) {

@@ -4,9 +4,7 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <array>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
@@ -31,14 +29,10 @@ struct EncodeFlags {
 // The 32 hexadecimal digits of a set id.
 std::array<std::uint8_t, 16> parse_set_id(const std::string &text) {
   std::array<std::uint8_t, 16> id = {};
-  bool good = text.size() == 2 * id.size();
-  for (std::size_t i = 0; good && i < id.size(); ++i) {
-    const char *const at = text.data() + 2 * i;
-    const auto [end, problem] = std::from_chars(at, at + 2, id[i], 16);
-    good = problem == std::errc() && end == at + 2;
-  }
-  if (!good)
-    throw Failure{kExitWrongUsage, fmt::format("--set-id {} is not {} hexadecimal digits", text, 2 * id.size())};
+  std::string digits = text;
+  for (char &each : digits) each = each >= 'A' && each <= 'F' ? static_cast<char>(each - 'A' + 'a') : each;
+  if (!base::parse_hexadecimal(digits, id))
+    fail(kExitWrongUsage, "--set-id ", text, " is not ", 2 * id.size(), " hexadecimal digits");
   return id;
 }
 
@@ -49,8 +43,7 @@ int encode(EncodeFlags flags, Ranks *ranks) {
   options.k = flags.k;
   options.m = flags.m;
   if (!flags.matrix.empty()) check(tandem_matrix_from_name(flags.matrix.c_str(), &options.matrix));
-  if (flags.block_bytes > UINT32_MAX)
-    throw Failure{kExitWrongUsage, fmt::format("--block-bytes {} is too large", flags.block_bytes)};
+  if (flags.block_bytes > UINT32_MAX) fail(kExitWrongUsage, "--block-bytes ", flags.block_bytes, " is too large");
   options.block_bytes = static_cast<std::uint32_t>(flags.block_bytes);
   options.allow_non_mds = flags.allow_non_mds;
   std::array<std::uint8_t, 16> set_id;
@@ -88,7 +81,7 @@ int encode(EncodeFlags flags, Ranks *ranks) {
 
   const tandem_context_info info = query(context);
   if (flags.output.json) {
-    nlohmann::ordered_json object = report("encode", result, info);
+    Json object = report("encode", result, info);
     object["source"] = flags.source;
     object["name"] = name;
     object["dry_run"] = flags.write.dry_run;

@@ -26,7 +26,7 @@ const char *state_name(std::int32_t state) {
 namespace {
 
 template <class Value>
-nlohmann::ordered_json to_json(const Value &value, results::Unit unit) {
+Json to_json(const Value &value, results::Unit unit) {
   if constexpr (std::is_array_v<Value>) {
     return hexadecimal(value);
   } else if constexpr (sizeof value == sizeof(std::int32_t)) {
@@ -41,14 +41,14 @@ nlohmann::ordered_json to_json(const Value &value, results::Unit unit) {
 }  // namespace
 
 template <class Result>
-void put(nlohmann::ordered_json &object, const Result &result) {
+void put(Json &object, const Result &result) {
   results::each_row(result, [&](const auto &row) {
     if (row.is_everywhere) object[row.name] = to_json(result.*row.member, row.unit);
   });
 }
-template void put(nlohmann::ordered_json &, const tandem_files_set &);
-template void put(nlohmann::ordered_json &, const tandem_files_verify_result &);
-template void put(nlohmann::ordered_json &, const tandem_files_repair_result &);
+template void put(Json &, const tandem_files_set &);
+template void put(Json &, const tandem_files_verify_result &);
+template void put(Json &, const tandem_files_repair_result &);
 
 template <class Result>
 void Totals<Result>::add(const Result &result) {
@@ -57,8 +57,8 @@ void Totals<Result>::add(const Result &result) {
   });
 }
 template <class Result>
-nlohmann::ordered_json Totals<Result>::json() const {
-  nlohmann::ordered_json object;
+Json Totals<Result>::json() const {
+  Json object;
   results::each_row(sum, [&](const auto &row) {
     if (row.unit == results::Unit::sum) object[row.name] = sum.*row.member;
   });
@@ -67,8 +67,8 @@ nlohmann::ordered_json Totals<Result>::json() const {
 template struct Totals<tandem_files_verify_result>;
 template struct Totals<tandem_files_repair_result>;
 
-nlohmann::ordered_json report(const char *command, const tandem_files_result &result, const tandem_context_info &info) {
-  nlohmann::ordered_json object = {{"command", command}};
+Json report(const char *command, const tandem_files_result &result, const tandem_context_info &info) {
+  Json object = {{"command", command}};
   put(object, result);
   const auto data_bytes = static_cast<double>(result.content_bytes);
   object["bytes_per_second"] = result.seconds > 0 ? data_bytes / result.seconds : 0.0;

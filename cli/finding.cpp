@@ -49,8 +49,8 @@ std::string name_of(const FileFinding &file) {
 bool is_damaged(const FileFinding &file) { return file.finding.condition != 0 || file.finding.bad_block_count != 0; }
 
 bool has_other_m(const Findings &findings) {
-  return std::any_of(findings.begin(), findings.end(),
-                     [](const FileFinding &file) { return (file.finding.condition & TANDEM_FILES_OTHER_M) != 0; });
+  return std::ranges::any_of(
+      findings, [](const FileFinding &file) { return (file.finding.condition & TANDEM_FILES_OTHER_M) != 0; });
 }
 
 std::string what_is_wrong(const FileFinding &file, const tandem_files_set &set) {
@@ -95,8 +95,8 @@ std::string misnamed(const FileFinding &file) {
   return fmt::format("{} holds shard {}, not the one that its name says", file.path, file.finding.index);
 }
 
-nlohmann::ordered_json to_json(const FileFinding &file, const tandem_files_set &set) {
-  nlohmann::ordered_json object = {{"shard", file.finding.index}};
+Json to_json(const FileFinding &file, const tandem_files_set &set) {
+  Json object = {{"shard", file.finding.index}};
   if (!file.path.empty()) object["path"] = file.path;
   object["length"] = length_word(file, set);
   object["bytes"] = file.finding.file_bytes;
@@ -105,7 +105,7 @@ nlohmann::ordered_json to_json(const FileFinding &file, const tandem_files_set &
   object["other_m"] = (file.finding.condition & TANDEM_FILES_OTHER_M) != 0;
   object["bad_block_count"] = file.finding.bad_block_count;
   object["lost_block_count"] = file.finding.lost_block_count;
-  object["bad_blocks"] = nlohmann::ordered_json::array();
+  object["bad_blocks"] = Json::array();
   for (const auto &[first, count] : file.ranges) object["bad_blocks"].push_back({{"first", first}, {"count", count}});
   return object;
 }

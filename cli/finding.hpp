@@ -2,7 +2,6 @@
 // What verify and repair found out about the files of a set, kept until it is printed.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,7 +39,7 @@ bool has_other_m(const Findings &findings);  // a resize is not finished
 std::string what_is_wrong(const FileFinding &file, const tandem_files_set &set);
 // "shards/a.003.tandem holds shard 5"; "" if its name has the right index.
 std::string misnamed(const FileFinding &file);
-nlohmann::ordered_json to_json(const FileFinding &file, const tandem_files_set &set);
+Json to_json(const FileFinding &file, const tandem_files_set &set);
 
 // "NAME" and 3 of "shards/NAME.003.tandem"; nothing of another name.
 std::optional<std::pair<std::string, std::uint32_t>> parse_shard_name(std::string_view path);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // tandem generate: the manual pages and completions, for the build. Not in --help.
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include <cerrno>
@@ -32,7 +31,7 @@ int generate(const GenerateFlags &flags, const CLI::App &app) {
     std::ofstream file(path);
     file << content;
     file.close();
-    if (!file) throw Failure{kExitInputOutput, fmt::format("cannot write {}: {}", path, std::strerror(errno))};
+    if (!file) fail(kExitInputOutput, "cannot write ", path, ": ", std::strerror(errno));
   }
   return kExitDone;
 }

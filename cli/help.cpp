@@ -8,7 +8,6 @@
 #include <algorithm>
 
 #include "cli/commands.hpp"
-#include "cli/suggestion.hpp"
 
 namespace tandem::cli {
 namespace {

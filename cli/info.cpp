@@ -20,8 +20,8 @@ struct InfoFlags {
 
 using Shards = std::vector<tandem_files_shard>;
 
-nlohmann::ordered_json to_json(const tandem_files_set &set, const Shards &shards) {
-  nlohmann::ordered_json object;
+Json to_json(const tandem_files_set &set, const Shards &shards) {
+  Json object;
   put(object, set);
   object["enough"] = set.shards_suffice != 0;
   for (const tandem_files_shard &shard : shards) {
@@ -64,10 +64,8 @@ int info_in(const InfoFlags &flags, Places &places) {
   const SearchOwner found = search(places.paths, flags.output, places.recursive);
   note_unread(found, places);
   const int exit_status = places.all_read() ? kExitDone : kExitInputOutput;
-  nlohmann::ordered_json object = {{"command", "info"},
-                                   {"exit_status", exit_status},
-                                   {"all_read", places.all_read()},
-                                   {"sets", nlohmann::ordered_json::array()}};
+  Json object = {
+      {"command", "info"}, {"exit_status", exit_status}, {"all_read", places.all_read()}, {"sets", Json::array()}};
   for (const ChosenSet &chosen : named_sets(found, flags.set)) {
     if (flags.output.json) {
       object["sets"].push_back(to_json(chosen.set, shards_of(found, chosen.index)));
@@ -77,7 +75,7 @@ int info_in(const InfoFlags &flags, Places &places) {
     }
   }
   if (flags.output.json) {
-    object["ignored"] = nlohmann::ordered_json::array();
+    object["ignored"] = Json::array();
     for (std::size_t i = 0; i < tandem_files_search_ignored_count(found.get()); ++i) {
       const char *why = nullptr;
       check(tandem_files_search_ignored(found.get(), i, &why));

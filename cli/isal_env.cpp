@@ -47,10 +47,8 @@ const auto inherited_sigpipe = [] {
   return action.sa_handler;
 }();
 
-[[noreturn]] void fail(int exit_status, std::string message) { throw Failure{exit_status, std::move(message)}; }
-
 [[noreturn]] void fail_at(std::string_view action, const fs::path &path) {
-  fail(kExitInputOutput, fmt::format("cannot {} {}: {}", action, path.string(), std::strerror(errno)));
+  fail(kExitInputOutput, "cannot ", action, " ", path.string(), ": ", std::strerror(errno));
 }
 
 struct Flags {
@@ -71,9 +69,8 @@ fs::path isal_folder() {
     const fs::path folder = candidate.lexically_normal() / "tandem" / "isal";
     if (fs::exists(folder / "standalone" / kLibraryName)) return folder;
   }
-  fail(kExitInputOutput,
-       fmt::format("{} is missing",
-                   (candidates[0].lexically_normal() / "tandem/isal/standalone" / kLibraryName).string()));
+  fail(kExitInputOutput, (candidates[0].lexically_normal() / "tandem/isal/standalone" / kLibraryName).string(),
+       " is missing");
 }
 
 std::string shown(const fs::path &path) { return printable(path.string()); }
@@ -96,9 +93,7 @@ std::string install_command(const Flags &flags) {
 bool occupied(const fs::path &path) {
   std::error_code error;
   const fs::file_type type = fs::symlink_status(path, error).type();
-  if (type == fs::file_type::none) {
-    fail(kExitInputOutput, fmt::format("cannot look for {}: {}", path.string(), error.message()));
-  }
+  if (type == fs::file_type::none) fail(kExitInputOutput, "cannot look for ", path.string(), ": ", error.message());
   return type != fs::file_type::not_found;
 }
 
@@ -152,9 +147,9 @@ Loaded load(const std::string &name) {
 // Loads a path, or a name that the loader searches, in a child process: a damaged library may crash it or hang.
 Loaded load_in_child(const std::string &name) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) fail(kExitInputOutput, fmt::format("cannot open a pipe: {}", std::strerror(errno)));
+  if (pipe2(ends, O_CLOEXEC) != 0) fail(kExitInputOutput, "cannot open a pipe: ", std::strerror(errno));
   const pid_t child = fork();
-  if (child < 0) fail(kExitInputOutput, fmt::format("cannot start a process: {}", std::strerror(errno)));
+  if (child < 0) fail(kExitInputOutput, "cannot start a process: ", std::strerror(errno));
   if (child == 0) {
     alarm(kLoadSeconds);
     const Loaded loaded = load(name);
@@ -182,22 +177,19 @@ fs::path real_library(const Flags &flags, const Places &places) {
   if (path.empty() && there(places.real())) path = target_of(places.real());  // a chained build keeps its library
   if (!path.empty()) {
     path = fs::absolute(path).lexically_normal();
-    if (!there(path)) fail(kExitInputOutput, fmt::format("{} does not exist", path.string()));
+    if (!there(path)) fail(kExitInputOutput, path.string(), " does not exist");
   }
   const Loaded loaded = load_in_child(path.empty() ? kLibraryName : path.string());
   if (path.empty() && loaded.path.empty()) {
-    fail(kExitInputOutput,
-         fmt::format("this machine's loader finds no {} ({}); install it (Debian, Ubuntu: apt-get install libisal2) or "
-                     "name it with --real",
-                     kLibraryName, loaded.trouble));
+    fail(kExitInputOutput, "this machine's loader finds no ", kLibraryName, " (", loaded.trouble,
+         "); install it (Debian, Ubuntu: apt-get install libisal2) or name it with --real");
   }
   if (path.empty()) path = fs::path(loaded.path).lexically_normal();
   std::error_code error;
   std::string trouble = loaded.trouble;
   for (const fs::path &own : {places.standalone(), places.isal / kChainedName})
     if (fs::equivalent(path, own, error)) trouble = "it is one of Tandem's own";
-  if (!trouble.empty())
-    fail(kExitWrongUsage, fmt::format("{} cannot be used by the chained library: {}", path.string(), trouble));
+  if (!trouble.empty()) fail(kExitWrongUsage, path.string(), " cannot be used by the chained library: ", trouble);
   // The name that stays when the package is upgraded, if it is there and means the same file.
   const fs::path lasting = path.parent_path() / kLibraryName;
   return fs::equivalent(lasting, path, error) ? lasting : path;
@@ -210,7 +202,7 @@ void refuse_strangers(const Places &places, const Flags &flags, std::string_view
   if (flags.force) return;
   const auto refuse_unless = [&](bool ours, const fs::path &path) {
     if (ours || !occupied(path)) return;
-    fail(kExitWrongUsage, fmt::format("{} was not made by this command; --force {} it", path.string(), action));
+    fail(kExitWrongUsage, path.string(), " was not made by this command; --force ", action, " it");
   };
   refuse_unless(places.chained_is_ours(), places.chained());
   refuse_unless(target_of(places.pyeclib()) == kLibraryName, places.pyeclib());
@@ -272,7 +264,7 @@ std::string interface_version(const fs::path &standalone) {
   void *library = dlopen(standalone.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) fail(kExitInputOutput, dlerror());
   const auto version = reinterpret_cast<const char *(*)()>(dlsym(library, "isal_get_version_str"));
-  if (version == nullptr) fail(kExitInputOutput, fmt::format("{} is not Tandem's", standalone.string()));
+  if (version == nullptr) fail(kExitInputOutput, standalone.string(), " is not Tandem's");
   return version();
 }
 
@@ -296,16 +288,14 @@ int status(const Flags &flags) {
   const std::string real = ours ? target_of(places.real()).string() : "";
   const std::string by_default = installed ? "chained" : "standalone";
   if (flags.json) {
-    nlohmann::ordered_json chained = {
-        {"name", "chained"}, {"library", places.chained().string()}, {"installed", installed}};
-    chained["real_library"] = real.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(real);
+    Json chained = {{"name", "chained"}, {"library", places.chained().string()}, {"installed", installed}};
+    chained["real_library"] = real.empty() ? Json(nullptr) : Json(real);
     chained["real_library_exists"] = !real.empty() && there(places.real());
-    const nlohmann::ordered_json standalone = {
-        {"name", "standalone"}, {"library", places.standalone().string()}, {"installed", true}};
-    const nlohmann::ordered_json object = {{"command", "isal-env"},
-                                           {"interface_version", version},
-                                           {"default", by_default},
-                                           {"builds", nlohmann::ordered_json::array({standalone, chained})}};
+    const Json standalone = {{"name", "standalone"}, {"library", places.standalone().string()}, {"installed", true}};
+    const Json object = {{"command", "isal-env"},
+                         {"interface_version", version},
+                         {"default", by_default},
+                         {"builds", Json::array({standalone, chained})}};
     print_json(object);
     return kExitDone;
   }
@@ -332,9 +322,8 @@ fs::path chosen_library(const Flags &flags, const Places &places) {
   const bool installed = occupied(places.chained());
   if (flags.standalone || (!flags.chained && !installed)) return places.standalone();
   if (!installed)
-    fail(kExitInputOutput,
-         fmt::format("{} is not there; `{}` makes it", places.chained().string(), install_command(flags)));
-  if (!places.chained_is_ours()) fail(kExitInputOutput, fmt::format("{} is not Tandem's", places.chained().string()));
+    fail(kExitInputOutput, places.chained().string(), " is not there; `", install_command(flags), "` makes it");
+  if (!places.chained_is_ours()) fail(kExitInputOutput, places.chained().string(), " is not Tandem's");
   const fs::path broken = broken_link(places);
   if (!broken.empty()) fail(kExitInputOutput, broken_text(flags, broken));
   return places.chained();
@@ -343,9 +332,8 @@ fs::path chosen_library(const Flags &flags, const Places &places) {
 std::vector<Assignment> assignments(const Flags &flags, const Places &places, const fs::path &library) {
   Assignment way = flags.preload ? Assignment{"LD_PRELOAD", library.string()}
                                  : Assignment{"LD_LIBRARY_PATH", library.parent_path().string()};
-  if (way.value.find_first_of(flags.preload ? ":$ " : ":;$") != std::string::npos) {
-    fail(kExitWrongUsage, fmt::format("{} cannot hold {}: it has a separator or a $ in it", way.variable, way.value));
-  }
+  if (way.value.find_first_of(flags.preload ? ":$ " : ":;$") != std::string::npos)
+    fail(kExitWrongUsage, way.variable, " cannot hold ", way.value, ": it has a separator or a $ in it");
   const char *const set = std::getenv(way.variable);
   const std::string_view before = set != nullptr ? set : "";
   const bool already = before == way.value || before.substr(0, way.value.size() + 1) == way.value + ':';
@@ -400,42 +388,36 @@ int run_command(const Flags &flags, std::vector<std::string> words) {
   }
   if (const std::string other = flags.preload ? "" : libisal_by_rpath(words[0], library.parent_path());
       !other.empty()) {
-    complain(
-        fmt::format("note: {} gets {} by a DT_RPATH, which the loader heeds before LD_LIBRARY_PATH; --preload goes "
-                    "before that",
-                    words[0], other));
+    complain("note: ", words[0], " gets ", other,
+             " by a DT_RPATH, which the loader heeds before LD_LIBRARY_PATH; --preload goes before that");
   }
   std::vector<char *> arguments;
   for (std::string &word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   signal(SIGPIPE, inherited_sigpipe);
   execvp(arguments[0], arguments.data());
-  fail(errno == ENOENT ? kExitCommandNotFound : kExitCannotExecute,
-       fmt::format("cannot execute {}: {}", words[0], std::strerror(errno)));
+  fail(errno == ENOENT ? kExitCommandNotFound : kExitCannotExecute, "cannot execute ", words[0], ": ",
+       std::strerror(errno));
 }
 
 // `words`: COMMAND and what follows it; `after_dashes`: what stood after the first `--`.
 int isal_env(const Flags &flags, std::vector<std::string> words,
              const std::optional<std::vector<std::string>> &after_dashes) {
-  if (!words.empty() && words[0].substr(0, 1) == "-") {
-    fail(kExitWrongUsage, fmt::format("unknown option {}; see {} isal-env --help", words[0], program_name()));
-  }
+  if (!words.empty() && words[0].substr(0, 1) == "-")
+    fail(kExitWrongUsage, "unknown option ", words[0], "; see ", program_name(), " isal-env --help");
   if (after_dashes) {
     if (!words.empty()) words.push_back("--");  // it is one of COMMAND's own
     words.insert(words.end(), after_dashes->begin(), after_dashes->end());
   }
   const int action_count = flags.print + flags.install + flags.uninstall + flags.status + !words.empty();
-  if (action_count != 1) {
+  if (action_count != 1)
     fail(kExitWrongUsage, "one of COMMAND, --print, --install, --uninstall and --status is needed");
-  }
   const bool chooses = flags.standalone || flags.chained || flags.preload;
-  if (chooses && (flags.install || flags.uninstall || flags.status)) {
+  if (chooses && (flags.install || flags.uninstall || flags.status))
     fail(kExitWrongUsage, "--standalone, --chained and --preload go with COMMAND and --print");
-  }
   if (!flags.real.empty() && !flags.install) fail(kExitWrongUsage, "--real goes with --install");
-  if (flags.force && !flags.install && !flags.uninstall) {
+  if (flags.force && !flags.install && !flags.uninstall)
     fail(kExitWrongUsage, "--force goes with --install and --uninstall");
-  }
   if (flags.json && !flags.status) fail(kExitWrongUsage, "--json goes with --status");
   if (flags.install) return install(flags);
   if (flags.uninstall) return uninstall(flags);

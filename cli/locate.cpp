@@ -14,6 +14,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/descriptor.hpp"
 #include "cli/option_table.hpp"
 #include "tandem/diagnose.h"
 #include "tandem/tools.h"
@@ -27,49 +28,35 @@ constexpr std::size_t kRangesOfAWindow = 4096, kMostRanges = 100'000, kShownRang
 
 class ShardFile {
  public:
-  ShardFile(const std::string &path, bool is_written) : path_(path) {
-    descriptor_ = open(path.c_str(), (is_written ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+  ShardFile(const std::string &path, bool is_written)
+      : path_(path), file_(open(path.c_str(), (is_written ? O_RDWR : O_RDONLY) | O_CLOEXEC)) {
     struct stat status = {};
-    if (descriptor_ < 0 || fstat(descriptor_, &status) != 0) fail("open");
-    if (!S_ISREG(status.st_mode)) throw Failure{kExitInputOutput, printable(path) + " is not a regular file"};
+    if (!file_ || fstat(file_.get(), &status) != 0) fail_to("open");
+    if (!S_ISREG(status.st_mode)) fail(kExitInputOutput, printable(path) + " is not a regular file");
     bytes_ = static_cast<std::uint64_t>(status.st_size);
   }
-  ~ShardFile() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  ShardFile(const ShardFile &) = delete;
-  ShardFile &operator=(const ShardFile &) = delete;
 
   std::uint64_t bytes() const { return bytes_; }
 
   void read(std::byte *to, std::uint64_t bytes, std::uint64_t offset) const {
-    while (bytes != 0) {
-      const ssize_t count = pread(descriptor_, to, bytes, static_cast<off_t>(offset));
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) fail("read");
-      if (count == 0) throw Failure{kExitInputOutput, printable(path_) + " has become shorter"};
-      to += count, offset += static_cast<std::uint64_t>(count), bytes -= static_cast<std::uint64_t>(count);
-    }
+    const std::int64_t got = base::read_at(file_.get(), to, bytes, offset);
+    if (got < 0) fail_to("read");
+    if (static_cast<std::uint64_t>(got) != bytes) fail(kExitInputOutput, printable(path_) + " has become shorter");
   }
   void write(const std::byte *from, std::uint64_t bytes, std::uint64_t offset) const {
-    while (bytes != 0) {
-      const ssize_t count = pwrite(descriptor_, from, bytes, static_cast<off_t>(offset));
-      if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) fail("write to");
-      from += count, offset += static_cast<std::uint64_t>(count), bytes -= static_cast<std::uint64_t>(count);
-    }
+    if (!base::write_at(file_.get(), from, bytes, offset)) fail_to("write to");
   }
   void sync() const {
-    if (fsync(descriptor_) != 0) fail("write to the disk");
+    if (fsync(file_.get()) != 0) fail_to("write to the disk");
   }
 
  private:
-  [[noreturn]] void fail(const char *action) const {
-    throw Failure{kExitInputOutput, fmt::format("cannot {} {}: {}", action, printable(path_), std::strerror(errno))};
+  [[noreturn]] void fail_to(const char *action) const {
+    fail(kExitInputOutput, "cannot ", action, " ", printable(path_), ": ", std::strerror(errno));
   }
 
   std::string path_;
-  int descriptor_ = -1;
+  base::Descriptor file_;
   std::uint64_t bytes_ = 0;
 };
 
@@ -117,14 +104,12 @@ class Stripe {
       files_[i] = std::make_unique<ShardFile>(paths[i], flags.repair);
       if (first == paths.size()) first = i;
       if (files_[i]->bytes() != files_[first]->bytes())
-        throw Failure{
-            kExitWrongUsage,
-            fmt::format("{} has {} bytes, but {} has {}; the shards of a stripe are of one length", printable(paths[i]),
-                        files_[i]->bytes(), printable(paths[first]), files_[first]->bytes())};
+        fail(kExitWrongUsage, printable(paths[i]), " has ", files_[i]->bytes(), " bytes, but ", printable(paths[first]),
+             " has ", files_[first]->bytes(), "; the shards of a stripe are of one length");
     }
-    if (first == paths.size()) throw Failure{kExitWrongUsage, "no shard is given but lost ones (-)"};
+    if (first == paths.size()) fail(kExitWrongUsage, "no shard is given but lost ones (-)");
     shard_bytes_ = files_[first]->bytes();
-    if (shard_bytes_ == 0) throw Failure{kExitWrongUsage, "the shards are empty"};
+    if (shard_bytes_ == 0) fail(kExitWrongUsage, "the shards are empty");
     window_bytes_ = std::max(kMostWindowBytes / paths.size() / kPageBytes, std::uint64_t{1}) * kPageBytes;
     window_bytes_ = std::min(window_bytes_, shard_bytes_);
     buffers_.resize(paths.size());
@@ -164,7 +149,7 @@ class Stripe {
       go_on(progress, offset);
       std::vector<std::uint64_t> bytes(files_.size());
       if (locate(offset, true, bytes.data(), nullptr).repaired == 0)
-        throw Failure{kExitInputOutput, "the shard files have changed while they were repaired"};
+        fail(kExitInputOutput, "the shard files have changed while they were repaired");
       for (std::size_t i = 0; i < bytes.size(); ++i)
         if (bytes[i] != 0) files_[i]->write(static_cast<const std::byte *>(buffers_[i]), window_at(offset), offset);
     }
@@ -241,11 +226,9 @@ std::vector<std::string> in_order_of_numbers(const std::vector<std::string> &pat
   const auto wrong = std::ranges::is_sorted_until(named, is_less);
   if (!is_listed_by_shell || wrong == named.end()) return paths;
   if (named.size() != paths.size())
-    throw Failure{
-        kExitWrongUsage,
-        fmt::format("shard {} stands behind shard {}, as a shell lists them, so the place of a lost one (-) is "
-                    "not clear: name the shards in the order of their numbers",
-                    wrong->digits, std::prev(wrong)->digits)};
+    fail(kExitWrongUsage, "shard ", wrong->digits, " stands behind shard ", std::prev(wrong)->digits,
+         ", as a shell lists them, so the place of a lost one (-) is not clear: name the shards in the order of their "
+         "numbers");
   std::ranges::sort(named, is_less);
   std::vector<std::string> ordered;
   for (const Numbered &each : named) ordered.push_back(each.before + each.digits + each.after);
@@ -259,8 +242,8 @@ void print_ranges(const std::vector<tandem_damage_range> &ranges) {
   if (ranges.size() > kShownRanges) fmt::print("  and {} more\n", plural(ranges.size() - kShownRanges, "range"));
 }
 
-nlohmann::ordered_json to_json(const std::vector<tandem_damage_range> &ranges) {
-  auto list = nlohmann::ordered_json::array();
+Json to_json(const std::vector<tandem_damage_range> &ranges) {
+  auto list = Json::array();
   for (const tandem_damage_range &range : ranges)
     list.push_back(
         {{"begin_bytes", range.begin_bytes}, {"end_bytes", range.end_bytes}, {"byte_count", range.byte_count}});
@@ -295,8 +278,8 @@ void add_locate_flags(CLI::App &command, LocateFlags &flags) {
 int locate(const LocateFlags &flags, const std::vector<std::string> &given, const ContextFlags &context_flags,
            const OutputFlags &output) {
   if (given.size() != std::uint64_t{flags.k} + flags.m)
-    throw Failure{kExitWrongUsage, fmt::format("{} given, but k + m = {}; - stands for a lost shard",
-                                               plural(given.size(), "path"), std::uint64_t{flags.k} + flags.m)};
+    fail(kExitWrongUsage, plural(given.size(), "path"), " given, but k + m = ", std::uint64_t{flags.k} + flags.m,
+         "; - stands for a lost shard");
   const std::vector<std::string> paths = in_order_of_numbers(given);
   allow_open_files();
   const auto begin = std::chrono::steady_clock::now();
@@ -317,19 +300,19 @@ int locate(const LocateFlags &flags, const std::vector<std::string> &given, cons
 
   const bool is_clean = damaged_bytes == 0 && damage.beyond_bytes == 0;
   if (output.json) {
-    nlohmann::ordered_json object = {{"command", "verify"},
-                                     {"k", flags.k},
-                                     {"m", flags.m},
-                                     {"shard_bytes", stripe.shard_bytes()},
-                                     {"consistent", is_clean},
-                                     {"most_damaged_shards", damage.most_damaged_shards},
-                                     {"damaged", nlohmann::ordered_json::array()},
-                                     {"beyond_bytes", damage.beyond_bytes},
-                                     {"beyond", to_json(damage.ranges[TANDEM_SHARD_NONE])},
-                                     {"ranges_left_out", damage.are_ranges_left_out},
-                                     {"repaired", is_repaired},
-                                     {"read_bytes", stripe.read_bytes()},
-                                     {"seconds", seconds}};
+    Json object = {{"command", "verify"},
+                   {"k", flags.k},
+                   {"m", flags.m},
+                   {"shard_bytes", stripe.shard_bytes()},
+                   {"consistent", is_clean},
+                   {"most_damaged_shards", damage.most_damaged_shards},
+                   {"damaged", Json::array()},
+                   {"beyond_bytes", damage.beyond_bytes},
+                   {"beyond", to_json(damage.ranges[TANDEM_SHARD_NONE])},
+                   {"ranges_left_out", damage.are_ranges_left_out},
+                   {"repaired", is_repaired},
+                   {"read_bytes", stripe.read_bytes()},
+                   {"seconds", seconds}};
     for (std::uint32_t i = 0; i < damage.bytes.size(); ++i)
       if (damage.bytes[i] != 0)
         object["damaged"].push_back(

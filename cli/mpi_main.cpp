@@ -4,7 +4,6 @@
 #include <mpi.h>
 
 #include <cstdlib>
-#include <cstring>
 
 #include "cli/program.hpp"
 #include "tandem/mpi.h"
@@ -48,7 +47,7 @@ class AllRanks : public Ranks {
     if (!is_told) flags.thread_count = thread_count_;
     if (!leads()) flags.timeline.clear();
     // The ranks of a node may share a mask: all would use its first cores.
-    if (flags.pin) throw Failure{kExitWrongUsage, "--pin: mpirun binds ranks to cores (--bind-to core)"};
+    if (flags.pin) fail(kExitWrongUsage, "--pin: mpirun binds ranks to cores (--bind-to core)");
   }
 
   tandem_status encode(tandem_context *context, const tandem_files_encode_options &options,

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "base/text.hpp"
 #include "cli/commands.hpp"
-#include "cli/suggestion.hpp"
 #include "tandem/tandem.h"
 #include "tandem/tools.h"
 
@@ -39,16 +39,6 @@ std::string name_of(const CLI::App &app) {
 
 const CLI::App &root_of(const CLI::App &app) { return app.get_parent() == nullptr ? app : root_of(*app.get_parent()); }
 
-std::vector<std::string> split(std::string_view text, char at) {
-  std::vector<std::string> parts;
-  for (;;) {
-    const std::size_t end = text.find(at);
-    parts.emplace_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
-
 // CLI11 gives the type and the descriptions of its validators: "UINT:SIZE", "TEXT:{serial,pthread}".
 void read_type(const std::string &type, OptionText &option) {
   const std::size_t colon = type.find(':');
@@ -57,7 +47,8 @@ void read_type(const std::string &type, OptionText &option) {
   option.argument = name == "UINT" || name == "INT" ? "N" : name == "FLOAT" ? "NUMBER" : name;
   if (check == "SIZE") option.argument = check;
   if (!check.starts_with('{') || !check.ends_with('}')) return;
-  option.values = split(std::string_view(check).substr(1, check.size() - 2), ',');
+  for (std::optional<std::string_view> rest = std::string_view(check).substr(1, check.size() - 2); rest;)
+    option.values.emplace_back(base::cut(rest, ","));
   if (option.argument == "TEXT") option.argument = "WORD";
 }
 

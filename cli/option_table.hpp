@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace CLI {
@@ -55,6 +56,9 @@ struct Paragraph {
 };
 // Indented lines of a text are preformatted. Others flow.
 std::vector<Paragraph> paragraphs(const std::string &text);
+
+// "; did you mean WORD?" with the word that the user probably meant by `text`; "": no word is near.
+std::string did_you_mean(std::string_view text, const std::vector<std::string> &words);
 
 // Refuses other words, and names the nearest word. Replaces CLI::IsMember.
 CLI::Validator one_of(std::vector<std::string> words);

@@ -6,10 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 
+#include "base/text.hpp"
 #include "cli/commands.hpp"
 
 namespace tandem::cli {
@@ -23,17 +23,14 @@ int descriptor_of(const fs::path &path) {
   std::error_code error;
   const fs::path folder = fs::canonical(path.has_parent_path() ? path.parent_path() : ".", error);
   const std::string name = path.filename().string();
-  int number = -1;
-  const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), number);
-  const bool is_number = problem == std::errc() && end == name.data() + name.size() && number >= 0;
-  return !error && is_number && folder == fmt::format("/proc/{}/fd", getpid()) ? number : -1;
+  const auto number = base::number_in<int>(name);
+  return !error && number && folder == fmt::format("/proc/{}/fd", getpid()) ? *number : -1;
 }
 
 Output writable(const std::string &name, int descriptor) {
   const int flags = fcntl(descriptor, F_GETFL);
   if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
-    throw Failure{kExitInputOutput,
-                  fmt::format("cannot write to {}: descriptor {} is not open for writing", name, descriptor)};
+    fail(kExitInputOutput, "cannot write to ", name, ": descriptor ", descriptor, " is not open for writing");
   return {.path = "", .descriptor = descriptor};
 }
 
@@ -58,13 +55,11 @@ Output output_of(const std::string &name) {
       struct stat status;
       const bool exists = stat(path.c_str(), &status) == 0;
       if (!exists && links > 0)
-        throw Failure{kExitInputOutput,
-                      fmt::format("{} is a symbolic link to {}: {}", name, path.string(), std::strerror(errno))};
+        fail(kExitInputOutput, name, " is a symbolic link to ", path.string(), ": ", std::strerror(errno));
       const bool special = exists && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
       return {.path = path.string(), .is_special = special};
     }
-    if (links == kMostLinks)
-      throw Failure{kExitInputOutput, fmt::format("{}: {} symbolic links lead to no file", name, kMostLinks)};
+    if (links == kMostLinks) fail(kExitInputOutput, name, ": ", kMostLinks, " symbolic links lead to no file");
     path = path.parent_path() / target;  // an absolute target replaces the folder
   }
 }

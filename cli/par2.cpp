@@ -15,8 +15,6 @@
 namespace tandem::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr const char *kPar2Footer =
     "A set of PAR 2.0 protects files that stay as they are: SET.par2 describes them, and SET.vol*.par2 have recovery\n"
     "slices. Other programs can read the sets, and repair with them. verify and repair also take SET.par, of PAR 1.0.\n"
@@ -306,7 +304,7 @@ double redundancy_percent(const std::string &redundancy) {
   try {
     return redundancy.empty() ? kDefaultPercent : 100 * part_of(redundancy);
   } catch (const std::invalid_argument &error) {
-    throw Failure{kExitWrongUsage, fmt::format("--redundancy: {}", error.what())};
+    fail(kExitWrongUsage, "--redundancy: ", error.what());
   }
 }
 

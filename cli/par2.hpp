@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -63,8 +62,8 @@ inline std::string base_of_set(const std::string &path) {
   return path.substr(0, tandem_par2_base_length(path.c_str()));
 }
 int exit_status_of(const tandem_par2_summary &summary);
-nlohmann::ordered_json set_object(const tandem_par2_create_result &result);
-nlohmann::ordered_json report_object(const Par2Report &report, std::string_view command);
+Json set_object(const tandem_par2_create_result &result);
+Json report_object(const Par2Report &report, std::string_view command);
 // "3 of 10 slices lost, 2 recovery slices: a repair is not possible"
 std::string what_is_lost(const tandem_par2_summary &summary);
 // Of --redundancy; "": the default.

@@ -2,11 +2,9 @@
 // The program `par2`: options, exit statuses and the lines of output that other programs read are those of par2cmdline.
 #include <fmt/format.h>
 #include <fnmatch.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -15,6 +13,7 @@
 #include <map>
 #include <set>
 
+#include "base/text.hpp"
 #include "cli/par2.hpp"
 #include "cli/program.hpp"
 
@@ -114,7 +113,10 @@ constexpr Par2Letter kPar2Letters[] = {
     {'L', Par2Letter::none, Par2Letter::create},
 };
 
-[[noreturn]] void refuse(const std::string &sentence) { throw Failure{kPar2BadArguments, sentence}; }
+template <class... Parts>
+[[noreturn]] void refuse(const Parts &...sentence) {
+  fail(kPar2BadArguments, sentence...);
+}
 
 // "." for no folder.
 std::string folder_or_dot(const fs::path &path) { return path.empty() ? "." : path.string(); }
@@ -175,7 +177,7 @@ class Par2Words {
     if (known == std::end(kPar2Letters)) refuse("Invalid option specified: " + word);
     const bool creates = command_ == Par2Command::create;
     if (known->uses == (creates ? Par2Letter::verify : Par2Letter::create))
-      refuse(fmt::format("Cannot specify -{} {} creating.", letter, creates ? "when" : "unless"));
+      refuse("Cannot specify -", letter, " ", creates ? "when" : "unless", " creating.");
     std::string value = word.substr(2);
     if (known->value == Par2Letter::repeated && value.find_first_not_of(letter) == std::string::npos) {
       numbers_[letter] += 1 + value.size();
@@ -187,7 +189,7 @@ class Par2Words {
     }
     if (known->value == Par2Letter::none || known->value == Par2Letter::repeated)
       refuse("Invalid option specified: " + word);
-    if (has(letter)) refuse(fmt::format("Cannot specify -{} twice.", letter));
+    if (has(letter)) refuse("Cannot specify -", letter, " twice.");
     std::uint64_t most = known->most;
     if (value.empty() && next_ < words_.size()) value = words_[next_++];
     if (letter == 'r' && !value.empty()) {
@@ -199,24 +201,22 @@ class Par2Words {
       }
     }
     if (known->value == Par2Letter::text) {
-      if (value.empty()) refuse(fmt::format("-{} needs a value.", letter));
+      if (value.empty()) refuse("-", letter, " needs a value.");
       texts_[letter] = value;
       return;
     }
-    std::uint64_t number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (value.empty() || error != std::errc() || end != value.data() + value.size() || number < known->least ||
-        number > most) {
+    const auto number = base::number_in<std::uint64_t>(value);
+    if (!number || *number < known->least || *number > most) {
       refuse(letter == 't' || letter == 'T' ? fmt::format("Invalid thread option: -{}{}", letter, value)
                                             : fmt::format("Invalid value of -{}: {} is no number from {} to {}", letter,
                                                           value, known->least, most));
     }
-    numbers_[letter] = number;
+    numbers_[letter] = *number;
   }
 
   void check_together() {
     const auto exclude = [&](char a, char b, const char *what) {
-      if (has(a) && has(b)) refuse(fmt::format("Cannot specify {} (-{} and -{}).", what, a, b));
+      if (has(a) && has(b)) refuse("Cannot specify ", what, " (-", a, " and -", b, ").");
     };
     exclude('b', 's', "both block count and block size");
     exclude('c', 'r', "both recovery block count and redundancy");
@@ -229,14 +229,14 @@ class Par2Words {
     std::ifstream file;
     if (!path.empty()) {
       file.open(path);
-      if (!file) refuse(fmt::format("Cannot open the list of files {}", path));
+      if (!file) refuse("Cannot open the list of files ", path);
     }
     std::istream &lines = path.empty() ? std::cin : file;
     for (std::string line; std::getline(lines, line);) {
       if (line.ends_with('\r')) line.pop_back();
       if (!line.empty()) names_.push_back(line);
     }
-    if (lines.bad()) throw Failure{kPar2FileError, fmt::format("Cannot read the list of files {}", path)};
+    if (lines.bad()) fail(kPar2FileError, "Cannot read the list of files ", path);
   }
 
   // Callers without a shell pass wildcards.
@@ -343,7 +343,7 @@ class Par2Creation {
   Par2Creation(const Par2Words &words, const Par2Output &output) : words_(words), output_(output) {
     std::error_code error;
     base_ = fs::canonical(words.base(), error);
-    if (error) refuse(fmt::format("Cannot open the basepath {}: {}", words.base(), error.message()));
+    if (error) refuse("Cannot open the basepath ", words.base(), ": ", error.message());
   }
 
   int run() {
@@ -412,7 +412,7 @@ class Par2Creation {
         const fs::file_status kind = words_.has('L') ? each->status(ignored) : each->symlink_status(ignored);
         if (fs::is_regular_file(kind)) add_file(each->path());
       }
-      if (error) throw Failure{kPar2FileError, fmt::format("Cannot list {}: {}", path, error.message())};
+      if (error) fail(kPar2FileError, "Cannot list ", path, ": ", error.message());
     }
   }
 
@@ -440,7 +440,7 @@ class Par2Creation {
         std::ranges::count_if(sources_, [](const auto &each) { return each.second.bytes != 0; }));
     const std::uint64_t wanted = words_.number('b', std::max<std::uint64_t>(2000, file_count));
     if (wanted < file_count)
-      refuse(fmt::format("Block count ({}) is smaller than the number of files ({}).", wanted, file_count));
+      refuse("Block count (", wanted, ") is smaller than the number of files (", file_count, ").");
     block_bytes_ = words_.number('s');
     if (block_bytes_ == 0) {  // the smallest one that suffices
       std::uint64_t low = 1, high = largest->second.bytes / 4 + 1;
@@ -457,7 +457,7 @@ class Par2Creation {
     } else if (words_.recovery_unit() != 0) {
       constexpr std::uint64_t kPacketHeader = 68, kMost = 65535;
       const std::uint64_t count = words_.number('r') * words_.recovery_unit() / (block_bytes_ + kPacketHeader);
-      if (count == 0) refuse(fmt::format("No recovery block of {} bytes fits into that size.", block_bytes_));
+      if (count == 0) refuse("No recovery block of ", block_bytes_, " bytes fits into that size.");
       recovery_count_ = static_cast<std::uint32_t>(std::min(count, kMost - words_.number('f')));
     } else if (const std::uint64_t percent = words_.number('r', 5); percent != 0 && block_count_ != 0) {
       recovery_count_ = static_cast<std::uint32_t>(std::max<std::uint64_t>((block_count_ * percent + 50) / 100, 1));
@@ -514,14 +514,14 @@ class Par2Check {
         output_.run("Scanning", options, [&] { return tandem_par2_verify(&options, &report); });
     std::error_code error;
     if (status == TANDEM_ERROR_IO && !fs::exists(words_.set(), error))
-      refuse(fmt::format("The recovery file does not exist: {}", words_.set()));
+      refuse("The recovery file does not exist: ", words_.set());
     constexpr std::pair<tandem_status, const char *> kLines[] = {
         {TANDEM_ERROR_DAMAGED, "Main packet not found: "},
         {TANDEM_ERROR_NOT_RECOVERABLE, "No details available for recoverable file: "},
         {TANDEM_ERROR_TOO_LARGE, "Too many source blocks in recovery set: "},
     };
     for (const auto &[known, line] : kLines)
-      if (status == known) throw Failure{kPar2TooLittleData, fmt::format("{}{}", line, tandem_last_error_message())};
+      if (status == known) fail(kPar2TooLittleData, line, tandem_last_error_message());
     check(status);
     report_.emplace(report);
   }
@@ -640,7 +640,7 @@ class Par2Check {
       const fs::path path = base_ / file.name;
       if (fs::is_symlink(fs::symlink_status(path, error)) && !fs::exists(path, error)) {
         output_.line(-1, "Repair Failed.");
-        throw Failure{kPar2FileError, fmt::format("\"{}\" is a symbolic link to nothing", path.string())};
+        fail(kPar2FileError, "\"", path.string(), "\" is a symbolic link to nothing");
       }
     }
   }
@@ -656,8 +656,7 @@ class Par2Check {
       if (file.packet_count == 0 && !is_destroyed) continue;
       output_.line(-1, "Remove \"{}\".", shown(path));
       std::error_code error;
-      if (!fs::remove(path, error))
-        throw Failure{kPar2FileError, fmt::format("Cannot remove \"{}\": {}", path, error.message())};
+      if (!fs::remove(path, error)) fail(kPar2FileError, "Cannot remove \"", path, "\": ", error.message());
     }
   }
 

@@ -21,6 +21,7 @@
 #include <set>
 #include <utility>
 
+#include "base/descriptor.hpp"
 #include "cli/option_table.hpp"
 #include "cli/par2.hpp"
 #include "cli/sets.hpp"
@@ -30,7 +31,6 @@ namespace tandem::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr const char *kSet = ".tandem.par2", *kNew = ".tandem.new";
 constexpr std::string_view kEnding = ".par2";
@@ -52,7 +52,7 @@ struct Outcome {
 };
 
 [[noreturn]] void fail_io(const char *what, const std::string &path) {
-  throw Failure{kExitInputOutput, fmt::format("cannot {} {}: {}", what, path, std::strerror(errno))};
+  fail(kExitInputOutput, "cannot ", what, " ", path, ": ", std::strerror(errno));
 }
 
 std::string in(const std::string &folder, std::string_view name) { return (fs::path(folder) / name).string(); }
@@ -77,17 +77,14 @@ bool has_changed(const struct stat &file, std::uint64_t bytes, const timespec &s
 class LockedFolder {
  public:
   LockedFolder(const std::string &folder, bool is_writer)
-      : descriptor_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    if (descriptor_ < 0) fail_io("open", folder);
-    flock(descriptor_, is_writer ? LOCK_EX : LOCK_SH);
+      : folder_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (!folder_) fail_io("open", folder);
+    flock(folder_.get(), is_writer ? LOCK_EX : LOCK_SH);
   }
-  LockedFolder(const LockedFolder &) = delete;
-  LockedFolder &operator=(const LockedFolder &) = delete;
-  ~LockedFolder() { close(descriptor_); }
-  bool sync() const noexcept { return fsync(descriptor_) == 0; }
+  bool sync() const noexcept { return fsync(folder_.get()) == 0; }
 
  private:
-  const int descriptor_;
+  base::Descriptor folder_;
 };
 
 // ---- the tree
@@ -105,7 +102,7 @@ Places folders_of(TreeFlags &flags) {
   if (!given.has_filename()) flags.root = given.parent_path().string();  // as places_of names it
   struct stat root;
   if (stat(flags.root.c_str(), &root) != 0) fail_io("open", flags.root);
-  if (!S_ISDIR(root.st_mode)) throw Failure{kExitWrongUsage, flags.root + " is no folder"};
+  if (!S_ISDIR(root.st_mode)) fail(kExitWrongUsage, flags.root + " is no folder");
   SetFlags set;
   set.paths = {flags.root};
   set.recursive = true;
@@ -121,7 +118,7 @@ std::vector<std::string> names_of(const std::string &folder) {
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
     names.push_back(entry->path().filename().string());
-  if (error) throw Failure{kExitInputOutput, fmt::format("cannot list {}: {}", folder, error.message())};
+  if (error) fail(kExitInputOutput, "cannot list ", folder, ": ", error.message());
   std::ranges::sort(names);
   return names;
 }
@@ -145,7 +142,7 @@ int run_each(const char *command, const TreeFlags &flags, const Places &places, 
       outcome = body(paths[i], fmt::format("{} {}/{}", command, i + 1, paths.size()), object);
     } catch (const Failure &failure) {
       if (caught_signal() != 0) throw;
-      complain(fmt::format("{}: {}", paths[i], failure.message));
+      complain(paths[i], ": ", failure.message);
       object.update(failure_object(failure));
       outcome = Outcome{"failed", failure.exit_status};
     }
@@ -216,7 +213,7 @@ std::optional<Par2Report> description_of(const std::string &set, const TreeFlags
     return report_of(set, flags, action, true);
   } catch (const Failure &failure) {
     if (failure.status != TANDEM_ERROR_DAMAGED) throw;
-    complain(fmt::format("note: {}: {}", set, failure.message));
+    complain("note: ", set, ": ", failure.message);
     return {};
   }
 }
@@ -240,10 +237,9 @@ void make_set(const std::string &folder, const LockedFolder &locked, const Files
               const ContextOwner &context, const std::string &action, Json &object) {
   const Temporaries temporaries(folder);
   const std::string base = in(folder, kNew), index = base + std::string(kEnding);
-  const int descriptor = open(index.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   struct stat begun;  // by the clock of the file system
-  if (descriptor < 0 || fstat(descriptor, &begun) != 0) fail_io("make", index);
-  close(descriptor);
+  const base::Descriptor file(open(index.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file || fstat(file.get(), &begun) != 0) fail_io("make", index);
   std::vector<std::string> paths;
   for (const auto &[name, status] : files) paths.push_back(in(folder, name));
   const std::vector<const char *> sources = pointers(paths);
@@ -315,8 +311,8 @@ std::optional<Outcome> sync_folder(const std::string &folder, const TreeFlags &f
       if (file.state != TANDEM_PAR2_COMPLETE && unchanged.contains(file.name)) damaged.emplace_back(file.name);
     if (!damaged.empty()) {
       object["damaged"] = damaged;
-      complain(fmt::format("{}: the set stays: {} damaged, and no newer than the set; the first: {}; {}", folder,
-                           plural(damaged.size(), "file"), damaged[0], what_is_lost(found.summary)));
+      complain(folder, ": the set stays: ", plural(damaged.size(), "file"),
+               " damaged, and no newer than the set; the first: ", damaged[0], "; ", what_is_lost(found.summary));
       return Outcome{"refused", exit_status_of(found.summary)};
     }
   }
@@ -359,7 +355,7 @@ Outcome scrub_set(const std::string &path, const TreeFlags &flags, const Context
   const std::string folder = fs::path(path).parent_path().string();
   const LockedFolder locked(folder, flags.repair);
   const auto set = status_of(path);
-  if (!set) throw Failure{kExitInputOutput, "the set is gone"};
+  if (!set) fail(kExitInputOutput, "the set is gone");
   Par2Report report = report_of(path, flags, action, false);
   std::uint64_t changed = 0, damaged = 0, missing = 0;
   const auto count = [&] {
@@ -428,13 +424,12 @@ int scrub_tree(TreeFlags flags) {
     try {
       std::ranges::copy(sets_in(folder, flags), std::back_inserter(paths));
     } catch (const Failure &failure) {
-      complain(fmt::format("note: {}", failure.message));
+      complain("note: ", failure.message);
       places.folders_read = false;
     }
   }
   if (paths.empty())
-    throw Failure{kExitInputOutput,
-                  fmt::format("{} has no PAR2 set; `{} par2 sync` makes them", flags.root, program_name())};
+    fail(kExitInputOutput, flags.root, " has no PAR2 set; `", program_name(), " par2 sync` makes them");
   std::optional<VerifyTimes> times;
   std::map<std::string, std::string> keys;  // by path
   if (flags.oldest_part != 0) {

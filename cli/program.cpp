@@ -13,7 +13,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/help.hpp"
-#include "cli/version.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -70,7 +69,7 @@ void add_help_command(CLI::App &app, Invocation &invocation, bool quiet) {
       CommandText found = describe(app);
       for (const std::string &word : *words) {
         const auto next = std::ranges::find(found.commands, word, &CommandText::last_word);
-        if (next == found.commands.end()) throw Failure{kExitWrongUsage, no_such_command(found, word)};
+        if (next == found.commands.end()) fail(kExitWrongUsage, no_such_command(found, word));
         found = CommandText(*next);
       }
       if (!quiet) fmt::print("{}", help_text(found, help_columns()));
@@ -117,7 +116,7 @@ Words read_words(const CLI::App *app, int argc, char **argv) {
 
 // The JSON of a command that failed: its name, its files and the reason.
 std::string failure_text(const CLI::App &app, const Failure &failure) {
-  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  Json object = Json::object();
   std::string name;  // "volume create"
   for (const CLI::App *command = &app; !command->get_subcommands().empty();) {
     command = command->get_subcommands().front();

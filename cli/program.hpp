@@ -23,6 +23,8 @@ struct Ending {
   std::string json = "";  // for standard output: --json on failure
 };
 
+// What --version prints: version, build, kernel, backends. with_backends: asks the drivers of devices.
+std::string version_text(const std::string &program, bool with_backends);
 // Before anything is opened or printed. The names are those of set_names.
 void prepare_process(const char *program, const char *command);
 // Parses, and runs the command that was named. Prints --help and --version unless quiet.

@@ -43,13 +43,12 @@ std::string action_sentence(const FileFinding &file, bool dry_run) {
 
 using Repaired = Reported<tandem_files_repair_result>;
 
-nlohmann::ordered_json to_json(const ChosenSet &chosen, const Repaired &repaired, bool dry_run) {
-  nlohmann::ordered_json object = {
-      {"command", "repair"}, {"dry_run", dry_run}, {"set_id", hexadecimal(chosen.set.set_id)},
-      {"name", chosen.name}, {"state", ""},        {"k", chosen.set.k},
-      {"m", chosen.set.m}};
+Json to_json(const ChosenSet &chosen, const Repaired &repaired, bool dry_run) {
+  Json object = {{"command", "repair"}, {"dry_run", dry_run}, {"set_id", hexadecimal(chosen.set.set_id)},
+                 {"name", chosen.name}, {"state", ""},        {"k", chosen.set.k},
+                 {"m", chosen.set.m}};
   put(object, repaired.result);
-  object["files"] = nlohmann::ordered_json::array();
+  object["files"] = Json::array();
   object["other_sets"] = chosen.others;
   for (const FileFinding &file : repaired.findings) {
     if (!is_damaged(file)) continue;
@@ -143,7 +142,7 @@ int repair_each(const RepairFlags &flags, const ContextOwner &context, const Sea
   EachSet each("repair", flags.output);
   const FoldersOfSets folders(found, places);
   Totals<tandem_files_repair_result> total;
-  each.run(found, sets, false, [&](const ChosenSet &chosen, const std::string &action, nlohmann::ordered_json &object) {
+  each.run(found, sets, false, [&](const ChosenSet &chosen, const std::string &action, Json &object) {
     const Repaired repaired = repair_set(flags, context, found, chosen, hexadecimal(chosen.set.set_id), places,
                                          folders.of(chosen), action, nullptr);
     const tandem_files_repair_result &result = repaired.result;
@@ -181,10 +180,9 @@ int repair_found(const RepairFlags &flags, Places &places, Ranks *ranks) {
   if (flags.output.json) {
     Totals<tandem_files_repair_result> total;
     total.add(repaired.result);
-    nlohmann::ordered_json object = to_json(sets[0], repaired, flags.write.dry_run);
+    Json object = to_json(sets[0], repaired, flags.write.dry_run);
     object["exit_status"] = of_set;
-    print_sets("repair", nlohmann::ordered_json::array({std::move(object)}), total.json(), exit_status,
-               places.all_read());
+    print_sets("repair", Json::array({std::move(object)}), total.json(), exit_status, places.all_read());
   } else if (!flags.output.quiet) {
     print(sets[0], repaired, flags.write.dry_run);
   }

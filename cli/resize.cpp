@@ -50,17 +50,17 @@ void print(const ChosenSet &chosen, const ResizeFlags &flags, const Resized &res
   fmt::print("{} read, {} written, {:.2f} s\n", size(result.read_bytes), size(result.written_bytes), result.seconds);
 }
 
-nlohmann::ordered_json to_json(const ChosenSet &chosen, const ResizeFlags &flags, const Resized &resized) {
-  nlohmann::ordered_json object = {{"command", "resize"},
-                                   {"dry_run", flags.write.dry_run},
-                                   {"set_id", hexadecimal(chosen.set.set_id)},
-                                   {"name", chosen.name},
-                                   {"k", chosen.set.k},
-                                   {"m", flags.m},
-                                   {"m_before", chosen.set.m}};
+Json to_json(const ChosenSet &chosen, const ResizeFlags &flags, const Resized &resized) {
+  Json object = {{"command", "resize"},
+                 {"dry_run", flags.write.dry_run},
+                 {"set_id", hexadecimal(chosen.set.set_id)},
+                 {"name", chosen.name},
+                 {"k", chosen.set.k},
+                 {"m", flags.m},
+                 {"m_before", chosen.set.m}};
   put(object, resized.result);
   object.erase("state");  // with a larger m, old parity is not read
-  object["files"] = nlohmann::ordered_json::array();
+  object["files"] = Json::array();
   for (const FileFinding &file : resized.findings)
     if (const char *word = what_became_of(file))
       object["files"].push_back({{"shard", file.finding.index}, {"path", file.path}, {"action", word}});

@@ -31,7 +31,7 @@ Listing list(const fs::path &folder, std::error_code &error) {
     else
       listing.has_files = true;
   }
-  std::sort(listing.folders.begin(), listing.folders.end());
+  std::ranges::sort(listing.folders);
   return listing;
 }
 
@@ -40,7 +40,7 @@ std::optional<Listing> list_or_note(const fs::path &folder, Places &places) {
   std::error_code error;
   Listing listing = list(folder, error);
   if (!error) return listing;
-  complain(fmt::format("note: cannot read the folder {}: {}", folder.string(), error.message()));
+  complain("note: cannot read the folder ", folder.string(), ": ", error.message());
   places.folders_read = false;
   return std::nullopt;
 }
@@ -76,8 +76,7 @@ Layout layout_of(const std::vector<tandem_files_shard> &shards) {
     layout.folders.insert(folder_of(shard.path));
     layout.folder_of_shard.emplace(shard.index, folder_of(shard.path));
   }
-  const auto most =
-      std::max_element(votes.begin(), votes.end(), [](const auto &a, const auto &b) { return a.second < b.second; });
+  const auto most = std::ranges::max_element(votes, [](const auto &a, const auto &b) { return a.second < b.second; });
   if (most != votes.end()) layout.name = most->first;
   return layout;
 }
@@ -203,7 +202,7 @@ Places places_of(const SetFlags &flags, const std::function<bool(const std::stri
       }
     }
   }
-  if (places.paths.empty()) throw Failure{kExitInputOutput, "none of the folders could be read"};
+  if (places.paths.empty()) fail(kExitInputOutput, "none of the folders could be read");
   return places;
 }
 
@@ -218,9 +217,9 @@ void note_unread(const SearchOwner &found, Places &places) {
   for (std::size_t i = 0; i < std::min(count, kMostNotes); ++i) {
     const char *why = nullptr;
     check(tandem_files_search_unread(found.get(), i, &why));
-    complain(fmt::format("note: {}", why));
+    complain("note: ", why);
   }
-  if (count > kMostNotes) complain(fmt::format("note: {} more cannot be read", plural(count - kMostNotes, "file")));
+  if (count > kMostNotes) complain("note: ", plural(count - kMostNotes, "file"), " more cannot be read");
   places.files_read = count == 0;
 }
 
@@ -263,8 +262,7 @@ std::vector<ChosenSet> named_sets(const SearchOwner &found, const SetFlags &flag
   if (flags.name.empty()) return sets;
   std::vector<ChosenSet> named;
   std::ranges::copy_if(sets, std::back_inserter(named), [&](const ChosenSet &each) { return each.name == flags.name; });
-  if (named.empty())
-    throw Failure{kExitWrongUsage, fmt::format("no set is called {}; there are: {}", flags.name, list_of(sets))};
+  if (named.empty()) fail(kExitWrongUsage, "no set is called ", flags.name, "; there are: ", list_of(sets));
   return named;
 }
 
@@ -291,8 +289,8 @@ ChosenSet only_set(const SearchOwner &found, const SetFlags &flags) {
     if (std::ranges::any_of(named, has_enough))
       std::erase_if(named, [](const ChosenSet &each) { return !has_enough(each); });
     if (named.size() > 1)
-      throw Failure{kExitWrongUsage, fmt::format("{} sets are called {}, choose one with --set ID: {}", named.size(),
-                                                 flags.name, list_of(named))};
+      fail(kExitWrongUsage, named.size(), " sets are called ", flags.name,
+           ", choose one with --set ID: ", list_of(named));
     id = hexadecimal(named[0].set.set_id);
   }
   std::size_t index = 0;
@@ -325,8 +323,7 @@ std::vector<std::string> FoldersOfSets::of(const ChosenSet &chosen) const {
   enum { kHasMissingShard, kUnused, kShared };
   std::vector<std::pair<int, std::string>> folders;
   for (const std::string &folder : places_.folders) {
-    const bool is_named =
-        !places_.recursive && std::find(places_.named.begin(), places_.named.end(), folder) != places_.named.end();
+    const bool is_named = !places_.recursive && std::ranges::find(places_.named, folder) != places_.named.end();
     if (own.folders.contains(folder) || !(is_named || beside.contains(folder_of(folder)))) continue;
     const auto used = used_.find(folder);
     if (used == used_.end()) {
@@ -343,14 +340,13 @@ std::vector<std::string> FoldersOfSets::of(const ChosenSet &chosen) const {
     }
     if (kind >= 0) folders.emplace_back(kind, folder);
   }
-  std::stable_sort(folders.begin(), folders.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+  std::ranges::stable_sort(folders, [](const auto &a, const auto &b) { return a.first < b.first; });
   for (auto &[kind, folder] : folders) all.push_back(std::move(folder));
   return all;
 }
 
-void print_sets(const std::string &command, nlohmann::ordered_json sets, nlohmann::ordered_json totals, int exit_status,
-                bool all_read) {
-  nlohmann::ordered_json object = {{"command", command}, {"exit_status", exit_status}, {"all_read", all_read}};
+void print_sets(const std::string &command, Json sets, Json totals, int exit_status, bool all_read) {
+  Json object = {{"command", command}, {"exit_status", exit_status}, {"all_read", all_read}};
   if (sets.size() == 1) object.update(sets[0]);
   object["exit_status"] = exit_status;  // of the command, not of the set
   object["sets"] = std::move(sets);
@@ -363,7 +359,7 @@ struct EachSet::State {
   OutputFlags flags;
   std::set<std::string> done;  // ids
   std::vector<int> exit_statuses;
-  nlohmann::ordered_json objects = nlohmann::ordered_json::array();
+  Json objects = Json::array();
 };
 
 EachSet::EachSet(std::string command, const OutputFlags &flags) : state_(std::make_unique<State>()) {
@@ -374,8 +370,8 @@ EachSet::EachSet(std::string command, const OutputFlags &flags) : state_(std::ma
 EachSet::~EachSet() = default;
 
 void EachSet::run(const SearchOwner &found, const std::vector<ChosenSet> &sets, bool may_repeat,
-                  const std::function<int(const ChosenSet &, const std::string &, nlohmann::ordered_json &)> &body) {
-  const auto add = [&](const ChosenSet &chosen, int exit_status, nlohmann::ordered_json object) {
+                  const std::function<int(const ChosenSet &, const std::string &, Json &)> &body) {
+  const auto add = [&](const ChosenSet &chosen, int exit_status, Json object) {
     state_->done.insert(hexadecimal(chosen.set.set_id));
     state_->exit_statuses.push_back(exit_status);
     object["exit_status"] = exit_status;
@@ -383,16 +379,16 @@ void EachSet::run(const SearchOwner &found, const std::vector<ChosenSet> &sets, 
   };
   const auto add_failed = [&](const ChosenSet &chosen, const Failure &failure) {
     const std::string id = hexadecimal(chosen.set.set_id);
-    nlohmann::ordered_json object = {{"command", state_->command}, {"set_id", id}, {"name", chosen.name}};
+    Json object = {{"command", state_->command}, {"set_id", id}, {"name", chosen.name}};
     object.update(failure_object(failure));
-    complain(fmt::format("set {}: {}", id, failure.message));
+    complain("set ", id, ": ", failure.message);
     add(chosen, failure.exit_status, std::move(object));
   };
   // Failures that a change of the files may explain. They wait, so that the files are checked once, not for each set.
   std::vector<std::pair<const ChosenSet *, Failure>> unsure;
   for (const ChosenSet &chosen : sets) {
     if (state_->done.contains(hexadecimal(chosen.set.set_id))) continue;
-    nlohmann::ordered_json object;
+    Json object;
     try {
       const std::size_t number = state_->done.size() + unsure.size() + 1;
       const int exit_status =
@@ -413,9 +409,7 @@ void EachSet::run(const SearchOwner &found, const std::vector<ChosenSet> &sets, 
 std::size_t EachSet::set_count() const { return state_->exit_statuses.size(); }
 
 std::string EachSet::counts() const {
-  const auto of = [&](int exit_status) {
-    return std::count(state_->exit_statuses.begin(), state_->exit_statuses.end(), exit_status);
-  };
+  const auto of = [&](int exit_status) { return std::ranges::count(state_->exit_statuses, exit_status); };
   const auto all = static_cast<std::ptrdiff_t>(set_count());
   const std::ptrdiff_t intact = of(kExitDone), recoverable = of(kExitDamageFound), lost = of(kExitNotRecoverable);
   std::string text = fmt::format("{}: {} intact, {} recoverable, {} not recoverable", plural(set_count(), "set"),
@@ -425,7 +419,7 @@ std::string EachSet::counts() const {
   return text;
 }
 
-int EachSet::finish(const Places &places, nlohmann::ordered_json totals) {
+int EachSet::finish(const Places &places, Json totals) {
   int worst = places.all_read() ? kExitDone : kExitInputOutput;
   for (const int each : state_->exit_statuses) worst = std::max(worst, each);
   if (state_->flags.json)

@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <string>
 #include <vector>
@@ -84,8 +83,7 @@ class FoldersOfSets {
 
 // Prints {"command", "exit_status", "all_read", "sets": [...], "totals"}. If there is one set, its keys also stand at
 // the top.
-void print_sets(const std::string &command, nlohmann::ordered_json sets, nlohmann::ordered_json totals, int exit_status,
-                bool all_read);
+void print_sets(const std::string &command, Json sets, Json totals, int exit_status, bool all_read);
 
 // Runs `body` on each set. It prints its own line, or fills in `object`. A Failure of one set is reported, and the
 // other sets still have their turn. The exit status is the highest of the sets.
@@ -99,12 +97,11 @@ class EachSet {
 
   // may_repeat: rethrows an error of input or output if the files have changed since the search. The next round skips
   // the sets that are done.
-  void run(
-      const SearchOwner &found, const std::vector<ChosenSet> &sets, bool may_repeat,
-      const std::function<int(const ChosenSet &, const std::string &action, nlohmann::ordered_json &object)> &body);
+  void run(const SearchOwner &found, const std::vector<ChosenSet> &sets, bool may_repeat,
+           const std::function<int(const ChosenSet &, const std::string &action, Json &object)> &body);
   std::size_t set_count() const;
   std::string counts() const;  // "50 sets: 48 intact, 1 recoverable, 1 not recoverable, 0 failed"
-  int finish(const Places &places, nlohmann::ordered_json totals);
+  int finish(const Places &places, Json totals);
 
  private:
   struct State;

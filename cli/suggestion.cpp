@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/suggestion.hpp"
-
+// "Did you mean": the nearest of the known words.
 #include <algorithm>
+
+#include "cli/option_table.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -27,8 +28,7 @@ std::string_view without_dashes(std::string_view word) {
   return word.substr(std::min(word.find_first_not_of('-'), word.size()));
 }
 
-}  // namespace
-
+// "": no word is near.
 std::string nearest(std::string_view text, const std::vector<std::string> &words) {
   constexpr std::size_t kMostLetters = 64;  // no word of ours is longer
   const std::string_view wanted = without_dashes(text);
@@ -51,6 +51,8 @@ std::string nearest(std::string_view text, const std::vector<std::string> &words
   }
   return longer != nullptr && !several ? *longer : best;
 }
+
+}  // namespace
 
 std::string did_you_mean(std::string_view text, const std::vector<std::string> &words) {
   const std::string word = nearest(text, words);

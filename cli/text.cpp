@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "base/utf8.hpp"
 #include "cli/commands.hpp"
 
 namespace tandem::cli {
@@ -21,48 +22,31 @@ std::atomic<bool> error_output_failed = false;
 std::atomic<bool> silent = false;
 std::atomic<bool> json_printed = false;
 
-// The length in bytes of the first character of `text`; 0: it is not valid UTF-8. Table 3-7 of the Unicode Standard.
-std::size_t character_bytes(std::string_view text) {
-  const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const auto follows = [&](std::size_t i) { return at(i) >= 0x80 && at(i) <= 0xBF; };
-  const unsigned first = at(0), second = at(1);
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first <= 0xDF) return follows(1) ? 2 : 0;
-  if (first >= 0xE0 && first <= 0xEF) {
-    const bool too_long = first == 0xE0 && second < 0xA0, surrogate = first == 0xED && second > 0x9F;
-    return follows(1) && follows(2) && !too_long && !surrogate ? 3 : 0;
-  }
-  if (first >= 0xF0 && first <= 0xF4) {
-    const bool too_long = first == 0xF0 && second < 0x90, too_large = first == 0xF4 && second > 0x8F;
-    return follows(1) && follows(2) && follows(3) && !too_long && !too_large ? 4 : 0;
-  }
-  return 0;
-}
-
 std::string escaped(std::string_view text, bool controls_too) {
   std::string result;
   while (!text.empty()) {
-    const std::size_t bytes = character_bytes(text);
+    const auto [length, is_valid] = base::first_utf8(text);
+    const std::size_t bytes = is_valid ? length : 1;
     const auto first = static_cast<unsigned char>(text[0]);
     const bool control = (bytes == 1 && (first < 0x20 || first == 0x7F)) ||
                          (bytes == 2 && first == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0);
-    if (bytes == 0 || (control && controls_too)) {
-      for (const char byte : text.substr(0, std::max<std::size_t>(bytes, 1)))
+    if (!is_valid || (control && controls_too)) {
+      for (const char byte : text.substr(0, bytes))
         result += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
     } else if (first == '\\') {
       result += "\\\\";
     } else {
       result += text.substr(0, bytes);
     }
-    text.remove_prefix(std::max<std::size_t>(bytes, 1));
+    text.remove_prefix(bytes);
   }
   return result;
 }
 
-void escape_strings(nlohmann::ordered_json &value) {
+void escape_strings(Json &value) {
   if (value.is_string()) value = escaped(value.get_ref<const std::string &>(), false);
   if (value.is_structured())
-    for (nlohmann::ordered_json &each : value) escape_strings(each);
+    for (Json &each : value) escape_strings(each);
 }
 
 }  // namespace
@@ -115,28 +99,22 @@ void complain(std::string_view sentence) noexcept {
 
 bool standard_error_failed() noexcept { return error_output_failed; }
 
-std::string json_text(nlohmann::ordered_json object) {
+std::string json_text(Json object) {
   if (object.is_object()) {
-    nlohmann::ordered_json whole = {{"schema", kJsonSchema}};
+    Json whole = {{"schema", kJsonSchema}};
     whole.update(object);
     object = std::move(whole);
   }
   escape_strings(object);
-  return object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+  return object.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
-void print_json(const nlohmann::ordered_json &object) {
+void print_json(const Json &object) {
   fmt::print("{}", json_text(object));
   json_printed = true;
 }
 
 bool json_was_printed() noexcept { return json_printed; }
-
-std::string hexadecimal(const std::uint8_t (&bytes)[16]) {
-  std::string text;
-  for (const std::uint8_t byte : bytes) text += fmt::format("{:02x}", byte);
-  return text;
-}
 
 std::string plural(std::uint64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");

@@ -27,19 +27,19 @@ struct VerifyFlags {
 
 using Verified = Reported<tandem_files_verify_result>;
 
-nlohmann::ordered_json to_json(const ChosenSet &chosen, const Verified &verified) {
+Json to_json(const ChosenSet &chosen, const Verified &verified) {
   const tandem_files_set &set = chosen.set;
-  nlohmann::ordered_json object = {{"command", "verify"},
-                                   {"set_id", hexadecimal(set.set_id)},
-                                   {"name", chosen.name},
-                                   {"state", ""},
-                                   {"k", set.k},
-                                   {"m", set.m},
-                                   {"stripe_count", set.stripe_count},
-                                   {"missing_shards", nlohmann::ordered_json::array()}};
+  Json object = {{"command", "verify"},
+                 {"set_id", hexadecimal(set.set_id)},
+                 {"name", chosen.name},
+                 {"state", ""},
+                 {"k", set.k},
+                 {"m", set.m},
+                 {"stripe_count", set.stripe_count},
+                 {"missing_shards", Json::array()}};
   put(object, verified.result);
-  object["damaged"] = nlohmann::ordered_json::array();
-  object["misnamed"] = nlohmann::ordered_json::array();
+  object["damaged"] = Json::array();
+  object["misnamed"] = Json::array();
   object["other_sets"] = chosen.others;
   for (const FileFinding &file : verified.findings) {
     if ((file.finding.condition & TANDEM_FILES_MISSING) != 0)
@@ -112,10 +112,9 @@ int verify_one(const VerifyFlags &flags, const SearchOwner &found, const Places 
   if (flags.output.json) {
     Totals<tandem_files_verify_result> total;
     total.add(verified.result);
-    nlohmann::ordered_json object = to_json(chosen, verified);
+    Json object = to_json(chosen, verified);
     object["exit_status"] = of_set;
-    print_sets("verify", nlohmann::ordered_json::array({std::move(object)}), total.json(), exit_status,
-               places.all_read());
+    print_sets("verify", Json::array({std::move(object)}), total.json(), exit_status, places.all_read());
   } else if (!flags.output.quiet) {
     print(chosen, verified);
   }
@@ -142,20 +141,19 @@ int verify_each(const VerifyFlags &flags, Places &places) {
     if (!times && sets.size() == 1 && !flags.set.recursive && each.set_count() == 0)
       return verify_one(flags, found, places, nullptr);
     const ContextOwner context = make_context(flags.context);
-    each.run(found, sets, true,
-             [&](const ChosenSet &chosen, const std::string &action, nlohmann::ordered_json &object) {
-               const std::string set_id = hexadecimal(chosen.set.set_id);
-               if (times && !times->set_now(set_id)) complain("note: the time of this check cannot be kept");
-               const Verified verified = verify_set(flags, context, found, set_id, places, action, nullptr);
-               total.add(verified.result);
-               if (flags.output.json) {
-                 object = to_json(chosen, verified);
-               } else if (!flags.output.quiet) {
-                 fmt::print("{}: {}\n", label_of(chosen), what_is_found(chosen, verified.result));
-                 print_files(chosen, verified, "  ");
-               }
-               return exit_status_of_state(verified.result.state);
-             });
+    each.run(found, sets, true, [&](const ChosenSet &chosen, const std::string &action, Json &object) {
+      const std::string set_id = hexadecimal(chosen.set.set_id);
+      if (times && !times->set_now(set_id)) complain("note: the time of this check cannot be kept");
+      const Verified verified = verify_set(flags, context, found, set_id, places, action, nullptr);
+      total.add(verified.result);
+      if (flags.output.json) {
+        object = to_json(chosen, verified);
+      } else if (!flags.output.quiet) {
+        fmt::print("{}: {}\n", label_of(chosen), what_is_found(chosen, verified.result));
+        print_files(chosen, verified, "  ");
+      }
+      return exit_status_of_state(verified.result.state);
+    });
     if (!flags.output.json && !flags.output.quiet)
       fmt::print("{}, {} read in {:.2f} s\n", each.counts(), size(total.sum.read_bytes), total.sum.seconds);
     return each.finish(places, total.json());

@@ -27,8 +27,7 @@ fs::path state_folder() {
   if (const std::string given = absolute("STATE_DIRECTORY"); !given.empty()) return given.substr(0, given.find(':'));
   if (const fs::path state = absolute("XDG_STATE_HOME"); !state.empty()) return state / "tandem";
   if (const fs::path home = absolute("HOME"); !home.empty()) return home / ".local/state/tandem";
-  throw Failure{kExitWrongUsage,
-                "--oldest keeps times in the state folder: set HOME, XDG_STATE_HOME or STATE_DIRECTORY"};
+  fail(kExitWrongUsage, "--oldest keeps times in the state folder: set HOME, XDG_STATE_HOME or STATE_DIRECTORY");
 }
 
 }  // namespace
@@ -37,7 +36,7 @@ VerifyTimes::VerifyTimes() : path_(state_folder() / "verified") {
   std::error_code none;
   fs::create_directories(fs::path(path_).parent_path(), none);
   if (!read() || !write())
-    throw Failure{kExitInputOutput, path_ + " cannot be read and written: --oldest keeps its times there"};
+    fail(kExitInputOutput, path_ + " cannot be read and written: --oldest keeps its times there");
 }
 
 bool VerifyTimes::read() {

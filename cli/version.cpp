@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/version.hpp"
-
 #include <fmt/format.h>
 
 #include <string_view>
 
-#include "cli/commands.hpp"
+#include "cli/program.hpp"
 #include "tandem/tools.h"
 #include "tandem_describe.h"  // TANDEM_DESCRIBE, written by cmake/TandemDescribe.cmake at each build
 

@@ -18,8 +18,6 @@
 namespace tandem::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr const char *kVolumeFooter =
     "A MEMBER is a file, a block device or an NBD URI (nbd://HOST, nbd+unix:///?socket=PATH). The order of members\n"
     "matters in `create` alone. Up to m members may be missing. For a volume that is being served give --socket\n"
@@ -68,8 +66,8 @@ class Volume {
     if (!quiet) options.note = print_note;
     const tandem_status status = tandem_volume_open(nullptr, &options, &volume_);
     if (status == TANDEM_ERROR_UNAVAILABLE)
-      throw Failure{exit_status_of(status), fmt::format("{}; a volume that is being served is reached by --socket",
-                                                        tandem_last_error_message())};
+      fail(exit_status_of(status), tandem_last_error_message(),
+           "; a volume that is being served is reached by --socket");
     check(status);
   }
   ~Volume() { tandem_volume_close(volume_); }
@@ -84,10 +82,9 @@ class Volume {
 
 void check_target(const VolumeTarget &target) {
   if (target.members.empty() == target.socket.empty())
-    throw Failure{kExitWrongUsage,
-                  target.socket.empty()
-                      ? "name the members, or with --socket the socket of a volume that is being served"
-                      : "name the members or a socket, not both"};
+    fail(kExitWrongUsage, target.socket.empty()
+                              ? "name the members, or with --socket the socket of a volume that is being served"
+                              : "name the members or a socket, not both");
 }
 
 Json ask_members(const AskFlags &flags, const Json &request, bool read_only, Progress &progress) {
@@ -97,7 +94,7 @@ Json ask_members(const AskFlags &flags, const Json &request, bool read_only, Pro
   };
   Json answer = volume::control_answer(volume.get(), request, hear);
   if (const tandem_status status = volume.close(); status != TANDEM_OK && answer.at("status") == TANDEM_OK)
-    return {{"status", status}, {"status_name", tandem_status_name(status)}, {"message", tandem_last_error_message()}};
+    return volume::failure(status, tandem_last_error_message());
   answer.erase("pid");  // of a server
   return answer;
 }
@@ -115,7 +112,7 @@ int run_reported(const std::string &name, const OutputFlags &output, Body body) 
     if (output.json) print_json(object);
     throw;
   } catch (const Json::exception &error) {
-    throw Failure{kExitInputOutput, fmt::format("the answer was not understood: {}", error.what())};
+    fail(kExitInputOutput, "the answer was not understood: ", error.what());
   }
 }
 
@@ -136,7 +133,7 @@ int ask(const std::string &name, const AskFlags &flags, bool read_only, Json req
       const std::string message = status == TANDEM_ERROR_CANCELLED
                                       ? std::string("interrupted; what was done stays done")
                                       : answer.at("message").get<std::string>();
-      throw Failure{exit_status_of(status), message};
+      fail(exit_status_of(status), message);
     }
     const int exit_status = print(answer);
     if (flags.output.json) {
@@ -242,7 +239,7 @@ int delay_begin(const DelayFlags &flags) {
 
 int delay_end(const DelayFlags &flags) {
   if (flags.has_offset != flags.has_bytes)
-    throw Failure{kExitWrongUsage, "a window has --offset and --bytes; without both, all windows are ended"};
+    fail(kExitWrongUsage, "a window has --offset and --bytes; without both, all windows are ended");
   Json request = {{"command", "delay-end"}, {"accept_loss", flags.accept_loss}};
   if (flags.has_offset) request.update(Json{{"offset_bytes", flags.offset_bytes}, {"bytes", flags.bytes}});
   return ask("delay end", flags, false, request, [&](const Json &answer) {
@@ -461,9 +458,7 @@ void add_replace(CLI::App &volume, Invocation &invocation) {
 
 }  // namespace
 
-nlohmann::ordered_json volume_report(const std::string &name) {
-  return {{"schema_version", 1}, {"command", "volume " + name}};
-}
+Json volume_report(const std::string &name) { return {{"schema_version", 1}, {"command", "volume " + name}}; }
 
 void add_volume_command(CLI::App &app, Invocation &invocation) {
   CLI::App &volume =

@@ -3,10 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cli/commands.hpp"
@@ -20,14 +17,14 @@ struct VolumeTarget {
 };
 
 // {"schema_version": 1, "command": "volume NAME"}.
-nlohmann::ordered_json volume_report(const std::string &name);
+Json volume_report(const std::string &name);
 
 // The control socket beside the one of NBD clients.
 std::string control_path(const std::string &socket);
 
 // Sends a request, shows the progress and returns the answer. Throws Failure without an answer. After a signal it makes
 // an answer with the status TANDEM_ERROR_CANCELLED.
-nlohmann::ordered_json ask_server(const std::string &socket, const nlohmann::ordered_json &request, Progress &progress);
+Json ask_server(const std::string &socket, const Json &request, Progress &progress);
 
 struct ServeFlags {
   std::vector<std::string> members;

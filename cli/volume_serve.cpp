@@ -28,11 +28,8 @@ namespace tandem::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
-
-[[noreturn]] void fail(int exit_status, std::string message) { throw Failure{exit_status, std::move(message)}; }
 
 fs::path plugin_path() {
   const fs::path own = fs::read_symlink("/proc/self/exe").parent_path();
@@ -42,11 +39,9 @@ fs::path plugin_path() {
     const fs::path plugin = (candidate / "tandem/nbdkit-tandem-plugin.so").lexically_normal();
     if (fs::exists(plugin)) return plugin;
   }
-  fail(
-      kExitWrongUsage,
-      fmt::format("{} is missing: this build of Tandem was made without the headers of nbdkit (Debian, Ubuntu: apt-get "
-                  "install nbdkit-plugin-dev, then build again)",
-                  (candidates[0] / "tandem/nbdkit-tandem-plugin.so").lexically_normal().string()));
+  fail(kExitWrongUsage, (candidates[0] / "tandem/nbdkit-tandem-plugin.so").lexically_normal().string(),
+       " is missing: this build of Tandem was made without the headers of nbdkit (Debian, Ubuntu: apt-get install "
+       "nbdkit-plugin-dev, then build again)");
 }
 
 // The process that gets our signals.
@@ -59,19 +54,12 @@ void pass_on(int number) {
 }
 
 struct Pipe {
-  int ends[2] = {-1, -1};
+  base::Descriptor from, to;
   Pipe() {
-    if (pipe2(ends, O_CLOEXEC) != 0)
-      fail(kExitInputOutput, fmt::format("cannot open a pipe: {}", std::strerror(errno)));
-  }
-  ~Pipe() {
-    for (int end = 0; end < 2; ++end) close_end(end);
-  }
-  Pipe(const Pipe &) = delete;
-  Pipe &operator=(const Pipe &) = delete;
-  void close_end(int end) {
-    if (ends[end] >= 0) close(ends[end]);
-    ends[end] = -1;
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) fail(kExitInputOutput, "cannot open a pipe: ", std::strerror(errno));
+    from = base::Descriptor(ends[0]);
+    to = base::Descriptor(ends[1]);
   }
 };
 
@@ -88,7 +76,7 @@ void start(std::vector<std::string> words, const Pipe &reports) {
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&actions);
   posix_spawnattr_init(&attributes);
-  posix_spawn_file_actions_adddup2(&actions, reports.ends[1], 3);
+  posix_spawn_file_actions_adddup2(&actions, reports.to.get(), 3);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   posix_spawnattr_setsigmask(&attributes, &before);
   pid_t pid = 0;
@@ -98,7 +86,7 @@ void start(std::vector<std::string> words, const Pipe &reports) {
   if (error == 0) child = pid;
   sigprocmask(SIG_SETMASK, &before, nullptr);
   if (error == ENOENT) fail(kExitWrongUsage, "nbdkit is not installed (Debian, Ubuntu: apt-get install nbdkit)");
-  if (error != 0) fail(kExitInputOutput, fmt::format("cannot start nbdkit: {}", std::strerror(error)));
+  if (error != 0) fail(kExitInputOutput, "cannot start nbdkit: ", std::strerror(error));
 }
 
 // The next line that the plugin writes. None: the plugin has ended.
@@ -110,7 +98,7 @@ std::optional<Json> next_report(const Pipe &reports, std::string &buffer) {
       return line;
     }
     char part[4096];
-    const ssize_t now = read(reports.ends[0], part, sizeof part);
+    const ssize_t now = read(reports.from.get(), part, sizeof part);
     if (now < 0 && errno == EINTR) continue;
     if (now <= 0) return std::nullopt;
     buffer.append(part, static_cast<std::size_t>(now));
@@ -127,17 +115,16 @@ void notify(std::string_view state) {
   if (length < 2 || length > sizeof address.sun_path) return;
   std::memcpy(address.sun_path, name, length);
   if (name[0] == '@') address.sun_path[0] = '\0';  // in the abstract namespace
-  const int sender = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (sender < 0) return;
-  sendto(sender, state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr *>(&address),
+  const base::Descriptor sender(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!sender) return;
+  sendto(sender.get(), state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr *>(&address),
          static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length));
-  close(sender);
 }
 
 int wait_for_child() {
   int status = 0;
   while (waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) fail(kExitInputOutput, fmt::format("cannot wait for nbdkit: {}", std::strerror(errno)));
+    if (errno != EINTR) fail(kExitInputOutput, "cannot wait for nbdkit: ", std::strerror(errno));
   child = 0;
   return status;
 }
@@ -190,7 +177,7 @@ int serve(const ServeFlags &flags, Json &object) {
   }
   Pipe reports;
   start(std::move(words), reports);
-  reports.close_end(1);
+  reports.to.reset();
 
   std::string buffer;
   bool serving = false;
@@ -205,7 +192,7 @@ int serve(const ServeFlags &flags, Json &object) {
       last = report;
       if (report->at("event") != "serving") continue;
       if (!flags.pid_file.empty() && !(std::ofstream(flags.pid_file) << child << std::endl))
-        fail(kExitInputOutput, fmt::format("cannot write {}: {}", flags.pid_file, std::strerror(errno)));
+        fail(kExitInputOutput, "cannot write ", flags.pid_file, ": ", std::strerror(errno));
       serving = true;
       object.update({{"event", "serving"}, {"uri", uri}, {"control", control}, {"read_only", flags.read_only}});
       if (flags.output.json)
@@ -229,15 +216,13 @@ int serve(const ServeFlags &flags, Json &object) {
     }
   }
   if (WIFSIGNALED(status))
-    fail(kExitInputOutput,
-         fmt::format("nbdkit was killed by signal {}; what was not flushed may be lost. The next start "
-                     "brings the volume to its last flush",
-                     WTERMSIG(status)));
+    fail(kExitInputOutput, "nbdkit was killed by signal ", WTERMSIG(status),
+         "; what was not flushed may be lost. The next start brings the volume to its last flush");
   if (last && last->at("status") != TANDEM_OK)
     fail(exit_status_of(last->at("status").get<std::int32_t>()), last->at("message").get<std::string>());
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || !last || last->at("event") != "closed")
-    fail(kExitInputOutput, fmt::format("nbdkit ended with status {}{}", WEXITSTATUS(status),
-                                       serving ? "" : " before it served the volume; it says above why"));
+    fail(kExitInputOutput, "nbdkit ended with status ", WEXITSTATUS(status),
+         serving ? "" : " before it served the volume; it says above why");
   if (!flags.output.quiet && !flags.output.json) fmt::print("Everything is flushed and closed\n");
   return kExitDone;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tandem volume ... --socket`: asks the server of a volume.
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -10,42 +9,34 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/descriptor.hpp"
 #include "cli/volume.hpp"
+#include "volume/control.hpp"
 
 namespace tandem::cli {
 namespace {
 
 constexpr std::size_t kMostAnswerBytes = 4 << 20;
 
-[[noreturn]] void fail(const std::string &path, const std::string &what) {
-  throw Failure{kExitInputOutput, fmt::format("{}: {}", path, what)};
-}
-
 class Connection {
  public:
   explicit Connection(const std::string &path) : path_(path) {
     sockaddr_un address = {};
     if (path.size() >= sizeof address.sun_path)
-      throw Failure{kExitWrongUsage, fmt::format("{}: the path of a socket has at most {} bytes, this one has {}", path,
-                                                 sizeof address.sun_path - 1, path.size())};
+      fail(kExitWrongUsage, path, ": the path of a socket has at most ", sizeof address.sun_path - 1,
+           " bytes, this one has ", path.size());
     address.sun_family = AF_UNIX;
     std::memcpy(address.sun_path, path.data(), path.size());
-    socket_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (socket_ < 0) fail(path, fmt::format("cannot make a socket: {}", std::strerror(errno)));
-    if (connect(socket_, reinterpret_cast<const sockaddr *>(&address), sizeof address) != 0) {
-      const int error = errno;
-      close(socket_);
-      fail(path, fmt::format("cannot reach the server of a volume there: {}", std::strerror(error)));
-    }
+    socket_ = base::Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!socket_) fail(kExitInputOutput, path, ": cannot make a socket: ", std::strerror(errno));
+    if (connect(socket_.get(), reinterpret_cast<const sockaddr *>(&address), sizeof address) != 0)
+      fail(kExitInputOutput, path, ": cannot reach the server of a volume there: ", std::strerror(errno));
   }
-  ~Connection() { close(socket_); }
-  Connection(const Connection &) = delete;
-  Connection &operator=(const Connection &) = delete;
 
   // A server may refuse a request before it has read all of it. Its answer says why.
   void send(std::string_view text) {
     while (!text.empty()) {
-      const ssize_t now = ::send(socket_, text.data(), text.size(), MSG_NOSIGNAL);
+      const ssize_t now = ::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL);
       if (now < 0 && errno == EINTR && caught_signal() == 0) continue;
       if (now <= 0) return;
       text.remove_prefix(static_cast<std::size_t>(now));
@@ -60,49 +51,47 @@ class Connection {
         buffer_.erase(0, end + 1);
         return true;
       }
-      if (buffer_.size() > kMostAnswerBytes) fail(path_, fmt::format("an answer of over {} bytes", kMostAnswerBytes));
+      if (buffer_.size() > kMostAnswerBytes)
+        fail(kExitInputOutput, path_, ": an answer of over ", kMostAnswerBytes, " bytes");
       // A signal just before poll does not end poll. So poll ends from time to time, to look for signals.
-      pollfd waiting = {socket_, POLLIN, 0};
+      pollfd waiting = {socket_.get(), POLLIN, 0};
       const int ready = poll(&waiting, 1, 200);
       if (caught_signal() != 0) return false;
       if (ready <= 0) continue;
       char part[4096];
-      const ssize_t now = recv(socket_, part, sizeof part, 0);
+      const ssize_t now = recv(socket_.get(), part, sizeof part, 0);
       if (now < 0 && errno == EINTR) continue;
-      if (now <= 0) fail(path_, "the server ended before it answered");
+      if (now <= 0) fail(kExitInputOutput, path_, ": the server ended before it answered");
       buffer_.append(part, static_cast<std::size_t>(now));
     }
   }
 
  private:
   std::string path_, buffer_;
-  int socket_ = -1;
+  base::Descriptor socket_;
 };
 
 }  // namespace
 
 std::string control_path(const std::string &socket) { return socket + ".control"; }
 
-nlohmann::ordered_json ask_server(const std::string &socket, const nlohmann::ordered_json &request,
-                                  Progress &progress) {
+Json ask_server(const std::string &socket, const Json &request, Progress &progress) {
   const std::string path = control_path(socket);
   Connection connection(path);
-  connection.send(request.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n');
+  connection.send(request.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n');
   std::string line;
   while (connection.receive_line(line)) {
-    nlohmann::ordered_json answer;
+    Json answer;
     try {
-      answer = nlohmann::ordered_json::parse(line);
-    } catch (const nlohmann::ordered_json::exception &error) {
-      fail(path, fmt::format("the server's answer is no JSON: {}", error.what()));
+      answer = Json::parse(line);
+    } catch (const Json::exception &error) {
+      fail(kExitInputOutput, path, ": the server's answer is no JSON: ", error.what());
     }
-    if (!answer.is_object()) fail(path, "the server's answer is no JSON object");
+    if (!answer.is_object()) fail(kExitInputOutput, path, ": the server's answer is no JSON object");
     if (answer.contains("status")) return answer;
     Progress::callback(&progress, answer.at("done_bytes"), answer.at("total_bytes"));
   }
-  return {{"status", TANDEM_ERROR_CANCELLED},
-          {"status_name", tandem_status_name(TANDEM_ERROR_CANCELLED)},
-          {"message", "interrupted"}};  // the end of the connection cancels the call
+  return volume::failure(TANDEM_ERROR_CANCELLED, "interrupted");  // the end of the connection cancels the call
 }
 
 }  // namespace tandem::cli

@@ -5,7 +5,7 @@
 add_library(tandem_volume_control STATIC volume/control.cpp volume/control_server.cpp volume/end_clients.cpp)
 target_include_directories(tandem_volume_control PUBLIC ${PROJECT_SOURCE_DIR})
 target_link_libraries(tandem_volume_control PUBLIC tandem_volume nlohmann_json::nlohmann_json
-  PRIVATE tandem_base_archive tandem_fmt Threads::Threads)
+  PRIVATE tandem_base_archive Threads::Threads)
 set_source_files_properties(volume/control.cpp volume/control_server.cpp PROPERTIES
   COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)  # as cli/: optimising the JSON headers takes longer than they run
 
@@ -20,7 +20,7 @@ if(TANDEM_NBDKIT_INCLUDE_DIR AND NOT TANDEM_SANITIZE)
   endforeach()
   add_library(tandem_nbdkit_plugin MODULE volume/nbdkit_plugin.cpp)
   target_include_directories(tandem_nbdkit_plugin SYSTEM PRIVATE ${TANDEM_NBDKIT_INCLUDE_DIR})
-  target_link_libraries(tandem_nbdkit_plugin PRIVATE tandem_volume_control tandem_volume tandem_fmt Threads::Threads)
+  target_link_libraries(tandem_nbdkit_plugin PRIVATE tandem_volume_control tandem_volume Threads::Threads)
   target_link_options(tandem_nbdkit_plugin PRIVATE -Wl,--exclude-libs,ALL)
   set_target_properties(tandem_nbdkit_plugin PROPERTIES PREFIX "" OUTPUT_NAME nbdkit-tandem-plugin
     LIBRARY_OUTPUT_DIRECTORY ${plugin_dir} INSTALL_RPATH "$ORIGIN/.." BUILD_WITH_INSTALL_RPATH ON)

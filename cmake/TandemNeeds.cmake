@@ -13,8 +13,8 @@ find_path(TANDEM_XXHASH_INCLUDE_DIR xxhash.h)
 if(TANDEM_CLI STREQUAL OFF)
   tandem_needs(FILES "functions on files" "xxhash.h is missing (Debian, Ubuntu: apt-get install libxxhash-dev)"
     TANDEM_XXHASH_INCLUDE_DIR)
-  tandem_needs(VOLUME "libtandem_volume" "libfmt, nlohmann-json or xxHash is missing (Debian, Ubuntu: apt-get install \
-libfmt-dev nlohmann-json3-dev libxxhash-dev)" fmt_FOUND AND nlohmann_json_FOUND AND TANDEM_XXHASH_INCLUDE_DIR)
+  tandem_needs(VOLUME "libtandem_volume" "nlohmann-json or xxHash is missing (Debian, Ubuntu: apt-get install \
+nlohmann-json3-dev libxxhash-dev)" nlohmann_json_FOUND AND TANDEM_XXHASH_INCLUDE_DIR)
 else()
   find_package(CLI11 QUIET)
   set(missing "")

@@ -32,8 +32,8 @@ std::int64_t nanoseconds_now() noexcept {
 using Needs = std::span<const Need>;
 
 bool have_a_resource_in_common(Needs a, Needs b) noexcept {
-  return std::any_of(a.begin(), a.end(), [b](const Need &one) {
-    return std::any_of(b.begin(), b.end(), [&one](const Need &other) { return other.resource == one.resource; });
+  return std::ranges::any_of(a, [b](const Need &one) {
+    return std::ranges::any_of(b, [&one](const Need &other) { return other.resource == one.resource; });
   });
 }
 
@@ -43,54 +43,50 @@ void check_name(std::string_view name) {
            c == '-';
   };
   if (name.empty() || name.size() > Budget::kMostNameBytes) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("the name of a resource has ", name.size(),
-                                                         " characters; 1 to ", Budget::kMostNameBytes, " are allowed"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "the name of a resource has ", name.size(), " characters; 1 to ",
+               Budget::kMostNameBytes, " are allowed");
   }
-  const auto wrong = std::find_if_not(name.begin(), name.end(), is_allowed);
+  const auto wrong = std::ranges::find_if_not(name, is_allowed);
   if (wrong != name.end()) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text("character ", wrong - name.begin() + 1, " of the resource name \"", name,
-                          "\" is none of A-Z a-z 0-9 _ . -"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "character ", wrong - name.begin() + 1, " of the resource name \"", name,
+               "\" is none of A-Z a-z 0-9 _ . -");
   }
 }
 
 void check_amount(std::string_view name, std::uint64_t amount) {
-  if (amount == 0) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("amount 0 of resource \"", name, "\": at least 1 is needed"));
-  }
+  if (amount == 0)
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "amount 0 of resource \"", name, "\": at least 1 is needed");
 }
 
 // "cpu=5,my.disks=2". Throws Error (INVALID_ARGUMENT).
 std::vector<std::pair<std::string_view, std::uint64_t>> parse(std::string_view text) {
   std::vector<std::pair<std::string_view, std::uint64_t>> list;
-  for (std::string_view rest = text; !rest.empty();) {
-    const std::size_t comma = rest.find(',');
-    const std::string_view entry = rest.substr(0, comma);
+  for (std::optional<std::string_view> rest = text; rest && !text.empty();) {
+    const std::string_view entry = base::cut(rest, ",");
     const std::size_t equals = entry.find('=');
     const std::string_view digits = equals == std::string_view::npos ? "" : entry.substr(equals + 1);
     std::uint64_t amount = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), amount);
     if (error == std::errc::result_out_of_range) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("resource amount \"", digits, "\" does not fit in 64 bits in \"", text, "\""));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "resource amount \"", digits, "\" does not fit in 64 bits in \"", text,
+                 "\"");
     }
     if (equals == 0 || digits.empty() || error != std::errc() || end != digits.data() + digits.size() ||
-        comma == rest.size() - 1) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("\"", text, "\" is not a list of resource amounts such as \"cpu=5\" (at character ",
-                            static_cast<std::size_t>(entry.data() - text.data()) + 1, ")"));
+        (rest && rest->empty())) {
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "\"", text,
+                 "\" is not a list of resource amounts such as \"cpu=5\" (at character ",
+                 static_cast<std::size_t>(entry.data() - text.data()) + 1, ")");
     }
     const std::string_view name = entry.substr(0, equals);
     check_name(name);
     check_amount(name, amount);
     for (const auto &[before, its_amount] : list) {
       if (before == name) {
-        base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("resource \"", name, "\" stands twice in \"", text, "\" (",
-                                                             its_amount, " and ", amount, ")"));
+        base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "resource \"", name, "\" stands twice in \"", text, "\" (",
+                   its_amount, " and ", amount, ")");
       }
     }
     list.emplace_back(name, amount);
-    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
   }
   return list;
 }
@@ -131,8 +127,8 @@ struct Process {
 };
 
 [[noreturn]] void refuse(const Resource &resource, std::uint64_t needed, std::uint64_t amount) {
-  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("a task needs ", needed, " of resource \"", resource.name,
-                                                       "\", but its whole amount is ", amount));
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a task needs ", needed, " of resource \"", resource.name,
+             "\", but its whole amount is ", amount);
 }
 
 }  // namespace
@@ -177,9 +173,8 @@ struct Budget::State {
     if (name.find('.') != std::string_view::npos) return;
     std::string known;
     for (const Resource &each : built_in) known += each.name + ", ";
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text("resource \"", name, "\" is unknown; known: ", known,
-                          "and names of your own with a dot, such as \"my.", name, "\""));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "resource \"", name, "\" is unknown; known: ", known,
+               "and names of your own with a dot, such as \"my.", name, "\"");
   }
 
   // This process' counters, made if necessary. Later steps allocate nothing.
@@ -273,8 +268,8 @@ struct Budget::State {
   }
 
   const Need *beyond_amount(Needs needs) noexcept {
-    const auto found = std::find_if(needs.begin(), needs.end(),
-                                    [this](const Need &need) { return need.amount > at(need.resource).amount.load(); });
+    const auto found =
+        std::ranges::find_if(needs, [this](const Need &need) { return need.amount > at(need.resource).amount.load(); });
     return found != needs.end() ? &*found : nullptr;
   }
 
@@ -335,8 +330,7 @@ struct Budget::State {
         const bool lacks = held > whole || need.amount > whole - held;
         return lacks && !have_a_resource_in_common({&need, 1}, needs);
       };
-      if (have_a_resource_in_common(waiter->needs, needs) &&
-          std::none_of(waiter->needs.begin(), waiter->needs.end(), is_of_no_use)) {
+      if (have_a_resource_in_common(waiter->needs, needs) && std::ranges::none_of(waiter->needs, is_of_no_use)) {
         return true;
       }
     }

@@ -25,16 +25,14 @@ void check_shape(const tandem_codec_options &options) {
   if (options.k == 0)
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: k = 0, at least 1 data shard is needed");
   if (options.field != TANDEM_FIELD_GF8 && options.field != TANDEM_FIELD_GF16) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text("codec options: unknown field ", options.field, ", known are ", int{TANDEM_FIELD_GF8},
-                          " (GF(2^8)) and ", int{TANDEM_FIELD_GF16}, " (GF(2^16))"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: unknown field ", options.field, ", known are ",
+               int{TANDEM_FIELD_GF8}, " (GF(2^8)) and ", int{TANDEM_FIELD_GF16}, " (GF(2^16))");
   }
   const bool is_gf16 = options.field == TANDEM_FIELD_GF16;
   const unsigned limit = is_gf16 ? kMaxShards16 : kMaxShards;
   if (options.k > limit || options.m > limit - options.k) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text("codec options: k = ", options.k, ", m = ", options.m, ", but k + m must be at most ", limit,
-                          " in GF(2^", is_gf16 ? 16 : 8, ")"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: k = ", options.k, ", m = ", options.m,
+               ", but k + m must be at most ", limit, " in GF(2^", is_gf16 ? 16 : 8, ")");
   }
 }
 
@@ -75,13 +73,26 @@ std::optional<PacketLayout> packet_layout(const tandem_codec_options &options) {
                    " is not stored in packets: jerasure-cauchy-orig, jerasure-cauchy-good and custom matrices can be"));
   const std::uint64_t cells = std::uint64_t{options.k} * options.m * word_bits * word_bits;
   if (cells > BitMatrix::kMostCells)
-    base::fail(TANDEM_ERROR_TOO_LARGE,
-               base::text("codec options: k = ", options.k, ", m = ", options.m, " and word_bits = ", word_bits,
-                          " are a matrix of ", cells, " bits, packets have at most ", BitMatrix::kMostCells));
+    base::fail(TANDEM_ERROR_TOO_LARGE, "codec options: k = ", options.k, ", m = ", options.m,
+               " and word_bits = ", word_bits, " are a matrix of ", cells, " bits, packets have at most ",
+               BitMatrix::kMostCells);
   return PacketLayout{word_bits, options.packet_bytes};
 }
 
 }  // namespace
+
+void check_no_coefficients(const tandem_codec_options &options, const char *matrix) {
+  if (options.coefficients == nullptr) return;
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: coefficients are for a custom matrix, with ", matrix,
+             " they must be NULL");
+}
+
+void check_proof(MdsProof proof, unsigned k, unsigned m) {
+  if (proof == MdsProof::proven) return;
+  base::fail(TANDEM_ERROR_NOT_MDS, "the custom matrix with k = ", k, ", m = ", m,
+             proof == MdsProof::refuted ? " cannot recover" : " has too many minors to check that it recovers",
+             " from every loss of ", count_of(m, "shard"), ": set allow_non_mds to use it");
+}
 
 std::string count_of(std::size_t count, const char *what) {
   return base::text(count, " ", what, count == 1 ? "" : "s");
@@ -204,12 +215,12 @@ Codec::Codec(const tandem_codec_options &options)
   check_shape(options);
   packets_ = packet_layout(options);
   if (options.local_groups != 0 && find_local_preset(options.matrix) == nullptr) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("codec options: local_groups is ", options.local_groups,
-                                                         ", but matrix ", options.matrix, " has no local groups"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: local_groups is ", options.local_groups, ", but matrix ",
+               options.matrix, " has no local groups");
   }
   if (options.first_exponent != 0 && options.matrix != TANDEM_MATRIX_PAR2) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("codec options: first_exponent is ", options.first_exponent,
-                                                         ", but matrix ", options.matrix, " has none"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: first_exponent is ", options.first_exponent,
+               ", but matrix ", options.matrix, " has none");
   }
   static std::atomic<std::uint64_t> next_id{1};
   id_ = next_id.fetch_add(1, std::memory_order_relaxed);
@@ -220,9 +231,8 @@ Codec::~Codec() = default;
 void Codec::check_wanted_parity(const ShardSet &wanted) const {
   for (std::size_t i = 0; i < wanted.end(); ++i) {
     if (wanted[i] && (i < k_ || i >= shard_count())) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("shard ", i, " is wanted, but it is not one of the ", count_of(m(), "parity shard"),
-                            " after data shard ", k_ - 1));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard ", i, " is wanted, but it is not one of the ",
+                 count_of(m(), "parity shard"), " after data shard ", k_ - 1);
     }
   }
 }
@@ -238,9 +248,7 @@ Application Codec::encode(const ShardSet &wanted) const {
 }
 
 Application Codec::column(unsigned index, const ShardSet &wanted) const {
-  if (index >= k_) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("data shard ", index, " does not exist, there are ", k_));
-  }
+  if (index >= k_) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "data shard ", index, " does not exist, there are ", k_);
   check_wanted_parity(wanted);
   Application application;
   application.outputs = indices_of(wanted, k_, shard_count());
@@ -260,15 +268,13 @@ std::shared_ptr<const Application> Codec::decode(const ShardSet &present, const 
 std::shared_ptr<const Application> Codec::solve(const ShardSet &present, const ShardSet &wanted,
                                                 std::span<const std::uint32_t> costs, const SetupWork &work) const {
   const unsigned n = shard_count();
-  if (present.end() > n || wanted.end() > n) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text("a shard from ", n, " up is present or wanted, there are ", n));
-  }
+  if (present.end() > n || wanted.end() > n)
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a shard from ", n, " up is present or wanted, there are ", n);
   auto application = std::make_shared<Application>();
   Indices &outputs = application->outputs = indices_of(wanted, 0, n);
   if (std::ranges::any_of(outputs, [&](std::uint16_t shard) { return present[shard]; })) {
     std::erase_if(outputs, [&](std::uint16_t shard) { return !present[shard]; });
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("shards ", list_of(outputs), " are both present and wanted"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards ", list_of(outputs), " are both present and wanted");
   }
   if (!outputs.empty()) solve_for(present, costs, work, *application);
   return application;
@@ -290,19 +296,17 @@ Operator Codec::packet_operator(unsigned rows, unsigned columns, const Products 
 }
 
 void Codec::fail_too_few(std::size_t lost_count, std::size_t parity_count) const {
-  base::fail(TANDEM_ERROR_NOT_RECOVERABLE, base::text(lost_count, " of ", k_, " data shards missing, only ",
-                                                      count_of(parity_count, "parity shard"), " present"));
+  base::fail(TANDEM_ERROR_NOT_RECOVERABLE, lost_count, " of ", k_, " data shards missing, only ",
+             count_of(parity_count, "parity shard"), " present");
 }
 
 void Codec::fail_undetermined(const ShardSet &present, const Indices &undetermined, unsigned rank) const {
   const Indices lost = indices_of(present, 0, k_, false), parity = indices_of(present, k_, shard_count(), false);
   const std::size_t parity_count = m_ - parity.size();
   if (parity_count < lost.size()) fail_too_few(lost.size(), parity_count);
-  base::fail(
-      TANDEM_ERROR_NOT_RECOVERABLE,
-      base::text("this matrix is not MDS and cannot rebuild shards ", list_of(undetermined), ": with data shards ",
-                 list_of(lost), " and parity shards ", parity.empty() ? "none" : list_of(parity), " missing, the ",
-                 parity_count, " parity shards left have rank ", rank, ", ", lost.size(), " needed"));
+  base::fail(TANDEM_ERROR_NOT_RECOVERABLE, "this matrix is not MDS and cannot rebuild shards ", list_of(undetermined),
+             ": with data shards ", list_of(lost), " and parity shards ", parity.empty() ? "none" : list_of(parity),
+             " missing, the ", parity_count, " parity shards left have rank ", rank, ", ", lost.size(), " needed");
 }
 
 std::uint32_t Codec::locate(std::span<const std::uint16_t> rows, std::span<const Element> syndromes) const {

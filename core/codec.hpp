@@ -138,6 +138,10 @@ class Codec {
 // Checks the options as tandem_codec_create promises; throws Error. Reads options.struct_bytes bytes.
 std::shared_ptr<const Codec> make_codec(const tandem_codec_options &options);
 
+// For codecs. Throws Error if a preset is given coefficients; if a custom matrix is not proven to be MDS.
+void check_no_coefficients(const tandem_codec_options &options, const char *matrix);
+enum class MdsProof;  // core/presets.hpp
+void check_proof(MdsProof proof, unsigned k, unsigned m);
 // For codecs: the shards from begin to end that are in the set (or are not), and texts for messages.
 Indices indices_of(const ShardSet &set, unsigned begin, unsigned end, bool in = true);
 std::string count_of(std::size_t count, const char *what);

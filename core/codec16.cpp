@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "base/error.hpp"
-#include "base/text.hpp"
 #include "core/presets.hpp"
 
 namespace tandem::core {
@@ -29,7 +28,10 @@ Indices indices_from_0(unsigned count) {
   return indices;
 }
 
-[[noreturn]] void refuse(const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, why); }
+template <class... Parts>
+[[noreturn]] void refuse(const Parts &...why) {
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, why...);
+}
 
 // The first rows, from a column on.
 std::vector<std::byte *> rows_of(Matrix16 &matrix, unsigned count, unsigned column = 0) {
@@ -57,21 +59,17 @@ Codec16::Codec16(const tandem_codec_options &options) : Codec(options) {
   }
   const Preset16 *preset = std::ranges::find(kPresets16, options.matrix, &Preset16::value);
   if (packets_ && has_packets(options.matrix)) {
-    if (options.coefficients != nullptr)
-      refuse(base::text("codec options: coefficients are for a custom matrix, with ", find_preset(options.matrix)->name,
-                        " they must be NULL"));
+    check_no_coefficients(options, find_preset(options.matrix)->name);
     make_jerasure(options.matrix == TANDEM_MATRIX_JERASURE_CAUCHY_GOOD);
     return;
   }
   if (preset == std::end(kPresets16)) {
     const Preset *other = find_preset(options.matrix);
-    if (other == nullptr) refuse(base::text("codec options: unknown matrix ", options.matrix));
-    refuse(base::text("codec options: matrix ", other->name, " is over GF(2^8), but field is ", int{TANDEM_FIELD_GF16},
-                      " (GF(2^16))"));
+    if (other == nullptr) refuse("codec options: unknown matrix ", options.matrix);
+    refuse("codec options: matrix ", other->name, " is over GF(2^8), but field is ", int{TANDEM_FIELD_GF16},
+           " (GF(2^16))");
   }
-  if (options.coefficients != nullptr)
-    refuse(
-        base::text("codec options: coefficients are for a custom matrix, with ", preset->name, " they must be NULL"));
+  check_no_coefficients(options, preset->name);
   switch (options.matrix) {
     case TANDEM_MATRIX_LEOPARD16:
       make_leopard(preset->name, false);
@@ -94,9 +92,8 @@ void Codec16::make_leopard(const char *name, bool may_be_low_rate) {
   is_low_rate_ = may_be_low_rate && (data_span < parity_span || (data_span == parity_span && k_ > m_));
   const unsigned group = is_low_rate_ ? data_span : parity_span, others = is_low_rate_ ? m_ : k_;
   if (group + others > gf16::kFieldSize)
-    refuse(base::text("matrix ", name, ": k = ", k_, ", m = ", m_, " need ", group, " + ", others,
-                      " points of the field (one of the two counts is rounded up to a power of two), it has ",
-                      gf16::kFieldSize));
+    refuse("matrix ", name, ": k = ", k_, ", m = ", m_, " need ", group, " + ", others,
+           " points of the field (one of the two counts is rounded up to a power of two), it has ", gf16::kFieldSize);
   kind_ = Kind::leopard;
   gf_ = &gf16::Field::cantor();
   layout_ = Layout::leopard;
@@ -106,8 +103,8 @@ void Codec16::make_leopard(const char *name, bool may_be_low_rate) {
 // The Vandermonde matrix of the points 0, 1, 2, ... made systematic, its columns scaled so that parity row 0 is ones.
 void Codec16::make_liberasurecode() {
   if (k_ + m_ > kMostLiberasurecodeShards)
-    refuse(base::text("matrix liberasurecode-rs-vand: k + m = ", k_ + m_, ", at most ", kMostLiberasurecodeShards,
-                      " shards are possible"));
+    refuse("matrix liberasurecode-rs-vand: k + m = ", k_ + m_, ", at most ", kMostLiberasurecodeShards,
+           " shards are possible");
   kind_ = Kind::cauchy;
   for (unsigned c = 0; c < k_; ++c)
     logs_of_scales_.push_back(
@@ -161,18 +158,16 @@ void Codec16::make_jerasure(bool is_good) {
 void Codec16::make_par2(const tandem_codec_options &options) {
   kind_ = Kind::powers;
   first_exponent_ = options.first_exponent;
-  if (k_ > kMostPar2Data)
-    refuse(base::text("matrix par2: k = ", k_, ", it has at most ", kMostPar2Data, " data shards"));
+  if (k_ > kMostPar2Data) refuse("matrix par2: k = ", k_, ", it has at most ", kMostPar2Data, " data shards");
   if (first_exponent_ > gf16::kOrder - m_)
-    refuse(base::text("matrix par2: m = ", m_, " parity shards from first_exponent = ", first_exponent_,
-                      " on, exponents are below ", gf16::kOrder));
+    refuse("matrix par2: m = ", m_, " parity shards from first_exponent = ", first_exponent_,
+           " on, exponents are below ", gf16::kOrder);
   // As for PAR1: rows 1 ; a ; a^2 of distinct a, or two columns of ratio 2^n with powers that do not repeat.
   is_mds_ = m_ <= 3 || k_ <= 2;
   if (!is_mds_ && options.allow_non_mds == 0)
-    base::fail(
-        TANDEM_ERROR_NOT_MDS,
-        base::text("matrix par2 with k = ", k_, ", m = ", m_, " is not known to recover from every loss of ", m_,
-                   " shards (it is for m <= 3, or k <= 2): use leopard16, or set allow_non_mds to read what exists"));
+    base::fail(TANDEM_ERROR_NOT_MDS, "matrix par2 with k = ", k_, ", m = ", m_,
+               " is not known to recover from every loss of ", m_,
+               " shards (it is for m <= 3, or k <= 2): use leopard16, or set allow_non_mds to read what exists");
   for (unsigned exponent = 1; logs_.size() < k_; ++exponent)
     if (std::gcd(exponent, gf16::kOrder) == 1) logs_.push_back(static_cast<std::uint16_t>(exponent));
 }
@@ -180,7 +175,7 @@ void Codec16::make_par2(const tandem_codec_options &options) {
 void Codec16::make_custom(const tandem_codec_options &options) {
   check_cells(m_, k_, "a custom matrix");
   if (m_ != 0 && options.coefficients == nullptr)
-    refuse(base::text("codec options: a custom matrix needs coefficients (", m_, " x ", k_, " of 2 bytes), got NULL"));
+    refuse("codec options: a custom matrix needs coefficients (", m_, " x ", k_, " of 2 bytes), got NULL");
   Matrix16 given(m_, k_);
   if (m_ != 0) std::memcpy(given.row(0).data(), options.coefficients, std::size_t{m_} * k_ * sizeof(std::uint16_t));
   cells_ = std::make_shared<const Matrix16>(std::move(given));
@@ -189,20 +184,14 @@ void Codec16::make_custom(const tandem_codec_options &options) {
     is_mds_ = false;
     return;
   }
-  const MdsProof proof = prove_mds(*gf_, *cells_);
-  if (proof == MdsProof::proven) return;
-  base::fail(TANDEM_ERROR_NOT_MDS,
-             base::text("the custom matrix with k = ", k_, ", m = ", m_, " ",
-                        proof == MdsProof::refuted ? "cannot recover from every loss of"
-                                                   : "has too many minors to check that it recovers from every loss of",
-                        " ", m_, " shards: set allow_non_mds to use it"));
+  check_proof(prove_mds(*gf_, *cells_), k_, m_);
 }
 
 void Codec16::check_cells(std::uint64_t rows, std::uint64_t columns, const char *what, std::uint64_t most_bytes) const {
   if (rows * columns * sizeof(std::uint16_t) <= most_bytes) return;
-  base::fail(TANDEM_ERROR_TOO_LARGE,
-             base::text(what, " with k = ", k_, ", m = ", m_, ": ", rows, " x ", columns, " coefficients are ",
-                        rows * columns * sizeof(std::uint16_t), " bytes, at most ", most_bytes, " are possible"));
+  base::fail(TANDEM_ERROR_TOO_LARGE, what, " with k = ", k_, ", m = ", m_, ": ", rows, " x ", columns,
+             " coefficients are ", rows * columns * sizeof(std::uint16_t), " bytes, at most ", most_bytes,
+             " are possible");
 }
 
 std::uint16_t Codec16::point(unsigned shard) const {
@@ -376,8 +365,8 @@ void Codec16::solve_powers(const ShardSet &present, std::span<const std::uint16_
   constexpr std::uint64_t kMostSteps = std::uint64_t{1} << 36;
   const std::size_t missing = count - chosen.size();
   if (std::uint64_t{count} * count * missing > kMostSteps)
-    base::fail(TANDEM_ERROR_TOO_LARGE,
-               base::text(count, " lost shards, and ", missing, " of as many neighbouring parity shards are missing"));
+    base::fail(TANDEM_ERROR_TOO_LARGE, count, " lost shards, and ", missing,
+               " of as many neighbouring parity shards are missing");
   for (const std::uint16_t shard : lost) run.constants.push_back(gf_->exp(logs_[shard]));
   run.polynomial = polynomial_of(run.constants);
   Matrix16 solved = solve_run(run, outputs, work);  // outputs from the chosen shards

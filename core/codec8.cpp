@@ -22,9 +22,8 @@ void take_subfield(Matrix &matrix) {
   for (unsigned r = 0; r < matrix.rows(); ++r) {
     for (unsigned c = 0; c < matrix.columns(); ++c) {
       if (matrix.at(r, c) >= gf::kSubfield4.element.size())
-        base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                   base::text("codec options: coefficient ", matrix.at(r, c), " of parity row ", r, ", column ", c,
-                              " is not in GF(2^4), which word_bits = 4 asks for"));
+        base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: coefficient ", matrix.at(r, c), " of parity row ", r,
+                   ", column ", c, " is not in GF(2^4), which word_bits = 4 asks for");
       matrix.at(r, c) = gf::kSubfield4.element[matrix.at(r, c)];
     }
   }
@@ -32,39 +31,27 @@ void take_subfield(Matrix &matrix) {
 
 void check_local_groups(const LocalPreset &preset, const tandem_codec_options &options) {
   if (options.local_groups == 0 || options.local_groups > std::min(options.k, options.m)) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text("codec options: local_groups is ", options.local_groups, ", matrix ", preset.name,
-                          " with k = ", options.k, ", m = ", options.m, " has 1 to ", std::min(options.k, options.m)));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: local_groups is ", options.local_groups, ", matrix ",
+               preset.name, " with k = ", options.k, ", m = ", options.m, " has 1 to ", std::min(options.k, options.m));
   }
-  if (options.coefficients != nullptr) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("codec options: coefficients are for a custom matrix, with ",
-                                                         preset.name, " they must be NULL"));
-  }
+  check_no_coefficients(options, preset.name);
 }
 
 Matrix custom_matrix(const tandem_codec_options &options) {
   Matrix matrix(options.m, options.k);
   if (options.m == 0) return matrix;
   if (options.coefficients == nullptr) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("codec options: a custom matrix needs coefficients (",
-                                                         options.m, " x ", options.k, " bytes), got NULL"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: a custom matrix needs coefficients (", options.m, " x ",
+               options.k, " bytes), got NULL");
   }
   std::memcpy(matrix.row(0).data(), options.coefficients, std::size_t{options.m} * options.k);
   return matrix;
 }
 
 [[noreturn]] void refuse_preset(const Preset &preset, unsigned k, unsigned m) {
-  base::fail(TANDEM_ERROR_NOT_MDS,
-             base::text("matrix ", preset.name, " with k = ", k, ", m = ", m, " cannot recover from every loss of ",
-                        count_of(m, "shard"), " (it can for ", preset.mds_limit,
-                        "): use isal-cauchy, or set allow_non_mds to read what exists"));
-}
-
-[[noreturn]] void refuse_custom(MdsProof proof, unsigned k, unsigned m) {
-  const char *reason = proof == MdsProof::refuted ? "cannot recover from every loss of"
-                                                  : "has too many minors to check that it recovers from every loss of";
-  base::fail(TANDEM_ERROR_NOT_MDS, base::text("the custom matrix with k = ", k, ", m = ", m, " ", reason, " ",
-                                              count_of(m, "shard"), ": set allow_non_mds to use it"));
+  base::fail(TANDEM_ERROR_NOT_MDS, "matrix ", preset.name, " with k = ", k, ", m = ", m,
+             " cannot recover from every loss of ", count_of(m, "shard"), " (it can for ", preset.mds_limit,
+             "): use isal-cauchy, or set allow_non_mds to read what exists");
 }
 
 // Logarithm of the XOR of two points of a CauchyForm. That of a point with itself and with infinity is 0, so that both
@@ -93,8 +80,7 @@ Codec8::Codec8(const tandem_codec_options &options) : Codec(options) {
     cauchy_ = find_cauchy_form(parity_);
     is_mds_ = cauchy_.has_value();
     if (!is_mds_ && !allow_non_mds) {  // allow_non_mds makes the proof unnecessary
-      const MdsProof proof = prove_mds(parity_);
-      if (proof != MdsProof::proven) refuse_custom(proof, options.k, options.m);
+      check_proof(prove_mds(parity_), options.k, options.m);
       is_mds_ = true;
     }
   } else {
@@ -102,15 +88,11 @@ Codec8::Codec8(const tandem_codec_options &options) : Codec(options) {
     if (preset == nullptr) {
       for (const Preset16 &each : presets16())
         if (each.value == options.matrix)
-          base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                     base::text("codec options: matrix ", each.name, " is over GF(2^16): field must be ",
-                                int{TANDEM_FIELD_GF16}, " (TANDEM_FIELD_GF16)"));
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("codec options: unknown matrix ", options.matrix));
+          base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: matrix ", each.name,
+                     " is over GF(2^16): field must be ", int{TANDEM_FIELD_GF16}, " (TANDEM_FIELD_GF16)");
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: unknown matrix ", options.matrix);
     }
-    if (options.coefficients != nullptr) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("codec options: coefficients are for a custom matrix, with ",
-                                                           preset->name, " they must be NULL"));
-    }
+    check_no_coefficients(options, preset->name);
     parity_ = is_subfield ? make_jerasure4(options.matrix, options.k, options.m) : preset->make(options.k, options.m);
     if (preset->points != nullptr && options.m != 0 && !packets_) {
       std::vector<std::uint16_t> points = preset->points(options.k, options.m);
@@ -316,10 +298,9 @@ void Codec8::fail_groups(const ShardSet &present) const {
   }
   if (unnamed != 0) list += base::text(" and ", count_of(unnamed, "group"), " more");
   if (list.empty()) list = "no group misses two shards";
-  base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
-             base::text("matrix ", name_, ": ", list, "; beyond one for each group that is ", beyond, ", and ", globals,
-                        " of ", count_of(all_globals, "global parity shard"), " present",
-                        beyond > globals ? "" : ": enough for most such losses, but not for this one"));
+  base::fail(TANDEM_ERROR_NOT_RECOVERABLE, "matrix ", name_, ": ", list, "; beyond one for each group that is ", beyond,
+             ", and ", globals, " of ", count_of(all_globals, "global parity shard"), " present",
+             beyond > globals ? "" : ": enough for most such losses, but not for this one");
 }
 
 }  // namespace tandem::core

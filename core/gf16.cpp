@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/gf16.hpp"
 
-#include <algorithm>
 #include <bit>
 #include <memory>
 

@@ -16,7 +16,7 @@ namespace {
 constexpr unsigned kOrder = gf::kFieldSize - 1;  // of the multiplicative group
 
 [[noreturn]] void refuse(const char *name, const std::string &why) {
-  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("matrix ", name, ": ", why));
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "matrix ", name, ": ", why);
 }
 
 // The rows that a code with local groups is cut out of: global_count + 1 rows of an MDS code, the last one for the

@@ -591,9 +591,8 @@ unsigned most_damaged_shards(const Codec &codec, unsigned absent_count) {
   if (codec.field() != Field::gf8)
     base::fail(TANDEM_ERROR_UNSUPPORTED, "locate: codes over GF(2^16) are not supported, only codes over GF(2^8)");
   if (absent_count >= codec.m()) {
-    base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
-               base::text(absent_count, " of ", codec.shard_count(), " shards absent: at most k = ", codec.k(),
-                          " are left, so there is nothing to compare them with"));
+    base::fail(TANDEM_ERROR_NOT_RECOVERABLE, absent_count, " of ", codec.shard_count(),
+               " shards absent: at most k = ", codec.k(), " are left, so there is nothing to compare them with");
   }
   unsigned most = 0;
   if (codec.is_mds()) {
@@ -608,9 +607,9 @@ unsigned most_damaged_shards(const Codec &codec, unsigned absent_count) {
   }
   const unsigned shards = codec.shard_count() - absent_count;
   if (most > 1 && !form_of(codec) && sets_of(shards, most - 1) > kMostSets) {
-    base::fail(TANDEM_ERROR_UNSUPPORTED, base::text("locate: this matrix has no polynomials, and ", most - 1, " of ",
-                                                    shards, " shards have ", base::fixed(sets_of(shards, most - 1), 0),
-                                                    " sets to try; at most ", base::fixed(kMostSets, 0), " are tried"));
+    base::fail(TANDEM_ERROR_UNSUPPORTED, "locate: this matrix has no polynomials, and ", most - 1, " of ", shards,
+               " shards have ", base::fixed(sets_of(shards, most - 1), 0), " sets to try; at most ",
+               base::fixed(kMostSets, 0), " are tried");
   }
   return most;
 }
@@ -622,9 +621,8 @@ Application checks_of(const Codec &codec, const ShardSet &present) {
                              ? Indices(shards.begin(), shards.begin() + codec.k())
                              : Elimination(gf::kField, coefficient, codec.k(), shards).chosen();
   if (inputs.size() < codec.k()) {
-    base::fail(TANDEM_ERROR_NOT_RECOVERABLE,
-               base::text(codec.shard_count() - shards.size(), " of ", codec.shard_count(),
-                          " shards absent: those that are left have rank ", inputs.size(), ", ", codec.k(), " needed"));
+    base::fail(TANDEM_ERROR_NOT_RECOVERABLE, codec.shard_count() - shards.size(), " of ", codec.shard_count(),
+               " shards absent: those that are left have rank ", inputs.size(), ", ", codec.k(), " needed");
   }
   ShardSet chosen, rest;
   for (const std::uint16_t shard : shards)

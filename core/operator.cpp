@@ -99,40 +99,40 @@ unsigned output_count_of(const Powers16 &form) {
 }
 void check(const Dense16 &) {}
 void check(const Powers16 &form) {
-  const auto fail = [](const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "sums of powers: " + why); };
+  const auto fail = [](const auto &...why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "sums of powers: ", why...); };
   if (std::ranges::adjacent_find(form.logs, std::ranges::greater_equal{}) != form.logs.end())
     fail("the logarithms do not ascend");
   if (std::ranges::find(form.logs, gf16::kOrder) != form.logs.end() ||
       std::ranges::find(form.exponents, gf16::kOrder) != form.exponents.end())
-    fail(base::text("a logarithm or an exponent is ", gf16::kOrder));
+    fail("a logarithm or an exponent is ", gf16::kOrder);
   const std::size_t columns = form.solve == nullptr ? form.exponents.size() : form.solve->columns();
   if (columns != form.exponents.size() || form.chosen_count > (form.solve == nullptr ? 0 : columns))
-    fail(base::text(form.exponents.size(), " sums with ", form.chosen_count, " chosen shards, a matrix of ", columns));
+    fail(form.exponents.size(), " sums with ", form.chosen_count, " chosen shards, a matrix of ", columns);
 }
 void check(const Leopard16 &) {}
 
 unsigned input_count_of(const BitMatrix &form) { return form.bits->columns() / form.word_bits; }
 unsigned output_count_of(const BitMatrix &form) { return form.bits->rows() / form.word_bits; }
 void check(const BitMatrix &form) {
-  const auto fail = [](const std::string &why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a bit matrix: " + why); };
+  const auto fail = [](const auto &...why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a bit matrix: ", why...); };
   const Matrix &bits = *form.bits;
   if (bits.rows() % form.word_bits != 0 || bits.columns() % form.word_bits != 0)
-    fail(base::text(bits.rows(), " x ", bits.columns(), " bits are not of elements of ", form.word_bits));
+    fail(bits.rows(), " x ", bits.columns(), " bits are not of elements of ", form.word_bits);
   for (unsigned r = 0; r < bits.rows(); ++r)
     for (const std::uint8_t bit : bits.row(r))
-      if (bit > 1) fail(base::text("a bit of row ", r, " is ", bit));
+      if (bit > 1) fail("a bit of row ", r, " is ", bit);
 }
 
 std::uint64_t granularity_of(const BitMatrix &form) {
   constexpr std::uint64_t kUnit = BitMatrix::kPacketUnitBytes;
   if (form.word_bits == 0 || form.word_bits > BitMatrix::kMostWordBits)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("a bit matrix: ", form.word_bits,
-                                                         " bits of an element, not 1 to ", BitMatrix::kMostWordBits));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a bit matrix: ", form.word_bits, " bits of an element, not 1 to ",
+               BitMatrix::kMostWordBits);
   if (form.packet_bytes == 0 || form.packet_bytes % kUnit != 0 ||
       form.packet_bytes > Operator::kMostGranularityBytes / form.word_bits)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text("a bit matrix: packets of ", form.packet_bytes, " bytes are not a multiple of ", kUnit,
-                          ", or ", form.word_bits, " of them are more than ", Operator::kMostGranularityBytes));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a bit matrix: packets of ", form.packet_bytes,
+               " bytes are not a multiple of ", kUnit, ", or ", form.word_bits, " of them are more than ",
+               Operator::kMostGranularityBytes);
   return form.word_bits * form.packet_bytes;
 }
 
@@ -252,8 +252,8 @@ Operator::Operator(Form form, std::uint64_t granularity_bytes)
   if (std::holds_alternative<Leopard16>(form_)) granularity_bytes_ = granularity_of(Layout::leopard);
   if (const BitMatrix *packets = std::get_if<BitMatrix>(&form_)) granularity_bytes_ = granularity_of(*packets);
   if (granularity_bytes_ == 0 || granularity_bytes_ > kMostGranularityBytes)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("an operator's granularity of ", granularity_bytes_,
-                                                         " bytes is not from 1 to ", kMostGranularityBytes));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "an operator's granularity of ", granularity_bytes_,
+               " bytes is not from 1 to ", kMostGranularityBytes);
   std::visit([](const auto &each) { check(each); }, form_);
   input_count_ = std::visit([](const auto &each) { return input_count_of(each); }, form_);
   output_count_ = std::visit([](const auto &each) { return output_count_of(each); }, form_);

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/text.hpp"
 #include "core/gf.hpp"
 #include "tandem/tandem.h"
 
@@ -16,18 +15,17 @@ namespace tandem::core {
 namespace {
 
 void check_shard_count(const char *name, unsigned k, unsigned m, unsigned limit) {
-  if (k == 0)
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("matrix ", name, ": k = 0, at least 1 data shard is needed"));
+  if (k == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "matrix ", name, ": k = 0, at least 1 data shard is needed");
   if (k > limit || m > limit - k) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("matrix ", name, ": k + m = ", std::uint64_t{k} + m,
-                                                         ", at most ", limit, " shards are possible"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "matrix ", name, ": k + m = ", std::uint64_t{k} + m, ", at most ", limit,
+               " shards are possible");
   }
 }
 
 void check_parity_count(const char *name, unsigned m, unsigned limit) {
   if (m > limit) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text("matrix ", name, ": m = ", m, ", it has at most ", limit, " parity shards"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "matrix ", name, ": m = ", m, ", it has at most ", limit,
+               " parity shards");
   }
 }
 
@@ -191,8 +189,7 @@ Matrix snapraid_cauchy(unsigned k, unsigned m) {
   check_shard_count("snapraid-cauchy", k, m, gf::kFieldSize);
   check_parity_count("snapraid-cauchy", m, 6);
   if (k > 251) {  // at c = 251 the points of the data meet that of parity 5: 2^-251 = 2^4
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text("matrix snapraid-cauchy: k = ", k, ", it has at most 251 data shards"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "matrix snapraid-cauchy: k = ", k, ", it has at most 251 data shards");
   }
   return fill(k, m, [](unsigned r, unsigned c) -> std::uint8_t {
     if (r < 2) return gf::power_of_two(r * c);

@@ -61,8 +61,8 @@ void register_memory(const void *memory, std::uint64_t bytes) {
   if (bytes == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "bytes is 0");
   const std::uintptr_t begin = address_of(memory);
   if (bytes > UINTPTR_MAX - begin)
-    base::fail(TANDEM_ERROR_TOO_LARGE,
-               base::text(bytes, " bytes at ", "0x", base::digits(begin, 16), " do not fit the address space"));
+    base::fail(TANDEM_ERROR_TOO_LARGE, bytes, " bytes at ", "0x", base::digits(begin, 16),
+               " do not fit the address space");
   Registry &registry = all().get();
   auto range = std::make_shared<RegisteredRange>(begin, bytes);
   const std::lock_guard lock(registry.mutex);
@@ -70,12 +70,11 @@ void register_memory(const void *memory, std::uint64_t bytes) {
   if (next != registry.ranges.end() && next->first < begin + bytes) {
     const RegisteredRange &other = *next->second;
     if (other.begin == begin && other.bytes == bytes) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("the ", bytes, " bytes at ", "0x", base::digits(begin, 16), " are registered already"));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "the ", bytes, " bytes at ", "0x", base::digits(begin, 16),
+                 " are registered already");
     }
-    base::fail(TANDEM_ERROR_OVERLAP,
-               base::text(bytes, " bytes at ", "0x", base::digits(begin, 16), " overlap the ", other.bytes,
-                          " bytes at ", "0x", base::digits(other.begin, 16), ", which are registered"));
+    base::fail(TANDEM_ERROR_OVERLAP, bytes, " bytes at ", "0x", base::digits(begin, 16), " overlap the ", other.bytes,
+               " bytes at ", "0x", base::digits(other.begin, 16), ", which are registered");
   }
   registry.ranges.emplace(begin, std::move(range));
   detail::registered_count.fetch_add(1, std::memory_order_relaxed);
@@ -90,10 +89,9 @@ bool unregister_if_registered(const void *memory) {
   const auto found = registry->ranges.find(address_of(memory));
   if (found == registry->ranges.end()) return false;
   if (const std::uint32_t holds = found->second->hold_count.load(std::memory_order_acquire); holds != 0) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text(holds, " ", holds == 1 ? "run uses" : "runs use", " the ", found->second->bytes,
-                          " registered bytes at ", "0x", base::digits(found->first, 16), ": unregister them when ",
-                          holds == 1 ? "it is" : "they are", " over"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, holds, " ", holds == 1 ? "run uses" : "runs use", " the ",
+               found->second->bytes, " registered bytes at ", "0x", base::digits(found->first, 16),
+               ": unregister them when ", holds == 1 ? "it is" : "they are", " over");
   }
   gone = std::move(found->second);
   registry->ranges.erase(found);
@@ -105,9 +103,9 @@ void unregister_memory(const void *memory) {
   if (memory == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "memory is NULL");
   if (unregister_if_registered(memory)) return;
   const bool is_child = base::fork_generation() != base::kFirstForkGeneration;
-  base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-             base::text("no registered memory begins at ", "0x", base::digits(address_of(memory), 16),
-                        is_child ? "; this process was forked, and registrations do not survive a fork" : ""));
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "no registered memory begins at ", "0x",
+             base::digits(address_of(memory), 16),
+             is_child ? "; this process was forked, and registrations do not survive a fork" : "");
 }
 
 bool is_registered(const void *memory, std::uint64_t bytes) noexcept {
@@ -134,7 +132,7 @@ void MemoryHold::take(std::span<const Task> tasks) {
     for (unsigned c = 0; c < task.prepared->columns(); ++c) touch(task.inputs[c], task);
     for (unsigned r = 0; r < task.prepared->rows(); ++r) touch(task.outputs[r], task);
   }
-  std::sort(touched.begin(), touched.end());
+  std::ranges::sort(touched);
   touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
   held_ = std::move(touched);
   for (const auto &range : held_) range->hold_count.fetch_add(1, std::memory_order_relaxed);
@@ -164,7 +162,7 @@ void pin_registered(const void *memory, std::uint64_t bytes, const void *driver,
   RegisteredRange &range = *held.range;
   const std::lock_guard lock(range.pins_mutex);
   const auto is_of_driver = [&](const auto &each) { return each.first == driver; };
-  if (std::any_of(range.pins.begin(), range.pins.end(), is_of_driver)) return;
+  if (std::ranges::any_of(range.pins, is_of_driver)) return;
   range.pins.reserve(range.pins.size() + 1);  // what is pinned is kept
   range.pins.emplace_back(driver, make(reinterpret_cast<void *>(range.begin), range.bytes));
 }

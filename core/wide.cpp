@@ -2,9 +2,7 @@
 #include "core/wide.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
-#include <utility>
 #include <vector>
 
 #include "core/gf.hpp"

@@ -438,10 +438,9 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const base::
   if (options.executor == "serial") executor_options.thread_count = 1;
   std::unique_ptr<Executor> executor = make_executor(options.executor, executor_options);
   *choice_out = {kernel->name, executor->name(), executor->thread_count(), kInlineBytes};
-  log.say(TANDEM_LOG_INFO,
-          base::text("cpu: kernel ", kernel->name, " (", options.kernel.empty() ? "the best this CPU has" : "as asked",
-                     "), executor ", executor->name(), ", ", executor->thread_count(), " thread",
-                     executor->thread_count() == 1 ? "" : "s"));
+  log.say(TANDEM_LOG_INFO, "cpu: kernel ", kernel->name, " (",
+          options.kernel.empty() ? "the best this CPU has" : "as asked", "), executor ", executor->name(), ", ",
+          executor->thread_count(), " thread", executor->thread_count() == 1 ? "" : "s");
   const RunBy technique = options.technique.empty()       ? RunBy::cost
                           : options.technique == "matrix" ? RunBy::matrix
                                                           : RunBy::transform;

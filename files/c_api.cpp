@@ -2,7 +2,6 @@
 // extern "C" of files.h.
 
 #include <memory>
-#include <span>
 
 #include "base/gate.hpp"
 #include "base/options.hpp"
@@ -34,20 +33,14 @@ namespace {
 
 using base::check_result;
 using base::guarded;
+using base::read_needed_options;
 using base::write_result;
 
 // Calls that only read work without cleaning up.
 constexpr std::uint32_t kRecoverLockSeconds = 2;
 
 void require(const void *pointer, const char *name) {
-  if (pointer == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(name, " is NULL"));
-}
-
-// The options tell a call what to do: without them there is nothing to do.
-template <class Options>
-Options read_options(const Options *given, const char *name) {
-  require(given, name);
-  return base::read_options(given, name);
+  if (pointer == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, name, " is NULL");
 }
 
 template <class Call>
@@ -55,7 +48,7 @@ tandem_status repair_or_resize(const tandem_files_search *search, const tandem_f
                                tandem_files_repair_result *result_out, const Call &call) {
   return guarded([&] {
     require(search, "search");
-    const tandem_files_repair_options ours = read_options(options, "tandem_files_repair_options");
+    const tandem_files_repair_options ours = read_needed_options(options, "tandem_files_repair_options");
     require(result_out, "tandem_files_repair_result");
     check_result(result_out, "tandem_files_repair_result");
     write_result(call(ours), result_out, "tandem_files_repair_result");
@@ -78,7 +71,7 @@ tandem_files_set set_of(const SetHeader &header) {
 const FoundSet &set_at(const tandem_files_search *search, std::size_t index) {
   require(search, "search");
   if (index >= search->found.sets.size())
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("set ", index, " of ", search->found.sets.size()));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "set ", index, " of ", search->found.sets.size());
   return search->found.sets[index];
 }
 
@@ -89,8 +82,7 @@ tandem_status write_sentence(const tandem_files_search *search, std::vector<std:
     require(search, "search");
     require(sentence_out, base::text(kind, "_out").c_str());
     const std::vector<std::string> &sentences = search->found.*list;
-    if (index >= sentences.size())
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(kind, " file ", index, " of ", sentences.size()));
+    if (index >= sentences.size()) fail(TANDEM_ERROR_INVALID_ARGUMENT, kind, " file ", index, " of ", sentences.size());
     *sentence_out = sentences[index].c_str();
   });
 }
@@ -101,8 +93,8 @@ std::unique_ptr<tandem_files_writer> new_writer(tandem_context *context, const t
     fail(TANDEM_ERROR_INVALID_ARGUMENT, "a writer has no source and no dry_run: its content comes by calls");
   require(options.name, "name");
   if (content_bytes > kMaxContentBytes)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         base::text("the content has ", content_bytes, " bytes; at most ", kMaxContentBytes, " are possible"));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "the content has ", content_bytes, " bytes; at most ", kMaxContentBytes,
+         " are possible");
   const auto check_cancelled = [progress = options.progress, user = options.progress_user] {
     if (progress != nullptr && progress(user, 0, 0) != 0) fail(TANDEM_ERROR_CANCELLED, "cancelled");
   };
@@ -120,7 +112,7 @@ extern "C" {
 tandem_status tandem_files_encode(tandem_context *context, const tandem_files_encode_options *options,
                                   tandem_files_result *result_out) {
   return guarded([&] {
-    const tandem_files_encode_options ours = read_options(options, "tandem_files_encode_options");
+    const tandem_files_encode_options ours = read_needed_options(options, "tandem_files_encode_options");
     check_result(result_out, "tandem_files_result");
     write_result(encode(context, ours), result_out, "tandem_files_result");
   });
@@ -207,7 +199,7 @@ tandem_status tandem_files_decode(tandem_context *context, const tandem_files_se
                                   const tandem_files_decode_options *options, tandem_files_result *result_out) {
   return guarded([&] {
     require(search, "search");
-    const tandem_files_decode_options ours = read_options(options, "tandem_files_decode_options");
+    const tandem_files_decode_options ours = read_needed_options(options, "tandem_files_decode_options");
     check_result(result_out, "tandem_files_result");
     write_result(decode(context, search->found, ours), result_out, "tandem_files_result");
   });
@@ -217,7 +209,7 @@ tandem_status tandem_files_writer_begin(tandem_context *context, const tandem_fi
                                         uint64_t content_bytes, tandem_files_writer **writer_out) {
   return guarded([&] {
     require(writer_out, "writer_out");
-    const tandem_files_encode_options ours = read_options(options, "tandem_files_encode_options");
+    const tandem_files_encode_options ours = read_needed_options(options, "tandem_files_encode_options");
     const Team team(ours.team);
     std::unique_ptr<tandem_files_writer> writer;
     team.together([&] { writer = new_writer(context, ours, content_bytes); });
@@ -280,7 +272,7 @@ tandem_status tandem_files_verify(tandem_context *context, const tandem_files_se
                                   const tandem_files_verify_options *options, tandem_files_verify_result *result_out) {
   return guarded([&] {
     require(search, "search");
-    const tandem_files_verify_options ours = read_options(options, "tandem_files_verify_options");
+    const tandem_files_verify_options ours = read_needed_options(options, "tandem_files_verify_options");
     require(result_out, "tandem_files_verify_result");
     check_result(result_out, "tandem_files_verify_result");
     write_result(verify(context, search->found, ours), result_out, "tandem_files_verify_result");

@@ -42,13 +42,7 @@ std::optional<std::uint32_t> take_index(std::string_view &text) {
 
 std::optional<SetId> parse_set_id(std::string_view text) {
   SetId id;
-  if (text.size() != 2 * id.size()) return {};
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const std::size_t digit = std::string_view("0123456789abcdef").find(text[i]);
-    if (digit == std::string_view::npos) return {};
-    id[i / 2] = static_cast<std::uint8_t>(i % 2 == 0 ? digit << 4 : id[i / 2] | digit);
-  }
-  return id;
+  return base::parse_hexadecimal(text, id) ? std::optional(id) : std::nullopt;
 }
 
 // ---- offsets in a record; docs/format.md section 8 ----
@@ -95,9 +89,8 @@ void remove_given_up(const Folder &folder, const CommitRecord &record) {
   if (record.given_up.empty()) return;
   std::vector<std::pair<OwnName, std::string>> found;
   for (const std::string &name : folder.names())
-    if (const auto own = parse_own_name(name);
-        own && own->kind != OwnKind::lone_temporary &&
-        std::find(record.given_up.begin(), record.given_up.end(), own->set_id) != record.given_up.end())
+    if (const auto own = parse_own_name(name); own && own->kind != OwnKind::lone_temporary &&
+                                               std::ranges::find(record.given_up, own->set_id) != record.given_up.end())
       found.emplace_back(*own, name);
   std::vector<Descriptor> locked;
   for (const auto &[own, name] : found) {
@@ -105,9 +98,8 @@ void remove_given_up(const Folder &folder, const CommitRecord &record) {
     Descriptor file = open_to_lock(folder, name);
     if (!file) fail_io("open", folder.path_of(name), errno);
     if (const Lock lock = lock_file(file); lock != Lock::ours)
-      fail(TANDEM_ERROR_IO,
-           base::text(folder.path_of(name), " is of a set that was given up, and ",
-                      lock == Lock::held_by_another ? "is being written" : "cannot be locked: " + error_text(errno)));
+      fail(TANDEM_ERROR_IO, folder.path_of(name), " is of a set that was given up, and ",
+           lock == Lock::held_by_another ? "is being written" : "cannot be locked: " + error_text(errno));
     locked.push_back(std::move(file));
   }
   for (const OwnKind kind : {OwnKind::set_temporary, OwnKind::commit_record})
@@ -142,7 +134,7 @@ std::vector<std::uint32_t> finish_folder(const FolderRecord &member, bool no_syn
     }
     // An intact file of the old set is replaced only by the file that was committed.
     if (!is_shard_of(folder, temporary, record.set_id, i))
-      fail(TANDEM_ERROR_DAMAGED, base::text(folder.path_of(temporary), " is damaged at both ends"));
+      fail(TANDEM_ERROR_DAMAGED, folder.path_of(temporary), " is damaged at both ends");
     if (Descriptor old = record.force ? folder.open_file(name, O_RDONLY) : Descriptor(); old && leaves_enough(old))
       replaced->push_back(std::move(old));
     folder.rename(temporary, name, record.force);
@@ -160,7 +152,7 @@ std::vector<std::uint32_t> finish_folder(const FolderRecord &member, bool no_syn
 // A finished file of record.folder = `number` lies in one of these folders. Then that folder knows that the set counts,
 // because no file gets its name before the record beside it says so.
 bool knows_by_itself(const CommitRecord &record, std::uint32_t number, const Folders &folders) {
-  return std::any_of(folders.begin(), folders.end(), [&](const auto &folder) {
+  return std::ranges::any_of(folders, [&](const auto &folder) {
     for (std::uint32_t i = 0; i < record.shard_count; ++i)
       if (record.folder_of[i] == number && is_shard_of(*folder, shard_file_name(record.name, i), record.set_id, i))
         return true;
@@ -173,10 +165,8 @@ bool knows_by_itself(const CommitRecord &record, std::uint32_t number, const Fol
 bool was_written_over(const CommitRecord &record, std::uint32_t number, const Folders &named,
                       const std::vector<FolderRecord> &members) {
   if (named.size() < record.folder_count) return false;
-  return std::any_of(named.begin(), named.end(), [&](const auto &folder) {
-    if (std::any_of(members.begin(), members.end(),
-                    [&](const FolderRecord &member) { return member.folder == folder; }))
-      return false;
+  return std::ranges::any_of(named, [&](const auto &folder) {
+    if (std::ranges::any_of(members, [&](const FolderRecord &member) { return member.folder == folder; })) return false;
     for (std::uint32_t i = 0; i < record.shard_count; ++i)
       if (record.folder_of[i] == number && is_shard_file(*folder, shard_file_name(record.name, i))) return true;
     return false;
@@ -184,7 +174,7 @@ bool was_written_over(const CommitRecord &record, std::uint32_t number, const Fo
 }
 
 bool has(const std::vector<FolderRecord> &members, std::uint32_t folder) {
-  return std::any_of(members.begin(), members.end(), [&](const FolderRecord &m) { return m.record.folder == folder; });
+  return std::ranges::any_of(members, [&](const FolderRecord &m) { return m.record.folder == folder; });
 }
 
 // Another folder may need the lead's record to know that the set counts.
@@ -429,15 +419,15 @@ Finished roll_forward(std::vector<FolderRecord> &members, const Folders &named, 
   }
   stays[0] = lead_stays(members, named);
   remove_records(members, stays, no_sync);
-  finished.record_left = std::any_of(members.begin(), members.end(),
-                                     [&](const FolderRecord &member) { return stays[member.record.folder]; });
+  finished.record_left =
+      std::ranges::any_of(members, [&](const FolderRecord &member) { return stays[member.record.folder]; });
   return finished;
 }
 
 bool leaves_record(const std::vector<FolderRecord> &members, const Folders &named) {
   if (has(members, 0)) return lead_stays(members, named);
-  return std::any_of(members.begin(), members.end(),
-                     [](const FolderRecord &member) { return !missing_here(*member.folder, member.record).empty(); });
+  return std::ranges::any_of(
+      members, [](const FolderRecord &member) { return !missing_here(*member.folder, member.record).empty(); });
 }
 
 bool roll_back(std::vector<FolderRecord> &members, bool no_sync) {
@@ -447,9 +437,8 @@ bool roll_back(std::vector<FolderRecord> &members, bool no_sync) {
   for (const FolderRecord &member : members)
     for (std::uint32_t i = 0; i < member.record.shard_count; ++i)
       if (member.record.is_here(i)) member.folder->remove(own_name({OwnKind::set_temporary, member.record.set_id, i}));
-  const auto lead = std::find_if(members.begin(), members.end(), [](const FolderRecord &m) {
-    return m.record.folder == 0 && m.record.folder_count != 0;
-  });
+  const auto lead = std::ranges::find_if(
+      members, [](const FolderRecord &m) { return m.record.folder == 0 && m.record.folder_count != 0; });
   std::bitset<kMaxShardCount> stays;
   if (lead != members.end()) {
     std::bitset<kMaxShardCount> done = lead->record.done;

@@ -49,18 +49,16 @@ class Sink {
     if (stat(name_.c_str(), &status) == 0) {
       if (S_ISDIR(status.st_mode)) fail_io("write", name_, EISDIR);
       if (!S_ISREG(status.st_mode) && !team.is_alone())
-        fail(TANDEM_ERROR_INVALID_ARGUMENT,
-             base::text(name_, " is no regular file: several processes share no stream"));
+        fail(TANDEM_ERROR_INVALID_ARGUMENT, name_, " is no regular file: several processes share no stream");
       if (!S_ISREG(status.st_mode) && options.salvage != 0)
-        fail(TANDEM_ERROR_INVALID_ARGUMENT,
-             base::text(name_,
-                        " is no regular file: salvage writes a file, as a stream cannot say where its holes are"));
+        fail(TANDEM_ERROR_INVALID_ARGUMENT, name_,
+             " is no regular file: salvage writes a file, as a stream cannot say where its holes are");
       if (!S_ISREG(status.st_mode)) {
         if (dry_run) return;
         open_stream(S_ISFIFO(status.st_mode), check_cancelled);
         return;
       }
-      if (options.force == 0) fail(TANDEM_ERROR_IO, base::text(name_, " exists; use --force to replace it"));
+      if (options.force == 0) fail(TANDEM_ERROR_IO, name_, " exists; use --force to replace it");
       check_no_shard(set, name_, status);
     }
     if (options.salvage != 0) check_partial(set, options.force != 0);
@@ -115,8 +113,8 @@ class Sink {
   static void check_no_shard(const FoundSet &set, const std::string &name, const struct stat &status) {
     for (const ShardFile &file : set.files)
       if (file.identity == std::pair(status.st_dev, status.st_ino))
-        fail(TANDEM_ERROR_INVALID_ARGUMENT,
-             base::text(name, " is shard ", file.index, " of the set that is decoded; choose another output"));
+        fail(TANDEM_ERROR_INVALID_ARGUMENT, name, " is shard ", file.index,
+             " of the set that is decoded; choose another output");
   }
 
   std::string partial_name() const { return name_ + ".partial"; }
@@ -129,8 +127,8 @@ class Sink {
       return;
     }
     if (!S_ISREG(status.st_mode))
-      fail(TANDEM_ERROR_IO, base::text(name, " is no regular file; salvage may have to write a file of this name"));
-    if (!force) fail(TANDEM_ERROR_IO, base::text(name, " exists; use --force to replace it"));
+      fail(TANDEM_ERROR_IO, name, " is no regular file; salvage may have to write a file of this name");
+    if (!force) fail(TANDEM_ERROR_IO, name, " exists; use --force to replace it");
     check_no_shard(set, name, status);
   }
 
@@ -183,8 +181,8 @@ class Decoder {
     team_.together([&] {
       if (known_shard_count(set_) < header_.k && !salvages()) {
         check_all_read(search_, set_, false);
-        fail(TANDEM_ERROR_NOT_RECOVERABLE,
-             base::text(set_.shard_count, " of ", header_.shard_count(), " shards found, ", header_.k, " are needed"));
+        fail(TANDEM_ERROR_NOT_RECOVERABLE, set_.shard_count, " of ", header_.shard_count(), " shards found, ",
+             header_.k, " are needed");
       }
       if (team_.leads()) sink_.emplace(options_, set_, team_, [this] { workers_.check_cancelled(); });
     });
@@ -278,9 +276,8 @@ class Decoder {
     check_current(search_);
     if (holes_.count() != header_.content_bytes) return;
     check_all_read(search_, set_, false);
-    fail(TANDEM_ERROR_NOT_RECOVERABLE,
-         base::text("nothing can be salvaged: ", set_.shard_count, " of ", header_.shard_count(), " shards found, ",
-                    header_.k, " are needed, and no data block is intact"));
+    fail(TANDEM_ERROR_NOT_RECOVERABLE, "nothing can be salvaged: ", set_.shard_count, " of ", header_.shard_count(),
+         " shards found, ", header_.k, " are needed, and no data block is intact");
   }
 
   // Stripes at these places, by as many threads as it returns.
@@ -343,9 +340,8 @@ class Decoder {
   // Throws DAMAGED unless the decoded content has the set's digest.
   static void check_digest(const SetHeader &header, const Hash128 &digest) {
     if (digest == header.digest) return;
-    fail(TANDEM_ERROR_DAMAGED,
-         base::text("the digest of the ", header.content_bytes, " decoded bytes is ",
-                    hexadecimal(printed_order(digest)), ", the set's is ", hexadecimal(printed_order(header.digest))));
+    fail(TANDEM_ERROR_DAMAGED, "the digest of the ", header.content_bytes, " decoded bytes is ",
+         hexadecimal(printed_order(digest)), ", the set's is ", hexadecimal(printed_order(header.digest)));
   }
 
   tandem_context *context_;

@@ -8,7 +8,6 @@
 #include <optional>
 #include <vector>
 
-#include "base/text.hpp"
 #include "files/calls.hpp"
 #include "files/error.hpp"
 #include "files/format.hpp"
@@ -41,22 +40,18 @@ class Source {
     is_file_ = true;
     if (fstat(descriptor_, &at_first_) != 0) fail_io("stat", name_, errno);
     if (S_ISDIR(at_first_.st_mode))
-      fail(TANDEM_ERROR_IO, base::text(name_,
-                                       " is a folder, and a set holds one file: name a file in it, or make a file of "
-                                       "it first (tar -cf FILE.tar ",
-                                       name_, ")"));
+      fail(TANDEM_ERROR_IO, name_,
+           " is a folder, and a set holds one file: name a file in it, or make a file of "
+           "it first (tar -cf FILE.tar ",
+           name_, ")");
     if (!S_ISREG(at_first_.st_mode))
-      fail(
-          TANDEM_ERROR_INVALID_ARGUMENT,
-          base::text(
-              name_,
-              " is no regular file; give its descriptor to read a stream (on the command line: - for standard input)"));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, name_,
+           " is no regular file; give its descriptor to read a stream (on the command line: - for standard input)");
     mode_ = at_first_.st_mode & 0777;
     // Files of /proc say that they are empty and are not: length 0 is read as a stream, but not by several processes.
     char byte;
     if (is_shared && at_first_.st_size == 0 && pread(descriptor_, &byte, 1, 0) > 0)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           base::text(name_, " has bytes, though its length is 0: one process can encode it"));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, name_, " has bytes, though its length is 0: one process can encode it");
     if (at_first_.st_size > 0 || is_shared) content_bytes_ = static_cast<std::uint64_t>(at_first_.st_size);
     posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
   }
@@ -89,8 +84,8 @@ class Source {
   [[noreturn]] void fail_changed() const {
     struct stat now = at_first_;
     fstat(descriptor_, &now);
-    fail(TANDEM_ERROR_IO, base::text(name_, " changed while it was read (", at_first_.st_size, " bytes at first, ",
-                                     now.st_size, " now); nothing was written"));
+    fail(TANDEM_ERROR_IO, name_, " changed while it was read (", at_first_.st_size, " bytes at first, ", now.st_size,
+         " now); nothing was written");
   }
 
   std::string name_;
@@ -213,7 +208,7 @@ class Encoder {
     read.add_bytes(content_bytes);
     stream_bytes_ += content_bytes;
     if (stream_bytes_ > kMaxContentBytes)
-      fail(TANDEM_ERROR_TOO_LARGE, base::text("the input has more than ", kMaxContentBytes, " bytes"));
+      fail(TANDEM_ERROR_TOO_LARGE, "the input has more than ", kMaxContentBytes, " bytes");
     if (content_bytes < header_.stripe_data_bytes()) cut_anew(buffers, content_bytes);
     return content_bytes;
   }

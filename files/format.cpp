@@ -71,7 +71,7 @@ bool can_be_resized(std::int32_t matrix) {
                                         TANDEM_MATRIX_PAR1,
                                         TANDEM_MATRIX_PAR2,
                                         TANDEM_MATRIX_LIBERASURECODE_RS_VAND};
-  return std::find(std::begin(kMatrices), std::end(kMatrices), matrix) != std::end(kMatrices);
+  return std::ranges::find(kMatrices, matrix) != std::end(kMatrices);
 }
 
 bool describe_one_set(const SetHeader &one, const SetHeader &other) {

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/options.hpp"
 #include "base/timeline.hpp"
 #include "files/error.hpp"
 #include "files/format.hpp"
@@ -26,8 +27,7 @@ struct DestroyCodec {
 using OwnedCodec = std::unique_ptr<tandem_codec, DestroyCodec>;
 
 inline OwnedCodec make_codec(const SetHeader &header, bool allow_non_mds) {
-  tandem_codec_options options = {};
-  options.struct_bytes = sizeof options;
+  auto options = base::sized<tandem_codec_options>();
   options.k = header.k;
   options.m = header.m;
   options.matrix = header.matrix;

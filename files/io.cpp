@@ -35,13 +35,6 @@ bool wait_for(int descriptor, short events, const std::atomic<bool> &stop) noexc
 
 }  // namespace
 
-Descriptor open_to_read(const std::string &path) noexcept {
-  for (;;) {
-    const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (descriptor >= 0 || errno != EINTR) return Descriptor(descriptor);
-  }
-}
-
 std::int64_t read_stream(int descriptor, std::byte *bytes_out, std::size_t byte_count,
                          const std::atomic<bool> &stop) noexcept {
   std::size_t done = 0;

@@ -42,8 +42,8 @@ void check_names_free(const std::string &folder, const std::string &name, std::u
   const std::string path = base::text(folder, "/", shard_file_name(name, shard));
   struct stat status;
   if (lstat(path.c_str(), &status) != 0) return;
-  if (!force) fail(TANDEM_ERROR_IO, base::text(path, " exists; use --force to replace it"));
-  if (S_ISDIR(status.st_mode)) fail(TANDEM_ERROR_IO, base::text(path, " is a folder"));
+  if (!force) fail(TANDEM_ERROR_IO, path, " exists; use --force to replace it");
+  if (S_ISDIR(status.st_mode)) fail(TANDEM_ERROR_IO, path, " is a folder");
 }
 
 NewSet::NewSet(Options options) : options_(std::move(options)) {}
@@ -103,8 +103,8 @@ void NewSet::check_names() const {
     check_names_free(folder.path(), options_.name, i, options_.force);
     if (const std::string name = shard_file_name(options_.name, i);
         options_.force && is_shard_of(folder, name, options_.set_id, i))
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(folder.path_of(name), " is of set ", hexadecimal(options_.set_id),
-                                                     " already: a new set needs an id of its own"));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, folder.path_of(name), " is of set ", hexadecimal(options_.set_id),
+           " already: a new set needs an id of its own");
   }
 }
 
@@ -144,9 +144,9 @@ void NewSet::check_given_up() const {
       refuse_unfinished(folders_, options_.name, {options_.set_id}, options_.force);
   for (std::size_t folder = 0; folder < now.size(); ++folder)
     for (const SetId &id : now[folder])
-      if (std::find(given_up_[folder].begin(), given_up_[folder].end(), id) == given_up_[folder].end())
-        fail(TANDEM_ERROR_IO, base::text("set ", hexadecimal(id), ", also called ", options_.name, ", was begun in ",
-                                         folders_[folder]->path(), " and not finished while this set was written"));
+      if (std::ranges::find(given_up_[folder], id) == given_up_[folder].end())
+        fail(TANDEM_ERROR_IO, "set ", hexadecimal(id), ", also called ", options_.name, ", was begun in ",
+             folders_[folder]->path(), " and not finished while this set was written");
 }
 
 // Another set of this name may have got its files since the records were made.
@@ -187,24 +187,24 @@ std::vector<Descriptor> NewSet::commit() {
     // harm.
     renameat(lead.folder->descriptor(), own_name({OwnKind::commit_record, options_.set_id}).c_str(),
              lead.folder->descriptor(), own_name({OwnKind::pending_record, options_.set_id}).c_str());
-    fail(error.status(), base::text(error.what(),
-                                    "; it is not known whether the new set is valid, and the next command that reads "
-                                    "all these folders decides"));
+    fail(error.status(), error.what(),
+         "; it is not known whether the new set is valid, and the next command that reads "
+         "all these folders decides");
   }
   Finished finished;
   try {
     finished = roll_forward(members_, folders_, options_.no_sync);
   } catch (const Error &error) {
-    fail(error.status(), base::text("the new set is complete, but not all of its files have their names yet (",
-                                    error.what(), "); the next command that reads or writes these folders continues"));
+    fail(error.status(), "the new set is complete, but not all of its files have their names yet (", error.what(),
+         "); the next command that reads or writes these folders continues");
   }
   for (std::size_t folder = 0; options_.note && folder < given_up_.size(); ++folder)
     for (const SetId &id : given_up_[folder])
       options_.note(base::text("gave up the files of the unfinished set ", hexadecimal(id), " in ",
                                folders_[folder]->path(), ": the new set replaces it"));
   if (!finished.missing.empty())
-    fail(TANDEM_ERROR_IO, base::text("another program removed ", finished.missing.front(), " while it was written; of ",
-                                     folder_of_.size(), " shards, ", finished.missing.size(), " are missing"));
+    fail(TANDEM_ERROR_IO, "another program removed ", finished.missing.front(), " while it was written; of ",
+         folder_of_.size(), " shards, ", finished.missing.size(), " are missing");
   return std::move(finished.replaced);
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 // The first of those with the most votes.
 auto most_voted(const auto &votes) {
-  return std::max_element(votes.begin(), votes.end(), [](const auto &a, const auto &b) { return a.second < b.second; });
+  return std::ranges::max_element(votes, [](const auto &a, const auto &b) { return a.second < b.second; });
 }
 
 // The set's id, if the set has no name, or not all shards could have it.
@@ -71,7 +71,7 @@ std::vector<std::size_t> folders_in_turn(const Usable &usable, const FoundSet &s
     std::map<std::size_t, std::size_t> &here = of_turn[shard % turn_count];
     std::size_t folder;
     if (here.empty()) {
-      folder = place_of(std::min_element(file_counts.begin(), file_counts.end()), file_counts);
+      folder = place_of(std::ranges::min_element(file_counts), file_counts);
       (file_counts[folder] == 0 ? here[folder] : crowded_count) += 1;
     } else {
       folder = most_voted(here)->first;
@@ -80,7 +80,7 @@ std::vector<std::size_t> folders_in_turn(const Usable &usable, const FoundSet &s
     ++file_counts[folder];
   }
   if (crowded_count == 0) return folders;
-  const std::size_t most = place_of(std::max_element(file_counts.begin(), file_counts.end()), file_counts);
+  const std::size_t most = place_of(std::ranges::max_element(file_counts), file_counts);
   *note_out = base::text("the layout of the encode cannot be restored: ",
                          set.header.folder_count != 0 ? base::text("it used ", set.header.folder_count, " folders")
                                                       : "the headers do not say how it used its folders",

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/text.hpp"
 #include "files/error.hpp"
 #include "files/workers.hpp"
 
@@ -41,8 +40,8 @@ RangeReader::RangeReader(tandem_context *context, FoundSet set, std::uint32_t th
 void RangeReader::read(std::uint64_t offset, std::uint64_t byte_count, std::byte *content_out) {
   const SetHeader &header = set_.header;
   if (offset > header.content_bytes || byte_count > header.content_bytes - offset)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(byte_count, " bytes from ", offset,
-                                                   " on are not all of the content, which has ", header.content_bytes));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, byte_count, " bytes from ", offset,
+         " on are not all of the content, which has ", header.content_bytes);
   if (byte_count == 0) return;
   const std::uint64_t end = offset + byte_count, stripe_bytes = header.stripe_data_bytes();
   const std::uint64_t first_stripe = offset / stripe_bytes, last_stripe = (end - 1) / stripe_bytes;

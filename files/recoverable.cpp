@@ -19,10 +19,9 @@ bool has_code(const SetHeader &header, bool allow_non_mds) {
 bool shards_suffice(const SetHeader &header, std::vector<std::uint8_t> present) {
   for (std::uint32_t shard = 0; shard < header.k; ++shard)
     if (header.is_padding(shard)) present[shard] = 1;
-  const auto good = static_cast<std::uint32_t>(std::count(present.begin(), present.end(), 1));
+  const auto good = static_cast<std::uint32_t>(std::ranges::count(present, 1));
   if (good < header.k || any_k_suffice(header)) return good >= header.k;
-  tandem_context_options options = {};
-  options.struct_bytes = sizeof options;
+  auto options = base::sized<tandem_context_options>();
   options.backend = "cpu";
   options.expert = "executor=serial";
   options.thread_count = 1;
@@ -45,11 +44,10 @@ Recoverability::Recoverability(tandem_context *context, const SetHeader &header)
       mds_(any_k_suffice(header)) {}
 
 bool Recoverability::holds(const std::vector<std::uint8_t> &present) const {
-  const auto good = static_cast<std::uint32_t>(std::count(present.begin(), present.end(), 1));
+  const auto good = static_cast<std::uint32_t>(std::ranges::count(present, 1));
   if (good < k_) return false;
   if (mds_ || good == shard_count_) return true;
-  tandem_plan_options options = {};
-  options.struct_bytes = sizeof options;
+  auto options = base::sized<tandem_plan_options>();
   options.operation = TANDEM_OPERATION_DECODE;
   options.present = present.data();
   tandem_plan *plan = nullptr;

@@ -50,8 +50,7 @@ struct Survey {
 };
 
 const FolderPart *lead_of(const std::vector<FolderPart> &parts) {
-  const auto lead =
-      std::find_if(parts.begin(), parts.end(), [](const FolderPart &p) { return p.record && p.record->folder == 0; });
+  const auto lead = std::ranges::find_if(parts, [](const FolderPart &p) { return p.record && p.record->folder == 0; });
   return lead != parts.end() ? &*lead : nullptr;
 }
 
@@ -99,12 +98,12 @@ bool is_named(const CommitRecord &record, const Folders &folders) {
 }
 
 const CommitRecord *any_record(const Unfinished &set) {
-  const auto part = std::find_if(set.parts.begin(), set.parts.end(), [](const FolderPart &p) { return p.record; });
+  const auto part = std::ranges::find_if(set.parts, [](const FolderPart &p) { return p.record.has_value(); });
   return part != set.parts.end() ? &*part->record : nullptr;
 }
 
 bool is_proven(const Unfinished &set, const Folders &folders) {
-  const auto any = [&](auto of_part) { return std::any_of(set.parts.begin(), set.parts.end(), of_part); };
+  const auto any = [&](auto of_part) { return std::ranges::any_of(set.parts, of_part); };
   if (any([](const FolderPart &p) { return p.has_commit; })) return true;
   const CommitRecord *record = any_record(set);
   return record != nullptr && lead_of(set.parts) == nullptr &&
@@ -128,18 +127,19 @@ void hold_back(Unfinished &set, const Folders &folders) {
         return false;  // not readable: that proves nothing
       }
     };
-    if (std::any_of(set.parts.begin(), set.parts.end(),
-                    [&](const FolderPart &part) {
-                      return part.temporaries.contains(i) &&
-                             is_whole(*folders[part.folder], own_name({OwnKind::set_temporary, record->set_id, i}));
-                    }) ||
-        std::any_of(folders.begin(), folders.end(), [&](const auto &folder) {
+    if (std::ranges::any_of(set.parts,
+                            [&](const FolderPart &part) {
+                              return part.temporaries.contains(i) &&
+                                     is_whole(*folders[part.folder],
+                                              own_name({OwnKind::set_temporary, record->set_id, i}));
+                            }) ||
+        std::ranges::any_of(folders, [&](const auto &folder) {
           return is_whole(*folder, shard_file_name(record->name, i)) ||
                  is_whole(*folder, shard_file_name(hexadecimal(record->set_id), i));
         }))
       present[i] = 1;
   }
-  set.shard_count = static_cast<std::uint32_t>(std::count(present.begin(), present.end(), 1));
+  set.shard_count = static_cast<std::uint32_t>(std::ranges::count(present, 1));
   if (found) set.needed_count = found->k;
   if (found) present.resize(found->shard_count());  // it may have been resized since
   set.held_back = !found || !shards_suffice(*found, present);
@@ -159,7 +159,7 @@ void set_given_up_aside(Survey &found, std::size_t named_count) {
     const auto set = found.sets.find(id);
     if (set == found.sets.end()) continue;
     std::vector<FolderPart> &parts = set->second.parts;
-    const auto part = std::find_if(parts.begin(), parts.end(), [&](const FolderPart &p) { return p.folder == folder; });
+    const auto part = std::ranges::find_if(parts, [&](const FolderPart &p) { return p.folder == folder; });
     if (part == parts.end()) continue;
     found.given_up[id].push_back(std::move(*part));
     parts.erase(part);
@@ -218,7 +218,7 @@ class Recovery {
       try {
         recover_set(set_id, set);
       } catch (const Error &error) {
-        leave(base::text("remains of set ", hexadecimal(set_id), " stay for now: ", error.what()));
+        leave("remains of set ", hexadecimal(set_id), " stay for now: ", error.what());
       }
     }
     for (const auto &[folder, number] : survey_.lone)
@@ -230,12 +230,11 @@ class Recovery {
   void recover_set(const SetId &set_id, Unfinished &set) {
     const std::string id = hexadecimal(set_id);
     if (set.held_back)
-      return leave(base::text("set ", id, " is complete, but ",
-                              set.shard_count == 0
-                                  ? "none of its shards is in these folders"
-                                  : base::text(set.shard_count, " of its shards are in these folders and ",
-                                               set.needed_count, " are needed"),
-                              ": it replaces no older file until all folders of its encode are named"));
+      return leave("set ", id, " is complete, but ",
+                   set.shard_count == 0 ? "none of its shards is in these folders"
+                                        : base::text(set.shard_count, " of its shards are in these folders and ",
+                                                     set.needed_count, " are needed"),
+                   ": it replaces no older file until all folders of its encode are named");
     std::vector<FolderRecord> forward, back;
     std::vector<std::pair<std::size_t, std::string>> loose;  // folder, name
     for (FolderPart &part : set.parts) {
@@ -247,20 +246,19 @@ class Recovery {
       }
       const std::string name = record_name(set_id, part);
       Descriptor file = open_to_lock(*folder, name);
-      if (!file) return leave(base::text(folder->path_of(name), " cannot be opened: ", error_text(errno)));
+      if (!file) return leave(folder->path_of(name), " cannot be opened: ", error_text(errno));
       if (const Lock lock = lock_file(file); lock != Lock::ours)
         return leave(lock == Lock::held_by_another ? base::text("set ", id, " is being written to ", folder->path())
                                                    : cannot_lock(folder->path_of(name), errno));
       const Verdict verdict = verdict_on(part, set, folders_.size());
       if (verdict == Verdict::waits) continue;
       if (part.strange_version)
-        return leave(base::text(of_another_tandem(folder->path_of(name), part), "; its remains of set ", id,
-                                " stay as they are"));
+        return leave(of_another_tandem(folder->path_of(name), part), "; its remains of set ", id, " stay as they are");
       if (verdict == Verdict::asks_lead && !part.record)
-        return leave(base::text(folder->path_of(name), " is damaged; whether set ", id, " was complete is not known"));
+        return leave(folder->path_of(name), " is damaged; whether set ", id, " was complete is not known");
       if (verdict == Verdict::asks_lead) {
-        leave(base::text(folder->path(), " holds ", files(part.temporaries.size()), " of set ", id,
-                         ", which may be complete: name also the first folder of its encode"));
+        leave(folder->path(), " holds ", files(part.temporaries.size()), " of set ", id,
+              ", which may be complete: name also the first folder of its encode");
         continue;
       }
       if (!part.record) {  // damaged, and nothing depends on it
@@ -280,40 +278,40 @@ class Recovery {
     ++result_.finished_set_count;
     if (dry_run_) {
       if (!leaves_record(members, folders_)) result_.would_finish.push_back(members.front().record.set_id);
-      return note(base::text("would finish set ", id, " in ", where, ": it is complete"));
+      return note("would finish set ", id, " in ", where, ": it is complete");
     }
     const Finished finished = roll_forward(members, folders_, false);
-    note(base::text("finished set ", id, " in ", where, ": a run that ended early had completed it"));
+    note("finished set ", id, " in ", where, ": a run that ended early had completed it");
     for (const std::string &path : finished.missing)
-      leave(base::text(path, " of set ", id,
-                       " is missing: another program removed it before it had its name; files of this name that the "
-                       "set was to replace stay in its folder"));
+      leave(path, " of set ", id,
+            " is missing: another program removed it before it had its name; files of this name that the "
+            "set was to replace stay in its folder");
     if (finished.record_left) wait_for_others(members, id);
   }
 
   void remove_set(const std::string &id, std::vector<FolderRecord> &members) {
     const std::string where = list(members);
     ++result_.removed_set_count;
-    if (dry_run_) return note(base::text("would remove the remains of the incomplete set ", id, " in ", where));
+    if (dry_run_) return note("would remove the remains of the incomplete set ", id, " in ", where);
     const bool done = roll_back(members, false);
-    note(base::text("removed the remains of the incomplete set ", id, " in ", where, ": its run ended early"));
+    note("removed the remains of the incomplete set ", id, " in ", where, ": its run ended early");
     if (done) return;
     for (const FolderRecord &member : members)
       if (member.record.folder == 0)
-        leave(base::text(member.folder->path_of(own_name({OwnKind::pending_record, member.record.set_id})),
-                         " stays until each of the ", member.record.folder_count, " folders of set ", id,
-                         " was cleaned up with it; where one is lost, the file may be removed"));
+        leave(member.folder->path_of(own_name({OwnKind::pending_record, member.record.set_id})),
+              " stays until each of the ", member.record.folder_count, " folders of set ", id,
+              " was cleaned up with it; where one is lost, the file may be removed");
   }
 
   void wait_for_others(const std::vector<FolderRecord> &members, const std::string &id) {
-    leave(base::text("a record of set ", id, " stays in ", list(members), " until all its ",
-                     members.front().record.folder_count, " folders are named together"));
+    leave("a record of set ", id, " stays in ", list(members), " until all its ", members.front().record.folder_count,
+          " folders are named together");
   }
 
   void remove_temporary(const Folder &folder, const std::string &name) {
     const Descriptor file = open_to_lock(folder, name);
     if (!file && errno == ENOENT) return;
-    if (!file) return leave(base::text(folder.path_of(name), " is no file of Tandem, or cannot be opened"));
+    if (!file) return leave(folder.path_of(name), " is no file of Tandem, or cannot be opened");
     if (const Lock lock = lock_file(file); lock != Lock::ours)
       return leave(lock == Lock::held_by_another ? base::text(folder.path_of(name), " is being written")
                                                  : cannot_lock(folder.path_of(name), errno));
@@ -323,8 +321,7 @@ class Recovery {
       return leave(error.what());
     }
     ++result_.removed_file_count;
-    note(base::text(dry_run_ ? "would remove" : "removed", " ", folder.path_of(name),
-                    ", which a run that ended early left"));
+    note(dry_run_ ? "would remove" : "removed", " ", folder.path_of(name), ", which a run that ended early left");
   }
 
   static std::string files(std::size_t count) { return base::text(count, " file", count == 1 ? "" : "s"); }
@@ -334,10 +331,14 @@ class Recovery {
     return text;
   }
 
-  void note(std::string text) { result_.notes.push_back(std::move(text)); }
-  void leave(std::string text) {
+  template <class... Parts>
+  void note(const Parts &...parts) {
+    result_.notes.push_back(base::text(parts...));
+  }
+  template <class... Parts>
+  void leave(const Parts &...parts) {
     ++result_.left_count;
-    note(std::move(text));
+    note(parts...);
   }
 
   const Folders &folders_;
@@ -356,18 +357,17 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
   const Survey found = survey(folders);
   const auto give_up = [&](const SetId &set_id, const FolderPart &part) {
     std::vector<SetId> &here = given_up[part.folder];
-    if (std::find(here.begin(), here.end(), set_id) != here.end()) return;
+    if (std::ranges::find(here, set_id) != here.end()) return;
     const std::string &folder = folders[part.folder]->path();
     if (here.size() == kMaxGivenUpCount)
-      fail(TANDEM_ERROR_IO, base::text(folder, " holds more than ", kMaxGivenUpCount, " unfinished sets called ",
-                                       set_name, ", and --force gives up ", kMaxGivenUpCount,
-                                       " at once. Of those whose files are not wanted any more, one is ",
-                                       hexadecimal(set_id), ": remove ", folder, "/", record_name(set_id, part),
-                                       " and ", folder, "/.", hexadecimal(set_id), ".*.tandem-tmp"));
+      fail(TANDEM_ERROR_IO, folder, " holds more than ", kMaxGivenUpCount, " unfinished sets called ", set_name,
+           ", and --force gives up ", kMaxGivenUpCount,
+           " at once. Of those whose files are not wanted any more, one is ", hexadecimal(set_id), ": remove ", folder,
+           "/", record_name(set_id, part), " and ", folder, "/.", hexadecimal(set_id), ".*.tandem-tmp");
     here.push_back(set_id);
   };
   for (const auto &[set_id, set] : found.sets) {
-    if (std::find(except.begin(), except.end(), set_id) != except.end()) continue;
+    if (std::ranges::find(except, set_id) != except.end()) continue;
     for (const FolderPart &part : set.parts) {
       const Verdict verdict = verdict_on(part, set, folders.size());
       if (verdict == Verdict::back || verdict == Verdict::waits) continue;
@@ -380,21 +380,20 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
       // A pending set that a live process holds does not count yet. When it does, it is the newer set.
       if (!part.has_commit && lock == Lock::held_by_another) continue;
       if (part.strange_version)
-        fail(TANDEM_ERROR_IO,
-             base::text(of_another_tandem(path, part), ": it may belong to an unfinished set, also called ", set_name,
-                        ", which that Tandem can finish"));
+        fail(TANDEM_ERROR_IO, of_another_tandem(path, part), ": it may belong to an unfinished set, also called ",
+             set_name, ", which that Tandem can finish");
       if (!part.record)
-        fail(TANDEM_ERROR_IO, base::text(path, " is damaged: it may belong to an unfinished set, also called ",
-                                         set_name, ". If no file of that set is wanted any more, remove it and ",
-                                         folder.path(), "/.", hexadecimal(set_id), ".*.tandem-tmp"));
+        fail(TANDEM_ERROR_IO, path, " is damaged: it may belong to an unfinished set, also called ", set_name,
+             ". If no file of that set is wanted any more, remove it and ", folder.path(), "/.", hexadecimal(set_id),
+             ".*.tandem-tmp");
       const bool may_be_lost = lead_of(set.parts) == nullptr || verdict == Verdict::held_back;
       if (force && may_be_lost && lock == Lock::ours) {
         give_up(set_id, part);
         // Sets that this set has given up, but not removed yet, would come back without it.
         for (const auto &[older_id, older_parts] : found.given_up)
           for (const FolderPart &older : older_parts)
-            if (older.folder == part.folder && std::find(part.record->given_up.begin(), part.record->given_up.end(),
-                                                         older_id) != part.record->given_up.end())
+            if (older.folder == part.folder &&
+                std::ranges::find(part.record->given_up, older_id) != part.record->given_up.end())
               give_up(older_id, older);
         continue;
       }
@@ -409,8 +408,8 @@ std::vector<std::vector<SetId>> refuse_unfinished(const Folders &folders, const 
               ? base::text("name all folders of its encode, ", part.record->folder_count, ", or repair it")
           : lead_of(set.parts) != nullptr ? "repair it"
                                           : "the folder that its encode named first has no record of it: repair it";
-      fail(TANDEM_ERROR_IO, base::text("set ", hexadecimal(set_id), ", also called ", set_name, ", is not finished in ",
-                                       folder.path(), " (its record is ", path, "): ", first_step, way_out));
+      fail(TANDEM_ERROR_IO, "set ", hexadecimal(set_id), ", also called ", set_name, ", is not finished in ",
+           folder.path(), " (its record is ", path, "): ", first_step, way_out);
     }
   }
   return given_up;
@@ -420,7 +419,7 @@ namespace {
 
 bool has_own_names(const Folder &folder) {
   const std::vector<std::string> names = folder.names();
-  return std::any_of(names.begin(), names.end(), [](const std::string &name) { return parse_own_name(name); });
+  return std::ranges::any_of(names, [](const std::string &name) { return parse_own_name(name).has_value(); });
 }
 
 // Holds the folders that have remains. Returns whether there were more of them than before.
@@ -442,8 +441,7 @@ Recovered recover_many(Folders folders, bool dry_run, LockWait wait) {
   if (!hold_those_with_remains(folders)) return {};
   for (;;) {
     Folders held;
-    std::copy_if(folders.begin(), folders.end(), std::back_inserter(held),
-                 [](const auto &folder) { return folder->is_held(); });
+    std::ranges::copy_if(folders, std::back_inserter(held), [](const auto &folder) { return folder->is_held(); });
     const FoldersLock lock(held, wait);
     // A writer locks all its folders before it makes a record in any. So its other records show now.
     if (!hold_those_with_remains(folders)) return recover(folders, dry_run);

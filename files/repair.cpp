@@ -70,7 +70,7 @@ class NewFiles {
   void give_name(Target &target, bool is_locked) {
     const FoldersLock lock(is_locked ? Folders() : Folders{target.folder}, wait_);
     if (target.file != kNoFile && !is_still_there(target))
-      fail(TANDEM_ERROR_IO, base::text(target.path(), " was replaced since it was read; the new file is left alone"));
+      fail(TANDEM_ERROR_IO, target.path(), " was replaced since it was read; the new file is left alone");
     const bool may_replace = target.file != kNoFile || task_.options.force != 0;
     target.pending->rename(target.place.name, may_replace, task_.options.no_sync != 0);
   }
@@ -97,7 +97,7 @@ void join(const RepairTask &task, const std::string &temporary, Target &target) 
     target.opened = Descriptor(open(temporary.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     if (!target.opened) fail_io("open", temporary, errno);
   } else if (!open_in_place(task.set.files[target.file], &target.opened)) {
-    fail(TANDEM_ERROR_IO, base::text("process 0 can write to ", target.path(), ", but this process cannot"));
+    fail(TANDEM_ERROR_IO, "process 0 can write to ", target.path(), ", but this process cannot");
   }
 }
 
@@ -197,7 +197,7 @@ std::uint64_t left_in(const RepairTask &task, const Target &target) {
 
 void report_all(const RepairTask &task) {
   const auto target_of = [&](const Finding &finding) {
-    return std::find_if(task.targets.begin(), task.targets.end(), [&](const Target &target) {
+    return std::ranges::find_if(task.targets, [&](const Target &target) {
       return target.file == finding.file && target.shard == finding.report.index;
     });
   };
@@ -225,8 +225,8 @@ tandem_files_repair_result result_of(const RepairTask &task) {
   tandem_files_repair_result result = {};
   result.left_shard_count = task.header.shard_count() - task.set.shard_count;
   for (const Ranges &bad : findings.bad) result.left_block_count += bad.count();
-  bool all_done = std::none_of(task.set.files.begin(), task.set.files.end(),
-                               [](const ShardFile &file) { return (file.condition & TANDEM_FILES_OTHER_M) != 0; });
+  bool all_done = std::ranges::none_of(
+      task.set.files, [](const ShardFile &file) { return (file.condition & TANDEM_FILES_OTHER_M) != 0; });
   for (const Target &target : task.targets) {
     all_done = all_done && !dry_run && target.failure.empty();
     if (!target.failure.empty()) continue;
@@ -252,7 +252,7 @@ tandem_files_repair_result result_of(const RepairTask &task) {
 // Throws if this process was the first to fail.
 void check_failures(const RepairTask &task) {
   const auto has_failed = [](const Target &target) { return !target.failure.empty(); };
-  const auto first = std::find_if(task.targets.begin(), task.targets.end(), has_failed);
+  const auto first = std::ranges::find_if(task.targets, has_failed);
   if (first == task.targets.end() || first->failed_process != task.team.process()) return;
   const auto more = std::count_if(first + 1, task.targets.end(), has_failed);
   fail(TANDEM_ERROR_IO, more == 0

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <set>
 
-#include "base/options.hpp"
 #include "base/text.hpp"
 #include "files/error.hpp"
 #include "files/repair_steps.hpp"
@@ -22,11 +21,10 @@ bool is_length_credible(const RepairTask &task) {
     if (file.file_bytes >= header.shard_file_bytes() / 2) agrees[file.index] = true;
   for (std::uint32_t shard = 0; shard < header.k; ++shard)
     if (header.is_padding(shard)) agrees[shard] = true;
-  const auto count = static_cast<std::uint32_t>(std::count(agrees.begin(), agrees.end(), true));
+  const auto count = static_cast<std::uint32_t>(std::ranges::count(agrees, true));
   if (count >= header.k) return true;
-  task.note(base::text("nothing is written: ", count, " shard", count == 1 ? " has" : "s have",
-                       " a file of at least half of the ", header.shard_file_bytes(), " bytes that the headers claim, ",
-                       header.k, " are needed"));
+  task.note("nothing is written: ", count, " shard", count == 1 ? " has" : "s have", " a file of at least half of the ",
+            header.shard_file_bytes(), " bytes that the headers claim, ", header.k, " are needed");
   return false;
 }
 
@@ -98,8 +96,8 @@ void plan_resize(RepairTask &task) {
     Target &target = add_file(task, file);
     target.action = TANDEM_FILES_MEND;
     if (Descriptor opened; !open_in_place(task.set.files[file], &opened))
-      fail(TANDEM_ERROR_IO,
-           base::text("cannot write to ", target.path(), ", and its header must get the new m; nothing is changed"));
+      fail(TANDEM_ERROR_IO, "cannot write to ", target.path(),
+           ", and its header must get the new m; nothing is changed");
   }
 }
 

@@ -62,8 +62,9 @@ struct RepairTask {
   std::uint64_t read_bytes = 0, written_bytes = 0;
 
   std::size_t most_ranges() const { return share_of_ranges(set.files.size() + header.shard_count()); }
-  void note(const std::string &text) const {
-    if (options.note != nullptr) options.note(options.note_user, text.c_str());
+  template <class... Parts>
+  void note(const Parts &...parts) const {
+    if (options.note != nullptr) options.note(options.note_user, base::text(parts...).c_str());
   }
   // A failure of one file does not stop the repair of the others.
   template <class Step>

@@ -74,8 +74,9 @@ bool wants(RepairTask &task, const Target &target, std::uint64_t stripe, std::by
          !task.source.reader().read_block_of_file(target.file, stripe, scratch);
 }
 
-void fail_first(Target &target, std::string why) {
-  if (target.failure.empty()) target.failure = std::move(why);
+template <class... Parts>
+void fail_first(Target &target, const Parts &...why) {
+  if (target.failure.empty()) target.failure = base::text(why...);
 }
 
 void write_block(RepairTask &task, Target &target, std::uint64_t stripe, const std::byte *block, std::uint64_t bytes) {
@@ -86,9 +87,7 @@ void write_block(RepairTask &task, Target &target, std::uint64_t stripe, const s
   const bool good = put_block(task, target.descriptor(), block, bytes, stripe);
   const int error = errno;
   const std::lock_guard lock(task.mutex);
-  if (!good)
-    return fail_first(target,
-                      base::text("cannot write block ", stripe, " of ", target.path(), ": ", error_text(error)));
+  if (!good) return fail_first(target, "cannot write block ", stripe, " of ", target.path(), ": ", error_text(error));
   target.written.add(stripe, stripe + 1);
   task.written_bytes += bytes;
 }
@@ -98,8 +97,8 @@ void leave_block(RepairTask &task, Target &target, std::uint64_t stripe) {
   const std::lock_guard lock(task.mutex);
   ++target.left_count;
   if (!task.findings.lost.contains(stripe))
-    fail_first(target, base::text("block ", stripe, " of ", target.path(),
-                                  " cannot be computed: other blocks of its stripe cannot be read any more"));
+    fail_first(target, "block ", stripe, " of ", target.path(),
+               " cannot be computed: other blocks of its stripe cannot be read any more");
 }
 
 // A block of the old file that cannot be recovered: its bytes may still be of use.
@@ -110,9 +109,8 @@ void keep_block(RepairTask &task, Target &target, std::uint64_t stripe, std::byt
   if (is_read && put_block(task, target.descriptor(), block, bytes, stripe)) return;
   const int error = errno;
   const std::lock_guard lock(task.mutex);
-  fail_first(target, base::text("block ", stripe, " of ", target.path(), ", which cannot be computed, cannot be ",
-                                is_read ? "copied" : "read", error != 0 ? ": " + error_text(error) : "",
-                                "; the file is left alone"));
+  fail_first(target, "block ", stripe, " of ", target.path(), ", which cannot be computed, cannot be ",
+             is_read ? "copied" : "read", error != 0 ? ": " + error_text(error) : "", "; the file is left alone");
 }
 
 void write_stripe(RepairTask &task, const StripeSource::Stripe &got, std::span<Target *const> targets) {
@@ -170,8 +168,7 @@ void read_back_stripe(RepairTask &task, std::uint64_t stripe, const ShardBuffers
     const bool failed = !good && (target.written.is_exact() || is_computable(task, target, stripe, buffers));
     const std::lock_guard lock(task.mutex);
     task.read_bytes += bytes;
-    if (failed)
-      fail_first(target, base::text("block ", stripe, " of ", target.path(), " was written and does not read back"));
+    if (failed) fail_first(target, "block ", stripe, " of ", target.path(), " was written and does not read back");
   }
 }
 
@@ -222,7 +219,7 @@ void read_back_records(const RepairTask &task, const Target &target) {
     if (read_at(target.descriptor(), bytes.data(), bytes.size(), offset_of(task, end)) !=
             static_cast<std::int64_t>(bytes.size()) ||
         parse_record(bytes, &record) != ParseResult::record || record != record_of(task, target, end))
-      fail(TANDEM_ERROR_IO, base::text("a record of ", target.path(), " was written and does not read back"));
+      fail(TANDEM_ERROR_IO, "a record of ", target.path(), " was written and does not read back");
   }
 }
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <span>
 
-#include "base/text.hpp"
+#include "base/options.hpp"
 #include "files/calls.hpp"
 #include "files/commit.hpp"
 #include "files/error.hpp"
@@ -25,9 +25,8 @@ SetHeader resized(const SetHeader &header, std::uint32_t m, bool are_given) {
   if (m == header.m) return goal;
   const char *matrix = tandem_matrix_name(header.matrix);
   if (!can_be_resized(header.matrix))
-    fail(TANDEM_ERROR_UNSUPPORTED,
-         base::text("the rows of matrix ", matrix, " depend on m, so parity for m = ", m,
-                    " has other bytes than parity for m = ", header.m, ": decode the set and encode it again"));
+    fail(TANDEM_ERROR_UNSUPPORTED, "the rows of matrix ", matrix, " depend on m, so parity for m = ", m,
+         " has other bytes than parity for m = ", header.m, ": decode the set and encode it again");
   if (goal.folder_count > header.k + std::uint64_t{m}) {
     goal.folder_count = goal.shard_count();
   } else if (are_given && header.folder_count == header.shard_count()) {
@@ -38,9 +37,9 @@ SetHeader resized(const SetHeader &header, std::uint32_t m, bool are_given) {
     make_codec(goal, !any_k_suffice(header));
   } catch (const Error &error) {
     if (error.status() == TANDEM_ERROR_OUT_OF_MEMORY) throw;
-    fail(error.status(), base::text("matrix ", matrix, " of the set has no k = ", header.k, " and m = ", m,
-                                    any_k_suffice(header) ? " in which any k shards are enough" : "",
-                                    ": decode the set and encode it again with another matrix"));
+    fail(error.status(), "matrix ", matrix, " of the set has no k = ", header.k, " and m = ", m,
+         any_k_suffice(header) ? " in which any k shards are enough" : "",
+         ": decode the set and encode it again with another matrix");
   }
   return goal;
 }
@@ -59,8 +58,9 @@ FoundSet goal_of(const FoundSet &set, const SetHeader &header) {
   return goal;
 }
 
-[[noreturn]] void ask_for_repair(const std::string &why) {
-  fail(TANDEM_ERROR_DAMAGED, why + "; repair the set first (tandem repair)");
+template <class... Parts>
+[[noreturn]] void ask_for_repair(const Parts &...why) {
+  fail(TANDEM_ERROR_DAMAGED, why..., "; repair the set first (tandem repair)");
 }
 
 // If an earlier resize is not finished, shards above the smaller m may be missing.
@@ -68,19 +68,18 @@ void check_files(const FoundSet &set, const FoundSet &goal) {
   std::vector<std::uint8_t> present(set.header.shard_count(), 0);
   for (const ShardFile &file : set.files) present[file.index] = 1;
   if (!shards_suffice(set.header, present))
-    fail(TANDEM_ERROR_NOT_RECOVERABLE, base::text(set.shard_count, " shards of a set of ", set.header.k, " + ",
-                                                  set.header.m, " are found: too few to recover the others"));
+    fail(TANDEM_ERROR_NOT_RECOVERABLE, set.shard_count, " shards of a set of ", set.header.k, " + ", set.header.m,
+         " are found: too few to recover the others");
   const std::uint32_t wanted_count = set.header.k + std::min(least_m(set), goal.header.m);
   for (const std::uint32_t shard : missing_shards(goal))
-    if (shard < wanted_count) ask_for_repair(base::text("shard ", shard, " is missing"));
+    if (shard < wanted_count) ask_for_repair("shard ", shard, " is missing");
   for (const ShardFile &file : set.files) {
     if (!file.unread.empty()) fail(TANDEM_ERROR_IO, file.unread);
     if (parse_own_name(name_of(file.path)))
-      fail(TANDEM_ERROR_IO, base::text("the encode of the set is not finished, ", file.path,
-                                       " has no name yet: name all folders of the encode"));
+      fail(TANDEM_ERROR_IO, "the encode of the set is not finished, ", file.path,
+           " has no name yet: name all folders of the encode");
     if ((file.condition & TANDEM_FILES_WRONG_LENGTH) != 0 && file.index < goal.header.shard_count())
-      ask_for_repair(
-          base::text(file.path, " has ", file.file_bytes, " bytes, ", set.header.shard_file_bytes(), " are right"));
+      ask_for_repair(file.path, " has ", file.file_bytes, " bytes, ", set.header.shard_file_bytes(), " are right");
   }
 }
 
@@ -99,7 +98,7 @@ Findings check_blocks(const RepairTask &task, const FoundSet &set) {
     if (const std::uint64_t count = findings.bad[file].count(); count != 0) {
       if (!inspect(task.context, set, reading_options(task.options), task.team).recoverable)
         fail(TANDEM_ERROR_NOT_RECOVERABLE, "some stripes cannot be recovered (tandem verify)");
-      ask_for_repair(base::text(task.set.files[file].path, " has ", count, " damaged block", count == 1 ? "" : "s"));
+      ask_for_repair(task.set.files[file].path, " has ", count, " damaged block", count == 1 ? "" : "s");
     }
   return findings;
 }
@@ -107,7 +106,7 @@ Findings check_blocks(const RepairTask &task, const FoundSet &set) {
 // While no other process changes these folders.
 void check_unchanged(const Search &search, const FoundSet &set) {
   const Search now = files::search(search.paths);
-  if (std::find(now.sets.begin(), now.sets.end(), set) == now.sets.end())
+  if (std::ranges::find(now.sets, set) == now.sets.end())
     fail(TANDEM_ERROR_IO, "files of the set have changed since they were found; nothing is changed");
 }
 
@@ -120,14 +119,13 @@ void check_done(const Search &search, const SetHeader &header) {
   for (const FoundSet &each : now.sets)
     for (const ShardFile &file : each.files)
       if (file.header != header && describe_one_set(file.header, header))
-        fail(TANDEM_ERROR_IO, base::text(file.path, " is still a shard of ", file.header.k, " + ", file.header.m,
-                                         ": run the same resize again"));
+        fail(TANDEM_ERROR_IO, file.path, " is still a shard of ", file.header.k, " + ", file.header.m,
+             ": run the same resize again");
 }
 
 void report_dropped(const tandem_files_repair_options &options, std::span<const ShardFile> dropped) {
   for (const ShardFile &file : dropped) {
-    tandem_files_finding finding = {};
-    finding.struct_bytes = sizeof finding;
+    auto finding = base::sized<tandem_files_finding>();
     finding.path = file.path.c_str();
     finding.index = file.index;
     finding.file_bytes = file.file_bytes;
@@ -143,9 +141,9 @@ void note_unseen(const RepairTask &task, const FoundSet &set) {
     if (shard >= task.header.shard_count()) list += (list.empty() ? "" : ", ") + std::to_string(shard);
   if (!list.empty())
     task.note(
-        base::text("no file of these dropped shards was found, and a file that comes back makes the set the former "
-                   "one again: ",
-                   list));
+        "no file of these dropped shards was found, and a file that comes back makes the set the former "
+        "one again: ",
+        list);
 }
 
 }  // namespace
@@ -177,7 +175,7 @@ tandem_files_repair_result resize(tandem_context *context, const Search &search,
   try {
     write_targets(task, lock_all);
   } catch (const Error &error) {
-    if (std::any_of(task.targets.begin(), task.targets.end(), [](const Target &each) { return each.left_count != 0; }))
+    if (std::ranges::any_of(task.targets, [](const Target &each) { return each.left_count != 0; }))
       fail(TANDEM_ERROR_NOT_RECOVERABLE, error.what());
     throw;
   }

@@ -59,13 +59,12 @@ class Searcher {
     for (Headless &file : headless_) adopt(file);
     for (const auto &folder : folders_.list()) found_.folders.push_back(folder->path());
     for (FoundSet &set : found_.sets) {
-      std::stable_sort(set.files.begin(), set.files.end(),
-                       [](const ShardFile &a, const ShardFile &b) { return a.index < b.index; });
+      std::ranges::stable_sort(set.files, [](const ShardFile &a, const ShardFile &b) { return a.index < b.index; });
       for (std::size_t i = 0; i < set.files.size(); ++i)
         if (i == 0 || set.files[i].index != set.files[i - 1].index) ++set.shard_count;
     }
-    std::stable_sort(found_.sets.begin(), found_.sets.end(),
-                     [](const FoundSet &a, const FoundSet &b) { return a.shard_count > b.shard_count; });
+    std::ranges::stable_sort(found_.sets,
+                             [](const FoundSet &a, const FoundSet &b) { return a.shard_count > b.shard_count; });
     found_.paths = paths;
     return std::move(found_);
   }
@@ -147,19 +146,19 @@ class Searcher {
   // it is one of them.
   void unite() {
     const auto is_same_id = [](const auto &one, const auto &other) { return one.first == other.first; };
-    if (std::adjacent_find(places_.begin(), places_.end(), is_same_id) == places_.end()) return;
+    if (std::ranges::adjacent_find(places_, is_same_id) == places_.end()) return;
     std::vector<FoundSet> parts = std::exchange(found_.sets, {});
-    std::stable_sort(parts.begin(), parts.end(), [](const FoundSet &a, const FoundSet &b) {
+    std::ranges::stable_sort(parts, [](const FoundSet &a, const FoundSet &b) {
       return a.header.m != b.header.m ? a.header.m < b.header.m : a.files.size() > b.files.size();
     });
     for (FoundSet &part : parts) {
-      const auto set = std::find_if(found_.sets.begin(), found_.sets.end(),
-                                    [&](const FoundSet &each) { return describe_one_set(each.header, part.header); });
+      const auto set = std::ranges::find_if(
+          found_.sets, [&](const FoundSet &each) { return describe_one_set(each.header, part.header); });
       if (set == found_.sets.end() || !has_code(part.header, true)) {
         found_.sets.push_back(std::move(part));
         continue;
       }
-      if (!has_code(set->header, true) || std::any_of(part.files.begin(), part.files.end(), [&](const ShardFile &file) {
+      if (!has_code(set->header, true) || std::ranges::any_of(part.files, [&](const ShardFile &file) {
             return file.index >= set->header.shard_count();
           }))
         set->header = part.header;
@@ -247,7 +246,7 @@ class Searcher {
       for (std::uint32_t index = 0; index < header.shard_count(); ++index)
         if (block_check(header.set_id, index, stripe, payload, payload_bytes) == check) ++votes[index];
     }
-    const auto most = std::max_element(votes.begin(), votes.end());
+    const auto most = std::ranges::max_element(votes);
     return {static_cast<std::uint32_t>(most - votes.begin()), *most};
   }
 
@@ -260,13 +259,6 @@ class Searcher {
   std::vector<Headless> headless_;
   std::set<std::pair<dev_t, ino_t>> seen_;
 };
-
-bool starts_with(const SetId &id, std::string_view digits) {
-  if (digits.size() > 2 * id.size()) return false;
-  for (std::size_t i = 0; i < digits.size(); ++i)
-    if ("0123456789abcdef"[i % 2 == 0 ? id[i / 2] >> 4 : id[i / 2] & 15] != digits[i]) return false;
-  return true;
-}
 
 std::string list(const std::vector<FoundSet> &sets) {
   constexpr std::size_t kMostListed = 8;
@@ -285,16 +277,15 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
   if (sets.empty()) {
     if (const std::string why = not_read(); !why.empty()) fail(TANDEM_ERROR_IO, why);
     if (!other_version.empty()) fail(TANDEM_ERROR_UNSUPPORTED, other_version);
-    fail(TANDEM_ERROR_NOT_RECOVERABLE,
-         base::text("no shard file found (", ignored.size(), " other file", ignored.size() == 1 ? "" : "s", ")",
-                    out_of_limits.empty() ? "" : "; ", out_of_limits));
+    fail(TANDEM_ERROR_NOT_RECOVERABLE, "no shard file found (", ignored.size(), " other file",
+         ignored.size() == 1 ? "" : "s", ")", out_of_limits.empty() ? "" : "; ", out_of_limits);
   }
   std::string wanted = set_id_prefix;
   for (char &c : wanted) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   std::optional<std::size_t> chosen, only_with_enough;
   std::size_t match_count = 0, enough_count = 0;
   for (std::size_t i = 0; i < sets.size(); ++i) {
-    if (!starts_with(sets[i].header.set_id, wanted)) continue;
+    if (!hexadecimal(sets[i].header.set_id).starts_with(wanted)) continue;
     ++match_count;
     chosen = i;
     if (known_shard_count(sets[i]) < sets[i].header.k) continue;
@@ -303,13 +294,12 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
   }
   if (match_count == 1) return *chosen;
   if (match_count == 0)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         base::text("no set has an id that starts with ", wanted, "; there are: ", list(sets)));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "no set has an id that starts with ", wanted, "; there are: ", list(sets));
   if (enough_count == 1) return *only_with_enough;  // the others are left-overs of other generations
-  fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(match_count,
-                                                 " sets found, choose one with --set ID or --name NAME "
-                                                 "(in a program: set_id_prefix): ",
-                                                 list(sets)));
+  fail(TANDEM_ERROR_INVALID_ARGUMENT, match_count,
+       " sets found, choose one with --set ID or --name NAME "
+       "(in a program: set_id_prefix): ",
+       list(sets));
 }
 
 std::string name_of_set(const FoundSet &set) {
@@ -317,8 +307,7 @@ std::string name_of_set(const FoundSet &set) {
   for (const ShardFile &file : set.files)
     if (const auto parts = parse_shard_file_name(name_of(file.path)); parts && parts->second == file.index)
       ++votes[parts->first];
-  const auto most =
-      std::max_element(votes.begin(), votes.end(), [](const auto &a, const auto &b) { return a.second < b.second; });
+  const auto most = std::ranges::max_element(votes, [](const auto &a, const auto &b) { return a.second < b.second; });
   return most != votes.end() ? most->first : "";
 }
 
@@ -328,19 +317,19 @@ void check_current(const Search &search) {
 }
 
 void check_current(const Search &search, const FoundSet &set) {
-  if (!search.vanished.empty()) fail(TANDEM_ERROR_IO, base::text(search.vanished, ": it existed a moment ago"));
+  if (!search.vanished.empty()) fail(TANDEM_ERROR_IO, search.vanished, ": it existed a moment ago");
   for (const ShardFile &file : set.files) {
     struct stat status;
     if (stat(file.path.c_str(), &status) != 0) fail_io("find", file.path, errno);
     if (std::pair(status.st_dev, status.st_ino) != file.identity)
-      fail(TANDEM_ERROR_IO, base::text(file.path, " was replaced since it was found"));
+      fail(TANDEM_ERROR_IO, file.path, " was replaced since it was found");
   }
 }
 
 void check_all_read(const Search &search, const FoundSet &set, bool recoverable) {
   const std::string why = search.not_read();
   if (!why.empty() && !(recoverable && set.shard_count == set.header.shard_count()))
-    fail(TANDEM_ERROR_IO, base::text(why, "; set ", hexadecimal(set.header.set_id), " may have more shards there"));
+    fail(TANDEM_ERROR_IO, why, "; set ", hexadecimal(set.header.set_id), " may have more shards there");
 }
 
 std::size_t Search::choose_to_code(const std::string &set_id_prefix) const {
@@ -349,9 +338,8 @@ std::size_t Search::choose_to_code(const std::string &set_id_prefix) const {
     make_codec(sets[chosen].header, true);
   } catch (const Error &error) {
     if (error.status() == TANDEM_ERROR_OUT_OF_MEMORY) throw;
-    fail(TANDEM_ERROR_DAMAGED,
-         base::text(sets[chosen].files[0].path,
-                    ": its header asks for a code that this Tandem does not have: ", error.what()));
+    fail(TANDEM_ERROR_DAMAGED, sets[chosen].files[0].path,
+         ": its header asks for a code that this Tandem does not have: ", error.what());
   }
   return chosen;
 }

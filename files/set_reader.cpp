@@ -137,7 +137,7 @@ void SetReader::close_all() {
 std::uint32_t SetReader::shards_read() const {
   std::uint32_t count = 0;
   for (const std::vector<std::size_t> &files : files_of_)
-    count += std::any_of(files.begin(), files.end(), [&](std::size_t file) { return open_[file].used.load(); }) ? 1 : 0;
+    count += std::ranges::any_of(files, [&](std::size_t file) { return open_[file].used.load(); }) ? 1 : 0;
   return count;
 }
 

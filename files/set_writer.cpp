@@ -13,7 +13,6 @@
 #include <map>
 #include <utility>
 
-#include "base/options.hpp"
 #include "base/text.hpp"
 #include "files/calls.hpp"
 #include "files/error.hpp"
@@ -33,9 +32,9 @@ std::string set_name(const tandem_files_encode_options &options, std::uint32_t s
                      : options.source_path != nullptr ? name_of(options.source_path)
                                                       : "stdin";
   if (!is_set_name(name, shard_count))
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         base::text("\"", name, "\" cannot be the name of shard files: it is empty, has a / or more than ",
-                    max_set_name_bytes(shard_count), " bytes"));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "\"", name,
+         "\" cannot be the name of shard files: it is empty, has a / or more than ", max_set_name_bytes(shard_count),
+         " bytes");
   return name;
 }
 
@@ -54,8 +53,8 @@ SetHeader new_header(const tandem_files_encode_options &options, std::uint64_t c
   if (options.matrix == TANDEM_MATRIX_CUSTOM)
     fail(TANDEM_ERROR_UNSUPPORTED, "a shard set cannot hold a custom matrix; choose a preset");
   if (tandem_matrix_has_local_groups(options.matrix) != 0)
-    fail(TANDEM_ERROR_UNSUPPORTED, base::text("matrix ", tandem_matrix_name(options.matrix),
-                                              " has local groups, and a shard set does not hold their number"));
+    fail(TANDEM_ERROR_UNSUPPORTED, "matrix ", tandem_matrix_name(options.matrix),
+         " has local groups, and a shard set does not hold their number");
   std::int32_t field = TANDEM_FIELD_GF8;
   check(tandem_matrix_field(options.matrix, &field));
   header.field = static_cast<std::uint32_t>(field);
@@ -86,7 +85,7 @@ SetWriter::SetWriter(tandem_context *context, const tandem_files_encode_options 
       coder_(context, options.k, options.m) {
   header_ = new_header(options, content_bytes, mode);
   if (options.folders == nullptr || options.folder_count == 0 || options.folder_count > kMaxShardCount)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(options.folder_count, " folders given; 1 to k + m are possible"));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, options.folder_count, " folders given; 1 to k + m are possible");
   base::read_strings(options.folders, options.folder_count, "folders");  // none is NULL
   codec_ = make_codec(header_, options.allow_non_mds != 0);
   any_k_suffice_ = any_k_suffice(header_);
@@ -122,8 +121,8 @@ void SetWriter::check_folders() {
     std::uint64_t &needed = needed_bytes[status.st_dev];
     needed += is_stream_ ? 0 : header_.shard_file_bytes();
     if (statvfs(writable.c_str(), &space) == 0 && needed > std::uint64_t{space.f_bavail} * space.f_frsize)
-      fail(TANDEM_ERROR_IO, base::text(writable, " has ", std::uint64_t{space.f_bavail} * space.f_frsize,
-                                       " bytes free, and at least ", needed, " are needed"));
+      fail(TANDEM_ERROR_IO, writable, " has ", std::uint64_t{space.f_bavail} * space.f_frsize,
+           " bytes free, and at least ", needed, " are needed");
   }
   check_unfinished(there);
   for (std::uint32_t i = 0; i < header_.shard_count(); ++i)
@@ -240,8 +239,8 @@ void SetWriter::write_range(std::uint64_t first_stripe, std::uint64_t stripe_cou
     const std::uint64_t first_byte = first_stripe * header_.stripe_data_bytes();
     const std::uint64_t bytes = header_.content_bytes_of(first_stripe, stripe_count);
     if (content.size() != bytes)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(stripe_count, " stripes from ", first_stripe, " on have ", bytes,
-                                                     " bytes of content, ", content.size(), " are given"));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, stripe_count, " stripes from ", first_stripe, " on have ", bytes,
+           " bytes of content, ", content.size(), " are given");
     std::vector<Hash128> hashes(stripe_count * header_.k);
     const Division division = divide(context_, thread_count_, header_, stripe_count);
     Workers workers(context_, progress_, progress_user_, bytes);
@@ -261,7 +260,7 @@ void SetWriter::write_range(std::uint64_t first_stripe, std::uint64_t stripe_cou
         const auto batch_bytes = static_cast<std::uint64_t>(from - begin);
         const std::vector<Hash128> of_batch = hash_data(first, batch_bytes, buffers);
         write_stripes(first, batch_bytes, of_batch, buffers, division.piece_bytes);
-        std::copy(of_batch.begin(), of_batch.end(), hashes.begin() + static_cast<std::ptrdiff_t>(i * header_.k));
+        std::ranges::copy(of_batch, hashes.begin() + static_cast<std::ptrdiff_t>(i * header_.k));
         workers.add_done(batch_bytes);
       }
     });

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "base/text.hpp"
 #include "files/error.hpp"
 
 namespace tandem::files {
@@ -84,14 +83,12 @@ void StripeSource::fail_incomplete(const Stripe &stripe) const {
   std::uint32_t shard_count = 0;  // that there are
   for (std::uint32_t shard = 0; shard < header_.shard_count(); ++shard) shard_count += reader_.has(shard) ? 1 : 0;
   if (stripe.good_count >= header_.k)
-    fail(TANDEM_ERROR_NOT_RECOVERABLE,
-         base::text("stripe ", stripe.number, " of ", header_.stripe_count(), " has ", stripe.good_count,
-                    " intact blocks, which do not determine the others: with this matrix, not every ", header_.k,
-                    " blocks are enough"));
-  fail(TANDEM_ERROR_NOT_RECOVERABLE,
-       base::text("stripe ", stripe.number, " of ", header_.stripe_count(), " has ", stripe.good_count,
-                  " intact blocks, ", header_.k, " are needed: ", header_.shard_count() - shard_count,
-                  " shards are missing and ", shard_count - stripe.good_count, " of its blocks are damaged"));
+    fail(TANDEM_ERROR_NOT_RECOVERABLE, "stripe ", stripe.number, " of ", header_.stripe_count(), " has ",
+         stripe.good_count, " intact blocks, which do not determine the others: with this matrix, not every ",
+         header_.k, " blocks are enough");
+  fail(TANDEM_ERROR_NOT_RECOVERABLE, "stripe ", stripe.number, " of ", header_.stripe_count(), " has ",
+       stripe.good_count, " intact blocks, ", header_.k, " are needed: ", header_.shard_count() - shard_count,
+       " shards are missing and ", shard_count - stripe.good_count, " of its blocks are damaged");
 }
 
 void StripeSource::hash_computed(Stripe &stripe) const {

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <exception>
 
-#include "base/options.hpp"
 #include "base/text.hpp"
 
 namespace tandem::files {
@@ -68,8 +67,7 @@ Team::Team(const tandem_files_team *given) {
   if (given == nullptr) return;
   team_ = base::read_options(given, "tandem_files_team");
   if (team_.process >= team_.process_count)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         base::text("team: process is ", team_.process, " of process_count ", team_.process_count));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "team: process is ", team_.process, " of process_count ", team_.process_count);
   if (team_.agree == nullptr || team_.gather == nullptr || team_.broadcast == nullptr)
     fail(TANDEM_ERROR_INVALID_ARGUMENT, "team: agree, gather or broadcast is NULL");
 }

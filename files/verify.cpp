@@ -134,7 +134,7 @@ class Inspector {
       const std::uint64_t place = next_.fetch_add(1);
       if (place >= end_) return;
       const std::uint64_t stripe = stripes_.at(place);
-      std::fill(present.begin(), present.end(), std::uint8_t{0});
+      std::ranges::fill(present, std::uint8_t{0});
       bad_files.clear();
       for (std::size_t file = 0; file < set_.files.size(); ++file) {
         const std::uint32_t shard = set_.files[file].index;
@@ -150,7 +150,7 @@ class Inspector {
       if (std::count(present.begin(), present.begin() + header_.k, 1) != header_.k) data_is_intact_ = false;
       workers_.leave(place - first_);
       workers_.add_done(set_.files.size() * (header_.payload_bytes_of(stripe) + kCheckBytes));
-      const auto bad_count = static_cast<std::uint32_t>(std::count(present.begin(), present.end(), 0));
+      const auto bad_count = static_cast<std::uint32_t>(std::ranges::count(present, 0));
       if (bad_count == 0 && bad_files.empty()) continue;
       for (std::uint32_t shard = 0; shard < header_.k; ++shard)
         if (header_.is_padding(shard, stripe)) present[shard] = 1;
@@ -237,9 +237,8 @@ const FoundSet &choose_set(const Search &search, const char *set_id_prefix, cons
     tell(mine);
     if (leading.bytes() == mine.bytes()) return;
     const std::string id = leading.text();
-    fail(TANDEM_ERROR_IO,
-         base::text("this process and process 0 find different shard files: ", set.files.size(), " of set ",
-                    hexadecimal(set.header.set_id), " here, ", leading.number(), " of set ", id, " there"));
+    fail(TANDEM_ERROR_IO, "this process and process 0 find different shard files: ", set.files.size(), " of set ",
+         hexadecimal(set.header.set_id), " here, ", leading.number(), " of set ", id, " there");
   });
   return set;
 }
@@ -250,9 +249,8 @@ void report(const FoundSet &set, const Findings &findings, tandem_files_report t
   const std::vector<std::uint32_t> missing = missing_shards(set);
   auto next_missing = missing.begin();
   for (std::size_t file = 0; file < set.files.size() || next_missing != missing.end();) {
-    Finding finding{kNoFile, {}};
+    Finding finding{kNoFile, base::sized<tandem_files_finding>()};
     tandem_files_finding &out = finding.report;
-    out.struct_bytes = sizeof out;
     out.path = "";
     std::vector<tandem_files_range> ranges;
     if (file == set.files.size() || (next_missing != missing.end() && *next_missing < set.files[file].index)) {
@@ -287,11 +285,9 @@ tandem_files_verify_result verify(tandem_context *context, const Search &search,
     check_all_read(search, set, findings.recoverable);
     if (team.leads()) report(set, findings, options.report, options.report_user);
     if (findings.digest && findings.digest != set.header.digest)
-      fail(TANDEM_ERROR_DAMAGED,
-           base::text("every data block of set ", hexadecimal(set.header.set_id), " is intact, but their digest is ",
-                      hexadecimal(printed_order(*findings.digest)), " and the set's ",
-                      hexadecimal(printed_order(set.header.digest)),
-                      ": its writer had a defect, or another program changed it"));
+      fail(TANDEM_ERROR_DAMAGED, "every data block of set ", hexadecimal(set.header.set_id),
+           " is intact, but their digest is ", hexadecimal(printed_order(*findings.digest)), " and the set's ",
+           hexadecimal(printed_order(set.header.digest)), ": its writer had a defect, or another program changed it");
   });
 
   tandem_files_verify_result result = {};

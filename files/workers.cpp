@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/affinity.hpp"
+#include "base/options.hpp"
 #include "base/signals.hpp"
 #include "files/error.hpp"
 
@@ -20,8 +21,7 @@ constexpr std::uint64_t kOne = 1;
 constexpr auto kReportInterval = std::chrono::milliseconds(100);
 
 tandem_context_info query(const tandem_context *context) {
-  tandem_context_info info = {};
-  info.struct_bytes = sizeof info;
+  auto info = base::sized<tandem_context_info>();
   check(tandem_context_query(context, &info));
   return info;
 }

@@ -4,15 +4,14 @@
 #include <algorithm>
 #include <iterator>
 
-#include "base/text.hpp"
 #include "files/error.hpp"
 
 namespace tandem::files {
 
 void WrittenStripes::take(std::uint64_t first, std::uint64_t count, std::uint64_t stripe_count) {
   if (first > stripe_count || count > stripe_count - first)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         base::text(count, " stripes from ", first, " on are not all of the set, which has ", stripe_count));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, count, " stripes from ", first, " on are not all of the set, which has ",
+         stripe_count);
   if (count == 0) return;
   const std::uint64_t end = first + count;
   const std::lock_guard lock(mutex_);
@@ -21,8 +20,8 @@ void WrittenStripes::take(std::uint64_t first, std::uint64_t count, std::uint64_
   if (after != ranges_.end()) taken = std::min(taken, after->first);
   if (first < digested_count_ || (after != ranges_.begin() && std::prev(after)->second.end > first)) taken = first;
   if (taken < end)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         base::text(count, " stripes from ", first, " on: stripe ", taken, " was written before, or is being written"));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, count, " stripes from ", first, " on: stripe ", taken,
+         " was written before, or is being written");
   ranges_.emplace_hint(after, first, Range{end});
 }
 
@@ -60,8 +59,8 @@ void WrittenStripes::check_complete(std::uint64_t stripe_count) const {
   for (const auto &[first, range] : ranges_)
     if (range.written) written += range.end - first;
   if (written != stripe_count)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(stripe_count - written, " of ", stripe_count,
-                                                   " stripes are not written, the first of them is ", digested_count_));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, stripe_count - written, " of ", stripe_count,
+         " stripes are not written, the first of them is ", digested_count_);
 }
 
 Hash128 WrittenStripes::digest(std::uint64_t content_bytes) const {
@@ -73,8 +72,7 @@ void WrittenStripes::hand_over(const Team &team, std::uint64_t stripe_count) {
   if (team.is_alone()) return;
   const auto tell = [this](Words &words) {
     if (leads_) return;
-    words.put(
-        std::count_if(ranges_.begin(), ranges_.end(), [](const auto &each) { return !each.second.is_handed_over; }));
+    words.put(std::ranges::count_if(ranges_, [](const auto &each) { return !each.second.is_handed_over; }));
     for (const auto &[first, range] : ranges_) {
       if (range.is_handed_over) continue;
       words.put(first);

@@ -251,7 +251,7 @@ class HybridBackend final : public core::Backend, public core::Tunable {
         if (found.empty()) return log_.say(TANDEM_LOG_INFO, "hybrid: no device was found: the CPU does all work");
         std::string names;
         for (const Member &each : found) names += (names.empty() ? "" : ", ") + each.name;
-        log_.say(TANDEM_LOG_INFO, base::text("hybrid: devices beside the CPU from now on: ", names));
+        log_.say(TANDEM_LOG_INFO, "hybrid: devices beside the CPU from now on: ", names);
         std::vector<Member> all = options_.members;
         all.insert(all.end(), found.begin(), found.end());
         // In a child the parent's description exists already, and may be in use.
@@ -259,7 +259,7 @@ class HybridBackend final : public core::Backend, public core::Tunable {
         runtime().add(std::move(found));
         traits_.store(&found_traits_, std::memory_order_release);
       } catch (const std::exception &error) {
-        log_.say(TANDEM_LOG_WARNING, base::text("hybrid: looking for devices failed: ", error.what()));
+        log_.say(TANDEM_LOG_WARNING, "hybrid: looking for devices failed: ", error.what());
       }
     };
     try {
@@ -276,7 +276,7 @@ class HybridBackend final : public core::Backend, public core::Tunable {
       std::vector<core::SpeedEntry> learned = runtime.learned();
       if (!learned.empty()) options_.remember(std::move(learned));
     } catch (const std::exception &error) {
-      log_.say(TANDEM_LOG_INFO, base::text("hybrid: learned speeds cannot be stored: ", error.what()));
+      log_.say(TANDEM_LOG_INFO, "hybrid: learned speeds cannot be stored: ", error.what());
     }
   }
 

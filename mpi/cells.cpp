@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mpi/cells.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -27,7 +25,7 @@ void FileRow::read(std::uint64_t offset, std::span<std::byte> bytes) const {
   std::size_t done = 0;
   each_part(offset, bytes.size(), [&](std::size_t file, std::uint64_t at, std::size_t begin, std::size_t count) {
     if (!read_at(descriptor(file), files_[file].path, bytes.subspan(begin, count), at))
-      fail(TANDEM_ERROR_IO, fmt::format("{} changed: it had {} bytes", files_[file].path, files_[file].bytes));
+      fail(TANDEM_ERROR_IO, files_[file].path, " changed: it had ", files_[file].bytes, " bytes");
     done = begin + count;
   });
   if (done < bytes.size()) std::memset(bytes.data() + done, 0, bytes.size() - done);
@@ -49,7 +47,7 @@ Cells::Cells(const Layout &layout, std::uint32_t member, std::uint64_t segment_b
 void Cells::read(std::uint32_t stripe, std::uint64_t offset, std::span<std::byte> bytes) {
   if (layout_.has_parity(member_, stripe)) {
     const std::uint64_t at = header_bytes_ + layout_.parity_of(member_, stripe) * segment_bytes_ + offset;
-    if (!read_at(parity, parity_path, bytes, at)) fail(TANDEM_ERROR_IO, fmt::format("{} is truncated", parity_path));
+    if (!read_at(parity, parity_path, bytes, at)) fail(TANDEM_ERROR_IO, parity_path, " is truncated");
   } else {
     data.read(layout_.segment_of(member_, stripe) * segment_bytes_ + offset, bytes);
   }

@@ -3,8 +3,6 @@
 // followed by zeros.
 #pragma once
 
-#include <sys/stat.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mpi/exchange.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <exception>
 #include <functional>
 #include <memory>
 
 #include "mpi/error.hpp"
-#include "mpi/structs.hpp"
 #include "tandem/tools.h"
 
 namespace tandem::mpi {
@@ -234,16 +231,16 @@ class Run {
 void check_matrix(const Layout &layout, std::int32_t matrix) {
   if (matrix == TANDEM_MATRIX_CUSTOM) fail(TANDEM_ERROR_UNSUPPORTED, "protection needs a preset, no custom matrix");
   if (tandem_matrix_has_local_groups(matrix) != 0)
-    fail(TANDEM_ERROR_UNSUPPORTED,
-         fmt::format("matrix {} has local groups; protection is for any m lost members", tandem_matrix_name(matrix)));
+    fail(TANDEM_ERROR_UNSUPPORTED, "matrix ", tandem_matrix_name(matrix),
+         " has local groups; protection is for any m lost members");
   std::int32_t field = TANDEM_FIELD_GF8;
   check(tandem_matrix_field(matrix, &field));
   if (field != TANDEM_FIELD_GF8)
-    fail(TANDEM_ERROR_UNSUPPORTED,
-         fmt::format("matrix {} is over GF(2^16); protection needs one over GF(2^8)", tandem_matrix_name(matrix)));
+    fail(TANDEM_ERROR_UNSUPPORTED, "matrix ", tandem_matrix_name(matrix),
+         " is over GF(2^16); protection needs one over GF(2^8)");
   if (std::uint64_t{layout.k} + 2 * std::uint64_t{layout.m} > 256)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("k + 2m is {}, at most 256 are possible", std::uint64_t{layout.k} + 2 * std::uint64_t{layout.m}));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "k + 2m is ", std::uint64_t{layout.k} + 2 * std::uint64_t{layout.m},
+         ", at most 256 are possible");
   whole_codec(layout, matrix);
 }
 

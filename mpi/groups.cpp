@@ -10,10 +10,10 @@ namespace tandem::mpi {
 
 Groups make_groups(const World &world, const World &node, std::uint32_t group_size) {
   const std::uint64_t node_number = node.least(static_cast<std::uint64_t>(world.rank()));
-  const std::vector<std::uint64_t> all = world.all_gather(node_number);
+  const std::vector<std::vector<std::uint64_t>> all = world.all_gather(std::vector{node_number});
   std::vector<std::pair<std::uint64_t, std::size_t>> order;  // node, rank
-  for (std::size_t rank = 0; rank < all.size(); ++rank) order.emplace_back(all[rank], rank);
-  std::sort(order.begin(), order.end());
+  for (std::size_t rank = 0; rank < all.size(); ++rank) order.emplace_back(all[rank][0], rank);
+  std::ranges::sort(order);
   Groups groups;
   groups.count = static_cast<std::uint32_t>(order.size() / group_size);
   std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint32_t> together;  // by group and node: ranks

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mpi/local_file.hpp"
 
-#include <unistd.h>
-
 #include <cerrno>
 
 #include "mpi/error.hpp"
@@ -17,10 +15,6 @@ bool read_at(int descriptor, const std::string &path, std::span<std::byte> bytes
   const std::int64_t done = base::read_at(descriptor, bytes.data(), bytes.size(), offset);
   if (done < 0) fail_io("read", path, errno);
   return static_cast<std::size_t>(done) == bytes.size();
-}
-
-void sync_file(int descriptor, const std::string &path) {
-  if (fsync(descriptor) != 0) fail_io("sync", path, errno);
 }
 
 }  // namespace tandem::mpi

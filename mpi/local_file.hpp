@@ -21,6 +21,4 @@ using base::PendingFile;
 void write_at(int descriptor, const std::string &path, std::span<const std::byte> bytes, std::uint64_t offset);
 bool read_at(int descriptor, const std::string &path, std::span<std::byte> bytes, std::uint64_t offset);
 
-void sync_file(int descriptor, const std::string &path);
-
 }  // namespace tandem::mpi

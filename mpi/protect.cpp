@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mpi/protect.hpp"
+#include "mpi/calls.hpp"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <compare>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -19,7 +17,6 @@
 #include "mpi/cells.hpp"
 #include "mpi/error.hpp"
 #include "mpi/groups.hpp"
-#include "mpi/structs.hpp"
 
 namespace tandem::mpi {
 namespace {
@@ -29,26 +26,23 @@ class OwnFiles {
  public:
   // Throws on this rank alone.
   explicit OwnFiles(const tandem_mpi_protect_options &options) {
-    if (options.files == nullptr && options.file_count != 0)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("files is NULL, but there are to be {}", options.file_count));
     std::vector<DataFile> files;
     std::vector<Descriptor> descriptors;
     std::map<std::pair<dev_t, ino_t>, std::string> seen;
     std::uint64_t total = 0;
-    for (std::size_t i = 0; i < options.file_count; ++i) {
-      if (options.files[i] == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("files[{}] is NULL", i));
-      const std::string path = std::filesystem::absolute(options.files[i]).string();
-      Descriptor descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    for (const std::string_view given : base::read_strings(options.files, options.file_count, "files")) {
+      const std::string path = std::filesystem::absolute(given).string();
+      Descriptor descriptor = base::open_to_read(path);
       struct stat status;
       if (!descriptor) fail_io("open", path, errno);
       if (fstat(descriptor.get(), &status) != 0) fail_io("look at", path, errno);
-      if (!S_ISREG(status.st_mode)) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is no regular file", path));
+      if (!S_ISREG(status.st_mode)) fail(TANDEM_ERROR_INVALID_ARGUMENT, path, " is no regular file");
       const auto bytes = static_cast<std::uint64_t>(status.st_size);
       constexpr std::uint64_t kMost = INT64_MAX / 2;  // offsets of segments stay in range
-      if (bytes > kMost - total) fail(TANDEM_ERROR_TOO_LARGE, fmt::format("the files have more than {} bytes", kMost));
+      if (bytes > kMost - total) fail(TANDEM_ERROR_TOO_LARGE, "the files have more than ", kMost, " bytes");
       total += bytes;
       const auto [first, is_new] = seen.try_emplace({status.st_dev, status.st_ino}, path);
-      if (!is_new) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} and {} are one file", first->second, path));
+      if (!is_new) fail(TANDEM_ERROR_INVALID_ARGUMENT, first->second, " and ", path, " are one file");
       files.push_back({path, bytes, status.st_mode & 0777u});
       paths_.push_back(path);
       statuses_.push_back(status);
@@ -58,24 +52,24 @@ class OwnFiles {
     for (std::size_t i = 0; i < descriptors.size(); ++i) row_.set_descriptor(i, std::move(descriptors[i]));
   }
 
-  // Identities of the files, the same for all ranks on the node.
-  std::string identities() const {
-    std::string all;
-    for (const struct stat &status : statuses_)
-      for (const std::uint64_t number : {std::uint64_t{status.st_dev}, std::uint64_t{status.st_ino}})
-        all.append(reinterpret_cast<const char *>(&number), sizeof number);
+  // Of each file, the same for all ranks on the node.
+  struct Identity {
+    std::uint64_t device, number;
+    auto operator<=>(const Identity &) const = default;
+  };
+  std::vector<Identity> identities() const {
+    std::vector<Identity> all;
+    for (const struct stat &status : statuses_) all.push_back({status.st_dev, status.st_ino});
     return all;
   }
   // Throws if another rank of the node has one of them too.
-  void check_shared(const std::vector<std::string> &identities_of, std::size_t own) const {
-    constexpr std::size_t kBytes = 2 * sizeof(std::uint64_t);
-    std::set<std::string> others;
+  void check_shared(const std::vector<std::vector<Identity>> &identities_of, std::size_t own) const {
+    std::set<Identity> others;
     for (std::size_t i = 0; i < identities_of.size(); ++i)
-      for (std::size_t at = 0; i != own && at < identities_of[i].size(); at += kBytes)
-        others.insert(identities_of[i].substr(at, kBytes));
+      if (i != own) others.insert(identities_of[i].begin(), identities_of[i].end());
     for (std::size_t i = 0; i < paths_.size(); ++i)
-      if (others.count(identities_of[own].substr(i * kBytes, kBytes)) != 0)
-        fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is a file of another rank too", paths_[i]));
+      if (others.contains(identities_of[own][i]))
+        fail(TANDEM_ERROR_INVALID_ARGUMENT, paths_[i], " is a file of another rank too");
   }
 
   FileRow take() { return std::move(row_); }
@@ -88,8 +82,8 @@ class OwnFiles {
       struct stat now;
       if (stat(path.c_str(), &now) != 0) fail_io("look at", path, errno);
       if (!base::unchanged(before, now))
-        fail(TANDEM_ERROR_IO, fmt::format("{} changed while it was read: it had {} bytes and has {}", path,
-                                          before.st_size, now.st_size));
+        fail(TANDEM_ERROR_IO, path, " changed while it was read: it had ", before.st_size, " bytes and has ",
+             now.st_size);
     }
   }
 
@@ -103,7 +97,7 @@ class OwnFiles {
 void sync_data(const FileRow &row) {
   std::set<std::string> folders;
   for (std::size_t i = 0; i < row.files().size(); ++i) {
-    sync_file(row.descriptor(i), row.files()[i].path);
+    if (fsync(row.descriptor(i)) != 0) fail_io("sync", row.files()[i].path, errno);
     folders.insert(folder_of(row.files()[i].path));
   }
   for (const std::string &folder : folders) Folder(folder).sync();
@@ -134,17 +128,16 @@ tandem_mpi_protect_result protect(const World &world, tandem_context *context,
   tandem_mpi_protect_options options = {};
   Layout layout;
   world.together([&] {
-    options = read_options(given, "tandem_mpi_protect_options");
+    options = read_needed_options(given, "tandem_mpi_protect_options");
     if (options.k == 0) fail(TANDEM_ERROR_INVALID_ARGUMENT, "k is 0");
     if (options.m == 0) fail(TANDEM_ERROR_INVALID_ARGUMENT, "m is 0: that protects nothing");
     const std::uint64_t members = std::uint64_t{options.k} + options.m,
                         ranks = static_cast<std::uint64_t>(world.size());
     if (members > ranks)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           fmt::format("a group of k + m has {} ranks, and the communicator has {}", members, ranks));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "a group of k + m has ", members, " ranks, and the communicator has ", ranks);
     if (ranks % members != 0)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           fmt::format("the communicator has {} ranks, which is no multiple of k + m = {}", ranks, members));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "the communicator has ", ranks,
+           " ranks, which is no multiple of k + m = ", members);
     layout = {options.k, options.m};
     check_matrix(layout, options.matrix);
     check_protection_name(options.name);
@@ -174,7 +167,7 @@ tandem_mpi_protect_result protect(const World &world, tandem_context *context,
   });
   world.broadcast(ours.set_id.data(), ours.set_id.size());
   ours.sequence = world.most(sequence) + 1;
-  std::vector<std::string> identities;
+  std::vector<std::vector<OwnFiles::Identity>> identities;
   const tandem_status compared = guarded([&] { identities = node.all_gather(files->identities()); });
   world.together([&] {
     check(compared);

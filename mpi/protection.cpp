@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mpi/protection.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
-#include <filesystem>
-#include <new>
 #include <optional>
 #include <string_view>
 
@@ -25,7 +19,8 @@ namespace {
 
 constexpr char kMagic[8] = {'\x89', 'T', 'N', 'D', 'P', '\r', '\n', '\x1a'};
 constexpr std::uint32_t kVersion = 1;
-constexpr std::size_t kHeaderUnit = 4096, kChecksumAt = 8, kCheckedFrom = 24, kMostHeaderBytes = std::size_t{256} << 20;
+constexpr std::size_t kHeaderUnit = 4096, kChecksumAt = 8, kCheckedFrom = 24, kLengthAt = kCheckedFrom + 4,
+                      kMostHeaderBytes = std::size_t{256} << 20;
 constexpr std::uint32_t kMostMembers = 256;
 constexpr std::string_view kEnd = ".tandem-parity", kPendingEnd = ".tandem-parity-tmp";
 
@@ -82,13 +77,34 @@ Hash hash_of(std::string_view bytes) { return base::printed_order(base::hash128(
 
 std::optional<SetId> parse_id(std::string_view text) {
   SetId id;
-  if (text.size() != 2 * id.size()) return {};
-  for (std::size_t i = 0; i < id.size(); ++i) {
-    const char *const at = text.data() + 2 * i;
-    if (const auto [end, problem] = std::from_chars(at, at + 2, id[i], 16); problem != std::errc() || end != at + 2)
-      return {};
+  return base::parse_hexadecimal(text, id) ? std::optional(id) : std::nullopt;
+}
+
+// header: checked with its checksum.
+Protection parse_protection(std::string_view header, const std::string &path) {
+  Reader from(header.substr(kLengthAt + sizeof(std::uint32_t)));
+  Protection found;
+  std::memcpy(found.set_id.data(), from.take(found.set_id.size()).data(), found.set_id.size());
+  found.sequence = from.get<std::uint64_t>();
+  found.layout.k = from.get<std::uint32_t>();
+  found.layout.m = from.get<std::uint32_t>();
+  found.matrix = static_cast<std::int32_t>(from.get<std::uint32_t>());
+  found.group_count = from.get<std::uint32_t>();
+  found.group = from.get<std::uint32_t>();
+  found.member = from.get<std::uint32_t>();
+  found.segment_bytes = from.get<std::uint64_t>();
+  const Layout &layout = found.layout;
+  const bool possible = layout.k >= 1 && layout.m >= 1 && layout.k <= kMostMembers && layout.m <= kMostMembers &&
+                        found.group < found.group_count && found.member < layout.size() && found.segment_bytes >= 1 &&
+                        found.segment_bytes <= INT64_MAX / kMostMembers;
+  for (std::uint32_t i = 0; possible && i < layout.size(); ++i) {
+    found.members.push_back(read_member(from));
+    if (found.members.back().hashes.size() != layout.size() ||
+        found.members.back().data_bytes() > layout.k * found.segment_bytes)
+      fail(TANDEM_ERROR_DAMAGED, path, " has an impossible header");
   }
-  return base::hexadecimal(id) == text ? std::optional(id) : std::nullopt;
+  if (!possible) fail(TANDEM_ERROR_DAMAGED, path, " has an impossible header");
+  return found;
 }
 
 }  // namespace
@@ -136,7 +152,6 @@ std::string Protection::serialized() const {
   std::string bytes(kMagic, sizeof kMagic);
   bytes.append(kCheckedFrom - kChecksumAt, '\0');
   put(bytes, kVersion);
-  const std::size_t length_at = bytes.size();
   put(bytes, std::uint32_t{0});
   bytes.append(reinterpret_cast<const char *>(set_id.data()), set_id.size());
   put(bytes, sequence);
@@ -147,11 +162,11 @@ std::string Protection::serialized() const {
   for (const Member &each : members) bytes += each.serialized();
   bytes.resize((bytes.size() + kHeaderUnit - 1) / kHeaderUnit * kHeaderUnit, '\0');
   if (bytes.size() > kMostHeaderBytes)
-    fail(TANDEM_ERROR_TOO_LARGE,
-         fmt::format("the group's list of files takes {} bytes; at most {}", bytes.size(), kMostHeaderBytes));
+    fail(TANDEM_ERROR_TOO_LARGE, "the group's list of files takes ", bytes.size(), " bytes; at most ",
+         kMostHeaderBytes);
   std::string length;
   put(length, static_cast<std::uint32_t>(bytes.size()));
-  bytes.replace(length_at, length.size(), length);
+  bytes.replace(kLengthAt, length.size(), length);
   const Hash hash = hash_of(std::string_view(bytes).substr(kCheckedFrom));
   std::memcpy(bytes.data() + kChecksumAt, hash.data(), hash.size());
   return bytes;
@@ -163,90 +178,62 @@ Protection read_protection(const std::string &path) {
   std::string bytes(kHeaderUnit, '\0');
   const auto read = [&](std::size_t from) {
     const auto part = std::as_writable_bytes(std::span(bytes)).subspan(from);
-    if (!read_at(descriptor.get(), path, part, from)) fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is truncated", path));
+    if (!read_at(descriptor.get(), path, part, from)) fail(TANDEM_ERROR_DAMAGED, path, " is truncated");
   };
   read(0);
   if (bytes.compare(0, sizeof kMagic, kMagic, sizeof kMagic) != 0)
-    fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is no parity file", path));
+    fail(TANDEM_ERROR_DAMAGED, path, " is no parity file");
   Reader lengths(std::string_view(bytes).substr(kCheckedFrom));
   const auto version = lengths.get<std::uint32_t>();
   const std::size_t header_bytes = lengths.get<std::uint32_t>();
   if (header_bytes < kHeaderUnit || header_bytes % kHeaderUnit != 0 || header_bytes > kMostHeaderBytes)
-    fail(TANDEM_ERROR_DAMAGED, fmt::format("{} has a damaged header", path));
+    fail(TANDEM_ERROR_DAMAGED, path, " has a damaged header");
   struct stat status;
   if (fstat(descriptor.get(), &status) != 0) fail_io("look at", path, errno);
   // The paths in it decide where recover writes.
-  if (status.st_uid != geteuid()) fail(TANDEM_ERROR_DAMAGED, fmt::format("{} belongs to another user", path));
-  if (static_cast<std::uint64_t>(status.st_size) < header_bytes)
-    fail(TANDEM_ERROR_DAMAGED, fmt::format("{} is truncated", path));
+  if (status.st_uid != geteuid()) fail(TANDEM_ERROR_DAMAGED, path, " belongs to another user");
+  if (static_cast<std::uint64_t>(status.st_size) < header_bytes) fail(TANDEM_ERROR_DAMAGED, path, " is truncated");
   bytes.resize(header_bytes);
   if (header_bytes > kHeaderUnit) read(kHeaderUnit);
   const Hash hash = hash_of(std::string_view(bytes).substr(kCheckedFrom));
   if (std::memcmp(hash.data(), bytes.data() + kChecksumAt, hash.size()) != 0)
-    fail(TANDEM_ERROR_DAMAGED, fmt::format("{} has a damaged header", path));
+    fail(TANDEM_ERROR_DAMAGED, path, " has a damaged header");
   if (version != kVersion)
-    fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("{} has version {}; this library reads {}", path, version, kVersion));
-
-  Reader from(std::string_view(bytes).substr(kCheckedFrom + 8));
-  Protection found;
-  std::memcpy(found.set_id.data(), from.take(found.set_id.size()).data(), found.set_id.size());
-  found.sequence = from.get<std::uint64_t>();
-  found.layout.k = from.get<std::uint32_t>();
-  found.layout.m = from.get<std::uint32_t>();
-  found.matrix = static_cast<std::int32_t>(from.get<std::uint32_t>());
-  found.group_count = from.get<std::uint32_t>();
-  found.group = from.get<std::uint32_t>();
-  found.member = from.get<std::uint32_t>();
-  found.segment_bytes = from.get<std::uint64_t>();
-  const Layout &layout = found.layout;
-  const bool possible = layout.k >= 1 && layout.m >= 1 && layout.k <= kMostMembers && layout.m <= kMostMembers &&
-                        found.group < found.group_count && found.member < layout.size() && found.segment_bytes >= 1 &&
-                        found.segment_bytes <= INT64_MAX / kMostMembers;
-  for (std::uint32_t i = 0; possible && i < layout.size(); ++i) {
-    found.members.push_back(read_member(from));
-    if (found.members.back().hashes.size() != layout.size() ||
-        found.members.back().data_bytes() > layout.k * found.segment_bytes)
-      fail(TANDEM_ERROR_DAMAGED, fmt::format("{} has an impossible header", path));
-  }
-  if (!possible) fail(TANDEM_ERROR_DAMAGED, fmt::format("{} has an impossible header", path));
-  return found;
+    fail(TANDEM_ERROR_UNSUPPORTED, path, " has version ", version, "; this library reads ", kVersion);
+  return parse_protection(bytes, path);
 }
 
+Protection take_protection(std::string_view &bytes) {
+  const std::string_view header = bytes.substr(0, Reader(bytes.substr(kLengthAt)).get<std::uint32_t>());
+  bytes.remove_prefix(header.size());
+  return parse_protection(header, "another rank");
+}
 std::string protection_name(const std::string &name, std::uint32_t rank, const SetId &set_id) {
-  return fmt::format("{}.{:05}.{}{}", name, rank, base::hexadecimal(set_id), kEnd);
+  return text(name, ".", base::digits(rank, 10, 5), ".", base::hexadecimal(set_id), kEnd);
 }
 
 std::string pending_protection_name(const std::string &name, std::uint32_t rank, const SetId &set_id) {
-  return fmt::format(".{}.{:05}.{}{}", name, rank, base::hexadecimal(set_id), kPendingEnd);
+  return text(".", name, ".", base::digits(rank, 10, 5), ".", base::hexadecimal(set_id), kPendingEnd);
 }
 
 std::vector<FoundFile> find_protections(const std::string &folder, const std::string &name) {
   std::vector<FoundFile> found;
-  DIR *const listing = opendir(folder.c_str());
-  if (listing == nullptr) {
-    if (errno == ENOENT) return found;
-    fail_io("list", folder, errno);
-  }
-  const std::unique_ptr<DIR, int (*)(DIR *)> owner(listing, closedir);
-  while (const dirent *const entry = readdir(listing)) {
-    const std::string whole = entry->d_name;
+  struct stat status;
+  if (stat(folder.c_str(), &status) != 0 && errno == ENOENT) return found;
+  for (const std::string &whole : Folder(folder).names()) {
     std::string_view rest = whole;
     const bool pending = rest.ends_with(kPendingEnd);
     if (!pending && !rest.ends_with(kEnd)) continue;
     rest.remove_suffix(pending ? kPendingEnd.size() : kEnd.size());
     const std::string start = (pending ? "." : "") + name + ".";
     if (!rest.starts_with(start)) continue;
-    rest.remove_prefix(start.size());
-    const std::size_t point = rest.find('.');
-    if (point == std::string_view::npos) continue;
-    std::uint32_t rank = 0;
-    const auto [end, problem] = std::from_chars(rest.data(), rest.data() + point, rank);
-    const std::optional<SetId> id = parse_id(rest.substr(point + 1));
-    if (problem != std::errc() || end != rest.data() + point || !id) continue;
-    if (whole != (pending ? pending_protection_name(name, rank, *id) : protection_name(name, rank, *id))) continue;
-    found.push_back({folder + "/" + whole, rank, *id, pending});
+    std::optional<std::string_view> id_text = rest.substr(start.size());
+    const std::optional<std::uint32_t> rank = base::number_in<std::uint32_t>(base::cut(id_text, "."));
+    const std::optional<SetId> id = id_text ? parse_id(*id_text) : std::nullopt;
+    if (!rank || !id) continue;
+    if (whole != (pending ? pending_protection_name(name, *rank, *id) : protection_name(name, *rank, *id))) continue;
+    found.push_back({folder + "/" + whole, *rank, *id, pending});
   }
-  std::sort(found.begin(), found.end(), [](const FoundFile &a, const FoundFile &b) { return a.path < b.path; });
   return found;
 }
 
@@ -255,27 +242,23 @@ void check_protection_name(const char *name) {
   if (name == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "name is NULL");
   const std::string_view text = name;
   if (text.empty() || text.size() > kMost || text.find('/') != std::string_view::npos)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("\"{}\" cannot be a name: it is empty, has a / or more than {} bytes", text, kMost));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "\"", text, "\" cannot be a name: it is empty, has a / or more than ", kMost,
+         " bytes");
 }
 
 std::uint32_t checked_piece_bytes(std::uint32_t given) {
   constexpr std::uint32_t kMostBytes = 64u << 20;
   if (given % 64 != 0 || given > kMostBytes)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("piece_bytes is {}; multiples of 64 up to {} are possible", given, kMostBytes));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "piece_bytes is ", given, "; multiples of 64 up to ", kMostBytes,
+         " are possible");
   return given != 0 ? given : 1u << 20;
 }
 
 void make_folders(const std::string &folder, bool no_sync) {
-  namespace fs = std::filesystem;
-  std::error_code problem;
-  std::vector<fs::path> changed;
-  for (fs::path at = fs::absolute(folder); at.has_relative_path() && !fs::exists(at, problem); at = at.parent_path())
-    changed.push_back(at.parent_path());
-  fs::create_directories(folder, problem);
-  if (problem) fail_io("make the folder", folder, problem.value());
-  for (std::size_t i = 0; !no_sync && i < changed.size(); ++i) Folder(changed[i].string()).sync();
+  std::vector<std::string> made;
+  base::make_folder(folder, made);
+  for (const std::string &each : made)
+    if (!no_sync) Folder(folder_of(each)).sync();
 }
 
 }  // namespace tandem::mpi

@@ -5,8 +5,8 @@
 
 #include <array>
 #include <cstdint>
-#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mpi/local_file.hpp"
@@ -63,6 +63,8 @@ struct Protection {
 };
 // Throws DAMAGED (no intact header) or UNSUPPORTED (another version).
 Protection read_protection(const std::string &path);
+// The first of headers that another rank has serialized. Takes its bytes away.
+Protection take_protection(std::string_view &bytes);
 
 // "NAME.00003.SETID.tandem-parity".
 std::string protection_name(const std::string &name, std::uint32_t rank, const SetId &set_id);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,10 +13,9 @@
 
 #include "base/bytes.hpp"
 #include "base/descriptor.hpp"
+#include "mpi/calls.hpp"
 #include "mpi/cells.hpp"
 #include "mpi/error.hpp"
-#include "mpi/protect.hpp"
-#include "mpi/structs.hpp"
 
 namespace tandem::mpi {
 namespace {
@@ -41,16 +39,6 @@ struct Generation {
   Seen any;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<int>> seen_by;  // group and member: ranks
 };
-
-std::string bytes_of(const std::vector<Seen> &list) {
-  return {reinterpret_cast<const char *>(list.data()), list.size() * sizeof(Seen)};
-}
-
-std::vector<Seen> seen_from(const std::string &bytes) {
-  std::vector<Seen> list(bytes.size() / sizeof(Seen));
-  if (!list.empty()) std::memcpy(list.data(), bytes.data(), list.size() * sizeof(Seen));
-  return list;
-}
 
 bool is_possible(const Protection &header) {
   try {
@@ -92,21 +80,21 @@ std::vector<Seen> look(const std::string &folder, const std::string &name,
 }
 
 // Newest first.
-std::vector<Generation> generations_of(const std::vector<std::string> &all) {
+std::vector<Generation> generations_of(const std::vector<std::vector<Seen>> &all) {
   std::map<Generation::Key, Generation> by_key;
   for (std::size_t rank = 0; rank < all.size(); ++rank)
-    for (const Seen &seen : seen_from(all[rank])) {
+    for (const Seen &seen : all[rank]) {
       Generation &generation = by_key.try_emplace(Generation::key_of(seen), Generation{seen, {}}).first->second;
       generation.seen_by[{seen.group, seen.member}].push_back(static_cast<int>(rank));
     }
   std::vector<Generation> list;
   for (auto &[key, generation] : by_key) list.push_back(std::move(generation));
-  std::stable_sort(list.begin(), list.end(),
-                   [](const Generation &a, const Generation &b) { return a.any.sequence > b.any.sequence; });
+  std::ranges::stable_sort(list,
+                           [](const Generation &a, const Generation &b) { return a.any.sequence > b.any.sequence; });
   return list;
 }
 
-std::string group_name(std::uint32_t group, std::uint32_t count) { return fmt::format("group {} of {}", group, count); }
+std::string group_name(std::uint32_t group, std::uint32_t count) { return text("group ", group, " of ", count); }
 
 // A member that this rank stands for, and its remaining files.
 struct Resident {
@@ -133,18 +121,11 @@ class Recovery {
     world_.together([&] {
       for (Resident &resident : residents_) inspect(resident);
     });
-    std::string mine;
-    for (const Resident &resident : residents_)
-      for (const std::uint32_t number :
-           {resident.group, resident.member, std::uint32_t{resident.has_data}, std::uint32_t{resident.has_parity}})
-        mine.append(reinterpret_cast<const char *>(&number), sizeof number);
+    std::vector<Found> mine;
+    for (const Resident &each : residents_) mine.push_back({each.group, each.member, {each.has_data, each.has_parity}});
     good_.assign(headers_.size(), std::vector<Good>(layout_.size()));
-    for (const std::string &theirs : world_.all_gather(mine))
-      for (std::size_t at = 0; at + 4 * sizeof(std::uint32_t) <= theirs.size(); at += 4 * sizeof(std::uint32_t)) {
-        std::uint32_t numbers[4];
-        std::memcpy(numbers, theirs.data() + at, sizeof numbers);
-        good_[numbers[0]][numbers[1]] = {numbers[2] != 0, numbers[3] != 0};
-      }
+    for (const std::vector<Found> &theirs : world_.all_gather(mine))
+      for (const Found &each : theirs) good_[each.group][each.member] = each.good;
     world_.together([&] {
       for (std::uint32_t group = 0; group < headers_.size(); ++group) check_enough(group);
     });
@@ -175,6 +156,10 @@ class Recovery {
   struct Good {
     bool data = false, parity = false;
   };
+  struct Found {
+    std::uint32_t group, member;
+    Good good;
+  };
 
   bool no_sync() const { return options_.no_sync != 0; }
   const Member &member_of(const Resident &resident) const { return headers_[resident.group].members[resident.member]; }
@@ -190,53 +175,19 @@ class Recovery {
       std::uint32_t group = 0;  // the first one that no rank describes; the described ones are in order
       for (const auto &[told, teller] : tellers) group += told == group ? 1 : 0;
       if (group != generation_.any.group_count)
-        fail(TANDEM_ERROR_NOT_RECOVERABLE,
-             fmt::format("{}: no parity file of its {} ranks is left, {} are needed",
-                         group_name(group, generation_.any.group_count), layout_.size(), layout_.k));
+        fail(TANDEM_ERROR_NOT_RECOVERABLE, group_name(group, generation_.any.group_count), ": no parity file of its ",
+             layout_.size(), " ranks is left, ", layout_.k, " are needed");
       headers_.resize(generation_.any.group_count);
     });
     std::string mine;
-    for (const auto &[group, teller] : tellers) {
-      if (teller != world_.rank() || own == nullptr) continue;
-      const auto header = std::find_if(own->begin(), own->end(),
-                                       [&, group = group](const Protection &each) { return each.group == group; });
-      append(mine, header->group);
-      append(mine, header->segment_bytes);
-      for (const Member &member : header->members) {
-        const std::string bytes = member.serialized();
-        append(mine, static_cast<std::uint64_t>(bytes.size()));
-        mine += bytes;
-      }
-    }
+    for (const auto &[group, teller] : tellers)
+      if (teller == world_.rank() && own != nullptr)
+        mine += std::ranges::find(*own, group, &Protection::group)->serialized();
     for (const std::string &theirs : world_.all_gather(mine))
-      for (std::size_t at = 0; at < theirs.size();) {
-        const auto group = take<std::uint32_t>(theirs, &at);
-        Protection &header = headers_[group];
-        header.set_id = generation_.any.set_id;
-        header.sequence = generation_.any.sequence;
-        header.layout = layout_;
-        header.matrix = generation_.any.matrix;
-        header.group_count = generation_.any.group_count;
-        header.group = group;
-        header.segment_bytes = take<std::uint64_t>(theirs, &at);
-        for (std::uint32_t i = 0; i < layout_.size(); ++i) {
-          const auto length = static_cast<std::size_t>(take<std::uint64_t>(theirs, &at));
-          header.members.push_back(parse_member(theirs.substr(at, length)));
-          at += length;
-        }
+      for (std::string_view left = theirs; !left.empty();) {
+        Protection header = take_protection(left);
+        headers_[header.group] = std::move(header);
       }
-  }
-
-  template <class Number>
-  static void append(std::string &to, Number number) {
-    to.append(reinterpret_cast<const char *>(&number), sizeof number);
-  }
-  template <class Number>
-  static Number take(const std::string &from, std::size_t *at) {
-    Number number;
-    std::memcpy(&number, from.data() + *at, sizeof number);
-    *at += sizeof number;
-    return number;
   }
 
   // A rank that sees a member's parity stands for that member: the rank of the same number, or else the one with the
@@ -250,9 +201,8 @@ class Recovery {
         const int own = static_cast<int>(number % static_cast<std::uint32_t>(world_.size()));
         const auto seen = generation_.seen_by.find({group, member});
         int host = own;
-        if (seen != generation_.seen_by.end() &&
-            std::find(seen->second.begin(), seen->second.end(), own) == seen->second.end())
-          host = *std::min_element(seen->second.begin(), seen->second.end(), [&](int a, int b) {
+        if (seen != generation_.seen_by.end() && std::ranges::find(seen->second, own) == seen->second.end())
+          host = *std::ranges::min_element(seen->second, [&](int a, int b) {
             return load[static_cast<std::size_t>(a)] < load[static_cast<std::size_t>(b)];
           });
         hosts_[group][member] = host;
@@ -280,8 +230,7 @@ class Recovery {
     cells.parity_path = parity_path(resident);
     resident.has_data = open_data(resident) && cells_are_intact(resident, false);
     const auto seen = generation_.seen_by.find({resident.group, resident.member});
-    if (seen == generation_.seen_by.end() ||
-        std::find(seen->second.begin(), seen->second.end(), world_.rank()) == seen->second.end())
+    if (seen == generation_.seen_by.end() || std::ranges::find(seen->second, world_.rank()) == seen->second.end())
       return;
     resident.parity = Descriptor(open(cells.parity_path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     cells.parity = resident.parity.get();
@@ -293,7 +242,7 @@ class Recovery {
     bool whole = true;
     for (std::size_t i = 0; i < row.files().size(); ++i) {
       const DataFile &file = row.files()[i];
-      Descriptor descriptor(open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+      Descriptor descriptor = base::open_to_read(file.path);
       struct stat status;
       const bool same = descriptor && fstat(descriptor.get(), &status) == 0 && S_ISREG(status.st_mode) &&
                         static_cast<std::uint64_t>(status.st_size) == file.bytes;
@@ -333,13 +282,12 @@ class Recovery {
       std::uint32_t count = 0;
       for (std::uint32_t member = 0; member < layout_.size(); ++member) {
         if (is_good(group, member, stripe)) continue;
-        lost += fmt::format("{}{}", count++ == 0 ? "" : ", ", headers_[group].members[member].rank);
+        lost += text(count++ == 0 ? "" : ", ", headers_[group].members[member].rank);
       }
       if (count > layout_.m)
-        fail(TANDEM_ERROR_NOT_RECOVERABLE,
-             fmt::format("{}: {} of its {} ranks have lost what the others need ({} {}), at most {} may",
-                         group_name(group, generation_.any.group_count), count, layout_.size(),
-                         count == 1 ? "rank" : "ranks", lost, layout_.m));
+        fail(TANDEM_ERROR_NOT_RECOVERABLE, group_name(group, generation_.any.group_count), ": ", count, " of its ",
+             layout_.size(), " ranks have lost what the others need (", count == 1 ? "rank" : "ranks", " ", lost,
+             "), at most ", layout_.m, " may");
     }
   }
 
@@ -374,7 +322,7 @@ class Recovery {
       for (std::size_t i = 0; i < member.files.size(); ++i) {
         const DataFile &file = member.files[i];
         const std::string folder = folder_of(file.path),
-                          name = fmt::format(".{}.{}.{}.tandem-restore-tmp", id, member.rank, i);
+                          name = text(".", id, ".", member.rank, ".", i, ".tandem-restore-tmp");
         make_folders(folder, no_sync());
         unlink((folder + "/" + name).c_str());  // of a recovery that died
         PendingFile pending(folders_[base::add_folder(folders_, folder)], name, file.mode);
@@ -399,15 +347,15 @@ class Recovery {
   }
 
   [[noreturn]] void refuse(const Resident &resident, const std::string &path) const {
-    fail(TANDEM_ERROR_IO, fmt::format("{} is not as it was when rank {} protected it; set force to replace it", path,
-                                      member_of(resident).rank));
+    fail(TANDEM_ERROR_IO, path, " is not as it was when rank ", member_of(resident).rank,
+         " protected it; set force to replace it");
   }
 
   enum class There { nothing, same, another };
 
   // The existing file with the name of a rebuilt file.
   There look_at(const std::string &path, const PendingFile &rebuilt) const {
-    const Descriptor there(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    const Descriptor there = base::open_to_read(path);
     if (!there) return errno == ENOENT ? There::nothing : There::another;
     struct stat status, ours;
     if (fstat(there.get(), &status) != 0 || fstat(rebuilt.descriptor(), &ours) != 0) fail_io("look at", path, errno);
@@ -418,8 +366,7 @@ class Recovery {
     for (std::uint64_t at = 0; at < bytes; at += piece) {
       const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(piece, bytes - at));
       const std::span a = std::span(mine).first(count), b = std::span(theirs).first(count);
-      if (!read_at(rebuilt.descriptor(), rebuilt.path(), a, at))
-        fail(TANDEM_ERROR_IO, fmt::format("{} is truncated", rebuilt.path()));
+      if (!read_at(rebuilt.descriptor(), rebuilt.path(), a, at)) fail(TANDEM_ERROR_IO, rebuilt.path(), " is truncated");
       try {
         if (!read_at(there.get(), path, b, at)) return There::another;
       } catch (const Error &error) {
@@ -436,9 +383,8 @@ class Recovery {
     const Member &member = member_of(resident);
     for (std::uint32_t stripe = 0; stripe < layout_.size(); ++stripe)
       if (!is_good(resident.group, resident.member, stripe) && now[stripe] != member.hashes[stripe])
-        fail(TANDEM_ERROR_DAMAGED,
-             fmt::format("the rebuilt bytes of rank {} in stripe {} of {} have a wrong checksum", member.rank, stripe,
-                         group_name(resident.group, generation_.any.group_count)));
+        fail(TANDEM_ERROR_DAMAGED, "the rebuilt bytes of rank ", member.rank, " in stripe ", stripe, " of ",
+             group_name(resident.group, generation_.any.group_count), " have a wrong checksum");
     for (std::size_t i = 0; i < resident.new_files.size(); ++i) {
       PendingFile &file = resident.new_files[i];
       const std::string &path = member.files[i].path;
@@ -502,7 +448,7 @@ tandem_mpi_recover_result recover(const World &world, tandem_context *context,
                                   const tandem_mpi_recover_options *given) {
   tandem_mpi_recover_options options = {};
   world.together([&] {
-    options = read_options(given, "tandem_mpi_recover_options");
+    options = read_needed_options(given, "tandem_mpi_recover_options");
     check_protection_name(options.name);
     if (options.folder == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "folder is NULL");
     options.piece_bytes = checked_piece_bytes(options.piece_bytes);
@@ -514,10 +460,10 @@ tandem_mpi_recover_result recover(const World &world, tandem_context *context,
   std::map<Generation::Key, std::vector<Protection>> own;
   std::vector<Seen> seen;
   world.together([&] { seen = look(options.folder, options.name, &own); });
-  const std::vector<Generation> generations = generations_of(world.all_gather(bytes_of(seen)));
+  const std::vector<Generation> generations = generations_of(world.all_gather(seen));
   if (generations.empty())
-    fail(TANDEM_ERROR_NOT_RECOVERABLE,
-         fmt::format("no parity of the name {} lies in the folder of any of {} ranks", options.name, world.size()));
+    fail(TANDEM_ERROR_NOT_RECOVERABLE, "no parity of the name ", options.name, " lies in the folder of any of ",
+         world.size(), " ranks");
   std::optional<Error> why;  // of the newest one
   for (const Generation &generation : generations) {
     const auto here = own.find(Generation::key_of(generation.any));

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mpi/sets.hpp"
-
-#include <fmt/format.h>
+#include "mpi/calls.hpp"
 
 #include <chrono>
 #include <memory>
@@ -9,7 +7,6 @@
 
 #include "base/bytes.hpp"
 #include "mpi/error.hpp"
-#include "mpi/structs.hpp"
 #include "tandem/results.hpp"
 
 namespace tandem::mpi {
@@ -36,6 +33,12 @@ tandem_status broadcast(void *user, void *bytes, std::size_t byte_count) {
   return guarded([&] { world_of(user).broadcast(bytes, byte_count); });
 }
 
+// A caller's strings joined, for World::require_equal.
+std::string listed(const char *const *strings, std::size_t count, const char *name) {
+  if (strings == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, name, " is NULL");
+  return base::join(base::read_strings(strings, count, name), ", ");
+}
+
 using Arguments = std::vector<std::pair<const char *, std::string>>;
 
 // Runs a call of libtandem with all ranks as its team.
@@ -45,7 +48,7 @@ void run(const World &world, const Options *given, const char *name, const Check
   Options options = {};
   Arguments equal;
   world.together([&] {
-    options = read_options(given, name);
+    options = read_needed_options(given, name);
     if (options.team != nullptr)
       fail(TANDEM_ERROR_INVALID_ARGUMENT, "team is set: the ranks of the communicator are the team");
     equal = arguments(options);
@@ -91,7 +94,6 @@ void run_on_set(const World &world, const char *const *paths, std::size_t path_c
   });
 }
 
-std::string text(std::int64_t value) { return std::to_string(value); }
 std::string flag(std::int32_t value) { return value != 0 ? "1" : "0"; }
 
 // The sums over all ranks.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mpi/threads.hpp"
+#include "mpi/calls.hpp"
 
 #include <algorithm>
 #include <vector>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mpi/world.hpp"
 
-#include <fmt/format.h>
 #include <mpi.h>
 
 #include <algorithm>
@@ -24,7 +23,7 @@ void check_mpi(int code, const char *what) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   MPI_Error_string(code, text, &length);
-  fail(TANDEM_ERROR_IO, fmt::format("{}: {}", what, std::string(text, static_cast<std::size_t>(length))));
+  fail(TANDEM_ERROR_IO, what, ": ", std::string(text, static_cast<std::size_t>(length)));
 }
 
 std::int32_t duplicate(std::int32_t communicator) {
@@ -35,10 +34,16 @@ std::int32_t duplicate(std::int32_t communicator) {
     fail(TANDEM_ERROR_INVALID_ARGUMENT, initialised ? "MPI has been finalized" : "MPI has not been initialized");
   const MPI_Comm given = comm_of(communicator);
   if (given == MPI_COMM_NULL || given == MPI_Comm{})  // the second: Open MPI's result for an invalid number
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("communicator {} is none", communicator));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "communicator ", communicator, " is none");
   MPI_Comm copy = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(given, &copy), "MPI_Comm_dup");
   return MPI_Comm_c2f(copy);
+}
+
+std::uint64_t reduced(std::int32_t communicator, std::uint64_t mine, MPI_Op how) {
+  std::uint64_t all = 0;
+  check_mpi(MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, how, comm_of(communicator)), "MPI_Allreduce");
+  return all;
 }
 
 }  // namespace
@@ -83,7 +88,7 @@ void World::agree(tandem_status mine, bool named) const {
   check_mpi(MPI_Bcast(&why, sizeof why, MPI_BYTE, lowest, comm_of(handle_)), "MPI_Bcast");
   if (named || (size_ == 1 && numbers_.empty())) fail(why.status, why.message);
   const int number = numbers_.empty() ? lowest : numbers_[static_cast<std::size_t>(lowest)];
-  fail(why.status, fmt::format("rank {}: {}", number, why.message));
+  fail(why.status, "rank ", number, ": ", why.message);
 }
 
 void World::require_equal(const std::vector<std::pair<const char *, std::string>> &arguments) const {
@@ -94,8 +99,7 @@ void World::require_equal(const std::vector<std::pair<const char *, std::string>
     const char *at = leading.c_str();
     for (const auto &[name, value] : arguments) {
       const std::string theirs = at < leading.c_str() + leading.size() ? at : "";
-      if (theirs != value)
-        fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is {} here and {} on rank 0", name, value, theirs));
+      if (theirs != value) fail(TANDEM_ERROR_INVALID_ARGUMENT, name, " is ", value, " here and ", theirs, " on rank 0");
       at += theirs.size() + 1;
     }
     if (mine != leading) fail(TANDEM_ERROR_INVALID_ARGUMENT, "the arguments here differ from those of rank 0");
@@ -119,30 +123,15 @@ std::string World::broadcast(const std::string &of_rank_0) const {
   return text;
 }
 
-std::uint64_t World::sum(std::uint64_t mine) const {
-  std::uint64_t all = 0;
-  check_mpi(MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, MPI_SUM, comm_of(handle_)), "MPI_Allreduce");
-  return all;
-}
-
-std::uint64_t World::least(std::uint64_t mine) const {
-  std::uint64_t all = 0;
-  check_mpi(MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, MPI_MIN, comm_of(handle_)), "MPI_Allreduce");
-  return all;
-}
-
-std::uint64_t World::most(std::uint64_t mine) const {
-  std::uint64_t all = 0;
-  check_mpi(MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, MPI_MAX, comm_of(handle_)), "MPI_Allreduce");
-  return all;
-}
+std::uint64_t World::sum(std::uint64_t mine) const { return reduced(handle_, mine, MPI_SUM); }
+std::uint64_t World::least(std::uint64_t mine) const { return reduced(handle_, mine, MPI_MIN); }
+std::uint64_t World::most(std::uint64_t mine) const { return reduced(handle_, mine, MPI_MAX); }
 
 std::vector<std::string> World::all_gather(const std::string &mine) const {
   const auto ranks = static_cast<std::size_t>(size_);
   const std::uint64_t total = sum(mine.size());
   if (total > kMostAtOnce)
-    fail(TANDEM_ERROR_TOO_LARGE,
-         fmt::format("{} ranks exchange {} bytes at once; at most {}", size_, total, kMostAtOnce));
+    fail(TANDEM_ERROR_TOO_LARGE, size_, " ranks exchange ", total, " bytes at once; at most ", kMostAtOnce);
   int length = static_cast<int>(mine.size());
   std::vector<int> lengths(ranks), offsets(ranks);
   check_mpi(MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, comm_of(handle_)), "MPI_Allgather");
@@ -155,12 +144,6 @@ std::vector<std::string> World::all_gather(const std::string &mine) const {
   for (std::size_t i = 0; i < ranks; ++i)
     parts.push_back(all.substr(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(lengths[i])));
   return parts;
-}
-
-std::vector<std::uint64_t> World::all_gather(std::uint64_t mine) const {
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(size_));
-  check_mpi(MPI_Allgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, comm_of(handle_)), "MPI_Allgather");
-  return all;
 }
 
 void World::collect(std::span<const std::byte> mine,

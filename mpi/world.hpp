@@ -5,10 +5,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -47,7 +49,18 @@ class World {
   std::uint64_t least(std::uint64_t mine) const;
   std::uint64_t most(std::uint64_t mine) const;
   std::vector<std::string> all_gather(const std::string &mine) const;
-  std::vector<std::uint64_t> all_gather(std::uint64_t mine) const;
+  // The same for structs, as their bytes: all ranks run the same program.
+  template <class Struct>
+  std::vector<std::vector<Struct>> all_gather(const std::vector<Struct> &mine) const {
+    static_assert(std::is_trivially_copyable_v<Struct>);
+    const auto *const bytes = reinterpret_cast<const char *>(mine.data());
+    std::vector<std::vector<Struct>> all;
+    for (const std::string &theirs : all_gather(std::string(bytes, mine.size() * sizeof(Struct)))) {
+      all.emplace_back(theirs.size() / sizeof(Struct));
+      if (!theirs.empty()) std::memcpy(all.back().data(), theirs.data(), theirs.size());
+    }
+    return all;
+  }
   // Rank 0 calls `take` with the bytes of each rank, one after the other. It holds the bytes of one rank at a time.
   void collect(std::span<const std::byte> mine,
                const std::function<void(int rank, std::span<const std::byte> bytes)> &take) const;

@@ -3,18 +3,15 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <span>
 #include <string_view>
 
 #include "base/affinity.hpp"
 #include "base/folder.hpp"
 #include "base/lists.hpp"
 #include "base/options.hpp"
-#include "par2/create.hpp"
+#include "par2/calls.hpp"
 #include "par2/files.hpp"
 #include "par2/meter.hpp"
-#include "par2/repair.hpp"
-#include "par2/verify.hpp"
 
 struct tandem_par2_report {
   tandem::par2::Report report;
@@ -28,14 +25,13 @@ using tandem::base::TaskPool;
 // Beside the calling one.
 std::size_t more_threads(std::uint32_t thread_count) {
   constexpr std::uint32_t kMost = 1024;
-  if (thread_count > kMost)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, text("thread_count is ", thread_count, "; at most ", kMost));
+  if (thread_count > kMost) fail(TANDEM_ERROR_INVALID_ARGUMENT, "thread_count is ", thread_count, "; at most ", kMost);
   return std::max(thread_count != 0 ? thread_count : tandem::base::AffinityMask().count(), 1u) - 1;
 }
 
 tandem_par2_summary summary_of(const Report &report) {
   auto summary = tandem::base::sized<tandem_par2_summary>();
-  std::copy(report.set.id.begin(), report.set.id.end(), summary.set_id);
+  std::ranges::copy(report.set.id, summary.set_id);
   summary.slice_bytes = report.set.slice_bytes;
   summary.slice_count = static_cast<std::uint32_t>(report.set.slice_count);
   summary.found_slice_count = static_cast<std::uint32_t>(report.found_slices);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "par2/create.hpp"
+#include "par2/calls.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <exception>
 #include <functional>
 #include <future>
@@ -33,6 +32,39 @@ constexpr std::uint32_t kMostVolumes = 1000;
 
 std::string without_ending(const std::string &path) {
   return is_packet_file_name(path) ? path.substr(0, path.size() - 5) : path;
+}
+
+// Of recovery slices, in one packet file.
+struct Volume {
+  std::uint32_t first, count;
+};
+
+// largest: slices of the largest file.
+std::vector<Volume> volumes_of(const tandem_par2_create_options &options, std::uint32_t recovery_count,
+                               std::uint64_t largest) {
+  if (options.volumes < TANDEM_PAR2_DOUBLING || options.volumes > TANDEM_PAR2_UNIFORM)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "volumes is ", options.volumes);
+  if (options.volume_count > kMostVolumes || (options.volume_count != 0 && options.volumes == TANDEM_PAR2_LIMITED))
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "volume_count is ", options.volume_count, "; at most ", kMostVolumes,
+         ", for limited volumes 0");
+  std::vector<Volume> volumes;
+  std::uint32_t first = options.first_exponent, left = recovery_count, files = options.volume_count;
+  if (files == 0) files = static_cast<std::uint32_t>(std::bit_width(recovery_count));
+  files = std::min(files, recovery_count);
+  std::uint64_t next = 1;
+  while (options.volume_count != 0 && next * ((1u << std::min(files, 16u)) - 1) < left) next *= 2;
+  while (left != 0) {
+    std::uint64_t count = options.volumes == TANDEM_PAR2_UNIFORM ? (left + files - 1) / files : next;
+    if (options.volumes == TANDEM_PAR2_LIMITED) count = std::min(count, largest);
+    count = std::min<std::uint64_t>(count, left);
+    if (volumes.size() == kMostVolumes) count = left;
+    volumes.push_back({first, static_cast<std::uint32_t>(count)});
+    first += static_cast<std::uint32_t>(count);
+    left -= static_cast<std::uint32_t>(count);
+    next = std::min<std::uint64_t>(2 * next, kExponents);
+    files -= files > 1;
+  }
+  return volumes;
 }
 
 // A packet file while it is written: copies of the critical packets lie between its recovery packets.
@@ -85,7 +117,7 @@ class Creation {
     const std::string base = without_ending(options.path);
     folder_ = std::make_shared<base::Folder>(base::folder_of(base));
     base_name_ = base::name_of(base);
-    if (base_name_.empty()) fail(TANDEM_ERROR_INVALID_ARGUMENT, text("path \"", options.path, "\" has no name"));
+    if (base_name_.empty()) fail(TANDEM_ERROR_INVALID_ARGUMENT, "path \"", options.path, "\" has no name");
   }
 
   tandem_par2_create_result run() {
@@ -144,30 +176,30 @@ class Creation {
     const std::uint64_t slice_count = options_.slice_count != 0 ? options_.slice_count : 2000;
     slice_bytes_ = options_.slice_bytes;
     if (slice_bytes_ % 4 != 0 || slice_bytes_ > kMostSliceBytes)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, text("slice_bytes is ", slice_bytes_, ", no multiple of 4 up to 2^48"));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "slice_bytes is ", slice_bytes_, ", no multiple of 4 up to 2^48");
     if (slice_count > kMostSlices)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, text("slice_count is ", slice_count, "; at most ", kMostSlices));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "slice_count is ", slice_count, "; at most ", kMostSlices);
     if (slice_bytes_ == 0) slice_bytes_ = least_slice_bytes(sources_, slice_count);
     for (const Source &source : sources_) {
       slice_count_ += slices_of(source.bytes, slice_bytes_);
       source_bytes_ += source.bytes;
       if (slice_count_ > kMostSlices) {
-        fail(TANDEM_ERROR_TOO_LARGE,
-             text("more than ", kMostSlices, " slices of ", slice_bytes_, " bytes; choose larger slices"));
+        fail(TANDEM_ERROR_TOO_LARGE, "more than ", kMostSlices, " slices of ", slice_bytes_,
+             " bytes; choose larger slices");
       }
     }
     std::uint64_t largest = kMostPaddedBytes;
     for (const Source &source : sources_) largest = std::max(largest, source.bytes);
     if (slice_bytes_ - 4 >= largest)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, text("slice_bytes is ", slice_bytes_, ", larger than each file"));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "slice_bytes is ", slice_bytes_, ", larger than each file");
     const double percent = options_.recovery_percent;
     if (!(percent >= 0 && percent <= 1e6)) fail(TANDEM_ERROR_INVALID_ARGUMENT, "recovery_percent is out of range");
     double wanted = options_.recovery_slice_count;
     if (options_.recovery_slice_count == 0 && percent != 0 && slice_count_ != 0)
       wanted = std::max(1.0, std::floor((static_cast<double>(slice_count_) * percent + 50) / 100));
     if (options_.first_exponent + wanted > kExponents)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, text(wanted, " recovery slices from exponent ", options_.first_exponent,
-                                               " on; exponents are below ", kExponents));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, wanted, " recovery slices from exponent ", options_.first_exponent,
+           " on; exponents are below ", kExponents);
     recovery_count_ = static_cast<std::uint32_t>(wanted);
     if (recovery_count_ != 0 && slice_count_ == 0)
       fail(TANDEM_ERROR_INVALID_ARGUMENT, "all files are empty: there is nothing to compute recovery slices from");
@@ -232,7 +264,7 @@ class Creation {
     }
     for (const Output &output : outputs_)
       if (options_.force == 0 && folder_->has(output.name()))
-        fail(TANDEM_ERROR_IO, text(folder_->path_of(output.name()), " exists already"));
+        fail(TANDEM_ERROR_IO, folder_->path_of(output.name()), " exists already");
     for (Output &output : outputs_) output.make(folder_);
     for (std::size_t i = 1; i < outputs_.size(); ++i)
       for (std::uint32_t each = 0; each < outputs_[i].volume().count; ++each)
@@ -273,7 +305,7 @@ class Creation {
       std::vector<Md5Part> parts;
       for (std::size_t i = first; i < end; ++i) {
         if (!read_place(slices_[i], column.offset, column.inputs[i], column.bytes, opened))
-          fail(TANDEM_ERROR_IO, text(*slices_[i].path, " has become shorter"));
+          fail(TANDEM_ERROR_IO, *slices_[i].path, " has become shorter");
         sums_[i].crc = crc32(sums_[i].crc, column.inputs[i], column.bytes);
         parts.push_back({&slice_md5s[i], column.inputs[i], column.bytes});
         done(std::clamp(slices_[i].bytes, column.offset, column.offset + column.bytes) - column.offset);
@@ -294,7 +326,7 @@ class Creation {
     };
     const std::uint64_t memory = options_.memory_bytes != 0 ? options_.memory_bytes : kDefaultMemory;
     code_columns(k, m, slice_bytes_, memory, pool_, read, encode, write_column);
-    const std::vector<Digest> digests = finished(slice_md5s);
+    const std::vector<Digest> digests = Md5Streams::finish(slice_md5s);
     for (std::size_t i = 0; i < k; ++i) sums_[i].md5 = digests[i];
     finish_packets(packet_md5s);
   }
@@ -309,13 +341,8 @@ class Creation {
     }
   }
 
-  static std::vector<Digest> finished(std::vector<Md5> &streams) {
-    std::vector<Md5 *> all;
-    for (Md5 &stream : streams) all.push_back(&stream);
-    return Md5Streams::finish(all);
-  }
   void finish_packets(std::vector<Md5> &streams) {
-    const std::vector<Digest> digests = finished(streams);
+    const std::vector<Digest> digests = Md5Streams::finish(streams);
     write_recovery(0, recovery_count_, [&](const base::PendingFile &file, std::size_t i) {
       const auto exponent = options_.first_exponent + static_cast<std::uint32_t>(i);
       RecoveryPrefix prefix = recovery_prefix(set_id_, exponent, slice_bytes_);
@@ -349,7 +376,7 @@ class Creation {
 
   tandem_par2_create_result result() const {
     auto result = base::sized<tandem_par2_create_result>();
-    std::copy(set_id_.begin(), set_id_.end(), result.set_id);
+    std::ranges::copy(set_id_, result.set_id);
     result.slice_bytes = slice_bytes_;
     result.file_count = static_cast<std::uint32_t>(sources_.size());
     result.slice_count = static_cast<std::uint32_t>(slice_count_);
@@ -385,33 +412,6 @@ class Creation {
 };
 
 }  // namespace
-
-std::vector<Volume> volumes_of(const tandem_par2_create_options &options, std::uint32_t recovery_count,
-                               std::uint64_t largest) {
-  if (options.volumes < TANDEM_PAR2_DOUBLING || options.volumes > TANDEM_PAR2_UNIFORM)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, text("volumes is ", options.volumes));
-  if (options.volume_count > kMostVolumes || (options.volume_count != 0 && options.volumes == TANDEM_PAR2_LIMITED))
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         text("volume_count is ", options.volume_count, "; at most ", kMostVolumes, ", for limited volumes 0"));
-  std::vector<Volume> volumes;
-  std::uint32_t first = options.first_exponent, left = recovery_count, files = options.volume_count;
-  if (files == 0) files = static_cast<std::uint32_t>(std::bit_width(recovery_count));
-  files = std::min(files, recovery_count);
-  std::uint64_t next = 1;
-  while (options.volume_count != 0 && next * ((1u << std::min(files, 16u)) - 1) < left) next *= 2;
-  while (left != 0) {
-    std::uint64_t count = options.volumes == TANDEM_PAR2_UNIFORM ? (left + files - 1) / files : next;
-    if (options.volumes == TANDEM_PAR2_LIMITED) count = std::min(count, largest);
-    count = std::min<std::uint64_t>(count, left);
-    if (volumes.size() == kMostVolumes) count = left;
-    volumes.push_back({first, static_cast<std::uint32_t>(count)});
-    first += static_cast<std::uint32_t>(count);
-    left -= static_cast<std::uint32_t>(count);
-    next = std::min<std::uint64_t>(2 * next, kExponents);
-    files -= files > 1;
-  }
-  return volumes;
-}
 
 tandem_par2_create_result create(tandem_context *context, const tandem_par2_create_options &options,
                                  base::TaskPool &pool, Meter &meter) {

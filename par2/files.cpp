@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "par2/files.hpp"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -12,10 +10,7 @@
 namespace tandem::par2 {
 
 base::Descriptor open_regular(const std::string &path) {
-  base::Descriptor file;
-  do {
-    file = base::Descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  } while (!file && errno == EINTR);
+  base::Descriptor file = base::open_to_read(path);
   if (!file && base::is_out_of_resources(errno)) fail_io("open", path, errno);
   struct stat status;
   if (file && (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode))) {

@@ -55,7 +55,7 @@ struct Run {
 void add_blocks(std::vector<Run> &runs) {
   const Md5Kernel &kernel = forced != nullptr ? *forced : *kernels().front();
   constexpr std::size_t kWorthVectors = 3;  // fewer streams are faster one by one
-  std::sort(runs.begin(), runs.end(), [](const Run &a, const Run &b) { return a.blocks > b.blocks; });
+  std::ranges::sort(runs, [](const Run &a, const Run &b) { return a.blocks > b.blocks; });
   while (!runs.empty() && runs.back().blocks == 0) runs.pop_back();
   const std::size_t most = kernel.vector_words * kernel.groups;
   std::vector<Run> active;
@@ -154,17 +154,17 @@ void Md5Streams::update(std::span<const Md5Part> parts) {
   par2::add_blocks(runs);
 }
 
-std::vector<Digest> Md5Streams::finish(std::span<Md5 *const> streams) {
+std::vector<Digest> Md5Streams::finish(std::span<Md5> streams) {
   struct Last {
     unsigned char bytes[128];
   };
   std::vector<Last> last(streams.size());
   std::vector<Run> runs;
   for (std::size_t i = 0; i < streams.size(); ++i)
-    runs.push_back({&streams[i]->state_, last[i].bytes, streams[i]->pad(last[i].bytes)});
+    runs.push_back({&streams[i].state_, last[i].bytes, streams[i].pad(last[i].bytes)});
   par2::add_blocks(runs);
   std::vector<Digest> digests;
-  for (const Md5 *stream : streams) digests.push_back(stream->digest());
+  for (const Md5 &stream : streams) digests.push_back(stream.digest());
   return digests;
 }
 

@@ -43,7 +43,7 @@ struct Md5Part {
 class Md5Streams {
  public:
   static void update(std::span<const Md5Part> parts);
-  static std::vector<Digest> finish(std::span<Md5 *const> streams);
+  static std::vector<Digest> finish(std::span<Md5> streams);
 };
 
 // Fastest first, those that this CPU has. Tests force one.

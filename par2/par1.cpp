@@ -74,7 +74,7 @@ void add_files(Set &set, std::span<const std::byte> list, std::uint64_t count) {
   for (; count != 0; --count) {
     const std::uint64_t bytes = list.size() > kEntryBytes ? load<std::uint64_t>(list.data()) : 0;
     if (bytes <= kEntryBytes || bytes > list.size())
-      fail(TANDEM_ERROR_UNSUPPORTED, text("the list of files ends before ", count, " of them"));
+      fail(TANDEM_ERROR_UNSUPPORTED, "the list of files ends before ", count, " of them");
     File file{};
     file.is_recoverable = (load<std::uint64_t>(list.data() + 8) & 1) != 0;
     file.bytes = load<std::uint64_t>(list.data() + 16);
@@ -84,7 +84,7 @@ void add_files(Set &set, std::span<const std::byte> list, std::uint64_t count) {
     list = list.subspan(bytes);
     check_name(file.name.find_first_of("/\\") == std::string::npos ? file.name : "/" + file.name, names);
     if (file.bytes > kMostSliceBytes)
-      fail(TANDEM_ERROR_UNSUPPORTED, text("the set has a file of ", file.bytes, " bytes; at most ", kMostSliceBytes));
+      fail(TANDEM_ERROR_UNSUPPORTED, "the set has a file of ", file.bytes, " bytes; at most ", kMostSliceBytes);
     if (!file.is_recoverable) {
       others.push_back(std::move(file));
       continue;
@@ -95,8 +95,8 @@ void add_files(Set &set, std::span<const std::byte> list, std::uint64_t count) {
     set.files.push_back(std::move(file));
   }
   if (set.slice_count >= kPar1Shards || others.size() > kMostFiles)
-    fail(TANDEM_ERROR_TOO_LARGE, text("the set has ", set.slice_count, " files with recovery data and ", others.size(),
-                                      " others; at most ", kPar1Shards - 1, " and ", kMostFiles));
+    fail(TANDEM_ERROR_TOO_LARGE, "the set has ", set.slice_count, " files with recovery data and ", others.size(),
+         " others; at most ", kPar1Shards - 1, " and ", kMostFiles);
   std::ranges::move(others, std::back_inserter(set.files));
 }
 

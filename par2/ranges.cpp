@@ -105,9 +105,7 @@ void sum_read(std::span<Range> ranges, bool with_crc, const Progressed &progress
     Md5Streams::update(parts);
     if (progressed) progressed(read_bytes);
   }
-  std::vector<Md5 *> all;
-  for (Md5 &stream : streams) all.push_back(&stream);
-  const std::vector<Digest> digests = Md5Streams::finish(all);
+  const std::vector<Digest> digests = Md5Streams::finish(streams);
   for (std::size_t i = 0; i < ranges.size(); ++i) ranges[i].sum.md5 = digests[i];
 }
 

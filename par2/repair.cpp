@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "par2/repair.hpp"
+#include "par2/calls.hpp"
 
 #include <fcntl.h>
 
@@ -148,7 +148,7 @@ class Repair {
   Entry entry_of(const Work &work) { return tree_.find(file_of(work).name); }
 
   [[noreturn]] static void fail_changed(const std::string &path) {
-    fail(TANDEM_ERROR_DAMAGED, text(path, " has changed since it was verified"));
+    fail(TANDEM_ERROR_DAMAGED, path, " has changed since it was verified");
   }
   // What is read of other files is checked when it is used.
   void check_unchanged() const {
@@ -181,8 +181,7 @@ class Repair {
       } else if (is_renamed && (!file.is_recoverable || file.sums.empty())) {
         work.is_whole = true;
       } else if (!file.is_recoverable && file.bytes != 0) {
-        fail(TANDEM_ERROR_NOT_RECOVERABLE,
-             text(path_of(work), " is not right, and the set has no recovery data for it"));
+        fail(TANDEM_ERROR_NOT_RECOVERABLE, path_of(work), " is not right, and the set has no recovery data for it");
       }
       works_.push_back(work);
     }
@@ -190,15 +189,13 @@ class Repair {
     std::uint64_t lost = 0;
     for (const std::uint32_t content : report_.contents) lost += !report_.places[content];
     if (lost > set_.recovery.size()) {
-      fail(TANDEM_ERROR_NOT_RECOVERABLE,
-           text(lost, " slice", lost == 1 ? " is" : "s are", " lost, and the set has only ", set_.recovery.size(),
-                " recovery slice", set_.recovery.size() == 1 ? "" : "s"));
+      fail(TANDEM_ERROR_NOT_RECOVERABLE, lost, " slice", lost == 1 ? " is" : "s are", " lost, and the set has only ",
+           set_.recovery.size(), " recovery slice", set_.recovery.size() == 1 ? "" : "s");
     }
     if (const std::size_t usable = usable_recovery(set_, lost).size(); lost > usable) {
-      fail(TANDEM_ERROR_NOT_RECOVERABLE,
-           text(lost, " slices are lost, and only ", usable, " of the ", set_.recovery.size(),
-                " recovery slices can be used together: their exponents must lie in a window of ",
-                exponent_window(set_), ", 65536 less the ", set_.slice_count, " slices of the set"));
+      fail(TANDEM_ERROR_NOT_RECOVERABLE, lost, " slices are lost, and only ", usable, " of the ", set_.recovery.size(),
+           " recovery slices can be used together: their exponents must lie in a window of ", exponent_window(set_),
+           ", 65536 less the ", set_.slice_count, " slices of the set");
     }
   }
 
@@ -235,14 +232,14 @@ class Repair {
     if (!old) {
       if (report_.looks.contains(path)) fail_changed(path);
     } else if (S_ISDIR(old->st_mode)) {
-      fail(TANDEM_ERROR_IO, text(path, " is a folder, and a file must take its place"));
+      fail(TANDEM_ERROR_IO, path, " is a folder, and a file must take its place");
     } else if (!S_ISREG(old->st_mode) && !S_ISLNK(old->st_mode)) {
-      fail(TANDEM_ERROR_IO, text(path, " is no regular file, and one must take its place"));
+      fail(TANDEM_ERROR_IO, path, " is no regular file, and one must take its place");
     } else if (S_ISREG(old->st_mode)) {
       if (!report_.looks.contains(path)) fail_changed(path);
       // By a symbolic link. Its target would change, or go.
       if (old->st_nlink == 1 && sharing_.at({old->st_dev, old->st_ino}) != 1)
-        fail(TANDEM_ERROR_UNSUPPORTED, text(path, " is also another file of the set"));
+        fail(TANDEM_ERROR_UNSUPPORTED, path, " is also another file of the set");
     }
   }
   bool can_be_in_place(std::size_t file, const std::optional<struct stat> &old, const Entry &entry) const {
@@ -382,12 +379,11 @@ class Repair {
     tandem_plan *plan = nullptr;
     const tandem_status status = tandem_plan_create(context_, codec.get(), &plan_options, &plan);
     if (status == TANDEM_ERROR_NOT_RECOVERABLE)
-      fail(status, text(lost.size(), " slices are lost, and the equations of the ", recovery.size(),
-                        " recovery slices do not determine them: their exponents have gaps"));
+      fail(status, lost.size(), " slices are lost, and the equations of the ", recovery.size(),
+           " recovery slices do not determine them: their exponents have gaps");
     if (status == TANDEM_ERROR_TOO_LARGE)
-      fail(TANDEM_ERROR_NOT_RECOVERABLE,
-           text(lost.size(), " slices are lost, and the exponents of the recovery slices ",
-                "have too many gaps: the equations would take too long"));
+      fail(TANDEM_ERROR_NOT_RECOVERABLE, lost.size(), " slices are lost, and the exponents of the recovery slices ",
+           "have too many gaps: the equations would take too long");
     check(status);
     const std::unique_ptr<tandem_plan, void (*)(tandem_plan *)> plan_owner(plan, tandem_plan_destroy);
     check(tandem_plan_shards_to_read(plan, is_read.data()));
@@ -456,8 +452,8 @@ class Repair {
     check_store();
   }
   [[noreturn]] void fail_wrong(const Work &work) const {
-    fail(TANDEM_ERROR_DAMAGED, text("what was made for ", path_of(work), " is wrong: ", suspects_,
-                                    "a file has changed since it was verified"));
+    fail(TANDEM_ERROR_DAMAGED, "what was made for ", path_of(work), " is wrong: ", suspects_,
+         "a file has changed since it was verified");
   }
   void check_store() {
     std::vector<const Job *> stored;
@@ -520,17 +516,17 @@ class Repair {
     return status;
   }
 
+  auto jobs_of(std::size_t work) const { return std::ranges::equal_range(jobs_, work, {}, &Job::work); }
+
   // Space for everything that is written in place: a full disk is noticed before the first change.
   void reserve() {
-    std::size_t job = 0;
     for (std::size_t i = 0; i < works_.size(); ++i) {
       Work &work = works_[i];
       if (work.way != Way::in_place) continue;
       const base::Descriptor file = open_in_place(work, *work.old);
       work.reserved = work.old;
-      while (job < jobs_.size() && jobs_[job].work < i) ++job;
-      for (; job < jobs_.size() && jobs_[job].work == i; ++job) {
-        const int error = base::allocate(file.get(), jobs_[job].offset, jobs_[job].bytes) ? 0 : errno;
+      for (const Job &job : jobs_of(i)) {
+        const int error = base::allocate(file.get(), job.offset, job.bytes) ? 0 : errno;
         work.reserved = look_at(file, work);
         if (error != 0) fail_io("write", path_of(work), error);
       }
@@ -550,19 +546,16 @@ class Repair {
 
   void write_in_place() {
     Bytes piece(kCopyPiece);
-    std::size_t job = 0;
     for (std::size_t i = 0; i < works_.size(); ++i) {
       Work &work = works_[i];
       if (work.way != Way::in_place) continue;
       const base::Descriptor file = open_in_place(work, *work.reserved);
       work.reserved.reset();
-      while (job < jobs_.size() && jobs_[job].work < i) ++job;
-      for (; job < jobs_.size() && jobs_[job].work == i; ++job) {
-        for (std::uint64_t at = 0; at < jobs_[job].bytes; at += kCopyPiece) {
-          const std::size_t count = std::min<std::uint64_t>(kCopyPiece, jobs_[job].bytes - at);
-          store_.read(jobs_[job].stored_at + at, piece.data(), count);
-          if (!base::write_at(file.get(), piece.data(), count, jobs_[job].offset + at))
-            fail_io("write", path_of(work), errno);
+      for (const Job &job : jobs_of(i)) {
+        for (std::uint64_t at = 0; at < job.bytes; at += kCopyPiece) {
+          const std::size_t count = std::min<std::uint64_t>(kCopyPiece, job.bytes - at);
+          store_.read(job.stored_at + at, piece.data(), count);
+          if (!base::write_at(file.get(), piece.data(), count, job.offset + at)) fail_io("write", path_of(work), errno);
           meter_.done(count);
         }
       }

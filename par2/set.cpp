@@ -190,14 +190,12 @@ class Walk {
   void check_found(std::uint64_t begin, std::uint64_t end) {
     std::vector<Md5> streams(found_.size());
     std::vector<Md5Part> parts;
-    std::vector<Md5 *> all;
     for (std::size_t i = 0; i < found_.size(); ++i) {
       parts.push_back({&streams[i], buffer_.data() + (found_[i].offset - begin) + kHashedFrom,
                        found_[i].header.bytes - kHashedFrom});
-      all.push_back(&streams[i]);
     }
     Md5Streams::update(parts);
-    const std::vector<Digest> digests = Md5Streams::finish(all);
+    const std::vector<Digest> digests = Md5Streams::finish(streams);
     for (std::size_t i = 0; i < found_.size(); ++i) {
       const auto &[header, offset] = found_[i];
       if (digests[i] != header.md5) {
@@ -274,10 +272,9 @@ class Assembly {
     }
     if (!has_main) fail(TANDEM_ERROR_DAMAGED, "no file has an intact main packet");
     if (main_.slice_bytes > kMostSliceBytes)
-      fail(TANDEM_ERROR_UNSUPPORTED,
-           text("the set has slices of ", main_.slice_bytes, " bytes; at most ", kMostSliceBytes));
+      fail(TANDEM_ERROR_UNSUPPORTED, "the set has slices of ", main_.slice_bytes, " bytes; at most ", kMostSliceBytes);
     if (const std::size_t most = std::max(main_.recoverable.size(), main_.others.size()); most > kMostFiles)
-      fail(TANDEM_ERROR_TOO_LARGE, text("the set has ", most, " files; at most ", kMostFiles));
+      fail(TANDEM_ERROR_TOO_LARGE, "the set has ", most, " files; at most ", kMostFiles);
     for (const Critical *each : all) {
       if (each->set_id != id_) continue;
       if (each->kind == Kind::description) {
@@ -309,8 +306,8 @@ class Assembly {
         const std::uint64_t slices = slices_of(file.bytes, set.slice_bytes);
         if (file.is_recoverable) {
           if (slices > kMostSlices - set.slice_count) {
-            fail(TANDEM_ERROR_TOO_LARGE,
-                 text("the set has more than ", kMostSlices, " slices of ", set.slice_bytes, " bytes"));
+            fail(TANDEM_ERROR_TOO_LARGE, "the set has more than ", kMostSlices, " slices of ", set.slice_bytes,
+                 " bytes");
           }
           file.first_slice = set.slice_count;
           file.slice_count = slices;
@@ -322,13 +319,13 @@ class Assembly {
       }
     }
     if (const std::string *file = file_and_folder(names); file != nullptr)
-      fail(TANDEM_ERROR_UNSUPPORTED, text("the set has a file \"", *file, "\", and files in a folder of this name"));
+      fail(TANDEM_ERROR_UNSUPPORTED, "the set has a file \"", *file, "\", and files in a folder of this name");
     std::uint64_t largest = kMostPaddedBytes;
     for (const File &file : set.files) largest = std::max(largest, file.bytes);
     if (lost == 0 && set.slice_bytes - 4 >= largest)
-      fail(TANDEM_ERROR_UNSUPPORTED, text("slices of ", set.slice_bytes, " bytes are larger than each file"));
+      fail(TANDEM_ERROR_UNSUPPORTED, "slices of ", set.slice_bytes, " bytes are larger than each file");
     if (lost != 0)
-      fail(TANDEM_ERROR_NOT_RECOVERABLE, text("the descriptions of ", lost, " of ", ids.size(), " files are lost"));
+      fail(TANDEM_ERROR_NOT_RECOVERABLE, "the descriptions of ", lost, " of ", ids.size(), " files are lost");
   }
 
  private:
@@ -360,11 +357,11 @@ bool is_par1_file_name(std::string_view path) {
 
 void check_name(const std::string &name, std::set<std::string> &names) {
   if (!is_safe_name(name))
-    fail(TANDEM_ERROR_UNSUPPORTED, text("the set has a file \"", name, "\", which may lie outside of its folder"));
+    fail(TANDEM_ERROR_UNSUPPORTED, "the set has a file \"", name, "\", which may lie outside of its folder");
   if (is_too_long(name))
-    fail(TANDEM_ERROR_UNSUPPORTED, text("the set has a file name that is too long: ", name.size(), " bytes, \"",
-                                        std::string_view(name).substr(0, 100), "...\""));
-  if (!names.insert(name).second) fail(TANDEM_ERROR_UNSUPPORTED, text("the set has two files \"", name, "\""));
+    fail(TANDEM_ERROR_UNSUPPORTED, "the set has a file name that is too long: ", name.size(), " bytes, \"",
+         std::string_view(name).substr(0, 100), "...\"");
+  if (!names.insert(name).second) fail(TANDEM_ERROR_UNSUPPORTED, "the set has two files \"", name, "\"");
 }
 
 std::string_view base_of(std::string_view path) {

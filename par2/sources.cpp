@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 fs::path resolved(const fs::path &path) {
   std::error_code error;
   fs::path result = fs::canonical(path.empty() ? fs::path(".") : path, error);
-  if (error) fail(TANDEM_ERROR_INVALID_ARGUMENT, text("cannot open ", path.string(), ": ", error.message()));
+  if (error) fail(TANDEM_ERROR_INVALID_ARGUMENT, "cannot open ", path.string(), ": ", error.message());
   return result;
 }
 
@@ -39,7 +39,7 @@ class Finder {
       if (type == fs::file_type::none) break;
       if (type == fs::file_type::regular && !is_left_out_(each->path().string())) found.insert(each->path().string());
     }
-    if (error) fail(TANDEM_ERROR_IO, text("cannot list ", path, ": ", error.message()));
+    if (error) fail(TANDEM_ERROR_IO, "cannot list ", path, ": ", error.message());
     for (const std::string &file : found) add_file(file);
   }
   std::vector<Source> take() { return std::move(sources_); }
@@ -49,16 +49,16 @@ class Finder {
     Source source;
     source.path = path;
     if (stat(path.c_str(), &source.status) != 0)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, text("cannot open ", path, ": ", base::error_text(errno)));
-    if (!S_ISREG(source.status.st_mode)) fail(TANDEM_ERROR_INVALID_ARGUMENT, text(path, " is no regular file"));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "cannot open ", path, ": ", base::error_text(errno));
+    if (!S_ISREG(source.status.st_mode)) fail(TANDEM_ERROR_INVALID_ARGUMENT, path, " is no regular file");
     // A link is protected under its own name.
     const fs::path given(path);
     source.name = (resolved(given.parent_path()) / given.filename()).lexically_relative(base_).string();
     if (!is_safe_name(source.name))
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, text(path, " lies outside of the base folder ", base_.string()));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, path, " lies outside of the base folder ", base_.string());
     source.bytes = static_cast<std::uint64_t>(source.status.st_size);
     if (!names_.insert(source.name).second) return;
-    if (names_.size() > kMostFiles) fail(TANDEM_ERROR_TOO_LARGE, text("more than ", kMostFiles, " files"));
+    if (names_.size() > kMostFiles) fail(TANDEM_ERROR_TOO_LARGE, "more than ", kMostFiles, " files");
     sources_.push_back(std::move(source));
   }
 
@@ -86,7 +86,7 @@ std::uint64_t least_slice_bytes(const std::vector<Source> &sources, std::uint64_
     needed += source.bytes != 0;
   }
   if (needed > slice_count)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, text(needed, " files need at least as many slices, not ", slice_count));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, needed, " files need at least as many slices, not ", slice_count);
   std::uint64_t low = 1, high = largest / 4 + 1;  // high suffices
   while (low < high) {
     const std::uint64_t middle = low + (high - low) / 2;
@@ -104,7 +104,7 @@ void check_unchanged(const std::vector<Source> &sources) {
   for (const Source &source : sources) {
     struct stat now;
     if (stat(source.path.c_str(), &now) != 0) fail_io("open", source.path, errno);
-    if (!base::unchanged(source.status, now)) fail(TANDEM_ERROR_IO, text(source.path, " has changed during the call"));
+    if (!base::unchanged(source.status, now)) fail(TANDEM_ERROR_IO, source.path, " has changed during the call");
   }
 }
 

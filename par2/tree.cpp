@@ -44,8 +44,7 @@ std::shared_ptr<base::Folder> Tree::folder(const std::string &name, bool makes) 
     opened = open_it();
   }
   if (!opened && (errno == ELOOP || errno == ENOTDIR))
-    fail(TANDEM_ERROR_IO,
-         text(parent->path_of(last), " is no folder, or a symbolic link: nothing is written through it"));
+    fail(TANDEM_ERROR_IO, parent->path_of(last), " is no folder, or a symbolic link: nothing is written through it");
   if (!opened) fail_io("open the folder", parent->path_of(last), errno);
   if (open_.size() >= kMostOpen) open_.clear();
   return open_[name] = std::make_shared<base::Folder>(parent->path_of(last), std::move(opened));

@@ -39,7 +39,7 @@ class Verification {
       const auto status = status_of(paths_[i]);
       if (!status) continue;
       if (packet_files.contains(status->identity))
-        fail(TANDEM_ERROR_UNSUPPORTED, text("the set has its own packet file ", paths_[i], " as a file"));
+        fail(TANDEM_ERROR_UNSUPPORTED, "the set has its own packet file ", paths_[i], " as a file");
       identities_.insert(status->identity);
       report_.looks[paths_[i]] = status->all;
       report_.files[i].bytes = status->bytes;

@@ -2,11 +2,11 @@
 #include "tuning/autotune.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
 #include <random>
 
 #include "base/error.hpp"
+#include "base/options.hpp"
 #include "base/text.hpp"
 #include "core/codec.hpp"
 #include "core/plan.hpp"
@@ -22,8 +22,7 @@ constexpr double kSearchShare = 0.8;      // of a case's time; the rest is for t
 
 // The operator of an operation.
 core::Operator operator_of(const Case &at) {
-  tandem_codec_options options = {};
-  options.struct_bytes = sizeof options;
+  auto options = base::sized<tandem_codec_options>();
   options.k = at.operation == core::TunedOperation::update ? 2 : at.k;
   options.m = at.m;
   const std::shared_ptr<const core::Codec> codec = core::make_codec(options);
@@ -65,9 +64,8 @@ class CaseSearch {
       place_.shard_bytes = std::max(granularity_bytes_, bytes / granularity_bytes_ * granularity_bytes_);
     }
     if (place_.shard_bytes % granularity_bytes_ != 0)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("shard_bytes = ", place_.shard_bytes, " is not a multiple of this code's ",
-                            granularity_bytes_, " bytes"));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard_bytes = ", place_.shard_bytes,
+                 " is not a multiple of this code's ", granularity_bytes_, " bytes");
     place_.repeats = options.repeats;
     searched_ = core::tuning_hash(
         base::text("repeats ", options.repeats, "; shard_bytes ", place_.shard_bytes, candidates_.text()));
@@ -145,15 +143,14 @@ class CaseSearch {
     for (const NamedValues &range : tally_.options.ranges) {
       std::size_t count = 0, failed = 0;
       for (const auto &[values, each] : candidates_.all()) {
-        if (std::find(range.values.begin(), range.values.end(), values.at(range.name)) == range.values.end()) continue;
+        if (std::ranges::find(range.values, values.at(range.name)) == range.values.end()) continue;
         ++count;
         failed += each.failure.has_value();
       }
       if (count == 0 || failed < count) continue;
-      base::fail(TANDEM_ERROR_UNAVAILABLE, base::text(backend_.traits().name, " runs none of the ", count,
-                                                      " candidates with the range given for ", range.name, " (",
-                                                      core::tuned_operation_name(at_.operation), " ", at_.k, ", ",
-                                                      at_.m, ")", race.last_refusal()));
+      base::fail(TANDEM_ERROR_UNAVAILABLE, backend_.traits().name, " runs none of the ", count,
+                 " candidates with the range given for ", range.name, " (", core::tuned_operation_name(at_.operation),
+                 " ", at_.k, ", ", at_.m, ")", race.last_refusal());
     }
   }
 
@@ -228,14 +225,12 @@ std::vector<Case> distinct(const std::vector<Case> &cases) {
   std::vector<Case> list;
   for (Case at : cases) {
     if (at.k < 1 || at.m < 1 || at.k > core::kMaxShards || at.m > core::kMaxShards || at.k + at.m > core::kMaxShards) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("(", at.k, ", ", at.m, ") cannot be tuned: k and m are at least 1 and together at most ",
-                            core::kMaxShards));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "(", at.k, ", ", at.m,
+                 ") cannot be tuned: k and m are at least 1 and together at most ", core::kMaxShards);
     }
     if (at.operation == core::TunedOperation::update) at.k = 1;
-    const bool known = std::any_of(list.begin(), list.end(), [&](const Case &other) {
-      return other.operation == at.operation && other.k == at.k && other.m == at.m;
-    });
+    const bool known = std::ranges::any_of(
+        list, [&](const Case &other) { return other.operation == at.operation && other.k == at.k && other.m == at.m; });
     if (!known) list.push_back(at);
   }
   if (list.empty()) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "no operation, k or m to tune");

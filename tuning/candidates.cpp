@@ -9,7 +9,7 @@
 namespace tandem::tuning {
 
 double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   const std::size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
@@ -23,8 +23,8 @@ Candidates::Candidates(core::Backend &backend, const core::Matrix &matrix, core:
   }
   built_in_ = &candidate(own);
   if (const std::size_t count = combinations(local_sizes_); !is_grid() && count > kMostCombinations) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-               base::text(count, " combinations of local sizes; at most ", kMostCombinations, " are tried"));
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, count, " combinations of local sizes; at most ", kMostCombinations,
+               " are tried");
   }
 }
 
@@ -58,22 +58,21 @@ std::vector<core::TuningParameter> Candidates::parameters_of(core::Backend &back
   if (const core::Tunable *tunable = backend.tunable())
     parameters = tunable->tuning_parameters(matrix.rows(), matrix.columns(), mode);
   if (parameters.empty())
-    base::fail(TANDEM_ERROR_UNAVAILABLE, base::text("backend ", backend.traits().name, " has nothing to tune"));
+    base::fail(TANDEM_ERROR_UNAVAILABLE, "backend ", backend.traits().name, " has nothing to tune");
   for (const NamedValues &range : options.ranges) {
-    const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const core::TuningParameter &parameter) {
-      return parameter.name == range.name;
-    });
+    const auto found = std::ranges::find_if(
+        parameters, [&](const core::TuningParameter &parameter) { return parameter.name == range.name; });
     if (found != parameters.end() && options.on_device && found->is_of_transfers) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text(range.name, " makes no difference to shards in the memory of the device"));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, range.name,
+                 " makes no difference to shards in the memory of the device");
     }
     if (found == parameters.end()) {
       std::string names;
       for (const core::TuningParameter &parameter : parameters) names += (names.empty() ? "" : ", ") + parameter.name;
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("backend ", backend.traits().name, " has no ", range.name, " to tune; it has ", names));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "backend ", backend.traits().name, " has no ", range.name,
+                 " to tune; it has ", names);
     }
-    if (range.values.empty()) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("no values for ", range.name));
+    if (range.values.empty()) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "no values for ", range.name);
     found->candidates = range.values;
     found->is_switch_over = false;  // the user has chosen the values
   }

@@ -9,7 +9,6 @@
 #include <span>
 
 #include "base/error.hpp"
-#include "base/text.hpp"
 #include "core/gf.hpp"
 
 namespace tandem::tuning {
@@ -22,7 +21,7 @@ Shards::Shards(core::Backend &backend, bool on_device, unsigned count, std::uint
   const std::uint64_t pitch = ((bytes + kLine - 1) / kLine | 1) * kLine;
   std::uint64_t total = 0;
   if (bytes > UINT64_MAX / 2 || __builtin_mul_overflow(pitch, std::uint64_t{count}, &total) || total > SIZE_MAX / 2)
-    base::fail(TANDEM_ERROR_TOO_LARGE, base::text(count, " shards of ", bytes, " bytes do not fit memory"));
+    base::fail(TANDEM_ERROR_TOO_LARGE, count, " shards of ", bytes, " bytes do not fit memory");
   memory_.reset(static_cast<std::byte *>(::operator new (std::max<std::uint64_t>(total, 1), std::align_val_t{kLine})));
   for (unsigned i = 0; i < count; ++i) pointers_.push_back(memory_.get() + i * pitch);
   if (!on_device || total == 0) return;
@@ -105,8 +104,7 @@ bool Check::run(const core::Prepared &prepared, std::uint64_t calls) {
       }
     }
   }
-  return std::all_of(found.begin(), found.end(),
-                     [](const core::Mismatch &mismatch) { return mismatch.byte_count == 0; });
+  return std::ranges::all_of(found, [](const core::Mismatch &mismatch) { return mismatch.byte_count == 0; });
 }
 
 void Check::assign(const core::Prepared &prepared) {
@@ -116,9 +114,8 @@ void Check::assign(const core::Prepared &prepared) {
 }
 
 void Check::fail_built_in() const {
-  base::fail(TANDEM_ERROR_INTERNAL,
-             base::text("backend ", backend_.traits().name, " computes wrong bytes for ",
-                        core::tuned_operation_name(at_.operation), " (", at_.k, ", ", at_.m, ") with its own values"));
+  base::fail(TANDEM_ERROR_INTERNAL, "backend ", backend_.traits().name, " computes wrong bytes for ",
+             core::tuned_operation_name(at_.operation), " (", at_.k, ", ", at_.m, ") with its own values");
 }
 
 void Check::fill(std::byte *at, std::size_t count, std::uint64_t seed) {

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "base/text.hpp"
 
 namespace tandem::tuning {
 
@@ -70,7 +69,7 @@ Race::Race(core::Backend &backend, const core::Operator &what, const Case &at, C
 void Race::run(std::vector<Candidate *> racing, double deadline) {
   if (best_ != nullptr) put_first(racing, best_);
   put_first(racing, &candidates_.built_in());  // the reference for the others, and the result if time is short
-  const bool is_new = std::any_of(racing.begin(), racing.end(), [&](const Candidate *each) {
+  const bool is_new = std::ranges::any_of(racing, [&](const Candidate *each) {
     return each->is_alive() && (each->score == 0 || each->bytes_per_second.size() < tally_.options.repeats);
   });
   if (!is_new) return;
@@ -123,8 +122,7 @@ void Race::time_all(const std::vector<Candidate *> &racing, double deadline) {
     for (std::size_t turn = 0; turn < racing.size(); ++turn) {
       Candidate &now = *racing[(turn + repeat) % racing.size()];
       if (!now.is_alive() || now.bytes_per_second.size() > repeat) continue;
-      const bool any =
-          std::any_of(racing.begin(), racing.end(), [](const Candidate *each) { return each->is_timed(); });
+      const bool any = std::ranges::any_of(racing, [](const Candidate *each) { return each->is_timed(); });
       if (any && tally_.elapsed() >= deadline) {
         is_cut_short_ = true;
         return;
@@ -207,11 +205,9 @@ std::vector<Candidate *> Race::finalists() {
   std::vector<Candidate *> list;
   for (auto &[values, each] : candidates_.all())
     if (each.score > 0 && !each.failure && &each != built_in) list.push_back(&each);
-  std::stable_sort(list.begin(), list.end(),
-                   [](const Candidate *a, const Candidate *b) { return a->score > b->score; });
+  std::ranges::stable_sort(list, [](const Candidate *a, const Candidate *b) { return a->score > b->score; });
   if (list.size() > kFinalists) list.resize(kFinalists);
-  if (best_ != nullptr && !best_->failure && best_ != built_in &&
-      std::find(list.begin(), list.end(), best_) == list.end())
+  if (best_ != nullptr && !best_->failure && best_ != built_in && std::ranges::find(list, best_) == list.end())
     list.push_back(best_);
   if (!built_in->failure) list.insert(list.begin(), built_in);
   return list;
@@ -244,8 +240,7 @@ const Candidate *Race::winner_of(const std::vector<Candidate *> &list, const Rat
   for (Candidate *each : list) {
     std::vector<double> ratios;
     for (std::size_t turn = 0; turn < own.size(); ++turn) ratios.push_back(rates.at(each)[turn] / own[turn]);
-    const auto wins =
-        static_cast<std::size_t>(std::count_if(ratios.begin(), ratios.end(), [](double ratio) { return ratio > 1; }));
+    const auto wins = static_cast<std::size_t>(std::ranges::count_if(ratios, [](double ratio) { return ratio > 1; }));
     gains[each] = std::min(median(ratios), median(rates.at(each)) / median(own));
     if (gains[each] >= kLeastGain && 5 * wins >= 4 * ratios.size()) better.push_back(each);
   }
@@ -258,10 +253,9 @@ void Race::fail_all() const {
     refused += each.failure == Failure::refused;
     wrong += each.failure == Failure::wrong;
   }
-  base::fail(TANDEM_ERROR_UNAVAILABLE,
-             base::text(refused, " of ", candidates_.all().size(), " candidates for ",
-                        core::tuned_operation_name(at_.operation), " (", at_.k, ", ", at_.m, ") were refused by ",
-                        backend_.traits().name, ", ", wrong, " gave wrong bytes; none is left", last_refusal()));
+  base::fail(TANDEM_ERROR_UNAVAILABLE, refused, " of ", candidates_.all().size(), " candidates for ",
+             core::tuned_operation_name(at_.operation), " (", at_.k, ", ", at_.m, ") were refused by ",
+             backend_.traits().name, ", ", wrong, " gave wrong bytes; none is left", last_refusal());
 }
 
 unsigned Race::comparison_turns() const { return std::max(kLeastComparisons, tally_.options.repeats); }

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "base/text.hpp"
 
 namespace tandem::tuning {
 namespace {
@@ -22,8 +21,8 @@ class RangeParser {
 
   std::vector<std::uint64_t> parse() {
     if (text_.size() > kMostRangeTextBytes) {
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
-                 base::text("a range of ", text_.size(), " characters; at most ", kMostRangeTextBytes));
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a range of ", text_.size(), " characters; at most ",
+                 kMostRangeTextBytes);
     }
     for (const char c : text_)
       if (c < ' ' || c > '~') base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "a range with characters that are not ASCII");
@@ -34,13 +33,14 @@ class RangeParser {
       while (take(","));
     }
     skip();
-    if (!rest_.empty()) complain(base::text("\"", rest_, "\" is not understood"));
+    if (!rest_.empty()) complain("\"", rest_, "\" is not understood");
     return values_;
   }
 
  private:
-  [[noreturn]] void complain(const std::string &why) const {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text("range \"", text_, "\": ", why));
+  template <class... Parts>
+  [[noreturn]] void complain(const Parts &...why) const {
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "range \"", text_, "\": ", why...);
   }
 
   void skip() { rest_.remove_prefix(std::min(rest_.find_first_not_of(' '), rest_.size())); }
@@ -53,7 +53,7 @@ class RangeParser {
   }
 
   void need(std::string_view token) {
-    if (!take(token)) complain(base::text("\"", token, "\" is missing before \"", rest_, "\""));
+    if (!take(token)) complain("\"", token, "\" is missing before \"", rest_, "\"");
   }
 
   std::uint64_t number() {
@@ -61,16 +61,15 @@ class RangeParser {
     std::uint64_t value = 0;
     const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
     if (error == std::errc::result_out_of_range) complain("a value does not fit 64 bits");
-    if (error != std::errc()) complain(base::text("a number is missing before \"", rest_, "\""));
+    if (error != std::errc()) complain("a number is missing before \"", rest_, "\"");
     rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
     return value;
   }
 
   std::string_view name() {
     skip();
-    const std::size_t length =
-        static_cast<std::size_t>(std::find_if_not(rest_.begin(), rest_.end(), is_letter) - rest_.begin());
-    if (length == 0) complain(base::text("a name is missing before \"", rest_, "\""));
+    const std::size_t length = static_cast<std::size_t>(std::ranges::find_if_not(rest_, is_letter) - rest_.begin());
+    if (length == 0) complain("a name is missing before \"", rest_, "\"");
     const std::string_view found = rest_.substr(0, length);
     rest_.remove_prefix(length);
     return found;
@@ -80,7 +79,7 @@ class RangeParser {
   std::uint64_t last_after(std::uint64_t first) {
     need(":");
     const std::uint64_t last = number();
-    if (last < first) complain(base::text(first, ":", last, " is empty"));
+    if (last < first) complain(first, ":", last, " is empty");
     return last;
   }
 
@@ -93,13 +92,12 @@ class RangeParser {
     if (take(":")) {
       need("x");
       const std::uint64_t factor = number();
-      if (factor < 2 || first == 0) complain(base::text(first, " times ", factor, " again and again does not grow"));
+      if (factor < 2 || first == 0) complain(first, " times ", factor, " again and again does not grow");
       add(first);
       for (std::uint64_t value = first; value <= last / factor;) add(value *= factor);
       return;
     }
-    if (last - first >= kMostRangeValues)
-      complain(base::text(first, ":", last, " has more than ", kMostRangeValues, " values"));
+    if (last - first >= kMostRangeValues) complain(first, ":", last, " has more than ", kMostRangeValues, " values");
     for (std::uint64_t i = 0; i <= last - first; ++i) add(first + i);
   }
 
@@ -112,7 +110,7 @@ class RangeParser {
     if (in_parentheses) need(")");
     need(",");
     if (const std::string_view of = name(); of != variable)
-      complain(base::text("\"", variable, "\" has no values, only \"", of, "\" has"));
+      complain("\"", variable, "\" has no values, only \"", of, "\" has");
     need("=");
     const std::uint64_t first = number(), last = last_after(first);
     if (in_braces) need("/}");
@@ -121,9 +119,9 @@ class RangeParser {
   }
 
   void add(std::uint64_t value) {
-    if (value < least_ || value > most_) complain(base::text(value, " is not from ", least_, " to ", most_));
-    if (std::find(values_.begin(), values_.end(), value) != values_.end()) return;
-    if (values_.size() == kMostRangeValues) complain(base::text("it has more than ", kMostRangeValues, " values"));
+    if (value < least_ || value > most_) complain(value, " is not from ", least_, " to ", most_);
+    if (std::ranges::find(values_, value) != values_.end()) return;
+    if (values_.size() == kMostRangeValues) complain("it has more than ", kMostRangeValues, " values");
     values_.push_back(value);
   }
 

@@ -2,14 +2,12 @@
 #include "tuning/table.hpp"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <map>
@@ -32,13 +30,16 @@
 namespace tandem::tuning {
 namespace {
 
+using base::cut;
+using base::number_in;
+
 // A row of one kind leaves the columns of the other empty. The first name tells the version.
 constexpr std::string_view kVersion = "tandem_tuning_2", kVersionStart = "tandem_tuning_";
 constexpr std::string_view kHeader =
     "tandem_tuning_2\tbackend\tvendor\tdevice\tdriver\tkernel_hash\tmemory\toperation\tk\tm\tlanes\tvalues\t"
     "bytes_per_second\tdefault_bytes_per_second\tlatency_seconds\t"
     "shard_bytes\trepeats\tsearched\tdate";
-constexpr std::size_t kColumnCount = 1 + std::count(kHeader.begin(), kHeader.end(), '\t');
+constexpr std::size_t kColumnCount = 1 + std::ranges::count(kHeader, '\t');
 
 // A column by its name in the header. The compiler finds it.
 struct Column {
@@ -70,15 +71,6 @@ std::string clean(std::string_view text) {
   return kept;
 }
 
-template <class Number>
-std::optional<Number> number_in(std::string_view text) {
-  Number number = 0;
-  if (text.empty() || text.front() < '0' || text.front() > '9') return std::nullopt;  // a sign, "inf", "nan"
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
 bool valid_date(std::string_view date) {
   constexpr std::string_view kForm = "dddd-dd-ddTdd:dd:ddZ";
   if (date.size() != kForm.size()) return false;
@@ -87,14 +79,6 @@ bool valid_date(std::string_view date) {
     if (kForm[i] == 'd' ? !digit : date[i] != kForm[i]) return false;
   }
   return true;
-}
-
-// The part of a text before a separator; the rest, or null, stays.
-std::string_view cut(std::optional<std::string_view> &rest, std::string_view separator) {
-  const std::string_view whole = *rest;
-  const std::size_t at = whole.find(separator);
-  rest = at == std::string_view::npos ? std::nullopt : std::optional(whole.substr(at + separator.size()));
-  return whole.substr(0, at);
 }
 
 using Fields = std::array<std::string_view, kColumnCount>;
@@ -107,7 +91,7 @@ Fields fields_of(std::string_view line) {
     const std::string_view field = cut(rest, "\t");
     if (count < kColumnCount) fields[count] = field;
   }
-  if (count != kColumnCount) base::fail(TANDEM_ERROR_DAMAGED, base::text(count, " fields, not ", kColumnCount));
+  if (count != kColumnCount) base::fail(TANDEM_ERROR_DAMAGED, count, " fields, not ", kColumnCount);
   return fields;
 }
 
@@ -119,12 +103,12 @@ class Reader {
   void text(Column column, std::string &out) const {
     out = clean(fields_[column.index]);
     if (out != fields_[column.index])
-      fail(column, base::text("has more than ", kMostTextBytes, " bytes, or characters that cannot be shown"));
+      fail(column, "has more than ", kMostTextBytes, " bytes, or characters that cannot be shown");
   }
   template <class Number>
   void number(Column column, Number &out, std::uint64_t most) const {
     const std::optional<std::uint64_t> number = number_in<std::uint64_t>(fields_[column.index]);
-    if (!number || *number == 0 || *number > most) fail(column, base::text("is no number from 1 to ", most));
+    if (!number || *number == 0 || *number > most) fail(column, "is no number from 1 to ", most);
     out = static_cast<Number>(*number);
   }
   void rate(Column column, double &out) const {
@@ -152,15 +136,16 @@ class Reader {
       const std::optional<std::uint64_t> number = value ? number_in<std::uint64_t>(*value) : std::nullopt;
       if (!valid_name(name) || !number || *number > core::kMostTuningValue || out.size() == kMostValues ||
           !out.emplace(name, *number).second) {
-        fail(column, base::text("are not such as \"local_x=64, local_y=1\", at most ", kMostValues, " and up to ",
-                                core::kMostTuningValue));
+        fail(column, "are not such as \"local_x=64, local_y=1\", at most ", kMostValues, " and up to ",
+             core::kMostTuningValue);
       }
     }
   }
 
  private:
-  [[noreturn]] static void fail(Column column, const std::string &why) {
-    base::fail(TANDEM_ERROR_DAMAGED, base::text(column.name, " ", why));
+  template <class... Parts>
+  [[noreturn]] static void fail(Column column, const Parts &...why) {
+    base::fail(TANDEM_ERROR_DAMAGED, column.name, " ", why...);
   }
 
   const Fields &fields_;
@@ -255,7 +240,7 @@ class Newest {
   void add(const Any &entry) {
     const auto [place, is_new] = places_.emplace(row_of(entry).key(), list_.size());
     if (is_new && list_.size() == Table::kMostEntries)
-      base::fail(TANDEM_ERROR_DAMAGED, base::text("more than ", Table::kMostEntries, " rows of one kind"));
+      base::fail(TANDEM_ERROR_DAMAGED, "more than ", Table::kMostEntries, " rows of one kind");
     if (is_new) {
       list_.push_back(entry);
     } else if (Any &same = list_[place->second]; entry.date >= same.date) {
@@ -272,7 +257,7 @@ void check_header(std::string_view line) {
   const std::string_view version = line.substr(0, line.find('\t'));
   if (version != kVersion && version.starts_with(kVersionStart) &&
       number_in<std::uint64_t>(version.substr(kVersionStart.size())))
-    base::fail(TANDEM_ERROR_UNSUPPORTED, base::text("it is of another version than ", kVersion));
+    base::fail(TANDEM_ERROR_UNSUPPORTED, "it is of another version than ", kVersion);
   if (line != kHeader) base::fail(TANDEM_ERROR_DAMAGED, "it is not the header of a tuning file");
 }
 
@@ -287,7 +272,7 @@ double distance(const Entry &entry, const core::TuningQuery &query) {
 
 template <class Any>
 void put_into(std::vector<Any> &list, Any entry, bool also_older) {
-  const auto same = std::find_if(list.begin(), list.end(), [&](const Any &known) { return same_key(known, entry); });
+  const auto same = std::ranges::find_if(list, [&](const Any &known) { return same_key(known, entry); });
   if (same == list.end()) {
     list.push_back(std::move(entry));
   } else if (also_older || entry.date >= same->date) {
@@ -295,25 +280,17 @@ void put_into(std::vector<Any> &list, Any entry, bool also_older) {
   }
 }
 
-void make_parent_folders(const std::string &path) {
-  for (std::size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
-    const std::string folder = path.substr(0, slash);
-    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST && access(folder.c_str(), X_OK) != 0)  // 0700: as XDG says
-      base::fail_io("make folder", folder, errno);
-  }
-}
-
 void check_size(const std::string &path, const Table &table) {
   const std::size_t count = std::max(table.entries().size(), table.speeds().size());
   if (count > Table::kMostEntries)
-    base::fail(TANDEM_ERROR_TOO_LARGE,
-               base::text(count, " entries do not fit ", path, ": at most ", Table::kMostEntries));
+    base::fail(TANDEM_ERROR_TOO_LARGE, count, " entries do not fit ", path, ": at most ", Table::kMostEntries);
 }
 
 // Where a file is written and which folder is locked for it. A link stays, and its target is replaced.
 struct Target {
   explicit Target(const std::string &path) {
-    make_parent_folders(path);
+    std::vector<std::string> made;
+    base::make_folder(base::folder_of(path), made, 0700);  // as XDG says
     char real[PATH_MAX];
     const std::string target = realpath(path.c_str(), real) != nullptr ? real : path;
     folder = std::make_shared<base::Folder>(base::folder_of(target));
@@ -347,13 +324,11 @@ bool same_key(const Entry &a, const Entry &b) noexcept { return a.key == b.key; 
 
 bool valid_name(std::string_view name) noexcept {
   if (name.empty() || name.size() > 64) return false;
-  return std::all_of(name.begin(), name.end(),
-                     [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
+  return std::ranges::all_of(name, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
 }
 
 Table Table::parse(std::string_view text) {
-  if (text.size() > kMostFileBytes)
-    base::fail(TANDEM_ERROR_DAMAGED, base::text(text.size(), " bytes, more than ", kMostFileBytes));
+  if (text.size() > kMostFileBytes) base::fail(TANDEM_ERROR_DAMAGED, text.size(), " bytes, more than ", kMostFileBytes);
   Table table;
   Newest<Entry> entries(table.entries_);
   Newest<core::SpeedEntry> speeds(table.speeds_);
@@ -377,7 +352,7 @@ Table Table::parse(std::string_view text) {
     for (std::optional<std::string_view> rest = text; number == 0 || (rest && !rest->empty());)
       ++number == 1 ? check_header(cut(rest, "\n")) : add_row(cut(rest, "\n"));
   } catch (const base::Error &error) {
-    base::fail(error.status(), base::text("line ", number, ": ", error.what()));
+    base::fail(error.status(), "line ", number, ": ", error.what());
   }
   return table;
 }
@@ -403,14 +378,13 @@ void Table::merge(const Table &other) {
 }
 
 bool Table::knows(const core::TuningIdentity &identity) const noexcept {
-  return std::any_of(entries_.begin(), entries_.end(), [&](const Entry &entry) {
+  return std::ranges::any_of(entries_, [&](const Entry &entry) {
     return entry.key.identity.backend == identity.backend && entry.key.identity.vendor == identity.vendor;
   });
 }
 
 bool Table::has_backend(const std::string &name) const noexcept {
-  return std::any_of(entries_.begin(), entries_.end(),
-                     [&](const Entry &entry) { return entry.key.identity.backend == name; });
+  return std::ranges::any_of(entries_, [&](const Entry &entry) { return entry.key.identity.backend == name; });
 }
 
 core::TuningChoice Table::find(const core::TuningQuery &query) const {
@@ -473,15 +447,14 @@ std::string file_path(const char *given, bool *named_out) {
 }
 
 std::optional<std::string> read_regular_file(const std::string &path, std::size_t most_bytes) {
-  const base::Descriptor file(
-      open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));  // opening a pipe must not wait for its writer
+  const base::Descriptor file = base::open_to_read(path);
   if (!file) {
     if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
     base::fail_io("open", path, errno);
   }
   struct stat status = {};
   if (fstat(file.get(), &status) != 0) base::fail_io("read", path, errno);
-  if (!S_ISREG(status.st_mode)) base::fail(TANDEM_ERROR_IO, base::text(path, " is no regular file"));
+  if (!S_ISREG(status.st_mode)) base::fail(TANDEM_ERROR_IO, path, " is no regular file");
   std::string text;
   char buffer[1 << 14];
   for (;;) {
@@ -490,8 +463,7 @@ std::optional<std::string> read_regular_file(const std::string &path, std::size_
     if (got < 0) base::fail_io("read", path, errno);
     if (got == 0) return text;
     text.append(buffer, static_cast<std::size_t>(got));
-    if (text.size() > most_bytes)
-      base::fail(TANDEM_ERROR_DAMAGED, base::text(path, " is larger than ", most_bytes, " bytes"));
+    if (text.size() > most_bytes) base::fail(TANDEM_ERROR_DAMAGED, path, " is larger than ", most_bytes, " bytes");
   }
 }
 
@@ -501,7 +473,7 @@ Table read_file(const std::string &path) {
   try {
     return Table::parse(*text);
   } catch (const base::Error &error) {
-    base::fail(error.status(), base::text("tuning file ", path, ": ", error.what()));
+    base::fail(error.status(), "tuning file ", path, ": ", error.what());
   }
 }
 
@@ -509,14 +481,14 @@ std::unique_ptr<const Table> load_file(const std::string &path, bool named, cons
   if (path.empty()) return nullptr;
   try {
     if (named && access(path.c_str(), F_OK) != 0) {
-      log.say(TANDEM_LOG_WARNING, base::text("tuning file ", path, " does not exist: built-in values are used"));
+      log.say(TANDEM_LOG_WARNING, "tuning file ", path, " does not exist: built-in values are used");
       return nullptr;
     }
     auto table = std::make_unique<Table>(read_file(path));
     if (table->empty()) return nullptr;
     return table;
   } catch (const base::Error &error) {
-    log.say(TANDEM_LOG_WARNING, base::text(error.what(), ": ignored"));
+    log.say(TANDEM_LOG_WARNING, error.what(), ": ignored");
     return nullptr;
   }
 }

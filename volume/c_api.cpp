@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // tandem/volume.h over the engine: arguments in, statuses out.
-#include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 
 #include "base/options.hpp"
 #include "tandem/tools.h"
-#include "volume/create.hpp"
 #include "volume/engine.hpp"
 
 struct tandem_volume {
@@ -28,7 +25,7 @@ using tandem::volume::MemberError;
 using tandem::volume::MemberProblem;
 
 void check_given(const void *pointer, const char *name) {
-  if (pointer == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{} is NULL", name));
+  if (pointer == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, name, " is NULL");
 }
 
 tandem_status status_of(MemberProblem problem) {
@@ -55,17 +52,16 @@ auto with_members(Body &&body) {
 std::vector<std::string> read_names(const char *const *members, std::size_t count) {
   check_given(members, "members");
   if (count == 0 || count > 2 * TANDEM_VOLUME_MAX_MEMBERS)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("member_count is {}", count));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "member_count is ", count);
   std::vector<std::string> names, identities;
   for (std::size_t i = 0; i < count; ++i) {
-    if (members[i] == nullptr || *members[i] == 0)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("members[{}] is empty", i));
+    if (members[i] == nullptr || *members[i] == 0) fail(TANDEM_ERROR_INVALID_ARGUMENT, "members[", i, "] is empty");
     names.emplace_back(members[i]);
     identities.push_back(tandem::volume::identity_of(names.back()));
     for (std::size_t j = 0; j < i; ++j)
       if (identities[j] == identities[i])
-        fail(TANDEM_ERROR_INVALID_ARGUMENT,
-             fmt::format("{} and {} are the same member; it is in the list twice", names[j], names[i]));
+        fail(TANDEM_ERROR_INVALID_ARGUMENT, names[j], " and ", names[i],
+             " are the same member; it is in the list twice");
   }
   return names;
 }
@@ -95,8 +91,17 @@ tandem_status care(tandem_volume *volume, const tandem_volume_care_options *opti
     const tandem_status status = body(settings, &result);
     write_result(result, result_out, "tandem_volume_care_result");
     if (status == TANDEM_ERROR_CANCELLED)
-      fail(TANDEM_ERROR_CANCELLED, fmt::format("cancelled after {} stripes", result.stripe_count));
+      fail(TANDEM_ERROR_CANCELLED, "cancelled after ", result.stripe_count, " stripes");
   });
+}
+
+// Fills a caller's struct. index: of a member.
+template <class Struct, class... Index>
+void answer(const tandem_volume &volume, Struct *out, const char *name, Index... index) {
+  check_result(out, name);
+  Struct ours{};
+  volume.engine.query(index..., &ours);
+  write_result(ours, out, name);
 }
 
 }  // namespace
@@ -113,25 +118,23 @@ extern "C" tandem_status tandem_volume_create(const tandem_volume_create_options
                          .stripe_count = 1,
                          .log_bytes = 4096};
     if (given.k < 1 || given.m < 1 || std::uint64_t{given.k} + given.m > TANDEM_VOLUME_MAX_MEMBERS)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           fmt::format("k is {} and m is {}: each must be at least 1, and k + m at most {}", given.k, given.m,
-                       TANDEM_VOLUME_MAX_MEMBERS));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "k is ", given.k, " and m is ", given.m,
+           ": each must be at least 1, and k + m at most ", TANDEM_VOLUME_MAX_MEMBERS);
     if (!is_in_limits(settings.geometry))
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           fmt::format("unit_bytes is {}: it must be a multiple of 4096, at most 16777216", given.unit_bytes));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "unit_bytes is ", given.unit_bytes,
+           ": it must be a multiple of 4096, at most 16777216");
     if (given.matrix == TANDEM_MATRIX_CUSTOM)
       fail(TANDEM_ERROR_UNSUPPORTED, "a custom matrix cannot be kept on members");
     if (tandem_matrix_has_local_groups(given.matrix) != 0)
-      fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("matrix {} has local groups, and members do not keep their number",
-                                                 tandem_matrix_name(given.matrix)));
+      fail(TANDEM_ERROR_UNSUPPORTED, "matrix ", tandem_matrix_name(given.matrix),
+           " has local groups, and members do not keep their number");
     settings.geometry.log_bytes = given.log_bytes;
     settings.id = read_id(given.volume_id);
     settings.force = given.force != 0;
     if (given.member_bytes > tandem::volume::kMostMemberBytes)
-      fail(TANDEM_ERROR_TOO_LARGE, fmt::format("member_bytes is {}", given.member_bytes));
+      fail(TANDEM_ERROR_TOO_LARGE, "member_bytes is ", given.member_bytes);
     if (given.member_count != given.k + given.m)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           fmt::format("member_count is {}, k + m is {}", given.member_count, given.k + given.m));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "member_count is ", given.member_count, ", k + m is ", given.k + given.m);
     const auto names = read_names(given.members, given.member_count);
     tandem::volume::make_codec(settings.geometry);  // before a file is made
     with_members([&] {
@@ -155,8 +158,7 @@ extern "C" tandem_status tandem_volume_open(tandem_context *context, const tande
     settings.context = context;
     settings.read_only = given.read_only != 0;
     settings.thread_count = given.thread_count ? given.thread_count : std::min<std::size_t>(32, 2 * names.size());
-    if (settings.thread_count > 1024)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("thread_count is {}", given.thread_count));
+    if (settings.thread_count > 1024) fail(TANDEM_ERROR_INVALID_ARGUMENT, "thread_count is ", given.thread_count);
     if (given.cache_bytes) settings.cache_bytes = given.cache_bytes;
     if (given.note)
       settings.note = [note = given.note, user = given.note_user](const std::string &text) {
@@ -187,22 +189,14 @@ extern "C" tandem_status tandem_volume_close(tandem_volume *volume) {
 }
 
 extern "C" tandem_status tandem_volume_query(const tandem_volume *volume, tandem_volume_info *info_out) {
-  return guarded({{"volume", volume}, {"info_out", info_out}}, [&] {
-    check_result(info_out, "tandem_volume_info");
-    tandem_volume_info info{};
-    volume->engine.query(&info);
-    write_result(info, info_out, "tandem_volume_info");
-  });
+  return guarded({{"volume", volume}, {"info_out", info_out}},
+                 [&] { answer(*volume, info_out, "tandem_volume_info"); });
 }
 
 extern "C" tandem_status tandem_volume_member_query(const tandem_volume *volume, uint32_t index,
                                                     tandem_volume_member *member_out) {
-  return guarded({{"volume", volume}, {"member_out", member_out}}, [&] {
-    check_result(member_out, "tandem_volume_member");
-    tandem_volume_member member{};
-    volume->engine.query(index, &member);
-    write_result(member, member_out, "tandem_volume_member");
-  });
+  return guarded({{"volume", volume}, {"member_out", member_out}},
+                 [&] { answer(*volume, member_out, "tandem_volume_member", index); });
 }
 
 extern "C" tandem_status tandem_volume_read(tandem_volume *volume, uint64_t offset_bytes, void *data, size_t bytes) {
@@ -236,10 +230,10 @@ extern "C" tandem_status tandem_volume_extents(tandem_volume *volume, uint64_t o
                                                tandem_volume_extent *extents_out, size_t capacity, size_t *count_out) {
   return guarded({{"volume", volume}, {"extents_out", extents_out}, {"count_out", count_out}}, [&] {
     if (capacity == 0 || bytes == 0)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           fmt::format("capacity is {} and bytes is {}: both must be at least 1", capacity, bytes));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "capacity is ", capacity, " and bytes is ", bytes,
+           ": both must be at least 1");
     const auto found = volume->engine.extents(offset_bytes, bytes, capacity);
-    std::copy(found.begin(), found.end(), extents_out);
+    std::ranges::copy(found, extents_out);
     *count_out = found.size();
   });
 }
@@ -291,7 +285,7 @@ extern "C" tandem_status tandem_volume_replace(tandem_volume *volume, const tand
     const std::string identity = tandem::volume::identity_of(given.member);
     for (std::uint32_t i = 0; i < info.k + info.m; ++i)
       if (volume->engine.identity(i) == identity)
-        fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("{}: is member {} of this volume", given.member, i));
+        fail(TANDEM_ERROR_INVALID_ARGUMENT, given.member, ": is member ", i, " of this volume");
     with_members([&] {
       Given member{given.member, tandem::volume::open_member(given.member, {.write = true, .create = true})};
       volume->engine.replace(given.index, std::move(member), given.force != 0);
@@ -301,10 +295,6 @@ extern "C" tandem_status tandem_volume_replace(tandem_volume *volume, const tand
 
 extern "C" tandem_status tandem_volume_statistics_query(const tandem_volume *volume,
                                                         tandem_volume_statistics *statistics_out) {
-  return guarded({{"volume", volume}, {"statistics_out", statistics_out}}, [&] {
-    check_result(statistics_out, "tandem_volume_statistics");
-    tandem_volume_statistics statistics{};
-    volume->engine.query(&statistics);
-    write_result(statistics, statistics_out, "tandem_volume_statistics");
-  });
+  return guarded({{"volume", volume}, {"statistics_out", statistics_out}},
+                 [&] { answer(*volume, statistics_out, "tandem_volume_statistics"); });
 }

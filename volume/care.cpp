@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scrub, rebuild, replace.
-#include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
+#include "base/pace.hpp"
 #include "tandem/diagnose.h"
-#include "volume/create.hpp"
 #include "volume/engine.hpp"
 #include "volume/log_record.hpp"
 
@@ -83,15 +80,15 @@ std::vector<Part> Volume::wrong_blocks(View &view, tandem_volume_care_result *re
           have = columns.empty() ? Have::lost : Have::bad;
       const auto tell_once = [&](const std::string &what) {
         if (told_.insert(what).second)
-          settings_.note(fmt::format(
-              "blocks of stripe {} have right checksums, but do not fit together, as with an old copy of a member: {}",
-              view.stripe, what));
+          settings_.note(
+              text("blocks of stripe ", view.stripe,
+                   " have right checksums, but do not fit together, as with an old copy of a member: ", what));
       };
       if (columns.empty()) tell_once(problem);
       for (const std::uint32_t column : columns) {
         members_->count_bad_block(member_of(view, column));
         wrong.push_back({column, row, row + 1});
-        tell_once(fmt::format("it is member {}", member_of(view, column)));
+        tell_once(text("it is member ", member_of(view, column)));
       }
     }
   }
@@ -110,13 +107,11 @@ std::vector<std::uint32_t> Volume::locate(View &view, std::uint32_t row, std::st
     present.push_back(view.have[view.at(column, row)] == Have::good &&
                       view.entries[view.at(column, row)].generation != kUnknown);
   }
-  tandem_locate_options options{};
-  options.struct_bytes = sizeof options;
+  auto options = sized<tandem_locate_options>();
   options.present = present.data();
   options.repair = 1;
   options.damaged_bytes_out = damaged.data();
-  tandem_locate_result found{};
-  found.struct_bytes = sizeof found;
+  auto found = sized<tandem_locate_result>();
   const tandem_status status =
       tandem_locate(settings_.context, codec_.get(), shards.data(), kBlockBytes, &options, &found);
   if (status != TANDEM_ERROR_UNSUPPORTED && status != TANDEM_ERROR_NOT_RECOVERABLE) check(status);
@@ -135,7 +130,7 @@ void Volume::check_stripe(std::uint64_t stripe, tandem_volume_care_result *resul
   survey(view, result);
   wrong_blocks(view, result);
   recover(view, false);
-  result->lost_block_count += static_cast<std::uint64_t>(std::count(view.have.begin(), view.have.end(), Have::lost));
+  result->lost_block_count += static_cast<std::uint64_t>(std::ranges::count(view.have, Have::lost));
 }
 
 void Volume::repair_stripe(std::uint64_t stripe, bool check_parity, tandem_volume_care_result *result) {
@@ -196,24 +191,19 @@ void Volume::repair_stripe(std::uint64_t stripe, bool check_parity, tandem_volum
 
 tandem_status Volume::walk(const CareSettings &settings, std::uint64_t first_stripe,
                            const std::function<void(std::uint64_t)> &visit) {
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
+  const base::Pace pace(settings.rate_bytes_per_second);
+  bool is_cancelled = false;
   const std::uint64_t stripe_bytes = geometry().stripe_bytes();
   for (std::uint64_t stripe = first_stripe; stripe < geometry().stripe_count; ++stripe) {
     visit(stripe);
     const std::uint64_t done = (stripe + 1) * stripe_bytes;
-    const auto cancelled = [&] {
-      return settings.progress && settings.progress(settings.progress_user, done, geometry().volume_bytes()) != 0;
+    const auto ask = [&] {
+      is_cancelled =
+          settings.progress && settings.progress(settings.progress_user, done, geometry().volume_bytes()) != 0;
+      return is_cancelled;
     };
-    if (cancelled()) return TANDEM_ERROR_CANCELLED;
-    if (settings.rate_bytes_per_second == 0) continue;
-    const std::chrono::duration<double> due(static_cast<double>((stripe + 1 - first_stripe) * stripe_bytes) /
-                                            static_cast<double>(settings.rate_bytes_per_second));
-    constexpr std::chrono::duration<double> kLongest(0.1);  // so that a slow rate still notices a cancel
-    while (Clock::now() - start < due) {
-      std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(kLongest, due - (Clock::now() - start)));
-      if (cancelled()) return TANDEM_ERROR_CANCELLED;
-    }
+    if (!ask()) pace.wait(done - first_stripe * stripe_bytes, ask);
+    if (is_cancelled) return TANDEM_ERROR_CANCELLED;
   }
   return TANDEM_OK;
 }
@@ -239,7 +229,7 @@ void Volume::end_left_over_windows() {
       delay_end({each.first_stripe * stripe_bytes, each.end() * stripe_bytes}, false);
     } catch (const Error &error) {
       if (error.status() != TANDEM_ERROR_NOT_RECOVERABLE) throw;
-      settings_.note(fmt::format("a window of delayed parity stays open: {}", error.what()));
+      settings_.note(text("a window of delayed parity stays open: ", error.what()));
     }
   }
 }
@@ -280,8 +270,7 @@ bool Volume::lacks_blocks(std::uint64_t stripe) {
   for (std::uint32_t i = 0; i < members_->count(); ++i) {
     if (members_->state(i) != TANDEM_VOLUME_MEMBER_REBUILDING) continue;
     table_->get(i, geometry().first_block(stripe), entries.size(), entries.data());
-    if (std::any_of(entries.begin(), entries.end(), [](const Entry &entry) { return entry.generation == kUnknown; }))
-      return true;
+    if (std::ranges::any_of(entries, [](const Entry &entry) { return entry.generation == kUnknown; })) return true;
   }
   return false;
 }
@@ -294,7 +283,7 @@ tandem_status Volume::rebuild(const CareSettings &settings, tandem_volume_care_r
     tandem_volume_member member{};
     members_->query(i, &member);
     if (member.state == TANDEM_VOLUME_MEMBER_LOST)
-      fail(TANDEM_ERROR_UNAVAILABLE, fmt::format("member {} is lost ({}): it has to be replaced first", i, member.why));
+      fail(TANDEM_ERROR_UNAVAILABLE, "member ", i, " is lost (", member.why, "): it has to be replaced first");
   }
   for (std::uint32_t i = 0; i < members_->count(); ++i)
     if (members_->state(i) == TANDEM_VOLUME_MEMBER_STALE) check_dispensable(i);
@@ -318,10 +307,9 @@ tandem_status Volume::rebuild(const CareSettings &settings, tandem_volume_care_r
   commit_exclusively();
   if (status != TANDEM_OK) return status;
   if (unfinished != 0)
-    fail(TANDEM_ERROR_NOT_RECOVERABLE,
-         fmt::format("{} stripes have blocks that cannot be rebuilt: too many members lack blocks of one row, or the "
-                     "stripe lies in a window of delayed parity",
-                     unfinished));
+    fail(TANDEM_ERROR_NOT_RECOVERABLE, unfinished,
+         " stripes have blocks that cannot be rebuilt: too many members lack blocks of one row, or the stripe lies in "
+         "a window of delayed parity");
   for (std::uint32_t i = 0; i < members_->count(); ++i)
     if (members_->state(i) == TANDEM_VOLUME_MEMBER_REBUILDING) members_->set_state(i, TANDEM_VOLUME_MEMBER_CURRENT, "");
   write_superblocks();
@@ -373,21 +361,18 @@ void Volume::check_dispensable(std::uint32_t index) const {
     const std::uint32_t left =
         members_->count_of(TANDEM_VOLUME_MEMBER_CURRENT) - (state == TANDEM_VOLUME_MEMBER_CURRENT);
     if (left < geometry().k)
-      fail(TANDEM_ERROR_NOT_RECOVERABLE,
-           fmt::format("without member {}, {} of {} current members would be left, {} are needed", index, left,
-                       members_->count(), geometry().k));
+      fail(TANDEM_ERROR_NOT_RECOVERABLE, "without member ", index, ", ", left, " of ", members_->count(),
+           " current members would be left, ", geometry().k, " are needed");
   }
   if (!window_list().empty())
-    fail(TANDEM_ERROR_UNAVAILABLE,
-         fmt::format("a window of delayed parity is open: data of member {} would be lost", index));
+    fail(TANDEM_ERROR_UNAVAILABLE, "a window of delayed parity is open: data of member ", index, " would be lost");
 }
 
 void Volume::replace(std::uint32_t index, Given given, bool force) {
   check_writable();
   const auto lock = alone(care_mutex_);
   if (index >= members_->count())
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("index is {}, the volume has {} members", index, members_->count()));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "index is ", index, ", the volume has ", members_->count(), " members");
   check_dispensable(index);
   try {
     check_overwritable(given, force);

@@ -81,7 +81,7 @@ void Volume::commit_transaction() {
   std::vector<std::pair<std::uint32_t, std::uint64_t>> holes;
   for (const Pending::Block &each : blocks)
     if (!each.payload) holes.emplace_back(each.member, each.number);
-  std::sort(holes.begin(), holes.end());
+  std::ranges::sort(holes);
   for (std::size_t i = 0, end; i < holes.size(); i = end) {
     for (end = i + 1;
          end < holes.size() && holes[end].first == holes[i].first && holes[end].second == holes[end - 1].second + 1;)
@@ -190,7 +190,7 @@ void Volume::write_log(const std::byte *bytes, std::size_t count) {
 void Volume::apply(std::span<const LogItem> items) {
   constexpr std::size_t kMostPerWrite = 256;
   std::vector<LogItem> sorted(items.begin(), items.end());
-  std::sort(sorted.begin(), sorted.end(), [](const LogItem &a, const LogItem &b) {
+  std::ranges::sort(sorted, [](const LogItem &a, const LogItem &b) {
     return std::tie(a.member, a.kind, a.number) < std::tie(b.member, b.kind, b.number);
   });
   // A run consists of neighbours of one member, area and, in the data area, column.

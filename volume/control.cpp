@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "volume/control.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/bytes.hpp"
-#include "base/options.hpp"
 #include "tandem/tools.h"
 #include "volume/error.hpp"
 
@@ -17,56 +15,53 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-using base::sized;
-
-[[noreturn]] void refuse(std::string message) { fail(TANDEM_ERROR_INVALID_ARGUMENT, std::move(message)); }
-
-Json failure(tandem_status status, const std::string &message) {
-  return {{"status", status}, {"status_name", tandem_status_name(status)}, {"message", message}};
+template <class... Parts>
+[[noreturn]] void refuse(const Parts &...parts) {
+  fail(TANDEM_ERROR_INVALID_ARGUMENT, base::text(parts...));
 }
 
 // The fields of a request. Each is read once, and none may be left over.
 class Request {
  public:
   explicit Request(const Json &object) {
-    if (!object.is_object()) refuse(fmt::format("a request is a JSON object, not {}", object.type_name()));
+    if (!object.is_object()) refuse("a request is a JSON object, not ", object.type_name());
     fields_ = object;
   }
 
   std::uint64_t number(const char *name, std::uint64_t otherwise, std::uint64_t most = UINT64_MAX) {
     const Json value = take(name);
     if (value.is_null()) return otherwise;
-    if (!value.is_number_unsigned()) refuse(fmt::format("\"{}\" is not a whole number from 0 to {}", name, most));
+    if (!value.is_number_unsigned()) refuse("\"", name, "\" is not a whole number from 0 to ", most);
     const auto number = value.get<std::uint64_t>();
-    if (number > most) refuse(fmt::format("\"{}\" is {}: at most {}", name, number, most));
+    if (number > most) refuse("\"", name, "\" is ", number, ": at most ", most);
     return number;
   }
   bool flag(const char *name) {
     const Json value = take(name);
-    if (!value.is_null() && !value.is_boolean()) refuse(fmt::format("\"{}\" is neither true nor false", name));
+    if (!value.is_null() && !value.is_boolean()) refuse("\"", name, "\" is neither true nor false");
     return value.is_boolean() && value.get<bool>();
   }
   std::string text(const char *name) {
     const Json value = take(name);
-    if (!value.is_string()) refuse(fmt::format("\"{}\" is missing, or is no string", name));
+    if (!value.is_string()) refuse("\"", name, "\" is missing, or is no string");
     std::string text = value.get<std::string>();
-    if (text.find('\0') != std::string::npos) refuse(fmt::format("\"{}\" has a zero byte", name));
+    if (text.find('\0') != std::string::npos) refuse("\"", name, "\" has a zero byte");
     return text;
   }
   bool has(const char *name) const { return fields_.contains(name); }
   void must_have(const char *name) const {
-    if (!has(name)) refuse(fmt::format("\"{}\" is missing", name));
+    if (!has(name)) refuse("\"", name, "\" is missing");
   }
   // Before any effect.
   void end() const {
-    if (!fields_.empty()) refuse(fmt::format("unknown field \"{}\"", fields_.begin().key()));
+    if (!fields_.empty()) refuse("unknown field \"", fields_.begin().key(), "\"");
   }
 
  private:
   Json take(const char *name) {
     const auto found = fields_.find(name);
     if (found == fields_.end()) return nullptr;
-    if (found->is_null()) refuse(fmt::format("\"{}\" is null", name));
+    if (found->is_null()) refuse("\"", name, "\" is null");
     Json value = *found;
     fields_.erase(found);
     return value;
@@ -149,7 +144,7 @@ Json answer_info(tandem_volume *volume, Request &request) {
   return {{"volume_id", base::hexadecimal(info.volume_id)},
           {"k", info.k},
           {"m", info.m},
-          {"matrix", matrix != nullptr ? matrix : fmt::format("unknown ({})", info.matrix)},
+          {"matrix", matrix != nullptr ? matrix : base::text("unknown (", info.matrix, ")")},
           {"unit_bytes", info.unit_bytes},
           {"volume_bytes", info.volume_bytes},
           {"stripe_count", info.stripe_count},
@@ -268,13 +263,15 @@ Json answer_request(tandem_volume *volume, const Json &object, const ControlProg
   if (command == "scrub") return answer_care(volume, request, progress, tandem_volume_scrub, true);
   if (command == "rebuild") return answer_care(volume, request, progress, tandem_volume_rebuild, false);
   if (command == "replace") return answer_replace(volume, request);
-  refuse(
-      fmt::format("unknown command \"{}\"; there are info, delay-begin, delay-end, delay-list, scrub, rebuild, "
-                  "replace",
-                  command.substr(0, 64)));
+  refuse("unknown command \"", command.substr(0, 64),
+         "\"; there are info, delay-begin, delay-end, delay-list, scrub, rebuild, replace");
 }
 
 }  // namespace
+
+Json failure(tandem_status status, const std::string &message) {
+  return {{"status", status}, {"status_name", tandem_status_name(status)}, {"message", message}};
+}
 
 Json control_answer(tandem_volume *volume, const Json &request, const ControlProgress &progress) {
   try {
@@ -296,7 +293,7 @@ std::string control_answer_line(tandem_volume *volume, const std::string &reques
   try {
     object = Json::parse(request);
   } catch (const Json::exception &error) {
-    return json_line(failure(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("not a line of JSON: {}", error.what())));
+    return json_line(failure(TANDEM_ERROR_INVALID_ARGUMENT, base::text("not a line of JSON: ", error.what())));
   }
   const bool wanted = object.is_object() && object.contains("progress") && object["progress"] == true;
   return json_line(control_answer(volume, object, make_progress(wanted)));

@@ -15,6 +15,9 @@ namespace tandem::volume {
 // Receives the progress of scrub or rebuild; true: stop.
 using ControlProgress = std::function<bool(std::uint64_t done_bytes, std::uint64_t total_bytes)>;
 
+// The answer to a request that failed: "status", "status_name" and "message".
+nlohmann::ordered_json failure(tandem_status status, const std::string &message);
+
 // Always has "status" (a number of tandem_status_value) and "status_name"; "message" if the status is not 0. Throws
 // only std::bad_alloc. A request with an unknown part has no effect.
 nlohmann::ordered_json control_answer(tandem_volume *volume, const nlohmann::ordered_json &request,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "volume/control_server.hpp"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -16,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "base/text.hpp"
 #include "volume/control.hpp"
 
 namespace tandem::volume {
@@ -26,14 +26,14 @@ using Clock = std::chrono::steady_clock;
 using base::Descriptor;
 
 [[noreturn]] void fail(const std::string &path, const char *what) {
-  throw std::runtime_error(fmt::format("{}: {}: {}", path, what, std::strerror(errno)));
+  throw std::runtime_error(base::text(path, ": ", what, ": ", std::strerror(errno)));
 }
 
 sockaddr_un address_of(const std::string &path) {
   sockaddr_un address = {};
   if (path.empty() || path.size() >= sizeof address.sun_path)
-    throw std::runtime_error(fmt::format("{}: the path of a socket has 1 to {} bytes, this one has {}", path,
-                                         sizeof address.sun_path - 1, path.size()));
+    throw std::runtime_error(base::text(path, ": the path of a socket has 1 to ", sizeof address.sun_path - 1,
+                                        " bytes, this one has ", path.size()));
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.data(), path.size());
   return address;
@@ -54,10 +54,10 @@ void remove_dead_socket(const std::string &path) {
     if (errno == ENOENT) return;
     fail(path, "cannot be looked at");
   }
-  if (!S_ISSOCK(status.st_mode)) throw std::runtime_error(fmt::format("{}: is there already, and is no socket", path));
+  if (!S_ISSOCK(status.st_mode)) throw std::runtime_error(base::text(path, ": is there already, and is no socket"));
   const Descriptor probe = unix_socket(path);
   if (connect(probe.get(), reinterpret_cast<const sockaddr *>(&address), sizeof address) == 0)
-    throw std::runtime_error(fmt::format("{}: another process listens there", path));
+    throw std::runtime_error(base::text(path, ": another process listens there"));
   if (errno != ECONNREFUSED) fail(path, "a socket that cannot be asked");
   if (unlink(path.c_str()) != 0 && errno != ENOENT) fail(path, "cannot remove an old socket");
 }
@@ -125,11 +125,8 @@ void ControlServer::accept_all() {
         }
       }
       if (connections_.size() >= kMostConnections) {
-        const nlohmann::ordered_json busy = {
-            {"status", TANDEM_ERROR_UNAVAILABLE},
-            {"status_name", tandem_status_name(TANDEM_ERROR_UNAVAILABLE)},
-            {"message", fmt::format("{} connections are open already", kMostConnections)}};
-        send(*connection, json_line(busy));
+        send(*connection, json_line(failure(TANDEM_ERROR_UNAVAILABLE,
+                                            base::text(kMostConnections, " connections are open already"))));
         continue;
       }
       Connection &kept = *connection;
@@ -152,7 +149,7 @@ bool ControlServer::receive(Connection &connection, std::string &request, std::s
   for (;;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
     if (left <= 0) {
-      problem = fmt::format("no whole line within {} seconds", kRequestSeconds);
+      problem = base::text("no whole line within ", kRequestSeconds, " seconds");
       return false;
     }
     pollfd waiting[] = {{connection.descriptor.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
@@ -165,18 +162,18 @@ bool ControlServer::receive(Connection &connection, std::string &request, std::s
     if (now < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (now < 0) return false;
     if (now == 0) {
-      problem = fmt::format("the request ended after {} bytes, without an end of line", request.size());
+      problem = base::text("the request ended after ", request.size(), " bytes, without an end of line");
       return false;
     }
     request.append(part, static_cast<std::size_t>(now));
     const std::size_t end = request.find('\n');
     if (std::min(end, request.size()) > kMostRequestBytes) {
-      problem = fmt::format("a request has at most {} bytes", kMostRequestBytes);
+      problem = base::text("a request has at most ", kMostRequestBytes, " bytes");
       return false;
     }
     if (end == std::string::npos) continue;
     if (end + 1 != request.size()) {
-      problem = fmt::format("{} bytes follow the request; a connection carries one", request.size() - end - 1);
+      problem = base::text(request.size() - end - 1, " bytes follow the request; a connection carries one");
       return false;
     }
     request.pop_back();
@@ -219,9 +216,7 @@ void ControlServer::serve(Connection &connection) {
       };
       send(connection, control_answer_line(volume_, request, make_progress));
     } else if (!problem.empty()) {
-      send(connection, json_line({{"status", TANDEM_ERROR_INVALID_ARGUMENT},
-                                  {"status_name", tandem_status_name(TANDEM_ERROR_INVALID_ARGUMENT)},
-                                  {"message", problem}}));
+      send(connection, json_line(failure(TANDEM_ERROR_INVALID_ARGUMENT, problem)));
     }
   } catch (const std::exception &) {
     // Out of memory: the caller gets no answer, only the end of the connection.

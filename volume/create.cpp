@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a new volume on empty members, and the parts of it that a new member of an old volume needs.
-#include "volume/create.hpp"
-
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string_view>
 #include <vector>
 
-#include "base/options.hpp"
 #include "tandem/tools.h"
+#include "volume/engine.hpp"
 #include "volume/log_record.hpp"
 
 namespace tandem::volume {
@@ -82,7 +77,7 @@ std::string content_of(Member &member) {
 }  // namespace
 
 std::unique_ptr<tandem_codec, void (*)(tandem_codec *)> make_codec(const Geometry &geometry) {
-  auto options = base::sized<tandem_codec_options>();
+  auto options = sized<tandem_codec_options>();
   options.k = geometry.k;
   options.m = geometry.m;
   options.matrix = geometry.matrix;
@@ -96,8 +91,7 @@ std::unique_ptr<tandem_codec, void (*)(tandem_codec *)> make_codec(const Geometr
 void check_overwritable(const Given &given, bool force) {
   if (force) return;
   if (const std::string content = content_of(*given.member); !content.empty())
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("{}: holds {} already; use --force to overwrite it", given.name, content));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, given.name, ": holds ", content, " already; use --force to overwrite it");
 }
 
 void write_tables(Member &member, const Geometry &geometry, const Seed &seed, std::uint32_t index, const Entry &entry,
@@ -120,8 +114,7 @@ void write_tables(Member &member, const Geometry &geometry, const Seed &seed, st
 void create_volume(std::vector<Given> members, CreateSettings settings) {
   Geometry &geometry = settings.geometry;
   if (members.size() != geometry.member_count())
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("{} members for k = {} and m = {}", members.size(), geometry.k, geometry.m));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, members.size(), " members for k = ", geometry.k, " and m = ", geometry.m);
   make_codec(geometry);  // refuses codes that it cannot compute
   std::uint64_t smallest = kMostMemberBytes;
   for (const Given &each : members) {
@@ -132,17 +125,15 @@ void create_volume(std::vector<Given> members, CreateSettings settings) {
   if (geometry.log_bytes == 0)
     geometry.log_bytes = std::max(least_log, round_up(std::min(kUsualLogBytes, smallest / 16), kBlockBytes));
   if (geometry.log_bytes < least_log || geometry.log_bytes % kBlockBytes != 0 || geometry.log_bytes > kMostLogBytes)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format(
-             "log_bytes is {}: two stripes of {} + {} units need {}, at most {} are possible, in multiples of 4096",
-             geometry.log_bytes, geometry.k, geometry.m, least_log, kMostLogBytes));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "log_bytes is ", geometry.log_bytes, ": two stripes of ", geometry.k, " + ",
+         geometry.m, " units need ", least_log, ", at most ", kMostLogBytes, " are possible, in multiples of 4096");
   geometry.stripe_count = most_stripes(geometry, smallest);
   if (geometry.stripe_count == 0) {
     geometry.stripe_count = 1;
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("the smallest member has {} bytes, at least {} are needed", smallest, geometry.member_bytes()));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "the smallest member has ", smallest, " bytes, at least ",
+         geometry.member_bytes(), " are needed");
   }
-  if (!is_in_limits(geometry)) fail(TANDEM_ERROR_TOO_LARGE, fmt::format("members of {} bytes are too large", smallest));
+  if (!is_in_limits(geometry)) fail(TANDEM_ERROR_TOO_LARGE, "members of ", smallest, " bytes are too large");
 
   Superblock superblock;
   superblock.id = settings.id;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Windows of delayed parity.
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -15,7 +14,7 @@ constexpr std::uint64_t kMostBytesAtOnce = 128 << 20;  // of stripes in memory w
 
 bool Volume::is_delayed(std::uint64_t stripe) const {
   const std::shared_lock lock(windows_mutex_);
-  return std::any_of(windows_.begin(), windows_.end(), [&](const OpenWindow &each) { return each.is_delayed(stripe); });
+  return std::ranges::any_of(windows_, [&](const OpenWindow &each) { return each.is_delayed(stripe); });
 }
 
 std::vector<Window> Volume::window_list() const {
@@ -38,31 +37,30 @@ tandem_volume_window Volume::delay_begin(std::uint64_t offset, std::uint64_t byt
   const std::uint64_t stripe_bytes = geometry().stripe_bytes();
   const std::uint64_t first = (offset + stripe_bytes - 1) / stripe_bytes, end = (offset + bytes) / stripe_bytes;
   if (first >= end)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("no full stripe of {} bytes lies in the range of {} bytes at {}", stripe_bytes, bytes, offset));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "no full stripe of ", stripe_bytes, " bytes lies in the range of ", bytes,
+         " bytes at ", offset);
   const Gate::Exclusive exclusive(*gate_);
   const auto check_all_current = [&] {
     for (std::uint32_t i = 0; i < members_->count(); ++i)
       if (members_->state(i) != TANDEM_VOLUME_MEMBER_CURRENT)
-        fail(TANDEM_ERROR_UNAVAILABLE,
-             fmt::format("member {} is not current: its missing blocks could not be computed any more", i));
+        fail(TANDEM_ERROR_UNAVAILABLE, "member ", i,
+             " is not current: its missing blocks could not be computed any more");
   };
   check_enough_members();
   for (const Window &each : window_list())
     if (first < each.end() && each.first_stripe < end)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, fmt::format("the range overlaps an open window, bytes {} to {}",
-                                                      each.first_stripe * stripe_bytes, each.end() * stripe_bytes - 1));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "the range overlaps an open window, bytes ", each.first_stripe * stripe_bytes,
+           " to ", each.end() * stripe_bytes - 1);
   if (window_list().size() >= TANDEM_VOLUME_MAX_WINDOWS)
-    fail(TANDEM_ERROR_UNAVAILABLE,
-         fmt::format("{} windows are open, more are not possible", TANDEM_VOLUME_MAX_WINDOWS));
+    fail(TANDEM_ERROR_UNAVAILABLE, TANDEM_VOLUME_MAX_WINDOWS, " windows are open, more are not possible");
   // No parity of these stripes may be under way: it would overwrite the parity that the end of the window computes.
   commit_exclusively();
   check_all_current();
   const auto begins_at_first = [&](const OpenWindow &each) { return each.window.first_stripe == first; };
   {
     const std::unique_lock lock(windows_mutex_);
-    const auto at = std::find_if(windows_.begin(), windows_.end(),
-                                 [&](const OpenWindow &each) { return each.window.first_stripe > first; });
+    const auto at =
+        std::ranges::find_if(windows_, [&](const OpenWindow &each) { return each.window.first_stripe > first; });
     windows_.insert(at, {.window = {first, end - first}});
   }
   try {
@@ -71,7 +69,7 @@ tandem_volume_window Volume::delay_begin(std::uint64_t offset, std::uint64_t byt
   } catch (...) {         // the window has no writes yet
     {
       const std::unique_lock lock(windows_mutex_);
-      windows_.erase(std::find_if(windows_.begin(), windows_.end(), begins_at_first));
+      windows_.erase(std::ranges::find_if(windows_, begins_at_first));
     }
     if (members_->usable_count() >= geometry().k) write_superblocks();
     throw;
@@ -83,7 +81,7 @@ void Volume::delay_end(const tandem_volume_window &given, bool accept_loss) {
   check_writable();
   const std::uint64_t stripe_bytes = geometry().stripe_bytes();
   const auto find = [&] {
-    return std::find_if(windows_.begin(), windows_.end(), [&](const OpenWindow &each) {
+    return std::ranges::find_if(windows_, [&](const OpenWindow &each) {
       return each.window.first_stripe * stripe_bytes == given.begin_bytes &&
              each.window.end() * stripe_bytes == given.end_bytes;
     });
@@ -94,11 +92,9 @@ void Volume::delay_end(const tandem_volume_window &given, bool accept_loss) {
     const std::unique_lock lock(windows_mutex_);
     const auto found = find();
     if (found == windows_.end())
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           fmt::format("no window is open from byte {} to {}", given.begin_bytes, given.end_bytes));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "no window is open from byte ", given.begin_bytes, " to ", given.end_bytes);
     if (found->ending)
-      fail(TANDEM_ERROR_UNAVAILABLE,
-           fmt::format("the window from byte {} is being ended by another call", given.begin_bytes));
+      fail(TANDEM_ERROR_UNAVAILABLE, "the window from byte ", given.begin_bytes, " is being ended by another call");
     found->ending = true;
     window = found->window;
     next = found->done_before;
@@ -171,7 +167,7 @@ void Volume::end_stripe(std::uint64_t stripe, bool accept_loss) {
   std::vector<void *> to(m);
   for (std::uint32_t i = 0; i < m; ++i)
     to[i] = members_->is_usable(member_of(view, k + i)) ? view.columns[k + i] : nullptr;
-  if (std::any_of(to.begin(), to.end(), [](const void *each) { return each != nullptr; }))
+  if (std::ranges::any_of(to, [](const void *each) { return each != nullptr; }))
     check(tandem_encode(settings_.context, codec_.get(), from.data(), to.data(), rows * kBlockBytes));
 
   whole([&] {

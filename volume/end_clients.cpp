@@ -5,17 +5,19 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
 #include <string>
+
+#include "base/text.hpp"
 
 namespace tandem::volume {
 namespace {
@@ -46,10 +48,8 @@ std::vector<int> descriptors() {
   DIR *folder = opendir("/proc/self/fd");
   if (folder == nullptr) return list;
   while (const dirent *entry = readdir(folder)) {
-    int number = -1;
-    const char *end = entry->d_name + std::strlen(entry->d_name);
-    const auto [stop, error] = std::from_chars(entry->d_name, end, number);
-    if (error == std::errc() && stop == end && number != dirfd(folder)) list.push_back(number);
+    const auto number = base::number_in<int>(entry->d_name);
+    if (number && *number != dirfd(folder)) list.push_back(*number);
   }
   closedir(folder);
   return list;
@@ -93,8 +93,7 @@ void end_connections(const std::vector<sockaddr_storage> &listeners) {
     if (copy < 0) continue;
     sockaddr_storage address;
     if (!listens(copy) && local_address(copy, address) &&
-        std::any_of(listeners.begin(), listeners.end(),
-                    [&](const sockaddr_storage &each) { return is_accepted_at(address, each); }))
+        std::ranges::any_of(listeners, [&](const sockaddr_storage &each) { return is_accepted_at(address, each); }))
       shutdown(copy, SHUT_RD);
     close(copy);
   }

@@ -3,7 +3,6 @@
 // disconnects all clients.
 #pragma once
 
-#include <signal.h>
 #include <sys/socket.h>
 
 #include <thread>

@@ -7,6 +7,7 @@
 //   commit.cpp    a transaction to its end
 //   delay.cpp     windows of delayed parity
 //   care.cpp      scrub, rebuild, replace
+//   create.cpp    a new volume, and the parts of it that a new member of an old one needs
 #pragma once
 
 #include <algorithm>
@@ -42,6 +43,12 @@ struct CreateSettings {
   bool force = false;
 };
 void create_volume(std::vector<Given> members, CreateSettings settings);
+std::unique_ptr<tandem_codec, void (*)(tandem_codec *)> make_codec(const Geometry &geometry);
+// Throws if it holds something that must not be lost.
+void check_overwritable(const Given &given, bool force);
+// A table of equal entries, and a log without a record.
+void write_tables(Member &member, const Geometry &geometry, const Seed &seed, std::uint32_t index, const Entry &entry,
+                  std::uint64_t sequence);
 
 struct OpenSettings {
   tandem_context *context = nullptr;  // nullptr: one of the volume's own
@@ -117,9 +124,7 @@ class Volume {
     std::uint64_t sequence = 0;
     std::vector<std::byte> bytes;
     std::vector<bool> holders;  // the members that have it
-    std::uint32_t copies() const {
-      return static_cast<std::uint32_t>(std::count(holders.begin(), holders.end(), true));
-    }
+    std::uint32_t copies() const { return static_cast<std::uint32_t>(std::ranges::count(holders, true)); }
   };
   Record newest_record();
   void complete(Record &record);

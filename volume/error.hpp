@@ -3,6 +3,8 @@
 #pragma once
 
 #include "base/gate.hpp"
+#include "base/options.hpp"
+#include "base/text.hpp"
 
 namespace tandem::volume {
 
@@ -10,5 +12,7 @@ using base::check;
 using base::Error;
 using base::fail;
 using base::guarded;
+using base::sized;
+using base::text;
 
 }  // namespace tandem::volume

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Members that are regular files or block devices.
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <linux/falloc.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
@@ -25,12 +24,12 @@ namespace {
 constexpr std::size_t kMostBytesPerCall = std::size_t{1} << 30;
 
 [[noreturn]] void fail_with(MemberProblem problem, const std::string &name, const char *what, int number) {
-  throw MemberError(problem, fmt::format("{}: {}: {}", name, what, std::strerror(number)));
+  throw MemberError(problem, text(name, ": ", what, ": ", std::strerror(number)));
 }
 
 std::string identity_from(const struct stat &status) {
-  if (S_ISBLK(status.st_mode)) return fmt::format("device {}", status.st_rdev);
-  return fmt::format("file {} {}", status.st_dev, status.st_ino);
+  if (S_ISBLK(status.st_mode)) return text("device ", status.st_rdev);
+  return text("file ", status.st_dev, " ", status.st_ino);
 }
 
 class FileMember : public Member {
@@ -66,7 +65,7 @@ class FileMember : public Member {
     const std::int64_t done = base::read_at(descriptor_.get(), to, bytes, offset);
     if (done < 0) fail_with(MemberProblem::failed, name_, "read", errno);
     if (const std::size_t missing = bytes - static_cast<std::size_t>(done); missing != 0)
-      throw MemberError(MemberProblem::failed, fmt::format("{}: ends {} bytes early", name_, missing));
+      throw MemberError(MemberProblem::failed, text(name_, ": ends ", missing, " bytes early"));
   }
 
   void write(std::uint64_t offset, const std::byte *from, std::size_t bytes) override {
@@ -98,8 +97,7 @@ class FileMember : public Member {
   void grow(std::uint64_t bytes) override {
     if (bytes <= size_bytes_) return;
     if (!is_file_)
-      throw MemberError(MemberProblem::denied,
-                        fmt::format("{}: has {} bytes, {} are needed", name_, size_bytes_, bytes));
+      throw MemberError(MemberProblem::denied, text(name_, ": has ", size_bytes_, " bytes, ", bytes, " are needed"));
     if (::ftruncate(descriptor_.get(), static_cast<off_t>(bytes)) != 0)
       fail_with(MemberProblem::failed, name_, "ftruncate", errno);
     size_bytes_ = bytes;

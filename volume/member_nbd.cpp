@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Members that an NBD server serves, through libnbd.
-#include <fmt/format.h>
 
 #include "volume/member.hpp"
 
@@ -8,8 +7,6 @@
 #include <libnbd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <mutex>
 
 namespace tandem::volume {
 namespace {
@@ -65,8 +62,7 @@ class NbdMember : public Member {
   }
   void grow(std::uint64_t bytes) override {
     if (bytes > size_bytes_)
-      throw MemberError(MemberProblem::denied,
-                        fmt::format("{}: has {} bytes, {} are needed", uri_, size_bytes_, bytes));
+      throw MemberError(MemberProblem::denied, text(uri_, ": has ", size_bytes_, " bytes, ", bytes, " are needed"));
   }
 
  private:
@@ -79,7 +75,7 @@ class NbdMember : public Member {
   }
   std::string last_error() const {
     const char *text = nbd_get_error();
-    return fmt::format("{}: {}", uri_, text == nullptr ? "an unknown error of libnbd" : text);
+    return base::text(uri_, ": ", text == nullptr ? "an unknown error of libnbd" : text);
   }
   void check(int result) const {
     if (result != 0) throw MemberError(MemberProblem::failed, last_error());

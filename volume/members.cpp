@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "volume/members.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace tandem::volume {
@@ -22,7 +20,7 @@ Members::Members(std::uint32_t count, bool read_only, Note note) : read_only_(re
 
 std::uint32_t Members::count_of(std::int32_t state) const {
   return static_cast<std::uint32_t>(
-      std::count_if(slots_.begin(), slots_.end(), [&](const auto &slot) { return slot->state == state; }));
+      std::ranges::count_if(slots_, [&](const auto &slot) { return slot->state == state; }));
 }
 
 std::uint32_t Members::usable_count() const {
@@ -67,7 +65,7 @@ void Members::lose(std::uint32_t index, const std::shared_ptr<Member> &member, c
     slot.why = why;
     slot.state.store(TANDEM_VOLUME_MEMBER_LOST, std::memory_order_release);
   }
-  note_(fmt::format("member {} is lost: {}", index, why));
+  note_(text("member ", index, " is lost: ", why));
 }
 
 void Members::let_go(std::uint32_t index) {
@@ -109,7 +107,7 @@ bool Members::read(std::uint32_t index, IoKind kind, std::uint64_t offset, std::
     member->read(offset, to, bytes);
     return true;
   } catch (const MemberError &error) {
-    if (slots_[index]->read_errors++ == 0) note_(fmt::format("member {} could not be read: {}", index, error.what()));
+    if (slots_[index]->read_errors++ == 0) note_(text("member ", index, " could not be read: ", error.what()));
     return false;
   }
 }

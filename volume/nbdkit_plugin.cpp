@@ -4,12 +4,10 @@
 #include <nbdkit-plugin.h>
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -18,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/options.hpp"
 #include "tandem/volume.h"
 #include "volume/control.hpp"
 #include "volume/control_server.hpp"
@@ -166,8 +165,7 @@ int after_fork() {
   return guarded([] {
     std::vector<const char *> members;
     for (const std::string &each : settings.members) members.push_back(each.c_str());
-    tandem_volume_open_options options = {};
-    options.struct_bytes = sizeof options;
+    auto options = tandem::base::sized<tandem_volume_open_options>();
     options.members = members.data();
     options.member_count = members.size();
     options.read_only = settings.read_only;
@@ -215,8 +213,7 @@ void cleanup() {
 void *open_connection(int) { return NBDKIT_HANDLE_NOT_NEEDED; }
 
 int64_t get_size(void *) {
-  tandem_volume_info info = {};
-  info.struct_bytes = sizeof info;
+  auto info = tandem::base::sized<tandem_volume_info>();
   if (result_of(tandem_volume_query(volume, &info)) != 0) return -1;
   if (info.volume_bytes <= INT64_MAX) return static_cast<int64_t>(info.volume_bytes);
   nbdkit_error("a volume of %llu bytes is too large for NBD", static_cast<unsigned long long>(info.volume_bytes));

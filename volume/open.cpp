@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opening: finds the members that belong together and are current, and replays the log.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <tuple>
 
-#include "volume/create.hpp"
+#include "volume/engine.hpp"
 #include "volume/log_record.hpp"
 
 namespace tandem::volume {
@@ -23,8 +22,7 @@ std::optional<Found> read_superblock(Given &given) {
   Buffer buffer(2 * kBlockBytes);
   try {
     if (given.member->size_bytes() < 2 * kBlockBytes)
-      throw MemberError(MemberProblem::failed,
-                        fmt::format("{}: has only {} bytes", given.name, given.member->size_bytes()));
+      throw MemberError(MemberProblem::failed, text(given.name, ": has only ", given.member->size_bytes(), " bytes"));
     given.member->read(0, buffer.data(), 2 * kBlockBytes);
   } catch (const MemberError &error) {
     given.why = error.what();
@@ -41,9 +39,7 @@ std::optional<Found> read_superblock(Given &given) {
     if (result == SuperblockResult::superblock && (!newest || found.counter > newest->superblock.counter))
       newest = Found{std::move(found), copy};
   }
-  if (later)
-    fail(TANDEM_ERROR_UNSUPPORTED,
-         fmt::format("{}: its superblock was written by a later version of Tandem", given.name));
+  if (later) fail(TANDEM_ERROR_UNSUPPORTED, given.name, ": its superblock was written by a later version of Tandem");
   if (!newest) given.why = given.name + (damaged ? ": its superblocks are damaged" : ": holds no volume");
   return newest;
 }
@@ -52,7 +48,7 @@ std::optional<Found> read_superblock(Given &given) {
 // of another session. That one may have begun, and a member that is not here may know it.
 bool is_overtaken(const Superblock &its, const std::vector<std::optional<Found>> &found) {
   const std::size_t tag = its.session % kSessionsKept;
-  return !its.is_of_a_begun_session() && std::any_of(found.begin(), found.end(), [&](const auto &each) {
+  return !its.is_of_a_begun_session() && std::ranges::any_of(found, [&](const auto &each) {
     if (!each || each->superblock.is_of_a_begun_session() || !(each->superblock.geometry == its.geometry)) return false;
     const Superblock &other = each->superblock;
     if (other.settled != its.settled) return false;
@@ -74,16 +70,14 @@ bool is_newer(const Found &a, const Found &b) {
 Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std::move(settings)) {
   const Behind behind = choose_superblock(given);
   if (settings_.context == nullptr) {  // stripes are small, so the thread that works on one codes it
-    tandem_context_options options{};
-    options.struct_bytes = sizeof options;
+    auto options = sized<tandem_context_options>();
     options.backend = "cpu";
     options.expert = "executor=serial";
     check(tandem_context_create(&options, &settings_.context));
     own_context_.reset(settings_.context);
   }
   if (most_log_items(geometry().log_bytes) < geometry().most_items(geometry().rows()))
-    fail(TANDEM_ERROR_DAMAGED,
-         fmt::format("a log of {} bytes cannot hold what one stripe needs", geometry().log_bytes));
+    fail(TANDEM_ERROR_DAMAGED, "a log of ", geometry().log_bytes, " bytes cannot hold what one stripe needs");
   codec_ = make_codec(geometry());
   zeros_ = Buffer(geometry().unit_bytes);
   std::memset(zeros_.data(), 0, geometry().unit_bytes);
@@ -97,9 +91,9 @@ Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std:
   scrub_stripe_ = superblock_.scrub_stripe;
   for (const Window &window : superblock_.windows) {
     windows_.push_back({.window = window, .is_left_over = true});
-    settings_.note(
-        fmt::format("a window of delayed parity is open, bytes {} to {}: they are unprotected until it is ended",
-                    window.first_stripe * geometry().stripe_bytes(), window.end() * geometry().stripe_bytes() - 1));
+    settings_.note(text("a window of delayed parity is open, bytes ", window.first_stripe * geometry().stripe_bytes(),
+                        " to ", window.end() * geometry().stripe_bytes() - 1,
+                        ": they are unprotected until it is ended"));
   }
   replay();
   // Or later, without the members that know better, a window that is not listed now would be open. If a session would
@@ -138,14 +132,14 @@ Volume::Behind Volume::choose_superblock(std::vector<Given> &given) {
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (!found[i]) continue;
     if (newest && found[i]->superblock.id != newest->superblock.id)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           fmt::format("{} and {} are members of two different volumes", newest_given->name, given[i].name));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, newest_given->name, " and ", given[i].name,
+           " are members of two different volumes");
     found[i]->is_overtaken = is_overtaken(found[i]->superblock, found);
     if (newest && !is_newer(*found[i], *newest)) continue;
     newest = &*found[i];
     newest_given = &given[i];
   }
-  if (newest == nullptr) fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("no member of a volume was found{}", problems));
+  if (newest == nullptr) fail(TANDEM_ERROR_NOT_RECOVERABLE, "no member of a volume was found", problems);
   superblock_ = newest->superblock;
   const std::uint32_t n = geometry().member_count();
   members_ = std::make_unique<Members>(n, settings_.read_only, settings_.note);
@@ -163,45 +157,40 @@ Volume::Behind Volume::choose_superblock(std::vector<Given> &given) {
     const Superblock &own = found[i]->superblock;
     const std::string &name = given[i].name;
     if (!(own.geometry == geometry()))
-      fail(TANDEM_ERROR_DAMAGED,
-           fmt::format("{} and {} have the id of one volume, but not its shape", newest_given->name, name));
+      fail(TANDEM_ERROR_DAMAGED, newest_given->name, " and ", name, " have the id of one volume, but not its shape");
     if (own.is_of_a_begun_session() && own.epoch == superblock_.epoch && own.counter == superblock_.counter) {
       Superblock same = own;
       same.index = superblock_.index;
       if (!(same == superblock_))
-        fail(TANDEM_ERROR_DAMAGED,
-             fmt::format("{} and {} were written apart from each other", newest_given->name, name));
+        fail(TANDEM_ERROR_DAMAGED, newest_given->name, " and ", name, " were written apart from each other");
     }
     const std::uint64_t own_tag = own.session_tags[own.session % kSessionsKept];
     const bool is_remembered = own.session <= superblock_.session && superblock_.session - own.session < kSessionsKept;
     if (is_remembered && own.is_of_a_begun_session() &&
         superblock_.session_tags[own.session % kSessionsKept] != own_tag)
-      fail(TANDEM_ERROR_DAMAGED,
-           fmt::format(
-               "{} and {} were written apart from each other in session {}: leave out the members with unwanted writes",
-               newest_given->name, name, own.session));
+      fail(TANDEM_ERROR_DAMAGED, newest_given->name, " and ", name, " were written apart from each other in session ",
+           own.session, ": leave out the members with unwanted writes");
     if (own.member_tags[own.index] != superblock_.member_tags[own.index]) {
-      settings_.note(fmt::format("{}: another member has taken its place as member {}", name, own.index));
+      settings_.note(text(name, ": another member has taken its place as member ", own.index));
       continue;
     }
     if (seen[own.index])
-      fail(TANDEM_ERROR_INVALID_ARGUMENT,
-           fmt::format("member {} is there twice, the second time as {}", own.index, name));
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "member ", own.index, " is there twice, the second time as ", name);
     seen[own.index] = true;
     good_copies_[own.index] = found[i]->copy;
     if (given[i].member->size_bytes() < geometry().member_bytes()) {
       members_->put(own.index, name, nullptr, TANDEM_VOLUME_MEMBER_LOST,
-                    fmt::format("{}: has {} bytes, its superblock says at least {}", name,
-                                given[i].member->size_bytes(), geometry().member_bytes()));
+                    text(name, ": has ", given[i].member->size_bytes(), " bytes, its superblock says at least ",
+                         geometry().member_bytes()));
       continue;
     }
     const Standing standing = superblock_.standings[own.index];
     std::string why;
     if (standing == Standing::lost)
-      why = fmt::format("{} missed writes: its epoch is {}, the volume's is {}", name, own.epoch, superblock_.epoch);
+      why = text(name, " missed writes: its epoch is ", own.epoch, ", the volume's is ", superblock_.epoch);
     else if (own.counter < superblock_.settled)
-      why = fmt::format("{} is an old copy: its superblock is number {}, all current members had number {}", name,
-                        own.counter, superblock_.settled);
+      why = text(name, " is an old copy: its superblock is number ", own.counter, ", all current members had number ",
+                 superblock_.settled);
     members_->put(own.index, name, std::move(given[i].member),
                   !why.empty()                       ? TANDEM_VOLUME_MEMBER_STALE
                   : standing == Standing::rebuilding ? TANDEM_VOLUME_MEMBER_REBUILDING
@@ -213,13 +202,13 @@ Volume::Behind Volume::choose_superblock(std::vector<Given> &given) {
     tandem_volume_member member{};
     members_->query(i, &member);
     if (member.state < TANDEM_VOLUME_MEMBER_LOST) continue;
-    settings_.note(fmt::format("member {} is not used: {}", i, member.why));
+    settings_.note(text("member ", i, " is not used: ", member.why));
     if (members_->usable_count() < geometry().k && problems.find(member.why) == std::string::npos)
-      problems += fmt::format("; member {}: {}", i, member.why);
+      problems += text("; member ", i, ": ", member.why);
   }
   if (members_->usable_count() < geometry().k)
-    fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("{} of {} members are current, {} are needed{}",
-                                                   members_->usable_count(), n, geometry().k, problems));
+    fail(TANDEM_ERROR_NOT_RECOVERABLE, members_->usable_count(), " of ", n, " members are current, ", geometry().k,
+         " are needed", problems);
   // The next writing must be the newest on each member, also where one lies that does not decide.
   for (const auto &each : found)
     if (each) superblock_.counter = std::max(superblock_.counter, each->superblock.counter);
@@ -239,8 +228,7 @@ Volume::Record Volume::newest_record() {
     const auto head = parse_log_head(superblock_.id, geometry(), bytes);
     if (head && head->sequence >> kSessionShift >= oldest_session_) heads.emplace_back(*head, i);
   }
-  std::sort(heads.begin(), heads.end(),
-            [](const auto &a, const auto &b) { return a.first.sequence > b.first.sequence; });
+  std::ranges::sort(heads, [](const auto &a, const auto &b) { return a.first.sequence > b.first.sequence; });
   std::vector<std::byte> bytes_of_one;
   std::uint64_t torn = 0;
   for (const auto &[head, member] : heads) {
@@ -288,10 +276,10 @@ void Volume::replay() {
       pages.push_back(key(each.member, each.number));
       wanted.push_back(each);
     }
-    std::sort(pages.begin(), pages.end());
+    std::ranges::sort(pages);
     for (const LogItem &each : *items)
       if (each.kind == ItemKind::block && members_->is_usable(each.member) &&
-          std::binary_search(pages.begin(), pages.end(), key(each.member, each.number / kEntriesPerPage)))
+          std::ranges::binary_search(pages, key(each.member, each.number / kEntriesPerPage)))
         wanted.push_back(each);
     if (!settings_.read_only) {
       sync_members();
@@ -317,7 +305,7 @@ void Volume::replay() {
   }
   // A session has its own sequence numbers, greater than all before, including those of torn records.
   const std::uint64_t session = std::max(superblock_.session, newest >> kSessionShift) + 1;
-  if (session >> 24 != 0) fail(TANDEM_ERROR_UNSUPPORTED, fmt::format("the volume was opened {} times", session));
+  if (session >> 24 != 0) fail(TANDEM_ERROR_UNSUPPORTED, "the volume was opened ", session, " times");
   sequence_ = (session << kSessionShift) + 1;
   superblock_.session = session;
   superblock_.session_tags[session % kSessionsKept] = base::random_number<std::uint64_t>();
@@ -326,8 +314,7 @@ void Volume::replay() {
 void Volume::check_inside(std::uint64_t offset, std::uint64_t bytes) const {
   const std::uint64_t size = geometry().volume_bytes();
   if (offset > size || bytes > size - offset)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("{} bytes at {} are not inside the volume, which has {}", bytes, offset, size));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, bytes, " bytes at ", offset, " are not inside the volume, which has ", size);
 }
 
 void Volume::check_writable() const {
@@ -341,14 +328,13 @@ void Volume::check_enough_members() const {
   for (std::uint32_t i = 0; i < members_->count(); ++i) {
     tandem_volume_member member{};
     members_->query(i, &member);
-    if (member.state >= TANDEM_VOLUME_MEMBER_LOST) why += fmt::format("; member {}: {}", i, member.why);
+    if (member.state >= TANDEM_VOLUME_MEMBER_LOST) why += text("; member ", i, ": ", member.why);
   }
-  fail(TANDEM_ERROR_IO,
-       fmt::format("{} of {} members are left, {} are needed{}", usable, members_->count(), geometry().k, why));
+  fail(TANDEM_ERROR_IO, usable, " of ", members_->count(), " members are left, ", geometry().k, " are needed", why);
 }
 
 void Volume::query(tandem_volume_info *out) const {
-  std::copy(superblock_.id.begin(), superblock_.id.end(), out->volume_id);
+  std::ranges::copy(superblock_.id, out->volume_id);
   out->k = geometry().k;
   out->m = geometry().m;
   out->matrix = geometry().matrix;
@@ -367,8 +353,7 @@ void Volume::query(tandem_volume_info *out) const {
 
 void Volume::query(std::uint32_t index, tandem_volume_member *out) const {
   if (index >= members_->count())
-    fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         fmt::format("index is {}, the volume has {} members", index, members_->count()));
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "index is ", index, ", the volume has ", members_->count(), " members");
   members_->query(index, out);
 }
 

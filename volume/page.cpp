@@ -31,7 +31,7 @@ bool check_page(const Seed &seed, std::uint32_t member, std::uint64_t number, Pa
 Page page_of(const Entry &entry, std::uint64_t sequence) {
   Page page;
   page.sequence = sequence;
-  std::fill(std::begin(page.entries), std::end(page.entries), entry);
+  std::ranges::fill(page.entries, entry);
   return page;
 }
 

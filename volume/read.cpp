@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading: blocks from members, checked with the table, or computed from the others of their row.
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -21,7 +20,7 @@ void Volume::load_entries(View &view) {
 
 void Volume::fetch(View &view, std::span<const Part> parts, bool mend) {
   pool_->run(parts.size(), [&](std::size_t i) { fetch_part(view, parts[i]); });
-  if (std::find(view.have.begin(), view.have.end(), Have::bad) != view.have.end()) recover(view, mend);
+  if (std::ranges::find(view.have, Have::bad) != view.have.end()) recover(view, mend);
 }
 
 void Volume::fetch_part(View &view, const Part &part) {
@@ -156,18 +155,17 @@ void Volume::require(const View &view, std::span<const Part> parts) const {
         good += view.have[view.at(column, row)] == Have::good;
       const std::uint64_t in_unit = std::uint64_t{view.first + row} * kBlockBytes;
       if (part.column >= geometry().k)
-        fail(TANDEM_ERROR_NOT_RECOVERABLE,
-             fmt::format("parity {} of row {} of stripe {} is lost: {} blocks of the row are left, {} are needed",
-                         part.column - geometry().k, view.first + row, view.stripe, good, geometry().k));
+        fail(TANDEM_ERROR_NOT_RECOVERABLE, "parity ", part.column - geometry().k, " of row ", view.first + row,
+             " of stripe ", view.stripe, " is lost: ", good, " blocks of the row are left, ", geometry().k,
+             " are needed");
       const std::uint64_t begin =
           view.stripe * geometry().stripe_bytes() + std::uint64_t{part.column} * geometry().unit_bytes + in_unit;
       if (view.unprotected)
-        fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("bytes {} to {} are unprotected and lost: member {} does not "
-                                                       "have them, and they lie in a window of delayed parity",
-                                                       begin, begin + kBlockBytes - 1, member_of(view, part.column)));
-      fail(TANDEM_ERROR_NOT_RECOVERABLE,
-           fmt::format("bytes {} to {} are lost: {} blocks of their row are left, {} are needed", begin,
-                       begin + kBlockBytes - 1, good, geometry().k));
+        fail(TANDEM_ERROR_NOT_RECOVERABLE, "bytes ", begin, " to ", begin + kBlockBytes - 1,
+             " are unprotected and lost: member ", member_of(view, part.column),
+             " does not have them, and they lie in a window of delayed parity");
+      fail(TANDEM_ERROR_NOT_RECOVERABLE, "bytes ", begin, " to ", begin + kBlockBytes - 1, " are lost: ", good,
+           " blocks of their row are left, ", geometry().k, " are needed");
     }
 }
 

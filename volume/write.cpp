@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writing: chooses the cheapest way for the rows of a stripe, and the places of the new blocks.
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -85,7 +84,7 @@ struct Volume::Edit {
     return false;
   }
   bool has_parity() const {
-    return std::any_of(parity.begin(), parity.end(), [](const void *each) { return each != nullptr; });
+    return std::ranges::any_of(parity, [](const void *each) { return each != nullptr; });
   }
 };
 
@@ -110,9 +109,9 @@ void Volume::take_spans(Edit &edit, std::span<const Span> spans) {
                end = static_cast<std::uint32_t>((span.end - 1) / kBlockBytes) + 1 - view.first;
     const Part part{span.column, begin, end};
     if (edit.delayed && !members_->is_usable(member_of(view, span.column)))
-      fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("stripe {} lies in a window of delayed parity: bytes written "
-                                                     "for member {}, which is lost, would be unprotected and lost",
-                                                     view.stripe, member_of(view, span.column)));
+      fail(TANDEM_ERROR_NOT_RECOVERABLE, "stripe ", view.stripe,
+           " lies in a window of delayed parity: bytes written for member ", member_of(view, span.column),
+           ", which is lost, would be unprotected and lost");
     if (edit.clears || (span.begin % kBlockBytes == 0 && span.end % kBlockBytes == 0)) {
       edit.fresh.push_back({part, span.from});
       continue;
@@ -166,8 +165,7 @@ void Volume::encode_parity(Edit &edit) {
   std::vector<Part> rest;
   std::vector<const void *> data(view.columns.begin(), view.columns.begin() + geometry().k);
   for (std::uint32_t column = 0; column < geometry().k; ++column) {
-    const auto mine = std::find_if(edit.fresh.begin(), edit.fresh.end(),
-                                   [&](const Stored &each) { return each.part.column == column; });
+    const auto mine = std::ranges::find_if(edit.fresh, [&](const Stored &each) { return each.part.column == column; });
     const auto [_, begin, end] = mine == edit.fresh.end() ? Part{column, view.count, view.count} : mine->part;
     if (begin > 0) rest.push_back({column, 0, begin});
     if (end < view.count) rest.push_back({column, end, view.count});
@@ -216,7 +214,7 @@ void Volume::apply_edit(const Edit &edit) {
   const auto holds_something = [&](std::uint32_t row) {
     if (!edit.clears) return true;
     for (std::uint32_t column = 0; column < k; ++column) {
-      const bool cleared = std::any_of(edit.fresh.begin(), edit.fresh.end(), [&](const Stored &each) {
+      const bool cleared = std::ranges::any_of(edit.fresh, [&](const Stored &each) {
         return each.part.column == column && row >= each.part.begin && row < each.part.end;
       });
       if (!cleared && edit.holds(column, row, row + 1)) return true;
@@ -234,9 +232,8 @@ void Volume::apply_edit(const Edit &edit) {
   });
   check_enough_members();
   if (edit.delayed && !all_stored)
-    fail(TANDEM_ERROR_NOT_RECOVERABLE, fmt::format("a member was lost while stripe {} was written, which lies in a "
-                                                   "window of delayed parity: its bytes are lost",
-                                                   view.stripe));
+    fail(TANDEM_ERROR_NOT_RECOVERABLE, "a member was lost while stripe ", view.stripe,
+         " was written, which lies in a window of delayed parity: its bytes are lost");
 }
 
 // Adds the parity of rows that hold data to `stored`, and clears that of the others.

@@ -2,10 +2,8 @@
 // The speeds that a hybrid has learned of its members, kept between runs.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/backend.hpp"

@@ -370,9 +370,8 @@ bool Runtime::give_up_late_lanes(double at) {
     for (const auto &job : jobs_) retire(*job, lane->member);
     lane->job->changed.notify_all();
     wake_lanes();
-    log_.say(TANDEM_LOG_WARNING,
-             base::text("hybrid: ", state.member.name, " has not answered for ", base::fixed(silent, 1),
-                        " s: its work goes to the others, its memory is kept until it does"));
+    log_.say(TANDEM_LOG_WARNING, "hybrid: ", state.member.name, " has not answered for ", base::fixed(silent, 1),
+             " s: its work goes to the others, its memory is kept until it does");
   }
   return any;
 }
@@ -407,8 +406,8 @@ void Runtime::stop() noexcept {
       lane->thread.join();
       lock.lock();
     } else {
-      log_.say(TANDEM_LOG_WARNING, base::text("hybrid: ", members_[lane->member]->member.name,
-                                              " still does not answer; its thread and memory are not freed"));
+      log_.say(TANDEM_LOG_WARNING, "hybrid: ", members_[lane->member]->member.name,
+               " still does not answer; its thread and memory are not freed");
       lane->thread.detach();
     }
   }
@@ -527,7 +526,7 @@ void Runtime::do_piece(Lane &lane, const std::shared_ptr<Job> &job, const Piece 
   wake_lanes();  // before what may throw
   job->changed.notify_all();
   if (error && job->is_open()) device_failed(lane, *job, error);
-  if (was_given_up) log_.say(TANDEM_LOG_INFO, base::text("hybrid: ", state.member.name, " answers again"));
+  if (was_given_up) log_.say(TANDEM_LOG_INFO, "hybrid: ", state.member.name, " answers again");
   if (!error && job->closed) state.memory.keep(job->kind, job->share->speed(lane.member));
   if (options_.timeline != nullptr) {
     const auto data = static_cast<std::uint64_t>(static_cast<double>(committed) / job->kind.moved_per_byte());
@@ -554,8 +553,8 @@ void Runtime::device_failed(const Lane &lane, Job &job, const std::exception_ptr
   state.is_out = ++state.failures >= kMostFailures;
   if (state.is_out)
     for (const auto &each : jobs_) retire(*each, lane.member);
-  log_.say(TANDEM_LOG_WARNING, base::text("hybrid: ", state.member.name, " failed (", base::what_of(error),
-                                          "): its work goes to the others", state.is_out ? ", it gets no more" : ""));
+  log_.say(TANDEM_LOG_WARNING, "hybrid: ", state.member.name, " failed (", base::what_of(error),
+           "): its work goes to the others", state.is_out ? ", it gets no more" : "");
 }
 
 }  // namespace tandem::hybrid

@@ -2,7 +2,6 @@
 #include "calls.hpp"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include <atomic>
 

@@ -6,7 +6,6 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>

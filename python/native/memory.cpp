@@ -2,7 +2,6 @@
 #include "memory.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "raise.hpp"

@@ -73,7 +73,7 @@ def test(environment, tandem):
         if needs and not environment.download(*needs):
             print(f"NOT RUN: {example}: PyPI did not give {', '.join(needs)}", flush=True)
             continue
-        call(environment.python, PACKAGE / "examples" / example, env=variables, cwd=environment.folder, timeout=240)
+        call(environment.python, ROOT / "examples" / "python" / example, env=variables, cwd=environment.folder, timeout=240)
 
 
 def library(folder, libraries, tandem):

@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "tests/volume/disks.hpp"
-#include "volume/create.hpp"
 
 namespace tandem::volume::test {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the files of a set complete.
+// The calls of par2.h, after c_api.cpp has read their options.
 #pragma once
 
 #include "base/pool.hpp"
@@ -9,6 +9,8 @@
 
 namespace tandem::par2 {
 
+tandem_par2_create_result create(tandem_context *context, const tandem_par2_create_options &options,
+                                 base::TaskPool &pool, Meter &meter);
 // report: changes to the new state.
 void repair(tandem_context *context, Report &report, const tandem_par2_repair_options &options, base::TaskPool &pool,
             Meter &meter);
