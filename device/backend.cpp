@@ -152,7 +152,7 @@ std::shared_ptr<core::DeviceMemory> DeviceBackend::device_memory(std::uint64_t b
                 " bytes of device memory: a buffer of ", device.name, " has 1 to ", device.most_buffer_bytes);
   }
   std::shared_ptr<core::DeviceMemory> memory;
-  guarded([&](const Workplace &place) { memory = make_device_memory(place.session, bytes); });
+  guarded([&](const Workplace &place) { memory = place.session->make_shard_memory(bytes); });
   return memory;
 }
 

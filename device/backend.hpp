@@ -55,8 +55,6 @@ class DeviceBackend : public core::Backend, public core::Tunable {
   virtual std::shared_ptr<DeviceSession> open(std::shared_ptr<const Device> device,
                                               std::shared_ptr<MemoryBudget> budget,
                                               std::shared_ptr<DiskCache> disk) const = 0;
-  virtual std::shared_ptr<core::DeviceMemory> make_device_memory(std::shared_ptr<DeviceSession> session,
-                                                                 std::uint64_t bytes) const = 0;
   // An error of the driver ended a run in this session; null: it could not be opened.
   virtual void failed(const std::shared_ptr<DeviceSession> &session, const DriverError &error) = 0;
   // Runs a task directly on host shards. false: nothing was done, and the shards must be streamed.

@@ -108,7 +108,6 @@ class DeviceSession : public std::enable_shared_from_this<DeviceSession>, privat
   MemoryBudget &budget() const noexcept { return *budget_; }
   // Throws Error (OUT_OF_MEMORY) with the numbers.
   Reservation reserve(std::uint64_t bytes) const;
-  const std::shared_ptr<MemoryBudget> &shared_budget() const noexcept { return budget_; }
   virtual DevicePrograms &programs() noexcept = 0;
 
   // Runs `body` with the driver's context current, if the driver has contexts.
@@ -116,8 +115,8 @@ class DeviceSession : public std::enable_shared_from_this<DeviceSession>, privat
   // Total memory of the device. Half of it is the default budget.
   virtual std::uint64_t usable_bytes() const noexcept { return device_->memory_bytes; }
 
-  // Some of its work could not be ended: do not use it again.
-  void lose() noexcept { is_lost_.store(true, std::memory_order_relaxed); }
+  // Some of its work could not be ended: do not use it again. Returns whether this is new.
+  bool lose() noexcept { return !is_lost_.exchange(true, std::memory_order_relaxed); }
   bool is_lost() const noexcept { return is_lost_.load(std::memory_order_relaxed); }
 
   // The nibble tables of a matrix, complete on the device. Kept for the matrices that were used last.
@@ -138,6 +137,9 @@ class DeviceSession : public std::enable_shared_from_this<DeviceSession>, privat
   // directly.
   virtual Access access_of_slots() const noexcept { return Access::aligned; }
   virtual void find_direct(HostTask &) const {}
+
+  // For Backend::device_memory.
+  virtual std::shared_ptr<core::DeviceMemory> make_shard_memory(std::uint64_t bytes) = 0;
 
   void give_idle_memory() noexcept override;  // lanes and tables that are not in use now
 

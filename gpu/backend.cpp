@@ -88,11 +88,6 @@ class CudaBackend final : public device::DeviceBackend {
     return device::make_session<CudaSession, kModule>(std::move(device), std::move(budget), std::move(disk), log_);
   }
 
-  std::shared_ptr<core::DeviceMemory> make_device_memory(std::shared_ptr<device::DeviceSession> session,
-                                                         std::uint64_t bytes) const override {
-    return make_shard_memory(std::static_pointer_cast<CudaSession>(std::move(session)), bytes);
-  }
-
   // After an error that the device does not survive, it is given up.
   void failed(const std::shared_ptr<device::DeviceSession> &session, const device::DriverError &error) override {
     const CudaDevice &device = static_cast<const CudaDevice &>(*known().device);

@@ -74,18 +74,13 @@ bool is_not_of_the_program(const device::DriverError &refused) {
 
 }  // namespace
 
-CudaImage::CudaImage(const Driver &driver, CUcontext context, const void *image) : driver_(driver), context_(context) {
-  CUDA_CALL(driver, cuModuleLoadData, &module_, image);
-}
-
-CudaImage::~CudaImage() {
-  if (kModule.in_child()) return;
-  if (const QuietContextScope driver(driver_, context_); driver) driver->cuModuleUnload(module_);
+CudaImage::CudaImage(const Driver &driver, CUcontext context, const void *image) : Owned(driver, context) {
+  CUDA_CALL(driver, cuModuleLoadData, &object_, image);
 }
 
 CUfunction CudaImage::function(const char *name) const {
   CUfunction found = nullptr;
-  CUDA_CALL(driver_, cuModuleGetFunction, &found, module_, name);
+  CUDA_CALL(driver_, cuModuleGetFunction, &found, object_, name);
   return found;
 }
 

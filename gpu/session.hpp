@@ -6,6 +6,8 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,51 +42,27 @@ class CudaMemory {
 };
 
 // Pinned host memory, which a device reads and writes directly. For all contexts (portable).
-class CudaPinned {
+class CudaPinned : public Owned<void *, &Driver::cuMemFreeHost> {
  public:
   CudaPinned(const CudaSession &session, std::uint64_t bytes);  // throws DriverError
-  ~CudaPinned();
-  CudaPinned(const CudaPinned &) = delete;
-  CudaPinned &operator=(const CudaPinned &) = delete;
 
-  std::byte *get() const noexcept { return address_; }
+  std::byte *get() const noexcept { return static_cast<std::byte *>(object_); }
   std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
-  const CudaSession &session_;
   const std::uint64_t bytes_;
-  std::byte *address_ = nullptr;
 };
 
-// A stream, or an event that others wait for.
-class CudaStream {
- public:
-  explicit CudaStream(CudaSession &session);
-  ~CudaStream();
-  CudaStream(const CudaStream &) = delete;
-  CudaStream &operator=(const CudaStream &) = delete;
-  CUstream get() const noexcept { return stream_; }
-
- private:
-  CudaSession &session_;
-  CUstream stream_ = nullptr;
+struct CudaStream : Owned<CUstream, &Driver::cuStreamDestroy> {
+  explicit CudaStream(const CudaSession &session);
 };
 
-class CudaEvent {
- public:
+struct CudaEvent : Owned<CUevent, &Driver::cuEventDestroy> {
   // `waits_asleep`: a thread that waits longer than device::kLook sleeps, instead of spinning.
-  explicit CudaEvent(CudaSession &session, bool waits_asleep = false);
-  ~CudaEvent();
-  CudaEvent(const CudaEvent &) = delete;
-  CudaEvent &operator=(const CudaEvent &) = delete;
+  explicit CudaEvent(const CudaSession &session, bool waits_asleep = false);
   void record(CUstream stream);
   void hold(CUstream stream);  // later work in the stream waits for the recorded event
   void wait();
-  CUevent get() const noexcept { return event_; }
-
- private:
-  CudaSession &session_;
-  CUevent event_ = nullptr;
 };
 
 // The resources of one piece of work under way.
@@ -123,6 +101,16 @@ class CudaLane final : public device::DeviceLane {
   std::array<CudaSlot, kSlots> slots_;  // destroyed before the streams
 };
 
+// The memory of a job on device memory, kept for the next job after it is over.
+struct JobParts {
+  explicit JobParts(const CudaSession &of) : done(of, true) {}
+
+  std::shared_ptr<const device::DeviceSession> session;  // while a job has them; destroyed last
+  CudaEvent done;
+  std::unique_ptr<CudaMemory> records, table;  // of a verify; of many stripes
+  std::unique_ptr<CudaPinned> host_table;
+};
+
 class CudaSession final : public device::DeviceSession {
  public:
   CudaSession(std::shared_ptr<const device::Device> device, std::shared_ptr<device::MemoryBudget> budget,
@@ -147,8 +135,8 @@ class CudaSession final : public device::DeviceSession {
   }
   void summarise_failed(int error, const char *message) noexcept;
 
-  // Whether the driver may still release objects.
-  bool may_release() const noexcept { return !kModule.in_child(); }
+  // The context, for destructors.
+  QuietContextScope quietly() const noexcept { return {driver_, context_}; }
 
   // Waits until the commands of stream() are done. If the driver cannot confirm that, `memory` is quarantined. Throws
   // DriverError; `first`: an error of the commands.
@@ -161,7 +149,16 @@ class CudaSession final : public device::DeviceSession {
     check(driver_, done, "cuStreamSynchronize");
   }
 
+  // Copies by way of memory of the library, which a device that hangs may use for ever. Throw DriverError.
+  void send(CUdeviceptr to, const void *from, std::uint64_t bytes) const;
+  void fetch(void *to, CUdeviceptr from, std::uint64_t bytes) const;
+
+  // Parts with memory for so many bytes of records, if a job left such; else any; else new ones.
+  std::unique_ptr<JobParts> take_parts(std::uint64_t record_bytes);
+  void leave_parts(std::unique_ptr<JobParts> parts);
+
   void find_direct(device::HostTask &work) const override;
+  std::shared_ptr<core::DeviceMemory> make_shard_memory(std::uint64_t bytes) override;
   void give_idle_memory() noexcept override;
 
  private:
@@ -177,23 +174,29 @@ class CudaSession final : public device::DeviceSession {
   std::uint64_t free_bytes_ = 0;  // of the device, when the session began
   CUcontext context_ = nullptr;
   CUmemoryPool pool_ = nullptr;
-  std::atomic<bool> is_given_up_{false}, has_summarise_failed_{false};
+  std::atomic<bool> has_summarise_failed_{false};
   std::unique_ptr<CudaStream> own_;
   std::unique_ptr<CudaPrograms> programs_;
+  std::mutex parts_mutex_;
+  std::vector<std::unique_ptr<JobParts>> parts_;  // idle
 };
 
 // Gives the device up for the rest of this process, and logs it.
-void give_up(const CudaDevice &device, const std::string &reason, const base::Log &log);
+void give_up(const CudaDevice &device, const std::string &reason, const base::Log &log) noexcept;
 
 inline CudaSession &session_of(const device::Workplace &place) { return static_cast<CudaSession &>(*place.session); }
 
-// Starts a kernel. `shards`: addresses on the device, inputs and then outputs.
-void launch(const CudaSession &session, CUstream stream, const device::Variant &variant, unsigned columns,
-            const std::vector<std::uint64_t> &shards, const device::KernelRange &range, CUdeviceptr records);
+// A call of a kernel without its shards.
+struct Launch {
+  const device::Variant &variant;
+  unsigned columns, rows;
+  device::KernelRange range;
+  CUdeviceptr records = 0;
+  unsigned y = 1, z = 1;  // of Binding::table: see KernelBatch
+};
 
-// Starts a kernel of Binding::table for stripes that have their table on the device.
-void launch(const CudaSession &session, CUstream stream, const device::Variant &variant, unsigned columns,
-            unsigned rows, const device::KernelBatch &batch, CUdeviceptr table);
+// Starts a kernel. `shards`: addresses on the device, inputs and then outputs; of Binding::table the table's alone.
+void launch(const CudaSession &session, CUstream stream, const Launch &what, std::span<const std::uint64_t> shards);
 
 // As device::grow().
 void grow(std::unique_ptr<CudaMemory> &memory, const CudaSession &session, CUstream stream, std::uint64_t bytes);

@@ -53,11 +53,6 @@ class OpenclBackend final : public device::DeviceBackend {
                                                         always_shifted_);
   }
 
-  std::shared_ptr<core::DeviceMemory> make_device_memory(std::shared_ptr<DeviceSession> session,
-                                                         std::uint64_t bytes) const override {
-    return make_shard_memory(std::static_pointer_cast<OpenclSession>(std::move(session)), bytes);
-  }
-
   // The next call begins with fresh objects.
   void failed(const std::shared_ptr<DeviceSession> &session, const device::DriverError &error) override {
     if (session == nullptr) return;

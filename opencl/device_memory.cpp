@@ -291,11 +291,44 @@ class OpenclInspector final : public device::ShardInspector {
   std::map<cl_mem, Known> known_;
 };
 
+class OpenclShardMemory final : public core::DeviceMemory {
+ public:
+  OpenclShardMemory(std::shared_ptr<OpenclSession> session, std::uint64_t bytes)
+      : session_(std::move(session)),
+        queue_(make_queue(session_->driver(), session_->context(), session_->opencl_device().id)),
+        buffer_(*session_, CL_MEM_READ_WRITE, bytes) {}
+
+  core::MemoryKind kind() const noexcept override { return core::MemoryKind::opencl; }
+  void *shards() const noexcept override { return buffer_.get(); }
+  void *queue() const noexcept override { return queue_.get(); }
+
+  // In the queue's own order.
+  void write(std::uint64_t at_bytes, const std::byte *from, std::uint64_t bytes) override {
+    if (bytes == 0) return;
+    OPENCL_CALL(session_->driver(), clEnqueueWriteBuffer, queue_.get(), buffer_.get(), CL_TRUE, at_bytes, bytes, from,
+                0, nullptr, nullptr);
+  }
+  void read(std::uint64_t at_bytes, std::byte *to, std::uint64_t bytes) override {
+    if (bytes == 0) return;
+    OPENCL_CALL(session_->driver(), clEnqueueReadBuffer, queue_.get(), buffer_.get(), CL_TRUE, at_bytes, bytes, to, 0,
+                nullptr, nullptr);
+  }
+
+ private:
+  const std::shared_ptr<OpenclSession> session_;
+  const Queue queue_;
+  const DeviceBuffer buffer_;
+};
+
 }  // namespace
 
 std::unique_ptr<device::DeviceRun> make_run(const device::Workplace &place, device::DeviceGroup group,
                                             bool by_arguments) {
   return std::make_unique<OpenclRun>(place, std::move(group), by_arguments);
+}
+
+std::shared_ptr<core::DeviceMemory> OpenclSession::make_shard_memory(std::uint64_t bytes) {
+  return std::make_shared<OpenclShardMemory>(std::static_pointer_cast<OpenclSession>(shared_from_this()), bytes);
 }
 
 std::unique_ptr<core::Ticket> start_on_device(const std::function<device::Workplace(cl_context)> &place,

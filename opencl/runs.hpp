@@ -33,7 +33,4 @@ std::unique_ptr<core::Ticket> start_on_device(const std::function<device::Workpl
                                               core::Control &control,
                                               std::function<void(const device::DriverError &)> failed);
 
-// For Backend::device_memory.
-std::shared_ptr<core::DeviceMemory> make_shard_memory(std::shared_ptr<OpenclSession> session, std::uint64_t bytes);
-
 }  // namespace tandem::opencl

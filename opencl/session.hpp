@@ -105,6 +105,7 @@ class OpenclSession final : public device::DeviceSession {
   // For shards in buffers of the driver: whether all begin at multiples of kAlignedBytes.
   device::Access access(bool is_aligned) const noexcept;
   device::Access access_of_slots() const noexcept override { return access(true); }
+  std::shared_ptr<core::DeviceMemory> make_shard_memory(std::uint64_t bytes) override;
 
  private:
   std::unique_ptr<device::DeviceLane> make_lane() override { return std::make_unique<OpenclLane>(*this); }
