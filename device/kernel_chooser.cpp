@@ -87,33 +87,22 @@ Key key_of_operator(const core::Matrix &matrix, const CauchyPoints *points) {
 
 DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &values, const Device &device,
                            const std::function<void(const std::string &)> &refused) {
-  const auto take = [&](const char *name, auto &into, std::uint64_t least, std::uint64_t most) {
+  const auto take = [&](const char *name, auto &into, std::uint64_t least, std::uint64_t most, bool is_power = false) {
     const auto found = values.find(name);
     if (found == values.end()) return;
-    if (found->second < least || found->second > most)
-      return refused(base::text(name, " = ", found->second, " is not between ", least, " and ", most));
-    into = static_cast<std::remove_reference_t<decltype(into)>>(found->second);
+    const std::uint64_t value = found->second;
+    if (value < least || value > most || (is_power && !std::has_single_bit(value)))
+      return refused(base::text(name, " = ", value, " is no ", is_power ? "power of two" : "number", " from ", least,
+                                " to ", most));
+    into = static_cast<std::remove_reference_t<decltype(into)>>(value);
   };
-  if (const auto found = values.find("element_bytes"); found != values.end()) {
-    if (found->second < 4 || found->second > device.most_element_bytes || !std::has_single_bit(found->second)) {
-      refused(
-          base::text("element_bytes = ", found->second, " is no power of two from 4 to ", device.most_element_bytes));
-    } else {
-      settings.kernel.element_bytes = static_cast<unsigned>(found->second);
-    }
-  }
+  take("element_bytes", settings.kernel.element_bytes, 4, device.most_element_bytes, true);
   take("elements_per_item", settings.kernel.elements_per_item, 1, KernelTuning::kMostElementsPerItem);
   take("rows_per_pass", settings.kernel.rows_per_pass, 1, 32);
   take("local_x", settings.kernel.local[0], 1, kMostLocalItems);
   take("local_y", settings.kernel.local[1], 1, kMostLocalItems);
   take("local_z", settings.kernel.local[2], 1, kMostLocalItems);
-  if (const auto found = values.find("loads"); found != values.end()) {
-    if (found->second <= static_cast<std::uint64_t>(device.most_loads)) {
-      settings.kernel.loads = static_cast<Loads>(found->second);
-    } else {
-      refused(base::text("loads = ", found->second, " is more than ", static_cast<int>(device.most_loads)));
-    }
-  }
+  take("loads", settings.kernel.loads, 0, static_cast<std::uint64_t>(device.most_loads));
   take(kStagingBytes, settings.staging_bytes, kLeastStagingBytes, kMostStagingBytes);
   take(kCompileAfterBytes, settings.compile_after_bytes, 0, UINT64_MAX);
   take(kTransform, settings.transforms, 0, 1);
@@ -451,14 +440,8 @@ void KernelChooser::begin(const DevicePrepared &prepared, DevicePrograms &progra
 }
 
 bool KernelChooser::build(const DevicePrepared &prepared, DevicePrograms &programs, Variant &variant, Wait wait) const {
-  const Key key = text_key(prepared, programs, variant.spec);
-  variant.program = programs.find(key);
-  if (variant.program == nullptr) {
-    const auto text = [generate = generate_, matrix = prepared.matrix, spec = variant.spec] {
-      return generate(matrix, spec).text;
-    };
-    variant.program = programs.get(key, variant.spec, text, wait);
-  }
+  variant.program =
+      programs.get(text_key(prepared, programs, variant.spec), variant.spec, prepared.matrix, generate_, wait);
   if (variant.program == nullptr) return false;
   if (variant.spec.technique != Technique::transform) fit_local_size(prepared, variant);
   return true;

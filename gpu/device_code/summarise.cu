@@ -8,16 +8,11 @@
 #include <exception>
 #include <new>
 
-#include "gpu/cuda_module.hpp"
 #include "gpu/device_code/summarise_template.hpp"
 
 namespace {
 
 using namespace tandem::gpu;
-
-static_assert(sizeof(summarise::Found) == sizeof(tandem_cuda_found));
-static_assert(sizeof(summarise::Range) == sizeof(tandem_cuda_range));
-static_assert(offsetof(tandem_cuda_range, byte_count) == offsetof(summarise::Range, byte_count));
 
 void check(cudaError_t status, const char *what) {
   if (status != cudaSuccess) throw thrust::system_error(status, thrust::cuda_category(), what);
@@ -76,8 +71,7 @@ extern "C" int tandem_cuda_summarise(const tandem_cuda_summary *given) {
     const summarise::Records records = {summary.records, summary.rows,       summary.begin,     summary.end,
                                         summary.length,  summary.tile_bytes, summary.tile_count};
     *summary.range_count_out =
-        summarise::run(device, records, reinterpret_cast<summarise::Found *>(summary.found_out),
-                       reinterpret_cast<summarise::Range *>(summary.ranges_out), summary.capacity);
+        summarise::run(device, records, summary.found_out, summary.ranges_out, summary.capacity);
     check(cudaStreamSynchronize(static_cast<cudaStream_t>(summary.stream)), "cudaStreamSynchronize");
     return 0;
   } catch (const thrust::system_error &error) {

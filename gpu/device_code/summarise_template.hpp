@@ -19,6 +19,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "gpu/cuda_module.hpp"
+
 #ifdef __CUDACC__
 #define TANDEM_ON_BOTH __host__ __device__
 #else
@@ -29,14 +31,8 @@ namespace tandem::gpu::summarise {
 
 using Index = std::uint64_t;
 
-struct Found {
-  std::uint64_t byte_count, first_bytes;
-};
-
-struct Range {
-  std::uint32_t output, reserved;
-  std::uint64_t begin_bytes, end_bytes, byte_count;
-};
+using Found = tandem_cuda_found;
+using Range = tandem_cuda_range;
 
 // The records of a range: device::KernelRange, with what it takes to find them on the device.
 struct Records {
