@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <utility>
 
 #include "base/error.hpp"
@@ -16,6 +17,23 @@ using core::Control;
 using core::MemoryKind;
 using core::Mode;
 using core::Task;
+
+namespace {
+
+// A task on host memory with a matrix without columns: the sum of nothing is zero.
+void apply_nothing(const Task &task) {
+  for (unsigned r = 0; r < task.prepared->rows(); ++r) {
+    std::byte *output = task.outputs[r] + task.offset_bytes;
+    if (task.mode == Mode::assign) std::memset(output, 0, task.length_bytes);
+    if (task.mode != Mode::compare) continue;
+    core::Mismatch found;
+    for (std::uint64_t i = 0; i < task.length_bytes; ++i)
+      if (output[i] != std::byte{0}) found.merge({1, task.offset_bytes + i});
+    task.mismatches[r].merge(found);
+  }
+}
+
+}  // namespace
 
 bool is_device_name(std::string_view name, std::string_view backend, unsigned number_count) noexcept {
   if (!name.starts_with(backend)) return false;
@@ -224,7 +242,7 @@ void DeviceBackend::run(std::span<const Task> tasks, Control &control) {
   // Stripes of one matrix side by side. A guard is told of bytes in the order of the tasks.
   if (control.guard() == nullptr)
     std::stable_sort(staged.begin(), staged.end(),
-                     [](const Task &a, const Task &b) { return prepared_of(a).id < prepared_of(b).id; });
+                     [](const Task &a, const Task &b) { return prepared_of(a).key.low < prepared_of(b).key.low; });
   if (!staged.empty()) guarded([&](const Workplace &place) { run_staged(place, staged, control); });
   if (on_device.empty()) return;
   const core::RecordedRun recorded(options_.timeline, device.identity.backend, on_device);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cstring>
 #include <utility>
 
 #include "base/error.hpp"
@@ -83,10 +82,10 @@ Key key_of_operator(const core::Matrix &matrix, const CauchyPoints *points) {
   return key_of({made_of});
 }
 
-}  // namespace
-
+// Sets values. A value that no kernel can have is left out and passed to `refused`.
+template <class Refused>
 DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &values, const Device &device,
-                           const std::function<void(const std::string &)> &refused) {
+                           const Refused &refused) {
   const auto take = [&](const char *name, auto &into, std::uint64_t least, std::uint64_t most, bool is_power = false) {
     const auto found = values.find(name);
     if (found == values.end()) return;
@@ -109,6 +108,8 @@ DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &va
   return settings;
 }
 
+}  // namespace
+
 DevicePrepared::DevicePrepared(const core::Operator &what, std::optional<DeviceSettings> forced_settings)
     : core::Prepared(what),
       matrix(what.dense()),
@@ -117,10 +118,6 @@ DevicePrepared::DevicePrepared(const core::Operator &what, std::optional<DeviceS
         return form != nullptr ? std::make_shared<const CauchyPoints>(*form) : nullptr;
       }()),
       forced(std::move(forced_settings)),
-      id([] {
-        static std::atomic<std::uint64_t> next{1};
-        return next.fetch_add(1, std::memory_order_relaxed);
-      }()),
       key(key_of_operator(matrix, points.get())) {}
 
 std::vector<core::TechniqueCost> DevicePrepared::techniques() const { return {{technique.load()}}; }
@@ -490,43 +487,24 @@ void KernelChooser::fit_local_size(const DevicePrepared &prepared, Variant &vari
 }
 
 void merge_records(const KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
-                   unsigned rows, core::Mismatch *mismatches) {
-  for (std::uint64_t record = 0; record < range.record_count; ++record) {
+                   unsigned rows, core::Mismatch *mismatches, core::MismatchRanges *ranges) {
+  core::RangeCollector collector(rows, ranges != nullptr ? ranges->capacity : 0);
+  const auto merge = [&](std::uint64_t record) {
+    const std::uint64_t start = start_bytes + range.record_start(record), end = start_bytes + range.record_end(record);
     for (unsigned r = 0; r < rows; ++r) {
       const std::uint32_t *found = &records[(record * rows + r) * 2];
-      if (const std::uint32_t count = mismatch_count(found); count != 0)
-        mismatches[r].merge({count, start_bytes + range.record_start(record) + found[1]});
-    }
-  }
-}
-
-void merge_record_ranges(const KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
-                         unsigned rows, core::MismatchRanges *ranges) {
-  core::RangeCollector collector(rows, ranges->capacity);
-  const auto add = [&](std::uint64_t record) {
-    const std::uint64_t start = range.record_start(record), end = range.record_end(record);
-    for (unsigned r = 0; r < rows; ++r) {
-      const std::uint32_t *found = &records[(record * rows + r) * 2];
-      if (const std::uint32_t count = mismatch_count(found); count != 0)
-        collector.add(r, start_bytes + start, start_bytes + start + found[1], start_bytes + end, count);
+      const std::uint32_t count = mismatch_count(found);
+      if (count == 0) continue;
+      mismatches[r].merge({count, start + found[1]});
+      if (ranges != nullptr) collector.add(r, start, start + found[1], end, count);
     }
   };
-  add(range.tile_count);  // the head
-  for (std::uint64_t record = 0; record < range.tile_count; ++record) add(record);
-  add(range.tile_count + 1);
+  merge(range.tile_count);  // the head
+  for (std::uint64_t record = 0; record < range.tile_count; ++record) merge(record);
+  merge(range.tile_count + 1);
+  if (ranges == nullptr) return;
   collector.merge_into(*ranges);
-}
-
-void apply_nothing(const core::Task &task) {
-  for (unsigned r = 0; r < task.prepared->rows(); ++r) {
-    std::byte *output = task.outputs[r] + task.offset_bytes;
-    if (task.mode == core::Mode::assign) std::memset(output, 0, task.length_bytes);
-    if (task.mode != core::Mode::compare) continue;
-    core::Mismatch found;
-    for (std::uint64_t i = 0; i < task.length_bytes; ++i)
-      if (output[i] != std::byte{0}) found.merge({1, task.offset_bytes + i});
-    task.mismatches[r].merge(found);
-  }
+  ranges->is_filled = true;
 }
 
 }  // namespace tandem::device

@@ -155,7 +155,7 @@ class DeviceSession : public std::enable_shared_from_this<DeviceSession>, privat
   void end() noexcept;  // for the destructors of derived classes, which must call it while they are still whole
 
  private:
-  using Tables = std::list<std::pair<std::uint64_t, std::shared_ptr<const void>>>;  // by prepared's id, latest first
+  using Tables = std::list<std::pair<Key, std::shared_ptr<const void>>>;  // by DevicePrepared::key, latest first
 
   void take_back(std::unique_ptr<DeviceLane> lane) noexcept;
 

@@ -321,10 +321,7 @@ class CudaRun final : public device::DeviceRun {
     const std::uint64_t bytes = record_bytes(piece_.range), start_bytes = task_.offset_bytes + piece_.offset_bytes;
     std::vector<std::uint32_t> values(bytes / sizeof(std::uint32_t));
     session_->fetch(values.data(), parts_->records->get(), bytes);
-    device::merge_records(piece_.range, values, start_bytes, task_.prepared->rows(), task_.mismatches);
-    if (task_.ranges == nullptr) return;
-    device::merge_record_ranges(piece_.range, values, start_bytes, task_.prepared->rows(), task_.ranges);
-    task_.ranges->is_filled = true;
+    device::merge_records(piece_.range, values, start_bytes, task_.prepared->rows(), task_.mismatches, task_.ranges);
   }
 
   // The work of one launch: bytes of each shard, from the start of the task on.
