@@ -364,21 +364,12 @@ void clear_records(const CudaSession &session, CUstream stream, CUdeviceptr reco
 Address look_at(const CudaSession &session, const void *pointer) {
   const Driver &driver = session.driver();
   Address address;
-  unsigned type = 0, managed = 0;
-  int ordinal = -1;
-  CUdeviceptr start = 0;
-  std::size_t bytes = 0;
   CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
                                   CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
                                   CU_POINTER_ATTRIBUTE_RANGE_SIZE};
-  void *values[] = {&type, &ordinal, &managed, &start, &bytes};
+  void *values[] = {&address.type, &address.ordinal, &address.is_managed, &address.start, &address.bytes};
   // For memory that CUDA does not know it returns no information, which is no error.
   CUDA_CALL(driver, cuPointerGetAttributes, 5, wanted, values, reinterpret_cast<CUdeviceptr>(pointer));
-  address.type = static_cast<CUmemorytype>(type);
-  address.ordinal = ordinal;
-  address.is_managed = managed != 0;
-  address.start = start;
-  address.bytes = bytes;
   return address;
 }
 

@@ -207,10 +207,11 @@ void clear_records(const CudaSession &session, CUstream stream, CUdeviceptr reco
 
 // The driver's information about an address.
 struct Address {
-  CUmemorytype type{};  // 0: memory that CUDA does not know
+  unsigned type = 0;  // a CUmemorytype; 0: memory that CUDA does not know
   int ordinal = -1;
-  bool is_managed = false;
-  std::uint64_t start = 0, bytes = 0;  // of the allocation; 0 bytes: unknown
+  unsigned is_managed = 0;
+  CUdeviceptr start = 0;  // of the allocation
+  std::size_t bytes = 0;  // of the allocation; 0: unknown
 
   // Whether [first, first + count) lies in it.
   bool holds(std::uint64_t first, std::uint64_t count) const noexcept {

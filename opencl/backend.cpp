@@ -34,7 +34,8 @@ class OpenclBackend final : public device::DeviceBackend {
 
   std::shared_ptr<const device::Device> find() const override {
     const Driver &driver = driver_ != nullptr ? *driver_ : open_driver();
-    auto found = std::make_shared<const OpenclDevice>(select_device(find_devices(driver, log_), wanted_));
+    auto found = std::make_shared<OpenclDevice>(select_device(find_devices(driver, log_), wanted_));
+    found->always_shifted = always_shifted_;
     log_.say(TANDEM_LOG_INFO,
              base::text("opencl: ", found->name, " (", found->model(), ", ", found->driver_text(), "), ",
                         wanted_ == "opencl" ? (found->is_cpu() ? "the first device; there is no GPU or accelerator"
@@ -49,8 +50,7 @@ class OpenclBackend final : public device::DeviceBackend {
   std::shared_ptr<DeviceSession> open(std::shared_ptr<const device::Device> device,
                                       std::shared_ptr<device::MemoryBudget> budget,
                                       std::shared_ptr<device::DiskCache> disk) const override {
-    return device::make_session<OpenclSession, kModule>(std::move(device), std::move(budget), std::move(disk), log_,
-                                                        always_shifted_);
+    return device::make_session<OpenclSession, kModule>(std::move(device), std::move(budget), std::move(disk), log_);
   }
 
   // The next call begins with fresh objects.
@@ -91,8 +91,8 @@ class OpenclBackend final : public device::DeviceBackend {
       foreign_.splice(foreign_.begin(), foreign_, each);
       return foreign_.front();
     }
-    foreign_.push_front(device::make_session<OpenclSession, kModule>(known().device, known().budget, known().disk, log_,
-                                                                     always_shifted_, context));
+    foreign_.push_front(
+        device::make_session<OpenclSession, kModule>(known().device, known().budget, known().disk, log_, context));
     if (foreign_.size() > kMostForeignContexts) foreign_.pop_back();
     return foreign_.front();
   }

@@ -125,14 +125,14 @@ class OpenclRun final : public device::DeviceRun {
         std::min(device::most_piece_bytes(place_, task_, variant_.spec.tuning, variant_.staging_bytes, 1),
                  device::pitch_of(task_.length_bytes));
     for (;; most = most / 2 / kAlignedBytes * kAlignedBytes) {  // others may use most of the budget
-      device::Reservation inputs = session_.budget().try_reserve(most * columns), outputs;
-      if (inputs || most <= kAlignedBytes) outputs = session_.budget().try_reserve(most * rows);
-      if (!outputs && most > kAlignedBytes) continue;
-      if (!inputs) inputs = session_.reserve(most * columns);
-      if (!outputs) outputs = session_.reserve(most * rows);
-      scratch_[0] = DeviceBuffer(session_, std::move(inputs), CL_MEM_READ_WRITE, most * columns);
-      scratch_[1] = DeviceBuffer(session_, std::move(outputs), CL_MEM_READ_WRITE, most * rows);
-      break;
+      try {
+        scratch_[0] = DeviceBuffer(session_, CL_MEM_READ_WRITE, most * columns);
+        scratch_[1] = DeviceBuffer(session_, CL_MEM_READ_WRITE, most * rows);
+        break;
+      } catch (const base::Error &error) {
+        scratch_[0] = {};
+        if (error.status() != TANDEM_ERROR_OUT_OF_MEMORY || most <= kAlignedBytes) throw;
+      }
     }
     const std::uint64_t pitch = most;
     std::vector<std::uint64_t> offsets;

@@ -21,9 +21,6 @@ class DeviceBuffer {
   DeviceBuffer() = default;
   // Throws Error (OUT_OF_MEMORY) with the budget.
   DeviceBuffer(const OpenclSession &session, cl_mem_flags flags, std::uint64_t bytes, void *host = nullptr);
-  // With bytes reserved before.
-  DeviceBuffer(const OpenclSession &session, device::Reservation reserved, cl_mem_flags flags, std::uint64_t bytes,
-               void *host = nullptr);
 
   cl_mem get() const noexcept { return buffer_.get(); }
   std::uint64_t bytes() const noexcept { return bytes_; }
@@ -93,8 +90,7 @@ class OpenclSession final : public device::DeviceSession {
  public:
   // A context of its own, or `foreign`, the caller's.
   OpenclSession(std::shared_ptr<const device::Device> device, std::shared_ptr<device::MemoryBudget> budget,
-                std::shared_ptr<device::DiskCache> disk, const base::Log &log, bool always_shifted = false,
-                cl_context foreign = nullptr);
+                std::shared_ptr<device::DiskCache> disk, const base::Log &log, cl_context foreign = nullptr);
   ~OpenclSession() override { end(); }
 
   const OpenclDevice &opencl_device() const noexcept { return static_cast<const OpenclDevice &>(device()); }
@@ -111,7 +107,6 @@ class OpenclSession final : public device::DeviceSession {
   std::unique_ptr<device::DeviceLane> make_lane() override { return std::make_unique<OpenclLane>(*this); }
   std::shared_ptr<const void> make_tables(std::vector<std::uint32_t> words) override;
 
-  const bool always_shifted_;
   Context context_;
   const std::unique_ptr<OpenclPrograms> programs_;
 };
