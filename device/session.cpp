@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "device/quarantine.hpp"
+#include "device/look.hpp"
 
 namespace tandem::device {
 namespace {

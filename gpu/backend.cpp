@@ -8,7 +8,7 @@
 #include "base/text.hpp"
 #include "device/backend.hpp"
 #include "gpu/factory.hpp"
-#include "gpu/runs.hpp"
+#include "gpu/session.hpp"
 
 namespace tandem::gpu {
 namespace {

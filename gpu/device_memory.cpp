@@ -11,8 +11,8 @@
 #include "base/text.hpp"
 #include "core/mismatch_ranges.hpp"
 #include "device/device_memory.hpp"
-#include "device/quarantine.hpp"
-#include "gpu/runs.hpp"
+#include "device/look.hpp"
+#include "gpu/session.hpp"
 
 namespace tandem::gpu {
 namespace {

@@ -7,7 +7,7 @@
 #include "base/text.hpp"
 #include "device/backend.hpp"
 #include "opencl/factory.hpp"
-#include "opencl/runs.hpp"
+#include "opencl/session.hpp"
 
 namespace tandem::opencl {
 namespace {

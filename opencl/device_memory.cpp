@@ -8,8 +8,8 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "device/quarantine.hpp"
-#include "opencl/runs.hpp"
+#include "device/look.hpp"
+#include "opencl/session.hpp"
 
 namespace tandem::opencl {
 namespace {

@@ -5,7 +5,7 @@
 #include <map>
 #include <optional>
 
-#include "opencl/runs.hpp"
+#include "opencl/session.hpp"
 
 namespace tandem::opencl {
 namespace {
