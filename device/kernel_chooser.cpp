@@ -486,25 +486,30 @@ void KernelChooser::fit_local_size(const DevicePrepared &prepared, Variant &vari
            base::text(device_.identity.backend, ": ", text, "; ", local[0], "x", local[1], "x", local[2], " instead"));
 }
 
-void merge_records(const KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
-                   unsigned rows, core::Mismatch *mismatches, core::MismatchRanges *ranges) {
+void merge_found(const KernelRange &range, std::span<const FoundRecord> found, std::uint64_t start_bytes, unsigned rows,
+                 core::Mismatch *mismatches, core::MismatchRanges *ranges) {
   core::RangeCollector collector(rows, ranges != nullptr ? ranges->capacity : 0);
-  const auto merge = [&](std::uint64_t record) {
-    const std::uint64_t start = start_bytes + range.record_start(record), end = start_bytes + range.record_end(record);
-    for (unsigned r = 0; r < rows; ++r) {
-      const std::uint32_t *found = &records[(record * rows + r) * 2];
-      const std::uint32_t count = mismatch_count(found);
-      if (count == 0) continue;
-      mismatches[r].merge({count, start + found[1]});
-      if (ranges != nullptr) collector.add(r, start, start + found[1], end, count);
+  for (const bool of_head : {true, false}) {  // its bytes come first, its records do not
+    for (const FoundRecord &each : found) {
+      const std::uint64_t record = each.index / rows, start = start_bytes + range.record_start(record);
+      if ((record == range.tile_count) != of_head) continue;
+      const auto row = static_cast<unsigned>(each.index % rows);
+      const core::Mismatch mismatch = {mismatch_count(each.words), start + each.words[1]};
+      mismatches[row].merge(mismatch);
+      collector.add(row, start, mismatch.first_bytes, start_bytes + range.record_end(record), mismatch.byte_count);
     }
-  };
-  merge(range.tile_count);  // the head
-  for (std::uint64_t record = 0; record < range.tile_count; ++record) merge(record);
-  merge(range.tile_count + 1);
+  }
   if (ranges == nullptr) return;
   collector.merge_into(*ranges);
   ranges->is_filled = true;
+}
+
+void merge_records(const KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
+                   unsigned rows, core::Mismatch *mismatches, core::MismatchRanges *ranges) {
+  std::vector<FoundRecord> found;
+  for (std::uint64_t i = 0; i < range.record_count * rows; ++i)
+    if (mismatch_count(&records[i * 2]) != 0) found.push_back({i, {records[i * 2], records[i * 2 + 1]}});
+  merge_found(range, found, start_bytes, rows, mismatches, ranges);
 }
 
 }  // namespace tandem::device

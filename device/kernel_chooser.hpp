@@ -147,8 +147,17 @@ class KernelChooser {
 
 inline constexpr std::uint64_t kRecordBytes = 8;  // of a compare: see KernelRange
 
-// Merges the records of a compare; the range begins at `start_bytes` of the shards. `ranges`, which may be null, gets
-// the tiles with a difference.
+// A record of a compare that has a difference.
+struct FoundRecord {
+  std::uint64_t index;  // record * rows + row
+  std::uint32_t words[2];
+};
+
+// Merges them, in their order; the range begins at `start_bytes` of the shards. `ranges`, which may be null, gets the
+// tiles.
+void merge_found(const KernelRange &range, std::span<const FoundRecord> found, std::uint64_t start_bytes, unsigned rows,
+                 core::Mismatch *mismatches, core::MismatchRanges *ranges);
+// The same for all records.
 void merge_records(const KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
                    unsigned rows, core::Mismatch *mismatches, core::MismatchRanges *ranges = nullptr);
 

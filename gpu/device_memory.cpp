@@ -9,7 +9,6 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "core/mismatch_ranges.hpp"
 #include "device/device_memory.hpp"
 #include "device/look.hpp"
 #include "gpu/session.hpp"
@@ -22,7 +21,7 @@ using core::Task;
 using device::Access;
 
 constexpr std::uint64_t kLine = 64;
-constexpr std::uint64_t kFewRanges = 1024;  // of a verify, fetched from the device at once
+constexpr std::uint64_t kFewRecords = 1024;  // of a verify, that are fetched from the device at once
 
 // The driver's answers about addresses. It is asked once for each allocation.
 class Allocations {
@@ -264,56 +263,35 @@ class CudaRun final : public device::DeviceRun {
   bool merge_on_device() {
     if (!session_->may_summarise()) return false;
     const unsigned rows = task_.prepared->rows();
-    const device::KernelRange &range = piece_.range;
-    std::vector<tandem_cuda_found> found(rows);
-    // One more than the capacity, because NULL would mean that no ranges are wanted.
-    std::vector<tandem_cuda_range> ranges;
-    if (task_.ranges != nullptr) ranges.resize(std::min(kFewRanges, task_.ranges->capacity) + 1);
-    std::uint64_t range_count = 0;
+    std::vector<tandem_cuda_found> found;
+    std::uint64_t found_count = 0;
     Scratch scratch(*session_);
     char message[256] = {};
     tandem_cuda_summary summary = {};
     summary.struct_bytes = sizeof summary;
     summary.stream = session_->stream();
     summary.records = reinterpret_cast<const std::uint32_t *>(parts_->records->get());
-    summary.rows = rows;
-    summary.begin = range.begin;
-    summary.end = range.end;
-    summary.length = range.length;
-    summary.tile_bytes = range.tile_bytes;
-    summary.tile_count = range.tile_count;
-    summary.record_count = range.record_count;
-    summary.found_out = found.data();
-    summary.range_count_out = &range_count;
+    summary.record_count = piece_.range.record_count * rows;
+    summary.found_count_out = &found_count;
     summary.allocate = Scratch::allocate;
     summary.release = Scratch::release;
     summary.memory = &scratch;
     summary.message_out = message;
     summary.message_bytes = sizeof message;
-    for (;;) {
-      summary.ranges_out = ranges.data();
-      summary.capacity = ranges.empty() ? 0 : ranges.size() - 1;
+    do {
+      found.resize(std::max(kFewRecords, found_count));
+      summary.found_out = found.data();
+      summary.capacity = found.size();
       if (const int error = session_->driver().summarise(&summary); error != 0) {
         if (error != TANDEM_CUDA_SUMMARISE_NO_MEMORY) session_->summarise_failed(error, message);
         return false;
       }
-      const std::uint64_t wanted = task_.ranges != nullptr ? std::min(range_count, task_.ranges->capacity) : 0;
-      if (wanted <= summary.capacity) break;
-      ranges.resize(wanted + 1);  // more than a few: fetched again
-    }
-    const std::uint64_t start_bytes = task_.offset_bytes + piece_.offset_bytes;
-    for (unsigned r = 0; r < rows; ++r) {
-      if (found[r].byte_count == 0) continue;
-      task_.mismatches[r].merge({found[r].byte_count, start_bytes + found[r].first_bytes});
-    }
-    if (task_.ranges == nullptr) return true;
-    std::vector<core::MismatchRange> of_piece;
-    for (std::uint64_t i = 0; i < std::min(range_count, summary.capacity); ++i) {
-      of_piece.push_back({ranges[i].output, start_bytes + ranges[i].begin_bytes, start_bytes + ranges[i].end_bytes,
-                          ranges[i].byte_count});
-    }
-    task_.ranges->merge(of_piece, range_count);
-    task_.ranges->is_filled = true;
+    } while (found_count > found.size());
+    std::vector<device::FoundRecord> records;
+    for (std::uint64_t i = 0; i < found_count; ++i)
+      records.push_back({found[i].index, {found[i].words[0], found[i].words[1]}});
+    device::merge_found(piece_.range, records, task_.offset_bytes + piece_.offset_bytes, rows, task_.mismatches,
+                        task_.ranges);
     return true;
   }
 
