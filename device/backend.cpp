@@ -179,13 +179,11 @@ void DeviceBackend::read_column(const Task &task, std::uint64_t at_bytes, std::u
   if (task.memory == MemoryKind::host) return Backend::read_column(task, at_bytes, inputs_out, outputs_out);
   found();
   const std::size_t bytes = core::element_bytes(task.prepared->field());
-  std::vector<Element> elements;
-  const auto add = [&](const void *shard, const std::uint64_t *offsets, unsigned i, std::uint8_t *out) {
-    elements.push_back({shard, (offsets != nullptr ? offsets[i] : 0) + at_bytes, out + i * bytes});
+  const auto read = [&](const void *shard, const std::uint64_t *offsets, unsigned i, std::uint8_t *out) {
+    read_bytes(task, shard, (offsets != nullptr ? offsets[i] : 0) + at_bytes, out + i * bytes, bytes);
   };
-  for (unsigned c = 0; c < task.prepared->columns(); ++c) add(task.inputs[c], task.input_offsets, c, inputs_out);
-  for (unsigned r = 0; r < task.prepared->rows(); ++r) add(task.outputs[r], task.output_offsets, r, outputs_out);
-  read_elements(task, elements, bytes);
+  for (unsigned c = 0; c < task.prepared->columns(); ++c) read(task.inputs[c], task.input_offsets, c, inputs_out);
+  for (unsigned r = 0; r < task.prepared->rows(); ++r) read(task.outputs[r], task.output_offsets, r, outputs_out);
 }
 
 Workplace DeviceBackend::place_in(std::shared_ptr<DeviceSession> session) {

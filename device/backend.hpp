@@ -60,13 +60,9 @@ class DeviceBackend : public core::Backend, public core::Tunable {
   // Runs a task directly on host shards. false: nothing was done, and the shards must be streamed.
   virtual bool run_in_place(const core::Task &, core::Control &) { return false; }
   virtual std::unique_ptr<core::Ticket> start_on_device(std::span<const core::Task> tasks, core::Control &control) = 0;
-  // Reads `bytes` of each of these shards in device memory, and waits.
-  struct Element {
-    const void *shard;
-    std::uint64_t offset_bytes;
-    std::uint8_t *out;
-  };
-  virtual void read_elements(const core::Task &task, std::span<const Element> elements, std::size_t bytes) = 0;
+  // Reads bytes of a shard of this task in device memory, and waits.
+  virtual void read_bytes(const core::Task &task, const void *shard, std::uint64_t offset_bytes, std::uint8_t *out,
+                          std::size_t bytes) = 0;
 
   struct Found {
     std::shared_ptr<const Device> device;

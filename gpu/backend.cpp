@@ -110,17 +110,10 @@ class CudaBackend final : public device::DeviceBackend {
     return ticket;
   }
 
-  void read_elements(const Task &, std::span<const Element> elements, std::size_t bytes) override {
+  void read_bytes(const Task &, const void *shard, std::uint64_t offset_bytes, std::uint8_t *out,
+                  std::size_t bytes) override {
     guarded([&](const Workplace &place) {
-      const CudaSession &session = session_of(place);
-      auto copies = std::make_unique<std::vector<std::uint8_t>>(elements.size() * bytes);
-      CUresult error = CUDA_SUCCESS;
-      for (std::size_t i = 0; i < elements.size() && error == CUDA_SUCCESS; ++i) {
-        const CUdeviceptr from = reinterpret_cast<CUdeviceptr>(elements[i].shard) + elements[i].offset_bytes;
-        error = session.driver().cuMemcpyDtoHAsync(copies->data() + i * bytes, from, bytes, session.stream());
-      }
-      session.synchronise(copies, error, "cuMemcpyDtoHAsync");
-      for (std::size_t i = 0; i < elements.size(); ++i) std::copy_n(copies->data() + i * bytes, bytes, elements[i].out);
+      session_of(place).fetch(out, reinterpret_cast<CUdeviceptr>(shard) + offset_bytes, bytes);
     });
   }
 

@@ -111,12 +111,10 @@ class OpenclBackend final : public device::DeviceBackend {
     }
   }
 
-  void read_elements(const Task &task, std::span<const Element> elements, std::size_t bytes) override {
-    for (const Element &each : elements) {
-      OPENCL_CALL(*opencl_device().driver, clEnqueueReadBuffer, static_cast<cl_command_queue>(task.queue),
-                  static_cast<cl_mem>(const_cast<void *>(each.shard)), CL_TRUE, each.offset_bytes, bytes, each.out, 0,
-                  nullptr, nullptr);
-    }
+  void read_bytes(const Task &task, const void *shard, std::uint64_t offset_bytes, std::uint8_t *out,
+                  std::size_t bytes) override {
+    OPENCL_CALL(*opencl_device().driver, clEnqueueReadBuffer, static_cast<cl_command_queue>(task.queue),
+                static_cast<cl_mem>(const_cast<void *>(shard)), CL_TRUE, offset_bytes, bytes, out, 0, nullptr, nullptr);
   }
 
   const std::string wanted_;  // as Options
