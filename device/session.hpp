@@ -96,7 +96,7 @@ class DeviceLane {
   virtual void wait(unsigned slot) = 0;                                 // until all commands are done
 };
 
-class DeviceSession : public std::enable_shared_from_this<DeviceSession>, private MemoryHolder {
+class DeviceSession : public std::enable_shared_from_this<DeviceSession> {
  public:
   static constexpr unsigned kMostLanes = 2;
 
@@ -141,7 +141,7 @@ class DeviceSession : public std::enable_shared_from_this<DeviceSession>, privat
   // For Backend::device_memory.
   virtual std::shared_ptr<core::DeviceMemory> make_shard_memory(std::uint64_t bytes) = 0;
 
-  void give_idle_memory() noexcept override;  // lanes and tables that are not in use now
+  virtual void give_idle_memory() noexcept;  // lanes and tables that are not in use now
 
  protected:
   DeviceSession(std::shared_ptr<const Device> device, std::shared_ptr<MemoryBudget> budget)
