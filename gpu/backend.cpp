@@ -22,10 +22,7 @@ using device::Workplace;
 class CudaBackend final : public device::DeviceBackend {
  public:
   CudaBackend(const Options &options, const base::Log &log)
-      : DeviceBackend(options, kModule, MemoryKind::cuda, kMemoryResource, log),
-        wanted_(options.device),
-        most_launch_bytes_(options.most_launch_bytes),
-        driver_(options.driver) {}
+      : DeviceBackend(options, kModule, MemoryKind::cuda, kMemoryResource, log), asked_(options) {}
 
   // Runs of a plan on device memory may have shards anywhere, and may capture the first run. So two programs are made,
   // at once.
@@ -57,15 +54,15 @@ class CudaBackend final : public device::DeviceBackend {
 
  private:
   std::shared_ptr<const device::Device> find() const override {
-    const Driver &driver = driver_ != nullptr ? *driver_ : open_driver();
+    const Driver &driver = asked_.driver != nullptr ? *asked_.driver : open_driver();
     std::string left_out;
     const std::vector<CudaDevice> devices = find_devices(driver, log_, &left_out);
-    auto found = std::make_shared<CudaDevice>(select_device(devices, wanted_, left_out));
-    found->most_launch_bytes = most_launch_bytes_;
+    auto found = std::make_shared<CudaDevice>(select_device(devices, asked_.device, left_out));
+    found->most_launch_bytes = asked_.most_launch_bytes;
     log_.say(TANDEM_LOG_INFO,
              base::text("cuda: ", found->name, " (", found->model(), ", compute capability ", capability_text(*found),
                         ", driver of ", found->driver_text(), "), ",
-                        wanted_ == "cuda" ? "the first that can be used" : "as asked", ": ", found->unit_count,
+                        asked_.device == "cuda" ? "the first that can be used" : "as asked", ": ", found->unit_count,
                         " multiprocessors, ", found->memory_bytes, " bytes of memory"));
     return found;
   }
@@ -117,9 +114,7 @@ class CudaBackend final : public device::DeviceBackend {
     });
   }
 
-  const std::string wanted_;
-  const std::uint64_t most_launch_bytes_;
-  const Driver *const driver_;  // null: libtandem_cuda.so
+  const Options asked_;
 };
 
 }  // namespace

@@ -23,27 +23,24 @@ constexpr std::size_t kMostForeignContexts = 4;
 class OpenclBackend final : public device::DeviceBackend {
  public:
   OpenclBackend(const Options &options, const base::Log &log)
-      : DeviceBackend(options, kModule, MemoryKind::opencl, kMemoryResource, log),
-        wanted_(options.device),
-        transfer_(options.transfer),
-        always_shifted_(options.always_shifted),
-        driver_(options.driver) {}
+      : DeviceBackend(options, kModule, MemoryKind::opencl, kMemoryResource, log), asked_(options) {}
 
  private:
   const OpenclDevice &opencl_device() const noexcept { return static_cast<const OpenclDevice &>(*known().device); }
 
   std::shared_ptr<const device::Device> find() const override {
-    const Driver &driver = driver_ != nullptr ? *driver_ : open_driver();
-    auto found = std::make_shared<OpenclDevice>(select_device(find_devices(driver, log_), wanted_));
-    found->always_shifted = always_shifted_;
-    log_.say(TANDEM_LOG_INFO,
-             base::text("opencl: ", found->name, " (", found->model(), ", ", found->driver_text(), "), ",
-                        wanted_ == "opencl" ? (found->is_cpu() ? "the first device; there is no GPU or accelerator"
-                                                               : "the first GPU or accelerator")
-                                            : "as asked",
-                        ": ", found->unit_count, " compute units, ", budget_bytes(*found, found->memory_bytes / 2),
-                        " of ", found->memory_bytes, " bytes of memory, ",
-                        may_share_memory(*found) ? "host shards are used in place" : "host shards are staged"));
+    const Driver &driver = asked_.driver != nullptr ? *asked_.driver : open_driver();
+    auto found = std::make_shared<OpenclDevice>(select_device(find_devices(driver, log_), asked_.device));
+    found->always_shifted = asked_.always_shifted;
+    log_.say(
+        TANDEM_LOG_INFO,
+        base::text("opencl: ", found->name, " (", found->model(), ", ", found->driver_text(), "), ",
+                   asked_.device == "opencl" ? (found->is_cpu() ? "the first device; there is no GPU or accelerator"
+                                                                : "the first GPU or accelerator")
+                                             : "as asked",
+                   ": ", found->unit_count, " compute units, ", budget_bytes(*found, found->memory_bytes / 2), " of ",
+                   found->memory_bytes, " bytes of memory, ",
+                   may_share_memory(*found) ? "host shards are used in place" : "host shards are staged"));
     return found;
   }
 
@@ -62,7 +59,7 @@ class OpenclBackend final : public device::DeviceBackend {
   }
 
   bool may_share_memory(const OpenclDevice &device) const noexcept {
-    return transfer_ == Transfer::automatic ? device.shares_memory : transfer_ == Transfer::zero_copy;
+    return asked_.transfer == Transfer::automatic ? device.shares_memory : asked_.transfer == Transfer::zero_copy;
   }
 
   bool run_in_place(const Task &task, Control &control) override {
@@ -70,7 +67,7 @@ class OpenclBackend final : public device::DeviceBackend {
     bool is_done = false;
     guarded([&](const Workplace &place) {
       OpenclSession &session = session_of(place);
-      if (transfer_ != Transfer::zero_copy &&
+      if (asked_.transfer != Transfer::zero_copy &&
           !place.chooser.is_worth_arguments(device::prepared_of(task), session.programs(), task.mode,
                                             session.access(false), task.length_bytes))
         return;
@@ -117,10 +114,7 @@ class OpenclBackend final : public device::DeviceBackend {
                 static_cast<cl_mem>(const_cast<void *>(shard)), CL_TRUE, offset_bytes, bytes, out, 0, nullptr, nullptr);
   }
 
-  const std::string wanted_;  // as Options
-  const Transfer transfer_;
-  const bool always_shifted_;
-  const Driver *const driver_;  // null: libtandem_opencl.so
+  const Options asked_;
   std::list<std::shared_ptr<OpenclSession>> foreign_;
 };
 
