@@ -196,7 +196,7 @@ void DeviceBackend::guarded(const std::function<void(const Workplace &)> &body) 
   try {
     {
       const std::lock_guard lock(mutex_);
-      if (session_ == nullptr || session_->is_lost()) session_ = open(known().device, known().budget, known().disk);
+      if (session_ == nullptr || session_->is_lost()) session_ = open();
       session = session_;
     }
     const Workplace place = place_in(session);

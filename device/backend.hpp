@@ -52,9 +52,7 @@ class DeviceBackend : public core::Backend, public core::Tunable {
   virtual void check_usable(const Device &) const {}       // before each call: throws Error (DEVICE) for a dead device
   virtual std::shared_ptr<const DevicePrepared> make_prepared(const core::Operator &what,
                                                               std::optional<DeviceSettings> forced) const;
-  virtual std::shared_ptr<DeviceSession> open(std::shared_ptr<const Device> device,
-                                              std::shared_ptr<MemoryBudget> budget,
-                                              std::shared_ptr<DiskCache> disk) const = 0;
+  virtual std::shared_ptr<DeviceSession> open() const = 0;  // on known()
   // An error of the driver ended a run in this session; null: it could not be opened.
   virtual void failed(const std::shared_ptr<DeviceSession> &session, const DriverError &error) = 0;
   // Runs a task directly on host shards. false: nothing was done, and the shards must be streamed.

@@ -79,10 +79,8 @@ class CudaBackend final : public device::DeviceBackend {
     return std::make_shared<CudaPrepared>(what, std::move(forced));
   }
 
-  std::shared_ptr<device::DeviceSession> open(std::shared_ptr<const device::Device> device,
-                                              std::shared_ptr<device::MemoryBudget> budget,
-                                              std::shared_ptr<device::DiskCache> disk) const override {
-    return device::make_session<CudaSession, kModule>(std::move(device), std::move(budget), std::move(disk), log_);
+  std::shared_ptr<device::DeviceSession> open() const override {
+    return device::make_session<CudaSession, kModule>(known().device, known().budget, known().disk, log_);
   }
 
   // After an error that the device does not survive, it is given up.

@@ -44,10 +44,9 @@ class OpenclBackend final : public device::DeviceBackend {
     return found;
   }
 
-  std::shared_ptr<DeviceSession> open(std::shared_ptr<const device::Device> device,
-                                      std::shared_ptr<device::MemoryBudget> budget,
-                                      std::shared_ptr<device::DiskCache> disk) const override {
-    return device::make_session<OpenclSession, kModule>(std::move(device), std::move(budget), std::move(disk), log_);
+  std::shared_ptr<DeviceSession> open() const override { return open_in(nullptr); }
+  std::shared_ptr<OpenclSession> open_in(cl_context foreign) const {
+    return device::make_session<OpenclSession, kModule>(known().device, known().budget, known().disk, log_, foreign);
   }
 
   // The next call begins with fresh objects.
@@ -88,8 +87,7 @@ class OpenclBackend final : public device::DeviceBackend {
       foreign_.splice(foreign_.begin(), foreign_, each);
       return foreign_.front();
     }
-    foreign_.push_front(
-        device::make_session<OpenclSession, kModule>(known().device, known().budget, known().disk, log_, context));
+    foreign_.push_front(open_in(context));
     if (foreign_.size() > kMostForeignContexts) foreign_.pop_back();
     return foreign_.front();
   }
