@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <utility>
 
 #include "base/error.hpp"
@@ -16,6 +17,23 @@ using core::Control;
 using core::MemoryKind;
 using core::Mode;
 using core::Task;
+
+namespace {
+
+// A task on host memory with a matrix without columns: the sum of nothing is zero.
+void apply_nothing(const Task &task) {
+  for (unsigned r = 0; r < task.prepared->rows(); ++r) {
+    std::byte *output = task.outputs[r] + task.offset_bytes;
+    if (task.mode == Mode::assign) std::memset(output, 0, task.length_bytes);
+    if (task.mode != Mode::compare) continue;
+    core::Mismatch found;
+    for (std::uint64_t i = 0; i < task.length_bytes; ++i)
+      if (output[i] != std::byte{0}) found.merge({1, task.offset_bytes + i});
+    task.mismatches[r].merge(found);
+  }
+}
+
+}  // namespace
 
 bool is_device_name(std::string_view name, std::string_view backend, unsigned number_count) noexcept {
   if (!name.starts_with(backend)) return false;
@@ -152,7 +170,7 @@ std::shared_ptr<core::DeviceMemory> DeviceBackend::device_memory(std::uint64_t b
                 " bytes of device memory: a buffer of ", device.name, " has 1 to ", device.most_buffer_bytes);
   }
   std::shared_ptr<core::DeviceMemory> memory;
-  guarded([&](const Workplace &place) { memory = make_device_memory(place.session, bytes); });
+  guarded([&](const Workplace &place) { memory = place.session->make_shard_memory(bytes); });
   return memory;
 }
 
@@ -161,13 +179,11 @@ void DeviceBackend::read_column(const Task &task, std::uint64_t at_bytes, std::u
   if (task.memory == MemoryKind::host) return Backend::read_column(task, at_bytes, inputs_out, outputs_out);
   found();
   const std::size_t bytes = core::element_bytes(task.prepared->field());
-  std::vector<Element> elements;
-  const auto add = [&](const void *shard, const std::uint64_t *offsets, unsigned i, std::uint8_t *out) {
-    elements.push_back({shard, (offsets != nullptr ? offsets[i] : 0) + at_bytes, out + i * bytes});
+  const auto read = [&](const void *shard, const std::uint64_t *offsets, unsigned i, std::uint8_t *out) {
+    read_bytes(task, shard, (offsets != nullptr ? offsets[i] : 0) + at_bytes, out + i * bytes, bytes);
   };
-  for (unsigned c = 0; c < task.prepared->columns(); ++c) add(task.inputs[c], task.input_offsets, c, inputs_out);
-  for (unsigned r = 0; r < task.prepared->rows(); ++r) add(task.outputs[r], task.output_offsets, r, outputs_out);
-  read_elements(task, elements, bytes);
+  for (unsigned c = 0; c < task.prepared->columns(); ++c) read(task.inputs[c], task.input_offsets, c, inputs_out);
+  for (unsigned r = 0; r < task.prepared->rows(); ++r) read(task.outputs[r], task.output_offsets, r, outputs_out);
 }
 
 Workplace DeviceBackend::place_in(std::shared_ptr<DeviceSession> session) {
@@ -180,7 +196,7 @@ void DeviceBackend::guarded(const std::function<void(const Workplace &)> &body) 
   try {
     {
       const std::lock_guard lock(mutex_);
-      if (session_ == nullptr || session_->is_lost()) session_ = open(known().device, known().budget, known().disk);
+      if (session_ == nullptr || session_->is_lost()) session_ = open();
       session = session_;
     }
     const Workplace place = place_in(session);
@@ -224,7 +240,7 @@ void DeviceBackend::run(std::span<const Task> tasks, Control &control) {
   // Stripes of one matrix side by side. A guard is told of bytes in the order of the tasks.
   if (control.guard() == nullptr)
     std::stable_sort(staged.begin(), staged.end(),
-                     [](const Task &a, const Task &b) { return prepared_of(a).id < prepared_of(b).id; });
+                     [](const Task &a, const Task &b) { return prepared_of(a).key.low < prepared_of(b).key.low; });
   if (!staged.empty()) guarded([&](const Workplace &place) { run_staged(place, staged, control); });
   if (on_device.empty()) return;
   const core::RecordedRun recorded(options_.timeline, device.identity.backend, on_device);

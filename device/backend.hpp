@@ -52,23 +52,15 @@ class DeviceBackend : public core::Backend, public core::Tunable {
   virtual void check_usable(const Device &) const {}       // before each call: throws Error (DEVICE) for a dead device
   virtual std::shared_ptr<const DevicePrepared> make_prepared(const core::Operator &what,
                                                               std::optional<DeviceSettings> forced) const;
-  virtual std::shared_ptr<DeviceSession> open(std::shared_ptr<const Device> device,
-                                              std::shared_ptr<MemoryBudget> budget,
-                                              std::shared_ptr<DiskCache> disk) const = 0;
-  virtual std::shared_ptr<core::DeviceMemory> make_device_memory(std::shared_ptr<DeviceSession> session,
-                                                                 std::uint64_t bytes) const = 0;
+  virtual std::shared_ptr<DeviceSession> open() const = 0;  // on known()
   // An error of the driver ended a run in this session; null: it could not be opened.
   virtual void failed(const std::shared_ptr<DeviceSession> &session, const DriverError &error) = 0;
   // Runs a task directly on host shards. false: nothing was done, and the shards must be streamed.
   virtual bool run_in_place(const core::Task &, core::Control &) { return false; }
   virtual std::unique_ptr<core::Ticket> start_on_device(std::span<const core::Task> tasks, core::Control &control) = 0;
-  // Reads `bytes` of each of these shards in device memory, and waits.
-  struct Element {
-    const void *shard;
-    std::uint64_t offset_bytes;
-    std::uint8_t *out;
-  };
-  virtual void read_elements(const core::Task &task, std::span<const Element> elements, std::size_t bytes) = 0;
+  // Reads bytes of a shard of this task in device memory, and waits.
+  virtual void read_bytes(const core::Task &task, const void *shard, std::uint64_t offset_bytes, std::uint8_t *out,
+                          std::size_t bytes) = 0;
 
   struct Found {
     std::shared_ptr<const Device> device;

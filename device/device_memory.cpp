@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/device_memory.hpp"
 
-#include <algorithm>
 #include <map>
 #include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/overlap.hpp"
 #include "base/stripe_error.hpp"
 #include "base/text.hpp"
 
@@ -16,24 +16,16 @@ namespace {
 using core::Mode;
 using core::Task;
 
-// All ranges are equally long, so an overlap is always with a neighbour of the other kind. Inputs may alias.
 void check_overlap(const Device &device, const std::vector<DeviceShard> &shards, std::uint64_t length_bytes) {
-  std::vector<const DeviceShard *> sorted;
-  for (const DeviceShard &shard : shards) sorted.push_back(&shard);
-  const auto place = [](const DeviceShard *shard) { return std::pair(shard->root, shard->root_start); };
-  std::sort(sorted.begin(), sorted.end(),
-            [&](const DeviceShard *a, const DeviceShard *b) { return place(a) < place(b); });
-  const DeviceShard *last = nullptr, *last_output = nullptr;
-  for (const DeviceShard *shard : sorted) {
-    const auto meets = [&](const DeviceShard *before) {
-      return before != nullptr && before->root == shard->root && shard->root_start - before->root_start < length_bytes;
-    };
-    const DeviceShard *other = shard->is_output && meets(last) ? last : meets(last_output) ? last_output : nullptr;
-    if (other != nullptr) {
-      device.fail(TANDEM_ERROR_OVERLAP, shard->name(), " overlaps ", other->name(), " (", length_bytes, " bytes each)");
-    }
-    last = shard;
-    if (shard->is_output) last_output = shard;
+  std::map<const void *, std::vector<base::Extent>> by_root;
+  for (const DeviceShard &each : shards)
+    by_root[each.root].push_back({reinterpret_cast<const std::byte *>(each.root_start), length_bytes, each.is_output,
+                                  static_cast<std::uint16_t>(each.index)});
+  for (auto &[root, extents] : by_root) {
+    base::Overlap found;
+    if (!base::find_overlap(extents, &found)) continue;
+    device.fail(TANDEM_ERROR_OVERLAP, "output ", found.output, " overlaps ",
+                found.other_is_output ? "output " : "input ", found.other, " (", length_bytes, " bytes each)");
   }
 }
 

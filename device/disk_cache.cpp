@@ -99,12 +99,8 @@ DiskCache::DiskCache(const std::string &folder, const base::Log &log, std::uint6
     log_.say(TANDEM_LOG_WARNING, base::text("cache folder ", folder, " not used: ", reason));
 }
 
-bool DiskCache::has(const Key &key) const noexcept {
-  try {
-    return in_use() && faccessat(folder_->descriptor(), name_of(key).c_str(), R_OK, 0) == 0;
-  } catch (const std::bad_alloc &) {
-    return false;
-  }
+bool DiskCache::has(const Key &key) const {
+  return in_use() && faccessat(folder_->descriptor(), name_of(key).c_str(), R_OK, 0) == 0;
 }
 
 std::optional<std::vector<unsigned char>> DiskCache::load(const Key &key) const {
@@ -160,11 +156,8 @@ void DiskCache::store(const Key &key, const std::vector<unsigned char> &bytes) n
   }
 }
 
-void DiskCache::remove(const Key &key) noexcept {
-  try {
-    if (in_use()) unlinkat(folder_->descriptor(), name_of(key).c_str(), 0);
-  } catch (const std::bad_alloc &) {  // it stays; load() looks at it again
-  }
+void DiskCache::remove(const Key &key) {
+  if (in_use()) unlinkat(folder_->descriptor(), name_of(key).c_str(), 0);
 }
 
 void DiskCache::make_room() noexcept try {

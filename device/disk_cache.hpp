@@ -45,14 +45,14 @@ class DiskCache {
   DiskCache(const std::string &folder, const base::Log &log, std::uint64_t most_bytes = kMostBytes);
 
   bool in_use() const noexcept { return folder_ != nullptr; }
-  bool has(const Key &key) const noexcept;
+  bool has(const Key &key) const;
   std::optional<std::vector<unsigned char>> load(
       const Key &key) const;  // nothing for a damaged entry, which is removed
 
   // Writes a temporary and renames it, so that other processes see all of it or nothing. Then the oldest entries are
   // removed until the folder holds most_bytes at most. A failure (a full disk) is only logged.
   void store(const Key &key, const std::vector<unsigned char> &bytes) noexcept;
-  void remove(const Key &key) noexcept;
+  void remove(const Key &key);
 
   static constexpr std::uint64_t kMostBytes = 64 << 20;
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cstring>
 #include <utility>
 
 #include "base/error.hpp"
@@ -83,42 +82,33 @@ Key key_of_operator(const core::Matrix &matrix, const CauchyPoints *points) {
   return key_of({made_of});
 }
 
-}  // namespace
-
+// Sets values. A value that no kernel can have is left out and passed to `refused`.
+template <class Refused>
 DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &values, const Device &device,
-                           const std::function<void(const std::string &)> &refused) {
-  const auto take = [&](const char *name, auto &into, std::uint64_t least, std::uint64_t most) {
+                           const Refused &refused) {
+  const auto take = [&](const char *name, auto &into, std::uint64_t least, std::uint64_t most, bool is_power = false) {
     const auto found = values.find(name);
     if (found == values.end()) return;
-    if (found->second < least || found->second > most)
-      return refused(base::text(name, " = ", found->second, " is not between ", least, " and ", most));
-    into = static_cast<std::remove_reference_t<decltype(into)>>(found->second);
+    const std::uint64_t value = found->second;
+    if (value < least || value > most || (is_power && !std::has_single_bit(value)))
+      return refused(base::text(name, " = ", value, " is no ", is_power ? "power of two" : "number", " from ", least,
+                                " to ", most));
+    into = static_cast<std::remove_reference_t<decltype(into)>>(value);
   };
-  if (const auto found = values.find("element_bytes"); found != values.end()) {
-    if (found->second < 4 || found->second > device.most_element_bytes || !std::has_single_bit(found->second)) {
-      refused(
-          base::text("element_bytes = ", found->second, " is no power of two from 4 to ", device.most_element_bytes));
-    } else {
-      settings.kernel.element_bytes = static_cast<unsigned>(found->second);
-    }
-  }
+  take("element_bytes", settings.kernel.element_bytes, 4, device.most_element_bytes, true);
   take("elements_per_item", settings.kernel.elements_per_item, 1, KernelTuning::kMostElementsPerItem);
   take("rows_per_pass", settings.kernel.rows_per_pass, 1, 32);
   take("local_x", settings.kernel.local[0], 1, kMostLocalItems);
   take("local_y", settings.kernel.local[1], 1, kMostLocalItems);
   take("local_z", settings.kernel.local[2], 1, kMostLocalItems);
-  if (const auto found = values.find("loads"); found != values.end()) {
-    if (found->second <= static_cast<std::uint64_t>(device.most_loads)) {
-      settings.kernel.loads = static_cast<Loads>(found->second);
-    } else {
-      refused(base::text("loads = ", found->second, " is more than ", static_cast<int>(device.most_loads)));
-    }
-  }
+  take("loads", settings.kernel.loads, 0, static_cast<std::uint64_t>(device.most_loads));
   take(kStagingBytes, settings.staging_bytes, kLeastStagingBytes, kMostStagingBytes);
   take(kCompileAfterBytes, settings.compile_after_bytes, 0, UINT64_MAX);
   take(kTransform, settings.transforms, 0, 1);
   return settings;
 }
+
+}  // namespace
 
 DevicePrepared::DevicePrepared(const core::Operator &what, std::optional<DeviceSettings> forced_settings)
     : core::Prepared(what),
@@ -128,10 +118,6 @@ DevicePrepared::DevicePrepared(const core::Operator &what, std::optional<DeviceS
         return form != nullptr ? std::make_shared<const CauchyPoints>(*form) : nullptr;
       }()),
       forced(std::move(forced_settings)),
-      id([] {
-        static std::atomic<std::uint64_t> next{1};
-        return next.fetch_add(1, std::memory_order_relaxed);
-      }()),
       key(key_of_operator(matrix, points.get())) {}
 
 std::vector<core::TechniqueCost> DevicePrepared::techniques() const { return {{technique.load()}}; }
@@ -451,14 +437,8 @@ void KernelChooser::begin(const DevicePrepared &prepared, DevicePrograms &progra
 }
 
 bool KernelChooser::build(const DevicePrepared &prepared, DevicePrograms &programs, Variant &variant, Wait wait) const {
-  const Key key = text_key(prepared, programs, variant.spec);
-  variant.program = programs.find(key);
-  if (variant.program == nullptr) {
-    const auto text = [generate = generate_, matrix = prepared.matrix, spec = variant.spec] {
-      return generate(matrix, spec).text;
-    };
-    variant.program = programs.get(key, variant.spec, text, wait);
-  }
+  variant.program =
+      programs.get(text_key(prepared, programs, variant.spec), variant.spec, prepared.matrix, generate_, wait);
   if (variant.program == nullptr) return false;
   if (variant.spec.technique != Technique::transform) fit_local_size(prepared, variant);
   return true;
@@ -506,44 +486,30 @@ void KernelChooser::fit_local_size(const DevicePrepared &prepared, Variant &vari
            base::text(device_.identity.backend, ": ", text, "; ", local[0], "x", local[1], "x", local[2], " instead"));
 }
 
-void merge_records(const KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
-                   unsigned rows, core::Mismatch *mismatches) {
-  for (std::uint64_t record = 0; record < range.record_count; ++record) {
-    for (unsigned r = 0; r < rows; ++r) {
-      const std::uint32_t *found = &records[(record * rows + r) * 2];
-      if (const std::uint32_t count = mismatch_count(found); count != 0)
-        mismatches[r].merge({count, start_bytes + range.record_start(record) + found[1]});
+void merge_found(const KernelRange &range, std::span<const FoundRecord> found, std::uint64_t start_bytes, unsigned rows,
+                 core::Mismatch *mismatches, core::MismatchRanges *ranges) {
+  core::RangeCollector collector(rows, ranges != nullptr ? ranges->capacity : 0);
+  for (const bool of_head : {true, false}) {  // its bytes come first, its records do not
+    for (const FoundRecord &each : found) {
+      const std::uint64_t record = each.index / rows, start = start_bytes + range.record_start(record);
+      if ((record == range.tile_count) != of_head) continue;
+      const auto row = static_cast<unsigned>(each.index % rows);
+      const core::Mismatch mismatch = {mismatch_count(each.words), start + each.words[1]};
+      mismatches[row].merge(mismatch);
+      collector.add(row, start, mismatch.first_bytes, start_bytes + range.record_end(record), mismatch.byte_count);
     }
   }
-}
-
-void merge_record_ranges(const KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
-                         unsigned rows, core::MismatchRanges *ranges) {
-  core::RangeCollector collector(rows, ranges->capacity);
-  const auto add = [&](std::uint64_t record) {
-    const std::uint64_t start = range.record_start(record), end = range.record_end(record);
-    for (unsigned r = 0; r < rows; ++r) {
-      const std::uint32_t *found = &records[(record * rows + r) * 2];
-      if (const std::uint32_t count = mismatch_count(found); count != 0)
-        collector.add(r, start_bytes + start, start_bytes + start + found[1], start_bytes + end, count);
-    }
-  };
-  add(range.tile_count);  // the head
-  for (std::uint64_t record = 0; record < range.tile_count; ++record) add(record);
-  add(range.tile_count + 1);
+  if (ranges == nullptr) return;
   collector.merge_into(*ranges);
+  ranges->is_filled = true;
 }
 
-void apply_nothing(const core::Task &task) {
-  for (unsigned r = 0; r < task.prepared->rows(); ++r) {
-    std::byte *output = task.outputs[r] + task.offset_bytes;
-    if (task.mode == core::Mode::assign) std::memset(output, 0, task.length_bytes);
-    if (task.mode != core::Mode::compare) continue;
-    core::Mismatch found;
-    for (std::uint64_t i = 0; i < task.length_bytes; ++i)
-      if (output[i] != std::byte{0}) found.merge({1, task.offset_bytes + i});
-    task.mismatches[r].merge(found);
-  }
+void merge_records(const KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
+                   unsigned rows, core::Mismatch *mismatches, core::MismatchRanges *ranges) {
+  std::vector<FoundRecord> found;
+  for (std::uint64_t i = 0; i < range.record_count * rows; ++i)
+    if (mismatch_count(&records[i * 2]) != 0) found.push_back({i, {records[i * 2], records[i * 2 + 1]}});
+  merge_found(range, found, start_bytes, rows, mismatches, ranges);
 }
 
 }  // namespace tandem::device

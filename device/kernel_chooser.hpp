@@ -6,7 +6,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -23,10 +22,6 @@
 
 namespace tandem::device {
 
-// Sets values. A value that no kernel can have is left out and passed to `refused`.
-DeviceSettings with_values(DeviceSettings settings, const core::TuningValues &values, const Device &device,
-                           const std::function<void(const std::string &)> &refused);
-
 // An operator in the form of a device's backend.
 class DevicePrepared : public core::Prepared {
  public:
@@ -40,7 +35,6 @@ class DevicePrepared : public core::Prepared {
   const core::Matrix matrix;
   const std::shared_ptr<const CauchyPoints> points;  // null: technique transform is not possible
   const std::optional<DeviceSettings> forced;        // by prepare_tuned
-  const std::uint64_t id;                            // unique in the process: a cache key
   const Key key;                                     // of matrix and points
 
   // When runs need a compiled kernel: when their bytes pay for it; soon, for a plan that will be used often; or runs
@@ -153,15 +147,18 @@ class KernelChooser {
 
 inline constexpr std::uint64_t kRecordBytes = 8;  // of a compare: see KernelRange
 
-// Merges the records of a compare; the range begins at `start_bytes` of the shards.
+// A record of a compare that has a difference.
+struct FoundRecord {
+  std::uint64_t index;  // record * rows + row
+  std::uint32_t words[2];
+};
+
+// Merges them, in their order; the range begins at `start_bytes` of the shards. `ranges`, which may be null, gets the
+// tiles.
+void merge_found(const KernelRange &range, std::span<const FoundRecord> found, std::uint64_t start_bytes, unsigned rows,
+                 core::Mismatch *mismatches, core::MismatchRanges *ranges);
+// The same for all records.
 void merge_records(const KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
-                   unsigned rows, core::Mismatch *mismatches);
-
-// The same records as ranges: the tiles with a difference.
-void merge_record_ranges(const KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
-                         unsigned rows, core::MismatchRanges *ranges);
-
-// A task on host memory with a matrix without columns: the sum of nothing is zero.
-void apply_nothing(const core::Task &task);
+                   unsigned rows, core::Mismatch *mismatches, core::MismatchRanges *ranges = nullptr);
 
 }  // namespace tandem::device

@@ -49,8 +49,7 @@ void check(const core::Matrix &matrix, const KernelSpec &spec) {
   const auto refuse = [](std::string why) { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "kernel: " + std::move(why)); };
   const KernelTuning &tuning = spec.tuning;
   const unsigned most = spec.dialect == Dialect::cuda_c ? 16 : 64;
-  if (tuning.element_bytes < 4 || tuning.element_bytes > most ||
-      (tuning.element_bytes & (tuning.element_bytes - 1)) != 0)
+  if (tuning.element_bytes < 4 || tuning.element_bytes > most || !std::has_single_bit(tuning.element_bytes))
     refuse(base::text("element_bytes is ", tuning.element_bytes, "; a power of two from 4 to ", most));
   if (tuning.elements_per_item < 1 || tuning.elements_per_item > KernelTuning::kMostElementsPerItem)
     refuse(
@@ -169,16 +168,11 @@ class PassWriter {
 
   // A sum is an existing sum plus the rest; single inputs always exist.
   void write_sum(unsigned mask, unsigned first, bool (&written)[16]) {
-    if ((mask & (mask - 1)) == 0 || written[mask]) return;
-    unsigned part = mask & (~mask + 1);
-    for (unsigned other = mask - 1; other != 0; other = (other - 1) & mask) {
-      const bool both_stand = (written[other] || (other & (other - 1)) == 0) &&
-                              (written[mask ^ other] || ((mask ^ other) & ((mask ^ other) - 1)) == 0);
-      if (both_stand) {
-        part = other;
-        break;
-      }
-    }
+    const auto stands = [&](unsigned sum) { return written[sum] || std::has_single_bit(sum); };
+    if (stands(mask)) return;
+    unsigned part = mask - 1;
+    while (part != 0 && !(stands(part) && stands(mask ^ part))) part = (part - 1) & mask;
+    if (part == 0) part = mask & (~mask + 1);
     write_sum(mask ^ part, first, written);
     line(base::text("const element ", sum_name(mask, first), " = ", sum_name(part, first), " ^ ",
                     sum_name(mask ^ part, first), ";"));
@@ -274,29 +268,10 @@ std::string write_matrix(const core::Matrix &matrix) {
   return out + (matrix.rows() == 0 || matrix.columns() == 0 ? "0};\n" : "\n};\n");
 }
 
-const char *mode_define(core::Mode mode) {
-  switch (mode) {
-    case core::Mode::assign:
-      return "MODE_ASSIGN";
-    case core::Mode::accumulate:
-      return "MODE_ACCUMULATE";
-    case core::Mode::compare:
-      break;
-  }
-  return "MODE_COMPARE";
-}
-
-const char *access_define(Access access) {
-  switch (access) {
-    case Access::aligned:
-      return "ACCESS_ALIGNED";
-    case Access::shifted:
-      return "ACCESS_SHIFTED";
-    case Access::direct:
-      break;
-  }
-  return "ACCESS_DIRECT";
-}
+// In the orders of Mode, Access and Dialect.
+constexpr const char *kModeDefines[] = {"MODE_ASSIGN", "MODE_ACCUMULATE", "MODE_COMPARE"};
+constexpr const char *kAccessDefines[] = {"ACCESS_ALIGNED", "ACCESS_SHIFTED", "ACCESS_DIRECT"};
+constexpr const char *kPreludes[] = {text::host_h, text::opencl_h, text::cuda_h};
 
 // The numbers 0, 1, ... count - 1, each between the two texts.
 std::string list(const char *before, unsigned count, const char *after) {
@@ -419,8 +394,8 @@ KernelText generate_kernel(const core::Matrix &matrix, const KernelSpec &spec) {
 
   std::string &out = kernel.text;
   out = base::text("#define ELEMENT_BYTES ", tuning.element_bytes, "\n#define ELEMENTS_PER_ITEM ",
-                   tuning.elements_per_item, "\n#define ", mode_define(spec.mode), "\n#define ",
-                   access_define(spec.access), "\n");
+                   tuning.elements_per_item, "\n#define ", kModeDefines[static_cast<int>(spec.mode)], "\n#define ",
+                   kAccessDefines[static_cast<int>(spec.access)], "\n");
   if (any_shape) {
     out += "#define ROWS rows\n#define COLUMNS columns\n";
   } else {
@@ -430,17 +405,7 @@ KernelText generate_kernel(const core::Matrix &matrix, const KernelSpec &spec) {
   if (spec.byte_lanes) out += "#define BYTE_LANES\n";
   if (tuning.loads == Loads::streaming) out += "#define LOADS_STREAMING\n";
   if (tuning.loads == Loads::async) out += "#define LOADS_ASYNC\n";
-  switch (spec.dialect) {
-    case Dialect::host_c:
-      out += text::host_h;
-      break;
-    case Dialect::opencl_c:
-      out += text::opencl_h;
-      break;
-    case Dialect::cuda_c:
-      out += text::cuda_h;
-      break;
-  }
+  out += kPreludes[static_cast<int>(spec.dialect)];
   out += text::common_h;
   if (tables) {
     count_tables(matrix, kernel.operations);

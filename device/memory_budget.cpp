@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/memory_budget.hpp"
 
-namespace tandem::device {
+#include "device/session.hpp"
 
-void Reservation::release() noexcept {
-  if (budget_ != nullptr) budget_->used_.fetch_sub(bytes_);
-  budget_.reset();
-  bytes_ = 0;
-}
+namespace tandem::device {
 
 void MemoryBudget::set(std::uint64_t bytes) {
   bytes_.store(bytes, std::memory_order_relaxed);
@@ -28,22 +24,22 @@ Reservation MemoryBudget::try_reserve(std::uint64_t bytes) {
     give_idle_memory();
     if (!take(bytes)) return {};
   }
-  return {shared_from_this(), bytes};
+  return {&used_, [budget = shared_from_this(), bytes](std::atomic<std::uint64_t> *used) { used->fetch_sub(bytes); }};
 }
 
 void MemoryBudget::give_idle_memory() {
   const std::lock_guard lock(mutex_);
-  for (MemoryHolder *holder : holders_) holder->give_idle_memory();
+  for (DeviceSession *session : sessions_) session->give_idle_memory();
 }
 
-void MemoryBudget::add(MemoryHolder *holder) {
+void MemoryBudget::add(DeviceSession *session) {
   const std::lock_guard lock(mutex_);
-  holders_.push_back(holder);
+  sessions_.push_back(session);
 }
 
-void MemoryBudget::remove(MemoryHolder *holder) noexcept {
+void MemoryBudget::remove(DeviceSession *session) noexcept {
   const std::lock_guard lock(mutex_);
-  holders_.remove(holder);
+  sessions_.remove(session);
 }
 
 }  // namespace tandem::device

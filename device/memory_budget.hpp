@@ -8,42 +8,13 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <utility>
 
 namespace tandem::device {
 
-class MemoryBudget;
+class DeviceSession;
 
-// A reserved part of the budget; empty when it was refused.
-class Reservation {
- public:
-  Reservation() = default;
-  Reservation(Reservation &&other) noexcept { *this = std::move(other); }
-  Reservation &operator=(Reservation &&other) noexcept {
-    std::swap(budget_, other.budget_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  ~Reservation() { release(); }
-  explicit operator bool() const noexcept { return budget_ != nullptr; }
-  void release() noexcept;
-
- private:
-  friend class MemoryBudget;
-  Reservation(std::shared_ptr<MemoryBudget> budget, std::uint64_t bytes) : budget_(std::move(budget)), bytes_(bytes) {}
-
-  std::shared_ptr<MemoryBudget> budget_;
-  std::uint64_t bytes_ = 0;
-};
-
-// A holder of idle memory.
-class MemoryHolder {
- public:
-  virtual void give_idle_memory() noexcept = 0;
-
- protected:
-  ~MemoryHolder() = default;
-};
+// A reserved part of the budget, given back by the destructor; null when it was refused.
+using Reservation = std::shared_ptr<const void>;
 
 class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
  public:
@@ -53,23 +24,22 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
   void set(std::uint64_t bytes);
   std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
 
-  // Empty if so many bytes are not left, even after all holders gave back their idle memory.
+  // Null if so many bytes are not left, even after all sessions gave back their idle memory.
   Reservation try_reserve(std::uint64_t bytes);
 
-  // Makes all holders give back idle memory: the device may have less left than the budget.
+  // Makes all sessions give back idle memory: the device may have less left than the budget.
   void give_idle_memory();
 
-  void add(MemoryHolder *holder);
-  void remove(MemoryHolder *holder) noexcept;
+  void add(DeviceSession *session);
+  void remove(DeviceSession *session) noexcept;
 
  private:
-  friend class Reservation;
   bool take(std::uint64_t bytes) noexcept;
 
   std::atomic<std::uint64_t> bytes_;
   std::atomic<std::uint64_t> used_{0};
   std::mutex mutex_;
-  std::list<MemoryHolder *> holders_;
+  std::list<DeviceSession *> sessions_;
 };
 
 }  // namespace tandem::device

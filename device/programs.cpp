@@ -41,17 +41,13 @@ std::shared_ptr<const DeviceProgram> DevicePrograms::use(Entry &entry) noexcept 
   return entry.program;
 }
 
-std::shared_ptr<const DeviceProgram> DevicePrograms::find(const Key &key) {
-  const std::lock_guard lock(entries_mutex_);
-  const auto found = entries_.find(key);
-  return found != entries_.end() ? use(*found->second) : nullptr;
-}
-
-std::shared_ptr<const DeviceProgram> DevicePrograms::get(const Key &key, const KernelSpec &spec, MakeText text,
+std::shared_ptr<const DeviceProgram> DevicePrograms::get(const Key &key, const KernelSpec &spec,
+                                                         const core::Matrix &matrix, const GenerateKernel &generate,
                                                          Wait wait) {
   std::unique_lock lock(entries_mutex_);
   auto found = entries_.find(key);
   if (found == entries_.end()) {
+    MakeText text = [generate, matrix, spec] { return generate(matrix, spec).text; };
     found = entries_.emplace(key, std::make_shared<Entry>(Entry{spec, std::move(text)})).first;
     try {
       queue_.emplace_back(key, found->second);

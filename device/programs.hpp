@@ -20,6 +20,7 @@
 #include "device/device.hpp"
 #include "device/disk_cache.hpp"
 #include "device/module.hpp"
+#include "device/options.hpp"
 
 namespace tandem::device {
 
@@ -49,14 +50,13 @@ class DevicePrograms {
   Key key(const std::string &made_of) const { return key_of({made_of, made_by_}); }
   bool known(const Key &key) const;  // it need not be compiled: it is in memory, or on disk
 
-  // From memory; null if it is not there.
-  std::shared_ptr<const DeviceProgram> find(const Key &key);
   // A call that does not wait gets null until the program is ready. later: a call that waits will follow.
   enum class Wait { no, later, now };
-  // From memory, else from make(), which runs on a thread of this object; `text` is called there too. A call that waits
+  // From memory, else from make(), which runs on a thread of this object; the text is made there too. A call that waits
   // throws make()'s exception, also UNAVAILABLE if the program needs a compile that is impossible. A failure that no
   // call waits for ends in stop_compiling(), or for technique transform in can_transform() == false.
-  std::shared_ptr<const DeviceProgram> get(const Key &key, const KernelSpec &spec, MakeText text, Wait wait);
+  std::shared_ptr<const DeviceProgram> get(const Key &key, const KernelSpec &spec, const core::Matrix &matrix,
+                                           const GenerateKernel &generate, Wait wait);
 
   // Why nothing can be compiled here; "" if it can.
   std::string no_compiler() const;

@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "device/quarantine.hpp"
+#include "device/look.hpp"
 
 namespace tandem::device {
 namespace {
@@ -51,7 +51,7 @@ std::shared_ptr<const void> DeviceSession::tables(const DevicePrepared &prepared
   {
     const std::lock_guard lock(tables_mutex_);
     const auto found =
-        std::find_if(tables_.begin(), tables_.end(), [&](const auto &each) { return each.first == prepared.id; });
+        std::find_if(tables_.begin(), tables_.end(), [&](const auto &each) { return each.first == prepared.key; });
     if (found != tables_.end()) {
       tables_.splice(tables_.begin(), tables_, found);
       return found->second;
@@ -60,7 +60,7 @@ std::shared_ptr<const void> DeviceSession::tables(const DevicePrepared &prepared
   std::shared_ptr<const void> made = make_tables(pack_nibble_tables(prepared.matrix));
   Tables gone;  // destroyed without the lock; runs keep the tables that they use
   const std::lock_guard lock(tables_mutex_);
-  tables_.emplace_front(prepared.id, made);
+  tables_.emplace_front(prepared.key, made);
   if (tables_.size() > kMostTables) gone.splice(gone.begin(), tables_, std::prev(tables_.end()));
   return made;
 }

@@ -96,7 +96,7 @@ class DeviceLane {
   virtual void wait(unsigned slot) = 0;                                 // until all commands are done
 };
 
-class DeviceSession : public std::enable_shared_from_this<DeviceSession>, private MemoryHolder {
+class DeviceSession : public std::enable_shared_from_this<DeviceSession> {
  public:
   static constexpr unsigned kMostLanes = 2;
 
@@ -108,7 +108,6 @@ class DeviceSession : public std::enable_shared_from_this<DeviceSession>, privat
   MemoryBudget &budget() const noexcept { return *budget_; }
   // Throws Error (OUT_OF_MEMORY) with the numbers.
   Reservation reserve(std::uint64_t bytes) const;
-  const std::shared_ptr<MemoryBudget> &shared_budget() const noexcept { return budget_; }
   virtual DevicePrograms &programs() noexcept = 0;
 
   // Runs `body` with the driver's context current, if the driver has contexts.
@@ -116,8 +115,8 @@ class DeviceSession : public std::enable_shared_from_this<DeviceSession>, privat
   // Total memory of the device. Half of it is the default budget.
   virtual std::uint64_t usable_bytes() const noexcept { return device_->memory_bytes; }
 
-  // Some of its work could not be ended: do not use it again.
-  void lose() noexcept { is_lost_.store(true, std::memory_order_relaxed); }
+  // Some of its work could not be ended: do not use it again. Returns whether this is new.
+  bool lose() noexcept { return !is_lost_.exchange(true, std::memory_order_relaxed); }
   bool is_lost() const noexcept { return is_lost_.load(std::memory_order_relaxed); }
 
   // The nibble tables of a matrix, complete on the device. Kept for the matrices that were used last.
@@ -139,7 +138,10 @@ class DeviceSession : public std::enable_shared_from_this<DeviceSession>, privat
   virtual Access access_of_slots() const noexcept { return Access::aligned; }
   virtual void find_direct(HostTask &) const {}
 
-  void give_idle_memory() noexcept override;  // lanes and tables that are not in use now
+  // For Backend::device_memory.
+  virtual std::shared_ptr<core::DeviceMemory> make_shard_memory(std::uint64_t bytes) = 0;
+
+  virtual void give_idle_memory() noexcept;  // lanes and tables that are not in use now
 
  protected:
   DeviceSession(std::shared_ptr<const Device> device, std::shared_ptr<MemoryBudget> budget)
@@ -153,7 +155,7 @@ class DeviceSession : public std::enable_shared_from_this<DeviceSession>, privat
   void end() noexcept;  // for the destructors of derived classes, which must call it while they are still whole
 
  private:
-  using Tables = std::list<std::pair<std::uint64_t, std::shared_ptr<const void>>>;  // by prepared's id, latest first
+  using Tables = std::list<std::pair<Key, std::shared_ptr<const void>>>;  // by DevicePrepared::key, latest first
 
   void take_back(std::unique_ptr<DeviceLane> lane) noexcept;
 

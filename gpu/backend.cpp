@@ -8,7 +8,7 @@
 #include "base/text.hpp"
 #include "device/backend.hpp"
 #include "gpu/factory.hpp"
-#include "gpu/runs.hpp"
+#include "gpu/session.hpp"
 
 namespace tandem::gpu {
 namespace {
@@ -22,10 +22,7 @@ using device::Workplace;
 class CudaBackend final : public device::DeviceBackend {
  public:
   CudaBackend(const Options &options, const base::Log &log)
-      : DeviceBackend(options, kModule, MemoryKind::cuda, kMemoryResource, log),
-        wanted_(options.device),
-        most_launch_bytes_(options.most_launch_bytes),
-        driver_(options.driver) {}
+      : DeviceBackend(options, kModule, MemoryKind::cuda, kMemoryResource, log), asked_(options) {}
 
   // Runs of a plan on device memory may have shards anywhere, and may capture the first run. So two programs are made,
   // at once.
@@ -57,15 +54,15 @@ class CudaBackend final : public device::DeviceBackend {
 
  private:
   std::shared_ptr<const device::Device> find() const override {
-    const Driver &driver = driver_ != nullptr ? *driver_ : open_driver();
+    const Driver &driver = asked_.driver != nullptr ? *asked_.driver : open_driver();
     std::string left_out;
     const std::vector<CudaDevice> devices = find_devices(driver, log_, &left_out);
-    auto found = std::make_shared<CudaDevice>(select_device(devices, wanted_, left_out));
-    found->most_launch_bytes = most_launch_bytes_;
+    auto found = std::make_shared<CudaDevice>(select_device(devices, asked_.device, left_out));
+    found->most_launch_bytes = asked_.most_launch_bytes;
     log_.say(TANDEM_LOG_INFO,
              base::text("cuda: ", found->name, " (", found->model(), ", compute capability ", capability_text(*found),
                         ", driver of ", found->driver_text(), "), ",
-                        wanted_ == "cuda" ? "the first that can be used" : "as asked", ": ", found->unit_count,
+                        asked_.device == "cuda" ? "the first that can be used" : "as asked", ": ", found->unit_count,
                         " multiprocessors, ", found->memory_bytes, " bytes of memory"));
     return found;
   }
@@ -82,15 +79,8 @@ class CudaBackend final : public device::DeviceBackend {
     return std::make_shared<CudaPrepared>(what, std::move(forced));
   }
 
-  std::shared_ptr<device::DeviceSession> open(std::shared_ptr<const device::Device> device,
-                                              std::shared_ptr<device::MemoryBudget> budget,
-                                              std::shared_ptr<device::DiskCache> disk) const override {
-    return device::make_session<CudaSession, kModule>(std::move(device), std::move(budget), std::move(disk), log_);
-  }
-
-  std::shared_ptr<core::DeviceMemory> make_device_memory(std::shared_ptr<device::DeviceSession> session,
-                                                         std::uint64_t bytes) const override {
-    return make_shard_memory(std::static_pointer_cast<CudaSession>(std::move(session)), bytes);
+  std::shared_ptr<device::DeviceSession> open() const override {
+    return device::make_session<CudaSession, kModule>(known().device, known().budget, known().disk, log_);
   }
 
   // After an error that the device does not survive, it is given up.
@@ -115,23 +105,14 @@ class CudaBackend final : public device::DeviceBackend {
     return ticket;
   }
 
-  void read_elements(const Task &, std::span<const Element> elements, std::size_t bytes) override {
+  void read_bytes(const Task &, const void *shard, std::uint64_t offset_bytes, std::uint8_t *out,
+                  std::size_t bytes) override {
     guarded([&](const Workplace &place) {
-      const CudaSession &session = session_of(place);
-      auto copies = std::make_unique<std::vector<std::uint8_t>>(elements.size() * bytes);
-      CUresult error = CUDA_SUCCESS;
-      for (std::size_t i = 0; i < elements.size() && error == CUDA_SUCCESS; ++i) {
-        const CUdeviceptr from = reinterpret_cast<CUdeviceptr>(elements[i].shard) + elements[i].offset_bytes;
-        error = session.driver().cuMemcpyDtoHAsync(copies->data() + i * bytes, from, bytes, session.stream());
-      }
-      session.synchronise(copies, error, "cuMemcpyDtoHAsync");
-      for (std::size_t i = 0; i < elements.size(); ++i) std::copy_n(copies->data() + i * bytes, bytes, elements[i].out);
+      session_of(place).fetch(out, reinterpret_cast<CUdeviceptr>(shard) + offset_bytes, bytes);
     });
   }
 
-  const std::string wanted_;
-  const std::uint64_t most_launch_bytes_;
-  const Driver *const driver_;  // null: libtandem_cuda.so
+  const Options asked_;
 };
 
 }  // namespace

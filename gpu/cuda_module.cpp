@@ -5,10 +5,14 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <list>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #ifdef TANDEM_CUDA_DEVICE_CODE
 extern "C" const unsigned char tandem_cuda_tables_image[];
@@ -52,24 +56,19 @@ void take_driver(tandem_cuda_module &module) {
 void *open_nvrtc(const tandem_cuda_module &module) {
   int driver_version = 0;
   if (module.problem == nullptr) module.cuDriverGetVersion(&driver_version);
-  const struct {
-    int major;
-    const char *file;
-  } known[] = {{13, "libnvrtc.so.13"}, {12, "libnvrtc.so.12"}, {11, "libnvrtc.so.11.2"}};
-  std::string folders[] = {"", "", "", "/usr/local/cuda/lib64/"};
-  const char *const variables[] = {"CUDA_HOME", "CUDA_PATH"};
-  for (int i = 0; i < 2; ++i) {
-    const char *value = secure_getenv(variables[i]);
-    if (value != nullptr && value[0] == '/') folders[i + 1] = std::string(value) + "/lib64/";
+  std::vector<std::string> folders = {""};
+  for (const char *variable : {"CUDA_HOME", "CUDA_PATH"}) {
+    const char *value = secure_getenv(variable);
+    if (value != nullptr && value[0] == '/') folders.push_back(std::string(value) + "/lib64/");
   }
-  for (const bool own : {true, false}) {
-    for (const auto &each : known) {
-      if (own != (each.major == driver_version / 1000)) continue;
-      for (int i = 0; i < 4; ++i) {
-        if (i != 0 && folders[i].empty()) continue;
-        void *library = dlopen((folders[i] + each.file).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-        if (library != nullptr) return library;
-      }
+  folders.push_back("/usr/local/cuda/lib64/");
+  std::pair<int, const char *> known[] = {{13, "libnvrtc.so.13"}, {12, "libnvrtc.so.12"}, {11, "libnvrtc.so.11.2"}};
+  const auto is_own = [&](const auto &each) { return each.first == driver_version / 1000; };
+  std::stable_partition(std::begin(known), std::end(known), is_own);
+  for (const auto &[major, file] : known) {
+    for (const std::string &folder : folders) {
+      void *library = dlopen((folder + file).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+      if (library != nullptr) return library;
     }
   }
   return nullptr;

@@ -79,37 +79,23 @@ static_assert(CUDA_VERSION >= TANDEM_CUDA_OLDEST);
 
 extern "C" {
 
-enum { TANDEM_CUDA_VERSION = 6 };  // raise it with every change below
+enum { TANDEM_CUDA_VERSION = 7 };  // raise it with every change below
 
-// The result of a compare for one output. Offsets count from the start of the range that the kernel was given.
+// A record that has a difference. A generated kernel in compare mode writes them: see device::KernelRange.
 struct tandem_cuda_found {
-  uint64_t byte_count;   // bytes that differ
-  uint64_t first_bytes;  // offset of the first one; UINT64_MAX: none
+  uint64_t index;  // tile * outputs + output
+  uint32_t words[2];
 };
 
-// A run of neighbouring tiles with a difference, of one output. begin_bytes is the first byte that differs. end_bytes
-// is the end of the last tile, or of the range if that is less.
-struct tandem_cuda_range {
-  uint32_t output;
-  uint32_t reserved;  // 0
-  uint64_t begin_bytes, end_bytes;
-  uint64_t byte_count;  // bytes between them that differ
-};
-
-// Records that a generated kernel in compare mode wrote, to be reduced on the device. begin to record_count as in
-// device::KernelRange.
+// The search for them on the device.
 struct tandem_cuda_summary {
-  uint64_t struct_bytes;    // sizeof(tandem_cuda_summary)
-  void *stream;             // CUstream; all work uses it, and it is synchronised at the end
-  const uint32_t *records;  // in device memory: record_count x rows x 2 words
-  uint32_t rows;
-  uint32_t reserved;  // 0
-  uint64_t begin, end, length, tile_bytes, tile_count, record_count;
-  struct tandem_cuda_found *found_out;   // of the host: rows entries, all of them written
-  struct tandem_cuda_range *ranges_out;  // of the host: capacity entries, sorted by output, then begin_bytes. NULL: no
-                                         // ranges wanted
+  uint64_t struct_bytes;                // sizeof(tandem_cuda_summary)
+  void *stream;                         // CUstream; all work uses it, and it is synchronised at the end
+  const uint32_t *records;              // in device memory: record_count x 2 words
+  uint64_t record_count;                // of all outputs
+  uint64_t *found_count_out;            // how many have a difference
+  struct tandem_cuda_found *found_out;  // of the host: all of them, in their order, if they are not more than capacity
   uint64_t capacity;
-  uint64_t *range_count_out;  // how many ranges there are: may be more than capacity; 0 if ranges_out is NULL
   // Device memory for the time of the call, in the stream's order; NULL: none is left. Neither throws.
   void *(*allocate)(void *memory, uint64_t bytes);
   void (*release)(void *memory, void *allocated);

@@ -9,10 +9,9 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "core/mismatch_ranges.hpp"
 #include "device/device_memory.hpp"
-#include "device/quarantine.hpp"
-#include "gpu/runs.hpp"
+#include "device/look.hpp"
+#include "gpu/session.hpp"
 
 namespace tandem::gpu {
 namespace {
@@ -21,9 +20,8 @@ using core::Mode;
 using core::Task;
 using device::Access;
 
-constexpr std::size_t kMostIdleParts = 8;
 constexpr std::uint64_t kLine = 64;
-constexpr std::uint64_t kFewRanges = 1024;  // of a verify, fetched from the device at once
+constexpr std::uint64_t kFewRecords = 1024;  // of a verify, that are fetched from the device at once
 
 // The driver's answers about addresses. It is asked once for each allocation.
 class Allocations {
@@ -101,7 +99,6 @@ class CudaRun final : public device::DeviceRun {
       : place_(place),
         session_(std::static_pointer_cast<CudaSession>(place.session)),
         task_(group.task),
-        idle_(prepared_of(task_).idle),
         stream_(stream_of(task_.queue)),
         is_captured_(is_captured),
         addresses_(group.stripes.front().starts) {
@@ -114,7 +111,7 @@ class CudaRun final : public device::DeviceRun {
                         is_captured_ ? 0 : group.length_bytes());
     if (is_batch) {
       batch_ = device::cut_kernel_batch(ready_->variant.spec, group.stripes);
-      take_parts(0);
+      parts_ = session_->take_parts(0);
       take_table();
     } else {
       const std::uint64_t length = std::min(task_.length_bytes, session_->device().most_launch_bytes);
@@ -124,15 +121,15 @@ class CudaRun final : public device::DeviceRun {
         return;
       }
       const std::uint64_t records = record_bytes(piece_.range);
-      take_parts(records);
+      parts_ = session_->take_parts(records);
       if (device::bytes_of(parts_->records) < records) take_records();
     }
   }
 
   ~CudaRun() override {
     if (is_over_ || kModule.in_child()) return;
-    const QuietContextScope driver(session_->driver(), session_->context());
-    CUresult error = CUDA_ERROR_INVALID_CONTEXT;
+    const auto driver = session_->quietly();
+    CUresult error = driver.error();
     // By our own event, if it exists: the stream is the caller's, and may have later work or be captured.
     if (driver)
       error = is_done_recorded_ ? driver->cuEventSynchronize(parts_->done.get()) : driver->cuStreamSynchronize(stream_);
@@ -165,7 +162,7 @@ class CudaRun final : public device::DeviceRun {
     if (is_over_) return;
     const ContextScope current(session_->driver(), session_->context());
     wait_for_piece();
-    idle_->add(std::move(parts_));
+    session_->leave_parts(std::move(parts_));
   }
 
  private:
@@ -190,10 +187,11 @@ class CudaRun final : public device::DeviceRun {
     is_over_ = is_captured_;
     CUDA_CALL(driver, cuMemcpyHtoDAsync, parts_->table->get(), parts_->host_table->get(), bytes, before);
     if (is_captured_) session_->synchronise(parts_);
-    launch(*session_, stream_, ready_->variant, task_.prepared->columns(), task_.prepared->rows(), batch_,
-           parts_->table->get());
-    place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
-    if (!is_captured_) record_done();
+    device::KernelRange groups;
+    groups.group_count = batch_.group_count;
+    const std::uint64_t table = parts_->table->get();
+    launch({ready_->variant, task_.prepared->columns(), task_.prepared->rows(), groups, 0, batch_.y, batch_.z},
+           {&table, 1});
   }
 
   void launch_piece() {
@@ -201,12 +199,13 @@ class CudaRun final : public device::DeviceRun {
     const bool compare = task_.mode == Mode::compare;
     const CUdeviceptr records = compare ? parts_->records->get() : 0;
     if (compare) clear_records(*session_, stream_, records, record_bytes(piece_.range));
-    launch(*session_, stream_, ready_->variant, task_.prepared->columns(), addresses_, piece_.range, records);
-    place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
-    if (!is_captured_) record_done();
+    launch({ready_->variant, task_.prepared->columns(), task_.prepared->rows(), piece_.range, records}, addresses_);
   }
 
-  void record_done() {
+  void launch(const Launch &what, std::span<const std::uint64_t> shards) {
+    gpu::launch(*session_, stream_, what, shards);
+    place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
+    if (is_captured_) return;
     parts_->done.record(stream_);
     is_done_recorded_ = true;
   }
@@ -224,12 +223,6 @@ class CudaRun final : public device::DeviceRun {
     if (__builtin_mul_overflow(range.record_count, task_.prepared->rows() * device::kRecordBytes, &bytes))
       base::fail(TANDEM_ERROR_TOO_LARGE, base::text("CUDA: records of ", task_.length_bytes, " bytes of shards"));
     return bytes;
-  }
-
-  // The parts that an earlier job left, if there are any.
-  void take_parts(std::uint64_t record_bytes) {
-    parts_ = idle_->take(session_.get(), record_bytes);
-    if (parts_ == nullptr) parts_ = std::make_unique<JobParts>(session_);
   }
 
   std::uint64_t table_bytes() const noexcept { return batch_.words.size() * sizeof batch_.words[0]; }
@@ -270,70 +263,43 @@ class CudaRun final : public device::DeviceRun {
   bool merge_on_device() {
     if (!session_->may_summarise()) return false;
     const unsigned rows = task_.prepared->rows();
-    const device::KernelRange &range = piece_.range;
-    std::vector<tandem_cuda_found> found(rows);
-    // One more than the capacity, because NULL would mean that no ranges are wanted.
-    std::vector<tandem_cuda_range> ranges;
-    if (task_.ranges != nullptr) ranges.resize(std::min(kFewRanges, task_.ranges->capacity) + 1);
-    std::uint64_t range_count = 0;
+    std::vector<tandem_cuda_found> found;
+    std::uint64_t found_count = 0;
     Scratch scratch(*session_);
     char message[256] = {};
     tandem_cuda_summary summary = {};
     summary.struct_bytes = sizeof summary;
     summary.stream = session_->stream();
     summary.records = reinterpret_cast<const std::uint32_t *>(parts_->records->get());
-    summary.rows = rows;
-    summary.begin = range.begin;
-    summary.end = range.end;
-    summary.length = range.length;
-    summary.tile_bytes = range.tile_bytes;
-    summary.tile_count = range.tile_count;
-    summary.record_count = range.record_count;
-    summary.found_out = found.data();
-    summary.range_count_out = &range_count;
+    summary.record_count = piece_.range.record_count * rows;
+    summary.found_count_out = &found_count;
     summary.allocate = Scratch::allocate;
     summary.release = Scratch::release;
     summary.memory = &scratch;
     summary.message_out = message;
     summary.message_bytes = sizeof message;
-    for (;;) {
-      summary.ranges_out = ranges.data();
-      summary.capacity = ranges.empty() ? 0 : ranges.size() - 1;
+    do {
+      found.resize(std::max(kFewRecords, found_count));
+      summary.found_out = found.data();
+      summary.capacity = found.size();
       if (const int error = session_->driver().summarise(&summary); error != 0) {
         if (error != TANDEM_CUDA_SUMMARISE_NO_MEMORY) session_->summarise_failed(error, message);
         return false;
       }
-      const std::uint64_t wanted = task_.ranges != nullptr ? std::min(range_count, task_.ranges->capacity) : 0;
-      if (wanted <= summary.capacity) break;
-      ranges.resize(wanted + 1);  // more than a few: fetched again
-    }
-    const std::uint64_t start_bytes = task_.offset_bytes + piece_.offset_bytes;
-    for (unsigned r = 0; r < rows; ++r) {
-      if (found[r].byte_count == 0) continue;
-      task_.mismatches[r].merge({found[r].byte_count, start_bytes + found[r].first_bytes});
-    }
-    if (task_.ranges == nullptr) return true;
-    std::vector<core::MismatchRange> of_piece;
-    for (std::uint64_t i = 0; i < std::min(range_count, summary.capacity); ++i) {
-      of_piece.push_back({ranges[i].output, start_bytes + ranges[i].begin_bytes, start_bytes + ranges[i].end_bytes,
-                          ranges[i].byte_count});
-    }
-    task_.ranges->merge(of_piece, range_count);
-    task_.ranges->is_filled = true;
+    } while (found_count > found.size());
+    std::vector<device::FoundRecord> records;
+    for (std::uint64_t i = 0; i < found_count; ++i)
+      records.push_back({found[i].index, {found[i].words[0], found[i].words[1]}});
+    device::merge_found(piece_.range, records, task_.offset_bytes + piece_.offset_bytes, rows, task_.mismatches,
+                        task_.ranges);
     return true;
   }
 
   void merge_on_host() {
-    CudaSession &session = *session_;
-    const Driver &driver = session.driver();
     const std::uint64_t bytes = record_bytes(piece_.range), start_bytes = task_.offset_bytes + piece_.offset_bytes;
-    auto values = std::make_unique<std::vector<std::uint32_t>>(bytes / sizeof(std::uint32_t));
-    CUDA_CALL(driver, cuMemcpyDtoHAsync, values->data(), parts_->records->get(), bytes, session.stream());
-    session.synchronise(values);
-    device::merge_records(piece_.range, *values, start_bytes, task_.prepared->rows(), task_.mismatches);
-    if (task_.ranges == nullptr) return;
-    device::merge_record_ranges(piece_.range, *values, start_bytes, task_.prepared->rows(), task_.ranges);
-    task_.ranges->is_filled = true;
+    std::vector<std::uint32_t> values(bytes / sizeof(std::uint32_t));
+    session_->fetch(values.data(), parts_->records->get(), bytes);
+    device::merge_records(piece_.range, values, start_bytes, task_.prepared->rows(), task_.mismatches, task_.ranges);
   }
 
   // The work of one launch: bytes of each shard, from the start of the task on.
@@ -344,7 +310,6 @@ class CudaRun final : public device::DeviceRun {
   const device::Workplace place_;
   const std::shared_ptr<CudaSession> session_;
   Task task_;
-  const std::shared_ptr<IdleParts> idle_;  // the job may outlive its plan
   CUstream stream_;
   const bool is_captured_;
   std::vector<std::uint64_t> addresses_;  // begin of the piece in each shard
@@ -399,48 +364,37 @@ class CudaInspector final : public device::ShardInspector {
   std::map<void *, bool> is_captured_;  // by stream
 };
 
+class CudaShardMemory final : public core::DeviceMemory {
+ public:
+  CudaShardMemory(std::shared_ptr<CudaSession> session, std::uint64_t bytes)
+      : session_(std::move(session)), queue_(*session_), memory_(*session_, queue_.get(), bytes) {
+    CUDA_CALL(session_->driver(), cuStreamSynchronize, queue_.get());
+  }
+
+  core::MemoryKind kind() const noexcept override { return core::MemoryKind::cuda; }
+  void *shards() const noexcept override { return reinterpret_cast<void *>(memory_.get()); }
+  void *queue() const noexcept override { return queue_.get(); }
+  void write(std::uint64_t at_bytes, const std::byte *from, std::uint64_t bytes) override {
+    after_queue([&] { session_->send(memory_.get() + at_bytes, from, bytes); });
+  }
+  void read(std::uint64_t at_bytes, std::byte *to, std::uint64_t bytes) override {
+    after_queue([&] { session_->fetch(to, memory_.get() + at_bytes, bytes); });
+  }
+
+ private:
+  template <class Copy>
+  void after_queue(const Copy &copy) {
+    const ContextScope current(session_->driver(), session_->context());
+    CUDA_CALL(session_->driver(), cuStreamSynchronize, queue_.get());
+    copy();
+  }
+
+  const std::shared_ptr<CudaSession> session_;
+  const CudaStream queue_;
+  const CudaMemory memory_;
+};
+
 }  // namespace
-
-IdleParts::~IdleParts() {
-  if (budget_ != nullptr && !kModule.in_child()) budget_->remove(this);
-}
-
-std::unique_ptr<JobParts> IdleParts::take(const CudaSession *session, std::uint64_t record_bytes) {
-  const std::lock_guard lock(mutex_);
-  const auto find = [&](std::uint64_t least_bytes) {
-    return std::find_if(parts_.begin(), parts_.end(), [&](const std::unique_ptr<JobParts> &each) {
-      return each->session.get() == session && device::bytes_of(each->records) >= least_bytes;
-    });
-  };
-  auto found = find(record_bytes);
-  if (found == parts_.end()) found = find(0);
-  if (found == parts_.end()) return nullptr;
-  auto taken = std::move(*found);
-  parts_.erase(found);
-  return taken;
-}
-
-void IdleParts::add(std::unique_ptr<JobParts> parts) {
-  bool is_new = false;
-  {
-    const std::lock_guard lock(mutex_);
-    if (parts_.size() >= kMostIdleParts) return;
-    is_new = budget_ == nullptr;
-    if (is_new) budget_ = parts->session->shared_budget();
-    parts_.push_back(std::move(parts));
-  }
-  if (is_new) budget_->add(this);  // without our lock, which is always taken after the budget's
-}
-
-void IdleParts::give_idle_memory() noexcept {
-  const std::lock_guard lock(mutex_);
-  for (const auto &each : parts_) {
-    for (auto *memory : {&each->records, &each->table}) memory->reset();
-    each->host_table.reset();
-  }
-}
-
-CudaPrepared::~CudaPrepared() = default;
 
 std::shared_ptr<const Ready> make_ready(const device::Workplace &place, const CudaPrepared &prepared, Mode mode,
                                         Access access, device::Binding binding, std::uint64_t length_bytes) {
@@ -459,6 +413,10 @@ std::shared_ptr<const Ready> make_ready(const device::Workplace &place, const Cu
   if (is_good(slot)) return slot;  // another thread was faster
   slot = made;
   return slot;
+}
+
+std::shared_ptr<core::DeviceMemory> CudaSession::make_shard_memory(std::uint64_t bytes) {
+  return std::make_shared<CudaShardMemory>(std::static_pointer_cast<CudaSession>(shared_from_this()), bytes);
 }
 
 std::unique_ptr<core::Ticket> start_on_device(const device::Workplace &place, std::span<const Task> tasks,

@@ -65,46 +65,57 @@ class OutsideCaptures {
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // after the swap: the caller's own
 };
 
-// Makes a context current for a scope, without captures. The caller's own is current again afterwards.
-class ContextScope {
- public:
-  ContextScope(const Driver &driver, CUcontext context) : driver_(driver), outside_(&driver) {
-    CUDA_CALL(driver, cuCtxPushCurrent, context);
-  }
-  ~ContextScope() {
-    CUcontext popped = nullptr;
-    driver_.cuCtxPopCurrent(&popped);
-  }
-  ContextScope(const ContextScope &) = delete;
-  ContextScope &operator=(const ContextScope &) = delete;
-
- private:
-  const Driver &driver_;
-  const OutsideCaptures outside_;
-};
-
-// The same for destructors: false if it cannot be made current. Not for a null context.
+// Makes a context current for a scope, without captures. The caller's own is current again afterwards. False if it
+// cannot be made current, and in a child after fork: for destructors.
 class QuietContextScope {
  public:
-  QuietContextScope(const Driver &driver, CUcontext context) noexcept
-      : driver_(driver), outside_(context != nullptr ? &driver : nullptr) {
-    // Twice, because an object that is not released now is lost.
-    for (unsigned tries = 0; tries < 2 && context != nullptr && !is_current_; ++tries)
-      is_current_ = driver.cuCtxPushCurrent(context) == CUDA_SUCCESS;
+  // Twice, because an object that is not released now is lost.
+  QuietContextScope(const Driver &driver, CUcontext context, unsigned most_tries = 2) noexcept
+      : driver_(driver), outside_(kModule.in_child() ? nullptr : &driver) {
+    for (unsigned tries = 0; tries < most_tries && error_ != CUDA_SUCCESS && !kModule.in_child(); ++tries)
+      error_ = driver.cuCtxPushCurrent(context);
   }
   ~QuietContextScope() {
     CUcontext popped = nullptr;
-    if (is_current_) driver_.cuCtxPopCurrent(&popped);
+    if (*this) driver_.cuCtxPopCurrent(&popped);
   }
   QuietContextScope(const QuietContextScope &) = delete;
   QuietContextScope &operator=(const QuietContextScope &) = delete;
-  explicit operator bool() const noexcept { return is_current_; }
+  explicit operator bool() const noexcept { return error_ == CUDA_SUCCESS; }
   const Driver *operator->() const noexcept { return &driver_; }
+  CUresult error() const noexcept { return error_; }
 
  private:
   const Driver &driver_;
   const OutsideCaptures outside_;
-  bool is_current_ = false;
+  CUresult error_ = CUDA_ERROR_NOT_INITIALIZED;
+};
+
+// The same, or throws DriverError.
+class ContextScope : private QuietContextScope {
+ public:
+  ContextScope(const Driver &driver, CUcontext context) : QuietContextScope(driver, context, 1) {
+    check(driver, error(), "cuCtxPushCurrent");
+  }
+};
+
+// Owns an object of the driver in a context; `kRelease` is the driver's function for it.
+template <class Object, auto kRelease>
+class Owned {
+ public:
+  Owned(const Driver &driver, CUcontext context) noexcept : driver_(driver), context_(context) {}
+  ~Owned() {
+    if (object_ == Object{}) return;
+    if (const QuietContextScope current(driver_, context_); current) (driver_.*kRelease)(object_);
+  }
+  Owned(const Owned &) = delete;
+  Owned &operator=(const Owned &) = delete;
+  Object get() const noexcept { return object_; }
+
+ protected:
+  const Driver &driver_;
+  const CUcontext context_;
+  Object object_ = {};  // set by the constructor of the derived class
 };
 
 }  // namespace tandem::gpu

@@ -74,18 +74,13 @@ bool is_not_of_the_program(const device::DriverError &refused) {
 
 }  // namespace
 
-CudaImage::CudaImage(const Driver &driver, CUcontext context, const void *image) : driver_(driver), context_(context) {
-  CUDA_CALL(driver, cuModuleLoadData, &module_, image);
-}
-
-CudaImage::~CudaImage() {
-  if (kModule.in_child()) return;
-  if (const QuietContextScope driver(driver_, context_); driver) driver->cuModuleUnload(module_);
+CudaImage::CudaImage(const Driver &driver, CUcontext context, const void *image) : Owned(driver, context) {
+  CUDA_CALL(driver, cuModuleLoadData, &object_, image);
 }
 
 CUfunction CudaImage::function(const char *name) const {
   CUfunction found = nullptr;
-  CUDA_CALL(driver_, cuModuleGetFunction, &found, module_, name);
+  CUDA_CALL(driver_, cuModuleGetFunction, &found, object_, name);
   return found;
 }
 
@@ -110,34 +105,24 @@ CudaPrograms::CudaPrograms(const CudaDevice &device, CUcontext context, std::sha
 
 // Machine code for exactly this device if NVRTC supports it, else PTX of the newest older architecture.
 void CudaPrograms::look_at_compiler() {
-  if (driver_.nvrtc_problem != nullptr) {
-    no_compiler_ = base::text("nothing is compiled: ", driver_.nvrtc_problem);
-    return;
-  }
+  const auto none = [&](const auto &...why) { no_compiler_ = base::text("nothing is compiled: ", why...); };
+  if (driver_.nvrtc_problem != nullptr) return none(driver_.nvrtc_problem);
   int major = 0, minor = 0, count = 0;
   if (driver_.nvrtcVersion(&major, &minor) != NVRTC_SUCCESS ||
-      driver_.nvrtcGetNumSupportedArchs(&count) != NVRTC_SUCCESS || count <= 0 || count > 1024) {
-    no_compiler_ = "nothing is compiled: NVRTC does not tell its version";
-    return;
-  }
+      driver_.nvrtcGetNumSupportedArchs(&count) != NVRTC_SUCCESS || count <= 0 || count > 1024)
+    return none("NVRTC does not tell its version");
   compiler_ = base::text("NVRTC ", major, ".", minor);
   compiler_version_ = 1000 * major + 10 * minor;
-  if (compiler_version_ < TANDEM_CUDA_OLDEST) {
-    no_compiler_ = base::text("nothing is compiled: ", compiler_, " is too old, ", version_text(TANDEM_CUDA_OLDEST),
-                              " or later is needed");
-    return;
-  }
+  if (compiler_version_ < TANDEM_CUDA_OLDEST)
+    return none(compiler_, " is too old, ", version_text(TANDEM_CUDA_OLDEST), " or later is needed");
   std::vector<int> known(static_cast<std::size_t>(count));
   if (driver_.nvrtcGetSupportedArchs(known.data()) != NVRTC_SUCCESS) known.clear();
   const int architecture = static_cast<int>(device_.architecture);
   int best = 0;
   for (const int each : known)
     if (each <= architecture) best = std::max(best, each);
-  if (best == 0) {
-    no_compiler_ = base::text("nothing is compiled: ", compiler_, " does not know compute capability ",
-                              architecture / 10, ".", architecture % 10);
-    return;
-  }
+  if (best == 0)
+    return none(compiler_, " does not know compute capability ", architecture / 10, ".", architecture % 10);
   makes_ptx_ = best != architecture;
   architecture_ = base::text("--gpu-architecture=", makes_ptx_ ? "compute" : "sm", "_", best);
 }

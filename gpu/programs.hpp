@@ -14,18 +14,9 @@
 namespace tandem::gpu {
 
 // A module of the driver, in the context that is current when it is constructed.
-class CudaImage {
- public:
+struct CudaImage : Owned<CUmodule, &Driver::cuModuleUnload> {
   CudaImage(const Driver &driver, CUcontext context, const void *image);  // throws DriverError
-  ~CudaImage();
-  CudaImage(const CudaImage &) = delete;
-  CudaImage &operator=(const CudaImage &) = delete;
-  CUfunction function(const char *name) const;  // throws DriverError
-
- private:
-  const Driver &driver_;
-  CUcontext context_;
-  CUmodule module_ = nullptr;
+  CUfunction function(const char *name) const;                            // throws DriverError
 };
 
 class CudaProgram final : public device::DeviceProgram {

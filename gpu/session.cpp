@@ -2,6 +2,7 @@
 #include "gpu/session.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/error.hpp"
@@ -13,13 +14,8 @@ namespace tandem::gpu {
 namespace {
 
 constexpr std::uint64_t kIdlePoolBytes = 64 << 20;  // freed memory that the pool keeps
-
-// Makes the session's context current without reporting errors: for destructors.
-class Quietly : public QuietContextScope {
- public:
-  explicit Quietly(const CudaSession *session) noexcept
-      : QuietContextScope(session->driver(), session->may_release() ? session->context() : nullptr) {}
-};
+constexpr std::uint64_t kCopyBytes = 4 << 20;
+constexpr std::size_t kMostIdleParts = 8;
 
 // Memory of the program, pinned for all devices of the driver (portable) by this object. It outlives sessions, so it
 // retains the primary context, which is current in the constructor.
@@ -58,18 +54,12 @@ CudaMemory::CudaMemory(const CudaSession &session, CUstream stream, std::uint64_
 }
 
 CudaMemory::~CudaMemory() {
-  if (const Quietly driver(&session_); driver) driver->cuMemFreeAsync(address_, stream_);
+  if (const auto driver = session_.quietly(); driver) driver->cuMemFreeAsync(address_, stream_);
 }
 
-CudaPinned::CudaPinned(const CudaSession &session, std::uint64_t bytes) : session_(session), bytes_(bytes) {
-  const Driver &driver = session.driver();
-  void *address = nullptr;
-  CUDA_CALL(driver, cuMemHostAlloc, &address, bytes, CU_MEMHOSTALLOC_PORTABLE);
-  address_ = static_cast<std::byte *>(address);
-}
-
-CudaPinned::~CudaPinned() {
-  if (const Quietly driver(&session_); driver) driver->cuMemFreeHost(address_);
+CudaPinned::CudaPinned(const CudaSession &session, std::uint64_t bytes)
+    : Owned(session.driver(), session.context()), bytes_(bytes) {
+  CUDA_CALL(driver_, cuMemHostAlloc, &object_, bytes, CU_MEMHOSTALLOC_PORTABLE);
 }
 
 void grow(std::unique_ptr<CudaMemory> &memory, const CudaSession &session, CUstream stream, std::uint64_t bytes) {
@@ -81,35 +71,24 @@ void grow(std::unique_ptr<CudaPinned> &memory, const CudaSession &session, std::
                [&](std::uint64_t size) { return std::make_unique<CudaPinned>(session, size); });
 }
 
-CudaStream::CudaStream(CudaSession &session) : session_(session) {
-  const Driver &driver = session.driver();
-  CUDA_CALL(driver, cuStreamCreate, &stream_, CU_STREAM_NON_BLOCKING);
-}
-CudaStream::~CudaStream() {
-  if (const Quietly driver(&session_); driver) driver->cuStreamDestroy(stream_);
+CudaStream::CudaStream(const CudaSession &session) : Owned(session.driver(), session.context()) {
+  CUDA_CALL(driver_, cuStreamCreate, &object_, CU_STREAM_NON_BLOCKING);
 }
 
-CudaEvent::CudaEvent(CudaSession &session, bool waits_asleep) : session_(session) {
-  const Driver &driver = session.driver();
+CudaEvent::CudaEvent(const CudaSession &session, bool waits_asleep) : Owned(session.driver(), session.context()) {
   const unsigned wait = waits_asleep ? CU_EVENT_BLOCKING_SYNC : CU_EVENT_DEFAULT;
-  CUDA_CALL(driver, cuEventCreate, &event_, CU_EVENT_DISABLE_TIMING | wait);
+  CUDA_CALL(driver_, cuEventCreate, &object_, CU_EVENT_DISABLE_TIMING | wait);
 }
-CudaEvent::~CudaEvent() {
-  if (const Quietly driver(&session_); driver) driver->cuEventDestroy(event_);
-}
-void CudaEvent::record(CUstream stream) { CUDA_CALL(session_.driver(), cuEventRecord, event_, stream); }
-void CudaEvent::hold(CUstream stream) {
-  CUDA_CALL(session_.driver(), cuStreamWaitEvent, stream, event_, CU_EVENT_WAIT_DEFAULT);
-}
+void CudaEvent::record(CUstream stream) { CUDA_CALL(driver_, cuEventRecord, object_, stream); }
+void CudaEvent::hold(CUstream stream) { CUDA_CALL(driver_, cuStreamWaitEvent, stream, object_, CU_EVENT_WAIT_DEFAULT); }
 void CudaEvent::wait() {
-  const Driver &driver = session_.driver();
   const bool is_done = device::is_done_soon([&] {
-    const CUresult error = driver.cuEventQuery(event_);
+    const CUresult error = driver_.cuEventQuery(object_);
     if (error == CUDA_ERROR_NOT_READY) return false;
-    check(driver, error, "cuEventQuery");
+    check(driver_, error, "cuEventQuery");
     return true;
   });
-  if (!is_done) CUDA_CALL(driver, cuEventSynchronize, event_);
+  if (!is_done) CUDA_CALL(driver_, cuEventSynchronize, object_);
 }
 
 CudaLane::CudaLane(CudaSession &session)
@@ -169,7 +148,7 @@ void CudaLane::launch(unsigned slot, const device::DevicePiece &piece) {
   shards.reserve(work.columns() + work.rows());
   for (unsigned c = 0; c < work.columns(); ++c) shards.push_back(in.inputs->get() + c * piece.pitch_bytes());
   for (unsigned r = 0; r < work.rows(); ++r) shards.push_back(in.outputs->get() + r * piece.pitch_bytes());
-  gpu::launch(session_, run_.get(), work.variant, work.columns(), shards, piece.range, records);
+  gpu::launch(session_, run_.get(), {work.variant, work.columns(), work.rows(), piece.range, records}, shards);
   in.computed.record(run_.get());
   in.computed.hold(down_.get());
 }
@@ -221,26 +200,27 @@ CudaSession::~CudaSession() { close(); }
 void CudaSession::close() noexcept {
   const OutsideCaptures outside(&driver_);
   end();
+  parts_.clear();
   programs_.reset();
-  if (const Quietly driver(this); driver && own_ != nullptr)
-    driver->cuStreamSynchronize(own_->get());  // for memory that was freed in its order
-  own_.reset();
-  if (const Quietly driver(this); driver && pool_ != nullptr) driver->cuMemPoolDestroy(pool_);
+  {
+    const auto driver = quietly();
+    if (driver && own_ != nullptr) driver->cuStreamSynchronize(own_->get());  // for memory that was freed in its order
+    own_.reset();
+    if (driver && pool_ != nullptr) driver->cuMemPoolDestroy(pool_);
+  }
   driver_.cuDevicePrimaryCtxRelease(cuda_device().id);
 }
 
-void give_up(const CudaDevice &device, const std::string &reason, const base::Log &log) {
-  give_up(*device.driver, device.ordinal, reason);
-  log.say(TANDEM_LOG_WARNING, base::text("cuda: ", device.name, " (", device.model(),
-                                         ") is given up for the rest of this process: ", reason));
+void give_up(const CudaDevice &device, const std::string &reason, const base::Log &log) noexcept {
+  try {
+    give_up(*device.driver, device.ordinal, reason);
+    device.say(log, TANDEM_LOG_WARNING, device.model(), " is given up for the rest of this process: ", reason);
+  } catch (const std::exception &) {  // no memory: the next error does it
+  }
 }
 
 void CudaSession::give_up(const std::string &reason) noexcept {
-  if (is_given_up_.exchange(true)) return;
-  try {
-    gpu::give_up(cuda_device(), reason, log_);
-  } catch (const std::exception &) {  // no memory: only this session remembers it
-  }
+  if (lose()) gpu::give_up(cuda_device(), reason, log_);
 }
 
 void CudaSession::summarise_failed(int error, const char *message) noexcept {
@@ -257,15 +237,60 @@ void CudaSession::within(const std::function<void()> &body) {
 
 void CudaSession::give_idle_memory() noexcept {
   DeviceSession::give_idle_memory();
-  if (const Quietly driver(this); driver) driver->cuMemPoolTrimTo(pool_, 0);
+  {
+    std::vector<std::unique_ptr<JobParts>> parts;  // destroyed without the lock
+    const std::lock_guard lock(parts_mutex_);
+    parts.swap(parts_);
+  }
+  if (const auto driver = quietly(); driver) driver->cuMemPoolTrimTo(pool_, 0);
 }
 
-std::shared_ptr<const void> CudaSession::make_tables(std::vector<std::uint32_t> made) {
-  auto words = std::make_unique<std::vector<std::uint32_t>>(std::move(made));
-  const std::uint64_t bytes = words->size() * sizeof(std::uint32_t);
+std::unique_ptr<JobParts> CudaSession::take_parts(std::uint64_t record_bytes) {
+  std::unique_ptr<JobParts> taken;
+  {
+    const std::lock_guard lock(parts_mutex_);
+    auto found = std::find_if(parts_.begin(), parts_.end(), [&](const std::unique_ptr<JobParts> &each) {
+      return device::bytes_of(each->records) >= record_bytes;
+    });
+    if (found == parts_.end()) found = parts_.begin();
+    if (found != parts_.end()) {
+      taken = std::move(*found);
+      parts_.erase(found);
+    }
+  }
+  if (taken == nullptr) taken = std::make_unique<JobParts>(*this);
+  taken->session = shared_from_this();
+  return taken;
+}
+
+void CudaSession::leave_parts(std::unique_ptr<JobParts> parts) {
+  parts->session.reset();
+  const std::lock_guard lock(parts_mutex_);
+  if (parts_.size() < kMostIdleParts) parts_.push_back(std::move(parts));
+}
+
+void CudaSession::send(CUdeviceptr to, const void *from, std::uint64_t bytes) const {
+  for (std::uint64_t done = 0; done < bytes; done += kCopyBytes) {
+    auto copy = std::make_unique<std::vector<std::byte>>(std::min(kCopyBytes, bytes - done));
+    std::memcpy(copy->data(), static_cast<const std::byte *>(from) + done, copy->size());
+    const CUresult error = driver_.cuMemcpyHtoDAsync(to + done, copy->data(), copy->size(), stream());
+    synchronise(copy, error, "cuMemcpyHtoDAsync");
+  }
+}
+
+void CudaSession::fetch(void *to, CUdeviceptr from, std::uint64_t bytes) const {
+  for (std::uint64_t done = 0; done < bytes; done += kCopyBytes) {
+    auto copy = std::make_unique<std::vector<std::byte>>(std::min(kCopyBytes, bytes - done));
+    const CUresult error = driver_.cuMemcpyDtoHAsync(copy->data(), from + done, copy->size(), stream());
+    synchronise(copy, error, "cuMemcpyDtoHAsync");
+    std::memcpy(static_cast<std::byte *>(to) + done, copy->data(), copy->size());
+  }
+}
+
+std::shared_ptr<const void> CudaSession::make_tables(std::vector<std::uint32_t> words) {
+  const std::uint64_t bytes = words.size() * sizeof(std::uint32_t);
   auto memory = std::make_shared<const CudaMemory>(*this, stream(), bytes);
-  CUDA_CALL(driver_, cuMemcpyHtoDAsync, memory->get(), words->data(), bytes, stream());
-  synchronise(words);
+  send(memory->get(), words.data(), bytes);
   return memory;
 }
 
@@ -308,44 +333,27 @@ void CudaSession::find_direct(device::HostTask &work) const {
   }
 }
 
-namespace {
-
-void launch(const CudaSession &session, CUstream stream, const device::Variant &variant, unsigned columns,
-            unsigned rows, const std::array<std::uint64_t, 3> &grid, device::KernelArguments &arguments) {
+void launch(const CudaSession &session, CUstream stream, const Launch &what, std::span<const std::uint64_t> shards) {
   const Driver &driver = session.driver();
+  const device::Variant &variant = what.variant;
+  device::KernelArguments arguments = {};
+  for (std::size_t i = 0; i < shards.size(); ++i) arguments.shards[i] = reinterpret_cast<void *>(shards[i]);
+  arguments.begin = what.range.begin;
+  arguments.end = what.range.end;
+  arguments.length = what.range.length;
+  arguments.records = reinterpret_cast<std::uint32_t *>(what.records);
   if (variant.tables != nullptr) {
     const CUdeviceptr tables = static_cast<const CudaMemory *>(variant.tables.get())->get();
     arguments.tables = reinterpret_cast<const std::uint32_t *>(tables);
   }
-  arguments.columns = columns;
-  arguments.rows = rows;
+  arguments.columns = what.columns;
+  arguments.rows = what.rows;
   void *parameters[] = {&arguments};
   const auto &local = variant.spec.tuning.local;
-  const auto shared = static_cast<unsigned>(device::kernel_shared_bytes(variant.spec, columns));
+  const auto shared = static_cast<unsigned>(device::kernel_shared_bytes(variant.spec, what.columns));
   CUDA_CALL(driver, cuLaunchKernel, static_cast<const CudaProgram &>(*variant.program).function(),
-            static_cast<unsigned>(grid[0]), static_cast<unsigned>(grid[1]), static_cast<unsigned>(grid[2]), local[0],
-            local[1], local[2], shared, stream, parameters, nullptr);
-}
-
-}  // namespace
-
-void launch(const CudaSession &session, CUstream stream, const device::Variant &variant, unsigned columns,
-            const std::vector<std::uint64_t> &shards, const device::KernelRange &range, CUdeviceptr records) {
-  device::KernelArguments arguments = {};
-  for (std::size_t i = 0; i < shards.size(); ++i) arguments.shards[i] = reinterpret_cast<void *>(shards[i]);
-  arguments.begin = range.begin;
-  arguments.end = range.end;
-  arguments.length = range.length;
-  arguments.records = reinterpret_cast<std::uint32_t *>(records);
-  const auto rows = static_cast<unsigned>(shards.size() - columns);
-  launch(session, stream, variant, columns, rows, {range.group_count, 1, 1}, arguments);
-}
-
-void launch(const CudaSession &session, CUstream stream, const device::Variant &variant, unsigned columns,
-            unsigned rows, const device::KernelBatch &batch, CUdeviceptr table) {
-  device::KernelArguments arguments = {};
-  arguments.shards[0] = reinterpret_cast<void *>(table);
-  launch(session, stream, variant, columns, rows, {batch.group_count, batch.y, batch.z}, arguments);
+            static_cast<unsigned>(what.range.group_count), what.y, what.z, local[0], local[1], local[2], shared, stream,
+            parameters, nullptr);
 }
 
 void clear_records(const CudaSession &session, CUstream stream, CUdeviceptr records, std::uint64_t bytes) {
@@ -356,21 +364,12 @@ void clear_records(const CudaSession &session, CUstream stream, CUdeviceptr reco
 Address look_at(const CudaSession &session, const void *pointer) {
   const Driver &driver = session.driver();
   Address address;
-  unsigned type = 0, managed = 0;
-  int ordinal = -1;
-  CUdeviceptr start = 0;
-  std::size_t bytes = 0;
   CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
                                   CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
                                   CU_POINTER_ATTRIBUTE_RANGE_SIZE};
-  void *values[] = {&type, &ordinal, &managed, &start, &bytes};
+  void *values[] = {&address.type, &address.ordinal, &address.is_managed, &address.start, &address.bytes};
   // For memory that CUDA does not know it returns no information, which is no error.
   CUDA_CALL(driver, cuPointerGetAttributes, 5, wanted, values, reinterpret_cast<CUdeviceptr>(pointer));
-  address.type = static_cast<CUmemorytype>(type);
-  address.ordinal = ordinal;
-  address.is_managed = managed != 0;
-  address.start = start;
-  address.bytes = bytes;
   return address;
 }
 

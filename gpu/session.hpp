@@ -5,12 +5,17 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "device/look.hpp"
 #include "device/piece_stream.hpp"
-#include "device/quarantine.hpp"
 #include "gpu/devices.hpp"
 #include "gpu/programs.hpp"
 
@@ -40,51 +45,27 @@ class CudaMemory {
 };
 
 // Pinned host memory, which a device reads and writes directly. For all contexts (portable).
-class CudaPinned {
+class CudaPinned : public Owned<void *, &Driver::cuMemFreeHost> {
  public:
   CudaPinned(const CudaSession &session, std::uint64_t bytes);  // throws DriverError
-  ~CudaPinned();
-  CudaPinned(const CudaPinned &) = delete;
-  CudaPinned &operator=(const CudaPinned &) = delete;
 
-  std::byte *get() const noexcept { return address_; }
+  std::byte *get() const noexcept { return static_cast<std::byte *>(object_); }
   std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
-  const CudaSession &session_;
   const std::uint64_t bytes_;
-  std::byte *address_ = nullptr;
 };
 
-// A stream, or an event that others wait for.
-class CudaStream {
- public:
-  explicit CudaStream(CudaSession &session);
-  ~CudaStream();
-  CudaStream(const CudaStream &) = delete;
-  CudaStream &operator=(const CudaStream &) = delete;
-  CUstream get() const noexcept { return stream_; }
-
- private:
-  CudaSession &session_;
-  CUstream stream_ = nullptr;
+struct CudaStream : Owned<CUstream, &Driver::cuStreamDestroy> {
+  explicit CudaStream(const CudaSession &session);
 };
 
-class CudaEvent {
- public:
+struct CudaEvent : Owned<CUevent, &Driver::cuEventDestroy> {
   // `waits_asleep`: a thread that waits longer than device::kLook sleeps, instead of spinning.
-  explicit CudaEvent(CudaSession &session, bool waits_asleep = false);
-  ~CudaEvent();
-  CudaEvent(const CudaEvent &) = delete;
-  CudaEvent &operator=(const CudaEvent &) = delete;
+  explicit CudaEvent(const CudaSession &session, bool waits_asleep = false);
   void record(CUstream stream);
   void hold(CUstream stream);  // later work in the stream waits for the recorded event
   void wait();
-  CUevent get() const noexcept { return event_; }
-
- private:
-  CudaSession &session_;
-  CUevent event_ = nullptr;
 };
 
 // The resources of one piece of work under way.
@@ -123,6 +104,16 @@ class CudaLane final : public device::DeviceLane {
   std::array<CudaSlot, kSlots> slots_;  // destroyed before the streams
 };
 
+// The memory of a job on device memory, kept for the next job after it is over.
+struct JobParts {
+  explicit JobParts(const CudaSession &of) : done(of, true) {}
+
+  std::shared_ptr<const device::DeviceSession> session;  // while a job has them; destroyed last
+  CudaEvent done;
+  std::unique_ptr<CudaMemory> records, table;  // of a verify; of many stripes
+  std::unique_ptr<CudaPinned> host_table;
+};
+
 class CudaSession final : public device::DeviceSession {
  public:
   CudaSession(std::shared_ptr<const device::Device> device, std::shared_ptr<device::MemoryBudget> budget,
@@ -147,8 +138,8 @@ class CudaSession final : public device::DeviceSession {
   }
   void summarise_failed(int error, const char *message) noexcept;
 
-  // Whether the driver may still release objects.
-  bool may_release() const noexcept { return !kModule.in_child(); }
+  // The context, for destructors.
+  QuietContextScope quietly() const noexcept { return {driver_, context_}; }
 
   // Waits until the commands of stream() are done. If the driver cannot confirm that, `memory` is quarantined. Throws
   // DriverError; `first`: an error of the commands.
@@ -161,7 +152,16 @@ class CudaSession final : public device::DeviceSession {
     check(driver_, done, "cuStreamSynchronize");
   }
 
+  // Copies by way of memory of the library, which a device that hangs may use for ever. Throw DriverError.
+  void send(CUdeviceptr to, const void *from, std::uint64_t bytes) const;
+  void fetch(void *to, CUdeviceptr from, std::uint64_t bytes) const;
+
+  // Parts with memory for so many bytes of records, if a job left such; else any; else new ones.
+  std::unique_ptr<JobParts> take_parts(std::uint64_t record_bytes);
+  void leave_parts(std::unique_ptr<JobParts> parts);
+
   void find_direct(device::HostTask &work) const override;
+  std::shared_ptr<core::DeviceMemory> make_shard_memory(std::uint64_t bytes) override;
   void give_idle_memory() noexcept override;
 
  private:
@@ -177,23 +177,29 @@ class CudaSession final : public device::DeviceSession {
   std::uint64_t free_bytes_ = 0;  // of the device, when the session began
   CUcontext context_ = nullptr;
   CUmemoryPool pool_ = nullptr;
-  std::atomic<bool> is_given_up_{false}, has_summarise_failed_{false};
+  std::atomic<bool> has_summarise_failed_{false};
   std::unique_ptr<CudaStream> own_;
   std::unique_ptr<CudaPrograms> programs_;
+  std::mutex parts_mutex_;
+  std::vector<std::unique_ptr<JobParts>> parts_;  // idle
 };
 
 // Gives the device up for the rest of this process, and logs it.
-void give_up(const CudaDevice &device, const std::string &reason, const base::Log &log);
+void give_up(const CudaDevice &device, const std::string &reason, const base::Log &log) noexcept;
 
 inline CudaSession &session_of(const device::Workplace &place) { return static_cast<CudaSession &>(*place.session); }
 
-// Starts a kernel. `shards`: addresses on the device, inputs and then outputs.
-void launch(const CudaSession &session, CUstream stream, const device::Variant &variant, unsigned columns,
-            const std::vector<std::uint64_t> &shards, const device::KernelRange &range, CUdeviceptr records);
+// A call of a kernel without its shards.
+struct Launch {
+  const device::Variant &variant;
+  unsigned columns, rows;
+  device::KernelRange range;
+  CUdeviceptr records = 0;
+  unsigned y = 1, z = 1;  // of Binding::table: see KernelBatch
+};
 
-// Starts a kernel of Binding::table for stripes that have their table on the device.
-void launch(const CudaSession &session, CUstream stream, const device::Variant &variant, unsigned columns,
-            unsigned rows, const device::KernelBatch &batch, CUdeviceptr table);
+// Starts a kernel. `shards`: addresses on the device, inputs and then outputs; of Binding::table the table's alone.
+void launch(const CudaSession &session, CUstream stream, const Launch &what, std::span<const std::uint64_t> shards);
 
 // As device::grow().
 void grow(std::unique_ptr<CudaMemory> &memory, const CudaSession &session, CUstream stream, std::uint64_t bytes);
@@ -204,10 +210,11 @@ void clear_records(const CudaSession &session, CUstream stream, CUdeviceptr reco
 
 // The driver's information about an address.
 struct Address {
-  CUmemorytype type{};  // 0: memory that CUDA does not know
+  unsigned type = 0;  // a CUmemorytype; 0: memory that CUDA does not know
   int ordinal = -1;
-  bool is_managed = false;
-  std::uint64_t start = 0, bytes = 0;  // of the allocation; 0 bytes: unknown
+  unsigned is_managed = 0;
+  CUdeviceptr start = 0;  // of the allocation
+  std::size_t bytes = 0;  // of the allocation; 0: unknown
 
   // Whether [first, first + count) lies in it.
   bool holds(std::uint64_t first, std::uint64_t count) const noexcept {
@@ -215,5 +222,34 @@ struct Address {
   }
 };
 Address look_at(const CudaSession &session, const void *pointer);
+
+// A kernel that is ready for shards in device memory: a submit only starts it.
+struct Ready {
+  std::shared_ptr<device::DeviceSession> session;  // destroyed after the objects in it
+  device::Variant variant;
+};
+
+class CudaPrepared final : public device::DevicePrepared {
+ public:
+  using DevicePrepared::DevicePrepared;
+
+  mutable std::mutex ready_mutex;  // of `ready`; nothing is compiled while it is held
+  mutable std::map<std::tuple<core::Mode, device::Access, device::Binding>, std::shared_ptr<const Ready>> ready;
+  mutable std::vector<std::shared_ptr<const Ready>> captured;  // graphs may launch them while the plan exists
+};
+
+inline const CudaPrepared &prepared_of(const core::Task &task) {
+  return static_cast<const CudaPrepared &>(*task.prepared);
+}
+
+// Makes a kernel ready for a run of so many bytes of each shard, unless it is ready: chooses, loads, and uploads
+// tables.
+std::shared_ptr<const Ready> make_ready(const device::Workplace &place, const CudaPrepared &prepared, core::Mode mode,
+                                        device::Access access, device::Binding binding, std::uint64_t length_bytes);
+
+// As device::start_on_device.
+std::unique_ptr<core::Ticket> start_on_device(const device::Workplace &place, std::span<const core::Task> tasks,
+                                              core::Control &control,
+                                              std::function<void(const device::DriverError &)> failed);
 
 }  // namespace tandem::gpu

@@ -7,7 +7,7 @@
 #include "base/text.hpp"
 #include "device/backend.hpp"
 #include "opencl/factory.hpp"
-#include "opencl/runs.hpp"
+#include "opencl/session.hpp"
 
 namespace tandem::opencl {
 namespace {
@@ -23,39 +23,30 @@ constexpr std::size_t kMostForeignContexts = 4;
 class OpenclBackend final : public device::DeviceBackend {
  public:
   OpenclBackend(const Options &options, const base::Log &log)
-      : DeviceBackend(options, kModule, MemoryKind::opencl, kMemoryResource, log),
-        wanted_(options.device),
-        transfer_(options.transfer),
-        always_shifted_(options.always_shifted),
-        driver_(options.driver) {}
+      : DeviceBackend(options, kModule, MemoryKind::opencl, kMemoryResource, log), asked_(options) {}
 
  private:
   const OpenclDevice &opencl_device() const noexcept { return static_cast<const OpenclDevice &>(*known().device); }
 
   std::shared_ptr<const device::Device> find() const override {
-    const Driver &driver = driver_ != nullptr ? *driver_ : open_driver();
-    auto found = std::make_shared<const OpenclDevice>(select_device(find_devices(driver, log_), wanted_));
-    log_.say(TANDEM_LOG_INFO,
-             base::text("opencl: ", found->name, " (", found->model(), ", ", found->driver_text(), "), ",
-                        wanted_ == "opencl" ? (found->is_cpu() ? "the first device; there is no GPU or accelerator"
-                                                               : "the first GPU or accelerator")
-                                            : "as asked",
-                        ": ", found->unit_count, " compute units, ", budget_bytes(*found, found->memory_bytes / 2),
-                        " of ", found->memory_bytes, " bytes of memory, ",
-                        may_share_memory(*found) ? "host shards are used in place" : "host shards are staged"));
+    const Driver &driver = asked_.driver != nullptr ? *asked_.driver : open_driver();
+    auto found = std::make_shared<OpenclDevice>(select_device(find_devices(driver, log_), asked_.device));
+    found->always_shifted = asked_.always_shifted;
+    log_.say(
+        TANDEM_LOG_INFO,
+        base::text("opencl: ", found->name, " (", found->model(), ", ", found->driver_text(), "), ",
+                   asked_.device == "opencl" ? (found->is_cpu() ? "the first device; there is no GPU or accelerator"
+                                                                : "the first GPU or accelerator")
+                                             : "as asked",
+                   ": ", found->unit_count, " compute units, ", budget_bytes(*found, found->memory_bytes / 2), " of ",
+                   found->memory_bytes, " bytes of memory, ",
+                   may_share_memory(*found) ? "host shards are used in place" : "host shards are staged"));
     return found;
   }
 
-  std::shared_ptr<DeviceSession> open(std::shared_ptr<const device::Device> device,
-                                      std::shared_ptr<device::MemoryBudget> budget,
-                                      std::shared_ptr<device::DiskCache> disk) const override {
-    return device::make_session<OpenclSession, kModule>(std::move(device), std::move(budget), std::move(disk), log_,
-                                                        always_shifted_);
-  }
-
-  std::shared_ptr<core::DeviceMemory> make_device_memory(std::shared_ptr<DeviceSession> session,
-                                                         std::uint64_t bytes) const override {
-    return make_shard_memory(std::static_pointer_cast<OpenclSession>(std::move(session)), bytes);
+  std::shared_ptr<DeviceSession> open() const override { return open_in(nullptr); }
+  std::shared_ptr<OpenclSession> open_in(cl_context foreign) const {
+    return device::make_session<OpenclSession, kModule>(known().device, known().budget, known().disk, log_, foreign);
   }
 
   // The next call begins with fresh objects.
@@ -67,7 +58,7 @@ class OpenclBackend final : public device::DeviceBackend {
   }
 
   bool may_share_memory(const OpenclDevice &device) const noexcept {
-    return transfer_ == Transfer::automatic ? device.shares_memory : transfer_ == Transfer::zero_copy;
+    return asked_.transfer == Transfer::automatic ? device.shares_memory : asked_.transfer == Transfer::zero_copy;
   }
 
   bool run_in_place(const Task &task, Control &control) override {
@@ -75,7 +66,7 @@ class OpenclBackend final : public device::DeviceBackend {
     bool is_done = false;
     guarded([&](const Workplace &place) {
       OpenclSession &session = session_of(place);
-      if (transfer_ != Transfer::zero_copy &&
+      if (asked_.transfer != Transfer::zero_copy &&
           !place.chooser.is_worth_arguments(device::prepared_of(task), session.programs(), task.mode,
                                             session.access(false), task.length_bytes))
         return;
@@ -96,8 +87,7 @@ class OpenclBackend final : public device::DeviceBackend {
       foreign_.splice(foreign_.begin(), foreign_, each);
       return foreign_.front();
     }
-    foreign_.push_front(device::make_session<OpenclSession, kModule>(known().device, known().budget, known().disk, log_,
-                                                                     always_shifted_, context));
+    foreign_.push_front(open_in(context));
     if (foreign_.size() > kMostForeignContexts) foreign_.pop_back();
     return foreign_.front();
   }
@@ -116,18 +106,13 @@ class OpenclBackend final : public device::DeviceBackend {
     }
   }
 
-  void read_elements(const Task &task, std::span<const Element> elements, std::size_t bytes) override {
-    for (const Element &each : elements) {
-      OPENCL_CALL(*opencl_device().driver, clEnqueueReadBuffer, static_cast<cl_command_queue>(task.queue),
-                  static_cast<cl_mem>(const_cast<void *>(each.shard)), CL_TRUE, each.offset_bytes, bytes, each.out, 0,
-                  nullptr, nullptr);
-    }
+  void read_bytes(const Task &task, const void *shard, std::uint64_t offset_bytes, std::uint8_t *out,
+                  std::size_t bytes) override {
+    OPENCL_CALL(*opencl_device().driver, clEnqueueReadBuffer, static_cast<cl_command_queue>(task.queue),
+                static_cast<cl_mem>(const_cast<void *>(shard)), CL_TRUE, offset_bytes, bytes, out, 0, nullptr, nullptr);
   }
 
-  const std::string wanted_;  // as Options
-  const Transfer transfer_;
-  const bool always_shifted_;
-  const Driver *const driver_;  // null: libtandem_opencl.so
+  const Options asked_;
   std::list<std::shared_ptr<OpenclSession>> foreign_;
 };
 

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <map>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "device/quarantine.hpp"
-#include "opencl/runs.hpp"
+#include "device/look.hpp"
+#include "opencl/session.hpp"
 
 namespace tandem::opencl {
 namespace {
@@ -22,13 +21,6 @@ using device::DeviceShard;
 
 cl_mem buffer_of(const DeviceShard &shard) { return static_cast<cl_mem>(const_cast<void *>(shard.buffer)); }
 
-// The buffer of all inputs, or of all outputs; null if they lie in several.
-cl_mem buffer_of(const std::vector<DeviceShard> &shards, bool outputs) {
-  if (!device::share_a_buffer(shards, outputs)) return nullptr;
-  const auto found = std::ranges::find(shards, outputs, &DeviceShard::is_output);
-  return found != shards.end() ? buffer_of(*found) : nullptr;
-}
-
 // A kernel call of a task, and the objects that it needs until it is over.
 struct KernelCall {
   device::KernelRange range;
@@ -37,7 +29,7 @@ struct KernelCall {
   std::vector<std::uint32_t> record_values;
 };
 
-// A group, started on the caller's queue. Its kernel and the table of its stripes are made before any group is started.
+// A group, started on the caller's queue. Its kernel is made before any group is started.
 class OpenclRun final : public device::DeviceRun {
  public:
   OpenclRun(device::Workplace place, device::DeviceGroup group, bool by_arguments)
@@ -57,14 +49,7 @@ class OpenclRun final : public device::DeviceRun {
     is_copied_ = !is_in_two && binding_ == Binding::offsets;
     variant_ = place_.choose(device::prepared_of(task_), task_.mode, is_copied_ ? session_.access(true) : group.access,
                              binding_, group.length_bytes());
-    if (!is_batch) return;
-    device::KernelBatch batch = device::cut_kernel_batch(variant_.spec, group.stripes);
-    batch_y_ = batch.y;
-    batch_z_ = batch.z;
-    KernelCall &part = parts_->emplace_back();
-    part.range.group_count = batch.group_count;
-    part.offsets = DeviceBuffer(session_, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
-                                batch.words.size() * sizeof batch.words[0], batch.words.data());
+    if (is_batch) batch_ = device::cut_kernel_batch(variant_.spec, group.stripes);
   }
   ~OpenclRun() override {
     if (is_over_ || kModule.in_child() || driver_.clFinish(queue_.get()) == CL_SUCCESS) return;
@@ -77,7 +62,9 @@ class OpenclRun final : public device::DeviceRun {
   void start(const core::Control &) override {
     is_over_ = false;
     if (binding_ == Binding::table) {
-      start_batch();
+      device::KernelRange groups;
+      groups.group_count = batch_.group_count;
+      start_part(groups, 0, batch_.words, {buffer_of(ranges_.front()), buffer_of(ranges_.back())}, batch_.y, batch_.z);
     } else if (is_copied_) {
       start_by_copies();
     } else {
@@ -96,15 +83,6 @@ class OpenclRun final : public device::DeviceRun {
   }
 
  private:
-  void start_batch() {
-    const KernelCall &part = parts_->front();
-    launch(driver_, queue_.get(),
-           {variant_, task_.prepared->columns(), task_.prepared->rows(), part.range, part.offsets.get(),
-            part.offsets.get(), batch_y_, batch_z_},
-           std::array{buffer_of(ranges_, false), buffer_of(ranges_, true)}, {}, events_);
-    place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
-  }
-
   void start_in_place() {
     std::vector<std::uint64_t> offsets;
     std::vector<cl_mem> shards;
@@ -114,7 +92,8 @@ class OpenclRun final : public device::DeviceRun {
     }
     const unsigned columns = task_.prepared->columns();
     if (binding_ == Binding::offsets) shards = {buffer_of(ranges_.front()), buffer_of(ranges_[columns])};
-    start_part(task_.offset_bytes, task_.length_bytes, ranges_[columns].root_start, offsets, shards);
+    start_part(device::cut_kernel_range(variant_.spec, task_.length_bytes, ranges_[columns].root_start),
+               task_.offset_bytes, offsets, shards);
   }
 
   // More shards in separate buffers than a kernel has arguments. Pieces are copied, on the device, to one buffer that
@@ -125,14 +104,14 @@ class OpenclRun final : public device::DeviceRun {
         std::min(device::most_piece_bytes(place_, task_, variant_.spec.tuning, variant_.staging_bytes, 1),
                  device::pitch_of(task_.length_bytes));
     for (;; most = most / 2 / kAlignedBytes * kAlignedBytes) {  // others may use most of the budget
-      device::Reservation inputs = session_.budget().try_reserve(most * columns), outputs;
-      if (inputs || most <= kAlignedBytes) outputs = session_.budget().try_reserve(most * rows);
-      if (!outputs && most > kAlignedBytes) continue;
-      if (!inputs) inputs = session_.reserve(most * columns);
-      if (!outputs) outputs = session_.reserve(most * rows);
-      scratch_[0] = DeviceBuffer(session_, std::move(inputs), CL_MEM_READ_WRITE, most * columns);
-      scratch_[1] = DeviceBuffer(session_, std::move(outputs), CL_MEM_READ_WRITE, most * rows);
-      break;
+      try {
+        scratch_[0] = DeviceBuffer(session_, CL_MEM_READ_WRITE, most * columns);
+        scratch_[1] = DeviceBuffer(session_, CL_MEM_READ_WRITE, most * rows);
+        break;
+      } catch (const base::Error &error) {
+        scratch_[0] = {};
+        if (error.status() != TANDEM_ERROR_OUT_OF_MEMORY || most <= kAlignedBytes) throw;
+      }
     }
     const std::uint64_t pitch = most;
     std::vector<std::uint64_t> offsets;
@@ -150,17 +129,19 @@ class OpenclRun final : public device::DeviceRun {
       };
       for (std::size_t i = 0; i < ranges_.size(); ++i)
         if (!ranges_[i].is_output || task_.mode != Mode::assign) copy(ranges_[i], i, false);
-      start_part(task_.offset_bytes + done, length, 0, offsets, {scratch_[0].get(), scratch_[1].get()});
+      start_part(device::cut_kernel_range(variant_.spec, length, 0), task_.offset_bytes + done, offsets,
+                 {scratch_[0].get(), scratch_[1].get()});
       for (std::size_t i = columns; i < ranges_.size() && task_.mode != Mode::compare; ++i) copy(ranges_[i], i, true);
       done += length;
     }
   }
 
-  void start_part(std::uint64_t start_bytes, std::uint64_t length_bytes, std::uint64_t first_output,
-                  std::vector<std::uint64_t> offsets, const std::vector<cl_mem> &shards) {
+  // offsets: of the shards; of Binding::table the table.
+  void start_part(const device::KernelRange &range, std::uint64_t start_bytes, std::vector<std::uint64_t> offsets,
+                  const std::vector<cl_mem> &shards, unsigned y = 1, unsigned z = 1) {
     KernelCall &part = parts_->emplace_back();
     part.start_bytes = start_bytes;
-    part.range = device::cut_kernel_range(variant_.spec, length_bytes, first_output);
+    part.range = range;
     part.offsets = DeviceBuffer(session_, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, offsets.size() * sizeof offsets[0],
                                 offsets.data());
     cl_mem records = part.offsets.get();  // any buffer
@@ -172,7 +153,7 @@ class OpenclRun final : public device::DeviceRun {
       records = part.records.get();
     }
     launch(driver_, queue_.get(),
-           {variant_, task_.prepared->columns(), task_.prepared->rows(), part.range, part.offsets.get(), records},
+           {variant_, task_.prepared->columns(), task_.prepared->rows(), range, part.offsets.get(), records, y, z},
            shards, events_.all().last(events_.empty() ? 0 : 1), events_);
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
     if (!compare) return;
@@ -191,7 +172,7 @@ class OpenclRun final : public device::DeviceRun {
   Binding binding_ = Binding::offsets;
   bool is_copied_ = false;  // the shards are copied to one buffer
   device::Variant variant_;
-  unsigned batch_y_ = 1, batch_z_ = 1;  // of several stripes: the grid
+  device::KernelBatch batch_;  // of several stripes
   DeviceBuffer scratch_[2];
   // Keep their addresses, because the device writes to them.
   std::unique_ptr<std::list<KernelCall>> parts_ = std::make_unique<std::list<KernelCall>>();
@@ -291,11 +272,44 @@ class OpenclInspector final : public device::ShardInspector {
   std::map<cl_mem, Known> known_;
 };
 
+class OpenclShardMemory final : public core::DeviceMemory {
+ public:
+  OpenclShardMemory(std::shared_ptr<OpenclSession> session, std::uint64_t bytes)
+      : session_(std::move(session)),
+        queue_(make_queue(session_->driver(), session_->context(), session_->opencl_device().id)),
+        buffer_(*session_, CL_MEM_READ_WRITE, bytes) {}
+
+  core::MemoryKind kind() const noexcept override { return core::MemoryKind::opencl; }
+  void *shards() const noexcept override { return buffer_.get(); }
+  void *queue() const noexcept override { return queue_.get(); }
+
+  // In the queue's own order.
+  void write(std::uint64_t at_bytes, const std::byte *from, std::uint64_t bytes) override {
+    if (bytes == 0) return;
+    OPENCL_CALL(session_->driver(), clEnqueueWriteBuffer, queue_.get(), buffer_.get(), CL_TRUE, at_bytes, bytes, from,
+                0, nullptr, nullptr);
+  }
+  void read(std::uint64_t at_bytes, std::byte *to, std::uint64_t bytes) override {
+    if (bytes == 0) return;
+    OPENCL_CALL(session_->driver(), clEnqueueReadBuffer, queue_.get(), buffer_.get(), CL_TRUE, at_bytes, bytes, to, 0,
+                nullptr, nullptr);
+  }
+
+ private:
+  const std::shared_ptr<OpenclSession> session_;
+  const Queue queue_;
+  const DeviceBuffer buffer_;
+};
+
 }  // namespace
 
 std::unique_ptr<device::DeviceRun> make_run(const device::Workplace &place, device::DeviceGroup group,
                                             bool by_arguments) {
   return std::make_unique<OpenclRun>(place, std::move(group), by_arguments);
+}
+
+std::shared_ptr<core::DeviceMemory> OpenclSession::make_shard_memory(std::uint64_t bytes) {
+  return std::make_shared<OpenclShardMemory>(std::static_pointer_cast<OpenclSession>(shared_from_this()), bytes);
 }
 
 std::unique_ptr<core::Ticket> start_on_device(const std::function<device::Workplace(cl_context)> &place,

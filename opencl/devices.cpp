@@ -68,10 +68,10 @@ void describe(OpenclDevice &device) {
   device.identity.device = ask.text(CL_DEVICE_NAME);
   device.identity.vendor = ask.text(CL_DEVICE_VENDOR);
   device.vendor = vendor_of(device);
-  device.driver_version = ask.text(CL_DRIVER_VERSION);
   device.platform_name = platform_text(driver, device.platform, CL_PLATFORM_NAME);
-  device.platform_version = platform_text(driver, device.platform, CL_PLATFORM_VERSION);
-  device.identity.driver = device.platform_name + " " + device.platform_version + ", driver " + device.driver_version;
+  device.identity.driver =
+      base::text(device.platform_name, " ", platform_text(driver, device.platform, CL_PLATFORM_VERSION), ", driver ",
+                 ask.text(CL_DRIVER_VERSION));
   device.byte_lanes = device.is_cpu();
   device.memory_bytes = ask.number<cl_ulong>(CL_DEVICE_GLOBAL_MEM_SIZE);
   device.most_buffer_bytes = ask.number<cl_ulong>(CL_DEVICE_MAX_MEM_ALLOC_SIZE);

@@ -23,9 +23,10 @@ struct OpenclDevice final : device::Device {
   cl_platform_id platform = nullptr;
   cl_device_type type = 0;
   device::Vendor vendor = device::Vendor::other;
-  std::string driver_version, platform_name, platform_version;
+  std::string platform_name;
   std::uint64_t parameter_bytes = 0;
   unsigned base_alignment_bytes = 0;
+  bool always_shifted = false;  // as Options
 };
 
 // Every device that can run a program, in the drivers' order. A device is left out, with a warning that has the reason,

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "opencl/programs.hpp"
 
-#include <array>
-
 #include "base/text.hpp"
 
 namespace tandem::opencl {
@@ -49,10 +47,8 @@ OpenclKernel OpenclProgram::take_kernel() const {
 OpenclPrograms::OpenclPrograms(const OpenclDevice &device, cl_context context, std::shared_ptr<device::DiskCache> disk,
                                const base::Log &log)
     : DevicePrograms(device, std::move(disk), log), driver_(*device.driver), id_(device.id), context_(context) {
-  made_by_ = base::join(std::array{std::string(kBuildOptions), device.identity.vendor, device.model(),
-                                   device.driver_version, device.platform_name, device.platform_version},
-                        "\n");
-  compiler_ = device_.driver_text();
+  compiler_ = device.driver_text();
+  made_by_ = base::text(kBuildOptions, "\n", device.identity.vendor, "\n", device.model(), "\n", compiler_);
 }
 
 std::shared_ptr<const device::DeviceProgram> OpenclPrograms::load(const device::KernelSpec &,

@@ -26,11 +26,7 @@ Context make_context(const OpenclDevice &device, cl_context foreign) {
 }  // namespace
 
 DeviceBuffer::DeviceBuffer(const OpenclSession &session, cl_mem_flags flags, std::uint64_t bytes, void *host)
-    : DeviceBuffer(session, session.reserve(bytes), flags, bytes, host) {}
-
-DeviceBuffer::DeviceBuffer(const OpenclSession &session, device::Reservation reserved, cl_mem_flags flags,
-                           std::uint64_t bytes, void *host)
-    : reserved_(std::move(reserved)),
+    : reserved_(session.reserve(bytes)),
       buffer_(make_buffer(session.driver(), session.context(), flags, bytes, host)),
       bytes_(bytes) {}
 
@@ -134,17 +130,15 @@ void OpenclLane::end_piece(unsigned slot, const device::DevicePiece &piece) {
 }
 
 OpenclSession::OpenclSession(std::shared_ptr<const device::Device> on, std::shared_ptr<device::MemoryBudget> budget,
-                             std::shared_ptr<device::DiskCache> disk, const base::Log &log, bool always_shifted,
-                             cl_context foreign)
+                             std::shared_ptr<device::DiskCache> disk, const base::Log &log, cl_context foreign)
     : DeviceSession(std::move(on), std::move(budget)),
-      always_shifted_(always_shifted),
       context_(make_context(opencl_device(), foreign)),
       programs_(new OpenclPrograms(opencl_device(), context_.get(), std::move(disk), log)) {
   begin();
 }
 
 device::Access OpenclSession::access(bool is_aligned) const noexcept {
-  if (always_shifted_) return device::Access::shifted;
+  if (opencl_device().always_shifted) return device::Access::shifted;
   if (is_aligned && opencl_device().base_alignment_bytes >= kAlignedBytes) return device::Access::aligned;
   return opencl_device().is_cpu() ? device::Access::direct : device::Access::shifted;
 }

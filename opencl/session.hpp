@@ -4,10 +4,12 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "device/device_memory.hpp"
 #include "device/piece_stream.hpp"
 #include "opencl/programs.hpp"
 
@@ -21,9 +23,6 @@ class DeviceBuffer {
   DeviceBuffer() = default;
   // Throws Error (OUT_OF_MEMORY) with the budget.
   DeviceBuffer(const OpenclSession &session, cl_mem_flags flags, std::uint64_t bytes, void *host = nullptr);
-  // With bytes reserved before.
-  DeviceBuffer(const OpenclSession &session, device::Reservation reserved, cl_mem_flags flags, std::uint64_t bytes,
-               void *host = nullptr);
 
   cl_mem get() const noexcept { return buffer_.get(); }
   std::uint64_t bytes() const noexcept { return bytes_; }
@@ -93,8 +92,7 @@ class OpenclSession final : public device::DeviceSession {
  public:
   // A context of its own, or `foreign`, the caller's.
   OpenclSession(std::shared_ptr<const device::Device> device, std::shared_ptr<device::MemoryBudget> budget,
-                std::shared_ptr<device::DiskCache> disk, const base::Log &log, bool always_shifted = false,
-                cl_context foreign = nullptr);
+                std::shared_ptr<device::DiskCache> disk, const base::Log &log, cl_context foreign = nullptr);
   ~OpenclSession() override { end(); }
 
   const OpenclDevice &opencl_device() const noexcept { return static_cast<const OpenclDevice &>(device()); }
@@ -105,12 +103,12 @@ class OpenclSession final : public device::DeviceSession {
   // For shards in buffers of the driver: whether all begin at multiples of kAlignedBytes.
   device::Access access(bool is_aligned) const noexcept;
   device::Access access_of_slots() const noexcept override { return access(true); }
+  std::shared_ptr<core::DeviceMemory> make_shard_memory(std::uint64_t bytes) override;
 
  private:
   std::unique_ptr<device::DeviceLane> make_lane() override { return std::make_unique<OpenclLane>(*this); }
   std::shared_ptr<const void> make_tables(std::vector<std::uint32_t> words) override;
 
-  const bool always_shifted_;
   Context context_;
   const std::unique_ptr<OpenclPrograms> programs_;
 };
@@ -135,5 +133,27 @@ struct Launch {
 // inputs' buffer and outputs' buffer (Binding::offsets), or one for each input and output.
 void launch(const Driver &driver, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
             std::span<const cl_event> after, Events &events);
+
+// Tasks below have rows, columns and bytes.
+
+// Whether the kernel can have a buffer for each of the task's shards.
+bool fits_arguments(const OpenclDevice &device, const core::Task &task) noexcept;
+
+// Whether host shards can be used directly: fits_arguments, and no two buffers overlap in part, which OpenCL forbids.
+bool fits_zero_copy(const OpenclDevice &device, const core::Task &task);
+
+// Uses host shards directly. It pays on a device that shares the host's memory, and is right on all. false: the driver
+// makes no buffers of this memory, and nothing was done.
+bool run_zero_copy(const device::Workplace &place, const core::Task &task, core::Control &control);
+
+// A group as a run in the task's queue. by_arguments: the kernel has an argument for each shard, which fits_arguments.
+std::unique_ptr<device::DeviceRun> make_run(const device::Workplace &place, device::DeviceGroup group,
+                                            bool by_arguments);
+
+// As device::start_on_device. `place` gives a place in the context of a queue.
+std::unique_ptr<core::Ticket> start_on_device(const std::function<device::Workplace(cl_context)> &place,
+                                              const OpenclDevice &device, std::span<const core::Task> tasks,
+                                              core::Control &control,
+                                              std::function<void(const device::DriverError &)> failed);
 
 }  // namespace tandem::opencl

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <list>
 #include <map>
-#include <optional>
 
-#include "opencl/runs.hpp"
+#include "opencl/session.hpp"
 
 namespace tandem::opencl {
 namespace {
@@ -20,33 +19,25 @@ constexpr unsigned kLaunchesAtOnce = 2;
 // Arguments besides shards: offsets, begin, end, length, records, tables, columns, rows, space.
 constexpr std::uint64_t kOtherArgumentBytes = 9 * 8;
 
-// A buffer over host memory for each shard. Shards at one address share it. Shards that the task only reads may lie in
-// read-only memory.
-class HostBuffers {
- public:
-  HostBuffers(const OpenclSession &session, const Task &task) : session_(session) {
-    const cl_mem_flags of_outputs = task.mode == Mode::compare ? CL_MEM_READ_ONLY : CL_MEM_READ_WRITE;
-    for (unsigned r = 0; r < task.prepared->rows(); ++r) add(task.outputs[r], task, of_outputs);
-    for (unsigned c = 0; c < task.prepared->columns(); ++c) add(task.inputs[c], task, CL_MEM_READ_ONLY);
-    std::rotate(in_order_.begin(), in_order_.begin() + task.prepared->rows(), in_order_.end());
-  }
-
-  std::span<const cl_mem> all() const noexcept { return in_order_; }
-
- private:
-  void add(const std::byte *shard, const Task &task, cl_mem_flags flags) {
-    Buffer &buffer = by_address_[shard];
-    if (!buffer) {
-      buffer = make_buffer(session_.driver(), session_.context(), flags | CL_MEM_USE_HOST_PTR, task.length_bytes,
+// A buffer over host memory for each shard, inputs and then outputs. Shards at one address share it. Shards that the
+// task only reads may lie in read-only memory.
+std::vector<cl_mem> make_buffers(const OpenclSession &session, const Task &task,
+                                 std::map<const std::byte *, Buffer> &by_address) {
+  std::vector<cl_mem> buffers;
+  const auto add = [&](const std::byte *shard, cl_mem_flags flags) {
+    Buffer &buffer = by_address[shard];
+    if (!buffer)
+      buffer = make_buffer(session.driver(), session.context(), flags | CL_MEM_USE_HOST_PTR, task.length_bytes,
                            const_cast<std::byte *>(shard + task.offset_bytes));
-    }
-    in_order_.push_back(buffer.get());
-  }
-
-  const OpenclSession &session_;
-  std::map<const std::byte *, Buffer> by_address_;
-  std::vector<cl_mem> in_order_;
-};
+    buffers.push_back(buffer.get());
+  };
+  const unsigned rows = task.prepared->rows();
+  const cl_mem_flags of_outputs = task.mode == Mode::compare ? CL_MEM_READ_ONLY : CL_MEM_READ_WRITE;
+  for (unsigned r = 0; r < rows; ++r) add(task.outputs[r], of_outputs);
+  for (unsigned c = 0; c < task.prepared->columns(); ++c) add(task.inputs[c], CL_MEM_READ_ONLY);
+  std::rotate(buffers.begin(), buffers.begin() + rows, buffers.end());
+  return buffers;
+}
 
 }  // namespace
 
@@ -71,13 +62,13 @@ bool run_zero_copy(const device::Workplace &place, const Task &task, core::Contr
   OpenclSession &session = session_of(place);
   const unsigned columns = task.prepared->columns(), rows = task.prepared->rows();
   const std::uint64_t most = std::max<std::uint64_t>(kLaunchBytes / (columns + rows) / 4096 * 4096, 4096);
-  std::optional<HostBuffers> made;
+  std::map<const std::byte *, Buffer> by_address;
+  std::vector<cl_mem> buffers;
   try {
-    made.emplace(session, task);
+    buffers = make_buffers(session, task, by_address);
   } catch (const device::DriverError &) {  // a driver may refuse an address
     return false;
   }
-  const HostBuffers &buffers = *made;
   auto lease = session.take_lane(control);  // drained before the buffers are released
   const cl_command_queue queue = static_cast<OpenclLane &>(*lease).run.get();
   std::list<std::unique_ptr<device::DeviceRun>> runs;
@@ -95,7 +86,7 @@ bool run_zero_copy(const device::Workplace &place, const Task &task, core::Contr
       piece.task.length_bytes = piece.stripes[0].length = std::min(most, task.length_bytes - done);
       for (unsigned i = 0; i < columns + rows; ++i) {
         device::DeviceShard &shard = piece.shards.emplace_back();
-        shard.buffer = buffers.all()[i];
+        shard.buffer = buffers[i];
         shard.is_output = i >= columns;
         shard.start = done;
         shard.root_start = reinterpret_cast<std::uintptr_t>(i < columns ? task.inputs[i] : task.outputs[i - columns]) +
@@ -107,7 +98,7 @@ bool run_zero_copy(const device::Workplace &place, const Task &task, core::Contr
     finish(0);
     if (task.mode != Mode::compare) {
       // After the map, the device's results are visible to the host.
-      for (const cl_mem output : buffers.all().subspan(columns)) {
+      for (const cl_mem output : std::span(buffers).subspan(columns)) {
         cl_int error = CL_SUCCESS;
         void *address = session.driver().clEnqueueMapBuffer(queue, output, CL_TRUE, CL_MAP_READ, 0, task.length_bytes,
                                                             0, nullptr, nullptr, &error);

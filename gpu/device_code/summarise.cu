@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tandem_cuda_summarise: verify's records, reduced on the device. The CUDA runtime is linked statically, and uses the
-// current primary context.
+// tandem_cuda_summarise: verify's records with a difference, found on the device. The CUDA runtime is linked
+// statically, and uses the current primary context.
 #include <thrust/system/cuda/execution_policy.h>
 #include <thrust/system_error.h>
 
@@ -8,16 +8,11 @@
 #include <exception>
 #include <new>
 
-#include "gpu/cuda_module.hpp"
 #include "gpu/device_code/summarise_template.hpp"
 
 namespace {
 
 using namespace tandem::gpu;
-
-static_assert(sizeof(summarise::Found) == sizeof(tandem_cuda_found));
-static_assert(sizeof(summarise::Range) == sizeof(tandem_cuda_range));
-static_assert(offsetof(tandem_cuda_range, byte_count) == offsetof(summarise::Range, byte_count));
 
 void check(cudaError_t status, const char *what) {
   if (status != cudaSuccess) throw thrust::system_error(status, thrust::cuda_category(), what);
@@ -68,16 +63,12 @@ int failed(const tandem_cuda_summary &summary, int status, const char *why) {
 
 extern "C" int tandem_cuda_summarise(const tandem_cuda_summary *given) {
   const tandem_cuda_summary &summary = *given;
-  if (summary.struct_bytes != sizeof summary || summary.rows == 0 || summary.rows > 256 ||
-      summary.record_count != summary.tile_count + 2 || summary.allocate == nullptr || summary.release == nullptr)
+  if (summary.struct_bytes != sizeof summary || summary.allocate == nullptr || summary.release == nullptr)
     return failed(summary, cudaErrorInvalidValue, "a summary that makes no sense");
   try {
     Device device(summary);
-    const summarise::Records records = {summary.records, summary.rows,       summary.begin,     summary.end,
-                                        summary.length,  summary.tile_bytes, summary.tile_count};
-    *summary.range_count_out =
-        summarise::run(device, records, reinterpret_cast<summarise::Found *>(summary.found_out),
-                       reinterpret_cast<summarise::Range *>(summary.ranges_out), summary.capacity);
+    *summary.found_count_out =
+        summarise::run(device, summary.records, summary.record_count, summary.found_out, summary.capacity);
     check(cudaStreamSynchronize(static_cast<cudaStream_t>(summary.stream)), "cudaStreamSynchronize");
     return 0;
   } catch (const thrust::system_error &error) {

@@ -1337,7 +1337,7 @@ TEST(CudaDevices, AModuleOfAnotherVersionIsRefused) {
   other.version = 1;
   const auto [status, message] = status_of([&] { module.check(&other, "/there"); });
   EXPECT_EQ(status, TANDEM_ERROR_UNAVAILABLE);
-  EXPECT_EQ(message, "backend \"cuda\": /there has version 1, this library needs version 6");
+  EXPECT_EQ(message, "backend \"cuda\": /there has version 1, this library needs version 7");
   other = *driver.table();
   other.struct_bytes = 8;
   EXPECT_NE(status_of([&] { module.check(&other, "/there"); }).second.find("a table of 8 bytes"), std::string::npos);

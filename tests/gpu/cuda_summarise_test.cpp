@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reduction of verify's records, in Thrust. Runs on the host the same text that nvcc compiles for the GPU, and
-// compares it with a loop over the tiles of all bytes.
+// The search for verify's records with a difference, in Thrust. Runs on the host the same text that nvcc compiles for
+// the GPU, merges what it finds, and compares it with a loop over the tiles of all bytes.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -9,8 +9,8 @@
 #include <new>
 #include <vector>
 
-#include "core/backend.hpp"
-#include "device/kernel_text.hpp"
+#include "core/mismatch_ranges.hpp"
+#include "device/kernel_chooser.hpp"
 #include "gpu/device_code/summarise_template.hpp"
 #include "tests/support/random.hpp"
 
@@ -69,15 +69,12 @@ struct Case {
     words[(record * rows + row) * 2 + 1] = first;
   }
 
-  Records records() const {
-    return {words.data(), rows, range.begin, range.end, range.length, range.tile_bytes, range.tile_count};
-  }
+  std::uint64_t record_count() const { return range.record_count * rows; }
 };
 
 struct Result {
-  std::vector<Found> found;
-  std::vector<Range> ranges;
-  std::uint64_t range_count;
+  std::vector<core::Mismatch> found;
+  std::vector<core::MismatchRange> ranges;
 };
 
 // The same by core's own merge of mismatches, and a loop.
@@ -95,38 +92,40 @@ Result expected(const Case &from) {
     std::uint64_t touches = UINT64_MAX;
     for (const auto &[start, record] : by_start) {
       const std::uint32_t *pair = &from.words[(record * from.rows + row) * 2];
-      if (start != touches) result.ranges.push_back({row, 0, start + pair[1], 0, 0});
+      if (start != touches) result.ranges.push_back({row, start + pair[1], 0, 0});
       result.ranges.back().end_bytes = touches = from.tile_end(record);
       result.ranges.back().byte_count += device::mismatch_count(pair);
     }
-    result.found.push_back({all.byte_count, all.first_bytes});
+    result.found.push_back(all);
   }
-  result.range_count = result.ranges.size();
   return result;
 }
 
 void check(const Case &from, std::uint64_t capacity) {
   const Result want = expected(from);
   Host host;
-  Result result;
-  result.found.assign(from.rows, {77, 77});
-  result.ranges.assign(capacity + 1, {77, 77, 77, 77, 77});  // one behind the end, which must not change
-  result.range_count = run(host, from.records(), result.found.data(), result.ranges.data(), capacity);
+  std::vector<Found> found(from.record_count());
+  found.resize(run(host, from.words.data(), from.record_count(), found.data(), found.size()));
   EXPECT_EQ(host.live, 0u);
-  ASSERT_EQ(result.range_count, want.range_count);
+  std::vector<device::FoundRecord> records;
+  for (const Found &each : found) records.push_back({each.index, {each.words[0], each.words[1]}});
+  std::vector<core::Mismatch> mismatches(from.rows);
+  core::MismatchRanges ranges;
+  ranges.capacity = capacity;
+  device::merge_found(from.range, records, 0, from.rows, mismatches.data(), &ranges);
+  EXPECT_TRUE(ranges.is_filled);
+  ASSERT_EQ(ranges.count, want.ranges.size());
+  ASSERT_EQ(ranges.list.size(), std::min<std::uint64_t>(capacity, want.ranges.size()));
   for (unsigned row = 0; row < from.rows; ++row) {
-    EXPECT_EQ(result.found[row].byte_count, want.found[row].byte_count) << row;
-    EXPECT_EQ(result.found[row].first_bytes, want.found[row].first_bytes) << row;
+    EXPECT_EQ(mismatches[row].byte_count, want.found[row].byte_count) << row;
+    EXPECT_EQ(mismatches[row].first_bytes, want.found[row].first_bytes) << row;
   }
-  const std::uint64_t written = std::min(capacity, want.range_count);
-  for (std::uint64_t i = 0; i < written; ++i) {
-    EXPECT_EQ(result.ranges[i].output, want.ranges[i].output) << i;
-    EXPECT_EQ(result.ranges[i].reserved, 0u);
-    EXPECT_EQ(result.ranges[i].begin_bytes, want.ranges[i].begin_bytes) << i;
-    EXPECT_EQ(result.ranges[i].end_bytes, want.ranges[i].end_bytes) << i;
-    EXPECT_EQ(result.ranges[i].byte_count, want.ranges[i].byte_count) << i;
+  for (std::size_t i = 0; i < ranges.list.size(); ++i) {
+    EXPECT_EQ(ranges.list[i].output, want.ranges[i].output) << i;
+    EXPECT_EQ(ranges.list[i].begin_bytes, want.ranges[i].begin_bytes) << i;
+    EXPECT_EQ(ranges.list[i].end_bytes, want.ranges[i].end_bytes) << i;
+    EXPECT_EQ(ranges.list[i].byte_count, want.ranges[i].byte_count) << i;
   }
-  EXPECT_EQ(result.ranges[written].output, 77u);
 }
 
 TEST(CudaSummarise, RandomRecords) {
@@ -155,14 +154,23 @@ TEST(CudaSummarise, RandomRecords) {
 TEST(CudaSummarise, NothingFoundTakesNoMemory) {
   const Case made(4, 4100, 4110, 64, 3);
   Host host;
-  Found found[3] = {};
-  EXPECT_EQ(run(host, made.records(), found, nullptr, 0), 0u);
+  EXPECT_EQ(run(host, made.words.data(), made.record_count(), nullptr, 0), 0u);
   EXPECT_EQ(host.allocations, 0u);
   EXPECT_EQ(host.fetched_bytes, 0u);
-  for (const Found &each : found) {
-    EXPECT_EQ(each.byte_count, 0u);
-    EXPECT_EQ(each.first_bytes, UINT64_MAX);
-  }
+}
+
+// The caller asks again, with more room.
+TEST(CudaSummarise, MoreThanTheCapacityAreCounted) {
+  Case made(0, 640, 640, 64, 2);
+  for (const std::uint64_t tile : {0, 2, 4, 6}) made.note(tile, 1, 1, 1);
+  Host host;
+  Found found[4] = {};
+  EXPECT_EQ(run(host, made.words.data(), made.record_count(), found, 3), 4u);
+  EXPECT_EQ(host.fetched_bytes, 0u);
+  EXPECT_EQ(found[0].index, 0u);
+  EXPECT_EQ(run(host, made.words.data(), made.record_count(), found, 4), 4u);
+  EXPECT_EQ(found[0].index, 1u);
+  EXPECT_EQ(found[3].index, 13u);
 }
 
 // The tail of one output and the head of the next lie side by side in no shard.
@@ -173,7 +181,7 @@ TEST(CudaSummarise, EndsOfNeighbouringOutputsAreApart) {
   made.note(0, 1, 1, 63);
   made.note(2, 2, 1, 1);
   made.note(made.range.tile_count + 1, 2, 7, 0);
-  EXPECT_EQ(expected(made).range_count, 3u);
+  EXPECT_EQ(expected(made).ranges.size(), 3u);
   check(made, 10);
   check(made, 2);
 }
@@ -200,17 +208,16 @@ TEST(CudaSummarise, Beyond32Bits) {
 
 TEST(CudaSummarise, GivesMemoryBackWhenThereIsNoMore) {
   Case made(0, 640, 640, 64, 2);
-  for (const std::uint64_t tile : {0, 2, 4, 6}) made.note(tile, 1, 1, 1);
+  made.note(4, 1, 1, 1);
   for (std::uint64_t nth = 0;; ++nth) {
     Host host;
     host.fail_at = nth;
-    Found found[2];
-    Range ranges[2];
+    Found found[1];
     try {
-      EXPECT_EQ(run(host, made.records(), found, ranges, 2), 4u);
+      EXPECT_EQ(run(host, made.words.data(), made.record_count(), found, 1), 1u);
       EXPECT_EQ(host.live, 0u);
       EXPECT_EQ(nth, host.allocations);
-      EXPECT_GE(nth, 3u);
+      EXPECT_GE(nth, 1u);
       return;
     } catch (const std::bad_alloc &) {
       EXPECT_EQ(host.live, 0u);

@@ -959,7 +959,7 @@ int summarise(const tandem_cuda_summary *what) {
     return 77;
   }
   if (current.empty()) counts->violate("summarise without a context");
-  const std::uint64_t bytes = what->record_count * what->rows * device::kRecordBytes;
+  const std::uint64_t bytes = what->record_count * device::kRecordBytes;
   const auto stream = static_cast<CUstream>(what->stream);
   std::vector<void *> memory;
   const auto has_room = [&](std::uint64_t wanted) {
@@ -979,42 +979,15 @@ int summarise(const tandem_cuda_summary *what) {
   put_work(stream, "summarise", {{reinterpret_cast<CUdeviceptr>(what->records), bytes}}, nullptr);
   state->execute(as(stream)->last);
   if (!on_device(reinterpret_cast<CUdeviceptr>(what->records), bytes, "summarise")) return end(1);
-  // Records by the place of their bytes. Not with merge_records of the product, which this result is compared with.
-  std::vector<std::uint64_t> order = {what->tile_count};
-  for (std::uint64_t i = 0; i < what->tile_count; ++i) order.push_back(i);
-  order.push_back(what->tile_count + 1);
-  *what->range_count_out = 0;
-  for (unsigned r = 0; r < what->rows; ++r) {
-    tandem_cuda_found &found = what->found_out[r];
-    found = {0, UINT64_MAX};
-    tandem_cuda_range range = {};
-    const auto close = [&] {
-      if (range.byte_count == 0 || what->ranges_out == nullptr) return;
-      if (*what->range_count_out < what->capacity) what->ranges_out[*what->range_count_out] = range;
-      ++*what->range_count_out;
-      range = {};
-    };
-    for (const std::uint64_t i : order) {
-      const std::uint32_t *record = what->records + (i * what->rows + r) * 2;
-      const std::uint32_t count = device::mismatch_count(record);
-      if (count == 0) {
-        close();
-        continue;
-      }
-      const bool is_head = i == what->tile_count, is_tail = i == what->tile_count + 1;
-      const std::uint64_t start = is_head ? 0 : is_tail ? what->end : what->begin + i * what->tile_bytes;
-      const std::uint64_t stop = is_head   ? what->begin
-                                 : is_tail ? what->length
-                                           : std::min(what->end, start + what->tile_bytes);
-      if (found.byte_count == 0) found.first_bytes = start + record[1];
-      found.byte_count += count;
-      if (range.byte_count == 0) range = {r, 0, start + record[1], 0, 0};
-      range.end_bytes = stop;
-      range.byte_count += count;
-    }
-    close();
-    if (found.byte_count != 0 && !has_room(found.byte_count * 8)) return end(TANDEM_CUDA_SUMMARISE_NO_MEMORY);
+  std::vector<tandem_cuda_found> found;
+  for (std::uint64_t i = 0; i < what->record_count; ++i) {
+    const std::uint32_t *record = what->records + i * 2;
+    if (device::mismatch_count(record) != 0) found.push_back({i, {record[0], record[1]}});
   }
+  *what->found_count_out = found.size();
+  if (found.empty() || found.size() > what->capacity) return end(0);
+  if (!has_room(found.size() * sizeof found[0])) return end(TANDEM_CUDA_SUMMARISE_NO_MEMORY);
+  std::copy(found.begin(), found.end(), what->found_out);
   return end(0);
 }
 

@@ -614,9 +614,8 @@ TEST(OpenclFork, AKernelIsLeftAloneInAChild) {
   opencl::kModule.claim();
   FakeDriver driver;
   const auto session = session_on(driver);
-  const auto text = [] { return fake_generate(core::Matrix(1, 1), {}).text; };
   const auto program = std::static_pointer_cast<const opencl::OpenclProgram>(
-      session->programs().get({1, 2}, {}, text, device::DevicePrograms::Wait::now));
+      session->programs().get({1, 2}, {}, core::Matrix(1, 1), fake_generate, device::DevicePrograms::Wait::now));
   std::atomic<bool> is_over{false};
   std::thread busy([&] {
     while (!is_over) program->take_kernel();
