@@ -111,14 +111,9 @@ int decode_found(const DecodeFlags &flags, const Output &output, Places &places,
     if (found) object["name"] = chosen.name;
     if (flags.salvage) {
       object["hole_bytes"] = result.hole_bytes;
-<<<<<<< HEAD
-      object["holes"] = nlohmann::ordered_json::array();
+      object["holes"] = Json::array();
       for (const Hole &hole : holes)
         object["holes"].push_back({{"begin_bytes", hole.first_byte}, {"end_bytes", hole.first_byte + hole.byte_count}});
-=======
-      object["holes"] = Json::array();
-      for (const Hole &hole : holes) object["holes"].push_back({hole.first_byte, hole.byte_count});
->>>>>>> prd
     }
     object["dry_run"] = flags.write.dry_run;
     print_json(object);
