@@ -117,7 +117,6 @@ TEST(CudaFork, AJobEndsInAChild) {
   auto *const output = reinterpret_cast<std::byte *>(driver.allocate(1000));
   core::Task task = {prepared.get(), &input, &output, 0, 1000, core::Mode::assign};
   task.memory = core::MemoryKind::cuda;
-  task.queue = driver.make_stream();
   core::Control control;
   auto ticket = backend->submit({&task, 1}, control);
   const std::uint64_t calls = driver.call_count();
