@@ -132,7 +132,7 @@ class CudaSession final : public device::DeviceSession {
   // The device failed: it is given up for the rest of this process.
   void give_up(const std::string &reason) noexcept;
 
-  // Whether the module reduces a verify's records on the device. After a failure it does not, and the log says so once.
+  // Whether the module searches a verify's records. After a failure it does not, and the log says so once.
   bool may_summarise() const noexcept {
     return driver_.summarise != nullptr && !has_summarise_failed_.load(std::memory_order_relaxed);
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches of stripes in CUDA memory through the C API, on the fake driver.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <memory>
@@ -11,6 +13,7 @@
 #include "tandem/device.h"
 #include "tests/gpu/fake_driver.hpp"
 #include "tests/support/api.hpp"
+#include "tests/support/sanitizers.hpp"
 
 namespace tandem::test {
 namespace {
@@ -99,6 +102,34 @@ TEST_F(CudaBatchCalls, EncodesAndDecodesInPlace) {
     expect_whole();
     for (const Mine &each : mine_) EXPECT_EQ(each.stripe.status, TANDEM_OK);
   }
+}
+
+// A child after fork ends a job of the parent without a call of the driver.
+TEST(CudaFork, AJobEndsInAChild) {
+  TANDEM_SKIP_FORK_BESIDE_THREADS();
+  FakeCuda driver;
+  gpu::Options options;
+  options.driver = driver.table();
+  options.generate = fake_cuda_generate;
+  const auto backend = gpu::make_backend(options, base::Log());
+  const auto prepared = backend->prepare(core::Matrix(1, 1));
+  const auto *const input = reinterpret_cast<const std::byte *>(driver.allocate(1000));
+  auto *const output = reinterpret_cast<std::byte *>(driver.allocate(1000));
+  core::Task task = {prepared.get(), &input, &output, 0, 1000, core::Mode::assign};
+  task.memory = core::MemoryKind::cuda;
+  core::Control control;
+  auto ticket = backend->submit({&task, 1}, control);
+  const std::uint64_t calls = driver.call_count();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    ticket.reset();
+    _exit(driver.call_count() == calls ? 0 : 1);
+  }
+  int status = 1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  ticket->wait();
 }
 
 }  // namespace
