@@ -40,6 +40,8 @@ using core::Task;
 // every thread a few, so that all finish together. Large chunks make claiming cheap.
 constexpr std::uint64_t kLeastChunkBytes = 64 << 10;
 constexpr std::uint64_t kChunksPerThread = 4;
+// The first chunk of a run: a sample of the rest. The caller has this one more than its workers, which begin later.
+constexpr std::uint64_t kSampleBytes = 32 << 10;
 
 // Limits for values from a file. All values within them are safe.
 // a cancel waits for one chunk
@@ -338,18 +340,22 @@ class CpuBackend final : public core::Backend, public core::Tunable {
     // Whole cache lines, so that no two threads write to one (if shards are aligned), and whole groups.
     const std::uint64_t grid = std::lcm(std::uint64_t{kCacheLine}, prepared.granularity_bytes());
     const std::uint64_t least = (prepared.least_range_bytes() + grid - 1) / grid;
-    const std::uint64_t step = std::max<std::uint64_t>(chunk_bytes / width / grid / least, 1) * least * grid;
+    std::uint64_t step = std::max(chunk_bytes / width / grid, least) * grid;
     OperatorCall call = {&task, task.offset_bytes, std::min(step, task.length_bytes)};
     if (task.mode != Mode::compare)
-      call.out_of_cache = moved_bytes(task, task.length_bytes) > values.out_of_cache_bytes;
+      call.out_of_cache = moved_bytes(task, task.length_bytes) > values.most_cached_bytes();
     call.tile_bytes = values.tile_bytes;
     call.prefetch_bytes = values.prefetch_bytes;
     batch.most_scratch_bytes = std::max(batch.most_scratch_bytes, scratch_bytes(call));
     if (batch.chunks.empty() && values.thread_count > 1) {
-      call.length_bytes = std::min(call.length_bytes, std::max(kLeastChunkBytes / width / grid, least) * grid);
+      call.length_bytes = std::min(call.length_bytes, std::max(kSampleBytes / width / grid, least) * grid);
       batch.first_share = static_cast<double>(call.length_bytes * width) / static_cast<double>(total_bytes);
     }
-    const std::uint64_t end = task.offset_bytes + task.length_bytes;
+    // Chunks of equal length: threads with as many of them end together.
+    const std::uint64_t end = task.offset_bytes + task.length_bytes, rest = task.length_bytes - call.length_bytes;
+    const std::uint64_t count = std::max<std::uint64_t>((rest + step - 1) / step, 1);
+    step = std::max((rest / count + grid - 1) / grid, least) * grid;
+    batch.chunks.reserve(batch.chunks.size() + 1 + count);
     while (call.offset_bytes < end) {
       batch.chunks.push_back({call});
       call.offset_bytes += call.length_bytes;

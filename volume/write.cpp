@@ -6,6 +6,11 @@
 #include "volume/engine.hpp"
 
 namespace tandem::volume {
+namespace {
+
+constexpr std::uint32_t kPieceBytes = 240 << 10, kLeastPieceRows = 4;  // encoded in one call
+
+}  // namespace
 
 void Volume::write(std::uint64_t offset, const std::byte *from, std::uint64_t bytes) {
   change(offset, bytes, from, false);
@@ -178,8 +183,20 @@ void Volume::encode_parity(Edit &edit) {
     if (data[column] != view.columns[column]) continue;
     std::memcpy(view.block(column, begin), edit.clears ? zeros_.data() : each.from, (end - begin) * kBlockBytes);
   }
-  if (edit.has_parity())
-    check(tandem_encode(settings_.context, codec_.get(), data.data(), edit.parity.data(), view.count * kBlockBytes));
+  if (!edit.has_parity()) return;
+  // On the volume's own context in pieces that fit the caches. Parity that a larger call writes past them would be read
+  // again from memory.
+  const std::uint32_t most = kPieceBytes / kBlockBytes / members_->count();
+  const std::uint32_t piece = own_context_ ? std::max(most, kLeastPieceRows) : view.count;
+  std::vector<void *> parity = edit.parity;
+  for (std::uint32_t row = 0; row < view.count; row += piece) {
+    const std::size_t step = row == 0 ? 0 : piece * kBlockBytes;
+    for (const void *&each : data) each = static_cast<const std::byte *>(each) + step;
+    for (void *&each : parity)
+      if (each != nullptr) each = static_cast<std::byte *>(each) + step;
+    check(tandem_encode(settings_.context, codec_.get(), data.data(), parity.data(),
+                        std::min(piece, view.count - row) * kBlockBytes));
+  }
 }
 
 // From the old data and the old parity.
