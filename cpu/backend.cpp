@@ -343,7 +343,7 @@ class CpuBackend final : public core::Backend, public core::Tunable {
     std::uint64_t step = std::max(chunk_bytes / width / grid, least) * grid;
     OperatorCall call = {&task, task.offset_bytes, std::min(step, task.length_bytes)};
     if (task.mode != Mode::compare)
-      call.out_of_cache = moved_bytes(task, task.length_bytes) > values.most_cached_bytes();
+      call.out_of_cache = moved_bytes(task, task.length_bytes) > values.out_of_cache_bytes;
     call.tile_bytes = values.tile_bytes;
     call.prefetch_bytes = values.prefetch_bytes;
     batch.most_scratch_bytes = std::max(batch.most_scratch_bytes, scratch_bytes(call));

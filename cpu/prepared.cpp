@@ -33,7 +33,7 @@ void check_technique(const core::Operator &what, RunBy technique) {
 // Small runs and compares stay in the cache.
 std::uint64_t CpuPrepared::out_of_cache_bytes(core::Mode mode) const {
   if (mode == core::Mode::compare) return UINT64_MAX;
-  return std::max(known(mode).values.most_cached_bytes(), kInlineBytes - 1);
+  return std::max(known(mode).values.out_of_cache_bytes, kInlineBytes - 1);
 }
 
 }  // namespace tandem::cpu

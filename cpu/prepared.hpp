@@ -3,7 +3,6 @@
 // (gf16.hpp), and PacketOperator (packets.hpp) for GF(2).
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -31,17 +30,10 @@ void check_technique(const core::Operator &what, RunBy technique);
 // from them.
 struct Values {
   std::uint64_t chunk_bytes = 2 << 20;   // the most that one chunk moves
-  std::uint64_t out_of_cache_bytes = 0;  // the cache of one thread
+  std::uint64_t out_of_cache_bytes = 0;  // a task that moves more prefetches, and writes past the cache
   std::uint32_t tile_bytes = 0;          // of each input; 0 = the kernel's own choice
   std::uint32_t prefetch_bytes = 0;      // the same
   unsigned thread_count = 1;
-
-  // A task that moves more prefetches, and writes past the cache. Two threads have two caches. More are not counted: a
-  // larger task is rarely in the caches, and if it is not, it is up to twice as fast so.
-  std::uint64_t most_cached_bytes() const noexcept {
-    const unsigned caches = std::min(thread_count, 2u);
-    return out_of_cache_bytes > UINT64_MAX / caches ? UINT64_MAX : out_of_cache_bytes * caches;
-  }
 };
 
 // Values for matrices of one shape, and the text that the log gets at their first use.
