@@ -6,7 +6,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "base/fork.hpp"
@@ -19,6 +21,7 @@
 namespace tandem::test {
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceFaults);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceShards);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceLayer);
 
 // The real drivers' conformance has the forms.
@@ -26,38 +29,68 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(FormConformance);
 
 namespace {
 
-// A backend that owns its driver, which the backends of a test share: there can be one in a process.
+void expect_clean(const AnyDriver &driver, const std::string &after) {
+  for (const std::string &each : driver.problems()) ADD_FAILURE() << each << ", after " << after;
+}
+
+// The driver of all backends of a test: there can be one in a process. In the end nothing is left, and the backends
+// had no more memory than their budgets together.
+struct SharedDriver {
+  explicit SharedDriver(const DriverMaker &maker) : driver(maker.make({})) {}
+  ~SharedDriver() {
+    expect_clean(*driver, "a test of conformance");
+    EXPECT_LE(driver->counts().most_device_bytes(), most_budget_bytes);
+  }
+  const std::unique_ptr<AnyDriver> driver;
+  std::uint64_t budget_bytes = 0, most_budget_bytes = 0;
+};
+
 class OwnedBackend final : public core::Backend {
  public:
-  OwnedBackend(const DriverMaker &maker, const char *technique, std::uint64_t budget_bytes) {
-    static std::weak_ptr<AnyDriver> last;
-    driver_ = last.lock();
-    if (driver_ == nullptr) last = driver_ = maker.make({});
-    backend_ = driver_->make(technique, {}, budget_bytes);
+  OwnedBackend(const DriverMaker &maker, const char *technique, std::uint64_t budget_bytes,
+               const core::TuningSource *tuning)
+      : budget_bytes_(budget_bytes) {
+    static std::weak_ptr<SharedDriver> last;
+    shared_ = last.lock();
+    if (shared_ == nullptr) last = shared_ = std::make_shared<SharedDriver>(maker);
+    shared_->budget_bytes += budget_bytes;
+    shared_->most_budget_bytes = std::max(shared_->most_budget_bytes, shared_->budget_bytes);
+    device::Options options = shared_->driver->options();
+    options.technique = technique;
+    options.memory_budget_bytes = budget_bytes;
+    options.tuning = tuning;
+    backend_ = shared_->driver->make(options, {});
+  }
+  ~OwnedBackend() override {
+    backend_.reset();
+    shared_->budget_bytes -= budget_bytes_;
   }
   const core::Traits &traits() const noexcept override { return backend_->traits(); }
   std::shared_ptr<const core::Prepared> prepare(const core::Operator &what) override { return backend_->prepare(what); }
   void run(std::span<const core::Task> tasks, core::Control &control) override {
-    const auto held = driver_->hold(tasks);
+    const auto held = shared_->driver->hold(tasks);
     backend_->run(tasks, control);
   }
 
  private:
-  std::shared_ptr<AnyDriver> driver_;
+  const std::uint64_t budget_bytes_;
+  std::shared_ptr<SharedDriver> shared_;
   std::unique_ptr<core::Backend> backend_;
 };
 
 }  // namespace
 
+BackendMaker owned_backend(std::string name, const DriverMaker &driver, const char *technique,
+                           std::uint64_t budget_bytes, const core::TuningSource *tuning, std::string not_run) {
+  const auto make = [=] { return std::make_unique<OwnedBackend>(driver, technique, budget_bytes, tuning); };
+  return {std::move(name), make, std::move(not_run)};
+}
+
 std::vector<BackendMaker> conformance_makers(const std::vector<DriverMaker> &drivers) {
-  std::vector<BackendMaker> list;
-  const auto add = [&](const DriverMaker &driver, std::string name, const char *technique, std::uint64_t budget_bytes) {
-    list.push_back(
-        {std::move(name), [=] { return std::make_unique<OwnedBackend>(driver, technique, budget_bytes); }, ""});
-  };
+  std::vector<BackendMaker> list = {owned_backend("little_memory", drivers.front(), "tables", 1 << 20)};
   for (const DriverMaker &driver : std::span(drivers).first(2))
-    for (const char *technique : {"tables", "compiled"}) add(driver, driver.name + "_" + technique, technique, 0);
-  add(drivers.front(), "little_memory", "tables", 1 << 20);
+    for (const char *technique : {"tables", "compiled"})
+      list.push_back(owned_backend(driver.name + "_" + technique, driver, technique, 64 << 20));
   return list;
 }
 
@@ -73,23 +106,11 @@ namespace {
 
 using core::Mode;
 
-constexpr Mode kModes[] = {Mode::assign, Mode::accumulate, Mode::compare};
-
-void expect_clean(const AnyDriver &driver, const std::string &after) {
-  for (const std::string &each : driver.problems()) ADD_FAILURE() << each << ", after " << after;
-}
-
-// The ways of a task through a backend. many: cut into many stripes.
-struct Way {
-  bool on_device, is_many;
-};
-constexpr Way kWays[] = {{false, false}, {true, false}, {false, true}, {true, true}};
-
 // A stripe of the host's memory or the device's.
 class Place {
  public:
-  Place(AnyDriver &driver, Way way, Work &work) : driver_(driver), way_(way), work_(work) {
-    if (way.on_device) stripe_ = driver.on_device(work, 0);
+  Place(AnyDriver &driver, DeviceWay way, Work &work) : driver_(driver), way_(way), work_(work) {
+    if (way.on_device) stripe_.emplace(driver, work);
   }
   void reset() {
     work_.reset();
@@ -104,164 +125,364 @@ class Place {
     backend.run(tasks, control);
   }
   bool is_right(Mode mode) {
-    if (stripe_) stripe_->read();
+    if (stripe_) stripe_->look();
     return work_.is_right(mode);
   }
 
  private:
   AnyDriver &driver_;
-  const Way way_;
+  const DeviceWay way_;
   Work &work_;
-  std::unique_ptr<DeviceStripe> stripe_;
+  std::optional<DeviceStripe> stripe_;
 };
 
-// The n-th call, or command, fails, for every n that a life of a backend has: each time that is a status with the
-// call's name, or it did not matter and the bytes are right. Nothing is leaked, and the next run works; or the device
-// is given up, and later calls say so without asking it.
-void fail_every(const DriverMaker &maker, Way way, const char *technique, Mode mode, bool by_command, bool kills) {
-  Work work(3, 5, 10'000);
-  std::uint64_t count = 0;
-  unsigned statuses = 0;
-  const unsigned step = by_command ? 1 : kThinning;
-  for (std::uint64_t n = UINT64_MAX; n == UINT64_MAX || n < count;) {  // first a life without failures
-    const auto driver = maker.make({});
-    bool is_lost = false;
-    std::string where;
-    {
-      Place place(*driver, way, work);
-      place.reset();
-      std::unique_ptr<core::Backend> backend;
-      std::shared_ptr<const core::Prepared> prepared;
-      const auto life = [&] {
-        if (backend == nullptr) backend = driver->make(technique, {}, 1 << 18);  // several pieces
-        if (prepared == nullptr) prepared = backend->prepare(work.matrix);
-        place.run(*backend, *prepared, mode);
-      };
-      DriverScript script;
-      script.kills = kills;
-      (by_command ? script.failing_command : script.failing_call) = n;
-      driver->set_script(script);
-      const auto [status, message] = status_of(life);
-      where = "call " + std::to_string(n) + ", " + driver->counts().failed_call() + ": " + message;
-      const bool is_dead = driver->is_dead(), is_of_compiler = driver->counts().failed_call().starts_with("nvrtc");
-      if (n == UINT64_MAX) {
-        ASSERT_EQ(status, TANDEM_OK) << where;
-        count = by_command ? driver->counts().command_count() : driver->counts().call_count();
-      }
-      driver->set_script({});
-      if (status == TANDEM_OK) {
-        ASSERT_TRUE(place.is_right(mode)) << where;
-      } else {
-        ++statuses;
-        ASSERT_TRUE(status == TANDEM_ERROR_DEVICE || status == TANDEM_ERROR_OUT_OF_MEMORY ||
-                    status == TANDEM_ERROR_UNAVAILABLE)
-            << where;
-        ASSERT_TRUE(prepared == nullptr || is_of_compiler || message.find("failed with") != std::string::npos) << where;
-        if (!is_dead) place.reset();
-        const std::uint64_t calls = driver->counts().call_count();
-        const auto [again, why] = status_of(life);
-        if (again == TANDEM_OK) {
-          ASSERT_FALSE(is_dead) << where;
-          ASSERT_TRUE(place.is_right(mode)) << "the run after " << where;
-        } else if (!is_of_compiler) {
-          ASSERT_EQ(again, prepared != nullptr ? TANDEM_ERROR_DEVICE : again) << why << ", " << where;
-          ASSERT_TRUE(prepared == nullptr || why.find("was given up") != std::string::npos) << why << ", " << where;
-          ASSERT_TRUE(prepared == nullptr || driver->counts().call_count() == calls)
-              << "a device that was given up was asked";
-          is_lost = true;
-        }
-      }
-      is_lost = is_lost || is_dead;
+// A life by the driver and script of this test.
+struct TestLife : Life {
+  explicit TestLife(const core::Operator &what, std::size_t shard_bytes, const With<> &with = {})
+      : Life(DriverTest::GetParam().make(with.script), what, shard_bytes, with) {}
+  TestLife(unsigned rows, unsigned columns, std::size_t shard_bytes, const With<> &with = {})
+      : TestLife(core::Operator(Work::random_matrix(rows, columns)), shard_bytes, with) {}
+};
+
+}  // namespace
+
+DeviceStripe::DeviceStripe(AnyDriver &driver, Work &work, std::uint64_t skew)
+    : queue(driver.make_queue()), driver_(driver), work_(work) {
+  const std::uint64_t pitch = (work.bytes + skew + 127) / 64 * 64;
+  const std::size_t columns = work.in.size(), count = columns + work.out.size();
+  const Layout layout = driver.layout();
+  for (std::size_t i = 0, slot = 0; i < count; ++i, ++slot) {
+    if (layout == Layout::own_buffers || i == 0 || (layout == Layout::two_buffers && i == columns)) {
+      slot = 0;
+      memory_.push_back(driver.allocate(queue, layout == Layout::own_buffers ? pitch : count * pitch));
     }
-    if (!is_lost) expect_clean(*driver, where);
-    if (testing::Test::HasFailure()) return;
-    n = n == UINT64_MAX ? static_cast<unsigned>(mode) % step : n + step;
+    auto *const memory = static_cast<std::byte *>(memory_.back());
+    i < columns ? in.push_back(memory) : out.push_back(memory);
+    (i < columns ? in_offsets : out_offsets).push_back(slot * pitch + i % 3 * skew / 2);
   }
-  EXPECT_GE(count, by_command ? 1u : 20u);
-  EXPECT_GT(statuses, count / 2 / step) << "of " << count;
+  write();
+}
+
+DeviceStripe::~DeviceStripe() {
+  driver_.release_queue(queue);
+  for (void *const each : memory_) driver_.release(each);
+}
+
+void DeviceStripe::write() {
+  driver_.finish(queue);
+  for (std::size_t c = 0; c < in.size(); ++c) {
+    std::uint8_t *const first = driver_.address(const_cast<std::byte *>(in[c]));
+    std::memcpy(first + in_offsets[c], work_.inputs[c].data(), work_.bytes);
+  }
+  for (std::size_t r = 0; r < out.size(); ++r)
+    std::memcpy(driver_.address(out[r]) + out_offsets[r], work_.before[r].data(), work_.bytes);
+}
+
+void DeviceStripe::look() {
+  for (std::size_t r = 0; r < out.size(); ++r)
+    std::memcpy(work_.outputs[r].data(), driver_.address(out[r]) + out_offsets[r], work_.bytes);
+}
+
+core::Task DeviceStripe::task(const core::Prepared &prepared, Mode mode) {
+  core::Task made = {&prepared, in.data(), out.data(), 0, work_.bytes, mode, work_.mismatches.data()};
+  made.memory = driver_.memory();
+  made.queue = queue;
+  made.input_offsets = in_offsets.data();
+  made.output_offsets = out_offsets.data();
+  return made;
+}
+
+Life::~Life() {
+  prepared.reset();
+  backend.reset();
+  if (!leaves) expect_clean(*driver, "a life");
+}
+
+void Life::begin(const core::Operator &what) {
+  backend = driver->make(options, heard.log());
+  prepared = backend->prepare(what);
+  work.reset();
+}
+
+core::Task Life::host_task(Mode mode) {
+  return {prepared.get(), work.in.data(), work.out.data(), 0, work.bytes, mode, work.mismatches.data()};
+}
+
+void Life::run(Mode mode, DeviceWay way) {
+  Place place(*driver, way, work);
+  place.reset();
+  place.run(*backend, *prepared, mode);
+  EXPECT_TRUE(place.is_right(mode)) << core::name_of(mode) << (way.on_device ? ", device" : ", host");
+}
+
+void Life::run(DeviceStripe &stripe, Mode mode) {
+  reset(stripe);
+  const core::Task task = stripe.task(*prepared, mode);
+  backend->run({&task, 1}, control);
+  expect(stripe, mode);
+}
+
+std::pair<tandem_status, std::string> Life::status(Mode mode) {
+  work.reset();
+  return status_of([&] { work.run(*backend, *prepared, mode); });
+}
+
+std::unique_ptr<core::Ticket> Life::submit(DeviceStripe &stripe, Mode mode) {
+  const core::Task task = stripe.task(*prepared, mode);
+  return backend->submit({&task, 1}, control);
+}
+
+void Life::reset(DeviceStripe &stripe) {
+  work.reset();
+  stripe.write();
+}
+
+void Life::expect(DeviceStripe &stripe, Mode mode) {
+  stripe.look();
+  EXPECT_TRUE(work.is_right(mode)) << core::name_of(mode);
+}
+
+void Life::expect_untouched(DeviceStripe &stripe, const char *why) {
+  stripe.look();
+  EXPECT_TRUE(work.is_untouched()) << why;
+}
+
+namespace {
+
+// ---- faults --------------------------------------------------------------------------------------------------
+
+struct Fault {
+  DeviceWay way;
+  const char *technique;
+  Mode mode;
+  Failure failure = Failure::plain;
+  bool by_command = false;
+};
+
+// A life in which a call, or a command, fails. The first run makes the backend and its plan.
+class FaultyLife {
+ public:
+  FaultyLife(AnyDriver &driver, const Fault &fault, Work &work)
+      : driver_(driver), fault_(fault), work_(work), place_(driver, fault.way, work) {
+    place_.reset();
+  }
+
+  // A failure is a status with the call's name, or it did not matter and the bytes are right.
+  void fail(std::uint64_t n) {
+    DriverScript script;
+    script.failure = fault_.failure;
+    (fault_.by_command ? script.failing_command : script.failing_call) = n;
+    driver_.set_script(script);
+    const auto [status, message] = status_of([&] { run(); });
+    failed_call = driver_.counts().failed_call();
+    where = "call " + std::to_string(n) + ", " + failed_call + ": " + message;
+    count = fault_.by_command ? driver_.counts().command_count() : driver_.counts().call_count();
+    is_lost = driver_.is_dead();
+    is_status = status != TANDEM_OK;
+    driver_.set_script({});
+    if (!is_status) {
+      ASSERT_TRUE(place_.is_right(fault_.mode)) << where;
+      return;
+    }
+    ASSERT_NE(n, UINT64_MAX) << where;
+    const bool is_of_opening = prepared_ == nullptr;
+    ASSERT_TRUE(status == TANDEM_ERROR_OUT_OF_MEMORY ||
+                ((is_of_opening || fault_.failure != Failure::out_of_memory) &&
+                 (status == TANDEM_ERROR_DEVICE || status == TANDEM_ERROR_UNAVAILABLE)))
+        << where;
+    ASSERT_TRUE(is_of_opening || is_of_compiler() || message.find("failed with") != std::string::npos) << where;
+    if (!is_lost) place_.reset();
+    run_again();
+  }
+
+  std::string failed_call, where;
+  std::uint64_t count = 0;
+  bool is_status = false, is_lost = false;
+
+ private:
+  void run() {
+    if (backend_ == nullptr) {
+      device::Options options = driver_.options();
+      options.technique = fault_.technique;
+      options.memory_budget_bytes = 1 << 18;  // several pieces
+      backend_ = driver_.make(options, heard_.log());
+    }
+    if (prepared_ == nullptr) prepared_ = backend_->prepare(work_.matrix);
+    place_.run(*backend_, *prepared_, fault_.mode);
+  }
+
+  // The next run works; or the device is given up, and later calls say so without asking it.
+  void run_again() {
+    const std::uint64_t calls = driver_.counts().call_count();
+    const auto [again, why] = status_of([&] { run(); });
+    const bool is_survived = fault_.failure == Failure::out_of_memory || fault_.failure == Failure::of_capture;
+    ASSERT_TRUE(!is_survived || (again == TANDEM_OK && !heard_.has("given up"))) << why << ", " << where;
+    if (again == TANDEM_OK) {
+      ASSERT_FALSE(is_lost) << where;
+      ASSERT_TRUE(place_.is_right(fault_.mode)) << "the run after " << where;
+    } else if (!is_of_compiler()) {
+      is_lost = true;
+      if (prepared_ == nullptr) return;
+      ASSERT_EQ(again, TANDEM_ERROR_DEVICE) << why << ", " << where;
+      ASSERT_NE(why.find("was given up"), std::string::npos) << why << ", " << where;
+      ASSERT_EQ(driver_.counts().call_count(), calls) << "a device that was given up was asked";
+    }
+  }
+  bool is_of_compiler() const { return failed_call.starts_with("nvrtc"); }
+
+  AnyDriver &driver_;
+  const Fault fault_;
+  Work &work_;
+  Place place_;
+  Heard heard_;
+  std::unique_ptr<core::Backend> backend_;
+  std::shared_ptr<const core::Prepared> prepared_;
+};
+
+// The n-th call, or command, fails, for every n that a life of a backend has. Nothing is leaked.
+void fail_every(const Fault &fault) {
+  Work work(3, 5, 10'000);
+  const unsigned step = fault.by_command ? 1 : kThinning;
+  std::uint64_t count = 0;
+  unsigned statuses = 0, worked = 0;
+  for (std::uint64_t n = UINT64_MAX; n == UINT64_MAX || n < count;) {  // first a life without failures
+    const auto driver = DriverTest::GetParam().make({});
+    std::optional<FaultyLife> life(std::in_place, *driver, fault, work);
+    life->fail(n);
+    if (n == UINT64_MAX) count = life->count;
+    statuses += life->is_status;
+    worked += !life->is_status && !life->failed_call.empty();
+    const bool is_lost = life->is_lost;
+    const std::string where = life->where;
+    life.reset();
+    if (fault.failure == Failure::of_capture) {  // what cannot be drained is kept
+      EXPECT_TRUE(driver->counts().violations().empty()) << where;
+    } else if (!is_lost) {
+      expect_clean(*driver, where);
+    }
+    if (testing::Test::HasFailure()) return;
+    n = n == UINT64_MAX ? static_cast<unsigned>(fault.mode) % step : n + step;
+  }
+  EXPECT_GE(count, fault.by_command ? 1u : 20u);
+  if (fault.failure == Failure::out_of_memory && !fault.way.on_device) {
+    EXPECT_GE(worked, thinned(3)) << "nothing smaller was tried";
+  } else if (fault.failure == Failure::plain || fault.failure == Failure::kills) {
+    EXPECT_GT(statuses, count / 2 / step) << "of " << count;
+  }
+  EXPECT_GE(statuses, fault.by_command ? 1u : thinned(10));
 }
 
 TEST_P(DeviceFaults, EveryCall) {
-  for (const Way way : kWays) {
+  for (const DeviceWay way : kDeviceWays) {
     for (const Mode mode : kModes)
-      if (!way.is_many || mode == Mode::assign) fail_every(GetParam(), way, "tables", mode, false, false);
-    fail_every(GetParam(), way, "compiled", Mode::assign, false, false);
-    fail_every(GetParam(), way, "tables", Mode::assign, false, true);
-    fail_every(GetParam(), way, "tables", Mode::compare, false, true);
+      if (!way.is_many || mode == Mode::assign) fail_every({way, "tables", mode});
+    fail_every({way, "compiled", Mode::assign});
+  }
+}
+
+TEST_P(DeviceFaults, EveryCallInEveryOtherManner) {
+  for (const DeviceWay way : kDeviceWays) {
+    for (const Failure failure : driver()->failures()) {
+      if (failure == Failure::plain || (way.is_many && failure != Failure::kills)) continue;
+      if (failure == Failure::kills) fail_every({way, "tables", Mode::assign, failure});
+      const bool has_memory = failure == Failure::out_of_memory;
+      fail_every({way, "tables", has_memory ? Mode::accumulate : Mode::compare, failure});
+    }
   }
 }
 
 // As if the device were lost in the middle of a job.
 TEST_P(DeviceFaults, EveryCommand) {
-  for (const Way way : kWays)
+  for (const DeviceWay way : kDeviceWays)
     for (const Mode mode : kModes)
-      if (!way.is_many || mode == Mode::assign) fail_every(GetParam(), way, "tables", mode, true, true);
+      if (!way.is_many || mode == Mode::assign) fail_every({way, "tables", mode, Failure::kills, true});
 }
 
 // At each command of a run: pieces that were complete by then are the product, the others are as before.
 TEST_P(DeviceLayer, ACancelDrainsAndTheNextRunWorks) {
-  Work work(2, 3, 20'000);
   std::uint64_t count = 1;
   unsigned cancelled = 0;
   for (std::uint64_t n = 0; n < count; ++n) {
-    const auto driver = this->driver();
-    {
-      const auto backend = driver->make("", {}, 128 << 10);  // several pieces
-      const auto prepared = backend->prepare(work.matrix);
-      core::Control control;
-      DriverScript script;
-      script.cancelling_command = n;
-      script.control = &control;
-      driver->set_script(script);
-      work.reset();
-      const core::Task task = {prepared.get(), work.in.data(), work.out.data(), 0, work.bytes, Mode::assign};
-      const tandem_status status = status_of([&] { backend->run({&task, 1}, control); }).first;
-      if (n == 0) count = 60;
-      if (status == TANDEM_OK) {
-        EXPECT_TRUE(work.is_right(Mode::assign)) << n;
-        count = n;  // the last piece was on its way
-      } else {
-        ASSERT_EQ(status, TANDEM_ERROR_CANCELLED) << n;
-        ++cancelled;
-        for (std::size_t r = 0; r < 2; ++r)
-          for (std::size_t i = 0; i < work.bytes; ++i)
-            ASSERT_TRUE(work.outputs[r][i] == work.product[r][i] || work.outputs[r][i] == work.before[r][i]) << n;
-      }
-      driver->set_script({});
-      work.run(*backend, *prepared, Mode::assign);
+    TestLife life(2, 3, 20'000, {.budget_bytes = 128 << 10});  // several pieces
+    core::Control control;
+    life.driver->set_script({.cancelling_command = n, .control = &control});
+    const core::Task task = life.host_task();
+    const tandem_status status = status_of([&] { life.backend->run({&task, 1}, control); }).first;
+    if (n == 0) count = 60;
+    const Work &work = life.work;
+    if (status == TANDEM_OK) {
       EXPECT_TRUE(work.is_right(Mode::assign)) << n;
+      count = n;  // the last piece was on its way
+    } else {
+      ASSERT_EQ(status, TANDEM_ERROR_CANCELLED) << n;
+      ++cancelled;
+      for (std::size_t r = 0; r < 2; ++r)
+        for (std::size_t i = 0; i < work.bytes; ++i)
+          ASSERT_TRUE(work.outputs[r][i] == work.product[r][i] || work.outputs[r][i] == work.before[r][i]) << n;
     }
-    expect_clean(*driver, "a cancel at command " + std::to_string(n));
+    life.driver->set_script({});
+    life.run();
   }
   EXPECT_GE(cancelled, 15u);
 }
 
-// ---- many stripes --------------------------------------------------------------------------------------------
+// ---- shards in device memory ---------------------------------------------------------------------------------
+
+// In every layout. A launch takes the stripes that are aligned, and one takes the others; stripes far longer than the
+// rest have several rows.
+TEST_P(DeviceShards, EveryModeLengthAndAddress) {
+  for (const char *technique : {"tables", "compiled"}) {
+    TestLife life(3, 5, 70'003, {.technique = technique, .budget_bytes = 256 << 10});
+    const auto other = life.backend->prepare(life.work.matrix);
+    for (const std::uint64_t skew : {0, 6}) {
+      SCOPED_TRACE(testing::Message() << technique << ", skew " << skew);
+      DeviceStripe stripe(*life.driver, life.work, skew);
+      for (const Mode mode : kModes) {
+        life.reset(stripe);
+        const auto ticket = life.submit(stripe, mode);
+        ticket->wait();
+        ticket->wait();
+        life.expect(stripe, mode);
+      }
+      std::uint8_t inputs[5], outputs[3];
+      life.backend->read_column(stripe.task(*life.prepared, Mode::compare), 777, inputs, outputs);
+      EXPECT_EQ(inputs[4], life.work.inputs[4][777]);
+      EXPECT_EQ(outputs[2], life.work.before[2][777]);
+      for (const bool is_cut_anywhere : {false, true}) {
+        std::vector<core::Task> tasks = uneven_slices(stripe.task(*life.prepared, Mode::assign), !is_cut_anywhere);
+        for (std::size_t i = 0; i < tasks.size(); i += 3) tasks[i].prepared = other.get();
+        tasks.insert(tasks.begin() + 5, core::Task{});  // nothing to do
+        life.reset(stripe);
+        life.driver->set_script({});
+        life.backend->submit(tasks, life.control)->wait();
+        life.expect(stripe);
+        if (life.driver->groups_stripes()) {
+          EXPECT_EQ(life.driver->calls_of(Call::launch), skew == 0 && is_cut_anywhere ? 4u : 2u);
+        }
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
 
 TEST_P(DeviceLayer, TheNumberOfCallsDoesNotGrowWithTheStripes) {
   for (const char *technique : {"tables", "compiled"}) {
     for (const bool on_device : {true, false}) {
       // Calls from the submit to the end of the wait, for stripes that were run before.
       const auto calls_for = [&](unsigned count, bool together) {
-        const auto driver = this->driver();
-        Work work(4, 10, std::size_t{count} * 192);
-        const auto backend = driver->make(technique);
-        const auto prepared = backend->prepare(work.matrix);
-        const auto stripe = driver->on_device(work, 0);
-        core::Task task = {prepared.get(), work.in.data(), work.out.data(), 0, work.bytes, Mode::assign};
-        if (on_device) task = stripe->task(*prepared, Mode::assign);
-        const std::vector<core::Task> tasks = slices(task, count);
-        core::Control control;
-        backend->submit(tasks, control)->wait();
-        work.reset();
-        stripe->write();
-        driver->set_script({});
-        if (together) backend->submit(tasks, control)->wait();
-        for (std::size_t i = 0; i < tasks.size() && !together; ++i) backend->submit({&tasks[i], 1}, control)->wait();
-        const std::uint64_t calls = driver->counts().call_count();
-        EXPECT_EQ(driver->calls_of(Call::launch), together ? 1u : count);
-        if (on_device) stripe->read();
-        EXPECT_TRUE(work.is_right(Mode::assign)) << technique << ", " << count;
+        TestLife life(4, 10, std::size_t{count} * 192, {.technique = technique});
+        DeviceStripe stripe(*life.driver, life.work);
+        const core::Task whole = on_device ? stripe.task(*life.prepared, Mode::assign) : life.host_task();
+        const std::vector<core::Task> tasks = slices(whole, count);
+        life.backend->submit(tasks, life.control)->wait();
+        life.reset(stripe);
+        life.driver->set_script({});
+        if (together) life.backend->submit(tasks, life.control)->wait();
+        for (std::size_t i = 0; i < count && !together; ++i) life.backend->submit({&tasks[i], 1}, life.control)->wait();
+        const std::uint64_t calls = life.counts().call_count();
+        EXPECT_EQ(life.driver->calls_of(Call::launch), together ? 1u : count);
+        if (on_device) stripe.look();
+        EXPECT_TRUE(life.work.is_right(Mode::assign)) << technique << ", " << count;
         return calls;
       };
       const std::uint64_t few = calls_for(10, true);
@@ -272,120 +493,89 @@ TEST_P(DeviceLayer, TheNumberOfCallsDoesNotGrowWithTheStripes) {
   }
 }
 
-// A launch for the stripes that are aligned, and one for the others; stripes far longer than the rest have several
-// rows. A stripe at fault is named, before any command.
-TEST_P(DeviceLayer, StripesOfEveryLengthAndAddress) {
-  const auto driver = this->driver();
-  {
-    Work work(3, 5, 70'003);
-    for (const char *technique : {"tables", "compiled"}) {
-      const auto backend = driver->make(technique);
-      const auto prepared = backend->prepare(work.matrix), other = backend->prepare(work.matrix);
-      for (const std::uint64_t skew : {0, 6}) {
-        const auto stripe = driver->on_device(work, skew);
-        for (const bool is_cut_anywhere : {false, true}) {
-          std::vector<core::Task> tasks = uneven_slices(stripe->task(*prepared, Mode::assign), !is_cut_anywhere);
-          for (std::size_t i = 0; i < tasks.size(); i += 3) tasks[i].prepared = other.get();
-          tasks.insert(tasks.begin() + 5, core::Task{});  // nothing to do
-          work.reset();
-          stripe->write();
-          driver->set_script({});
-          core::Control control;
-          backend->submit(tasks, control)->wait();
-          stripe->read();
-          ASSERT_TRUE(work.is_right(Mode::assign)) << technique << ", cut anywhere: " << is_cut_anywhere;
-          EXPECT_EQ(driver->calls_of(Call::launch), skew == 0 && is_cut_anywhere ? 4u : 2u);
-        }
-      }
-      const auto stripe = driver->on_device(work, 0);
-      std::vector<core::Task> tasks = slices(stripe->task(*prepared, Mode::assign), 5);
-      const std::vector<std::uint64_t> huge(8, UINT64_MAX - 10);
-      tasks[3].input_offsets = huge.data();
-      const std::uint64_t commands = driver->counts().command_count();
-      core::Control control;
-      const auto [status, message] = status_of([&] { backend->submit(tasks, control); });
-      EXPECT_EQ(status, TANDEM_ERROR_INVALID_ARGUMENT);
-      EXPECT_TRUE(message.starts_with(std::string("stripe 3 of 5: ") + driver->label() + ": input 0 ")) << message;
-      EXPECT_EQ(driver->counts().command_count(), commands);
-    }
+// Memory of the backend's own, which holds the work's shards one behind the other.
+struct OwnMemory {
+  OwnMemory(core::Backend &backend, Work &of, std::uint64_t pitch)
+      : memory(backend.device_memory((of.in.size() + of.out.size()) * pitch)),
+        work(of),
+        shards(of.in.size() + of.out.size(), static_cast<std::byte *>(memory->shards())) {
+    for (std::size_t i = 0; i < shards.size(); ++i) offsets.push_back(i * pitch);
   }
-  expect_clean(*driver, "many stripes");
-}
+  core::Task task(const core::Prepared &prepared, Mode mode) {
+    const std::size_t columns = work.in.size();
+    core::Task made = {&prepared, shards.data(), shards.data() + columns, 0, work.bytes, mode, work.mismatches.data()};
+    made.memory = memory->kind();
+    made.queue = memory->queue();
+    made.input_offsets = offsets.data();
+    made.output_offsets = offsets.data() + columns;
+    return made;
+  }
 
-// Any shard that shares a byte with an output is refused; so is a task without a queue's driver.
-TEST_P(DeviceLayer, OverlapsAreRefused) {
-  const auto driver = this->driver();
-  {
-    Work work(2, 3, 5000);
-    const auto backend = driver->make();
-    const auto prepared = backend->prepare(work.matrix);
-    const auto memory = backend->device_memory(5 * 5056);
-    std::vector<std::byte *> shards(5, static_cast<std::byte *>(memory->shards()));
-    const auto status_with = [&](unsigned shard, std::uint64_t offset, Mode mode) {
-      std::vector<std::uint64_t> offsets;
-      for (unsigned i = 0; i < 5; ++i) offsets.push_back(i * 5056);
-      offsets[shard] = offset;
-      core::Task task = {prepared.get(), shards.data(), shards.data() + 3, 0, work.bytes, mode, work.mismatches.data()};
-      work.reset();
-      task.mismatches = work.mismatches.data();
-      task.memory = memory->kind();
-      task.queue = memory->queue();
-      task.input_offsets = offsets.data();
-      task.output_offsets = offsets.data() + 3;
-      core::Control control;
-      return status_of([&] { backend->run({&task, 1}, control); });
-    };
-    EXPECT_EQ(status_with(0, 5056, Mode::assign).first, TANDEM_OK) << "inputs may alias";
-    EXPECT_EQ(status_with(4, 3 * 5056 + 5000, Mode::assign).first, TANDEM_OK) << "neighbours";
-    EXPECT_EQ(status_with(4, 2 * 5056, Mode::compare).first, TANDEM_OK) << "nothing is written";
-    for (const auto &[shard, offset] : {std::pair(4u, 3 * 5056u + 4999u), std::pair(4u, 2 * 5056u),
-                                        std::pair(2u, 4 * 5056u), std::pair(0u, 3 * 5056u + 17u)}) {
-      const auto [status, message] = status_with(shard, offset, Mode::accumulate);
-      EXPECT_EQ(status, TANDEM_ERROR_OVERLAP) << shard;
-      EXPECT_NE(message.find(shard < 3 ? "input " + std::to_string(shard) : "output 1"), std::string::npos) << message;
-    }
-    EXPECT_EQ(status_with(4, 5 * 5056 - 4999, Mode::assign).first, TANDEM_ERROR_INVALID_ARGUMENT) << "beyond the end";
+  const std::shared_ptr<core::DeviceMemory> memory;
+  Work &work;
+  std::vector<std::byte *> shards;
+  std::vector<std::uint64_t> offsets;
+};
+
+// Any shard that shares a byte with an output is refused. Of many stripes the one at fault is named. No command is
+// begun before.
+TEST_P(DeviceLayer, ShardsInEachOthersWayAreRefused) {
+  TestLife life(2, 3, 5000);
+  OwnMemory own(*life.backend, life.work, 5056);
+  const std::vector<std::uint64_t> right = own.offsets;
+  const struct {
+    unsigned shard;
+    std::uint64_t offset;
+    Mode mode;
+    tandem_status status;
+    const char *why;
+  } cases[] = {{0, 5056, Mode::assign, TANDEM_OK, "inputs may alias"},
+               {4, 3 * 5056 + 5000, Mode::assign, TANDEM_OK, "neighbours"},
+               {4, 2 * 5056, Mode::compare, TANDEM_OK, "nothing is written"},
+               {4, 3 * 5056 + 4999, Mode::accumulate, TANDEM_ERROR_OVERLAP, "output 1"},
+               {4, 2 * 5056, Mode::accumulate, TANDEM_ERROR_OVERLAP, "output 1"},
+               {2, 4 * 5056, Mode::accumulate, TANDEM_ERROR_OVERLAP, "input 2"},
+               {0, 3 * 5056 + 17, Mode::accumulate, TANDEM_ERROR_OVERLAP, "input 0"},
+               {4, 5 * 5056 - 4999, Mode::assign, TANDEM_ERROR_INVALID_ARGUMENT, "output 1 "}};
+  for (const auto &each : cases) {
+    own.offsets[each.shard] = each.offset;
+    const core::Task task = own.task(*life.prepared, each.mode);
+    const std::uint64_t commands = life.counts().command_count();
+    const auto [status, message] = status_of([&] { life.backend->run({&task, 1}, life.control); });
+    own.offsets = right;
+    EXPECT_EQ(status, each.status) << each.why << ": " << message;
+    if (status == TANDEM_OK) continue;
+    EXPECT_NE(message.find(each.why), std::string::npos) << message;
+    EXPECT_EQ(life.counts().command_count(), commands) << each.why;
   }
-  expect_clean(*driver, "refusals");
+  std::vector<core::Task> tasks = slices(own.task(*life.prepared, Mode::assign), 5);
+  const std::vector<std::uint64_t> huge(5, UINT64_MAX - 10);
+  tasks[3].input_offsets = huge.data();
+  const std::uint64_t commands = life.counts().command_count();
+  const std::string why = refusal(TANDEM_ERROR_INVALID_ARGUMENT, [&] { life.backend->submit(tasks, life.control); });
+  EXPECT_TRUE(why.starts_with(std::string("stripe 3 of 5: ") + life.driver->label() + ": input 0 ")) << why;
+  EXPECT_EQ(life.counts().command_count(), commands);
 }
 
 // ---- memory ------------------------------------------------------------------------------------------------
 
-// All buffers together stay within the budget, for every sequence of shapes. A lower budget holds from the next run on.
-TEST_P(DeviceLayer, TheBudgetHoldsOverShapes) {
-  const auto driver = this->driver();
+// The conformance suite has every sequence of shapes. A lower budget holds from the next run on: what was kept goes
+// when room is needed.
+TEST_P(DeviceLayer, TheBudgetMayChange) {
   core::Budget resources;
-  resources.set_all(std::string(driver->resource()) + "=3");
-  device::Options options = driver->options();
-  options.resources = &resources;
-  const auto backend = driver->make(options, {});
-  std::uint64_t most = 3 << 20;
-  for (unsigned round = 0; round < 2; ++round) {
-    for (const auto &[rows, columns] : {std::pair(2u, 60u), std::pair(60u, 2u), std::pair(20u, 20u)}) {
-      Work work(rows, columns, 50'000);
-      const auto prepared = backend->prepare(work.matrix);
-      for (const Mode mode : {Mode::compare, Mode::accumulate}) {
-        std::thread beside([&, rows = rows, columns = columns] {  // so that both lanes, and all slots, come to be used
-          Work other(rows, columns, 20'000);
-          other.run(*backend, *backend->prepare(other.matrix), Mode::assign);
-          EXPECT_TRUE(other.is_right(Mode::assign));
-        });
-        work.reset();
-        work.run(*backend, *prepared, mode);
-        beside.join();
-        ASSERT_TRUE(work.is_right(mode)) << rows << " x " << columns;
-        ASSERT_LE(driver->counts().most_device_bytes(), most) << rows << " x " << columns;
-        EXPECT_GT(driver->counts().most_device_bytes(), most / 8) << rows << " x " << columns;
-      }
-    }
-    resources.set(driver->resource(), 1);
-    most = 1 << 20;
-    if (round != 0) continue;  // what was kept goes when room is needed
-    Work other(3, 40, 50'000);
-    other.run(*backend, *backend->prepare(other.matrix), Mode::assign);
-    EXPECT_TRUE(other.is_right(Mode::assign));
-    EXPECT_LE(driver->counts().device_bytes(), most);
-    driver->set_script({});  // the peak begins again
+  TestLife life(20, 20, 50'000);
+  Work other(3, 40, 50'000);
+  life.options.resources = &resources;
+  resources.set_all(std::string(life.driver->resource()) + "=3");
+  life.begin(life.work.matrix);
+  for (const std::uint64_t most : {3 << 20, 1 << 20}) {
+    resources.set(life.driver->resource(), most >> 20);
+    EXPECT_TRUE(other.runs_right(*life.backend, *life.backend->prepare(other.matrix), Mode::assign));
+    EXPECT_LE(life.counts().device_bytes(), most);
+    life.driver->set_script({});  // the peak begins again
+    for (const Mode mode : kModes) life.run(mode);
+    EXPECT_LE(life.counts().most_device_bytes(), most);
+    EXPECT_GT(life.counts().most_device_bytes(), most / 8);
   }
 }
 
@@ -393,23 +583,18 @@ TEST_P(DeviceLayer, TheBudgetHoldsOverShapes) {
 TEST_P(DeviceLayer, ALaneHoldsItsShareOverShapes) {
   constexpr std::uint64_t kBudget =
       600'000;  // 100'000 for each of six slots; buffers of 64 KiB fill half of one and more
-  const auto driver = this->driver();
-  const auto backend = driver->make("compiled", {}, kBudget);
-  for (const auto &[rows, columns] : {std::pair(2u, 60u), std::pair(60u, 2u), std::pair(2u, 60u)}) {
-    Work work(rows, columns, 50'000);
-    work.run(*backend, *backend->prepare(work.matrix), Mode::assign);
-    EXPECT_TRUE(work.is_right(Mode::assign));
-    EXPECT_LE(driver->counts().most_device_bytes(), kBudget / 2);
-    EXPECT_GT(driver->counts().most_device_bytes(), kBudget / 8);
+  TestLife life(2, 60, 50'000, {.technique = "compiled", .budget_bytes = kBudget});
+  Work other(60, 2, 50'000);
+  for (Work *const work : {&life.work, &other, &life.work}) {
+    EXPECT_TRUE(work->runs_right(*life.backend, *life.backend->prepare(work->matrix), Mode::assign));
+    EXPECT_LE(life.counts().most_device_bytes(), kBudget / 2);
+    EXPECT_GT(life.counts().most_device_bytes(), kBudget / 8);
   }
 }
 
 TEST_P(DeviceLayer, TooLittleForOneLineOfEachShardIsAClearError) {
-  const auto driver = this->driver();
-  Work work(4, 10, 3000);
-  const auto backend = driver->make("compiled", {}, 4096);
-  const auto prepared = backend->prepare(work.matrix);
-  const auto [status, message] = status_of([&] { work.run(*backend, *prepared, Mode::assign); });
+  TestLife life(4, 10, 3000, {.technique = "compiled", .budget_bytes = 4096});
+  const auto [status, message] = life.status();
   EXPECT_EQ(status, TANDEM_ERROR_OUT_OF_MEMORY);
   EXPECT_NE(message.find("4096 bytes"), std::string::npos) << message;
   EXPECT_NE(message.find("14 shards"), std::string::npos) << message;
@@ -417,107 +602,72 @@ TEST_P(DeviceLayer, TooLittleForOneLineOfEachShardIsAClearError) {
 
 // Records are counted for what they need: a tile that is larger than a piece does not cut it to single lines.
 TEST_P(DeviceLayer, LargeTilesDoNotMakeSmallPieces) {
-  const auto driver = this->driver();
-  Work work(2, 3, 50'000);
-  const auto backend = driver->make("", {}, 1 << 20);
-  const auto prepared = backend->tunable()->prepare_tuned(
-      work.matrix, {{"local_x", 256}, {"element_bytes", 16}, {"elements_per_item", 64}});
-  work.reset();
-  work.run(*backend, *prepared, Mode::compare);
-  EXPECT_TRUE(work.is_right(Mode::compare));
-  EXPECT_LE(driver->calls_of(Call::launch), 6u);
-  EXPECT_LE(driver->counts().most_device_bytes(), std::uint64_t{1} << 20);
+  TestLife life(2, 3, 50'000, {.budget_bytes = 1 << 20});
+  life.prepared = life.backend->tunable()->prepare_tuned(
+      life.work.matrix, {{"local_x", 256}, {"element_bytes", 16}, {"elements_per_item", 64}});
+  life.run(Mode::compare);
+  EXPECT_LE(life.driver->calls_of(Call::launch), 6u);
+  EXPECT_LE(life.counts().most_device_bytes(), std::uint64_t{1} << 20);
 }
 
 // Memory for programs that use no driver themselves. Any of its calls may fail: that is a status, nothing is left
 // behind, and the next one works.
 TEST_P(DeviceLayer, MemoryOfTheBackendsOwn) {
-  Work work(2, 3, 50'003);
-  const std::uint64_t pitch = 50'048;
   bool is_reached = true;
   for (std::uint64_t n = UINT64_MAX; is_reached && !HasFailure(); ++n) {
-    const auto driver = this->driver();
-    {
-      const auto backend = driver->make();
-      const auto prepared = backend->prepare(work.matrix);
-      const auto life = [&](Mode mode) {
-        const auto memory = backend->device_memory(5 * pitch);
-        work.reset();
-        std::vector<std::byte *> shards(5, static_cast<std::byte *>(memory->shards()));
-        std::vector<std::uint64_t> offsets;
-        for (unsigned i = 0; i < 5; ++i) {
-          offsets.push_back(i * pitch);
-          memory->write(offsets[i], i < 3 ? work.in[i] : work.out[i - 3], work.bytes);
-        }
-        core::Task task = {prepared.get(), shards.data(), shards.data() + 3,     0,
-                           work.bytes,     mode,          work.mismatches.data()};
-        task.memory = memory->kind();
-        task.queue = memory->queue();
-        task.input_offsets = offsets.data();
-        task.output_offsets = offsets.data() + 3;
-        core::Control control;
-        backend->run({&task, 1}, control);
-        for (unsigned r = 0; r < 2; ++r) memory->read(offsets[3 + r], work.out[r], work.bytes);
-        std::uint8_t inputs[3], outputs[2];
-        backend->read_column(task, 17, inputs, outputs);
-        EXPECT_EQ(inputs[2], work.inputs[2][17]);
-        EXPECT_EQ(outputs[1], work.outputs[1][17]);
-        EXPECT_TRUE(work.is_right(mode)) << static_cast<int>(mode);
-      };
-      if (n == UINT64_MAX) {
-        for (const Mode mode : kModes) life(mode);
-        for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{1} << 60})
-          EXPECT_NE(status_of([&] { backend->device_memory(bytes); }).first, TANDEM_OK);
-      } else {
-        DriverScript script;
-        script.failing_call = n;
-        driver->set_script(script);
-        const tandem_status status = status_of([&] { life(Mode::assign); }).first;
-        is_reached = !driver->counts().failed_call().empty();
-        EXPECT_TRUE(is_reached || status == TANDEM_OK) << n;
-        driver->set_script({});
-        life(Mode::assign);
-      }
+    TestLife life(2, 3, 50'003);
+    Work &work = life.work;
+    const auto use = [&](Mode mode) {
+      OwnMemory own(*life.backend, work, 50'048);
+      core::DeviceMemory &memory = *own.memory;
+      work.reset();
+      for (unsigned i = 0; i < 5; ++i) memory.write(own.offsets[i], i < 3 ? work.in[i] : work.out[i - 3], work.bytes);
+      const core::Task task = own.task(*life.prepared, mode);
+      life.backend->run({&task, 1}, life.control);
+      for (unsigned r = 0; r < 2; ++r) memory.read(own.offsets[3 + r], work.out[r], work.bytes);
+      std::uint8_t inputs[3], outputs[2];
+      life.backend->read_column(task, 17, inputs, outputs);
+      EXPECT_EQ(inputs[2], work.inputs[2][17]);
+      EXPECT_EQ(outputs[1], work.outputs[1][17]);
+      EXPECT_TRUE(work.is_right(mode)) << core::name_of(mode) << ", call " << n;
+    };
+    if (n == UINT64_MAX) {
+      for (const Mode mode : kModes) use(mode);
+      for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{1} << 60})
+        EXPECT_NE(status_of([&] { life.backend->device_memory(bytes); }).first, TANDEM_OK);
+    } else {
+      life.driver->set_script({.failing_call = n});
+      const tandem_status status = status_of([&] { use(Mode::assign); }).first;
+      is_reached = !life.counts().failed_call().empty();
+      EXPECT_TRUE(is_reached || status == TANDEM_OK) << n;
+      life.driver->set_script({});
+      use(Mode::assign);
     }
-    expect_clean(*driver, "memory of the backend's own, call " + std::to_string(n));
   }
 }
 
 // Each byte is copied once each way by the copier; and a device that is done when it is first asked lets no thread
 // sleep.
 TEST_P(DeviceLayer, StagingCopiesEachByteOnceAndLooksBeforeItSleeps) {
-  struct CountingCopier final : core::HostCopier {
-    void run(std::span<const core::HostCopy> copies) override {
-      ++run_count;
-      for (const core::HostCopy &each : copies) bytes += each.bytes;
-      core::copy_here(copies);
-    }
-    std::uint64_t run_count = 0, bytes = 0;
-  };
   const Values small({{"staging_bytes", 64 << 10}});
   for (const bool is_done_when_asked : {false, true}) {
     for (const Mode mode : kModes) {
-      DriverScript script;
-      script.is_done_when_asked = is_done_when_asked;
-      const auto driver = this->driver(script);
       const auto copier = std::make_shared<CountingCopier>();
-      device::Options options = driver->options();
-      options.technique = "tables";
-      options.tuning = &small;
-      options.copier = copier;
-      const auto backend = driver->make(options, {});
-      Work work(2, 3, 200'000);
-      work.reset();
-      work.run(*backend, *backend->prepare(work.matrix), mode);
-      EXPECT_TRUE(work.is_right(mode));
-      EXPECT_EQ(copier->bytes, 5 * work.bytes);
-      const std::uint64_t pieces = driver->calls_of(Call::launch);
+      TestLife life(2, 3, 200'000,
+                    {.script = {.is_done_when_asked = is_done_when_asked},
+                     .technique = "tables",
+                     .tuning = &small,
+                     .copier = copier});
+      life.run(mode);
+      EXPECT_EQ(copier->copied_bytes, 5 * life.work.bytes);
+      const std::uint64_t pieces = life.driver->calls_of(Call::launch);
       EXPECT_GT(pieces, 10u);
       EXPECT_EQ(copier->run_count, 2 * pieces);
-      EXPECT_GE(driver->calls_of(Call::look), pieces);
-      if (is_done_when_asked) {
-        EXPECT_EQ(driver->calls_of(Call::look), pieces);
-      }
+      EXPECT_GE(life.driver->calls_of(Call::look), pieces);
+      if (!is_done_when_asked) continue;
+      EXPECT_EQ(life.driver->calls_of(Call::look), pieces);
+      life.run(mode, {.on_device = true});
+      EXPECT_EQ(life.counts().sleep_count(), 0u);
     }
   }
 }
@@ -526,35 +676,32 @@ TEST_P(DeviceLayer, StagingCopiesEachByteOnceAndLooksBeforeItSleeps) {
 // that off.
 TEST_P(DeviceLayer, ARunHoldsAGpuAndWhatItsControlSays) {
   for (const bool holds_units : {true, false}) {
-    const auto driver = this->driver();
+    TestLife life(2, 10, 50'000);
     core::Budget resources;
     resources.set_all("gpu=1,app.widgets=2");
-    device::Options options = driver->options();
-    options.resources = &resources;
-    options.holds_units = holds_units;
-    const auto backend = driver->make(options, {});
-    Work work(2, 10, 50'000);
-    const auto prepared = backend->prepare(work.matrix);
+    life.options.resources = &resources;
+    life.options.holds_units = holds_units;
+    life.begin(life.work.matrix);
     const core::Need gpu[] = {{core::Budget::kGpu, 1}}, widgets[] = {{resources.index("app.widgets"), 2}},
                      too_many[] = {{widgets[0].resource, 3}};
-    const core::Task task = {prepared.get(), work.in.data(), work.out.data(), 0, work.bytes, Mode::assign};
+    const core::Task task = life.host_task();
     for (const std::span<const core::Need> taken : {std::span(gpu), std::span(widgets)}) {
-      work.reset();
+      life.work.reset();
       resources.acquire(taken);
       std::atomic<bool> is_over{false};
       std::thread caller([&] {
         core::Control control(widgets);
-        backend->run({&task, 1}, control);
+        life.backend->run({&task, 1}, control);
         is_over = true;
       });
       std::this_thread::sleep_for(std::chrono::milliseconds(30));
       if (holds_units) {
         EXPECT_FALSE(is_over.load());
-        EXPECT_TRUE(work.is_untouched());
+        EXPECT_TRUE(life.work.is_untouched());
         resources.release(taken);
       }
       caller.join();
-      EXPECT_TRUE(work.is_right(Mode::assign));
+      EXPECT_TRUE(life.work.is_right(Mode::assign));
       if (!holds_units) resources.release(taken);
       for (const std::span<const core::Need> each : {std::span(gpu), std::span(widgets)}) {
         EXPECT_TRUE(resources.try_acquire(each)) << "not given back";
@@ -562,16 +709,42 @@ TEST_P(DeviceLayer, ARunHoldsAGpuAndWhatItsControlSays) {
       }
     }
     core::Control control(too_many);
-    const auto [status, message] = status_of([&] { backend->run({&task, 1}, control); });
+    const auto [status, message] = status_of([&] { life.backend->run({&task, 1}, control); });
     EXPECT_EQ(status, holds_units ? TANDEM_ERROR_INVALID_ARGUMENT : TANDEM_OK);
     EXPECT_EQ(message.find("needs 3 of resource \"app.widgets\"") != std::string::npos, holds_units) << message;
+    life.prepared.reset();
+    life.backend.reset();  // before the resources
   }
 }
 
+// ---- devices -----------------------------------------------------------------------------------------------
+
+// Nothing is asked before the first call.
+TEST_P(DeviceLayer, DevicesAreChosenByName) {
+  const auto driver = this->driver({.device_count = 3});
+  const auto chosen = [&](const std::string &name) {
+    device::Options options = driver->options();
+    options.device = name;
+    driver->set_script({.device_count = 3});
+    const auto backend = driver->make(options, {});
+    EXPECT_EQ(backend->traits().name, name);
+    EXPECT_EQ(backend->traits().lanes, 2u);
+    EXPECT_EQ(driver->counts().call_count(), 0u);
+    backend->prepare(core::Matrix(1, 1));
+    return backend->traits().name;
+  };
+  EXPECT_EQ(chosen(driver->options().device), driver->device_name(0));
+  for (unsigned i = 0; i < 3; ++i) EXPECT_EQ(chosen(driver->device_name(i)), driver->device_name(i));
+  const std::string why = refusal(TANDEM_ERROR_UNAVAILABLE, [&] { chosen(driver->device_name(3)); });
+  for (unsigned i = 0; i < 3; ++i) EXPECT_NE(why.find(driver->device_name(i)), std::string::npos) << why;
+  EXPECT_EQ(driver->listed_devices(), 3u);
+  device::Options options = driver->options();
+  options.technique = "avx2";
+  EXPECT_EQ(status_of([&] { driver->make(options, {}); }).first, TANDEM_ERROR_UNAVAILABLE);
+}
+
 TEST_P(DeviceLayer, TwoDevicesAtOnce) {
-  DriverScript script;
-  script.device_count = 2;
-  const auto driver = this->driver(script);
+  const auto driver = this->driver({.device_count = 2});
   std::vector<std::thread> threads;
   std::vector<int> right(2, 0);
   for (unsigned t = 0; t < 2; ++t) {
@@ -581,12 +754,8 @@ TEST_P(DeviceLayer, TwoDevicesAtOnce) {
       const auto backend = driver->make(options, {});
       Work work(2 + t, 6, 50'000);
       const auto prepared = backend->prepare(work.matrix);
-      for (unsigned round = 0; round < 10; ++round) {
-        const Mode mode = round % 2 == 0 ? Mode::assign : Mode::accumulate;
-        work.reset();
-        work.run(*backend, *prepared, mode);
-        right[t] += work.is_right(mode);
-      }
+      for (unsigned round = 0; round < 10; ++round)
+        right[t] += work.runs_right(*backend, *prepared, round % 2 == 0 ? Mode::assign : Mode::accumulate);
     });
   }
   for (std::thread &thread : threads) thread.join();
@@ -596,86 +765,64 @@ TEST_P(DeviceLayer, TwoDevicesAtOnce) {
 
 // ---- the choice of kernels -----------------------------------------------------------------------------------------
 
-// Runs until the log has a text: a program is made in the background.
-void run_until_heard(core::Backend &backend, const core::Prepared &prepared, Work &work, Heard &heard,
-                     const char *text) {
-  wait_until(
-      [&] {
-        work.reset();
-        work.run(backend, prepared, Mode::assign);
-        EXPECT_TRUE(work.is_right(Mode::assign));
-        return heard.has(text);
-      },
-      text);
-}
-
 const char *technique_of(const core::Prepared &prepared) { return prepared.techniques().front().name; }
 
 // Tables until the bytes pay, also bytes that other backends ran; then compiled, and at once for others with the same
 // matrix.
 TEST_P(DeviceLayer, TheTechniqueFollowsTheBytes) {
   const Values threshold({{"compile_after_bytes", 30'000}, {"element_bytes", 5}});
-  for (const std::uint64_t elsewhere : {0, 17'999, 18'000}) {  // bytes
-    const auto driver = this->driver();
-    Heard heard;
-    device::Options options = driver->options();
-    options.tuning = &threshold;
-    const auto backend = driver->make(options, heard.log());
-    Work work(2, 4, 3000);  // 12,000 bytes a run
-    const auto prepared = backend->prepare(work.matrix);
-    EXPECT_STREQ(technique_of(*prepared), "tables, then compiled");
-    prepared->add_bytes_elsewhere(elsewhere);
-    for (unsigned run = 0; run < (elsewhere == 0 ? 2 : 1); ++run) {
-      work.reset();
-      work.run(*backend, *prepared, Mode::assign);
-      EXPECT_TRUE(work.is_right(Mode::assign));
-      EXPECT_EQ(heard.has("until the compile is done"), elsewhere == 18'000) << run;
-      EXPECT_FALSE(heard.has("technique compiled")) << run;
-      EXPECT_STREQ(technique_of(*prepared), "tables");
+  for (const auto &[on_device, elsewhere] :  // bytes
+       {std::pair(false, 0u), std::pair(true, 0u), std::pair(false, 17'999u), std::pair(false, 18'000u)}) {
+    TestLife life(2, 4, 3000, {.tuning = &threshold});  // 12,000 bytes a run
+    DeviceStripe stripe(*life.driver, life.work);
+    const auto run = [&, is_on_device = on_device] { is_on_device ? life.run(stripe) : life.run(); };
+    EXPECT_STREQ(technique_of(*life.prepared), "tables, then compiled");
+    life.prepared->add_bytes_elsewhere(elsewhere);
+    for (unsigned i = 0; i < (elsewhere == 0 ? 2 : 1); ++i) {
+      run();
+      EXPECT_EQ(life.heard.has("until the compile is done"), elsewhere == 18'000) << i;
+      EXPECT_FALSE(life.heard.has("technique compiled")) << i;
+      EXPECT_STREQ(technique_of(*life.prepared), "tables");
     }
-    run_until_heard(*backend, *prepared, work, heard, "technique compiled: ");
-    EXPECT_STREQ(technique_of(*prepared), "compiled");
-    const std::uint64_t compiles = driver->calls_of(Call::compile);
+    wait_until([&] { return run(), life.heard.has("technique compiled: "); }, "compiled");
+    EXPECT_STREQ(technique_of(*life.prepared), "compiled");
+    const std::uint64_t compiles = life.compiles();
     EXPECT_LE(compiles, 2u) << "tables, where the library has none, and the matrix";
-    EXPECT_EQ(heard.has("technique tables: 12000 bytes through this matrix do not pay for a compile (from 30000)"),
+    EXPECT_EQ(life.heard.has("technique tables: 12000 bytes through this matrix do not pay for a compile (from 30000)"),
               elsewhere == 0);
-    EXPECT_TRUE(heard.has("tuning value left out: element_bytes = 5"));
-    const auto again = backend->prepare(work.matrix);
-    work.reset();
-    work.run(*backend, *again, Mode::assign);
-    EXPECT_EQ(driver->calls_of(Call::compile), compiles);
-    EXPECT_TRUE(heard.has("technique compiled: it is in the cache"));
+    EXPECT_TRUE(life.heard.has("tuning value left out: element_bytes = 5"));
+    life.prepared = life.backend->prepare(life.work.matrix);
+    run();
+    EXPECT_EQ(life.compiles(), compiles);
+    EXPECT_TRUE(life.heard.has("technique compiled: it is in the cache"));
   }
 }
 
 // The text of a matrix is written when it is built, not to ask whether it is there.
 TEST_P(DeviceLayer, TextsAreWrittenToBeBuilt) {
-  const auto driver = this->driver();
   std::atomic<unsigned> written{0};
-  device::Options options = driver->options();
-  options.generate = [&, generate = options.generate](const core::Matrix &matrix, const device::KernelSpec &spec) {
+  TestLife life(2, 3, 500);
+  life.options.generate = [&, generate = life.options.generate](const core::Matrix &matrix,
+                                                                const device::KernelSpec &spec) {
     ++written;
     return generate(matrix, spec);
   };
-  const auto backend = driver->make(options, {});
-  Work first(2, 3, 500);
-  first.run(*backend, *backend->prepare(first.matrix), Mode::assign);
+  life.begin(life.work.matrix);
+  life.run();
+  const auto runs_right = [&](const core::Matrix &matrix) {
+    Work work(matrix, 500);
+    return work.runs_right(*life.backend, *life.backend->prepare(matrix), Mode::assign);
+  };
   const unsigned before = written;
-  for (unsigned columns = 4; columns < 9; ++columns) {
-    Work work(3, columns, 500);
-    work.run(*backend, *backend->prepare(work.matrix), Mode::assign);
-    EXPECT_TRUE(work.is_right(Mode::assign));
-  }
+  for (unsigned columns = 4; columns < 9; ++columns) EXPECT_TRUE(runs_right(Work::random_matrix(3, columns)));
   EXPECT_EQ(written, before);
-  options.technique = "compiled";  // two matrices of one shape are two programs
-  const auto compiled = driver->make(options, {});
+  life.options.technique = "compiled";  // two matrices of one shape are two programs
+  life.begin(life.work.matrix);
   for (const std::uint8_t value : {1, 2}) {
     core::Matrix matrix(1, 1);
     matrix.at(0, 0) = value;
-    Work work(matrix, 500);
     const unsigned written_before = written;
-    work.run(*compiled, *compiled->prepare(work.matrix), Mode::assign);
-    EXPECT_TRUE(work.is_right(Mode::assign)) << unsigned{value};
+    EXPECT_TRUE(runs_right(matrix)) << unsigned{value};
     if (value == 2) {
       EXPECT_EQ(written, written_before + 1);
     }
@@ -715,18 +862,13 @@ TEST_P(DeviceLayer, ValuesOfBothKindsOfMemory) {
     bool knows(const core::TuningIdentity &) const override { return knows_device || knows_host; }
     bool knows_device = true, knows_host = true;
   };
-  const auto driver = this->driver();
   const auto said = [&](bool knows_device, bool knows_host, std::initializer_list<const char *> parts) {
     Source source;
     source.knows_device = knows_device;
     source.knows_host = knows_host;
-    Heard heard;
-    device::Options options = driver->options();
-    options.tuning = &source;
-    const auto backend = driver->make(options, heard.log());
-    Work work(3, 4, 1000);
-    work.run(*backend, *backend->prepare(work.matrix), Mode::assign);
-    for (const char *part : parts) EXPECT_TRUE(heard.has(part)) << part << "\n" << heard.text;
+    TestLife life(3, 4, 1000, {.tuning = &source});
+    life.run();
+    for (const char *part : parts) EXPECT_TRUE(life.heard.has(part)) << part << "\n" << life.heard.text;
   };
   said(true, true,
        {"local 32x1x1, element_bytes 4, ", "staging_bytes 2097152", "(of the device; transfers of the host)"});
@@ -737,23 +879,18 @@ TEST_P(DeviceLayer, ValuesOfBothKindsOfMemory) {
 
 // A local size that a kernel does not run is halved, and the log says so once; as a forced value it is an error.
 TEST_P(DeviceLayer, LocalSizesFitTheKernel) {
-  DriverScript script;
-  script.most_group_items = 32;
-  const auto driver = this->driver(script);
-  Heard heard;
-  const auto backend = driver->make("", heard.log());
-  Work work(2, 4, 10'000);
-  const auto prepared = backend->prepare(work.matrix);
+  TestLife life(2, 4, 10'000, {.script = {.most_group_items = 32}});
+  const std::string &heard = life.heard.text;
   for (unsigned run = 0; run < 2; ++run) {
-    work.reset();
-    work.run(*backend, *prepared, Mode::assign);
-    EXPECT_TRUE(work.is_right(Mode::assign));
-    EXPECT_TRUE(heard.has("32x1x1 instead")) << heard.text;
-    EXPECT_EQ(heard.text.find("instead"), heard.text.rfind("instead")) << "said once: " << heard.text;
+    life.run();
+    EXPECT_TRUE(life.heard.has("32x1x1 instead")) << heard;
+    EXPECT_EQ(heard.find("instead"), heard.rfind("instead")) << "said once: " << heard;
   }
   const auto forced_status = [&](const core::TuningValues &values) {
-    return status_of(
-        [&] { work.run(*backend, *backend->tunable()->prepare_tuned(work.matrix, values), Mode::assign); });
+    life.work.reset();
+    return status_of([&] {
+      life.work.run(*life.backend, *life.backend->tunable()->prepare_tuned(life.work.matrix, values), Mode::assign);
+    });
   };
   EXPECT_NE(forced_status({{"local_x", 64}}).second.find("64x1x1"), std::string::npos);
   for (const auto &[name, value, status] :
@@ -761,100 +898,80 @@ TEST_P(DeviceLayer, LocalSizesFitTheKernel) {
         std::tuple("element_bytes", 12u, TANDEM_ERROR_INVALID_ARGUMENT),
         std::tuple("element_bytes", 128u, TANDEM_ERROR_INVALID_ARGUMENT)})
     EXPECT_EQ(forced_status({{name, value}}).first, status) << name;
-  work.reset();
   EXPECT_EQ(forced_status({{"local_x", 8}, {"local_y", 4}}).first, TANDEM_OK);
-  EXPECT_TRUE(work.is_right(Mode::assign));
+  EXPECT_TRUE(life.work.is_right(Mode::assign));
 }
 
-// Technique transform is left where its work-groups of 128 items do not run.
+// Technique transform takes the place of a compiled matrix for wide codes, if a value says so or the caller. It is left
+// where its work-groups of 128 items do not run.
 TEST_P(DeviceLayer, TransformsOfWideCodes) {
-  const core::Operator what(transform_of(points_from(0, 13), points_from(13, 7)));
-  for (const bool fits : {true, false}) {
-    DriverScript script;
-    script.most_group_items = fits ? 256 : 64;
-    const auto driver = this->driver(script);
-    {
-      Heard heard;
-      const auto backend = driver->make("transform", heard.log());
-      const auto prepared = backend->prepare(what);
-      EXPECT_STREQ(technique_of(*prepared), "transform");
-      Work work(what.dense(), 3001);
-      for (const Way way : kWays) {
-        for (const Mode mode : kModes) {
-          if (way.is_many && mode != Mode::assign) continue;
-          Place place(*driver, way, work);
-          place.reset();
-          place.run(*backend, *prepared, mode);
-          EXPECT_TRUE(place.is_right(mode));
-        }
-      }
-      EXPECT_STREQ(technique_of(*prepared), fits ? "transform" : "compiled");
-      EXPECT_EQ(heard.has("technique transform: as asked"), fits) << heard.text;
-      EXPECT_EQ(heard.has("technique transform is left: work-groups of 128 items, at most 64"), !fits) << heard.text;
-    }
-    expect_clean(*driver, "a transform");
+  const core::Operator what(transform_of(points_from(0, 13), points_from(13, 16)));
+  const struct {
+    const char *technique;
+    core::TuningValues values;
+    int most_group_items;
+    const char *says, *is;
+  } cases[] = {
+      {"", {{"transform", 1}}, 256, "technique transform: made ready", "transform"},
+      {"", {{"transform", 0}}, 256, "technique compiled: made ready", "compiled"},
+      {"compiled", {}, 256, "technique compiled: as asked", "compiled"},
+      {"tables", {}, 256, "technique tables: as asked", "tables"},
+      {"transform", {{"transform", 0}}, 256, "technique transform: as asked", "transform"},
+      {"transform", {}, 256, "technique transform: as asked", "transform"},
+      {"", {{"transform", 1}}, 64, "technique transform is left: work-groups of 128 items, at most 64", "compiled"},
+      {"transform", {}, 64, "technique compiled: technique transform does not do this operator here", "compiled"},
+  };
+  for (const auto &each : cases) {
+    SCOPED_TRACE(each.says);
+    const Values source(each.values);
+    TestLife life(what, 40'009,
+                  {.script = {.most_group_items = each.most_group_items},
+                   .technique = each.technique,
+                   .tuning = each.values.empty() ? nullptr : &source});
+    life.backend->make_ready(*life.prepared, Mode::assign, core::MemoryKind::host, true);
+    for (const DeviceWay way : kDeviceWays)
+      for (const Mode mode : kModes)
+        if (!way.is_many || mode == Mode::assign) life.run(mode, way);
+    EXPECT_TRUE(life.heard.has(each.says)) << life.heard.text;
+    EXPECT_STREQ(technique_of(*life.prepared), each.is);
   }
 }
 
 // ---- programs on disk, and in a child ------------------------------------------------------------------------------
 
-// Another process finds them, even below the switch-over; another device does not.
+// Another process finds them, even below the switch-over; another device does not. One that the driver does not take
+// any more is removed, and made from its text.
 TEST_P(DeviceLayer, ProgramsAreKeptOnDisk) {
   char name[] = "/tmp/tandem-programs-XXXXXX";
-  const std::string folder = mkdtemp(name);
-  const auto compiled = [&](const char *technique, const DriverScript &script, bool has_folder = true) {
-    const auto driver = this->driver(script);
-    std::uint64_t count = 0;
-    {
-      device::Options options = driver->options();
-      options.technique = technique;
-      if (has_folder) options.cache_folder = folder + "/a/b";
-      const auto backend = driver->make(options, {});
-      Work work(2, 4, 3000);
-      const auto prepared = backend->prepare(work.matrix);
-      work.run(*backend, *prepared, Mode::assign);
-      EXPECT_TRUE(work.is_right(Mode::assign));
-      EXPECT_STREQ(technique_of(*prepared), "compiled");
-      count = driver->calls_of(Call::compile);
-    }
-    expect_clean(*driver, "a life with programs on disk");
-    return count;
-  };
-  DriverScript other;
-  other.is_another_model = true;
-  EXPECT_EQ(compiled("compiled", {}), 1u);
-  EXPECT_EQ(std::filesystem::status(folder + "/a/b").permissions(), std::filesystem::perms::owner_all);
-  EXPECT_EQ(compiled("", {}), 0u) << "from the first byte on";
-  EXPECT_EQ(compiled("compiled", other), 1u) << "another device, another key";
-  EXPECT_EQ(compiled("compiled", {}, false), 1u) << "no folder: memory only";
-  EXPECT_EQ(compiled("compiled", {}), 0u);
-  std::filesystem::remove_all(folder);
-}
-
-// A program from disk that the driver does not take any more is removed, and made from its text.
-TEST_P(DeviceLayer, ProgramsOnDiskThatTheDriverRefusesAreMadeAgain) {
-  char name[] = "/tmp/tandem-programs-XXXXXX";
-  const std::string folder = mkdtemp(name);
-  const auto compiles = [&](bool refuses) {
+  const std::string folder = mkdtemp(name), programs = folder + "/a/b";
+  const DriverScript other = {.is_another_model = true}, refusing = {.refuses_binaries = true};
+  const struct {
+    const char *technique;
     DriverScript script;
-    script.refuses_binaries = refuses;
-    const auto driver = this->driver(script);
-    Heard heard;
-    device::Options options = driver->options();
-    options.cache_folder = folder + "/programs";
-    if (!refuses) options.technique = "compiled";
-    const auto backend = driver->make(options, heard.log());
-    Work work(2, 4, 3000);
-    work.run(*backend, *backend->prepare(work.matrix), Mode::assign);
-    EXPECT_TRUE(work.is_right(Mode::assign));
-    EXPECT_EQ(heard.has("refuses a program from the cache"), refuses) << heard.text;
-    return driver->calls_of(Call::compile) != 0;
-  };
-  EXPECT_TRUE(compiles(false));
-  EXPECT_FALSE(compiles(false));
-  EXPECT_TRUE(compiles(true));
-  compiles(false);
-  EXPECT_FALSE(compiles(false)) << "the entry was renewed";
+    bool has_folder;
+    std::uint64_t least, most;  // compiles
+    const char *why;
+  } lives[] = {{"compiled", {}, true, 1, 1, "the first"},
+               {"", {}, true, 0, 0, "from the first byte on"},
+               {"compiled", other, true, 1, 1, "another device, another key"},
+               {"compiled", {}, false, 1, 1, "no folder: memory only"},
+               {"compiled", {}, true, 0, 0, "still there"},
+               {"", refusing, true, 1, 9, "removed, and made again"},
+               {"compiled", {}, true, 0, 1, "a driver that refused all programs left none"},
+               {"compiled", {}, true, 0, 0, "the entry was renewed"}};
+  for (const auto &each : lives) {
+    TestLife life(2, 4, 3000,
+                  {.script = each.script,
+                   .technique = each.technique,
+                   .cache_folder = each.has_folder ? programs : std::string()});
+    life.run();
+    const bool refuses = each.script.refuses_binaries;
+    EXPECT_EQ(life.heard.has("refuses a program from the cache"), refuses) << life.heard.text;
+    EXPECT_TRUE(refuses || technique_of(*life.prepared) == std::string_view("compiled")) << each.why;
+    EXPECT_GE(life.compiles(), each.least) << each.why;
+    EXPECT_LE(life.compiles(), each.most) << each.why;
+  }
+  EXPECT_EQ(std::filesystem::status(programs).permissions(), std::filesystem::perms::owner_all);
   std::filesystem::remove_all(folder);
 }
 
@@ -866,8 +983,8 @@ TEST_P(DeviceLayer, AChildIsRefused) {
   Work work(1, 2, 100);
   auto prepared = backend->prepare(work.matrix);
   work.run(*backend, *prepared, Mode::assign);
-  const auto stripe = driver->on_device(work, 0);
-  const core::Task task = stripe->task(*prepared, Mode::assign);
+  DeviceStripe stripe(*driver, work);
+  const core::Task task = stripe.task(*prepared, Mode::assign);
   core::Control control;
   auto unfinished = backend->submit({&task, 1}, control);
   auto other = driver->make("tables");  // memory, and a plan, that outlive it

@@ -17,6 +17,7 @@
 #include "device/built_in.hpp"
 #include "device/kernel_text.hpp"
 #include "device/transform_text.hpp"
+#include "tests/conformance/forms.hpp"
 
 namespace {
 
@@ -56,11 +57,9 @@ int main(int argc, char **argv) {
     spec.architecture = number(argv[9]);
     const unsigned k = number(argv[1]), m = number(argv[2]);
     if (spec.technique == device::Technique::transform) {
-      CauchyTransform form;  // of this preset
-      for (unsigned i = 0; i < k + m; ++i)
-        (i < k ? form.input_points : form.output_points).push_back(static_cast<Element>(i));
       spec.tuning = device::transform_tuning();
-      spec.points = std::make_shared<const device::CauchyPoints>(std::move(form));
+      spec.points = std::make_shared<const device::CauchyPoints>(
+          test::transform_of(test::points_from(0, k), test::points_from(k, m)));  // of this preset
     }
     std::printf("// %u %u\n", spec.tuning.element_bytes, spec.tuning.rows_per_pass);
     std::fputs(device::generate_kernel(find_preset(0)->make(k, m), spec).text.c_str(), stdout);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/gpu/fake_driver.hpp"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,17 +19,16 @@
 #include "gpu/device_code/names.hpp"
 #include "gpu/driver.hpp"
 #include "tests/device/fake_kernel.hpp"
+#include "tests/gpu/real_nvrtc.hpp"
 
 namespace tandem::test {
 
 using core::Mode;
-using device::Access;
 using device::Technique;
 
 namespace {
 
-constexpr std::uint8_t kOldByte = 0xa5;  // what memory holds at first
-constexpr int kSharedBytes = 48 << 10;   // of a block
+constexpr int kSharedBytes = 48 << 10;  // of a block
 constexpr const char *kBinaryMark = "cubin:";
 const unsigned char kImage[] = "the kernels of technique tables";
 
@@ -49,12 +47,7 @@ Registry &registry() {
   return all;
 }
 
-struct Command {
-  std::function<void()> action;
-  std::vector<std::shared_ptr<Command>> before;  // the one in front of it in its stream; what its stream waits for
-  bool is_done = false;
-  bool kills = false;
-};
+using Command = FakeCommand;
 
 struct FakeContext {
   int device;
@@ -78,8 +71,7 @@ struct FakeModule {
 };
 struct FakeProgram {
   std::string text;
-  nvrtcProgram real = nullptr;
-  bool is_ptx = false;
+  RealNvrtc::Made made{};
 };
 struct Range {
   std::uint64_t bytes;
@@ -96,12 +88,14 @@ struct Use {
   std::uint64_t bytes;
 };
 
-thread_local std::vector<CUcontext> current;
+// Contexts of a thread, one over the other. They are there to its very end, when it gives back its plans.
+thread_local CUcontext current[16];
+thread_local std::size_t depth = 0;
 thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 }  // namespace
 
-std::size_t fake_context_depth() { return current.size(); }
+std::size_t fake_context_depth() { return depth; }
 bool is_fake_capture_mode_global() { return capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL; }
 
 struct FakeCuda::State {
@@ -118,13 +112,8 @@ struct FakeCuda::State {
   std::vector<std::function<void()>> graph;
   FakeStream legacy{&contexts[0], nullptr, false, {}, false};
 
-  void execute(const std::shared_ptr<Command> &command) {
-    if (command == nullptr || command->is_done) return;
-    command->is_done = true;
-    for (const auto &each : std::exchange(command->before, {})) execute(each);
-    if (command->kills && death == CUDA_SUCCESS) death = CUDA_ERROR_LAUNCH_FAILED;
-    if (death == CUDA_SUCCESS && command->action) command->action();
-    command->action = nullptr;
+  static void execute(const std::shared_ptr<Command> &command) {
+    if (command != nullptr) command->execute();
   }
   // Whether a capture is in the way of this thread, its own or, all captures being of mode GLOBAL, another's, which is
   // invalid from now on: unless the thread has stepped out of it (cuThreadExchangeStreamCaptureMode: in mode RELAXED it
@@ -149,10 +138,23 @@ using Lock = DriverCounts::Lock;
 
 enum Needs : unsigned { kNothing = 0, kContext = 1, kNoCapture = 2 };
 
+CUresult error_of(Failure failure) {
+  switch (failure) {
+    case Failure::kills:
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    case Failure::out_of_memory:
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    case Failure::of_capture:
+      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    default:
+      return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  }
+}
+
 // Counts a call, and says how it fails; CUDA_SUCCESS: it does not.
 CUresult begin(const char *function, unsigned needs) {
   ++counts->calls_by_name[function];
-  if ((needs & kContext) != 0 && current.empty()) {
+  if ((needs & kContext) != 0 && depth == 0) {
     counts->violate(fmt::format("{} without a context", function));
     return CUDA_ERROR_INVALID_CONTEXT;
   }
@@ -161,12 +163,12 @@ CUresult begin(const char *function, unsigned needs) {
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
   if (state->death != CUDA_SUCCESS) return state->death;
-  const std::uint64_t call = counts->calls++;
-  const bool fails_on = state->script.fails_on && (needs & kNoCapture) != 0;
-  if (call < state->script.failing_call || (call != state->script.failing_call && !fails_on)) return CUDA_SUCCESS;
-  counts->failed = function;
-  if (gpu::is_sticky(state->script.failing_error)) state->death = state->script.failing_error;
-  return state->script.failing_error;
+  const DriverScript &script = state->script.common;
+  const bool fails_on = script.failure == Failure::of_capture && !counts->failed.empty() && (needs & kNoCapture) != 0;
+  if (!counts->fails(function, script) && !fails_on) return CUDA_SUCCESS;
+  const CUresult error = error_of(script.failure);
+  if (gpu::is_sticky(error)) state->death = error;
+  return error;
 }
 // Of what releases: it is done in any case.
 void begin_release(const char *function) {
@@ -241,11 +243,10 @@ CUresult put(CUstream to, std::function<void()> action, std::shared_ptr<Command>
     return CUDA_ERROR_INVALID_HANDLE;
   }
   auto command = std::make_shared<Command>();
-  command->action = std::move(action);
-  if (is_work) {
-    if (counts->commands == state->script.cancelling_command) state->script.control->cancel();
-    command->kills = counts->commands++ == state->script.failing_command;
-  }
+  command->action = [action = std::move(action), kills = is_work && counts->begin_command(state->script.common)] {
+    if (kills && state->death == CUDA_SUCCESS) state->death = CUDA_ERROR_LAUNCH_FAILED;
+    if (state->death == CUDA_SUCCESS && action) action();
+  };
   if (stream->is_capturing) {
     for (const Use &use : uses) {  // the graph may run any time
       const auto *found = holder(state->device_memory, use.first, use.bytes);
@@ -286,68 +287,33 @@ CUdeviceptr make_memory(std::uint64_t bytes, int device, bool is_ours) {
 struct Call {
   Made made;
   device::KernelArguments arguments;
-  std::uint64_t group_count = 0, row_count = 0;
-  std::array<unsigned, 3> grid{};
-  unsigned shared_bytes = 0;
+  device::KernelRange range;
+  std::array<unsigned, 3> grid;
+  unsigned shared_bytes;
 };
 
-void compute(Call &call);
-
-// Each row of a table as a kernel of its own.
-void compute_rows(Call &call) {
-  const std::uint64_t shards = call.arguments.rows + call.arguments.columns, words = 3 + shards;
-  const auto table = reinterpret_cast<CUdeviceptr>(call.arguments.shards[0]);
-  if (!on_device(table, call.row_count * words * 8, "table")) return;
-  for (std::uint64_t i = 0; i < call.row_count; ++i) {
-    const auto *row = reinterpret_cast<const std::uint64_t *>(table) + i * words;
-    Call one = call;
-    one.made.spec.binding = device::Binding::arguments;
-    one.arguments.begin = row[0];
-    one.arguments.end = row[1];
-    one.arguments.length = row[2];
-    for (std::uint64_t s = 0; s < shards; ++s) one.arguments.shards[s] = reinterpret_cast<void *>(row[3 + s]);
-    if (const std::string wrong = wrong_with_row(call.made.spec, row, call.group_count); !wrong.empty())
-      return counts->violate(wrong);
-    if (row[2] != 0) compute(one);
-  }
+void run_ptx(const Call &call) {
+  const auto is_on_device = [](std::uint64_t first, std::uint64_t bytes) { return on_device(first, bytes, "kernel"); };
+  const std::string wrong = state->script.run_ptx(
+      {*call.made.ptx, call.made.spec, call.arguments, call.grid, call.shared_bytes, is_on_device});
+  if (!wrong.empty()) counts->violate(wrong);
 }
 
-void compute(Call &call) {
-  if (state->script.run_ptx) {
-    const auto is_on_device = [](std::uint64_t first, std::uint64_t bytes) {
-      return on_device(first, bytes, "kernel");
-    };
-    const std::string wrong = state->script.run_ptx(
-        {*call.made.ptx, call.made.spec, call.arguments, call.grid, call.shared_bytes, is_on_device});
-    if (!wrong.empty()) counts->violate(wrong);
-    return;
-  }
-  if (call.made.spec.binding == device::Binding::table) return compute_rows(call);
+void compute(const Call &call) {
+  if (state->script.run_ptx) return run_ptx(call);
   const device::KernelArguments &arguments = call.arguments;
-  const device::KernelSpec &spec = call.made.spec;
-  const unsigned rows = arguments.rows, columns = arguments.columns;
-  core::Matrix matrix(rows, columns);
-  if (spec.technique == Technique::tables) {
-    const std::uint64_t bytes = std::uint64_t{(rows + 3) / 4} * columns * device::kTableBytesPerColumn;
-    if (!on_device(reinterpret_cast<CUdeviceptr>(arguments.tables), bytes, "tables")) return;
-    read_tables(matrix, arguments.tables);
-  } else {
-    matrix = call.made.matrix;
-    if (matrix.rows() != rows || matrix.columns() != columns) return counts->violate("a kernel of another shape");
-  }
-  std::vector<std::uint8_t *> shards;
-  for (unsigned i = 0; i < rows + columns; ++i) {
-    const auto address = reinterpret_cast<CUdeviceptr>(arguments.shards[i]);
-    if (!on_device(address, arguments.length, "kernel")) return;
-    if (spec.access == Access::aligned && address % spec.tuning.element_bytes != 0)
-      counts->violate(fmt::format("shard {} at {:#x} is not aligned to {}", i, address, spec.tuning.element_bytes));
-    shards.push_back(static_cast<std::uint8_t *>(arguments.shards[i]));
-  }
-  const std::uint64_t tile = tile_bytes_of(spec), tiles = (arguments.end - arguments.begin + tile - 1) / tile;
-  if (spec.mode == Mode::compare && !on_device(reinterpret_cast<CUdeviceptr>(arguments.records),
-                                               (tiles + 2) * rows * device::kRecordBytes, "records"))
-    return;
-  run_fake_kernel(spec, matrix, shards, arguments.begin, arguments.end, arguments.length, arguments.records);
+  const bool is_batch = call.made.spec.binding == device::Binding::table;
+  const std::uint64_t rows = is_batch ? std::uint64_t{call.grid[1]} * call.grid[2] : 0;
+  const auto find = [&](KernelRun::Part part, unsigned, std::uint64_t start, std::uint64_t bytes) -> std::uint8_t * {
+    const void *at = reinterpret_cast<const void *>(start);
+    if (part == KernelRun::words) at = is_batch ? arguments.shards[0] : &arguments.shards;
+    if (part == KernelRun::records) at = arguments.records;
+    if (part == KernelRun::tables) at = arguments.tables;
+    const bool is_argument = part == KernelRun::words && !is_batch;
+    if (!is_argument && !on_device(reinterpret_cast<CUdeviceptr>(at), bytes, KernelRun::kNames[part])) return nullptr;
+    return static_cast<std::uint8_t *>(const_cast<void *>(at));
+  };
+  KernelRun{call.made, arguments.columns, arguments.rows, call.range, rows, find}.run(*counts);
 }
 
 // ---- the driver ----------------------------------------------------------------------------------------
@@ -431,23 +397,22 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice) {
 }
 CUresult cuCtxPushCurrent(CUcontext context) {
   BEGIN(cuCtxPushCurrent, kNothing);
-  current.push_back(context);
+  current[depth++] = context;
   return CUDA_SUCCESS;
 }
 CUresult cuCtxPopCurrent(CUcontext *out) {
-  if (current.empty()) {
+  if (depth == 0) {
     counts->violate("cuCtxPopCurrent without a context");
     return CUDA_ERROR_INVALID_CONTEXT;
   }
-  *out = current.back();
-  current.pop_back();
+  *out = current[--depth];
   return CUDA_SUCCESS;
 }
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
   std::swap(*mode, capture_mode);
   return CUDA_SUCCESS;
 }
-int current_device() { return reinterpret_cast<FakeContext *>(current.back())->device; }
+int current_device() { return reinterpret_cast<FakeContext *>(current[depth - 1])->device; }
 
 CUresult cuMemGetInfo(std::size_t *free, std::size_t *total) {
   BEGIN(cuMemGetInfo, kContext | kNoCapture);
@@ -455,32 +420,43 @@ CUresult cuMemGetInfo(std::size_t *free, std::size_t *total) {
   *total = gpu_of(current_device()).memory_bytes;
   return CUDA_SUCCESS;
 }
+bool may_pin(std::uint64_t bytes) {
+  const std::uint64_t limit = state->script.pinned_limit_bytes;
+  return bytes <= limit - std::min(state->pinned_bytes, limit);
+}
+void note_pinned(void *memory, std::uint64_t bytes, bool is_ours) {
+  state->pinned_bytes += bytes;
+  ++counts->objects[is_ours ? "registered memory" : "pinned memory"];
+  state->pinned_memory[reinterpret_cast<std::uintptr_t>(memory)] = {bytes, 0, is_ours};
+}
+// As the driver does: not before all that may use it is over. Whether it was there.
+bool unpin(void *memory, const char *function) {
+  begin_release(function);
+  for (FakeStream *each : state->streams) state->execute(each->last);
+  const auto found = state->pinned_memory.find(reinterpret_cast<std::uintptr_t>(memory));
+  if (found == state->pinned_memory.end()) {
+    counts->violate(fmt::format("{} of what is not there", function));
+    return false;
+  }
+  state->pinned_bytes -= found->second.bytes;
+  --counts->objects[found->second.is_ours ? "registered memory" : "pinned memory"];
+  state->pinned_memory.erase(found);
+  return true;
+}
+
 CUresult cuMemHostAlloc(void **out, std::size_t bytes, unsigned flags) {
   BEGIN(cuMemHostAlloc, kContext | kNoCapture);
   if ((flags & CU_MEMHOSTALLOC_PORTABLE) == 0) counts->violate("pinned memory that is not portable");
-  if (bytes > state->script.pinned_limit_bytes - std::min(state->pinned_bytes, state->script.pinned_limit_bytes))
-    return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!may_pin(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   *out = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   if (*out == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   std::memset(*out, kOldByte, bytes);
-  state->pinned_bytes += bytes;
-  ++counts->objects["pinned memory"];
-  state->pinned_memory[reinterpret_cast<std::uintptr_t>(*out)] = {bytes, 0, false};
+  note_pinned(*out, bytes, false);
   return CUDA_SUCCESS;
 }
 CUresult cuMemFreeHost(void *memory) {
   const Lock lock(counts->mutex);
-  begin_release("cuMemFreeHost");
-  // As the driver does: not before all that may use it is over.
-  for (FakeStream *each : state->streams) state->execute(each->last);
-  const auto found = state->pinned_memory.find(reinterpret_cast<std::uintptr_t>(memory));
-  if (found == state->pinned_memory.end()) {
-    counts->violate("cuMemFreeHost of what is not there");
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  state->pinned_bytes -= found->second.bytes;
-  state->pinned_memory.erase(found);
-  --counts->objects["pinned memory"];
+  if (!unpin(memory, "cuMemFreeHost")) return CUDA_ERROR_INVALID_VALUE;
   std::free(memory);
   return CUDA_SUCCESS;
 }
@@ -490,26 +466,13 @@ CUresult cuMemHostRegister(void *memory, std::size_t bytes, unsigned flags) {
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
   for (const auto &[address, range] : state->pinned_memory)
     if (address < begin + bytes && begin < address + range.bytes) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  if (bytes > state->script.pinned_limit_bytes - std::min(state->pinned_bytes, state->script.pinned_limit_bytes))
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  state->pinned_bytes += bytes;
-  ++counts->objects["registered memory"];
-  state->pinned_memory[begin] = {bytes, 0, true};
+  if (!may_pin(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  note_pinned(memory, bytes, true);
   return CUDA_SUCCESS;
 }
 CUresult cuMemHostUnregister(void *memory) {
   const Lock lock(counts->mutex);
-  begin_release("cuMemHostUnregister");
-  for (FakeStream *each : state->streams) state->execute(each->last);
-  const auto found = state->pinned_memory.find(reinterpret_cast<std::uintptr_t>(memory));
-  if (found == state->pinned_memory.end()) {
-    counts->violate("cuMemHostUnregister of what is not registered");
-    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-  }
-  state->pinned_bytes -= found->second.bytes;
-  state->pinned_memory.erase(found);
-  --counts->objects["registered memory"];
-  return CUDA_SUCCESS;
+  return unpin(memory, "cuMemHostUnregister") ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
 CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *) {
   BEGIN(cuMemPoolCreate, kNoCapture);
@@ -618,7 +581,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *what, void 
 CUresult cuStreamCreate(CUstream *out, unsigned) {
   BEGIN(cuStreamCreate, kContext | kNoCapture);
   ++counts->objects["stream"];
-  auto *stream = new FakeStream{reinterpret_cast<FakeContext *>(current.back()), nullptr, false, {}, false};
+  auto *stream = new FakeStream{reinterpret_cast<FakeContext *>(current[depth - 1]), nullptr, false, {}, false};
   state->streams.insert(stream);
   *out = reinterpret_cast<CUstream>(stream);
   return CUDA_SUCCESS;
@@ -680,10 +643,10 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
 CUresult cuEventQuery(CUevent event) {
   const Lock lock(counts->mutex);
   ++counts->calls_by_name["cuEventQuery"];
-  if (current.empty()) counts->violate("cuEventQuery without a context");
+  if (depth == 0) counts->violate("cuEventQuery without a context");
   if (state->is_capturing()) counts->violate("cuEventQuery while a stream is captured");
   if (state->script.query_error != CUDA_SUCCESS) return state->script.query_error;
-  if (state->script.is_done_when_asked) state->execute(as(event)->command);
+  if (state->script.common.is_done_when_asked) state->execute(as(event)->command);
   if (state->death != CUDA_SUCCESS) return state->death;
   const auto &command = as(event)->command;
   return command == nullptr || command->is_done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -691,6 +654,7 @@ CUresult cuEventQuery(CUevent event) {
 CUresult cuEventSynchronize(CUevent event) {
   BEGIN(cuEventSynchronize, kContext | kNoCapture);
   if (!as(event)->waits_asleep) counts->violate("cuEventSynchronize turns a core");
+  counts->sleeps += as(event)->command != nullptr && !as(event)->command->is_done;
   state->execute(as(event)->command);
   return state->death;
 }
@@ -720,7 +684,7 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image) {
   if (module->is_image) {
     if (state->script.refuses_image) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   } else {
-    if (state->script.refuses_cubins) return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+    if (state->script.common.refuses_binaries) return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
     std::string text = binary_of(image);
     const auto ptx = std::make_shared<const std::string>(text);
     Registry &all = registry();
@@ -781,13 +745,12 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid, unsigned grid_y, uns
   BEGIN(cuLaunchKernel, kContext);
   Call call{*reinterpret_cast<Made *>(function),
             *static_cast<device::KernelArguments *>(parameters[0]),
-            grid,
-            std::uint64_t{grid_y} * grid_z,
+            {},
             {grid, grid_y, grid_z},
             shared_bytes};
   device::KernelSpec &spec = call.made.spec;
   spec.tuning.local = {x, y, z};
-  device::KernelRange range;
+  device::KernelRange &range = call.range;
   const bool is_batch = spec.binding == device::Binding::table;
   if (!is_batch) {
     range = device::cut_kernel_range(spec, call.arguments.length,
@@ -799,6 +762,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid, unsigned grid_y, uns
   } else if (grid == 0 || grid_y == 0 || grid_z == 0 || grid_y > 65'535 || grid_z > 65'535) {
     counts->violate(fmt::format("a grid of {} x {} x {} groups", grid, grid_y, grid_z));
   }
+  if (is_batch) range.group_count = grid;
   if (std::uint64_t{x} * y * z > static_cast<std::uint64_t>(gpu_of(current_device()).most_threads))
     return CUDA_ERROR_INVALID_VALUE;
   if (const std::uint64_t wanted = device::kernel_shared_bytes(spec, call.arguments.columns); shared_bytes != wanted)
@@ -809,48 +773,32 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid, unsigned grid_y, uns
   const device::KernelArguments &arguments = call.arguments;
   std::vector<Use> uses;
   const unsigned shards = arguments.columns + arguments.rows;
-  if (is_batch) uses.push_back({reinterpret_cast<CUdeviceptr>(arguments.shards[0]), call.row_count * (3 + shards) * 8});
+  const std::uint64_t table_bytes = std::uint64_t{grid_y} * grid_z * (3 + shards) * 8;
+  if (is_batch) uses.push_back({reinterpret_cast<CUdeviceptr>(arguments.shards[0]), table_bytes});
   for (unsigned i = 0; i < shards && !is_batch; ++i)
     uses.push_back({reinterpret_cast<CUdeviceptr>(arguments.shards[i]), arguments.length});
   if (spec.mode == Mode::compare)
     uses.push_back(
         {reinterpret_cast<CUdeviceptr>(arguments.records), range.record_count * arguments.rows * device::kRecordBytes});
   if (spec.technique == Technique::tables) uses.push_back({reinterpret_cast<CUdeviceptr>(arguments.tables), 4});
-  return put_work(stream, "cuLaunchKernel", uses, [call]() mutable { compute(call); });
+  return put_work(stream, "cuLaunchKernel", uses, [call] { compute(call); });
 }
 
 // ---- NVRTC -----------------------------------------------------------------------------------------------
 
-struct RealNvrtc {
-#define DECLARE(name) decltype(&::name) name = nullptr;
-  TANDEM_NVRTC_FUNCTIONS(DECLARE)
-#undef DECLARE
-  bool is_there = false;
-};
 const RealNvrtc &real() {
-  static const RealNvrtc functions = [] {
-    RealNvrtc found;
-    void *library = nullptr;
-    for (const char *file : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so"})
-      if (library == nullptr) library = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (library == nullptr) return found;
-    found.is_there = true;
-#define TAKE(name)                                                            \
-  found.name = reinterpret_cast<decltype(found.name)>(dlsym(library, #name)); \
-  found.is_there = found.is_there && found.name != nullptr;
-    TANDEM_NVRTC_FUNCTIONS(TAKE)
-#undef TAKE
-    return found;
+  static const RealNvrtc found = [] {
+    for (const char *file : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"})
+      if (RealNvrtc each(file); each.is_there) return each;
+    return RealNvrtc("/usr/local/cuda/lib64/libnvrtc.so");
   }();
-  return functions;
+  return found;
 }
 
 nvrtcResult rtc(const char *function) {
   ++counts->calls_by_name[function];
   if (state->is_capturing()) counts->violate(fmt::format("{} while a stream is captured", function));
-  if (counts->calls++ != state->script.failing_call) return NVRTC_SUCCESS;
-  counts->failed = function;
-  return NVRTC_ERROR_INTERNAL_ERROR;
+  return counts->fails(function, state->script.common) ? NVRTC_ERROR_INTERNAL_ERROR : NVRTC_SUCCESS;
 }
 #define BEGIN_RTC(function)       \
   const Lock lock(counts->mutex); \
@@ -878,23 +826,16 @@ nvrtcResult nvrtcGetSupportedArchs(int *out) {
 }
 FakeProgram *as(nvrtcProgram program) { return reinterpret_cast<FakeProgram *>(program); }
 
-nvrtcResult nvrtcCreateProgram(nvrtcProgram *out, const char *text, const char *name, int, const char *const *,
+nvrtcResult nvrtcCreateProgram(nvrtcProgram *out, const char *text, const char *, int, const char *const *,
                                const char *const *) {
   BEGIN_RTC(nvrtcCreateProgram);
-  auto program = std::make_unique<FakeProgram>();
-  program->text = text;
-  if (state->script.real_nvrtc)
-    if (const nvrtcResult result = real().nvrtcCreateProgram(&program->real, text, name, 0, nullptr, nullptr);
-        result != NVRTC_SUCCESS)
-      return result;
   ++counts->objects["program"];
-  *out = reinterpret_cast<nvrtcProgram>(keep(program.release()));
+  *out = reinterpret_cast<nvrtcProgram>(keep(new FakeProgram{text}));
   return NVRTC_SUCCESS;
 }
 nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program) {
   const Lock lock(counts->mutex);
   --counts->objects["program"];
-  if (as(*program)->real != nullptr) real().nvrtcDestroyProgram(&as(*program)->real);
   end(as(*program));
   *program = nullptr;
   return NVRTC_SUCCESS;
@@ -902,40 +843,36 @@ nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program) {
 nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count, const char *const *options) {
   BEGIN_RTC(nvrtcCompileProgram);
   state->compilers.insert(std::this_thread::get_id());
-  as(program)->is_ptx = std::strstr(options[0], "=compute_") != nullptr;
-  if (state->script.refuses_text) return NVRTC_ERROR_COMPILATION;
-  return as(program)->real != nullptr ? real().nvrtcCompileProgram(as(program)->real, count, options) : NVRTC_SUCCESS;
+  const std::string &text = as(program)->text;
+  RealNvrtc::Made &made = as(program)->made;
+  made = {NVRTC_SUCCESS, "fake: no", kBinaryMark + text + '\0'};
+  if (state->script.common.refuses_text) return NVRTC_ERROR_COMPILATION;
+  if (!state->script.real_nvrtc) return NVRTC_SUCCESS;
+  made = real().compile(text, {options, options + count});
+  Registry &all = registry();
+  const std::lock_guard also(all.mutex);
+  if (made.result == NVRTC_SUCCESS) all.text_of_binary[binary_of(made.binary.data())] = text;
+  return made.result;
 }
 nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram program, std::size_t *out) {
   BEGIN_RTC(nvrtcGetProgramLogSize);
-  if (as(program)->real != nullptr) return real().nvrtcGetProgramLogSize(as(program)->real, out);
-  *out = sizeof "fake: no";
+  *out = as(program)->made.log.size() + 1;
   return NVRTC_SUCCESS;
 }
 nvrtcResult nvrtcGetProgramLog(nvrtcProgram program, char *out) {
   BEGIN_RTC(nvrtcGetProgramLog);
-  if (as(program)->real != nullptr) return real().nvrtcGetProgramLog(as(program)->real, out);
-  std::strcpy(out, "fake: no");
+  std::strcpy(out, as(program)->made.log.c_str());
   return NVRTC_SUCCESS;
 }
 nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, std::size_t *out) {
   BEGIN_RTC(nvrtcGetCUBINSize);
-  if (as(program)->real != nullptr)
-    return (as(program)->is_ptx ? real().nvrtcGetPTXSize : real().nvrtcGetCUBINSize)(as(program)->real, out);
-  *out = std::strlen(kBinaryMark) + as(program)->text.size() + 1;
+  *out = as(program)->made.binary.size();
   return NVRTC_SUCCESS;
 }
 nvrtcResult nvrtcGetCUBIN(nvrtcProgram program, char *out) {
   BEGIN_RTC(nvrtcGetCUBIN);
-  if (as(program)->real == nullptr) {
-    std::strcpy(out, (kBinaryMark + as(program)->text).c_str());
-    return NVRTC_SUCCESS;
-  }
-  const nvrtcResult result = (as(program)->is_ptx ? real().nvrtcGetPTX : real().nvrtcGetCUBIN)(as(program)->real, out);
-  Registry &all = registry();
-  const std::lock_guard also(all.mutex);
-  all.text_of_binary[binary_of(out)] = as(program)->text;
-  return result;
+  std::memcpy(out, as(program)->made.binary.data(), as(program)->made.binary.size());
+  return NVRTC_SUCCESS;
 }
 
 // PTX, as far as the fake is concerned, is the same.
@@ -958,7 +895,7 @@ int summarise(const tandem_cuda_summary *what) {
     std::snprintf(what->message_out, what->message_bytes, "no room, by script");
     return 77;
   }
-  if (current.empty()) counts->violate("summarise without a context");
+  if (depth == 0) counts->violate("summarise without a context");
   const std::uint64_t bytes = what->record_count * device::kRecordBytes;
   const auto stream = static_cast<CUstream>(what->stream);
   std::vector<void *> memory;

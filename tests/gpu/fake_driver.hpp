@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fake CUDA driver: a table of functions over memory of the host. A command in a stream runs only when the program
-// waits for it, or for a command that depends on it. So a missing wait shows as old bytes every time. Calls and
-// commands fail by script; memory, streams and modules are counted; a stream may be captured. Kernels are not run: the
-// fake knows from which matrix and spec a text was generated (fake_generate), and does what device/kernel_text.hpp
-// promises of it, with the slow reference's products. Or a script interprets them (run_ptx). kernel_text_test runs the
-// texts, and the fake compiles them with the real NVRTC on request.
+// A fake CUDA driver: a table of functions over memory of the host, with all that fake drivers have (fake_kit.hpp). A
+// stream may be captured. Kernels are not run: fake_kernel.hpp has what they do. Or a script interprets them (run_ptx).
+// kernel_text_test runs the texts, and the fake compiles them with the real NVRTC on request.
 #pragma once
 
 #include <array>
@@ -15,10 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "core/backend.hpp"
 #include "device/kernel_text.hpp"
 #include "gpu/cuda_module.hpp"
-#include "tests/device/driver_counts.hpp"
+#include "tests/device/fake_kit.hpp"
 
 namespace tandem::test {
 
@@ -50,21 +46,15 @@ struct FakeLaunch {
 enum class FakeSummarise { absent, works, fails };
 
 struct FakeCudaScript {
+  DriverScript common = {};
   std::vector<FakeGpu> devices = {FakeGpu()};
   int driver_version = 12040;
   CUresult init_error = CUDA_SUCCESS;
-  const char *problem = nullptr;                                // of the module: no driver
-  const char *nvrtc_problem = nullptr;                          // of the module: no NVRTC
-  std::uint64_t failing_call = UINT64_MAX;                      // the n-th call that can fail, from 0, does
-  CUresult failing_error = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;  // so; a sticky one kills the device
-  bool fails_on = false;                                        // and so do all after it that a capture forbids
-  std::uint64_t failing_command = UINT64_MAX;     // the n-th command is accepted, and kills the device when it is run
-  std::uint64_t cancelling_command = UINT64_MAX;  // the n-th command cancels `control` when it is put into its stream
-  core::Control *control = nullptr;
+  const char *problem = nullptr;        // of the module: no driver
+  const char *nvrtc_problem = nullptr;  // of the module: no NVRTC
   std::uint64_t pinned_limit_bytes = UINT64_MAX;
   bool has_image = true;
-  bool refuses_image = false, refuses_cubins = false;
-  bool refuses_text = false;  // NVRTC: the log says "fake: no"
+  bool refuses_image = false;
   int nvrtc_version = 12040;
   std::vector<int> architectures = {75, 80, 86, 89, 90, 100, 120};  // NVRTC's
   bool real_nvrtc = false;                                          // that of this machine; has_real_nvrtc()
@@ -72,7 +62,6 @@ struct FakeCudaScript {
   // and a device that NVRTC has no machine code for: capability 7.6 or 8.1.
   std::function<std::string(const FakeLaunch &)> run_ptx{};
   FakeSummarise summarise = FakeSummarise::absent;
-  bool is_done_when_asked = false;      // cuEventQuery brings about what it asks for
   CUresult query_error = CUDA_SUCCESS;  // of cuEventQuery
 };
 

@@ -58,7 +58,7 @@ class FakeProgram final : public CudaProgram {
   void launch_graph(CUstream) override { driver_.launch_graph(); }
   void break_stream(CUstream) override {
     FakeCudaScript broken = script_;
-    broken.failing_command = 0;
+    broken.common.failing_command = 0;
     driver_.set_script(broken);
   }
   void let_fail() override {}  // nothing happens before it is waited for

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -16,7 +18,6 @@
 
 namespace tandem::test {
 
-using core::Mode;
 using device::Access;
 using device::Binding;
 using device::Technique;
@@ -28,14 +29,7 @@ struct Storage {
   void *host = nullptr;  // CL_MEM_USE_HOST_PTR: copied in at first, and out when mapped, as a driver may
 };
 
-struct Command {
-  std::function<void()> action;
-  std::vector<std::shared_ptr<Command>> before;  // in its queue: done earlier, whether they failed or not
-  std::vector<std::shared_ptr<Command>> waits;   // if one of these failed it is not done
-  bool is_done = false;
-  bool has_failed = false;
-  bool fails_by_script = false;
-};
+using Command = FakeCommand;
 
 struct Object {
   const char *kind;
@@ -69,7 +63,6 @@ struct FakeEvent : Object {
 };
 
 constexpr const char *kBinaryMark = "binary:";
-constexpr std::uint8_t kOldByte = 0xa5;  // what memory of a device holds at first
 
 int platform_object, device_objects[8];
 
@@ -79,22 +72,9 @@ struct FakeDriver::State {
   FakeDriverScript script;
   std::uint64_t copied_bytes = 0;
 
-  void execute(const std::shared_ptr<Command> &command) {
-    if (command->is_done) return;
-    command->is_done = true;
-    for (const auto &each : std::exchange(command->before, {})) execute(each);
-    for (const auto &each : std::exchange(command->waits, {})) {
-      execute(each);
-      command->has_failed |= each->has_failed;
-    }
-    command->has_failed |= command->fails_by_script;
-    if (!command->has_failed) command->action();
-    command->action = nullptr;
-  }
-
   // Out of order: what was put in last is done first.
-  void execute_all(std::vector<std::shared_ptr<Command>> queued) {
-    for (auto each = queued.rbegin(); each != queued.rend(); ++each) execute(*each);
+  static void execute_all(std::vector<std::shared_ptr<Command>> queued) {
+    for (auto each = queued.rbegin(); each != queued.rend(); ++each) (*each)->execute();
   }
 };
 
@@ -133,9 +113,7 @@ cl_int retain_object(Handle handle) {
 // Counts a call; whether the script wants it to fail.
 bool fails(const char *function) {
   ++counts->calls_by_name[function];
-  if (counts->calls++ != state->script.failing_call) return false;
-  counts->failed = function;
-  return true;
+  return counts->fails(function, state->script.common);
 }
 
 cl_int write_value(const void *value, std::size_t bytes, std::size_t room, void *out, std::size_t *needed) {
@@ -161,8 +139,7 @@ cl_int enqueue(cl_command_queue queue, cl_uint wait_count, const cl_event *waits
                std::function<void()> action) {
   auto command = std::make_shared<Command>();
   command->action = std::move(action);
-  if (counts->commands == state->script.cancelling_command) state->script.control->cancel();
-  command->fails_by_script = counts->commands++ == state->script.failing_command;
+  command->fails_by_script = counts->begin_command(state->script.common);
   auto &pending = as(queue)->pending;
   if (as(queue)->is_in_order) command->before = std::exchange(pending, {});
   for (cl_uint i = 0; i < wait_count; ++i) command->waits.push_back(reinterpret_cast<FakeEvent *>(waits[i])->command);
@@ -173,7 +150,7 @@ cl_int enqueue(cl_command_queue queue, cl_uint wait_count, const cl_event *waits
     *event = reinterpret_cast<cl_event>(made);
   }
   if (!blocking) return CL_SUCCESS;
-  state->execute(command);
+  command->execute();
   return command->has_failed ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
 }
 
@@ -196,53 +173,20 @@ Value value_of(const std::vector<std::uint8_t> &argument) {
 
 // What the kernel's arguments name, taken at the time of the call.
 struct Call {
-  MadeText made;
+  KernelRun run;
   std::vector<std::shared_ptr<Storage>> shards;
   std::shared_ptr<Storage> offsets, records, tables;
-  device::KernelRange range;
-  std::uint64_t first_offset = 0;  // where the shards' offsets begin in `offsets`
-  std::uint64_t row_count = 0;     // Binding::table
-};
 
-void compute(Call &call) {
-  core::Matrix &matrix = call.made.matrix;
-  const device::KernelSpec &spec = call.made.spec;
-  const unsigned rows = matrix.rows(), columns = matrix.columns();
-  const device::KernelRange &range = call.range;
-  if (call.row_count != 0) {  // each row as a kernel of its own
-    const std::uint64_t words = 3 + rows + columns;
-    if (!inside(*call.offsets, 0, call.row_count * words * 8, "table")) return;
-    for (std::uint64_t i = 0; i < call.row_count; ++i) {
-      Call one = call;
-      one.row_count = 0;
-      one.first_offset = i * words + 3;
-      std::uint64_t row[3];
-      std::memcpy(row, call.offsets->bytes.data() + i * words * 8, sizeof row);
-      one.range.begin = row[0];
-      one.range.end = row[1];
-      one.range.length = row[2];
-      if (const std::string wrong = wrong_with_row(spec, row, range.group_count); !wrong.empty())
-        counts->violate(wrong);
-      if (row[2] != 0) compute(one);
-    }
-    return;
+  std::uint8_t *find(KernelRun::Part part, unsigned shard, std::uint64_t start, std::uint64_t bytes) const {
+    const bool is_own = run.made.spec.binding == Binding::arguments;
+    Storage &storage = part == KernelRun::words     ? *offsets
+                       : part == KernelRun::records ? *records
+                       : part == KernelRun::tables
+                           ? *tables
+                           : *shards[is_own ? shard : static_cast<unsigned>(shard >= run.columns)];
+    return inside(storage, start, bytes, KernelRun::kNames[part]) ? storage.bytes.data() + start : nullptr;
   }
-  if (call.tables != nullptr) read_tables(matrix, reinterpret_cast<const std::uint32_t *>(call.tables->bytes.data()));
-  std::vector<std::uint8_t *> shards;
-  for (unsigned i = 0; i < rows + columns; ++i) {
-    std::uint64_t offset = 0;
-    std::memcpy(&offset, call.offsets->bytes.data() + (call.first_offset + i) * 8, 8);
-    Storage &storage = *call.shards[spec.binding == Binding::arguments ? i : static_cast<unsigned>(i >= columns)];
-    if (spec.access == Access::aligned && offset % spec.tuning.element_bytes != 0)
-      counts->violate(fmt::format("shard {} at {} is not aligned to {}", i, offset, spec.tuning.element_bytes));
-    if (!inside(storage, offset, range.length, "kernel")) return;
-    shards.push_back(storage.bytes.data() + offset);
-  }
-  const std::uint64_t tile = tile_bytes_of(spec), tiles = (range.end - range.begin + tile - 1) / tile;
-  if (spec.mode == Mode::compare && !inside(*call.records, 0, (tiles + 2) * rows * 8, "records")) return;
-  run_fake_kernel(spec, matrix, shards, range.begin, range.end, range.length,
-                  reinterpret_cast<std::uint32_t *>(call.records->bytes.data()));
-}
+};
 
 // ---- the driver ------------------------------------------------------------------------------------
 
@@ -288,47 +232,30 @@ cl_int CL_API_CALL clGetDeviceInfo(cl_device_id id, cl_device_info what, std::si
   const Lock lock(counts->mutex);
   if (fails("clGetDeviceInfo")) return CL_OUT_OF_RESOURCES;
   const FakeDevice &device = device_of(id);
-  const auto number = [&](auto value) { return write_number(value, room, out, needed); };
-  switch (what) {
-    case CL_DEVICE_TYPE:
-      return number(device.type);
-    case CL_DEVICE_NAME:
-      return write_text(device.name, room, out, needed);
-    case CL_DEVICE_VENDOR:
-      return write_text(device_of(id).vendor, room, out, needed);
-    case CL_DRIVER_VERSION:
-      return write_text("1.0", room, out, needed);
-    case CL_DEVICE_GLOBAL_MEM_SIZE:
-      return number(cl_ulong{device.memory_bytes});
-    case CL_DEVICE_MAX_MEM_ALLOC_SIZE:
-      return number(cl_ulong{device.most_buffer_bytes});
-    case CL_DEVICE_LOCAL_MEM_SIZE:
-      return number(cl_ulong{device.local_bytes});
-    case CL_DEVICE_MAX_PARAMETER_SIZE:
-      return number(device.parameter_bytes);
-    case CL_DEVICE_MAX_WORK_GROUP_SIZE:
-      return number(device.most_group_items);
-    case CL_DEVICE_MAX_COMPUTE_UNITS:
-      return number(device.compute_units);
-    case CL_DEVICE_MEM_BASE_ADDR_ALIGN:
-      return number(cl_uint{8 * device.base_alignment_bytes});
-    case CL_DEVICE_HOST_UNIFIED_MEMORY:
-      return number(cl_bool{device.shares_memory});
-    case CL_DEVICE_AVAILABLE:
-      return number(cl_bool{device.is_available});
-    case CL_DEVICE_COMPILER_AVAILABLE:
-      return number(cl_bool{device.has_compiler});
-    case CL_DEVICE_ENDIAN_LITTLE:
-      return number(cl_bool{CL_TRUE});
-    case CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS:
-      return number(cl_uint{3});
-    case CL_DEVICE_MAX_WORK_ITEM_SIZES: {
-      const std::size_t sizes[] = {device.most_group_items, device.most_group_items, 64};
-      return write_value(sizes, sizeof sizes, room, out, needed);
-    }
-    default:
-      return CL_INVALID_VALUE;
-  }
+  const auto bytes_of = [](auto value) { return std::string(reinterpret_cast<const char *>(&value), sizeof value); };
+  const auto text = [](const std::string &value) { return value + '\0'; };
+  const std::array<std::size_t, 3> sizes = {device.most_group_items, device.most_group_items, 64};
+  const std::map<cl_device_info, std::string> values = {
+      {CL_DEVICE_TYPE, bytes_of(device.type)},
+      {CL_DEVICE_NAME, text(device.name)},
+      {CL_DEVICE_VENDOR, text(device.vendor)},
+      {CL_DRIVER_VERSION, text("1.0")},
+      {CL_DEVICE_GLOBAL_MEM_SIZE, bytes_of(cl_ulong{device.memory_bytes})},
+      {CL_DEVICE_MAX_MEM_ALLOC_SIZE, bytes_of(cl_ulong{device.most_buffer_bytes})},
+      {CL_DEVICE_LOCAL_MEM_SIZE, bytes_of(cl_ulong{device.local_bytes})},
+      {CL_DEVICE_MAX_PARAMETER_SIZE, bytes_of(device.parameter_bytes)},
+      {CL_DEVICE_MAX_WORK_GROUP_SIZE, bytes_of(device.most_group_items)},
+      {CL_DEVICE_MAX_COMPUTE_UNITS, bytes_of(device.compute_units)},
+      {CL_DEVICE_MEM_BASE_ADDR_ALIGN, bytes_of(cl_uint{8 * device.base_alignment_bytes})},
+      {CL_DEVICE_HOST_UNIFIED_MEMORY, bytes_of(cl_bool{device.shares_memory})},
+      {CL_DEVICE_AVAILABLE, bytes_of(cl_bool{device.is_available})},
+      {CL_DEVICE_COMPILER_AVAILABLE, bytes_of(cl_bool{device.has_compiler})},
+      {CL_DEVICE_ENDIAN_LITTLE, bytes_of(cl_bool{CL_TRUE})},
+      {CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, bytes_of(cl_uint{3})},
+      {CL_DEVICE_MAX_WORK_ITEM_SIZES, bytes_of(sizes)}};
+  const auto found = values.find(what);
+  return found != values.end() ? write_value(found->second.data(), found->second.size(), room, out, needed)
+                               : CL_INVALID_VALUE;
 }
 
 cl_context CL_API_CALL clCreateContext(const cl_context_properties *, cl_uint, const cl_device_id *,
@@ -424,7 +351,7 @@ cl_program CL_API_CALL clCreateProgramWithBinary(cl_context, cl_uint, const cl_d
   *status = CL_SUCCESS;
   *error = fails("clCreateProgramWithBinary") ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
   const std::string all(reinterpret_cast<const char *>(binary[0]), bytes[0]);
-  if (state->script.refuses_binaries || !all.starts_with(kBinaryMark)) *error = *status = CL_INVALID_BINARY;
+  if (state->script.common.refuses_binaries || !all.starts_with(kBinaryMark)) *error = *status = CL_INVALID_BINARY;
   if (*error != CL_SUCCESS) return nullptr;
   auto *program = make_object<FakeProgram>("program");
   program->text = all.substr(std::strlen(kBinaryMark));
@@ -435,7 +362,7 @@ cl_int CL_API_CALL clBuildProgram(cl_program program, cl_uint, const cl_device_i
                                   void(CL_CALLBACK *)(cl_program, void *), void *) {
   const Lock lock(counts->mutex);
   if (fails("clBuildProgram")) return CL_OUT_OF_HOST_MEMORY;
-  if (state->script.refuses_text) return CL_BUILD_PROGRAM_FAILURE;
+  if (state->script.common.refuses_text) return CL_BUILD_PROGRAM_FAILURE;
   reinterpret_cast<FakeProgram *>(program)->is_built = true;
   return CL_SUCCESS;
 }
@@ -495,8 +422,11 @@ cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kern
     return CL_INVALID_WORK_GROUP_SIZE;
   const auto &arguments = reinterpret_cast<FakeKernel *>(kernel)->arguments;
   auto call = std::make_shared<Call>();
-  call->made = *made_from(reinterpret_cast<FakeKernel *>(kernel)->text);
-  device::KernelSpec &spec = call->made.spec;
+  KernelRun &run = call->run;
+  run.made = *made_from(reinterpret_cast<FakeKernel *>(kernel)->text);
+  run.columns = run.made.matrix.columns();
+  run.rows = run.made.matrix.rows();
+  device::KernelSpec &spec = run.made.spec;
   if (spec.access == Access::aligned && device.base_alignment_bytes < 64)
     counts->violate("an aligned kernel, and buffers that are not");
   std::size_t at = 0;
@@ -508,39 +438,36 @@ cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kern
     const auto mem = value_of<cl_mem>(next());
     return mem != nullptr ? as(mem)->storage : nullptr;
   };
-  const unsigned shard_count =
-      spec.binding != Binding::arguments ? 2 : call->made.matrix.rows() + call->made.matrix.columns();
+  const unsigned shard_count = spec.binding != Binding::arguments ? 2 : run.rows + run.columns;
   for (unsigned i = 0; i < shard_count; ++i) call->shards.push_back(storage());
   call->offsets = storage();
   if (spec.binding != Binding::table) {
-    call->range.begin = value_of<cl_ulong>(next());
-    call->range.end = value_of<cl_ulong>(next());
-    call->range.length = value_of<cl_ulong>(next());
+    run.range.begin = value_of<cl_ulong>(next());
+    run.range.end = value_of<cl_ulong>(next());
+    run.range.length = value_of<cl_ulong>(next());
   }
   call->records = storage();
   for (unsigned d = 0; d < 3; ++d) spec.tuning.local[d] = static_cast<unsigned>(local[d]);
   if (spec.technique == Technique::tables) {
     call->tables = storage();
-    const auto columns = value_of<cl_uint>(next());
-    const auto rows = value_of<cl_uint>(next());
-    call->made.matrix = core::Matrix(rows, columns);
-    if (next().size() != std::size_t{columns} * 128) counts->violate("local space has another size than columns * 128");
+    run.columns = value_of<cl_uint>(next());
+    run.rows = value_of<cl_uint>(next());
+    if (next().size() != std::size_t{run.columns} * 128)
+      counts->violate("local space has another size than columns * 128");
   }
   if (spec.technique == Technique::transform && next().size() < std::size_t{local[0]} * local[1] * 8 * 8 * 4)
     counts->violate("local space has no room for the planes of a group for each row of work-items");
   if (at != arguments.size()) counts->violate(fmt::format("{} arguments, {} belong", arguments.size(), at));
-  call->range.tile_bytes = std::uint64_t{spec.tuning.element_bytes} * spec.tuning.elements_per_item * local[0] *
-                           (spec.technique == Technique::tables ? local[1] : 1);
-  const std::uint64_t tiles =
-      (call->range.end - call->range.begin + call->range.tile_bytes - 1) / call->range.tile_bytes;
+  const std::uint64_t tile = tile_bytes_of(spec), tiles = (run.range.end - run.range.begin + tile - 1) / tile;
   if (spec.binding == Binding::table) {
-    call->range.group_count = global[0] / local[0];
-    call->row_count = global[1] / local[1] * (global[2] / local[2]);
-    if (call->row_count == 0 || call->range.group_count == 0) counts->violate("a table without rows");
+    run.range.group_count = global[0] / local[0];
+    run.row_count = global[1] / local[1] * (global[2] / local[2]);
+    if (run.row_count == 0 || run.range.group_count == 0) counts->violate("a table without rows");
   } else if (global[0] / local[0] != (tiles + local[2] - 1) / local[2] + 1 || global[1] != local[1] ||
              global[2] != local[2])
     counts->violate(fmt::format("{} work-items for {} tiles", global[0], tiles));
-  return enqueue(queue, wait_count, waits, event, false, [call] { compute(*call); });
+  run.find = [call = call.get()](auto... where) { return call->find(where...); };
+  return enqueue(queue, wait_count, waits, event, false, [call] { call->run.run(*counts); });
 }
 
 cl_int CL_API_CALL clEnqueueReadBuffer(cl_command_queue queue, cl_mem mem, cl_bool blocking, std::size_t offset,
@@ -621,7 +548,7 @@ cl_int CL_API_CALL clGetEventInfo(cl_event event, cl_event_info what, std::size_
   ++counts->calls_by_name["clGetEventInfo"];
   if (what != CL_EVENT_COMMAND_EXECUTION_STATUS || bytes != sizeof(cl_int)) return CL_INVALID_VALUE;
   const auto &command = reinterpret_cast<FakeEvent *>(event)->command;
-  if (state->script.is_done_when_asked) state->execute(command);
+  if (state->script.common.is_done_when_asked) command->execute();
   *static_cast<cl_int *>(value) = !command->is_done ? CL_SUBMITTED : command->has_failed ? -1 : CL_COMPLETE;
   return CL_SUCCESS;
 }
@@ -632,7 +559,8 @@ cl_int CL_API_CALL clWaitForEvents(cl_uint count, const cl_event *events) {
   bool failed = false;
   for (cl_uint i = count; i-- > 0;) {  // the last one first: order comes from waits, or from the queue
     const auto &command = reinterpret_cast<FakeEvent *>(events[i])->command;
-    state->execute(command);
+    counts->sleeps += !command->is_done;
+    command->execute();
     failed |= command->has_failed;
   }
   return failed ? CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST : CL_SUCCESS;
@@ -698,6 +626,12 @@ void FakeDriver::set_script(const FakeDriverScript &script) {
 std::uint64_t FakeDriver::copied_bytes() const {
   const Lock lock(counts->mutex);
   return state->copied_bytes;
+}
+
+std::uint8_t *FakeDriver::address(cl_mem buffer) const { return as(buffer)->storage->bytes.data(); }
+void FakeDriver::finish(cl_command_queue queue) {
+  const Lock lock(mutex);
+  state->execute_all(std::exchange(as(queue)->pending, {}));
 }
 
 }  // namespace tandem::test

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fake OpenCL driver: a table of functions over memory of the host. A device runs a command only when the program
-// waits for it, or for a command that depends on it. So a missing wait shows as old bytes every time. Calls and
-// commands fail by script, objects are counted. Its kernels are not run: tests/device/fake_kernel.hpp has what they do.
+// A fake OpenCL driver: a table of functions over memory of the host, with all that fake drivers have (fake_kit.hpp).
+// Its kernels are not run: fake_kernel.hpp has what they do.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "core/backend.hpp"
-#include "device/kernel_text.hpp"
 #include "opencl/opencl_module.hpp"
-#include "tests/device/driver_counts.hpp"
+#include "tests/device/fake_kit.hpp"
 
 namespace tandem::test {
 
@@ -27,18 +23,12 @@ struct FakeDevice {
 };
 
 struct FakeDriverScript {
+  DriverScript common = {};
   std::vector<FakeDevice> devices = {FakeDevice()};
-  std::uint64_t failing_call = UINT64_MAX;        // the n-th call of the table, from 0, fails
-  std::uint64_t failing_command = UINT64_MAX;     // the n-th command is accepted, and fails when it is done
-  std::uint64_t cancelling_command = UINT64_MAX;  // the n-th command cancels `control` when it is put into its queue
-  core::Control *control = nullptr;
   bool finish_fails = false;  // clFinish does nothing and says so: what is in the queues is done when they are released
   bool refuses_host_memory = false;    // no buffers over memory of the caller
   std::set<const void *> read_only{};  // where read-only memory of the caller begins
-  bool refuses_binaries = false;
-  bool refuses_text = false;        // a program does not build: the log says "fake: no"
-  bool is_done_when_asked = false;  // clGetEventInfo brings about what it asks for
-  double listing_seconds = 0;       // clGetPlatformIDs takes so long
+  double listing_seconds = 0;          // clGetPlatformIDs takes so long
 };
 
 // One at a time in a process: the table has no place for a pointer to it.
@@ -53,6 +43,8 @@ class FakeDriver : public DriverCounts {
 
   void set_script(const FakeDriverScript &script);  // counters begin again
   std::uint64_t copied_bytes() const;               // by commands that read, write or copy buffers
+  std::uint8_t *address(cl_mem buffer) const;       // of its first byte
+  void finish(cl_command_queue queue);              // as clFinish, uncounted
 
   struct State;
 };

@@ -11,7 +11,7 @@
 
 #include "tests/conformance/cuda_shards.hpp"
 #include "tests/conformance/suite.hpp"
-#include "tests/gpu/fake_program.hpp"
+#include "tests/gpu/cuda_driver.hpp"
 #include "tests/gpu/ptx/kernel.hpp"
 #include "tests/support/slice.hpp"
 
@@ -51,50 +51,24 @@ FakeCudaScript interpreted() {
 
 std::string missing() { return has_real_nvrtc() ? "" : "no NVRTC on this machine"; }
 
-// A backend that owns its driver, which the backends of a test share: there can be one in a process.
-class PtxBackend final : public core::Backend {
- public:
-  // compiles: each matrix that enough bytes run through, as on a GPU, since the suite has hundreds of matrices.
-  explicit PtxBackend(bool compiles) {
-    static const Values compile_soon({{"compile_after_bytes", 200'000}});
-    static std::weak_ptr<FakeCuda> last;
-    driver_ = last.lock();
-    if (driver_ == nullptr) {
-      driver_ = {new FakeCuda(interpreted()), [](const FakeCuda *driver) {
-                   expect_clean(*driver, "a backend's life");
-                   delete driver;
-                 }};
-      last = driver_;
-    }
-    gpu::Options options = fake_options(*driver_, compiles ? "" : "tables");
-    if (compiles) options.tuning = &compile_soon;
-    backend_ = gpu::make_backend(options, base::Log());
-  }
-  const core::Traits &traits() const noexcept override { return backend_->traits(); }
-  std::shared_ptr<const core::Prepared> prepare(const core::Operator &what) override { return backend_->prepare(what); }
-  void run(std::span<const core::Task> tasks, core::Control &control) override { backend_->run(tasks, control); }
-
- private:
-  std::shared_ptr<FakeCuda> driver_;
-  std::unique_ptr<core::Backend> backend_;
-};
-
+// compiled: each matrix that enough bytes run through, as on a GPU, since the suite has hundreds of matrices.
 std::vector<BackendMaker> makers() {
-  return {{"tables", [] { return std::make_unique<PtxBackend>(false); }, missing()},
-          {"compiled", [] { return std::make_unique<PtxBackend>(true); }, missing()}};
+  static const Values compile_soon({{"compile_after_bytes", 200'000}});
+  const DriverMaker driver = {"ptx", [](const DriverScript &) { return std::make_unique<CudaDriver>(interpreted()); }};
+  return {owned_backend("tables", driver, "tables", 64 << 20, nullptr, missing()),
+          owned_backend("compiled", driver, "", 64 << 20, &compile_soon, missing())};
 }
 INSTANTIATE_TEST_SUITE_P(CudaPtx, BackendConformance, testing::ValuesIn(makers()), maker_name);
 INSTANTIATE_TEST_SUITE_P(CudaPtx, FormConformance, testing::ValuesIn(makers()), maker_name);
 
 TEST(CudaPtx, TheKernelsAreInterpreted) {
   if (!missing().empty()) GTEST_SKIP() << "NOT RUN: " << missing();
-  for (const bool compiles : {false, true}) {
-    PtxBackend backend(compiles);
+  for (const BackendMaker &maker : makers()) {
+    const auto backend = maker.make();
     Work work(2, 4, 300'000);
-    const auto prepared = backend.prepare(work.matrix);
+    const auto prepared = backend->prepare(work.matrix);
     const std::uint64_t before = launches;
-    work.run(backend, *prepared, core::Mode::assign);
-    EXPECT_TRUE(work.is_right(core::Mode::assign));
+    EXPECT_TRUE(work.runs_right(*backend, *prepared, core::Mode::assign));
     EXPECT_GT(launches, before);
   }
 }

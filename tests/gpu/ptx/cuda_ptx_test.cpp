@@ -16,6 +16,7 @@
 #include "core/presets.hpp"
 #include "device/built_in.hpp"
 #include "device/transform_text.hpp"
+#include "tests/conformance/forms.hpp"
 #include "tests/gpu/ptx/kernel.hpp"
 #include "tests/support/expected.hpp"
 #include "tests/support/random.hpp"
@@ -104,11 +105,9 @@ struct Kernel {
     if (of.element_bytes != 0) spec.tuning.element_bytes = of.element_bytes;
     if (of.rows_per_pass != 0) spec.tuning.rows_per_pass = of.rows_per_pass;
     if (of.technique == Technique::transform) {
-      core::CauchyTransform form;  // of this preset
-      for (unsigned i = 0; i < of.k + of.m; ++i)
-        (i < of.k ? form.input_points : form.output_points).push_back(static_cast<core::Element>(i));
       spec.tuning = device::transform_tuning();
-      spec.points = std::make_shared<const device::CauchyPoints>(std::move(form));
+      spec.points = std::make_shared<const device::CauchyPoints>(
+          transform_of(points_from(0, of.k), points_from(of.k, of.m)));  // of this preset
     }
     spec.tuning.loads = of.loads;
     ptx = nvrtc.compile(device::generate_kernel(matrix, spec).text, spec.architecture);

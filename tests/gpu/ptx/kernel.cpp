@@ -2,60 +2,24 @@
 #include "tests/gpu/ptx/kernel.hpp"
 
 #include <dlfcn.h>
-#include <nvrtc.h>
 
 #include <filesystem>
 
 namespace tandem::test::ptx {
 
-struct Nvrtc::Functions {
-  decltype(&::nvrtcVersion) version;
-  decltype(&::nvrtcCreateProgram) create;
-  decltype(&::nvrtcDestroyProgram) destroy;
-  decltype(&::nvrtcCompileProgram) compile;
-  decltype(&::nvrtcGetProgramLogSize) log_size;
-  decltype(&::nvrtcGetProgramLog) log;
-  decltype(&::nvrtcGetPTXSize) ptx_size;
-  decltype(&::nvrtcGetPTX) ptx;
-};
-
-Nvrtc::Nvrtc(const std::string &path) : functions_(std::make_unique<Functions>()) {
-  void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  const auto take = [&]<class Function>(Function *&function, const char *name) {
-    void *const found = library == nullptr ? nullptr : dlsym(library, name);
-    if (found == nullptr) throw Error("no " + std::string(name) + " in " + path);
-    function = reinterpret_cast<Function *>(found);
-  };
-  take(functions_->version, "nvrtcVersion");
-  take(functions_->create, "nvrtcCreateProgram");
-  take(functions_->destroy, "nvrtcDestroyProgram");
-  take(functions_->compile, "nvrtcCompileProgram");
-  take(functions_->log_size, "nvrtcGetProgramLogSize");
-  take(functions_->log, "nvrtcGetProgramLog");
-  take(functions_->ptx_size, "nvrtcGetPTXSize");
-  take(functions_->ptx, "nvrtcGetPTX");
+Nvrtc::Nvrtc(const std::string &path) : real_(path) {
+  if (!real_.is_there) throw Error("no NVRTC in " + path);
   int major = 0, minor = 0;
-  functions_->version(&major, &minor);
+  real_.nvrtcVersion(&major, &minor);
   version_ = std::to_string(major) + "." + std::to_string(minor);
 }
 
-Nvrtc::~Nvrtc() = default;
-
 std::string Nvrtc::compile(const std::string &text, unsigned architecture) const {
-  nvrtcProgram program = nullptr;
-  if (functions_->create(&program, text.c_str(), "kernel.cu", 0, nullptr, nullptr) != NVRTC_SUCCESS)
-    throw Error("nvrtcCreateProgram fails");
   const std::string option = "--gpu-architecture=compute_" + std::to_string(architecture);
-  const char *const options[] = {option.c_str(), "--std=c++17"};  // as gpu/programs.cpp
-  const bool works = functions_->compile(program, 2, options) == NVRTC_SUCCESS;
-  std::size_t bytes = 0;
-  works ? functions_->ptx_size(program, &bytes) : functions_->log_size(program, &bytes);
-  std::string out(bytes, '\0');
-  works ? functions_->ptx(program, out.data()) : functions_->log(program, out.data());
-  functions_->destroy(&program);
-  out.resize(out.find_last_not_of('\0') + 1);
-  if (!works) throw Error("NVRTC " + version_ + ": " + out);
-  return out;
+  RealNvrtc::Made made = real_.compile(text, {option.c_str(), "--std=c++17"});  // as gpu/programs.cpp
+  if (made.result != NVRTC_SUCCESS) throw Error("NVRTC " + version_ + ": " + made.log);
+  made.binary.resize(made.binary.find_last_not_of('\0') + 1);
+  return made.binary;
 }
 
 const std::vector<std::unique_ptr<Nvrtc>> &nvrtcs() {

@@ -8,20 +8,19 @@
 
 #include "device/kernel_text.hpp"
 #include "tests/gpu/ptx/interpreter.hpp"
+#include "tests/gpu/real_nvrtc.hpp"
 
 namespace tandem::test::ptx {
 
-// An NVRTC of this machine. `functions` is of gpu/cuda_module.hpp.
+// Makes PTX.
 class Nvrtc {
  public:
   explicit Nvrtc(const std::string &path);  // throws Error
-  ~Nvrtc();
   const std::string &version() const { return version_; }
   std::string compile(const std::string &text, unsigned architecture) const;  // throws Error with the log
 
  private:
-  struct Functions;
-  std::unique_ptr<Functions> functions_;
+  RealNvrtc real_;
   std::string version_;
 };
 
