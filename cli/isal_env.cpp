@@ -72,7 +72,7 @@ fs::path isal_folder() {
     if (fs::exists(folder / "standalone" / kLibraryName)) return folder;
   }
   fail(kExitInputOutput,
-       fmt::format("{} is missing",
+       fmt::format("{} is missing: `make demo` does not build it; build all of Tandem (cmake --build build)",
                    (candidates[0].lexically_normal() / "tandem/isal/standalone" / kLibraryName).string()));
 }
 

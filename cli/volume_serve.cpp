@@ -42,11 +42,11 @@ fs::path plugin_path() {
     const fs::path plugin = (candidate / "tandem/nbdkit-tandem-plugin.so").lexically_normal();
     if (fs::exists(plugin)) return plugin;
   }
-  fail(
-      kExitWrongUsage,
-      fmt::format("{} is missing: this build of Tandem was made without the headers of nbdkit (Debian, Ubuntu: apt-get "
-                  "install nbdkit-plugin-dev, then build again)",
-                  (candidates[0] / "tandem/nbdkit-tandem-plugin.so").lexically_normal().string()));
+  fail(kExitWrongUsage,
+       fmt::format(
+           "{} is missing: it is built where the headers of nbdkit are installed (Debian, Ubuntu: apt-get install "
+           "nbdkit-plugin-dev), and not by `make demo`; build all of Tandem (cmake --build build)",
+           (candidates[0] / "tandem/nbdkit-tandem-plugin.so").lexically_normal().string()));
 }
 
 // The process that gets our signals.
