@@ -70,7 +70,7 @@ fs::path isal_folder() {
     if (fs::exists(folder / "standalone" / kLibraryName)) return folder;
   }
   fail(kExitInputOutput, (candidates[0].lexically_normal() / "tandem/isal/standalone" / kLibraryName).string(),
-       " is missing");
+       " is missing: `make demo` does not build it; build all of Tandem (cmake --build build)");
 }
 
 std::string shown(const fs::path &path) { return printable(path.string()); }

@@ -40,8 +40,8 @@ fs::path plugin_path() {
     if (fs::exists(plugin)) return plugin;
   }
   fail(kExitWrongUsage, (candidates[0] / "tandem/nbdkit-tandem-plugin.so").lexically_normal().string(),
-       " is missing: this build of Tandem was made without the headers of nbdkit (Debian, Ubuntu: apt-get install "
-       "nbdkit-plugin-dev, then build again)");
+       " is missing: it is built where the headers of nbdkit are installed (Debian, Ubuntu: apt-get install "
+       "nbdkit-plugin-dev), and not by `make demo`; build all of Tandem (cmake --build build)");
 }
 
 // The process that gets our signals.

@@ -165,6 +165,13 @@ class Command(cli_kit.Command):
             self.assertEqual(len(done.stderr.splitlines()), 1)
             self.assertFalse(os.path.exists(self.shards))
 
+    def test_parts_that_a_demo_does_not_build(self):
+        built, programs = os.path.dirname(TANDEM), self.path("demo/bin")
+        shutil.copytree(built, programs, symlinks=True, ignore=lambda _, names: [n for n in names if not n.startswith(("libtandem", os.path.basename(TANDEM)))])
+        for arguments in (("isal-env", "true"), ("volume", "serve", "member")):
+            done = subprocess.run([os.path.join(programs, os.path.basename(TANDEM)), *arguments], capture_output=True, text=True, timeout=60)
+            self.assertRegex(done.stderr, r"^tandem: \S+\.so(\.2)? is missing: .*make demo.*cmake --build build", arguments)
+
     def test_pipes(self):
         self.ok("encode", "-", "-k", 3, "-m", 2, "-o", self.shards, input=self.content)
         os.remove(self.shard(0, "stdin"))

@@ -219,7 +219,7 @@ class Messages(unittest.TestCase):
 
     def test_every_message_is_of_the_sources(self):
         literals = []
-        for folder in ("api", "base", "cli", "core", "cpu", "files"):
+        for folder in ("api", "base", "cli", "core", "cpu", "device", "files"):
             for path in sorted((ROOT / folder).rglob("*.cpp")):
                 joined = re.sub(r"\"\s*\n\s*\"", "", path.read_text())  # a literal over several lines
                 joined = re.sub(r"\",\s*[^\"]*\? \"\" : \"s\",\s*\"", "s", joined)  # a plural between two literals

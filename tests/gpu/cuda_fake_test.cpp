@@ -556,12 +556,12 @@ TEST(CudaFork, AJobEndsInAChild) {
   DeviceStripe stripe(*life.driver, life.work);
   const core::Task task = stripe.task(*life.prepared, Mode::assign);
   auto ticket = life.backend->submit({&task, 1}, life.control);
-  const std::uint64_t calls = life.fake.call_count();
+  const std::uint64_t calls = life.counts().call_count();
   const pid_t child = fork();
   if (child == 0) {
     alarm(60);
     ticket.reset();
-    _exit(life.fake.call_count() == calls ? 0 : 1);
+    _exit(life.counts().call_count() == calls ? 0 : 1);
   }
   int status = 1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
