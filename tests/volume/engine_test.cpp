@@ -250,16 +250,6 @@ TEST_F(Damage, OnlyReadErrorsAreMendedLikeRot) {
   EXPECT_GT(member_of(*volume, 3).read_error_count, 0u);
 }
 
-TEST_F(Damage, TooManyMembersAreMissing) {
-  volume.reset();
-  EXPECT_TRUE(fails(
-      TANDEM_ERROR_NOT_RECOVERABLE,
-      [&] {
-        array.open({0, 1, 2});
-      },
-      "3 of 6 members are current, 4 are needed"));
-}
-
 TEST_F(Damage, HalvesThatWereWrittenApartAreRefused) {
   Array mirror(2, 2, 4096, 1 << 20);
   const auto write_with = [&](const std::vector<std::size_t> &without) {
