@@ -10,13 +10,13 @@
 
 #include "api/objects.hpp"
 #include "hybrid/factory.hpp"
+#include "tandem/device.h"
+#include "tandem/diagnose.h"
 #include "tests/conformance/fake_backend.hpp"
 #include "tests/support/api.hpp"
 #include "tests/support/mismatch_ranges.hpp"
 #ifdef TANDEM_TEST_WITH_CUDA
 #include "gpu/factory.hpp"
-#include "tandem/device.h"
-#include "tandem/diagnose.h"
 #include "tests/gpu/fake_driver.hpp"
 #endif
 
