@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contexts: what they decide, the environment, resources, the log; and the small functions: version, names, messages.
-#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -112,15 +111,6 @@ TEST(Context, NoThreadBelowInlineBytes) {
   EXPECT_EQ(thread_count_of_process(), before + 3);
 }
 
-TEST(Context, DestroyEndsItsThreads) {
-  const unsigned before = thread_count_of_process();
-  for (unsigned i = 0; i < 50; ++i) expect_works(make_context("pthread", 3).get());
-  // The system counts a thread for a moment after it was joined.
-  for (unsigned i = 0; i < 1000 && thread_count_of_process() > before; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  EXPECT_LE(thread_count_of_process(), before);
-}
-
 TEST(Context, Environment) {
   {
     const Variable kernel("TANDEM_KERNEL", "scalar"), threads("TANDEM_THREADS", "2"),
@@ -170,20 +160,6 @@ TEST(Context, Environment) {
   refuses("TANDEM_THREADS", "-1", TANDEM_ERROR_INVALID_ARGUMENT);
   refuses("TANDEM_THREADS", "99999999999", TANDEM_ERROR_INVALID_ARGUMENT);
   refuses("TANDEM_RESOURCES", "cpu=0", TANDEM_ERROR_INVALID_ARGUMENT);
-}
-
-TEST(Context, Resources) {
-  for (const std::string &executor : executors()) {
-    tandem_context_options options = context_options(executor, 3);
-    options.resources = "cpu=1";
-    const Context context = make_context(options);
-    expect_works(context.get());
-    for (const std::uint64_t amount :
-         {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3}, std::uint64_t{1000}, UINT64_MAX}) {
-      ASSERT_EQ(tandem_context_set_resource(context.get(), "cpu", amount), TANDEM_OK) << tandem_last_error_message();
-      expect_works(context.get());
-    }
-  }
 }
 
 // The amount may change while others code.

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hybrids through the C API: all operations under each policy, learned speeds, the timeline, bad names. With OpenCL's
-// first device, if there is one; else with the CPU alone.
-#include <fcntl.h>
+// Hybrids through the C API: learned speeds and bad names. With OpenCL's first device, if there is one; else with the
+// CPU alone. Operations: api_operations_test, the timeline: api_timeline_test.
 #include <stdlib.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -14,7 +11,6 @@
 
 #include "tandem/tools.h"
 #include "tests/support/api.hpp"
-#include "tests/support/tuning_text.hpp"
 
 namespace tandem::test {
 namespace {
@@ -74,48 +70,6 @@ class Hybrid : public testing::Test {
   tandem_context_options options_ = context_options("", 2);
 };
 
-TEST_F(Hybrid, EveryOperationUnderEveryPolicy) {
-  const Codec codec = make_codec(6, 3);
-  for (const char *policy : {"auto", "budget"}) {
-    for (const char *resources : {"", "cpu=1", "cpu=1,gpu=1,pinned_mib=32"}) {
-      options_.policy = policy;
-      options_.resources = resources;
-      const Context context = make_context(options_);
-      encode(context.get(), stripe_);
-
-      stripe_.restore();
-      stripe_.lose_all(std::vector<unsigned>{0, 4, 7});
-      ASSERT_EQ(tandem_decode(context.get(), codec.get(), stripe_.all(), stripe_.present.data(), kShardBytes),
-                TANDEM_OK);
-      EXPECT_TRUE(stripe_.intact());
-      stripe_.restore();
-
-      auto found = sized<tandem_verify_result>();
-      stripe_.shards[8][1'000'000] ^= 1;
-      ASSERT_EQ(tandem_verify(context.get(), codec.get(), stripe_.all(), kShardBytes, &found), TANDEM_OK);
-      EXPECT_EQ(found.mismatch_byte_count, 1u);
-      EXPECT_EQ(found.first_mismatch_bytes, 1'000'000u);
-      EXPECT_EQ(found.suspect_shard, 8u);
-      stripe_.shards[8][1'000'000] ^= 1;
-
-      // There and back.
-      const Bytes other = random_.bytes(kShardBytes), old = stripe_.shards[2];
-      for (const auto &[from, to] : {std::pair(&old, &other), std::pair(&other, &old)}) {
-        ASSERT_EQ(tandem_update(context.get(), codec.get(), 2, from->data(), to->data(), stripe_.parity(), kShardBytes),
-                  TANDEM_OK);
-      }
-      EXPECT_TRUE(stripe_.intact());
-
-      const Plan plan = make_plan(context.get(), codec.get(), TANDEM_OPERATION_ENCODE);
-      stripe_.lose_parity();
-      const Job job = submit(plan, stripe_.arguments());
-      EXPECT_EQ(tandem_context_set_resource(context.get(), "cpu", 2), TANDEM_OK);  // while it runs
-      EXPECT_EQ(tandem_job_wait(job.get()), TANDEM_OK);
-      EXPECT_TRUE(stripe_.intact());
-    }
-  }
-}
-
 TEST_F(Hybrid, WhatIsLearnedIsRememberedAndTheRestOfTheFileStays) {
   options_.tuning_file = file_.c_str();
   auto tune = sized<tandem_autotune_options>();
@@ -161,54 +115,12 @@ TEST_F(Hybrid, AFileThatIsDamagedIsLeftAsItIs) {
   EXPECT_FALSE(std::filesystem::exists(file_));
 }
 
-// By what was remembered of machines that need not be there.
-TEST_F(Hybrid, TellsFromWhichSizeOnADevicePays) {
-  options_.tuning_file = file_.c_str();
-  options_.backend = "hybrid:cpu";
-  encode(make_context(options_).get(), stripe_);
-  const std::string machine = speeds(file_).at(0).machine;
-  const std::string device = speed_row("cuda:0", machine, 10e9, 100e-6);
-  std::ofstream(file_) << kTuningHeader << speed_row("cpu", machine, 4e9, 0) << device
-                       << speed_row("opencl:0:0", machine, 0.1e9, 100e-6);
-  const auto list = speeds(file_);
-  ASSERT_EQ(list.size(), 3u);
-  EXPECT_DOUBLE_EQ(list[0].bytes_per_second, 8e9);
-  EXPECT_DOUBLE_EQ(list[1].gain, 3.5);
-  // Some 100 microseconds of the CPU's 8 GB/s.
-  EXPECT_GT(list[1].pays_from_bytes, 800'000u);
-  EXPECT_LT(list[1].pays_from_bytes, 10'000'000u);
-  EXPECT_DOUBLE_EQ(list[2].gain, 1.025);
-  EXPECT_EQ(list[2].pays_from_bytes, UINT64_MAX);
-  std::ofstream(file_) << kTuningHeader << device;
-  EXPECT_EQ(speeds(file_).at(0).gain, 0) << "of the CPU nothing is known";
-  EXPECT_EQ(speeds(file_).at(0).pays_from_bytes, UINT64_MAX);
-}
-
 TEST_F(Hybrid, SpeedsOfNoFile) {
   size_t count = 1;
   EXPECT_EQ(tandem_speeds("", nullptr, 0, sizeof(tandem_speed), &count), TANDEM_OK);
   EXPECT_EQ(count, 0u);
   EXPECT_EQ(tandem_speeds(folder_.c_str(), nullptr, 0, sizeof(tandem_speed), &count), TANDEM_ERROR_IO);
   EXPECT_EQ(tandem_speeds("", nullptr, 0, sizeof(tandem_speed), nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
-}
-
-TEST_F(Hybrid, ATimelineIsWrittenForEveryKindOfRun) {
-  const std::string timeline = folder_ + "/timeline.json";
-  options_.timeline_file = timeline.c_str();
-  for (const char *policy : {"auto", "budget"}) {
-    options_.policy = policy;
-    make_context(options_);
-    EXPECT_NE(text_of(timeline).find("traceEvents"), std::string::npos) << "nothing was run";
-    {
-      const Context context = make_context(options_);
-      encode(context.get(), stripe_);
-      Stripe small(random_, 6, 3, 1000);
-      encode(context.get(), small);
-    }
-    const std::string text = text_of(timeline);
-    EXPECT_NE(text.find("assign 3x6"), std::string::npos) << text;
-    EXPECT_NE(text.find("cpu, caller 0"), std::string::npos) << text;
-  }
 }
 
 TEST_F(Hybrid, BadNamesAreRefused) {

@@ -231,10 +231,11 @@ struct Place {
   std::string name;
   tandem_context_options options;
   std::string kernel{}, expert{}, backend{"cpu"}, technique{};
+  const char *policy = nullptr;
   Context context{};
 };
 
-// Each kernel of this machine with each technique, each executor, and a hybrid of the CPU alone.
+// Each kernel of this machine with each technique, each executor, and hybrids of the CPU alone.
 std::vector<Place> places() {
   std::vector<tandem_kernel> kernels(32);
   std::size_t count = 0;
@@ -256,9 +257,13 @@ std::vector<Place> places() {
   }
   for (const std::string &executor : executors())
     all.push_back({executor, context_options(executor), "", "executor=" + executor});
-  all.push_back({"hybrid", context_options("", 3), "", "", "hybrid:cpu"});
+  for (const char *policy : {"auto", "budget"}) {
+    all.push_back({std::string("hybrid, ") + policy, context_options("", 3), "", "", "hybrid:cpu", "", policy});
+    all.back().options.resources = "cpu=1";
+  }
   for (Place &place : all) {
     place.options.backend = place.backend.c_str();
+    place.options.policy = place.policy;
     place.options.kernel = place.kernel.empty() ? nullptr : place.kernel.c_str();
     place.options.expert = place.expert.empty() ? nullptr : place.expert.c_str();
     place.context = make_context(place.options);

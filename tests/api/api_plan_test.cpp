@@ -46,6 +46,7 @@ TEST(WidePlans, SayTheirTechnique) {
     EXPECT_TRUE(out_of_cache.starts_with(wanted)) << out_of_cache;
   }
   make_plan(matrix.get(), narrow.get(), TANDEM_OPERATION_ENCODE);
+  make_plan(transform.get(), narrow.get(), TANDEM_OPERATION_UPDATE);  // no technique is meant for it
   auto encode = sized<tandem_plan_options>();
   tandem_plan *plan = nullptr;
   EXPECT_TRUE(refused(tandem_plan_create(transform.get(), narrow.get(), &encode, &plan), TANDEM_ERROR_UNSUPPORTED));
@@ -137,15 +138,6 @@ TEST_P(Plans, ManyJobsAtOnce) {
   }
 }
 
-TEST_P(Plans, DestroyWaits) {
-  Random random(kSeed + 5);
-  Stripe stripe(random, 5, 3, 500'000);
-  stripe.lose_parity();
-  const Plan plan = make_plan(context_.get(), make_codec(5, 3).get(), TANDEM_OPERATION_ENCODE);
-  submit(plan, stripe.arguments()).reset();
-  EXPECT_TRUE(stripe.intact());
-}
-
 // Cancelled at once: CANCELLED for every waiter with its message, or it was over first and all bytes are there. In both
 // cases the context goes on working.
 TEST_P(Plans, Cancel) {
@@ -178,7 +170,7 @@ TEST_P(Plans, Cancel) {
   EXPECT_TRUE(stripe.intact());
 }
 
-TEST_P(Plans, JobsOutliveTheirPlan) {
+TEST_P(Plans, JobsOutliveTheirPlanAndTheirDestroyWaits) {
   Random random(kSeed);
   const unsigned k = 5, m = 2;
   const Codec codec = make_codec(k, m);
@@ -186,7 +178,12 @@ TEST_P(Plans, JobsOutliveTheirPlan) {
   stripe.lose_parity();
   Plan plan = make_plan(context_.get(), codec.get(), TANDEM_OPERATION_ENCODE);
   const Job job = submit(plan, stripe.arguments());
+  Stripe other(random, k, m, 500'000);
+  other.lose_parity();
+  Job destroyed = submit(plan, other.arguments());
   plan.reset();
+  destroyed.reset();
+  EXPECT_TRUE(other.intact());
   EXPECT_EQ(tandem_job_wait(job.get()), TANDEM_OK);
   EXPECT_TRUE(stripe.intact());
 }

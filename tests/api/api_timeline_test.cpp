@@ -65,11 +65,14 @@ class TimelineOf : public testing::Test {
   tandem_context_options options_ = context_options("", 2);
 };
 
-TEST_F(TimelineOf, EachExecutor) {
-  options_.backend = "cpu";
-  for (const std::string &executor : executors()) {
+TEST_F(TimelineOf, EachExecutorAndHybrid) {
+  std::vector<std::string> all = executors();
+  all.insert(all.end(), {"auto", "budget"});  // policies of a hybrid
+  for (const std::string &executor : all) {
     SCOPED_TRACE(executor);
     options_.expert = expert_of(executor);
+    options_.backend = options_.expert != nullptr ? "cpu" : "hybrid:cpu";
+    options_.policy = options_.expert != nullptr ? nullptr : executor.c_str();
     {
       const Context context = make_context(options_);
       encode(context.get(), large_);
@@ -84,7 +87,7 @@ TEST_F(TimelineOf, EachExecutor) {
     names.erase("cpu, caller 0");
     names.erase("cpu, worker 0");
     EXPECT_TRUE(names.empty()) << *names.begin();
-    EXPECT_FALSE(whole["otherData"].contains("efficiency"));
+    EXPECT_TRUE(options_.policy != nullptr || !whole["otherData"].contains("efficiency"));
   }
 }
 

@@ -13,10 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "tandem/tandem.h"
-#include "tests/support/expected.hpp"
-#include "tests/support/random.hpp"
-#include "tests/support/structs.hpp"
+#include "tests/support/api.hpp"
 
 namespace tandem::test {
 namespace {
@@ -65,22 +62,6 @@ class Library {
 constexpr unsigned kK = 4, kM = 2;
 constexpr std::size_t kBytes = 500'000;  // 3 MB in all: several chunks, so that the threads are used
 
-struct Data {
-  Data() {
-    Random random(1);
-    std::vector<const std::uint8_t *> inputs;
-    for (unsigned i = 0; i < kK; ++i) shards.push_back(random.bytes(kBytes));
-    Bytes matrix;
-    for (unsigned r = 0; r < kM; ++r)
-      for (unsigned c = 0; c < kK; ++c) matrix.push_back(reference::inverse(static_cast<std::uint8_t>((kK + r) ^ c)));
-    for (unsigned i = 0; i < kK; ++i) inputs.push_back(shards[i].data());
-    parity = expected(matrix.data(), kM, kK, inputs.data(), kBytes);
-    for (const Bytes &shard : shards) data.push_back(shard.data());
-  }
-  Shards shards, parity;
-  std::vector<const void *> data;
-};
-
 tandem_context *make_context(const Library &library, const std::string &executor) {
   auto options = sized<tandem_context_options>();
   const std::string expert = "executor=" + executor;
@@ -90,14 +71,13 @@ tandem_context *make_context(const Library &library, const std::string &executor
   return TANDEM_GET(library, tandem_context_create)(&options, &context) == TANDEM_OK ? context : nullptr;
 }
 
-void expect_encodes(const Library &library, tandem_context *context, const Data &data) {
+void expect_encodes(const Library &library, tandem_context *context, Stripe &stripe) {
   const tandem_codec_options options = codec_options(kK, kM);
   tandem_codec *codec = nullptr;
   ASSERT_EQ(TANDEM_GET(library, tandem_codec_create)(&options, &codec), TANDEM_OK);
-  Shards parity(kM, Bytes(kBytes));
-  void *out[kM] = {parity[0].data(), parity[1].data()};
-  ASSERT_EQ(TANDEM_GET(library, tandem_encode)(context, codec, data.data.data(), out, kBytes), TANDEM_OK);
-  ASSERT_EQ(parity, data.parity);
+  stripe.lose_parity();
+  ASSERT_EQ(TANDEM_GET(library, tandem_encode)(context, codec, stripe.data(), stripe.parity(), kBytes), TANDEM_OK);
+  ASSERT_TRUE(stripe.intact());
   TANDEM_GET(library, tandem_codec_destroy)(codec);
 }
 
@@ -109,7 +89,8 @@ unsigned long thread_count(unsigned long expected) {
 }
 
 void cycles(const std::string &executor, unsigned count) {
-  const Data data;
+  Random random(1);
+  Stripe stripe(random, kK, kM, kBytes);
   {
     const Library library;
     tandem_context *probe = make_context(library, executor);
@@ -125,7 +106,7 @@ void cycles(const std::string &executor, unsigned count) {
       const Library library(i % 2 == 0 ? RTLD_NOW | RTLD_LOCAL : RTLD_LAZY | RTLD_GLOBAL);
       tandem_context *context = make_context(library, executor);
       ASSERT_NE(context, nullptr);
-      expect_encodes(library, context, data);
+      expect_encodes(library, context, stripe);
       TANDEM_GET(library, tandem_context_destroy)(context);
       if (testing::Test::HasFatalFailure()) return;
     }
@@ -151,18 +132,19 @@ TEST(Dlopen, CyclesOpenmp) { cycles("openmp", 200); }
 
 // Closed while a context with running threads is alive: the code stays, and the context works when it is opened again.
 TEST(Dlopen, ThreadsOutliveDlclose) {
-  const Data data;
+  Random random(1);
+  Stripe stripe(random, kK, kM, kBytes);
   const unsigned long threads = status_field("Threads:");
   tandem_context *context = nullptr;
   {
     const Library library;
     context = make_context(library, "pthread");
     ASSERT_NE(context, nullptr);
-    expect_encodes(library, context, data);
+    expect_encodes(library, context, stripe);
   }
   EXPECT_EQ(status_field("Threads:"), threads + 2);
   const Library library;
-  expect_encodes(library, context, data);
+  expect_encodes(library, context, stripe);
   TANDEM_GET(library, tandem_context_destroy)(context);
   EXPECT_EQ(status_field("Threads:"), threads);
 }

@@ -10,13 +10,13 @@
 
 #include "api/objects.hpp"
 #include "hybrid/factory.hpp"
+#include "tandem/device.h"
+#include "tandem/diagnose.h"
 #include "tests/conformance/fake_backend.hpp"
 #include "tests/support/api.hpp"
 #include "tests/support/mismatch_ranges.hpp"
 #ifdef TANDEM_TEST_WITH_CUDA
 #include "gpu/factory.hpp"
-#include "tandem/device.h"
-#include "tandem/diagnose.h"
 #include "tests/gpu/fake_driver.hpp"
 #endif
 
@@ -236,29 +236,25 @@ class VerifyRanges : public testing::TestWithParam<Maker> {
 INSTANTIATE_TEST_SUITE_P(Backends, VerifyRanges, testing::ValuesIn(makers()),
                          [](const auto &test) { return test.param.name; });
 
-TEST_P(VerifyRanges, NothingWrongIsNoRange) {
-  for (const bool submits : {false, true}) {
-    EXPECT_EQ(verify(10, submits).count, 0u);
-    EXPECT_EQ(verify(0, submits).count, 0u);
+// How many ranges there are, and which shard is suspected. A data shard's damage shows in every parity.
+TEST_P(VerifyRanges, OfOneShardOrAFewBytes) {
+  struct Case {
+    std::vector<Damage> damaged;  // shard, first byte, bytes
+    std::uint64_t range_count;
+  };
+  for (const auto &[damaged, range_count] :
+       {Case{{}, 0}, Case{{{kK, 0, kBytes}, {kK + 2, 0, kBytes}}, 2}, Case{{{kK + 1, 0, 1}}, 1},
+        Case{{{kK + 1, 0, 1}, {kK + 1, kBytes - 1, 1}, {kK + 2, kBytes - 1, 1}}, 3},
+        Case{{{3, 500'000, 3}, {3, 2'000, 1}}, 2 * kM}}) {
+    stripe_.restore();
+    damaged_.clear();
+    for (const auto &[shard, first, count] : damaged) damage(shard, first, count);
+    EXPECT_EQ(verify(10).count, range_count);
+    EXPECT_EQ(verify(0, true).count, range_count);
+    if (range_count == 2 * kM) {
+      EXPECT_EQ(result_.suspect_shard, 3u);
+    }
   }
-}
-
-TEST_P(VerifyRanges, EveryByteWrongIsOneRangeAShard) {
-  damage(kK, 0, kBytes);
-  damage(kK + 2, 0, kBytes);
-  const Found found = verify(10);
-  EXPECT_EQ(found.count, 2u);
-  EXPECT_EQ(found.ranges[0].end, kBytes);
-  EXPECT_EQ(found.ranges[1].row, 2u);
-  EXPECT_EQ(found.ranges[1].count, kBytes);
-}
-
-TEST_P(VerifyRanges, FirstAndLastByte) {
-  damage(kK + 1, 0);
-  EXPECT_EQ(verify(10).count, 1u);
-  damage(kK + 1, kBytes - 1);
-  damage(kK + 2, kBytes - 1);
-  EXPECT_EQ(verify(10).count, 3u);
 }
 
 // Of every capacity the first ones of the same ranges; by run and by submit.
@@ -279,15 +275,6 @@ TEST_P(VerifyRanges, ManyPlacesAndAnyCapacity) {
       EXPECT_EQ(found.ranges[i].end, all.ranges[i].end);
     }
   }
-}
-
-// A data shard's damage shows in every parity, at the same places.
-TEST_P(VerifyRanges, OfADamagedDataShard) {
-  damage(3, 500'000, 3);
-  damage(3, 2'000);
-  const Found found = verify(10);
-  EXPECT_EQ(found.count, 2 * kM);
-  EXPECT_EQ(result_.suspect_shard, 3u);
 }
 
 // One shard explains the mismatches of one place, another those of another place, and none those of a third.

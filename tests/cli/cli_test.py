@@ -45,6 +45,11 @@ class Command(cli_kit.Command):
     def shard(self, index, name="source.bin"):
         return os.path.join(self.shards, f"{name}.{index:03}.tandem")
 
+    def need_opencl(self):
+        if "opencl:0:0" not in [device["name"] for device in self.json("devices")["devices"]]:
+            self.assertNotIn("TANDEM_TEST_REQUIRE_OPENCL", os.environ)
+            self.skipTest("no OpenCL device")
+
     def test_lose_four_of_fourteen(self):
         report = self.encoded()
         self.assertEqual(len(report["shards"]), 14)
@@ -77,9 +82,7 @@ class Command(cli_kit.Command):
             self.assertEqual(b"32 hexadecimal digits" in done.stderr, bool(bad))
 
     def test_a_device_codes_while_others_read_and_write(self):
-        devices = self.json("devices")
-        if "opencl:0:0" not in json.dumps(devices):
-            self.skipTest("no OpenCL device")
+        self.need_opencl()
         code = ("-k", 4, "-m", 2, "--block-bytes", "64k", "--backend", "opencl:0:0", "--json")
         result = json.loads(self.ok("encode", self.source, *code, "-o", self.shards).stdout)
         self.assertGreaterEqual(result["threads"], 3)
@@ -100,8 +103,7 @@ class Command(cli_kit.Command):
         return sizes
 
     def test_file_commands_share_whole_stripes_with_a_device(self):
-        if "opencl:0:0" not in self.ok("devices", "--json").stdout.decode():
-            self.skipTest("no OpenCL device")
+        self.need_opencl()
         self.content = random.Random(2).randbytes(24 << 20)
         self.write(self.source, self.content)
         encode = ("encode", self.source, "-k", 10, "-m", 4, "-o", self.shards, "--force", "--no-sync")
@@ -178,42 +180,17 @@ class Command(cli_kit.Command):
         done = self.ok("decode", self.shards, "-o", "-")
         self.assertEqual(done.stdout, self.content)
 
-    def test_forced_kernels_write_the_same_bytes(self):
-        kernels = self.json("devices")["kernels"]
+    def test_forced_choices_write_the_same_bytes(self):
+        """Each kernel: api_operations_test."""
         self.encode()
-        for kernel in kernels:
-            for index in (0, 1):
-                if os.path.exists(self.shard(index)):
-                    os.remove(self.shard(index))
-            arguments = ("decode", self.shards, "-o", self.output, "--force", "--kernel", kernel["name"], "--json")
-            if not kernel["available"]:
-                print("NOT RUN:", kernel["name"])
-                self.ok(*arguments, status=2)
-                continue
-            self.assertEqual(json.loads(self.ok(*arguments).stdout)["kernel"], kernel["name"])
-            self.assertEqual(self.read(self.output), self.content)
+        os.remove(self.shard(0))
+        decode = ("decode", self.shards, "-o", self.output, "--force", "--json", "--kernel")
+        for kernel in self.json("devices")["kernels"]:
+            done = self.ok(*decode, kernel["name"], status=0 if kernel["available"] else 2)
+            self.assertEqual(json.loads(done.stdout).get("kernel"), kernel["name"] if kernel["available"] else None)
         for more in (("--executor", "serial"), ("--threads", 1), ("--resource", "cpu=1")):
             self.ok("decode", self.shards, "-o", self.output, "--force", *more)
             self.assertEqual(self.read(self.output), self.content)
-
-    def test_techniques_write_the_same_bytes(self):
-        with open(self.source, "r+b") as file:
-            file.truncate(600_001)
-        content = self.content[:600_001]
-        # What one technique encodes and repairs, the other decodes and repairs: to the same files.
-        for one, other in (("matrix", "transform"), ("transform", "matrix")):
-            self.ok("encode", self.source, "-k", 32, "-m", 32, "--block-bytes", "4k", "-o", self.shards, "--force", "--technique", one)
-            files = {index: self.read(self.shard(index)) for index in range(64)}
-            self.ok("verify", self.shards)
-            for lost in (range(0, 40, 2), range(20, 52)):
-                for index in lost:
-                    os.remove(self.shard(index))
-                for technique in (one, other):
-                    self.ok("decode", self.shards, "-o", self.output, "--force", "--technique", technique)
-                    self.assertEqual(self.read(self.output), content)
-                self.ok("repair", self.shards, "--technique", other)
-                for index in lost:
-                    self.assertEqual(self.read(self.shard(index)), files[index], f"{index}, {one}, {other}")
 
     def test_a_technique_that_does_not_exist_is_refused(self):
         narrow, leopard, dense = ("-k", 4, "-m", 2), ("-k", 20, "-m", 10, "--matrix", "leopard16"), ("-k", 9, "-m", 3, "--matrix", "liberasurecode-rs-vand")
@@ -236,25 +213,6 @@ class Command(cli_kit.Command):
             self.assertIn(b"technique transform", done.stderr)
         self.assertEqual(sorted(os.listdir(self.shards)), before)
         self.assertFalse(os.path.exists(self.output))
-
-    def test_codes_beyond_the_limits(self):
-        encode = ("encode", self.source, "-o", self.shards)
-        for code, words in (
-            (("-k", 250, "-m", 7), ("250", "7", "256")),
-            (("-k", 4294967295, "-m", 4294967295), ("4294967295",)),
-            (("-k", 65000, "-m", 600, "--matrix", "leopard16"), ("65000", "600")),
-            (("-k", 0, "-m", 2), ("k = 0",)),
-            (("-k", 29, "-m", 4, "--matrix", "liberasurecode-rs-vand"), ("33", "32")),
-            (("-k", 10, "-m", 4, "--matrix", "par2"), ("k = 10", "m = 4")),
-        ):
-            done = self.ok(*encode, *code, status=2)
-            for word in words:
-                self.assertIn(word, done.stderr.decode(), code)
-            self.assertEqual(len(done.stderr.splitlines()), 1)
-            self.assertFalse(os.path.exists(self.shards))
-        for block in (65, 130, 65537):
-            done = self.ok(*encode, "-k", 20, "-m", 10, "--matrix", "leopard16", "--block-bytes", block, status=2)
-            self.assertIn(f"block_bytes is {block}; it is a multiple of 64", done.stderr.decode())
 
     def test_devices_tell_from_which_size_on_they_pay(self):
         file = self.path("tuning.tsv")
@@ -284,13 +242,16 @@ class Command(cli_kit.Command):
         self.assertRegex(text, r"\ncpu +encode +10\+4 +8\.0 *\n")
         self.assertRegex(text, r"\ncuda:0 +encode +10\+4 +20\.0 +3\.50 +[\d.]+ kB\n")
         self.assertRegex(text, r"\nopencl:0:0 .* 1\.02 +never\n")
+        write(speed("cuda:0", 1e10))  # of the CPU nothing is known
+        cuda, = self.json("devices")["speeds"]
+        self.assertEqual((cuda["gain"], cuda["pays_from_bytes"]), (0, None))
         self.write(file, b"no tuning file")
         self.assertEqual(self.json("devices")["speeds"], [])
 
-    def trace(self, *arguments):
+    def trace(self, *arguments, status=0):
         """What the command's timeline says: (boxes by kind, the trace)."""
         path = self.path("trace.json")
-        self.ok(*arguments, "--timeline", path, "--quiet")
+        self.ok(*arguments, "--timeline", path, "--quiet", status=status)
         trace = json.loads(self.read(path))
         boxes = {}
         for event in trace["traceEvents"]:
@@ -333,20 +294,18 @@ class Command(cli_kit.Command):
             self.assertEqual({each["kind"]: each["bytes"] for each in summary["kinds"]},
                              {kind: self.bytes_of(list_of) for kind, list_of in boxes.items()})
 
-        boxes, _ = self.trace("verify", self.shards)
-        self.assertEqual(self.bytes_of(boxes["read"]), (k + m) * (shard + stripes * check))
-        self.assertEqual(self.bytes_of(boxes["hash"]), (k + m) * shard)
-        self.assertNotIn("cpu", boxes)
         os.remove(self.shard(2))
-        boxes, _ = self.trace("decode", self.shards, "-o", self.output, "--no-sync")
-        self.assertEqual(self.bytes_of(boxes["read"]), k * (shard + stripes * check))
-        self.assertEqual(self.bytes_of(boxes["hash"]), (k + 1) * shard)
-        self.assertEqual(self.bytes_of(boxes["cpu"]), data)
-        self.assertEqual(self.bytes_of(boxes["write"]), data)
-        self.assertNotIn("sync", boxes)
-        boxes, _ = self.trace("repair", self.shards)
-        self.assertEqual(self.bytes_of(boxes["cpu"]), data)
-        self.assertEqual(self.bytes_of(boxes["write"]), shard + stripes * check)
+        file = shard + stripes * check
+        for command, expected in (
+            (("verify", self.shards), {"read": (k + m - 1) * file, "hash": (k + m - 1) * shard}),
+            (("decode", self.shards, "-o", self.output, "--no-sync"),
+             {"read": k * file, "hash": (k + 1) * shard, "cpu": data, "write": data}),
+            (("repair", self.shards, "--no-sync"), {"cpu": data, "write": file}),
+        ):
+            boxes, _ = self.trace(*command, status=1 if command[0] == "verify" else 0)
+            self.assertEqual({kind: self.bytes_of(boxes[kind]) for kind in expected}, expected)
+            self.assertEqual("cpu" in boxes, "cpu" in expected)
+            self.assertNotIn("sync", boxes)
         for backend in ("hybrid:cpu", "opencl:0:0"):
             done = tandem(*encode[:-1], backend, "--force", "--quiet", "--timeline", self.path("trace.json"))
             if backend != "hybrid:cpu" and done.returncode == 2:
@@ -529,26 +488,6 @@ class Command(cli_kit.Command):
         self.ok("decode", self.shards, "-o", self.output, "--dry-run", status=4)
         self.assertEqual(len(os.listdir(self.shards)), 9)
 
-    def test_a_kill_leaves_one_set_whole(self):
-        random_times = random.Random(7)
-        folders = [self.path(name) for name in "abc"]
-        outputs = [word for folder in folders for word in ("-o", folder)]
-        self.ok("encode", self.source, "-k", 10, "-m", 4, *outputs)
-        possible = self.content
-        for k, m in [(4, 2), (10, 4)] * (20 if "TANDEM_TEST_ALL" in os.environ else 2):
-            new = random_times.randbytes(1_000_000 + random_times.randrange(2_000_000))
-            self.write(self.source, new)
-            with subprocess.Popen([TANDEM, "encode", self.source, "-k", str(k), "-m", str(m), *outputs, "--force", "--quiet"]) as process:
-                time.sleep(random_times.uniform(0.001, 0.02))
-                process.kill()
-            self.ok("verify", *folders)
-            self.ok("decode", *folders, "-o", self.output, "--force")
-            found = self.read(self.output)
-            self.assertIn(found, (possible, new))
-            possible = found
-            for folder in folders:
-                self.assertFalse([name for name in os.listdir(folder) if name.startswith(".")])
-
     def test_two_sets_and_foreign_files(self):
         first = self.encoded("--name", "first")["set_id"]
         second = self.encoded("--name", "second")["set_id"]
@@ -587,44 +526,6 @@ class Command(cli_kit.Command):
                 self.assertIn(b"of the set that is decoded", done.stderr)
         self.assertIn(b"is shard 4 of the set", self.ok("decode", self.shards, "-o", self.output, "--force", "--salvage", status=2).stderr)
         self.assertEqual(self.contents(self.shards), before)
-
-    def test_padding_is_known(self):
-        """A lost block without content is zeros."""
-        def cut(size, k, m):
-            self.write(self.source, self.content[:size])
-            shutil.rmtree(self.shards, True)
-            self.ok("encode", self.source, "-k", k, "-m", m, "-o", self.shards, "--block-bytes", 64)
-            return self.contents(self.shards)
-
-        def lose(*indices):
-            for index in indices:
-                os.remove(self.shard(index))
-
-        def check(before, recoverable=True):
-            self.ok("verify", self.shards, status=1 if recoverable else 4)
-            self.ok("decode", self.shards, "-o", self.output, "--force", status=0 if recoverable else 4)
-            if recoverable:
-                self.assertEqual(self.read(self.output), self.read(self.source))
-                self.ok("repair", self.shards)
-                self.assertEqual(self.contents(self.shards), before)
-
-        for size, k, m, lost, recoverable in ((5, 6, 1, (5, 6), True), (5, 6, 1, (4, 6), False), (5, 6, 1, (4, 5), True),
-                                              (1, 9, 2, (2, 4, 5, 6, 7, 8, 9, 10), True), (1, 9, 2, (0, 4, 9, 10), False),
-                                              (288 + 5, 6, 1, (5, 6), False)):
-            with self.subTest(size=size, k=k, m=m, lost=lost):
-                before = cut(size, k, m)
-                lose(*lost)
-                self.assertEqual(self.json("info", self.shards)["sets"][0]["enough"], recoverable)
-                check(before, recoverable)
-        before = cut(288 + 5, 6, 1)
-        for index in (5, 6):  # of the last stripe
-            self.damage(self.shard(index), 4096 + 64)
-        check(before)
-        for index in (4, 6):
-            self.damage(self.shard(index), 4096 + 64)
-        check(before, False)
-        done = self.ok("decode", self.shards, "-o", self.output, "--force", "--salvage", "--json", status=4)
-        self.assertEqual(json.loads(done.stdout)["holes"], [{"begin_bytes": 292, "end_bytes": 293}])
 
     def test_wrong_usage(self):
         for arguments in (
@@ -750,20 +651,6 @@ class Command(cli_kit.Command):
         self.assertNotIn(b"raw.", done.stdout)
         self.assertNotEqual(self.read(paths[0]), shards[0])
 
-    def test_locate_with_local_groups(self):
-        # lrc-azure with k = 6 in 2 groups and 2 global parity shards: p = 2^(group + 3 * position).
-        powers = [1]
-        for _ in range(254):
-            powers.append(powers[-1] << 1 ^ (0x11d if powers[-1] & 0x80 else 0))
-        exponents = (0, 3, 6, 1, 4, 7)
-        rows = ((1, 1, 1, 0, 0, 0), (0, 0, 0, 1, 1, 1), [powers[e] for e in exponents], [powers[-e % 255] for e in exponents])
-        paths, shards = self.raw_stripe(rows, 1_000)
-        locate = ("verify", "--locate", "-k", 6, "-m", 4, "--matrix", "lrc-azure", "--groups", 2)
-        self.ok(*locate, *paths)
-        self.damage(paths[8], 7)
-        self.ok(*locate, "--repair", "--quiet", *paths)
-        self.assertEqual([self.read(path) for path in paths], shards)
-
     def test_locate_refuses_what_makes_no_sense(self):
         paths, _ = self.raw_stripe(self.RAW, 100)
         locate = ("verify", "--locate", "-k", 4, "-m", 4)
@@ -783,10 +670,6 @@ class Command(cli_kit.Command):
         for path in paths:
             os.truncate(path, 0)
         refused(b"the shards are empty", *locate, *paths)
-
-    def test_local_groups_have_no_place_in_a_set(self):
-        done = self.ok("encode", self.source, "-k", 6, "-m", 4, "-o", self.shards, "--matrix", "lrc-azure", status=2)
-        self.assertIn(b"matrix lrc-azure has local groups", done.stderr)
 
     def test_a_full_device_is_an_error(self):
         self.encode()
@@ -823,10 +706,6 @@ class Command(cli_kit.Command):
         self.assertTrue(report["complete"])
         entry, = report["entries"]
         self.assertEqual((entry["backend"], entry["operation"], entry["k"], entry["m"]), ("cpu", "encode", 5, 3))
-        if entry["values"]:
-            self.assertGreater(entry["bytes_per_second"], 1.01 * entry["default_bytes_per_second"])
-        else:
-            self.assertEqual(entry["bytes_per_second"], entry["default_bytes_per_second"])
         self.assertEqual(self.json("autotune", "--show", "--output", file)["entries"], [entry])
         self.assertIn((entry["values"] or "built-in").encode(), self.ok("autotune", "--show", "--output", file).stdout)
         with open(file) as stream:
@@ -845,7 +724,8 @@ class Command(cli_kit.Command):
         with open(file, "r+") as stream:
             stream.truncate(100)
         self.assertIn(b"line 1: it is not the header of a tuning file: ignored", self.ok(*arguments).stderr)
-        self.ok("autotune", *self.FEW, *self.ENCODE, status=3)  # and is not replaced
+        errors = self.ok("autotune", *self.FEW, *self.ENCODE, status=3).stderr.decode()  # and is not replaced
+        self.assertRegex(errors, re.escape(file) + ".* may be deleted")
         self.assertEqual(len(self.read(file)), 100)
 
     def test_autotune_is_drawn(self):
@@ -865,26 +745,14 @@ class Command(cli_kit.Command):
         done = subprocess.run([*plot, self.path("none")], capture_output=True, timeout=60, text=True)
         self.assertEqual((done.returncode, len(done.stderr.splitlines())), (1, 1), done.stderr)
 
-    def opencl_device(self, what):
-        """Its name, or None where there is none."""
-        names = [device["name"] for device in self.json("devices")["devices"]]
-        if "opencl:0:0" in names:
-            return "opencl:0:0"
-        if os.environ.get("TANDEM_TEST_REQUIRE_OPENCL"):
-            self.fail("no OpenCL device")
-        print("NOT RUN:", what)
-        return None
-
     def test_autotune_on_device_memory(self):
         few = ("-k", 3, "-m", 2, "--shard-bytes", 20000, "--repeats", 1)
         file = self.path("tuning.tsv")
         self.assertIn(b"cpu is no device", self.ok("autotune", "--memory", "device", "--backend", "cpu", *few, "--output", file, status=2).stderr)
         self.assertFalse(os.path.exists(file))
         self.ok("autotune", "--memory", "moon", *few, "--output", file, status=2)
-        device = self.opencl_device("autotune --memory device")
-        if device is None:
-            return
-        tune = ("autotune", "--backend", device, *few, "--set", "local_x=32,64", "--set", "element_bytes=16", "--set", "rows_per_pass=2",
+        self.need_opencl()
+        tune = ("autotune", "--backend", "opencl:0:0", *few, "--set", "local_x=32,64", "--set", "element_bytes=16", "--set", "rows_per_pass=2",
                 "--set", "elements_per_item=1", "--set", "local_y=1", "--set", "local_z=1", "--output", file)  # fmt: skip
         for memory in ("device", "host"):
             ranges = ("--set", "staging_bytes=65536") if memory == "host" else ()
@@ -901,24 +769,13 @@ class Command(cli_kit.Command):
         self.assertIn(b" device ", self.ok("autotune", "--show", "--output", file).stdout)
         self.assertIn(b"staging_bytes makes no difference", self.ok(*tune, "--set", "staging_bytes=65536", "--memory", "device", status=2).stderr)
 
-    def test_autotune_merges_files(self):
-        a, b, both = self.path("a.tsv"), self.path("b.tsv"), self.path("both.tsv")
-        self.ok("autotune", *self.FEW, *self.ENCODE, "--output", a)
-        self.ok("autotune", *self.FEW, "-m", 2, "--operation", "decode", "--output", b, "--quiet")
-        report = self.json("autotune", "--merge", a, b, "--output", both)
-        self.assertEqual([e["operation"] for e in report["entries"]], ["encode", "decode"])
-        self.ok("autotune", "--merge", self.path("none"), "--output", both, status=3)
-
     def test_autotune_wrong_usage(self):
         file = self.path("tuning.tsv")
         for arguments, words in (
             (("-k", "1<<v, v=9:4"), "9:4 is empty"),
-            (("-k", "99999999999999999999"), "does not fit 64 bits"),
-            (("-k", "200", "-m", "57"), "cannot be tuned"),
             (("--local-size", "1<<v, v=4:10"), "backend cpu has no local_x to tune; it has chunk_bytes"),
             (("--local-size", "1") * 4, "at most three dimensions"),
             (("--set", "chunk_bytes"), "is not NAME=RANGE"),
-            (("--operation", "explode"), "cannot be tuned"),
             (("--backend", "cpu", "--device", "7"), "does not exist"),
             (("--device", "7"), "--device needs --backend"),
             (("--repeats", "0.5"), "repeats"),
@@ -1046,57 +903,25 @@ class Command(cli_kit.Command):
         self.assertEqual(len(os.listdir(self.shards)), 80)
 
     def test_more_than_256_shards(self):
+        """What the command says of them, and the names that it makes. What happens to them: files_wide_test."""
         self.write(self.source, self.content[:200_001])
         code = ("-k", 1000, "-m", 24, "--matrix", "leopard16", "--name", "wide", "--block-bytes", 128, "--no-sync")
-        done = self.ok("encode", self.source, "-k", 1000, "-m", 24, "-o", self.shards, status=2)
-        self.assertIn(b"256", done.stderr)
-        done = self.ok("encode", self.source, "-k", 4000, "-m", 97, *code[4:], "-o", self.path("d{i}"), status=2)
-        self.assertIn(b"k + m at most 4096", done.stderr)
-        self.assertEqual(os.listdir(self.root), ["source.bin"])
         report = self.json("encode", self.source, *code, "-o", self.shards)
         names = [f"wide.{index:03}.tandem" for index in range(1024)]
         self.assertEqual(report["shards"], [os.path.join(self.shards, name) for name in names])
-        self.assertEqual(sorted(os.listdir(self.shards)), sorted(names))
         lost = [*range(10), *range(998, 1012)]
         for index in lost:
             os.remove(self.shard(index, "wide"))
         sets = self.json("info", self.shards)["sets"]
         self.assertEqual((sets[0]["shard_count"], sets[0]["enough"], len(sets[0]["files"])), (1000, True, 1000))
         self.assertIn("\n    10 data ", self.ok("info", self.shards).stdout.decode())
-        report = self.json("verify", self.shards, status=1)
-        self.assertEqual(report["missing_shards"], lost)
-        self.ok("decode", self.shards, "-o", self.output)
-        self.assertEqual(self.read(self.output), self.content[:200_001])
+        self.assertEqual(self.json("verify", self.shards, status=1)["missing_shards"], lost)
         self.ok("repair", self.shards, "-o", self.path("new{i}"))
         self.assertEqual(os.listdir(self.path("new1011")), ["wide.1011.tandem"])
-        for first, second in ((1012, 1013), (500, 1014)):
-            os.rename(self.shard(first, "wide"), self.path("x"))
-            os.rename(self.shard(second, "wide"), self.shard(first, "wide"))
-            os.rename(self.path("x"), self.shard(second, "wide"))
-        words = self.ok("verify", self.shards, *[self.path(f"new{index}") for index in lost]).stdout.decode()
-        for index, name in ((1012, 1013), (1013, 1012), (500, 1014), (1014, 500)):
-            self.assertIn(f"{self.shard(name, 'wide')} holds shard {index}", words)
-
-    def test_a_folder_for_each_of_320_shards(self):
-        self.write(self.source, self.content[:30_001])
-        limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-        run = lambda *more: subprocess.run([TANDEM, *map(str, more)], capture_output=True, timeout=120, preexec_fn=limit)
-        folders = [self.path(f"d{index}") for index in range(320)]
-        code = ("-k", 300, "-m", 20, "--matrix", "reed-solomon-simd", "--no-sync")
-        done = run("encode", self.source, *code, "-o", self.path("d{i}"))
-        self.assertEqual(done.returncode, 0, done.stderr)
-        for index in range(7, 320, 16):
-            shutil.rmtree(folders[index])
-        left = [folder for folder in folders if os.path.exists(folder)]
-        self.assertEqual(len(left), 300)
-        done = run("decode", *left, "-o", self.output)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(self.read(self.output), self.content[:30_001])
-        done = run("repair", *left, "-o", self.path("d{i}"))
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual([os.listdir(folder) for folder in folders],
-                         [[f"source.bin.{index:03}.tandem"] for index in range(320)])
-        self.ok("verify", *folders)
+        os.rename(self.shard(500, "wide"), self.path("x"))
+        os.rename(self.shard(1014, "wide"), self.shard(500, "wide"))
+        words = self.ok("verify", self.shards, *[self.path(f"new{index}") for index in lost], status=1).stdout.decode()
+        self.assertIn(f"{self.shard(500, 'wide')} holds shard 1014", words)
 
     def test_few_files_for_a_set_that_replaces_another(self):
         """Refused before anything is changed, or done: never found out when the new set counts already."""
@@ -1284,13 +1109,6 @@ class Command(cli_kit.Command):
         # Names of files, and the value of an option, ask for nothing.
         for words in (("verify", "--", "--json"), ("encode", "--name", "--json"), ("encode", "--name=--json")):
             self.assertEqual(tandem(*words).stdout, b"", words)
-
-    def test_a_damaged_tuning_file_may_be_deleted(self):
-        path = self.path("tuning")
-        self.write(path, b"{")
-        done = self.ok("autotune", "--show", "--output", path, status=3)
-        self.assertIn(b"may be deleted", done.stderr)
-        self.assertIn(path.encode(), done.stderr)
 
     def test_a_long_path_does_not_hide_the_reason(self):
         folder = self.path("x" * 200 + "/" + "y" * 200 + "/" + "z" * 200)

@@ -1,12 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`tandem durability` against closed forms, exact arithmetic and a simulation. Usage: durability_cli_test.py PATH_OF_TANDEM"""
+"""`tandem durability` against exact arithmetic. Usage: durability_cli_test.py PATH_OF_TANDEM"""
 import decimal
-import heapq
 import json
 import math
 import os
-import random
 import subprocess
 import sys
 import unittest
@@ -56,31 +54,6 @@ def exact(k, m, afr, rebuild_seconds):
     return total[0][m + 1], mean
 
 
-class Disk:
-    def __init__(self, random_source, failure, rebuild):
-        self.random, self.rates, self.is_down = random_source, (failure, rebuild), False
-
-    def next_change(self):
-        return self.random.expovariate(self.rates[self.is_down])
-
-
-def time_of_loss(random_source, n, m, failure, rebuild, most_years):
-    """Years until m + 1 of n disks are down; each fails and is rebuilt by itself. most_years: there was no loss."""
-    disks = [Disk(random_source, failure, rebuild) for _ in range(n)]
-    events = [(disk.next_change(), i) for i, disk in enumerate(disks)]
-    heapq.heapify(events)
-    down = 0
-    while True:
-        now, i = events[0]
-        if now >= most_years:
-            return most_years
-        disks[i].is_down = not disks[i].is_down
-        down += 1 if disks[i].is_down else -1
-        if down > m:
-            return now
-        heapq.heapreplace(events, (now + disks[i].next_change(), i))
-
-
 class Durability(unittest.TestCase):
     def codes(self, *arguments):
         done = run(*arguments, "--json")
@@ -95,29 +68,16 @@ class Durability(unittest.TestCase):
     def near(self, value, expected, relative=1e-6):
         self.assertLess(abs(float(Decimal(value) / Decimal(expected)) - 1), relative, (value, expected))
 
-    def test_without_parity(self):
-        found = self.one("-k", 14, "-m", 0, "--afr", "1.5%", "--rebuild", "24h")
-        self.near(found["annual_loss_probability"], 1 - (1 - 0.015) ** 14)
-        self.near(found["mttdl_years"], -1 / (14 * math.log1p(-0.015)))
-
-    def test_one_parity_disk(self):
-        for n, afr, hours in ((2, "0.001%", 1), (5, "1.5%", 24), (14, "4%", 168), (9, "95%", 700)):
-            found = self.one("-k", n - 1, "-m", 1, "--afr", afr, "--rebuild", f"{hours}h")
-            failure, rebuild = rates(Decimal(afr[:-1]) / 100, hours * 3600)
-            total = (2 * n - 1) * failure + rebuild
-            root = (total * total - 4 * n * (n - 1) * failure * failure).sqrt()
-            fast, slow = (total + root) / 2, (total - root) / 2
-            loss = 1 - (fast * (-slow).exp() - slow * (-fast).exp()) / (fast - slow)
-            self.near(found["annual_loss_probability"], loss)
-            self.near(found["mttdl_years"], total / (n * (n - 1) * failure * failure))
-
     def test_against_exact_arithmetic(self):
         for k, m, afr, seconds in ((10, 4, "0.015", 86400), (6, 2, "0.7", 30 * 86400), (17, 3, "0.0001", 3600),
-                                   (20, 20, "0.02", 3 * 86400), (3, 9, "0.999", 200 * 86400), (6, 3, "0.02", 1)):
+                                   (20, 20, "0.02", 3 * 86400), (3, 9, "0.999", 200 * 86400), (6, 3, "0.02", 1), (14, 0, "0.015", 86400),
+                                   (1, 1, "0.00001", 3600), (8, 1, "0.95", 700 * 3600)):
             found = self.one("-k", k, "-m", m, "--afr", f"{float(afr) * 100:.6g}%", "--rebuild", f"{seconds}s")
             loss, mean = exact(k, m, afr, seconds)
             self.near(10 ** Decimal(found["log10_annual_loss_probability"]), loss)
             self.near(10 ** Decimal(found["log10_mttdl_years"]), mean)
+            self.near(found["annual_loss_probability"], loss)
+            self.near(found["mttdl_years"], mean)
             self.near(found["nines"], -loss.log10())
 
     def test_probabilities_beyond_a_double(self):
@@ -130,19 +90,6 @@ class Durability(unittest.TestCase):
         table = run("-k", 200, "-m", 255, "--afr", "0.1%", "--rebuild", "1h").stdout.decode()
         self.assertRegex(table, r"e-1\d\d\d\b")
         self.assertRegex(table, r"e\+1\d\d\d\b")
-
-    def test_against_a_simulation(self):
-        n, m, runs = 8, 2, 8000
-        found = self.one("--disks", n, "-m", m, "--afr", "60%", "--rebuild", "20d")
-        failure, rebuild = (float(rate) for rate in rates("0.6", 20 * 86400))
-        times = [time_of_loss(random.Random(i), n, m, failure, rebuild, math.inf) for i in range(runs)]
-        expected = found["annual_loss_probability"]
-        self.assertTrue(0.1 < expected < 0.9, expected)
-        share = sum(time < 1 for time in times) / runs
-        self.assertLess(abs(share - expected), 4 * math.sqrt(expected * (1 - expected) / runs))
-        mean = sum(times) / runs
-        deviation = math.sqrt(sum((time - mean) ** 2 for time in times) / runs)
-        self.assertLess(abs(mean - found["mttdl_years"]), 4 * deviation / math.sqrt(runs))
 
     def test_sets(self):
         one = self.one("-k", 4, "-m", 1, "--afr", "5%", "--rebuild", "2d")["annual_loss_probability"]

@@ -120,37 +120,6 @@ TEST(CpuBackend, WideCodesAreRunByTransforms) {
   }
 }
 
-// What runs is what was asked for, and what has no transform is refused.
-TEST(CpuBackend, TechniquesAreForced) {
-  const core::Operator wide(transform_of(points_from(0, 32), points_from(32, 8)));
-  Random random(9);
-  const core::Operator decode(random_decode(random, 24, 8, 8, 0));
-  cpu::Options options;
-  options.executor = "serial";
-  for (const char *kernel : {"", "scalar"}) {
-    options.kernel = kernel;
-    options.technique = "transform";
-    const auto transforms = make(options);
-    options.technique = "matrix";
-    const auto matrices = make(options);
-    const auto is_used = [](core::Backend &by, const core::Operator &what, const std::string &begin) {
-      for (const core::TechniqueCost &each : by.prepare(what)->techniques())
-        if ((each.is_used || each.is_used_out_of_cache) && !std::string(each.name).starts_with(begin)) return false;
-      return true;
-    };
-    EXPECT_TRUE(is_used(*transforms, wide, "transform"));
-    EXPECT_TRUE(is_used(*transforms, decode, "syndromes, "));
-    EXPECT_TRUE(is_used(*matrices, wide, "matrix"));
-    EXPECT_TRUE(is_used(*matrices, decode, "matrix"));
-    EXPECT_NO_THROW(transforms->check_technique(core::Matrix(4, 2))) << "an update";
-    EXPECT_NO_THROW(matrices->check_technique(core::Matrix(4, 10)));
-    const std::string message =
-        refusal(TANDEM_ERROR_UNSUPPORTED, [&] { transforms->check_technique(core::Matrix(4, 10)); });
-    EXPECT_NE(message.find("from 10 shards to 4"), std::string::npos) << message;
-    EXPECT_NE(transforms->tunable()->tuning_identity().driver, matrices->tunable()->tuning_identity().driver);
-  }
-}
-
 // Says the same of every matrix.
 class SameValues final : public core::TuningSource {
  public:
@@ -210,16 +179,6 @@ std::vector<BackendMaker> cpu_variants() {
 }
 
 INSTANTIATE_TEST_SUITE_P(CpuVariants, BackendConformance, testing::ValuesIn(cpu_variants()), maker_name);
-
-TEST(CpuBackend, CountsWhatIsNotRun) {
-  unsigned run = 0, not_run = 0;
-  for (const BackendMaker &maker : cpu_makers()) {
-    ++(maker.not_run.empty() ? run : not_run);
-    if (!maker.not_run.empty()) std::printf("NOT RUN: %s: %s\n", maker.name.c_str(), maker.not_run.c_str());
-  }
-  std::printf("CPU backends: %u run, %u NOT RUN\n", run, not_run);
-  EXPECT_GT(run, 0u);
-}
 
 core::Matrix some_matrix(unsigned rows, unsigned columns) {
   core::Matrix matrix(rows, columns);
@@ -348,13 +307,6 @@ TEST(CpuBackend, WhatMayBeTuned) {
   options.kernel = "scalar";
   EXPECT_NE(cpu::make_backend(options, base::Log(), &choice)->tunable()->tuning_kernel_hash(),
             backend->tunable()->tuning_kernel_hash());
-}
-
-TEST(CpuBackend, AnUnknownKernelIsRefusedWithNames) {
-  cpu::Options options;
-  options.kernel = "avx1024";
-  const std::string message = refusal(TANDEM_ERROR_UNAVAILABLE, [&] { make(options); });
-  EXPECT_NE(message.find("scalar"), std::string::npos) << "the message lists what there is";
 }
 
 }  // namespace

@@ -21,15 +21,8 @@ namespace tandem::test {
 namespace {
 
 // A compile takes a tenth of a second, and the suite has hundreds of matrices: each that enough bytes run through.
-class CompileSoon final : public core::TuningSource {
- public:
-  core::TuningChoice find(const core::TuningQuery &) const override {
-    return {{{"compile_after_bytes", 200'000}}, "test"};
-  }
-};
-
 std::unique_ptr<core::Backend> make(const char *technique, const base::Log &log = base::Log()) {
-  static const CompileSoon compile_soon;
+  static const Values compile_soon({{"compile_after_bytes", 200'000}});
   gpu::Options options;
   if (technique == std::string("tables")) {
     options.technique = technique;

@@ -93,62 +93,24 @@ struct Way {
 // Each mode with one matrix, at each length, with shards that begin at different places; and the log says that the
 // technique, and no other, was used.
 void run_one_way(const Way &way, const core::Operator &what, const std::vector<std::size_t> &lengths) {
-  std::string heard;
-  const auto hear = [](void *user, std::int32_t, const char *message) { *static_cast<std::string *>(user) += message; };
+  Heard heard;
   opencl::Options options;
   options.technique = way.technique;
   options.transfer = way.transfer;
   options.always_shifted = way.always_shifted;
-  const auto backend = opencl::make_backend(options, base::Log(hear, &heard, TANDEM_LOG_INFO));
-  const core::Matrix &matrix = what.dense();
-  const unsigned rows = matrix.rows(), columns = matrix.columns();
-  Random random(31 + rows * 256 + columns);
+  const auto backend = opencl::make_backend(options, base::Log(Heard::hear, &heard, TANDEM_LOG_INFO));
   const auto prepared = backend->tunable()->prepare_tuned(what, way.values);
   for (const std::size_t bytes : lengths) {
-    for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
-      Shards shards;
-      for (unsigned i = 0; i < rows + columns; ++i) shards.push_back(random.bytes(bytes + i % 67));
-      std::vector<const std::uint8_t *> inputs;
-      std::vector<std::byte *> outputs;
-      for (unsigned i = 0; i < rows + columns; ++i) {
-        std::uint8_t *start = shards[i].data() + i % 67;
-        if (i < columns) inputs.push_back(start);
-        if (i >= columns) outputs.push_back(reinterpret_cast<std::byte *>(start));
-      }
-      const Shards before = shards, product = expected(matrix.data(), rows, columns, inputs.data(), bytes);
-      std::vector<core::Mismatch> found(rows);
-      const core::Task task = {
-          prepared.get(), reinterpret_cast<const std::byte *const *>(inputs.data()), outputs.data(), 0, bytes, mode,
-          found.data()};
-      core::Control control;
-      backend->run({&task, 1}, control);
-      for (unsigned r = 0; r < rows; ++r) {
-        const unsigned i = columns + r;
-        Bytes want = before[i];
-        std::uint64_t differing = 0;
-        for (std::size_t at = 0; at < bytes; ++at) {
-          std::uint8_t &byte = want[i % 67 + at];
-          differing += byte != product[r][at];
-          if (mode == core::Mode::assign) byte = product[r][at];
-          if (mode == core::Mode::accumulate) byte ^= product[r][at];
-        }
-        ASSERT_EQ(shards[i], want) << way.text() << ", " << bytes << " bytes";
-        if (mode != core::Mode::compare) continue;
-        ASSERT_EQ(found[r].byte_count, differing) << way.text() << ", " << bytes;
-      }
-    }
+    Work work(what.dense(), bytes, 67);
+    for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare})
+      ASSERT_TRUE(work.runs_right(*backend, *prepared, mode)) << way.text() << ", " << bytes << " bytes";
   }
-  EXPECT_NE(heard.find("technique " + way.technique), std::string::npos) << heard;
-  for (const std::string other : {"tables", "compiled", "transform"}) {
-    EXPECT_TRUE(other == way.technique || heard.find("technique " + other) == std::string::npos) << heard;
-  }
+  for (const std::string each : {"tables", "compiled", "transform"})
+    EXPECT_EQ(heard.has("technique " + each), each == way.technique) << heard.text;
 }
 
 void run_one_way(const Way &way, unsigned rows, unsigned columns, const std::vector<std::size_t> &lengths) {
-  Random random(32 + rows * 256 + columns);
-  core::Matrix matrix(rows, columns);
-  for (unsigned r = 0; r < rows; ++r) random.fill(matrix.row(r).data(), columns);
-  run_one_way(way, core::Operator(matrix), lengths);
+  run_one_way(way, core::Operator(Work::random_matrix(rows, columns)), lengths);
 }
 
 // Small enough for a simulator that looks at each access (oclgrind): each mode, technique, way of transfer and access,

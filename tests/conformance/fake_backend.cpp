@@ -103,7 +103,6 @@ struct FakeBackend::State {
   mutable std::mutex mutex;
   std::condition_variable lane_free;
   unsigned running = 0;
-  std::uint64_t held_bytes = 0;
   FakeCounts counts = {};
 
   void pass(double seconds) {
@@ -116,26 +115,18 @@ struct FakeBackend::State {
     return length * (task.prepared->rows() + task.prepared->columns());
   }
 
-  // The task's number. Takes a lane and memory.
-  std::uint64_t begin(const Task &task) {
+  // The task's number. Takes a lane.
+  std::uint64_t begin() {
     std::unique_lock lock(mutex);
     lane_free.wait(lock, [&] { return running < script.lanes; });
-    const std::uint64_t wanted = moved_bytes(task, task.length_bytes);
-    if (wanted > script.memory_limit_bytes - std::min(held_bytes, script.memory_limit_bytes)) {
-      base::fail(TANDEM_ERROR_OUT_OF_MEMORY, fmt::format("{}: {} bytes wanted, {} of {} in use", script.name, wanted,
-                                                         held_bytes, script.memory_limit_bytes));
-    }
-    held_bytes += wanted;
     counts.most_at_once = std::max(counts.most_at_once, ++running);
     return counts.tasks_started++;
   }
 
-  void end(const Task &task, bool failed) {
+  void end() {
     {
       const std::lock_guard lock(mutex);
-      held_bytes -= moved_bytes(task, task.length_bytes);
       --running;
-      counts.tasks_failed += failed;
     }
     lane_free.notify_one();
   }
@@ -171,7 +162,7 @@ struct FakeBackend::State {
   }
 
   void run_task(const Task &task, core::Control &control) {
-    const std::uint64_t number = begin(task);
+    const std::uint64_t number = begin();
     const bool fails = script.failing_task.has_value() &&
                        (number == *script.failing_task || (script.fails_for_ever && number > *script.failing_task));
     try {
@@ -187,10 +178,10 @@ struct FakeBackend::State {
         base::fail(script.failure, fmt::format("{}: task {} fails by script", script.name, number));
       }
     } catch (...) {
-      end(task, true);
+      end();
       throw;
     }
-    end(task, false);
+    end();
   }
 };
 

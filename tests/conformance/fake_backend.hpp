@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend for tests: it computes with the slow reference. A script makes it fail, wait, or run out of memory.
+// A backend for tests: it computes with the slow reference. A script makes it fail or wait.
 #pragma once
 
 #include <chrono>
@@ -25,9 +25,6 @@ struct FakeScript {
   double bytes_per_second = 0;                    // inputs and outputs together; 0 = no limit
   std::function<void(double seconds)> pass_time;  // how time passes; empty = really sleeps
 
-  std::uint64_t memory_limit_bytes =
-      UINT64_MAX;  // the buffers of tasks under way, all together: beyond it OUT_OF_MEMORY
-
   std::optional<std::uint64_t> failing_task;  // the n-th task of this backend's life, from 0, fails
   bool fails_for_ever = false;                // and every one after it
   bool fails_after_half = false;              // having written half of its range; else before the first byte
@@ -46,7 +43,7 @@ struct FakeScript {
 };
 
 struct FakeCounts {
-  std::uint64_t tasks_started, tasks_failed, chunks, bytes;  // bytes: of the ranges, per shard
+  std::uint64_t tasks_started, chunks, bytes;  // bytes: of the ranges, per shard
   unsigned most_at_once;
 };
 

@@ -45,20 +45,22 @@ struct Values final : core::TuningSource {
   core::TuningValues values;
 };
 
-// One stripe with its task on memory of the host.
+// One stripe with its task on memory of the host. With `steps`, shard i begins i % steps bytes behind the start of its
+// memory.
 struct Work {
   Work(unsigned rows, unsigned columns, std::size_t shard_bytes) : Work(random_matrix(rows, columns), shard_bytes) {}
-  Work(core::Matrix by, std::size_t shard_bytes) : matrix(std::move(by)), bytes(shard_bytes) {
+  Work(core::Matrix by, std::size_t shard_bytes, unsigned steps_given = 1)
+      : matrix(std::move(by)), bytes(shard_bytes), steps(steps_given) {
     const unsigned rows = matrix.rows(), columns = matrix.columns();
     Random random(rows * 1000 + columns + 1);
-    for (unsigned c = 0; c < columns; ++c) inputs.push_back(random.bytes(bytes));
-    for (unsigned r = 0; r < rows; ++r) before.push_back(random.bytes(bytes));
+    for (unsigned c = 0; c < columns; ++c) inputs.push_back(random.bytes(c % steps + bytes));
+    for (unsigned r = 0; r < rows; ++r) before.push_back(random.bytes(start_of(r) + bytes));
     std::vector<const std::uint8_t *> pointers;
-    for (const Bytes &input : inputs) pointers.push_back(input.data());
+    for (unsigned c = 0; c < columns; ++c) pointers.push_back(inputs[c].data() + c % steps);
     product = expected(matrix.data(), rows, columns, pointers.data(), bytes);
     outputs = before;
-    for (const Bytes &input : inputs) in.push_back(reinterpret_cast<const std::byte *>(input.data()));
-    for (Bytes &output : outputs) out.push_back(reinterpret_cast<std::byte *>(output.data()));
+    for (const std::uint8_t *input : pointers) in.push_back(reinterpret_cast<const std::byte *>(input));
+    for (unsigned r = 0; r < rows; ++r) out.push_back(reinterpret_cast<std::byte *>(outputs[r].data()) + start_of(r));
   }
   static core::Matrix random_matrix(unsigned rows, unsigned columns) {
     core::Matrix matrix(rows, columns);
@@ -70,7 +72,7 @@ struct Work {
   Work &operator=(const Work &) = delete;
 
   void reset() {
-    for (std::size_t r = 0; r < outputs.size(); ++r) std::memcpy(outputs[r].data(), before[r].data(), bytes);
+    for (std::size_t r = 0; r < outputs.size(); ++r) std::memcpy(outputs[r].data(), before[r].data(), before[r].size());
     mismatches.assign(outputs.size(), {});
   }
   void run(core::Backend &backend, const core::Prepared &prepared, core::Mode mode) {
@@ -82,13 +84,14 @@ struct Work {
   __attribute__((no_sanitize("thread"))) bool is_right(core::Mode mode) const {
     for (std::size_t r = 0; r < outputs.size(); ++r) {
       std::uint64_t differing = 0;
+      const std::uint8_t *const old = before[r].data() + start_of(r), *const now = outputs[r].data() + start_of(r);
+      if (std::memcmp(outputs[r].data(), before[r].data(), start_of(r)) != 0) return false;
       for (std::size_t i = 0; i < bytes; ++i) {
-        const std::uint8_t want = mode == core::Mode::assign ? product[r][i]
-                                  : mode == core::Mode::accumulate
-                                      ? static_cast<std::uint8_t>(product[r][i] ^ before[r][i])
-                                      : before[r][i];
-        if (outputs[r][i] != want) return false;
-        differing += before[r][i] != product[r][i];
+        const std::uint8_t want = mode == core::Mode::assign       ? product[r][i]
+                                  : mode == core::Mode::accumulate ? static_cast<std::uint8_t>(product[r][i] ^ old[i])
+                                                                   : old[i];
+        if (now[i] != want) return false;
+        differing += old[i] != product[r][i];
       }
       if (mode == core::Mode::compare && mismatches[r].byte_count != differing) return false;
     }
@@ -101,9 +104,11 @@ struct Work {
     return is_right(mode);
   }
   bool is_untouched() const { return outputs == before; }
+  std::size_t start_of(std::size_t output) const { return (matrix.columns() + output) % steps; }
 
   core::Matrix matrix;
   std::size_t bytes;
+  unsigned steps;
   Shards inputs, before, product, outputs;
   std::vector<const std::byte *> in;
   std::vector<std::byte *> out;

@@ -136,33 +136,6 @@ TEST(CommitRecord, OtherVersionsAreNamed) {
   EXPECT_FALSE(commit_record_version(damaged));
 }
 
-// The naps of a wait for two folders that are locked by others.
-TEST(FoldersLock, OneDeadlineForAllFolders) {
-  std::string pattern = (fs::temp_directory_path() / "tandem-files-XXXXXX").string();
-  ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-  Folders folders;
-  for (const char *name : {"a", "b"}) {
-    fs::create_directory(fs::path(pattern) / name);
-    add_folder(folders, (fs::path(pattern) / name).string());
-  }
-  std::sort(folders.begin(), folders.end(), [](const auto &a, const auto &b) { return a->identity() < b->identity(); });
-  int others[2];
-  for (int i = 0; i < 2; ++i) {
-    others[i] = open(folders[i]->path().c_str(), O_RDONLY | O_DIRECTORY);
-    ASSERT_EQ(flock(others[i], LOCK_EX | LOCK_NB), 0);
-  }
-  int naps = 0;
-  const LockWait wait{.seconds = 1, .check_cancelled = [&] {  // the first folder is free when the time is over
-                        if (++naps != 1) return;
-                        std::this_thread::sleep_for(std::chrono::milliseconds(1100));
-                        close(others[0]);
-                      }};
-  EXPECT_THROW(FoldersLock(folders, wait), FolderLocked);
-  EXPECT_LE(naps, 1) << "the second folder had a time of its own";
-  close(others[1]);
-  fs::remove_all(pattern);
-}
-
 TEST(CommitRecord, NamesOfOurOwn) {
   const std::string id = "0123456789abcdef0123456789abcdef";
   const auto kind = [](const std::string &name) {
@@ -281,22 +254,28 @@ class Recovery : public Files {
   void expect_note(const std::string &words) const { EXPECT_NE(notes_.find(words), std::string::npos) << notes_; }
 };
 
-// At every point of giving names, also where stale files of the older and larger set are left.
-TEST_F(Recovery, ASetThatCountsIsFinished) {
-  for (std::uint32_t done = 0; done <= 5; ++done) {
-    fs::remove_all(shards_);
-    encode_into({shards_}, 5, 3, 1, false);
-    stage({shards_}, 3, 2, 2, {OwnKind::commit_record}, done);
-    const Contents staged = contents(shards_);
-    expect_content(2);
-    EXPECT_EQ(recover({shards_}, true).finished_set_count, 1u);
-    EXPECT_EQ(contents(shards_), staged);
-    EXPECT_EQ(recover({shards_}).finished_set_count, 1u);
-    EXPECT_EQ(entries(shards_), 5u) << "stale shards of the older set, or records";
-    expect_content(2);
-    EXPECT_EQ(verify().state, TANDEM_FILES_INTACT);
-    EXPECT_EQ(recover({shards_}).finished_set_count, 0u);
+// The naps of a wait for two folders that are locked by others.
+TEST_F(Recovery, OneDeadlineForAllFolders) {
+  Folders folders;
+  for (const char *name : {"a", "b"}) {
+    fs::create_directory(root_ / name);
+    add_folder(folders, (root_ / name).string());
   }
+  std::sort(folders.begin(), folders.end(), [](const auto &a, const auto &b) { return a->identity() < b->identity(); });
+  int others[2];
+  for (int i = 0; i < 2; ++i) {
+    others[i] = open(folders[i]->path().c_str(), O_RDONLY | O_DIRECTORY);
+    ASSERT_EQ(flock(others[i], LOCK_EX | LOCK_NB), 0);
+  }
+  int naps = 0;
+  const LockWait wait{.seconds = 1, .check_cancelled = [&] {  // the first folder is free when the time is over
+                        if (++naps != 1) return;
+                        std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+                        close(others[0]);
+                      }};
+  EXPECT_THROW(FoldersLock(folders, wait), FolderLocked);
+  EXPECT_LE(naps, 1) << "the second folder had a time of its own";
+  close(others[1]);
 }
 
 // A file of a complete set was removed: the other files get their names, and no older file is given up for it.
@@ -312,22 +291,6 @@ TEST_F(Recovery, AShardThatIsMissingCostsNoStaleFile) {
   EXPECT_EQ(entries(shards_), 8u) << "a record or a temporary is left";
   EXPECT_EQ(recover({shards_}).finished_set_count, 0u);
   expect_content(2);
-}
-
-// The same in a folder that does not lead: its record stays until the lead is named, which waits for it.
-TEST_F(Recovery, AFolderWithAMissingShardIsDoneTogetherWithTheLead) {
-  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
-  encode_into(folders, 3, 2, 1, false);
-  const CommitRecord record = stage(folders, 3, 2, 2, {OwnKind::commit_record, OwnKind::commit_record});
-  for (const std::uint32_t shard : {1, 3})
-    fs::remove(folders[1] / own_name({OwnKind::set_temporary, record.set_id, shard}));
-  recover({folders[1]});
-  EXPECT_EQ(entries(folders[1]), 3u) << notes_;
-  recover({folders[0]});
-  EXPECT_EQ(entries(folders[0]), 4u) << notes_;
-  recover(folders);
-  EXPECT_EQ(entries(folders[0]), 3u) << notes_;
-  EXPECT_EQ(entries(folders[1]), 2u) << notes_;
 }
 
 // Two names of one file: what is left where a file gets its name by link() and the run dies before unlink().
@@ -366,29 +329,35 @@ TEST_F(Recovery, AnyFolderProvesThatASetCounts) {
     }
 }
 
-// Folder b learned that the set counts, and was finished alone; the lead then sees that b is done.
-TEST_F(Recovery, AFolderFinishedAloneIsNotWaitedFor) {
-  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
-  encode_into(folders, 2, 3, 1, false);
-  stage(folders, 2, 3, 2, {OwnKind::commit_record, OwnKind::commit_record});
-  EXPECT_EQ(recover({folders[1]}).finished_set_count, 1u);
-  EXPECT_EQ(entries(folders[1]), 2u);
-  EXPECT_EQ(recover({folders[0]}).left_count, 1u);
-  EXPECT_EQ(entries(folders[0]), 4u);
-  EXPECT_EQ(recover(folders).left_count, 0u);
-  EXPECT_EQ(entries(folders[0]), 3u);
-}
-
-TEST_F(Recovery, AFolderFinishedAloneAndWrittenOverIsNotWaitedFor) {
-  const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};
-  encode_into(folders, 3, 2, 1, false);
-  stage(folders, 3, 2, 2, {OwnKind::commit_record, OwnKind::commit_record});
-  encode_into({folders[1]}, 3, 2, 3, true);
-  recover({folders[0], root_});
-  EXPECT_EQ(entries(folders[0]), 4u) << notes_;
-  recover(folders);
-  EXPECT_EQ(entries(folders[0]), 3u) << notes_;
-  EXPECT_EQ(entries(folders[1]), 5u) << notes_;
+// The record of the lead stays until the other folder, b, is done as well: alone, with the lead, or by a newer set.
+TEST_F(Recovery, TheLeadWaitsUntilTheOtherFolderIsDone) {
+  struct Step {
+    bool names_a, names_b;
+    std::size_t left_in_a, left_in_b;
+  };
+  struct Case {
+    std::string what;
+    std::uint32_t k;
+    std::vector<std::uint32_t> removed;
+    bool is_written_over;
+    std::vector<Step> steps;
+  };
+  const fs::path a = root_ / "a", b = root_ / "b";
+  for (const Case &each :
+       {Case{"finished alone", 2, {}, false, {{false, true, 7, 2}, {true, false, 4, 2}, {true, true, 3, 2}}},
+        Case{"shards are missing", 3, {1, 3}, false, {{false, true, 7, 3}, {true, false, 4, 3}, {true, true, 3, 2}}},
+        Case{"a newer set", 3, {}, true, {{true, false, 4, 5}, {true, true, 3, 5}}}}) {
+    for (const fs::path &folder : {a, b}) fs::remove_all(folder);
+    encode_into({a, b}, each.k, 5 - each.k, 1, false);
+    const CommitRecord record = stage({a, b}, each.k, 5 - each.k, 2, {OwnKind::commit_record, OwnKind::commit_record});
+    for (const std::uint32_t i : each.removed) fs::remove(b / own_name({OwnKind::set_temporary, record.set_id, i}));
+    if (each.is_written_over) encode_into({b}, 3, 2, 3, true);
+    for (const auto &[names_a, names_b, left_in_a, left_in_b] : each.steps) {
+      recover({names_a ? a : b, names_b ? b : root_});
+      EXPECT_EQ(entries(a), left_in_a) << each.what << ": " << notes_;
+      EXPECT_EQ(entries(b), left_in_b) << each.what << ": " << notes_;
+    }
+  }
 }
 
 // Which folders they are, not how many: a strange one does not stand for one that is not there.
@@ -694,30 +663,6 @@ TEST_F(Recovery, EncodeSaysWhatItCleansUp) {
   expect_note("removed the remains of the incomplete set");
   encode_status(TANDEM_OK, shards_, 3, true, false);
   EXPECT_EQ(notes_, "");
-}
-
-// No call waits for ever. A call that only cleans up continues without cleaning.
-TEST_F(Recovery, AFolderThatSomebodyKeepsLocked) {
-  encode_into({shards_}, 5, 3, 1, false);
-  stage({shards_}, 3, 2, 2, {OwnKind::pending_record});
-  const Contents staged = contents(shards_);
-  const int folder = open(shards_.c_str(), O_RDONLY | O_DIRECTORY);
-  ASSERT_EQ(flock(folder, LOCK_EX), 0);
-  EXPECT_EQ(recover({shards_}).left_count, 1u);
-  expect_note(shards_.string() + " is locked by another process");
-  expect_content(1);
-  tandem_files_encode_options options = encode_options(root_ / "source", 3, 2, 256);
-  options.force = 1;
-  options.lock_wait_seconds = 1;
-  EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_IO);
-  expect_message("for more than 1 second now");
-  options.lock_wait_seconds = 3600;
-  options.progress = [](void *, std::uint64_t, std::uint64_t) { return 1; };
-  EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_CANCELLED);
-  EXPECT_EQ(contents(shards_), staged);
-  close(folder);
-  options.progress = nullptr;
-  EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_OK) << tandem_last_error_message();
 }
 
 // A set that counts, or may, is not finished over a newer one later: that is not made before.

@@ -4,8 +4,10 @@
 #include <barrier>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <new>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "tandem/tools.h"
@@ -132,26 +134,27 @@ class Team : public Files {
   std::vector<Outcome<Result>> run(std::uint32_t count, Call call, const Options &given,
                                    std::uint32_t blind = UINT32_MAX) {
     std::vector<Outcome<Result>> outcomes(std::max(count, 1u));
-    Meeting meeting(std::max(count, 1u));
-    const auto work = [&](std::uint32_t process) {
+    const auto ends = by(count, [&](std::uint32_t process, const tandem_files_team *team) {
       Outcome<Result> &outcome = outcomes[process];
-      const Search search(process == blind ? root_ / "elsewhere" : shards_);
+      const auto search = searched(process == blind);
       Options options = given;
-      std::pair<Meeting *, std::uint32_t> user;
-      const tandem_files_team team = meeting.team(process, &user);
-      if (count != 0) options.team = &team;
+      options.team = team;
       options.report = collect;
       options.report_user = &outcome.told;
-      if (process == starved_) allocations_left = memory_;
-      outcome.status = call(context_, search, &options, &outcome.result);
-      if (process == starved_) memory_ = std::exchange(allocations_left, kUnlimited);
-      if (outcome.status != TANDEM_OK) outcome.message = tandem_last_error_message();
-      outcome.result.seconds = 0;
-    };
-    std::vector<std::thread> threads;
-    for (std::uint32_t process = 0; process < outcomes.size(); ++process) threads.emplace_back(work, process);
-    for (std::thread &thread : threads) thread.join();
+      return call(context_, *search, &options, &outcome.result);
+    });
+    for (std::size_t process = 0; process < ends.size(); ++process) {
+      std::tie(outcomes[process].status, outcomes[process].message) = ends[process];
+      outcomes[process].result.seconds = 0;
+    }
     return outcomes;
+  }
+  // It may have all the memory that it wants.
+  std::unique_ptr<Search> searched(bool blind = false) const {
+    const std::uint64_t left = std::exchange(allocations_left, kUnlimited);
+    auto search = std::make_unique<Search>(blind ? elsewhere() : shards_);
+    allocations_left = left;
+    return search;
   }
 
   auto verify_by(std::uint32_t count, std::uint32_t blind = UINT32_MAX) {
@@ -203,15 +206,13 @@ class Team : public Files {
     const std::string output = (root_ / "output").string();
     results->assign(std::max(count, 1u), sized<tandem_files_result>());
     return by(count, [&](std::uint32_t process, const tandem_files_team *team) {
-      const std::uint64_t left = std::exchange(allocations_left, kUnlimited);
-      const Search search(shards_);
-      allocations_left = left;
+      const auto search = searched();
       auto options = sized<tandem_files_decode_options>();
       options.output_path = output.c_str();
       options.no_sync = options.force = 1;
       options.team = team;
       change(process, options);
-      return tandem_files_decode(context_, search, &options, &(*results)[process]);
+      return tandem_files_decode(context_, *search, &options, &(*results)[process]);
     });
   }
   static constexpr auto kAsGiven = [](std::uint32_t, auto &) {};
@@ -256,7 +257,23 @@ class Team : public Files {
 
   fs::path elsewhere() const { return root_ / "elsewhere"; }
 
-  // For `run`: the thread of process `starved_` may allocate memory_ times; afterwards memory_ is what is left of that.
+  // Calls in which a process may allocate 0 times, once, ..., until it may often enough: call(process) says so.
+  template <class Call>
+  void starve(const char *what, const Call &call) {
+    for (const std::uint32_t process : {0u, 1u}) {
+      starved_ = process;
+      std::uint64_t given = 0;
+      for (bool enough = false; !enough; given += 1 + given / 16) {
+        SCOPED_TRACE(testing::Message() << what << ", process " << process << " allocates " << given << " times");
+        ASSERT_LT(given, 100'000u);
+        memory_ = given;
+        enough = call(process);
+      }
+      EXPECT_GT(given, 20u);
+    }
+  }
+
+  // For `by`: the thread of process `starved_` may allocate memory_ times; afterwards memory_ is what is left of that.
   std::uint32_t starved_ = UINT32_MAX;
   std::uint64_t memory_ = kUnlimited;
 };
@@ -337,7 +354,7 @@ TEST_F(Team, AgreesOnAProcessWithoutMemory) {
   const auto found = verify_by(0)[0];
   const auto mended = repair_by(0)[0];
   const auto repaired = contents(shards_);
-  const auto expect_agreement = [&](const auto &outcomes, const auto &alone) {
+  const auto has_agreed = [&](const auto &outcomes, const auto &alone) {
     const bool enough = memory_ != 0;
     for (const auto &each : outcomes) {
       EXPECT_EQ(each.status, outcomes[0].status) << each.message;
@@ -346,24 +363,18 @@ TEST_F(Team, AgreesOnAProcessWithoutMemory) {
     if (enough) expect_like(outcomes, alone);
     return enough;
   };
-  for (const std::uint32_t process : {0u, 1u}) {
-    starved_ = process;
-    for (const bool repairs : {false, true}) {
-      std::uint64_t given = 0;
-      for (bool enough = false; !enough; given += 1 + given / 16) {
-        SCOPED_TRACE(testing::Message() << (repairs ? "repair" : "verify") << ", process " << process << " allocates "
-                                        << given << " times");
-        again();
-        memory_ = given;
-        enough = repairs ? expect_agreement(repair_by(3), mended) : expect_agreement(verify_by(3), found);
-        if (!repairs) continue;
-        memory_ = kUnlimited;
-        EXPECT_EQ(repair_by(2)[0].status, TANDEM_OK);
-        EXPECT_EQ(contents(shards_), repaired);
-      }
-      EXPECT_GT(given, 20u);
-    }
-  }
+  starve("verify", [&](std::uint32_t) {
+    again();
+    return has_agreed(verify_by(3), found);
+  });
+  starve("repair", [&](std::uint32_t) {
+    again();
+    const bool enough = has_agreed(repair_by(3), mended);
+    memory_ = kUnlimited;
+    EXPECT_EQ(repair_by(2)[0].status, TANDEM_OK);
+    EXPECT_EQ(contents(shards_), repaired);
+    return enough;
+  });
 }
 
 TEST_F(Team, EncodesAndDecodesWhatOneProcessDoes) {
@@ -517,32 +528,27 @@ TEST_F(Team, AgreesOnAnEncodeAndADecodeWithoutMemory) {
   const std::vector<char> content = paint(200'000, 4);
   spill(root_ / "source", content);
   std::vector<tandem_files_result> results(3);
-  for (const std::uint32_t process : {0u, 1u})
-    for (const bool decodes : {false, true}) {
-      std::uint64_t given = 0;
-      for (bool enough = false; !enough; given += 1 + given / 16) {
-        SCOPED_TRACE(testing::Message() << (decodes ? "decode" : "encode") << ", process " << process << " allocates "
-                                        << given << " times");
-        starved_ = process;
-        memory_ = given;
-        const auto ends = decodes ? decode_by(3, &results, kAsGiven) : encode_by(3, 4096, &results, kAsGiven);
-        enough = ends[0].first == TANDEM_OK;
-        ASSERT_LT(given, 100'000u);
-        if (enough || process != 0 || decodes) {
-          expect_all(ends, enough ? TANDEM_OK : TANDEM_ERROR_OUT_OF_MEMORY);
-          EXPECT_EQ(fs::exists(decodes ? root_ / "output" : shards_), enough);
-        } else {  // without memory the leading process may leave its files for a later clean-up
-          expect_all(ends, ends[0].first);
-          fs::remove_all(shards_);
-        }
-      }
-      EXPECT_GT(given, 20u);
-      if (decodes) {
-        EXPECT_EQ(slurp(root_ / "output"), content);
-        fs::remove(root_ / "output");
-        fs::remove_all(shards_);
-      }
+  starve("encode", [&](std::uint32_t process) {
+    fs::remove_all(shards_);
+    const auto ends = encode_by(3, 4096, &results, kAsGiven);
+    const bool enough = ends[0].first == TANDEM_OK;
+    if (enough || process != 0) {  // without memory the leading process may leave its files for a later clean-up
+      expect_all(ends, enough ? TANDEM_OK : TANDEM_ERROR_OUT_OF_MEMORY);
+      EXPECT_EQ(fs::exists(shards_), enough);
+    } else {
+      expect_all(ends, ends[0].first);
     }
+    return enough;
+  });
+  starve("decode", [&](std::uint32_t) {
+    fs::remove(root_ / "output");
+    const auto ends = decode_by(3, &results, kAsGiven);
+    const bool enough = ends[0].first == TANDEM_OK;
+    expect_all(ends, enough ? TANDEM_OK : TANDEM_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(fs::exists(root_ / "output"), enough);
+    return enough;
+  });
+  EXPECT_EQ(slurp(root_ / "output"), content);
 }
 
 TEST_F(Team, RefusesOneThatIsNone) {

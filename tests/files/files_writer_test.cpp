@@ -246,20 +246,4 @@ TEST_F(SetWriterTest, RangesOutsideTheContentAreRefused) {
   tandem_files_reader_destroy(reader);
 }
 
-// Bytes of intact blocks can be read even where the set as a whole is lost.
-TEST_F(SetWriterTest, ARangeThatIsLostIsNamedAndOthersAreRead) {
-  const std::vector<char> content = paint(10 * kStripe, 14);
-  encode(content, kK, kM, kBlock);
-  for (const unsigned shard_index : {0u, 1u, 4u}) damage(shard_index, 4096 + 7 * kBlock, 1);
-  const Search search(shards_);
-  tandem_files_reader *reader = nullptr;
-  ASSERT_EQ(tandem_files_reader_create(context_, search, nullptr, &reader), TANDEM_OK);
-  std::vector<char> out(content.size());
-  EXPECT_EQ(tandem_files_reader_read(reader, 0, out.data(), out.size()), TANDEM_ERROR_NOT_RECOVERABLE);
-  expect_message("stripe 7 of 10 has 3 intact blocks");
-  EXPECT_EQ(tandem_files_reader_read(reader, 0, out.data(), 7 * kStripe), TANDEM_OK);
-  EXPECT_EQ(tandem_files_reader_read(reader, 7 * kStripe + 480, out.data(), 3 * kStripe - 480), TANDEM_OK);
-  tandem_files_reader_destroy(reader);
-}
-
 }  // namespace

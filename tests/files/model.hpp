@@ -39,6 +39,7 @@ struct Generation {
   std::string name, id;  // 32 hexadecimal digits
   Bytes content;
   std::uint32_t k = 0, m = 0, block_bytes = 0;
+  std::int32_t matrix = TANDEM_MATRIX_ISAL_CAUCHY;
   std::vector<std::string> folders;
   std::vector<Bytes> files;  // by shard
 

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -99,11 +100,13 @@ class Control : public testing::Test {
   }
 
   std::string path(const std::string &name) const { return folder_ + '/' + name; }
-  Json ask(const std::string &request) const {
+  std::string answer_to(const std::string &request, bool half_close = false) const {
     const Socket caller(unix_socket(path("s"), false));
     send(caller.get(), request.data(), request.size(), MSG_NOSIGNAL);
-    return Json::parse(caller.receive());
+    if (half_close) shutdown(caller.get(), SHUT_WR);
+    return caller.receive();
   }
+  Json ask(const std::string &request) const { return Json::parse(answer_to(request)); }
 
   std::string folder_;
   tandem_volume *volume_ = nullptr;
@@ -148,6 +151,61 @@ TEST_F(Control, AnyBytesGetAnAnswer) {
   EXPECT_EQ(ask(longest + " \n").at("status"), TANDEM_ERROR_INVALID_ARGUMENT);
 }
 
+TEST_F(Control, RequestsThatMakeNoSenseHaveNoEffect) {
+  const ControlServer server(volume_, path("s"));
+  // Each line is one.
+  std::istringstream requests(R"({}
+[]
+null
+7
+"info"
+{"command": 7}
+{"command": null}
+{"command": "format"}
+{"command": "\ud800"}
+{"command": "info", "x": 1}
+{"command": "info"} {"command": "info"}
+{"command": "scrub", "repair": 1}
+{"command": "scrub", "rate_bytes_per_second": -1}
+{"command": "scrub", "rate_bytes_per_second": 1.5}
+{"command": "scrub", "rate_bytes_per_second": 99999999999999999999}
+{"command": "delay-begin", "offset_bytes": 18446744073709551615}
+{"command": "delay-begin", "bytes": 18446744073709551615}
+{"command": "delay-begin", "bytes": 1}
+{"command": "delay-end", "offset_bytes": 1}
+{"command": "delay-end", "offset_bytes": 1, "bytes": 18446744073709551615}
+{"command": "delay-end", "offset_bytes": 0, "bytes": 65536}
+{"command": "replace"}
+{"command": "replace", "index": 4294967296, "member": "/x"}
+{"command": "replace", "index": 99, "member": "/x"}
+{"command": "replace", "index": 0, "member": "relative"}
+{"command": "replace", "index": 0, "member": "/a\u0000b"})");
+  for (std::string request; std::getline(requests, request);) {
+    const Json answer = ask(request + '\n');
+    EXPECT_EQ(answer.at("status_name"), "TANDEM_ERROR_INVALID_ARGUMENT") << request << '\n' << answer;
+  }
+  for (const std::string &request : {std::string(60'000, '['), std::string("{\"command\": \"info\"}\n{}")})
+    EXPECT_EQ(ask(request + '\n').at("status"), TANDEM_ERROR_INVALID_ARGUMENT);
+  const Json info = ask("{\"command\": \"info\"}\n");
+  EXPECT_EQ(info.at("lost_count"), 0);
+  EXPECT_TRUE(info.at("windows").empty());
+}
+
+TEST_F(Control, CallersThatSayNothingTakeUpPlacesUntilTheyGo) {
+  const ControlServer server(volume_, path("s"));
+  const std::string info = "{\"command\": \"info\"}\n";
+  const auto is_full = [&] { return answer_to(info).find("16 connections") != std::string::npos; };
+  std::vector<std::unique_ptr<Socket>> silent;
+  while (silent.size() < 100 && !is_full()) silent.push_back(std::make_unique<Socket>(unix_socket(path("s"), false)));
+  EXPECT_GE(silent.size(), ControlServer::kMostConnections);
+  EXPECT_TRUE(is_full());
+  silent.clear();
+  for (int tries = 0; tries < 6000 && is_full(); ++tries) usleep(10000);
+  EXPECT_FALSE(is_full());
+  EXPECT_EQ(Json::parse(answer_to(info, true)).at("status"), TANDEM_OK);
+  EXPECT_NE(answer_to("{\"command\"", true).find("without an end of line"), std::string::npos);
+}
+
 TEST_F(Control, EndDoesNotWaitForCallers) {
   std::vector<std::unique_ptr<Socket>> callers;
   {
@@ -161,6 +219,7 @@ TEST_F(Control, EndDoesNotWaitForCallers) {
     ASSERT_EQ(recv(callers.back()->get(), &first, 1, MSG_PEEK), 1);  // a line of progress: the scrub runs
   }
   const std::string text = callers.back()->receive();
+  EXPECT_TRUE(Json::parse(text.substr(0, text.find('\n'))).contains("total_bytes")) << text;
   const std::size_t last = text.rfind('\n', text.size() - 2);
   EXPECT_EQ(Json::parse(text.substr(last + 1)).at("status"), TANDEM_ERROR_CANCELLED) << text;
 }

@@ -20,7 +20,7 @@
 
 namespace tandem::volume::test {
 
-// What all disks of a volume have in common: how many calls are left until the machine dies. Several threads count.
+// What all disks of a volume share: how many calls are left until the machine dies. Threads of the volume count too.
 struct Machine {
   std::atomic<std::int64_t> calls{0}, dies_at{-1};
   std::atomic<bool> is_dead{false};

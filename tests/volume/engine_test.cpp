@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <set>
+#include <stdexcept>
 #include <thread>
 
 #include "tests/volume/disks.hpp"
@@ -248,16 +249,6 @@ TEST_F(Damage, OnlyReadErrorsAreMendedLikeRot) {
   EXPECT_GT(member_of(*volume, 3).read_error_count, 0u);
 }
 
-TEST_F(Damage, TooManyMembersAreMissing) {
-  volume.reset();
-  EXPECT_TRUE(fails(
-      TANDEM_ERROR_NOT_RECOVERABLE,
-      [&] {
-        array.open({0, 1, 2});
-      },
-      "3 of 6 members are current, 4 are needed"));
-}
-
 TEST_F(Damage, HalvesThatWereWrittenApartAreRefused) {
   Array mirror(2, 2, 4096, 1 << 20);
   const auto write_with = [&](const std::vector<std::size_t> &without) {
@@ -267,9 +258,6 @@ TEST_F(Damage, HalvesThatWereWrittenApartAreRefused) {
   };
   write_with({0, 1});
   EXPECT_EQ(status_of([&] { mirror.open(); }), TANDEM_OK) << "two are stale, and that is all";
-  const auto saved2 = mirror.disks[2]->bytes, saved3 = mirror.disks[3]->bytes;
-  Array other(2, 2, 4096, 1 << 20);  // the same volume, as it was created: its id is the same, so are its disks 2 and 3
-  for (std::size_t i = 0; i < 4; ++i) other.disks[i]->bytes = mirror.disks[i]->bytes;
   const auto apart = mirror.open({2, 3});  // these two were never told that they are stale
   apart->write(0, model.data() + 4096, 4096);
   apart->flush();
@@ -296,23 +284,6 @@ TEST_F(Damage, SessionsThatDidNotBeginWereNotWrittenApart) {
   ASSERT_EQ(status_of([&] { volume = five.open(); }), TANDEM_OK) << tandem_last_error_message();
   for (const std::uint32_t member : {0u, 1u}) EXPECT_EQ(member_of(*volume, member).state, TANDEM_VOLUME_MEMBER_STALE);
   EXPECT_EQ(read(*volume, 0, 4096), part(model, 0, 4096));
-}
-
-// Three kills while sessions begin: each writing of superblocks is the newest one on its member.
-TEST_F(Damage, NoTwoSuperblocksOfAMemberHaveOneNumber) {
-  constexpr int kMost = 2 * 3;  // writings of three members, of two calls each
-  for (int kills = 0; kills < kMost * kMost * kMost; ++kills) {
-    Array three(2, 1, 4096, 640 << 10);
-    for (const int writings : {kills % kMost, kills / kMost % kMost, kills / kMost / kMost}) {
-      three.machine = std::make_shared<Machine>();
-      volume = three.open();
-      three.machine->dies_at = 2 * writings;
-      EXPECT_EQ(status_of([&] { volume->write(0, model.data(), 4096); }), TANDEM_ERROR_IO);
-    }
-    for (const auto &disk : three.disks)
-      EXPECT_NE(load<std::uint64_t>(disk->bytes.data() + 80), load<std::uint64_t>(disk->bytes.data() + 4096 + 80))
-          << kills;
-  }
 }
 
 TEST_F(Damage, AnOldRecordOfTheLogIsNotReplayedOverNewerBlocks) {
@@ -488,144 +459,6 @@ TEST_F(Damage, AMemberThatFailsBeforeTheSessionKeepsItsDataOfAWindow) {
   EXPECT_EQ(read_all(*volume), model);
 }
 
-// A kill at each call while a window begins and ends. What the next opening lists, later ones list without any member.
-// The next one may be without a member, which does not become stale. It may be the only one that knows of the window,
-// or of its end: then it tells the others.
-TEST_F(Damage, WindowsThatWereListedAreKnownToAllMembers) {
-  const std::vector<std::size_t> each[] = {{}, {0}, {1}, {2}};
-  std::set<std::size_t> counts;
-  for (const auto &missing : each) {
-    bool is_over = false;
-    for (std::int64_t calls = 0; !is_over; ++calls) {
-      Array three(2, 1, 4096, 640 << 10);
-      volume = three.open();
-      three.machine->dies_at = calls;
-      bool has_begun = false;
-      static_cast<void>(status_of([&] {
-        const auto window = volume->delay_begin(0, 8192);
-        has_begun = true;
-        volume->write(0, model.data(), 8192);
-        volume->delay_end(window, false);
-      }));
-      is_over = !three.machine->is_dead;
-      three.machine = std::make_shared<Machine>();
-      volume = three.open(missing);
-      const std::size_t listed = volume->windows().size();
-      counts.insert(listed);
-      for (const std::uint32_t away : {0u, 1u, 2u}) {
-        volume = three.open({away});
-        EXPECT_EQ(info_of(*volume).lost_count, 1u);
-        if (missing.empty() || (has_begun && listed == 0)) {
-          EXPECT_EQ(volume->windows().size(), listed)
-              << "killed at call " << calls << ", without member " << away << ", missing " << missing.size();
-        }
-      }
-    }
-  }
-  EXPECT_EQ(counts.size(), 2u);
-}
-
-// A kill at each call while a window begins or ends, then kills at each write of two sessions without member 0, which
-// is the first one to know. They leave greater counters on the members that it tells.
-TEST_F(Damage, WindowsThatWereListedAreKnownToMembersWithGreaterCounters) {
-  std::size_t listed_count = 0, told_count = 0;
-  const auto restart = [](Array &three, std::vector<std::size_t> missing, std::int64_t dies_at = -1,
-                          bool read_only = false) {
-    three.machine = std::make_shared<Machine>();
-    auto opened = three.open(missing, read_only, 1);
-    three.machine->dies_at = dies_at;
-    return opened;
-  };
-  // Each returns whether the kill came too late.
-  const auto change_window = [&](Array &three, bool ends, std::int64_t kill) {
-    volume = three.open({}, false, 1);
-    write(*volume, 16384, part(model, 0, 4096));
-    if (ends) volume->delay_begin(0, 8192);
-    three.machine->dies_at = kill;
-    return status_of([&] {
-             ends ? volume->delay_end({0, 8192}, false) : void(volume->delay_begin(0, 8192));
-           }) == TANDEM_OK;
-  };
-  const auto begin_without_0 = [&](Array &three, std::int64_t kill) {
-    volume = restart(three, {0}, kill);
-    return status_of([&] { write(*volume, 16384, part(model, 0, 4096)); }) == TANDEM_OK;
-  };
-  const auto check = [&](Array &three, std::uint32_t missing, const std::string &what) {
-    // A later session may have begun on member 1. What that one says counts.
-    const bool has_begun_later = status_of([&] { restart(three, {2}, -1, true); }) != TANDEM_OK;
-    if (status_of([&] { volume = restart(three, {missing}); }) != TANDEM_OK) return;
-    const std::size_t listed = volume->windows().size();
-    listed_count += listed;
-    ++told_count;
-    for (const std::size_t away : {1u, 0u, 2u}) {
-      if (away == 2 && has_begun_later) continue;
-      ASSERT_EQ(status_of([&] { volume = restart(three, {away}); }), TANDEM_OK)
-          << what << ", without " << away << ": " << tandem_last_error_message();
-      if (away == 1 || !has_begun_later) {
-        EXPECT_EQ(volume->windows().size(), listed) << what << ", without " << away;
-      }
-    }
-    ASSERT_EQ(status_of([&] { volume = restart(three, {}); }), TANDEM_OK) << what << tandem_last_error_message();
-  };
-  for (const bool ends : {false, true})
-    for (const std::uint32_t missing : {1u, 2u}) {
-      bool is_late[3] = {};
-      for (std::int64_t calls = 0; !is_late[0]; ++calls, is_late[1] = false)
-        for (std::int64_t first = 0; !is_late[1]; first += 2, is_late[2] = false)
-          for (std::int64_t second = 0; !is_late[1] && !is_late[2]; second += 2) {
-            Array three(2, 1, 4096, 640 << 10);
-            is_late[0] = change_window(three, ends, calls);
-            is_late[1] = begin_without_0(three, first);
-            if (!is_late[1]) is_late[2] = begin_without_0(three, second);
-            check(three, missing,
-                  std::string(ends ? "end" : "begin") + " killed at " + std::to_string(calls) + ", " +
-                      std::to_string(first) + " and " + std::to_string(second) + ", then without " +
-                      std::to_string(missing));
-          }
-    }
-  EXPECT_GT(listed_count, 50u);
-  EXPECT_GT(told_count, listed_count + 50);
-}
-
-// A mirror dies while it flushes, and is opened with one member. Its record is then on no other one.
-TEST_F(Damage, ARecordThatTooFewMembersHaveIsInItsPlaceWhenTheOthersAreStale) {
-  const Bytes older = part(model, 0, 40960), newer = part(model, 100000, 40960);
-  for (const std::size_t here : {0u, 1u}) {
-    bool is_flushed = false;
-    for (std::int64_t calls = 0; !is_flushed; ++calls) {
-      bool is_over = false;
-      for (std::int64_t kill = 0; !is_over; ++kill) {
-        Array mirror(1, 1, 4096, 640 << 10);
-        volume = mirror.open();
-        write(*volume, 0, older);
-        volume->flush();
-        mirror.machine->dies_at = calls;
-        is_flushed = status_of([&] { write(*volume, 0, newer), volume->flush(); }) == TANDEM_OK;
-        mirror.machine = std::make_shared<Machine>();
-        volume = mirror.open({1 - here});
-        if (kill == 0) {  // nothing more happens to this one but rot of its log
-          volume.reset();
-          mirror.disks[here]->bytes[kLogOffset] ^= std::byte{1};
-          volume = mirror.open();
-          const Bytes found = read(*volume, 0, older.size());
-          write(*volume, 81920, older);
-          volume->flush();
-          volume = mirror.open({here});
-          EXPECT_EQ(read(*volume, 0, older.size()), found) << "half of the record, killed at call " << calls;
-          continue;
-        }
-        const Bytes found = read(*volume, 0, older.size());
-        mirror.machine->dies_at = kill - 1;
-        is_over = status_of([&] { write(*volume, 81920, older), volume->flush(); }) == TANDEM_OK;
-        mirror.machine = std::make_shared<Machine>();
-        volume = mirror.open({1 - here});
-        EXPECT_EQ(read(*volume, 0, older.size()), found) << "killed at calls " << calls << " and " << kill - 1;
-        EXPECT_TRUE(found == newer || !is_flushed);
-      }
-    }
-  }
-}
-
 TEST_F(Damage, ScrubWithRepairEndsWindowsThatWereLeftOpen) {
   const std::uint64_t stripe = volume->geometry().stripe_bytes();
   volume->delay_begin(0, 2 * stripe);
@@ -666,6 +499,191 @@ TEST_F(Damage, WindowsThatMakeNoSense) {
   array.disks[0]->fails_writes = true;
   volume->write(stripe, model.data(), stripe);
   EXPECT_EQ(begin(stripe, stripe), TANDEM_ERROR_UNAVAILABLE) << "a member is lost";
+}
+
+// ---- kills ------------------------------------------------------------------------------------------
+
+// At each call. One thread makes all calls, and the thread sanitizer leaves these tests out (CMakeLists.txt).
+struct Kills : ::testing::Test {
+  using Images = std::vector<Bytes>;  // of disks
+
+  const Bytes model = paint(200'000, 3);
+  Array three{2, 1, 4096, 640 << 10};
+  const Images fresh = images_of(three);
+  std::unique_ptr<Volume> volume;
+
+  // The process is killed, if it still runs, and the next one dies at this call after its opening.
+  tandem_status try_restart(Array &array, const std::vector<std::size_t> &missing = {}, std::int64_t dies_at = -1,
+                            bool read_only = false) {
+    array.machine->is_dead = true;
+    volume.reset();
+    array.machine = std::make_shared<Machine>();
+    const tandem_status status = status_of([&] { volume = array.open(missing, read_only); });
+    array.machine->dies_at = dies_at;
+    return status;
+  }
+  void restart(Array &array, const std::vector<std::size_t> &missing = {}, std::int64_t dies_at = -1) {
+    if (try_restart(array, missing, dies_at) != TANDEM_OK) throw std::runtime_error(tandem_last_error_message());
+  }
+  std::size_t window_count() const { return volume->windows().size(); }
+  tandem_status write_and_flush(std::uint64_t offset, const Bytes &data) {
+    return status_of([&] { write(*volume, offset, data), volume->flush(); });
+  }
+  static Images images_of(const Array &array) {
+    Images images;
+    for (const auto &disk : array.disks) images.push_back(disk->bytes);
+    return images;
+  }
+  void put_back(Array &array, const Images &images) {
+    array.machine->is_dead = true;
+    volume.reset();
+    for (std::size_t i = 0; i < images.size(); ++i) array.disks[i]->bytes = images[i];
+  }
+};
+
+// Three kills while sessions begin: each writing of superblocks is the newest one on its member.
+TEST_F(Kills, NoTwoSuperblocksOfAMemberHaveOneNumber) {
+  constexpr int kMost = 2 * 3;  // writings of three members, of two calls each
+  for (int kills = 0; kills < kMost * kMost * kMost; ++kills) {
+    put_back(three, fresh);
+    for (const int writings : {kills % kMost, kills / kMost % kMost, kills / kMost / kMost}) {
+      restart(three, {}, 2 * writings);
+      EXPECT_EQ(status_of([&] { volume->write(0, model.data(), 4096); }), TANDEM_ERROR_IO);
+    }
+    for (const auto &disk : three.disks)
+      EXPECT_NE(load<std::uint64_t>(disk->bytes.data() + 80), load<std::uint64_t>(disk->bytes.data() + 4096 + 80))
+          << kills;
+  }
+}
+
+// While a window begins and ends. What the next opening lists, later ones list without any member. The next one may be
+// without a member, which does not become stale. It may be the only one that knows of the window, or of its end: then
+// it tells the others.
+TEST_F(Kills, WindowsThatWereListedAreKnownToAllMembers) {
+  const std::vector<std::size_t> each[] = {{}, {0}, {1}, {2}};
+  std::set<std::size_t> counts;
+  for (const auto &missing : each) {
+    bool is_over = false;
+    for (std::int64_t calls = 0; !is_over; ++calls) {
+      put_back(three, fresh);
+      restart(three, {}, calls);
+      bool has_begun = false;
+      static_cast<void>(status_of([&] {
+        const auto window = volume->delay_begin(0, 8192);
+        has_begun = true;
+        volume->write(0, model.data(), 8192);
+        volume->delay_end(window, false);
+      }));
+      is_over = !three.machine->is_dead;
+      restart(three, missing);
+      const std::size_t listed = window_count();
+      counts.insert(listed);
+      for (const std::uint32_t away : {0u, 1u, 2u}) {
+        restart(three, {away});
+        EXPECT_EQ(info_of(*volume).lost_count, 1u);
+        if (missing.empty() || (has_begun && listed == 0)) {
+          EXPECT_EQ(window_count(), listed)
+              << "killed at call " << calls << ", without member " << away << ", missing " << missing.size();
+        }
+      }
+    }
+  }
+  EXPECT_EQ(counts.size(), 2u);
+}
+
+// While a window begins or ends, then at each write of two sessions without member 0, which is the first one to know.
+// They leave greater counters on the members that it tells.
+TEST_F(Kills, WindowsThatWereListedAreKnownToMembersWithGreaterCounters) {
+  std::size_t listed_count = 0, told_count = 0;
+  // Each returns whether the kill came too late.
+  const auto change_window = [&](bool ends, std::int64_t kill) {
+    restart(three);
+    write(*volume, 16384, part(model, 0, 4096));
+    if (ends) volume->delay_begin(0, 8192);
+    three.machine->dies_at = kill;
+    return status_of([&] {
+             ends ? volume->delay_end({0, 8192}, false) : void(volume->delay_begin(0, 8192));
+           }) == TANDEM_OK;
+  };
+  const auto begin_without_0 = [&](std::int64_t kill) {
+    restart(three, {0}, kill);
+    return status_of([&] { write(*volume, 16384, part(model, 0, 4096)); }) == TANDEM_OK;
+  };
+  const auto check = [&](std::uint32_t missing, const std::string &what) {
+    // A later session may have begun on member 1. What that one says counts.
+    const bool has_begun_later = try_restart(three, {2}, -1, true) != TANDEM_OK;
+    if (try_restart(three, {missing}) != TANDEM_OK) return;
+    const std::size_t listed = window_count();
+    listed_count += listed;
+    ++told_count;
+    for (const std::size_t away : {1u, 0u, 2u}) {
+      if (away == 2 && has_begun_later) continue;
+      ASSERT_EQ(try_restart(three, {away}), TANDEM_OK) << what << ", without " << away << tandem_last_error_message();
+      if (away == 1 || !has_begun_later) {
+        EXPECT_EQ(window_count(), listed) << what << ", without " << away;
+      }
+    }
+    ASSERT_EQ(try_restart(three), TANDEM_OK) << what << tandem_last_error_message();
+  };
+  for (const bool ends : {false, true})
+    for (const std::uint32_t missing : {1u, 2u}) {
+      bool is_late[3] = {};
+      for (std::int64_t calls = 0; !is_late[0]; ++calls, is_late[1] = false) {
+        put_back(three, fresh);
+        is_late[0] = change_window(ends, calls);
+        const Images changed = images_of(three);
+        for (std::int64_t first = 0; !is_late[1]; first += 2, is_late[2] = false)
+          for (std::int64_t second = 0; !is_late[1] && !is_late[2]; second += 2) {
+            put_back(three, changed);
+            is_late[1] = begin_without_0(first);
+            if (!is_late[1]) is_late[2] = begin_without_0(second);
+            check(missing, std::string(ends ? "end" : "begin") + " killed at " + std::to_string(calls) + ", " +
+                               std::to_string(first) + " and " + std::to_string(second) + ", then without " +
+                               std::to_string(missing));
+          }
+      }
+    }
+  EXPECT_GT(listed_count, 50u);
+  EXPECT_GT(told_count, listed_count + 50);
+}
+
+// A mirror dies while it flushes, and is opened with one member. Its record is then on no other one.
+TEST_F(Kills, ARecordThatTooFewMembersHaveIsInItsPlaceWhenTheOthersAreStale) {
+  const Bytes older = part(model, 0, 40960), newer = part(model, 100000, 40960);
+  for (const std::size_t here : {0u, 1u}) {
+    bool is_flushed = false;
+    for (std::int64_t calls = 0; !is_flushed; ++calls) {
+      Array mirror(1, 1, 4096, 640 << 10);
+      restart(mirror);
+      ASSERT_EQ(write_and_flush(0, older), TANDEM_OK);
+      mirror.machine->dies_at = calls;
+      is_flushed = write_and_flush(0, newer) == TANDEM_OK;
+      mirror.machine->is_dead = true;
+      const Images killed = images_of(mirror);
+
+      // Nothing more happens to this one but rot of its log.
+      restart(mirror, {1 - here});
+      mirror.disks[here]->bytes[kLogOffset] ^= std::byte{1};
+      restart(mirror);
+      Bytes found = read(*volume, 0, older.size());
+      ASSERT_EQ(write_and_flush(81920, older), TANDEM_OK);
+      restart(mirror, {here});
+      EXPECT_EQ(read(*volume, 0, older.size()), found) << "half of the record, killed at call " << calls;
+
+      bool is_over = false;
+      for (std::int64_t kill = 0; !is_over; ++kill) {
+        put_back(mirror, killed);
+        restart(mirror, {1 - here});
+        found = read(*volume, 0, older.size());
+        mirror.machine->dies_at = kill;
+        is_over = write_and_flush(81920, older) == TANDEM_OK;
+        restart(mirror, {1 - here});
+        EXPECT_EQ(read(*volume, 0, older.size()), found) << "killed at calls " << calls << " and " << kill;
+        EXPECT_TRUE(found == newer || !is_flushed);
+      }
+      volume.reset();  // before its disks
+    }
+  }
 }
 
 // ---- care -------------------------------------------------------------------------------------------
