@@ -237,8 +237,7 @@ std::vector<std::string> in_order_of_numbers(const std::vector<std::string> &pat
 
 void print_ranges(const std::vector<tandem_damage_range> &ranges) {
   for (std::size_t i = 0; i < std::min(ranges.size(), kShownRanges); ++i)
-    fmt::print("  bytes {} to {} ({} damaged)\n", ranges[i].begin_bytes, ranges[i].end_bytes - 1,
-               ranges[i].byte_count);
+    fmt::print("  bytes {} to {} ({} damaged)\n", ranges[i].begin_bytes, ranges[i].end_bytes - 1, ranges[i].byte_count);
   if (ranges.size() > kShownRanges) fmt::print("  and {} more\n", plural(ranges.size() - kShownRanges, "range"));
 }
 
