@@ -188,7 +188,7 @@ struct FakeBackend::State {
 FakeBackend::FakeBackend(FakeScript script) : state_(std::make_unique<State>()) {
   state_->traits.name = script.name;
   state_->traits.lanes = script.lanes;
-  state_->traits.memories = {core::MemoryKind::host};
+  state_->traits.memories = script.memories;
   state_->script = std::move(script);
 }
 

@@ -867,15 +867,23 @@ TEST(HybridMemory, WhatIsLearnedIsToldAtTheEndAndWhatWasKnownIsNot) {
   EXPECT_TRUE(told.empty());
 }
 
+// Also for shards in memory of a device, which runs them alone.
 TEST(HybridTimeline, IsWrittenAtTheEnd) {
   const std::string path = testing::TempDir() + "/tandem_timeline_" + std::to_string(getpid()) + ".json";
-  hybrid::Options given = options({cpu(2, slow_lane()), device("gpu")}, Policy::budget);
+  FakeScript other;
+  other.memories = {core::MemoryKind::cuda};
+  hybrid::Options given = options({cpu(2, slow_lane()), device("gpu"), device("other", other)}, Policy::budget);
   const auto timeline = std::make_shared<base::Timeline>(path, base::Log());
   given.timeline = timeline;
   {
     const auto backend = hybrid::make_backend(given, {});
     Stripe stripe;
-    stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
+    const auto prepared = backend->prepare(stripe.matrix);
+    stripe.run(*backend, *prepared, Mode::assign);
+    core::Task task = {prepared.get(), stripe.in.data(), stripe.out.data(), 0, stripe.bytes, Mode::accumulate};
+    task.memory = core::MemoryKind::cuda;
+    core::Control control;
+    backend->run({&task, 1}, control);
   }
   timeline->write();
   std::ifstream file(path);
@@ -883,6 +891,7 @@ TEST(HybridTimeline, IsWrittenAtTheEnd) {
   EXPECT_NE(text.find("\"traceEvents\""), std::string::npos) << text;
   EXPECT_NE(text.find("gpu, lane 0"), std::string::npos) << text;
   EXPECT_NE(text.find("assign 3x5"), std::string::npos) << text;
+  EXPECT_NE(text.find("accumulate 3x5"), std::string::npos) << text;
   std::filesystem::remove(path);
 }
 
