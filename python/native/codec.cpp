@@ -6,6 +6,7 @@
 #include <nanobind/stl/unique_ptr.h>
 
 #include <limits>
+#include <map>
 #include <utility>
 #include <vector>
 
