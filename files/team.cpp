@@ -4,6 +4,7 @@
 #include <cstring>
 #include <exception>
 
+#include "base/options.hpp"
 #include "base/text.hpp"
 
 namespace tandem::files {

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/folder.hpp"
+#include "volume/error.hpp"
 #include "volume/member.hpp"
 
 #if defined(__linux__)

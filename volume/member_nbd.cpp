@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "volume/error.hpp"
+
 namespace tandem::volume {
 namespace {
 

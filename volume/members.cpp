@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "volume/error.hpp"
+
 namespace tandem::volume {
 namespace {
 
