@@ -516,17 +516,17 @@ class Repair {
     return status;
   }
 
-  auto jobs_of(std::size_t work) const { return std::ranges::equal_range(jobs_, work, {}, &Job::work); }
-
   // Space for everything that is written in place: a full disk is noticed before the first change.
   void reserve() {
+    std::size_t job = 0;
     for (std::size_t i = 0; i < works_.size(); ++i) {
       Work &work = works_[i];
       if (work.way != Way::in_place) continue;
       const base::Descriptor file = open_in_place(work, *work.old);
       work.reserved = work.old;
-      for (const Job &job : jobs_of(i)) {
-        const int error = base::allocate(file.get(), job.offset, job.bytes) ? 0 : errno;
+      while (job < jobs_.size() && jobs_[job].work < i) ++job;
+      for (; job < jobs_.size() && jobs_[job].work == i; ++job) {
+        const int error = base::allocate(file.get(), jobs_[job].offset, jobs_[job].bytes) ? 0 : errno;
         work.reserved = look_at(file, work);
         if (error != 0) fail_io("write", path_of(work), error);
       }
@@ -546,16 +546,19 @@ class Repair {
 
   void write_in_place() {
     Bytes piece(kCopyPiece);
+    std::size_t job = 0;
     for (std::size_t i = 0; i < works_.size(); ++i) {
       Work &work = works_[i];
       if (work.way != Way::in_place) continue;
       const base::Descriptor file = open_in_place(work, *work.reserved);
       work.reserved.reset();
-      for (const Job &job : jobs_of(i)) {
-        for (std::uint64_t at = 0; at < job.bytes; at += kCopyPiece) {
-          const std::size_t count = std::min<std::uint64_t>(kCopyPiece, job.bytes - at);
-          store_.read(job.stored_at + at, piece.data(), count);
-          if (!base::write_at(file.get(), piece.data(), count, job.offset + at)) fail_io("write", path_of(work), errno);
+      while (job < jobs_.size() && jobs_[job].work < i) ++job;
+      for (; job < jobs_.size() && jobs_[job].work == i; ++job) {
+        for (std::uint64_t at = 0; at < jobs_[job].bytes; at += kCopyPiece) {
+          const std::size_t count = std::min<std::uint64_t>(kCopyPiece, jobs_[job].bytes - at);
+          store_.read(jobs_[job].stored_at + at, piece.data(), count);
+          if (!base::write_at(file.get(), piece.data(), count, jobs_[job].offset + at))
+            fail_io("write", path_of(work), errno);
           meter_.done(count);
         }
       }
