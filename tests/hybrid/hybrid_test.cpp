@@ -125,9 +125,9 @@ class Gate {
     opened_.wait_for(lock, kForEver, [this] { return !is_shut_; });
     ++passed_;
   }
-  bool somebody_waits() {
+  bool somebody_waits(std::chrono::seconds longest = std::chrono::seconds(30)) {
     std::unique_lock lock(mutex_);
-    return came_.wait_for(lock, std::chrono::seconds(30), [this] { return waiting_ > 0; });
+    return came_.wait_for(lock, longest, [this] { return waiting_ > 0; });
   }
   unsigned waited() {
     const std::lock_guard lock(mutex_);
@@ -629,36 +629,43 @@ TEST(HybridFault, AFailureThatCannotBeLoggedWakesTheOthers) {
   patience.join();
 }
 
-// A device holds the plan of the call in which it hangs, and of no other one.
+// A device holds the plan of the call in which it hangs, and of no other one. On a busy machine its first hang may take
+// so long that it counts as too slow for another task: then a new one tries.
 TEST(HybridFault, AHangKeepsOneCallsMemory) {
-  const auto first = std::make_shared<Gate>(), later = std::make_shared<Gate>(), calls = std::make_shared<Gate>();
-  FakeScript hanging, waiting;
-  hanging.before_chunk = [=](std::uint64_t number, std::uint64_t) { (number == 0 ? first : later)->pass(); };
-  waiting.before_chunk = [=](std::uint64_t, std::uint64_t) { calls->pass(); };
-  auto backend = make({cpu(2, waiting), device("gpu", hanging)}, Policy::automatic);
-  const auto run_one = [&backend](std::weak_ptr<const core::Prepared> *plan) {
-    Stripe stripe;
-    const auto prepared = backend->prepare(stripe.matrix);
-    *plan = prepared;
-    EXPECT_TRUE(stripe.runs_right(*backend, *prepared, Mode::assign));
-  };
-  std::weak_ptr<const core::Prepared> plans[3];
-  first->shut();
-  later->shut();
-  for (int round = 0; round < 50 && first->waited() == 0; ++round) run_one(&plans[0]);
-  ASSERT_GT(first->waited(), 0u);
-  calls->shut();
-  std::thread callers[] = {std::thread(run_one, &plans[1]), std::thread(run_one, &plans[2])};
-  while (calls->waited() < 2) std::this_thread::yield();
-  first->open();
-  EXPECT_TRUE(later->somebody_waits());
-  calls->open();
-  for (std::thread &each : callers) each.join();
-  EXPECT_EQ(later->passed(), 0u);
-  EXPECT_TRUE(plans[0].expired());
-  EXPECT_NE(plans[1].expired(), plans[2].expired());
-  later->open();
-  backend.reset();
+  for (int attempt = 0;; ++attempt) {
+    ASSERT_LT(attempt, 20) << "no device got a second task";
+    const auto first = std::make_shared<Gate>(), later = std::make_shared<Gate>(), calls = std::make_shared<Gate>();
+    FakeScript hanging, waiting;
+    hanging.before_chunk = [=](std::uint64_t number, std::uint64_t) { (number == 0 ? first : later)->pass(); };
+    waiting.before_chunk = [=](std::uint64_t, std::uint64_t) { calls->pass(); };
+    auto backend = make({cpu(2, waiting), device("gpu", hanging)}, Policy::automatic);
+    const auto run_one = [&backend](std::weak_ptr<const core::Prepared> *plan) {
+      Stripe stripe;
+      const auto prepared = backend->prepare(stripe.matrix);
+      *plan = prepared;
+      EXPECT_TRUE(stripe.runs_right(*backend, *prepared, Mode::assign));
+    };
+    std::weak_ptr<const core::Prepared> plans[3];
+    first->shut();
+    later->shut();
+    for (int round = 0; round < 50 && first->waited() == 0; ++round) run_one(&plans[0]);
+    ASSERT_GT(first->waited(), 0u);
+    calls->shut();
+    std::thread callers[] = {std::thread(run_one, &plans[1]), std::thread(run_one, &plans[2])};
+    while (calls->waited() < 2) std::this_thread::yield();
+    first->open();
+    const bool hangs_again = later->somebody_waits(std::chrono::seconds(1));
+    calls->open();
+    for (std::thread &each : callers) each.join();
+    if (hangs_again) {
+      EXPECT_EQ(later->passed(), 0u);
+      EXPECT_TRUE(plans[0].expired());
+      EXPECT_NE(plans[1].expired(), plans[2].expired());
+    }
+    later->open();
+    backend.reset();
+    if (hangs_again) return;
+  }
 }
 
 // Each task of a run has its own operator and mode.
