@@ -40,7 +40,7 @@ using core::Task;
 // every thread a few, so that all finish together. Large chunks make claiming cheap.
 constexpr std::uint64_t kLeastChunkBytes = 64 << 10;
 constexpr std::uint64_t kChunksPerThread = 4;
-// The first chunk of a run: a sample of the rest. The caller has this one more than its workers, which begin later.
+// The first chunk of a run: a sample of the rest. The caller takes it before its workers have begun.
 constexpr std::uint64_t kSampleBytes = 32 << 10;
 
 // Limits for values from a file. All values within them are safe.
@@ -354,8 +354,7 @@ class CpuBackend final : public core::Backend, public core::Tunable {
     // Chunks of equal length: threads with as many of them end together.
     const std::uint64_t end = task.offset_bytes + task.length_bytes, rest = task.length_bytes - call.length_bytes;
     const std::uint64_t count = std::max<std::uint64_t>((rest + step - 1) / step, 1);
-    step = std::max((rest / count + grid - 1) / grid, least) * grid;
-    batch.chunks.reserve(batch.chunks.size() + 1 + count);
+    step = std::max(((rest + count - 1) / count + grid - 1) / grid, least) * grid;
     while (call.offset_bytes < end) {
       batch.chunks.push_back({call});
       call.offset_bytes += call.length_bytes;

@@ -288,6 +288,7 @@ class CudaRun final : public device::DeviceRun {
       }
     } while (found_count > found.size());
     std::vector<device::FoundRecord> records;
+    records.reserve(found_count);
     for (std::uint64_t i = 0; i < found_count; ++i)
       records.push_back({found[i].index, {found[i].words[0], found[i].words[1]}});
     device::merge_found(piece_.range, records, task_.offset_bytes + piece_.offset_bytes, rows, task_.mismatches,

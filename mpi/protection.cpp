@@ -208,6 +208,7 @@ Protection take_protection(std::string_view &bytes) {
   bytes.remove_prefix(header.size());
   return parse_protection(header, "another rank");
 }
+
 std::string protection_name(const std::string &name, std::uint32_t rank, const SetId &set_id) {
   return text(name, ".", base::digits(rank, 10, 5), ".", base::hexadecimal(set_id), kEnd);
 }
