@@ -45,11 +45,11 @@ std::string fixed(double value, int count);
 // A number in base 8, 10 or 16, filled up with zeros to `width` digits.
 std::string digits(std::uint64_t value, int base, std::size_t width = 1);
 
-// The part of a text before a separator. The rest stays; null: the separator is not there.
+// The part of a text before a separator. `rest` becomes what follows the separator, or nothing if there is none.
 std::string_view cut(std::optional<std::string_view> &rest, std::string_view separator);
 
-// A text of decimal digits alone, of a double also a fraction and an exponent; nothing: it is another one, or too
-// large.
+// Of a text of decimal digits alone; a double may also have a fraction and an exponent. Nothing: the text is anything
+// else, or the number is too large.
 template <class Number>
 std::optional<Number> number_in(std::string_view text);
 

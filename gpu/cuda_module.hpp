@@ -94,7 +94,7 @@ struct tandem_cuda_summary {
   const uint32_t *records;              // in device memory: record_count x 2 words
   uint64_t record_count;                // of all outputs
   uint64_t *found_count_out;            // how many have a difference
-  struct tandem_cuda_found *found_out;  // of the host: all of them, in their order, if they are not more than capacity
+  struct tandem_cuda_found *found_out;  // of the host: all of them, in order; if there are more than capacity, none
   uint64_t capacity;
   // Device memory for the time of the call, in the stream's order; NULL: none is left. Neither throws.
   void *(*allocate)(void *memory, uint64_t bytes);

@@ -63,7 +63,7 @@ struct Protection {
 };
 // Throws DAMAGED (no intact header) or UNSUPPORTED (another version).
 Protection read_protection(const std::string &path);
-// The first of headers that another rank has serialized. Takes its bytes away.
+// Parses the first header in `bytes`, which another rank serialized, and removes it from `bytes`.
 Protection take_protection(std::string_view &bytes);
 
 // "NAME.00003.SETID.tandem-parity".
