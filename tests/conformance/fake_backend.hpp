@@ -15,7 +15,7 @@ namespace tandem::test {
 
 struct FakeScript {
   std::string name = "fake";
-  unsigned lanes = 1;  // tasks that run at once; more wait
+  unsigned lanes = 1;                                                 // tasks that run at once; more wait
   std::vector<core::MemoryKind> memories = {core::MemoryKind::host};  // all of them are memory of the host
   // Of every operator that is prepared, beside its own. A range that is not cut there ends in INTERNAL.
   std::uint64_t granularity_bytes = 1;
