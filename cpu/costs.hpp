@@ -19,6 +19,7 @@ struct Steps {
   std::uint32_t fused = 0;     // products between groups in registers
   std::uint32_t lanes = 0;     // of groups, each through scratch memory and back
   std::uint32_t shards = 0;    // vectors of shards that a transform reads and writes
+  std::uint32_t saved = 0;     // products that the symmetric blocks of a decode's matrix save
 
   std::uint32_t all_products() const noexcept { return products + alone + fused; }
   Steps &operator+=(const Steps &other) noexcept;
@@ -26,6 +27,9 @@ struct Steps {
 
 Steps matrix_steps(const KernelTraits &kernel, std::size_t rows, std::size_t columns);  // without symmetric blocks
 Steps matrix_steps(const KernelTraits &kernel, const core::CauchyTransform &form);      // with those of its points
+// With symmetric blocks if the lost points and the parity's are sets of whole pairs (x, x xor 1). Then the scales of a
+// pair are equal, and so are those of points x, x xor 2 if both sets have all of these.
+Steps matrix_steps(const KernelTraits &kernel, const core::SyndromeDecode &form);
 Steps transform_steps(const KernelTraits &kernel, const core::CauchyTransform &form);
 // The steps of a decode between its two parts: copies chosen parity to scratch, and reads and writes syndromes there.
 Steps syndrome_steps(const core::SyndromeDecode &form);

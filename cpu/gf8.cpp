@@ -70,8 +70,7 @@ std::vector<Candidate> candidates(const Kernel &kernel, const SyndromeDecode &fo
   Steps by_transform = by_matrix;
   by_matrix += matrix_steps(kernel.traits, outputs, syndromes);
   by_transform += transform_steps(kernel.traits, form.solve);
-  const std::size_t inputs = form.syndromes.input_points.size() + form.solve.input_points.size();
-  return {{"matrix", matrix_steps(kernel.traits, outputs, inputs), {}},
+  return {{"matrix", matrix_steps(kernel.traits, form), {}},
           {"syndromes, matrix", by_matrix, [&] { return Transforms(kernel, form, false); }},
           {"syndromes, transform", by_transform, [&] { return Transforms(kernel, form, true); }}};
 }
