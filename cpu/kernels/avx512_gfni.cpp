@@ -19,7 +19,7 @@ struct Isa {
   static constexpr bool kMasks = true;      // load_part and store_part cost no more than whole ones
   static constexpr bool kMergesTwo = true;  // multiply_add2 is cheaper than two multiply_add
   // The largest blocks with all sums in registers, and how many vectors side by side.
-  static constexpr unsigned kMostQuads = 2, kMostPairs = 4, kMostPairsBesideQuad = 1, kMostSinglesBesideQuad = 1,
+  static constexpr unsigned kMostQuads = 2, kMostPairs = 5, kMostPairsBesideQuad = 2, kMostSinglesBesideQuad = 1,
                             kMostSingles = 6, kMostDirectRows = 6;
   static constexpr unsigned kOnePairSteps = 2, kPairSteps = 2, kOneSingleSteps = 4, kTwoSingleSteps = 4,
                             kSingleSteps = 2, kFiveSingleSteps = 2, kSixSingleSteps = 2;
