@@ -91,10 +91,7 @@ std::vector<FoundDevice> found_devices(const std::string &backend, const device:
   return found;
 }
 
-std::string missing_cuda(milliseconds patience) {
-  const device::Listing listing = gpu::describe_devices(patience);
-  return listing.devices.empty() ? listing.missing : "";
-}
+std::string why_none(const device::Listing &listing) { return listing.devices.empty() ? listing.missing : ""; }
 
 template <class Options>
 using Factory = std::unique_ptr<core::Backend> (*)(const Options &, const base::Log &);
@@ -170,7 +167,8 @@ constexpr BackendKind kKinds[] = {
          .memory_resource = opencl::kMemoryResource,
          .is_name = opencl::is_device_name,
          .may_have_devices = [] { return opencl::may_have_gpus(); },
-         .devices = [](milliseconds patience) { return found_devices("opencl", opencl::describe_devices(patience)); }}),
+         .devices = [](milliseconds patience) { return found_devices("opencl", opencl::describe_devices(patience)); },
+         .missing = [](milliseconds patience) { return why_none(opencl::describe_devices(patience)); }}),
     device_kind<gpu::Options, gpu::make_backend>(
         {.name = "cuda",
          .forms = "cuda, cuda:N",
@@ -179,7 +177,7 @@ constexpr BackendKind kKinds[] = {
          .is_name = gpu::is_device_name,
          .may_have_devices = [] { return gpu::may_have_devices(); },
          .devices = [](milliseconds patience) { return found_devices("cuda", gpu::describe_devices(patience)); },
-         .missing = missing_cuda}),
+         .missing = [](milliseconds patience) { return why_none(gpu::describe_devices(patience)); }}),
 };
 
 }  // namespace

@@ -40,7 +40,7 @@ struct BackendKind {
   bool (*is_name)(const std::string &);
   bool (*may_have_devices)();  // a quick check that loads no driver
   std::vector<FoundDevice> (*devices)(std::chrono::milliseconds patience);
-  std::string (*missing)(std::chrono::milliseconds patience) = nullptr;  // why there are none, or ""; null: unknown
+  std::string (*missing)(std::chrono::milliseconds patience) = nullptr;  // why there are none, or ""
 
   // Makes the backend of a context, and writes the decisions into the context.
   std::unique_ptr<core::Backend> (*make)(const BackendKind &, tandem_context &, const Settings &,

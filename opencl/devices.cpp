@@ -210,6 +210,8 @@ device::Listing describe_devices(std::chrono::milliseconds patience, const Drive
     for (const OpenclDevice &device : find_devices(given != nullptr ? *given : open_driver(), base::Log()))
       listing.devices.push_back(
           {device.name, device.kind(), device.model() + " (" + device.platform_name + ")", device.unit_count});
+    if (listing.devices.empty())
+      listing.missing = "no usable OpenCL device: no driver is installed, or none of its devices can be used";
   });
 }
 

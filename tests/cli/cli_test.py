@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 import unittest
+import unittest.mock
 import xml.etree.ElementTree
 
 import cli_kit
@@ -152,6 +153,11 @@ class Command(cli_kit.Command):
             self.assertEqual(bool(rows), spreads, (executor, rows))
         done = self.ok(*encode, "hybrid:opencl:0:0", "--executor", "openmp", status=2)
         self.assertIn(b"executor=openmp has no effect", done.stderr)
+
+    def test_without_an_opencl_device(self):
+        with unittest.mock.patch.dict(os.environ, OCL_ICD_VENDORS=self.path("no vendors")):
+            missing = {each["backend"]: each["reason"] for each in self.json("devices")["missing"]}
+            self.assertIn(missing["opencl"].encode(), self.ok("devices").stdout)
 
     def test_without_a_cuda_device(self):
         report = self.json("devices")
