@@ -121,6 +121,13 @@ bool allocate(int descriptor, std::uint64_t offset, std::uint64_t byte_count) no
   return errno == 0 || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL;
 }
 
+void start_writeback(int descriptor) noexcept {
+  const int error = errno;
+  constexpr int kToTheEnd = 0;
+  sync_file_range(descriptor, 0, kToTheEnd, SYNC_FILE_RANGE_WRITE);
+  errno = error;
+}
+
 bool unchanged(const struct stat &before, const struct stat &after) noexcept {
   return before.st_size == after.st_size && before.st_mtim.tv_sec == after.st_mtim.tv_sec &&
          before.st_mtim.tv_nsec == after.st_mtim.tv_nsec && before.st_ctim.tv_sec == after.st_ctim.tv_sec &&

@@ -25,6 +25,7 @@
 namespace tandem::files {
 namespace {
 
+constexpr std::uint64_t kWritebackBytes = 8u << 20;  // of a shard file, after which the disk is told to begin
 constexpr const char *kCommitFailed = "the writer's commit has failed; it can only be destroyed";
 
 std::string set_name(const tandem_files_encode_options &options, std::uint32_t shard_count) {
@@ -215,6 +216,8 @@ void SetWriter::write_blocks(std::uint64_t stripe, std::uint64_t payload_bytes, 
     step.add_bytes(header_.m * payload_bytes);
   }
   base::TimedStep step = step_of(timeline, "write", header_, stripe);
+  // Of one file after the other, so that the disk gets an even load.
+  const std::uint64_t stripes_per_writeback = std::max<std::uint64_t>(kWritebackBytes / header_.block_bytes, 1);
   // Each worker starts with another file: two writers to one file wait for each other in the kernel.
   const std::uint32_t first = static_cast<std::uint32_t>(stripe * 7 % n);
   for (std::uint32_t turn = 0; turn < n; ++turn) {
@@ -222,6 +225,8 @@ void SetWriter::write_blocks(std::uint64_t stripe, std::uint64_t payload_bytes, 
     if (!write_at(files_->descriptor(i), buffers.at(i), payload_bytes + kCheckBytes, header_.block_offset(stripe)))
       fail_io("write", files_->path(i), errno);
     step.add_bytes(payload_bytes + kCheckBytes);
+    if (!options_.no_sync && (stripe + i) % stripes_per_writeback == stripes_per_writeback - 1)
+      base::start_writeback(files_->descriptor(i));
   }
   written_bytes_.fetch_add(n * (payload_bytes + kCheckBytes), std::memory_order_relaxed);
 }

@@ -197,6 +197,23 @@ class Faults(unittest.TestCase):
             self.assert_message(done, "copies")
             self.assertEqual(self.hidden(), [])
 
+    def test_the_disk_begins_while_an_encode_writes(self):
+        """With every 8 MiB of a shard file. Else the syncs at the end would find everything to do."""
+        shape = ("-k", 1, "-m", 1, "--block-bytes", 65536, "--threads", 1)
+        for mebibytes, option, expected in ((20, (), 2), (7, (), 0), (20, ("--no-sync",), 0)):
+            command = ("encode", "source", *shape, "-o", "out", *option)
+            start = {"source": bytes(mebibytes << 20)}
+            calls = self.run_on(start, *command, calls=("sync_file_range",), log=True).calls
+            for index in range(2):
+                names = [call.name for call in calls if call.path.endswith(f".{index:03}.tandem-tmp")]
+                self.assertEqual(names.count("sync_file_range"), expected, f"{mebibytes} MiB {option}")
+
+    def test_a_failed_writeback_at_the_beginning_is_left_to_the_sync(self):
+        start = {"source": bytes(20 << 20)}
+        command = ("encode", "source", "-k", 1, "-m", 1, "--block-bytes", 65536, "-o", "out")
+        done = self.run_on(start, *command, calls=("sync_file_range",), action="fail", at=1, count=1000, errno=errno.EIO)
+        self.assertEqual(len(done.calls), 4)
+
     def test_a_look_that_is_refused_finds_nothing_out(self):
         """That a temporary was not seen does not say that it has its name."""
         start = {**self.old, "source": CONTENT}
