@@ -7,6 +7,7 @@
 #include "core/codec16.hpp"
 #include "core/gf.hpp"
 #include "core/presets.hpp"
+#include "tandem/diagnose.h"
 #include "tandem/tools.h"
 
 using namespace tandem;

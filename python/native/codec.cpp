@@ -13,6 +13,7 @@
 #include "calls.hpp"
 #include "raise.hpp"
 #include "tandem/device.h"
+#include "tandem/diagnose.h"
 #include "tandem/tools.h"
 
 namespace nb = nanobind;

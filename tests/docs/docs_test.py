@@ -258,7 +258,7 @@ class Lists(unittest.TestCase):
                     ["cmake/TandemInstall.cmake"]),
         "files of modules": (("cpu/executors/*.cpp gpu/*.cpp opencl/*.cpp", r"\"(libtandem_\w+\.so)\""),
                              ["scripts/check-exports", "docs/internals/ARCHITECTURE.md"]),
-        "resources": (("core/budget.cpp", r"Resource\(\"(\w+)\"\)"), ["include/tandem/tandem.h", "docs/environment.md", "docs/hybrid.md"]),
+        "resources": (("core/budget.cpp", r"Resource\(\"(\w+)\"\)"), ["include/tandem/tools.h", "docs/environment.md", "docs/hybrid.md"]),
         "environment variables": (("api/*.cpp base/*.cpp cpu/*.cpp device/*.cpp files/*.cpp isal/*.cpp tuning/*.cpp cli/*.cpp",
                                    r"(?:getenv\([^;]*?|environment\(|&Texts::\w+, )\"(TANDEM_\w+)\""), ["docs/environment.md"]),
         "variables and keys of contexts": (("api/options.cpp", r"(?:environment\(|&Texts::\w+, |^    \{(?=.*nullptr, nullptr))\"(\w+)\""),
