@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/gf.hpp"
+#include "core/presets.hpp"
 #include "tests/base/errors.hpp"
 #include "tests/core/rows.hpp"
 #include "tests/support/random.hpp"
@@ -291,7 +292,7 @@ TEST(LocalGroups, SurviveWhatTheDocumentationSays) {
                                         {kIsal, 12, 3, 3},
                                         {kIsal, 10, 2, 4}}) {
     const auto codec = make_codec(matrix, k, l, g);
-    std::string line = "| `" + std::string(find_local_preset(matrix)->name) + "` | " + std::to_string(k) + ", " +
+    std::string line = "| `" + std::string(find_preset(matrix)->name) + "` | " + std::to_string(k) + ", " +
                        std::to_string(l) + ", " + std::to_string(g) + " | all of " + std::to_string(g + 1);
     ASSERT_EQ(survival_of(*codec, g + 1).recoverable, survival_of(*codec, g + 1).all) << line;
     for (unsigned lost = g + 2; lost <= g + l; ++lost) {
@@ -319,7 +320,7 @@ TEST(LocalGroups, DecodeEveryLossOfSmallCodes) {
                                         {kIsal, 5, 2, 1},
                                         {kIsal, 4, 1, 3}}) {
     const auto codec = make_codec(matrix, k, l, g);
-    SCOPED_TRACE(testing::Message() << find_local_preset(matrix)->name << ' ' << k << ' ' << l << ' ' << g);
+    SCOPED_TRACE(testing::Message() << find_preset(matrix)->name << ' ' << k << ' ' << l << ' ' << g);
     const Rows generator = generator_of(*codec);
     for (unsigned count = 1; count <= codec->m() + 1; ++count) {
       for_each_set(codec->shard_count(), count, [&](const Shards &lost) {

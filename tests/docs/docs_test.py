@@ -250,7 +250,7 @@ class Lists(unittest.TestCase):
         "exit statuses": (("cli/commands.hpp", r"^  kExit\w+ = (\d+)"), ["cli/program.cpp"]),
         "numbers of statuses": (("include/tandem/tandem.h", r"^  TANDEM_ERROR_\w+ = (\d+)"), ["python/tandem_ec/errors.py"]),
         "classes of errors in Python": (("python/tandem_ec/errors.py", r"^class (\w+)\((?!Exception)"), ["docs/python.md"]),
-        "matrices": (("core/*.cpp", r"\{TANDEM_MATRIX_\w+, \"([\w-]+)\""), ["docs/matrices.md"]),
+        "matrices": (("core/presets.cpp", r"TANDEM_MATRIX_\w+,\s*(?:\.name = )?\"([\w-]+)\""), ["docs/matrices.md"]),
         "CPU kernels": (("cpu/kernels/*.cpp cpu/kernels/*.inc", r"^constinit const Kernel kKernel\w+ =\s+entry\(\"([\w-]+)\""), ["tests/CMakeLists.txt", "cpu/costs.cpp", "tests/isal/clients_test.py"]),
         "backends": (("api/backends.cpp", r"\{\.name = \"(\w+)\""),
                      ["include/tandem/tandem.h", "docs/environment.md"]),
