@@ -11,7 +11,7 @@
 #include "core/budget.hpp"
 #include "cpu/executors/executor.hpp"
 #include "cpu/executors/item_loop.hpp"
-#include "cpu/executors/openmp_loader.hpp"
+#include "cpu/executors/openmp_module.hpp"
 
 namespace tandem::cpu {
 
