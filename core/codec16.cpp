@@ -291,7 +291,7 @@ void Codec16::solve_powers(const ShardSet &present, std::span<const std::uint16_
   }
   const std::size_t count = lost.size();
   check_cells(std::max(outputs.size(), count), count + wanted_parity.size(), "a decode", kMostSolveBytes16);
-  Run run{lost, k_, {}, {}};  // of which most are present
+  ParityRun run{lost, k_, {}, {}};  // of which most are present
   std::span<const std::uint16_t> chosen_of_run;
   const auto size = static_cast<unsigned>(count), end_of_parity = parity.empty() ? k_ : parity.back() + 1u;
   const unsigned last = std::max(end_of_parity, k_ + size) - size;
@@ -341,7 +341,7 @@ void Codec16::solve_powers(const ShardSet &present, std::span<const std::uint16_
 // With the constants a_j of lost data and exponents s, s + 1, ..: syndrome i is the sum over j of a_j^(s+i) * lost_j,
 // a Vandermonde matrix. Lagrange's formula inverts it: with P(x) = product over j of (x + a_j) and Q_j(x) = P(x) / (x +
 // a_j), lost_j is the sum over i of (coefficient i of Q_j) * syndrome i, divided by a_j^s * Q_j(a_j).
-Matrix16 Codec16::solve_run(const Run &run, std::span<const std::uint16_t> outputs, const SetupWork &work) const {
+Matrix16 Codec16::solve_run(const ParityRun &run, std::span<const std::uint16_t> outputs, const SetupWork &work) const {
   const auto &[lost, first, constants, polynomial] = run;
   const Indices differences = gf16::log_ratios(*gf_, constants, constants, {});
   Matrix16 solved(static_cast<unsigned>(outputs.size()), static_cast<unsigned>(lost.size()));
@@ -370,7 +370,7 @@ Matrix16 Codec16::solve_run(const Run &run, std::span<const std::uint16_t> outpu
 // Jordan, in blocks of rows, makes of these a row for each missing shard: what it is as a sum of present ones. The
 // outputs come in as sums of the run, and out as sums of present shards, or undetermined: as indices of `outputs`; then
 // the inputs are as many shards as are independent.
-Sums<std::uint16_t> Codec16::fill_run(const Run &run, std::span<const std::uint16_t> present,
+Sums<std::uint16_t> Codec16::fill_run(const ParityRun &run, std::span<const std::uint16_t> present,
                                       std::span<const std::uint16_t> parity, Matrix16 outputs,
                                       const SetupWork &work) const {
   constexpr unsigned kBlock = 32;

@@ -51,15 +51,15 @@ class Codec16 final : public Codec {
                      const Application &application) const;
   Powers16 powers_of(std::span<const std::uint16_t> data, std::span<const std::uint16_t> parity) const;
   // Lost data, and a run of as many neighbouring parity shards.
-  struct Run {
+  struct ParityRun {
     std::span<const std::uint16_t> lost;
     unsigned first;
     Indices constants, polynomial;  // of the lost data; the product of (x + constant), the highest power last
   };
   void solve_powers(const ShardSet &present, std::span<const std::uint16_t> lost, std::span<const std::uint16_t> parity,
                     const SetupWork &work, Application &application) const;
-  Matrix16 solve_run(const Run &run, std::span<const std::uint16_t> outputs, const SetupWork &work) const;
-  Sums<std::uint16_t> fill_run(const Run &run, std::span<const std::uint16_t> present,
+  Matrix16 solve_run(const ParityRun &run, std::span<const std::uint16_t> outputs, const SetupWork &work) const;
+  Sums<std::uint16_t> fill_run(const ParityRun &run, std::span<const std::uint16_t> present,
                                std::span<const std::uint16_t> parity, Matrix16 outputs, const SetupWork &work) const;
   std::vector<std::uint16_t> polynomial_of(std::span<const std::uint16_t> points) const;
   void eliminate(const ShardSet &present, const Indices &parity, Application &application) const;
