@@ -195,9 +195,11 @@ TEST(LocalGroups, KnowWhichShardsBelongTogether) {
 }
 
 TEST(LocalGroups, RefuseOptionsWithTheirNumbers) {
-  const auto expect_error = [](std::int32_t matrix, unsigned k, unsigned m, unsigned groups, const std::string &text) {
+  const auto expect_error = [](std::int32_t matrix, unsigned k, unsigned m, unsigned groups, const std::string &text,
+                               std::int32_t field = TANDEM_FIELD_GF8) {
     tandem_codec_options options = test::codec_options(k, m, matrix);
     options.local_groups = groups;
+    options.field = field;
     const std::string message = test::refusal(TANDEM_ERROR_INVALID_ARGUMENT, [&] { core::make_codec(options); });
     EXPECT_NE(message.find(text), std::string::npos) << message;
   };
@@ -209,6 +211,7 @@ TEST(LocalGroups, RefuseOptionsWithTheirNumbers) {
   expect_error(TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC, 6, 5, 4, "4 groups of k = 6 data shards");
   expect_error(TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC, 250, 6, 1, "k = 250 and 5 global parity shards");
   expect_error(TANDEM_MATRIX_ISAL_CAUCHY, 6, 4, 2, "local_groups is 2, but matrix 0 has no local groups");
+  expect_error(TANDEM_MATRIX_LRC_AZURE, 6, 4, 2, "matrix lrc-azure is over GF(2^8)", TANDEM_FIELD_GF16);
 }
 
 // ---- what they survive ----

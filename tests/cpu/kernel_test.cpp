@@ -517,6 +517,18 @@ TEST_P(KernelTest, DecodeMatrices) {
   }
 }
 
+// cpu/gf8.cpp has a place for the largest of several tables, isal/coding.cpp room for so many coefficients.
+TEST_P(KernelTest, TablesGrowWithTheMatrix) {
+  for (unsigned rows = 1; rows < 256; ++rows) {
+    for (unsigned columns = 1; columns < 256; ++columns) {
+      const std::size_t bytes = kernel_->tables_bytes(rows, columns);
+      ASSERT_GE(bytes, std::size_t{8} * rows * columns);
+      ASSERT_LE(bytes, kernel_->tables_bytes(rows + 1, columns)) << rows << " x " << columns;
+      ASSERT_LE(bytes, kernel_->tables_bytes(rows, columns + 1)) << rows << " x " << columns;
+    }
+  }
+}
+
 // One kernel's tables hold for any number of threads and calls.
 TEST_P(KernelTest, TablesAreNotChangedByUse) {
   Random random(kSeed + 12);
