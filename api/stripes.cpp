@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "api/run.hpp"
 #include "base/gate.hpp"
 #include "base/stripe_error.hpp"
-#include "base/text.hpp"
 
 namespace tandem::api {
 
@@ -156,8 +157,7 @@ void decode_stripes(tandem_context &context, const tandem_codec &codec, tandem_s
   // The status of stripes that were not begun, if this function throws.
   for (std::size_t i = 0; i < stripe_count; ++i) stripe_at(stripes, i, stride_bytes).status = TANDEM_ERROR_CANCELLED;
   StripeTasks tasks(context, *codec.codec, stripe_count);
-  tandem_status first_status = TANDEM_OK;
-  std::string first_message;
+  std::optional<std::pair<std::size_t, base::Error>> first;
   for (std::size_t i = 0; i < stripe_count; ++i) {
     tandem_stripe &stripe = stripe_at(stripes, i, stride_bytes);
     try {
@@ -174,14 +174,12 @@ void decode_stripes(tandem_context &context, const tandem_codec &codec, tandem_s
       }
     } catch (const base::Error &error) {
       stripe.status = error.status();
-      if (first_status != TANDEM_OK) continue;
-      first_status = error.status();
-      first_message = base::text("stripe ", i, " of ", stripe_count, ": ", error.what());
+      if (!first.has_value()) first.emplace(i, error);
     }
     if (tasks.full()) tasks.run();
   }
   tasks.run();
-  if (first_status != TANDEM_OK) base::fail(first_status, first_message);
+  if (first.has_value()) base::fail_in_stripe(first->second, first->first, stripe_count);
 }
 
 }  // namespace

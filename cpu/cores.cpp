@@ -218,9 +218,7 @@ std::string cpu_model(const std::string &root) {
         known != std::end(kArmParts) ? std::string(known->name) : "Arm implementer " + implementer + " part " + *part;
     if (std::find(models.begin(), models.end(), model) == models.end()) models.push_back(std::move(model));
   }
-  std::string text;
-  for (const std::string &model : models) text += (text.empty() ? "" : ", ") + model;
-  return text.empty() ? "unknown CPU" : text;
+  return models.empty() ? "unknown CPU" : base::join(models, ", ");
 }
 
 std::string cpu_vendor(const std::string &root) {
