@@ -254,6 +254,7 @@ class Lists(unittest.TestCase):
         "CPU kernels": (("cpu/kernels/*.cpp cpu/kernels/*.inc", r"^constinit const Kernel kKernel\w+ =\s+entry\(\"([\w-]+)\""), ["tests/CMakeLists.txt", "cpu/costs.cpp", "tests/isal/clients_test.py"]),
         "backends": (("api/backends.cpp", r"\{\.name = \"(\w+)\""),
                      ["include/tandem/tandem.h", "docs/environment.md"]),
+        "keys of the JSON of tandem-bench run": (("bench/report.cpp", r"(?:\{|json\[)\"(\w+)\"(?:,|\])"), ["bench/README.md"]),
         "modules": (("cmake/*.cmake", r"tandem_package\((\w+) [^)]*the (?:executor|backend) "),
                     ["cmake/TandemInstall.cmake"]),
         "files of modules": (("cpu/executors/*.cpp gpu/*.cpp opencl/*.cpp", r"\"(libtandem_\w+\.so)\""),
