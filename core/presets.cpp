@@ -133,7 +133,8 @@ struct JerasureField16 {
   JerasureField16() : ones(gf16::kFieldSize) {
     for (unsigned log = 0; log < gf16::kOrder; ++log) {
       std::uint8_t &count = ones[arithmetic.exp(log)];
-      for (unsigned i = 0; i < 16; ++i) count = static_cast<std::uint8_t>(count + std::popcount(arithmetic.exp(log + i)));
+      for (unsigned i = 0; i < 16; ++i)
+        count = static_cast<std::uint8_t>(count + std::popcount(arithmetic.exp(log + i)));
     }
   }
   static std::uint16_t element(unsigned number) { return static_cast<std::uint16_t>(number); }
