@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <cstring>
+#include <string_view>
+#include <vector>
 
 #include "api/objects.hpp"
 #include "base/gate.hpp"
-#include "core/codec16.hpp"
+#include "base/text.hpp"
 #include "core/gf.hpp"
 #include "core/presets.hpp"
+#include "tandem/diagnose.h"
 #include "tandem/tools.h"
 
 using namespace tandem;
@@ -49,46 +51,32 @@ tandem_status tandem_codec_coefficients(const tandem_codec *codec, void *coeffic
 
 const char *tandem_matrix_name(int32_t matrix) {
   if (matrix == TANDEM_MATRIX_CUSTOM) return "custom";
-  for (const core::Preset16 &each : core::presets16())
-    if (each.value == matrix) return each.name;
-  if (const auto *local = core::find_local_preset(matrix)) return local->name;
   const core::Preset *preset = core::find_preset(matrix);
   return preset != nullptr ? preset->name : nullptr;
 }
 
 tandem_status tandem_matrix_from_name(const char *name, int32_t *matrix_out) {
   return base::guarded({{"name", name}, {"matrix_out", matrix_out}}, [&] {
-    for (const core::Preset16 &each : core::presets16()) {
-      if (std::strcmp(each.name, name) != 0) continue;
-      *matrix_out = each.value;
-      return;
-    }
-    for (const core::LocalPreset &each : core::local_presets()) {
-      if (std::strcmp(each.name, name) != 0) continue;
-      *matrix_out = each.value;
-      return;
-    }
-    const core::Preset *preset = core::find_preset(std::string(name));
+    const core::Preset *preset = core::find_preset(name);
     if (preset == nullptr) {
-      std::string known;
-      for (const core::Preset &each : core::presets()) known += (known.empty() ? "" : ", ") + std::string(each.name);
-      for (const core::Preset16 &each : core::presets16()) known += ", " + std::string(each.name);
-      for (const core::LocalPreset &each : core::local_presets()) known += ", " + std::string(each.name);
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "unknown matrix \"" + std::string(name) + "\"; known: " + known);
+      std::vector<std::string_view> known;
+      for (const core::Preset &each : core::presets()) known.push_back(each.name);
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "unknown matrix \"", name, "\"; known: ", base::join(known, ", "));
     }
     *matrix_out = preset->value;
   });
 }
 
-int32_t tandem_matrix_has_local_groups(int32_t matrix) { return core::find_local_preset(matrix) != nullptr; }
+int32_t tandem_matrix_has_local_groups(int32_t matrix) {
+  const core::Preset *preset = core::find_preset(matrix);
+  return preset != nullptr && preset->make_groups != nullptr;
+}
 
 tandem_status tandem_matrix_field(int32_t matrix, int32_t *field_out) {
   return base::guarded({{"field_out", field_out}}, [&] {
-    const auto wide = core::presets16();
-    const bool is_wide = std::ranges::find(wide, matrix, &core::Preset16::value) != wide.end();
-    if (!is_wide && core::find_preset(matrix) == nullptr && core::find_local_preset(matrix) == nullptr)
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "matrix " + std::to_string(matrix) + " is not a preset");
-    *field_out = is_wide ? TANDEM_FIELD_GF16 : TANDEM_FIELD_GF8;
+    const core::Preset *preset = core::find_preset(matrix);
+    if (preset == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "matrix ", matrix, " is not a preset");
+    *field_out = preset->is_gf16() ? TANDEM_FIELD_GF16 : TANDEM_FIELD_GF8;
   });
 }
 

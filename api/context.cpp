@@ -14,6 +14,7 @@
 #include "base/options.hpp"
 #include "base/text.hpp"
 #include "cpu/factory.hpp"
+#include "tandem/tools.h"
 
 namespace tandem::api {
 namespace {

@@ -112,9 +112,9 @@ void read_arguments(const Plan &plan, core::MemoryKind memory, const tandem_plan
 }
 
 // One run of a plan: its own copies of the pointers, and the findings of verify.
-class Run final : public SubmittedRun {
+class PlanRun final : public SubmittedRun {
  public:
-  Run(const tandem_plan &plan, const tandem_plan_arguments &arguments)
+  PlanRun(const tandem_plan &plan, const tandem_plan_arguments &arguments)
       : plan_(plan.plan),
         needs_(plan.needs),
         pointers_(*plan_),
@@ -133,8 +133,8 @@ class Run final : public SubmittedRun {
     }
     hold_ = core::MemoryHold({&task_, 1});
   }
-  Run(const Run &) = delete;
-  Run &operator=(const Run &) = delete;
+  PlanRun(const PlanRun &) = delete;
+  PlanRun &operator=(const PlanRun &) = delete;
 
   std::span<const core::Task> tasks() const { return {&task_, 1}; }
   core::Control &control() override { return control_; }
@@ -188,7 +188,7 @@ class Run final : public SubmittedRun {
 
 // Out of line: most runs have nothing more to do.
 [[gnu::noinline]] void run_and_finish(const tandem_plan &plan, const tandem_plan_arguments &arguments) {
-  Run run(plan, arguments);
+  PlanRun run(plan, arguments);
   plan.plan->backend().run(run.tasks(), run.control());
   run.finish();
 }
@@ -261,7 +261,7 @@ tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_argu
   return base::guarded({{"plan", plan}, {"arguments", arguments}, {"job_out", job_out}}, [&] {
     const tandem_plan_arguments given = base::read_options(arguments, "tandem_plan_arguments");
     auto job = make_job();
-    auto run = std::make_unique<Run>(*plan, given);
+    auto run = std::make_unique<PlanRun>(*plan, given);
     job->ticket = plan->plan->backend().submit(run->tasks(), run->control());
     job->run = std::move(run);
     *job_out = job.release();

@@ -38,8 +38,6 @@ const char *tandem_status_name(tandem_status status) {
   }
 }
 
-uint32_t tandem_version(void) { return TANDEM_VERSION_MAJOR << 16 | TANDEM_VERSION_MINOR << 8 | TANDEM_VERSION_PATCH; }
-
 #define TANDEM_TEXT_OF(x) #x
 #define TANDEM_TEXT(x) TANDEM_TEXT_OF(x)
 const char *tandem_version_string(void) {

@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "api/run.hpp"
 #include "base/gate.hpp"
 #include "base/stripe_error.hpp"
-#include "base/text.hpp"
 
 namespace tandem::api {
 
@@ -27,7 +28,7 @@ void check_stripes(const void *stripes, std::size_t stripe_count, std::size_t st
 namespace {
 
 // Stripes handed to the backend at a time: enough to spread, few enough to keep the pointer lists small.
-constexpr std::size_t kGroupStripes = 512;
+constexpr std::size_t kStripesAtOnce = 512;
 
 void check_stripe(const tandem_stripe &stripe, const core::Codec &codec) {
   if (stripe.shards == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL");
@@ -38,10 +39,10 @@ void check_stripe(const tandem_stripe &stripe, const core::Codec &codec) {
 }
 
 // Tasks of several stripes, with their pointers. After the constructor nothing here allocates.
-class Group {
+class StripeTasks {
  public:
-  Group(const tandem_context &context, const core::Codec &codec, std::size_t stripe_count)
-      : context_(context), capacity_(std::min(stripe_count, kGroupStripes)), row_pointers_(codec.shard_count()) {
+  StripeTasks(const tandem_context &context, const core::Codec &codec, std::size_t stripe_count)
+      : context_(context), capacity_(std::min(stripe_count, kStripesAtOnce)), row_pointers_(codec.shard_count()) {
     pointers_.resize(capacity_ * row_pointers_);
     tasks_.reserve(capacity_);
     plans_.reserve(capacity_);
@@ -62,14 +63,14 @@ class Group {
     check_pointers(plan, row(), row() + plan.inputs().size(), shard_bytes);
   }
 
-  // Adds the placed stripe. After the group has run, its status is written to `status`, unless that is NULL.
+  // Adds the placed stripe. After the tasks have run, its status is written to `status`, unless that is NULL.
   void add(std::shared_ptr<const core::Plan> plan, std::size_t shard_bytes, tandem_status *status) noexcept {
     tasks_.push_back(plan->task(row(), row() + plan->inputs().size(), shard_bytes));
     plans_.push_back(std::move(plan));
     statuses_.push_back(status);
   }
 
-  // Runs the added stripes. The group is empty afterwards, even if this throws.
+  // Runs the added stripes. There are none afterwards, even if this throws.
   void run() {
     core::Control control;
     try {
@@ -122,7 +123,7 @@ std::shared_ptr<const core::Plan> encode_plan(const tandem_context &context, con
 void encode_stripes(tandem_context &context, const tandem_codec &codec, const tandem_stripe *stripes,
                     std::size_t stripe_count, std::size_t stride_bytes) {
   check_array(stripes, stripe_count, stride_bytes, "tandem_stripe");
-  Group group(context, *codec.codec, stripe_count);
+  StripeTasks tasks(context, *codec.codec, stripe_count);
   // The plans are kept for the second pass. If it made them, it could fail after the first bytes were written.
   std::vector<Stretch> stretches;
   for (std::size_t i = 0; i < stripe_count; ++i) {
@@ -130,8 +131,8 @@ void encode_stripes(tandem_context &context, const tandem_codec &codec, const ta
       const tandem_stripe &stripe = stripe_at(stripes, i, stride_bytes);
       check_stripe(stripe, *codec.codec);
       auto plan = encode_plan(context, codec, stripe);
-      group.place(*plan, stripe);
-      group.check(*plan, stripe.shard_bytes);
+      tasks.place(*plan, stripe);
+      tasks.check(*plan, stripe.shard_bytes);
       if (stretches.empty() || stretches.back().plan != plan) stretches.push_back({i, std::move(plan)});
       stretches.back().end = i + 1;
     } catch (const base::Error &error) {
@@ -142,12 +143,12 @@ void encode_stripes(tandem_context &context, const tandem_codec &codec, const ta
   for (const Stretch &stretch : stretches) {
     for (; i < stretch.end; ++i) {
       const tandem_stripe &stripe = stripe_at(stripes, i, stride_bytes);
-      group.place(*stretch.plan, stripe);
-      group.add(stretch.plan, stripe.shard_bytes, nullptr);
-      if (group.full()) group.run();
+      tasks.place(*stretch.plan, stripe);
+      tasks.add(stretch.plan, stripe.shard_bytes, nullptr);
+      if (tasks.full()) tasks.run();
     }
   }
-  group.run();
+  tasks.run();
 }
 
 void decode_stripes(tandem_context &context, const tandem_codec &codec, tandem_stripe *stripes,
@@ -155,9 +156,8 @@ void decode_stripes(tandem_context &context, const tandem_codec &codec, tandem_s
   check_array(stripes, stripe_count, stride_bytes, "tandem_stripe");
   // The status of stripes that were not begun, if this function throws.
   for (std::size_t i = 0; i < stripe_count; ++i) stripe_at(stripes, i, stride_bytes).status = TANDEM_ERROR_CANCELLED;
-  Group group(context, *codec.codec, stripe_count);
-  tandem_status first_status = TANDEM_OK;
-  std::string first_message;
+  StripeTasks tasks(context, *codec.codec, stripe_count);
+  std::optional<std::pair<std::size_t, base::Error>> first;
   for (std::size_t i = 0; i < stripe_count; ++i) {
     tandem_stripe &stripe = stripe_at(stripes, i, stride_bytes);
     try {
@@ -166,22 +166,20 @@ void decode_stripes(tandem_context &context, const tandem_codec &codec, tandem_s
       const core::Shape shape = decode_shape(*codec.codec, stripe.shards, stripe.present);
       if (!shape.wanted.none()) {
         auto plan = shared_plan(context, codec, shape);
-        group.place(*plan, stripe);
-        group.check(*plan, stripe.shard_bytes);
-        group.add(std::move(plan), stripe.shard_bytes, &stripe.status);
+        tasks.place(*plan, stripe);
+        tasks.check(*plan, stripe.shard_bytes);
+        tasks.add(std::move(plan), stripe.shard_bytes, &stripe.status);
       } else {
         stripe.status = TANDEM_OK;
       }
     } catch (const base::Error &error) {
       stripe.status = error.status();
-      if (first_status != TANDEM_OK) continue;
-      first_status = error.status();
-      first_message = base::text("stripe ", i, " of ", stripe_count, ": ", error.what());
+      if (!first.has_value()) first.emplace(i, error);
     }
-    if (group.full()) group.run();
+    if (tasks.full()) tasks.run();
   }
-  group.run();
-  if (first_status != TANDEM_OK) base::fail(first_status, first_message);
+  tasks.run();
+  if (first.has_value()) base::fail_in_stripe(first->second, first->first, stripe_count);
 }
 
 }  // namespace

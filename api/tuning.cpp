@@ -185,7 +185,7 @@ tandem_autotune_result run(const tandem_context_options *where, const tandem_aut
                      base::fixed(entry.default_bytes_per_second / 1e9, 2), " with the built-in values");
   };
   const double started = seconds_now();
-  const tuning::Result found = tuning::autotune(*context->backend, options, known, hooks);
+  const tuning::Result found = tuning::autotune(context->backend->tuned(), options, known, hooks);
 
   tandem_autotune_result result = {};
   result.case_count = static_cast<std::uint32_t>(found.entries.size());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/library.hpp"
+#include "tandem/diagnose.h"
 #include "tandem/tools.h"
 
 namespace tandem::bench {

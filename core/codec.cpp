@@ -62,14 +62,10 @@ std::optional<PacketLayout> packet_layout(const tandem_codec_options &options) {
   if (options.packet_bytes == 0 || options.packet_bytes % kUnit != 0 || options.packet_bytes > most)
     refuse_layout(base::text("packet_bytes = ", options.packet_bytes, ", but with word_bits = ", word_bits,
                              " it must be a multiple of ", kUnit, " from ", kUnit, " to ", most));
-  const char *name = "";
-  if (const Preset *preset = find_preset(options.matrix); preset != nullptr) name = preset->name;
-  for (const Preset16 &each : presets16())
-    if (each.value == options.matrix) name = each.name;
-  if (const LocalPreset *local = find_local_preset(options.matrix); local != nullptr) name = local->name;
-  if (*name != '\0' && !has_packets(options.matrix))
+  const Preset *const preset = find_preset(options.matrix);
+  if (preset != nullptr && !has_packets(options.matrix))
     refuse_layout(
-        base::text("matrix ", name,
+        base::text("matrix ", preset->name,
                    " is not stored in packets: jerasure-cauchy-orig, jerasure-cauchy-good and custom matrices can be"));
   const std::uint64_t cells = std::uint64_t{options.k} * options.m * word_bits * word_bits;
   if (cells > BitMatrix::kMostCells)
@@ -214,7 +210,8 @@ Codec::Codec(const tandem_codec_options &options)
     : k_(options.k), m_(options.m), field_(Field{options.field}), cache_(std::make_unique<DecodeCache>()) {
   check_shape(options);
   packets_ = packet_layout(options);
-  if (options.local_groups != 0 && find_local_preset(options.matrix) == nullptr) {
+  const Preset *const preset = find_preset(options.matrix);
+  if (options.local_groups != 0 && (preset == nullptr || preset->make_groups == nullptr)) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: local_groups is ", options.local_groups, ", but matrix ",
                options.matrix, " has no local groups");
   }

@@ -62,8 +62,6 @@ class Codec {
   std::uint64_t id() const noexcept { return id_; }  // unique in the process, never reused: a cache key
   // Whether every loss of m shards is known to be recoverable.
   bool is_mds() const noexcept { return is_mds_; }
-  // Whether decoding needs no elimination. Found from the coefficients, so it works for custom matrices too.
-  virtual bool is_cauchy() const noexcept = 0;
 
   // Arithmetic of the field. Packets of GF(2^4): with elements of GF(2^8), see gf::Subfield4.
   virtual Element coefficient(unsigned row, unsigned column) const = 0;  // of parity shard k + row
@@ -73,6 +71,7 @@ class Codec {
   // These are empty in GF(2^16).
   const Matrix &parity() const noexcept { return parity_; }  // m x k
   const std::optional<LocalGroups> &local_groups() const noexcept { return groups_; }
+  // With it, decoding needs no elimination. Found from the coefficients, so it works for custom matrices too.
   const std::optional<CauchyForm> &cauchy_form() const noexcept { return cauchy_; }
 
   // The wanted parity rows from all k data shards. A wanted data shard is INVALID_ARGUMENT.

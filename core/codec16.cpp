@@ -12,13 +12,6 @@
 namespace tandem::core {
 namespace {
 
-constexpr Preset16 kPresets16[] = {
-    {TANDEM_MATRIX_LEOPARD16, "leopard16"},
-    {TANDEM_MATRIX_REED_SOLOMON_SIMD, "reed-solomon-simd"},
-    {TANDEM_MATRIX_PAR2, "par2"},
-    {TANDEM_MATRIX_LIBERASURECODE_RS_VAND, "liberasurecode-rs-vand"},
-};
-
 // PAR2 and liberasurecode: input slices have 16-bit constants of order 65535; EC_MAX_FRAGMENTS.
 constexpr unsigned kMostPar2Data = 32768, kMostLiberasurecodeShards = 32;
 
@@ -50,25 +43,16 @@ void multiply_rows(const Matrix16 &factors, const std::byte *const *inputs, std:
 
 }  // namespace
 
-std::span<const Preset16> presets16() { return kPresets16; }
-
 Codec16::Codec16(const tandem_codec_options &options) : Codec(options) {
   if (options.matrix == TANDEM_MATRIX_CUSTOM) {
     make_custom(options);
     return;
   }
-  const Preset16 *preset = std::ranges::find(kPresets16, options.matrix, &Preset16::value);
-  if (packets_ && has_packets(options.matrix)) {
-    check_no_coefficients(options, find_preset(options.matrix)->name);
-    make_jerasure(options.matrix == TANDEM_MATRIX_JERASURE_CAUCHY_GOOD);
-    return;
-  }
-  if (preset == std::end(kPresets16)) {
-    const Preset *other = find_preset(options.matrix);
-    if (other == nullptr) refuse("codec options: unknown matrix ", options.matrix);
-    refuse("codec options: matrix ", other->name, " is over GF(2^8), but field is ", int{TANDEM_FIELD_GF16},
+  const Preset *const preset = find_preset(options.matrix);
+  if (preset == nullptr) refuse("codec options: unknown matrix ", options.matrix);
+  if (!preset->is_gf16() && !(packets_ && has_packets(options.matrix)))
+    refuse("codec options: matrix ", preset->name, " is over GF(2^8), but field is ", int{TANDEM_FIELD_GF16},
            " (GF(2^16))");
-  }
   check_no_coefficients(options, preset->name);
   switch (options.matrix) {
     case TANDEM_MATRIX_LEOPARD16:
@@ -80,8 +64,11 @@ Codec16::Codec16(const tandem_codec_options &options) : Codec(options) {
     case TANDEM_MATRIX_PAR2:
       make_par2(options);
       break;
-    default:
+    case TANDEM_MATRIX_LIBERASURECODE_RS_VAND:
       make_liberasurecode();
+      break;
+    default:
+      cells_ = std::make_shared<const Matrix16>(make_jerasure16(options.matrix, k_, m_));
       break;
   }
 }
@@ -105,53 +92,14 @@ void Codec16::make_liberasurecode() {
   if (k_ + m_ > kMostLiberasurecodeShards)
     refuse("matrix liberasurecode-rs-vand: k + m = ", k_ + m_, ", at most ", kMostLiberasurecodeShards,
            " shards are possible");
-  kind_ = Kind::cauchy;
-  for (unsigned c = 0; c < k_; ++c)
-    logs_of_scales_.push_back(
-        static_cast<std::uint16_t>((gf16::kOrder - gf_->log(static_cast<std::uint16_t>(k_ ^ c))) % gf16::kOrder));
-  std::uint64_t first = 0;
+  Matrix16 cells(m_, k_);
   for (unsigned r = 0; r < m_; ++r) {
-    std::uint64_t log = 0;
-    for (unsigned c = 0; c < k_; ++c) log += gf_->log(static_cast<std::uint16_t>((k_ + r) ^ c));
-    if (r == 0) first = log % gf16::kOrder;
-    logs_of_scales_.push_back(static_cast<std::uint16_t>((log + gf16::kOrder - first) % gf16::kOrder));
+    const auto log_of = [&](unsigned point, unsigned c) { return gf_->log(static_cast<std::uint16_t>(point ^ c)); };
+    std::uint64_t log = 0;  // of the ratio of the products of differences, of this row and row 0
+    for (unsigned c = 0; c < k_; ++c) log += log_of(k_ + r, c) + gf16::kOrder - log_of(k_, c);
+    for (unsigned c = 0; c < k_; ++c) cells.at(r, c) = gf_->exp(log + log_of(k_, c) + gf16::kOrder - log_of(k_ + r, c));
   }
-}
-
-// 1 / (r + (m + c)). The good matrix has its columns divided by row 0. Each later row is divided by one of its
-// elements, if that leaves fewer ones in the row's bit matrices: by the element that leaves the fewest.
-void Codec16::make_jerasure(bool is_good) {
-  kind_ = Kind::cauchy;
-  parity_has_first_points_ = true;
-  logs_of_scales_.assign(k_ + m_, 0);
-  if (!is_good || m_ == 0) return;
-  for (unsigned c = 0; c < k_; ++c)
-    logs_of_scales_[c] =
-        static_cast<std::uint16_t>((gf16::kOrder - gf_->log(static_cast<std::uint16_t>(m_ + c))) % gf16::kOrder);
-  std::vector<std::uint8_t> ones_of_log(gf16::kOrder);
-  for (unsigned log = 0; log < gf16::kOrder; ++log) {
-    unsigned ones = 0;
-    for (unsigned i = 0; i < 16; ++i) ones += static_cast<unsigned>(std::popcount(gf_->exp(log + i)));
-    ones_of_log[log] = static_cast<std::uint8_t>(ones);
-  }
-  std::vector<unsigned> logs(k_);
-  const auto ones_divided_by = [&](unsigned divisor) {
-    std::uint64_t ones = 0;
-    for (const unsigned log : logs) ones += ones_of_log[log >= divisor ? log - divisor : log + gf16::kOrder - divisor];
-    return ones;
-  };
-  for (unsigned r = 1; r < m_; ++r) {
-    for (unsigned c = 0; c < k_; ++c) logs[c] = gf_->log(coefficient(r, c));
-    std::uint64_t fewest = ones_divided_by(0);
-    unsigned best = 0;
-    for (const unsigned divisor : logs) {
-      const std::uint64_t ones = ones_divided_by(divisor);
-      if (ones >= fewest) continue;
-      fewest = ones;
-      best = divisor;
-    }
-    logs_of_scales_[k_ + r] = static_cast<std::uint16_t>((gf16::kOrder - best) % gf16::kOrder);
-  }
+  cells_ = std::make_shared<const Matrix16>(std::move(cells));
 }
 
 // Constants are the powers of 2 that have order 65535 (Parity Volume Set Specification 2.0).
@@ -195,8 +143,6 @@ void Codec16::check_cells(std::uint64_t rows, std::uint64_t columns, const char 
 }
 
 std::uint16_t Codec16::point(unsigned shard) const {
-  if (parity_has_first_points_) return static_cast<std::uint16_t>(shard < k_ ? m_ + shard : shard - k_);
-  if (kind_ == Kind::cauchy) return static_cast<std::uint16_t>(shard);
   const unsigned group = 1u << group_log2_;
   if (shard < k_) return static_cast<std::uint16_t>(is_low_rate_ ? shard : group + shard);
   return static_cast<std::uint16_t>(is_low_rate_ ? group + shard - k_ : shard - k_);
@@ -205,7 +151,6 @@ std::uint16_t Codec16::point(unsigned shard) const {
 // A coefficient is scale[output] / scale[input] / (point[output] + point[input]). Leopard's factor is the subspace
 // polynomial of the first group at the point that lies outside of it.
 unsigned Codec16::log_scale(unsigned shard) const {
-  if (kind_ == Kind::cauchy) return logs_of_scales_[shard];
   if ((shard < k_) == is_low_rate_) return 0;
   const unsigned log = gf_->log(static_cast<std::uint16_t>(point(shard) >> group_log2_));
   return is_low_rate_ ? log : (gf16::kOrder - log) % gf16::kOrder;
@@ -257,8 +202,7 @@ void Codec16::solve_for(const ShardSet &present, std::span<const std::uint32_t> 
   application.inputs.insert(application.inputs.end(), parity.begin(), parity.end());
   // A row of a matrix is one product for each input, the transforms are about one for each input and level.
   const bool is_narrow = application.outputs.size() <= std::max(1u, group_log2_ / 2);
-  application.what = kind_ == Kind::cauchy || is_narrow ? interpolate(lost, parity, application)
-                                                        : transform(lost, parity, application);
+  application.what = is_narrow ? interpolate(lost, parity, application) : transform(lost, parity, application);
 }
 
 // As Codec8::interpolate: exchanging the lost data for the chosen parity multiplies each scale by a ratio of products.
@@ -347,7 +291,7 @@ void Codec16::solve_powers(const ShardSet &present, std::span<const std::uint16_
   }
   const std::size_t count = lost.size();
   check_cells(std::max(outputs.size(), count), count + wanted_parity.size(), "a decode", kMostSolveBytes16);
-  Run run{lost, k_, {}, {}};  // of which most are present
+  ParityRun run{lost, k_, {}, {}};  // of which most are present
   std::span<const std::uint16_t> chosen_of_run;
   const auto size = static_cast<unsigned>(count), end_of_parity = parity.empty() ? k_ : parity.back() + 1u;
   const unsigned last = std::max(end_of_parity, k_ + size) - size;
@@ -397,7 +341,7 @@ void Codec16::solve_powers(const ShardSet &present, std::span<const std::uint16_
 // With the constants a_j of lost data and exponents s, s + 1, ..: syndrome i is the sum over j of a_j^(s+i) * lost_j,
 // a Vandermonde matrix. Lagrange's formula inverts it: with P(x) = product over j of (x + a_j) and Q_j(x) = P(x) / (x +
 // a_j), lost_j is the sum over i of (coefficient i of Q_j) * syndrome i, divided by a_j^s * Q_j(a_j).
-Matrix16 Codec16::solve_run(const Run &run, std::span<const std::uint16_t> outputs, const SetupWork &work) const {
+Matrix16 Codec16::solve_run(const ParityRun &run, std::span<const std::uint16_t> outputs, const SetupWork &work) const {
   const auto &[lost, first, constants, polynomial] = run;
   const Indices differences = gf16::log_ratios(*gf_, constants, constants, {});
   Matrix16 solved(static_cast<unsigned>(outputs.size()), static_cast<unsigned>(lost.size()));
@@ -426,7 +370,7 @@ Matrix16 Codec16::solve_run(const Run &run, std::span<const std::uint16_t> outpu
 // Jordan, in blocks of rows, makes of these a row for each missing shard: what it is as a sum of present ones. The
 // outputs come in as sums of the run, and out as sums of present shards, or undetermined: as indices of `outputs`; then
 // the inputs are as many shards as are independent.
-Sums<std::uint16_t> Codec16::fill_run(const Run &run, std::span<const std::uint16_t> present,
+Sums<std::uint16_t> Codec16::fill_run(const ParityRun &run, std::span<const std::uint16_t> present,
                                       std::span<const std::uint16_t> parity, Matrix16 outputs,
                                       const SetupWork &work) const {
   constexpr unsigned kBlock = 32;

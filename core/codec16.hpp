@@ -18,18 +18,11 @@ inline constexpr unsigned kMaxShards16 = gf16::kFieldSize;  // of a stripe in GF
 // solve sums of powers at most these.
 inline constexpr std::uint64_t kMostMatrixBytes16 = std::uint64_t{64} << 20, kMostSolveBytes16 = std::uint64_t{2} << 30;
 
-struct Preset16 {
-  std::int32_t value;  // enum tandem_matrix_value
-  const char *name;
-};
-std::span<const Preset16> presets16();
-
 class Codec16 final : public Codec {
  public:
   explicit Codec16(const tandem_codec_options &options);
 
   Layout layout() const noexcept override { return layout_; }
-  bool is_cauchy() const noexcept override { return kind_ == Kind::leopard || kind_ == Kind::cauchy; }
   Element coefficient(unsigned row, unsigned column) const override;
   Element multiply(Element a, Element b) const override { return gf_->multiply(a, b); }
   Element inverse(Element a) const override { return gf_->inverse(a); }
@@ -37,13 +30,11 @@ class Codec16 final : public Codec {
  private:
   enum class Kind {
     leopard,  // points and scales; groups
-    cauchy,   // points and scales; data first, unless parity_has_first_points_
     powers,   // row r is the (first_exponent_ + r)-th powers of constants
     matrix    // no further structure is known
   };
   void make_leopard(const char *name, bool may_be_low_rate);
   void make_liberasurecode();
-  void make_jerasure(bool is_good);
   void make_par2(const tandem_codec_options &options);
   void make_custom(const tandem_codec_options &options);
   void check_cells(std::uint64_t rows, std::uint64_t columns, const char *what,
@@ -60,15 +51,15 @@ class Codec16 final : public Codec {
                      const Application &application) const;
   Powers16 powers_of(std::span<const std::uint16_t> data, std::span<const std::uint16_t> parity) const;
   // Lost data, and a run of as many neighbouring parity shards.
-  struct Run {
+  struct ParityRun {
     std::span<const std::uint16_t> lost;
     unsigned first;
     Indices constants, polynomial;  // of the lost data; the product of (x + constant), the highest power last
   };
   void solve_powers(const ShardSet &present, std::span<const std::uint16_t> lost, std::span<const std::uint16_t> parity,
                     const SetupWork &work, Application &application) const;
-  Matrix16 solve_run(const Run &run, std::span<const std::uint16_t> outputs, const SetupWork &work) const;
-  Sums<std::uint16_t> fill_run(const Run &run, std::span<const std::uint16_t> present,
+  Matrix16 solve_run(const ParityRun &run, std::span<const std::uint16_t> outputs, const SetupWork &work) const;
+  Sums<std::uint16_t> fill_run(const ParityRun &run, std::span<const std::uint16_t> present,
                                std::span<const std::uint16_t> parity, Matrix16 outputs, const SetupWork &work) const;
   std::vector<std::uint16_t> polynomial_of(std::span<const std::uint16_t> points) const;
   void eliminate(const ShardSet &present, const Indices &parity, Application &application) const;
@@ -80,10 +71,8 @@ class Codec16 final : public Codec {
   // leopard
   unsigned group_log2_ = 0;
   bool is_low_rate_ = false;
-  bool parity_has_first_points_ = false;
-  std::vector<std::uint16_t> logs_of_scales_;  // cauchy: of each shard, data first
-  std::shared_ptr<const Matrix16> cells_;      // matrix: m x k
-  Indices logs_;                               // powers: of the constants
+  std::shared_ptr<const Matrix16> cells_;  // matrix: m x k
+  Indices logs_;                           // powers: of the constants
   unsigned first_exponent_ = 0;
 };
 

@@ -9,7 +9,6 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "core/codec16.hpp"
 #include "core/gf.hpp"
 #include "core/presets.hpp"
 #include "core/wide.hpp"
@@ -29,7 +28,7 @@ void take_subfield(Matrix &matrix) {
   }
 }
 
-void check_local_groups(const LocalPreset &preset, const tandem_codec_options &options) {
+void check_local_groups(const Preset &preset, const tandem_codec_options &options) {
   if (options.local_groups == 0 || options.local_groups > std::min(options.k, options.m)) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: local_groups is ", options.local_groups, ", matrix ",
                preset.name, " with k = ", options.k, ", m = ", options.m, " has 1 to ", std::min(options.k, options.m));
@@ -68,13 +67,8 @@ constexpr auto kDifferenceLogs = make_difference_logs();
 
 Codec8::Codec8(const tandem_codec_options &options) : Codec(options) {
   const bool allow_non_mds = options.allow_non_mds != 0, is_subfield = packets_ && packets_->word_bits == 4;
-  if (const LocalPreset *local = find_local_preset(options.matrix)) {
-    check_local_groups(*local, options);
-    groups_ = {k_, options.local_groups, m_ - options.local_groups, local->are_globals_first};
-    name_ = local->name;
-    parity_ = local->make(*groups_);
-    is_mds_ = false;
-  } else if (options.matrix == TANDEM_MATRIX_CUSTOM) {
+  const Preset *const preset = find_preset(options.matrix);
+  if (options.matrix == TANDEM_MATRIX_CUSTOM) {
     parity_ = custom_matrix(options);
     if (is_subfield) take_subfield(parity_);
     cauchy_ = find_cauchy_form(parity_);
@@ -83,15 +77,18 @@ Codec8::Codec8(const tandem_codec_options &options) : Codec(options) {
       check_proof(prove_mds(parity_), options.k, options.m);
       is_mds_ = true;
     }
+  } else if (preset == nullptr) {
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: unknown matrix ", options.matrix);
+  } else if (preset->is_gf16()) {
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: matrix ", preset->name,
+               " is over GF(2^16): field must be ", int{TANDEM_FIELD_GF16}, " (TANDEM_FIELD_GF16)");
+  } else if (preset->make_groups != nullptr) {
+    check_local_groups(*preset, options);
+    groups_ = {k_, options.local_groups, m_ - options.local_groups, preset->are_globals_first};
+    name_ = preset->name;
+    parity_ = preset->make_groups(*groups_);
+    is_mds_ = false;
   } else {
-    const Preset *preset = find_preset(options.matrix);
-    if (preset == nullptr) {
-      for (const Preset16 &each : presets16())
-        if (each.value == options.matrix)
-          base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: matrix ", each.name,
-                     " is over GF(2^16): field must be ", int{TANDEM_FIELD_GF16}, " (TANDEM_FIELD_GF16)");
-      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: unknown matrix ", options.matrix);
-    }
     check_no_coefficients(options, preset->name);
     parity_ = is_subfield ? make_jerasure4(options.matrix, options.k, options.m) : preset->make(options.k, options.m);
     if (preset->points != nullptr && options.m != 0 && !packets_) {

@@ -11,7 +11,6 @@ class Codec8 final : public Codec {
  public:
   explicit Codec8(const tandem_codec_options &options);
 
-  bool is_cauchy() const noexcept override { return cauchy_.has_value(); }
   Element coefficient(unsigned row, unsigned column) const override { return parity_.at(row, column); }
   Element multiply(Element a, Element b) const override {
     return gf::multiply(static_cast<std::uint8_t>(a), static_cast<std::uint8_t>(b));

@@ -29,6 +29,8 @@ Matrix uncut_rows(const char *name, const LocalGroups &groups) {
   return find_preset(TANDEM_MATRIX_LIBERASURECODE_ISAL_VAND_INV)->make(groups.k, groups.global_count + 1);
 }
 
+}  // namespace
+
 // Local rows are ones: a group is an XOR. Up to two global rows are p_c and 1 / p_c. Two losses in one group and two in
 // another then have a determinant that is 0 only if the products of their p are equal. (A lost local parity shard
 // counts as the second p of a square.) So the p of a group are a coset of the subgroup of order 255 / step. step is
@@ -74,20 +76,6 @@ Matrix liberasurecode_isal_lrc(const LocalGroups &groups) {
     matrix.at(groups.local_parity(groups.group_of(c)) - groups.k, c) = whole.at(groups.global_count, c);
   }
   return matrix;
-}
-
-constexpr LocalPreset kLocalPresets[] = {
-    {TANDEM_MATRIX_LRC_AZURE, "lrc-azure", false, lrc_azure},
-    {TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC, "liberasurecode-isal-lrc", true, liberasurecode_isal_lrc},
-};
-
-}  // namespace
-
-std::span<const LocalPreset> local_presets() { return kLocalPresets; }
-
-const LocalPreset *find_local_preset(std::int32_t value) noexcept {
-  const LocalPreset *found = std::ranges::find(kLocalPresets, value, &LocalPreset::value);
-  return found == std::end(kLocalPresets) ? nullptr : found;
 }
 
 }  // namespace tandem::core

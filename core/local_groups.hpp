@@ -4,8 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
-#include <span>
 
 #include "core/matrix.hpp"
 
@@ -32,17 +30,10 @@ struct LocalGroups {
   }
 };
 
-struct LocalPreset {
-  std::int32_t value;  // enum tandem_matrix_value
-  const char *name;    // as the command line spells it
-  bool are_globals_first;
-  // The parity rows. Throws Error (INVALID_ARGUMENT), with the limit, if the formula has no such code.
-  Matrix (*make)(const LocalGroups &groups);
-};
-
-// For every such code, any global_count + 1 losses can be rebuilt: merging the local rows gives global_count + 1 rows
-// of an MDS code (Huang, Chen and Li, Pyramid Codes, 2007).
-std::span<const LocalPreset> local_presets();
-const LocalPreset *find_local_preset(std::int32_t value) noexcept;  // nullptr if unknown
+// The parity rows of two presets (core/presets.hpp). Throw Error (INVALID_ARGUMENT), with the limit, if the formula has
+// no such code. Any global_count + 1 losses can be rebuilt: merging the local rows gives global_count + 1 rows of an
+// MDS code (Huang, Chen and Li, Pyramid Codes, 2007).
+Matrix lrc_azure(const LocalGroups &groups);
+Matrix liberasurecode_isal_lrc(const LocalGroups &groups);
 
 }  // namespace tandem::core

@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <numeric>
+#include <type_traits>
 #include <vector>
 
 #include "base/error.hpp"
@@ -31,8 +32,8 @@ void check_parity_count(const char *name, unsigned m, unsigned limit) {
 
 // A matrix from a function of the cell.
 template <class Cell>
-Matrix fill(unsigned k, unsigned m, Cell cell) {
-  Matrix matrix(m, k);
+auto fill(unsigned k, unsigned m, Cell cell) {
+  MatrixOf<std::invoke_result_t<Cell, unsigned, unsigned>> matrix(m, k);
   for (unsigned r = 0; r < m; ++r) {
     for (unsigned c = 0; c < k; ++c) matrix.at(r, c) = cell(r, c);
   }
@@ -122,52 +123,74 @@ struct JerasureField {
   }
 
   unsigned size;
+  gf::Field arithmetic{};
   std::array<std::uint8_t, gf::kFieldSize> ones{};  // in the bit matrix of an element: its column i is element * 2^i
 };
 constexpr JerasureField kJerasure4(4), kJerasure8(8);
 
-Matrix jerasure_cauchy_orig(const JerasureField &field, unsigned k, unsigned m) {
-  check_shard_count("jerasure-cauchy-orig", k, m, field.size);
-  return fill(k, m, [&](unsigned r, unsigned c) { return gf::inverse(field.element(r ^ (m + c))); });
+// The same with w = 16.
+struct JerasureField16 {
+  JerasureField16() : ones(gf16::kFieldSize) {
+    for (unsigned log = 0; log < gf16::kOrder; ++log) {
+      std::uint8_t &count = ones[arithmetic.exp(log)];
+      for (unsigned i = 0; i < 16; ++i)
+        count = static_cast<std::uint8_t>(count + std::popcount(arithmetic.exp(log + i)));
+    }
+  }
+  static std::uint16_t element(unsigned number) { return static_cast<std::uint16_t>(number); }
+  const gf16::Field &arithmetic = gf16::Field::words();
+  std::vector<std::uint8_t> ones;
+};
+
+// 1 / (r + (m + c)).
+template <class Field>
+auto cauchy_orig(const Field &field, unsigned k, unsigned m) {
+  return fill(k, m, [&](unsigned r, unsigned c) { return field.arithmetic.inverse(field.element(r ^ (m + c))); });
 }
 
-unsigned bit_matrix_ones(const JerasureField &field, std::span<const std::uint8_t> row, std::uint8_t divisor) {
-  const std::uint8_t factor = gf::inverse(divisor);
-  unsigned ones = 0;
-  for (const std::uint8_t cell : row) ones += field.ones[gf::multiply(cell, factor)];
-  return ones;
+// Columns are divided by row 0. Each later row is divided by one of its elements, if that leaves fewer ones in the
+// row's bit matrices: by the element that leaves the fewest.
+template <class Field>
+auto cauchy_good(const Field &field, unsigned k, unsigned m) {
+  const auto &gf = field.arithmetic;
+  auto matrix = cauchy_orig(field, k, m);
+  using Cell = std::decay_t<decltype(gf.inverse(0))>;
+  for (unsigned c = 0; c < k; ++c)
+    for (unsigned r = 0; r < m; ++r) matrix.at(r, c) = gf.multiply(matrix.at(r, c), field.element(m + c));
+  for (unsigned r = 1; r < m; ++r) {
+    const auto ones_divided_by = [&](Cell divisor) {
+      const Cell factor = gf.inverse(divisor);
+      std::uint64_t ones = 0;
+      for (const Cell cell : matrix.row(r)) ones += field.ones[gf.multiply(cell, factor)];
+      return ones;
+    };
+    Cell best_divisor = 1;
+    std::uint64_t fewest_ones = ones_divided_by(1);
+    for (const Cell divisor : matrix.row(r)) {
+      const std::uint64_t ones = ones_divided_by(divisor);
+      if (ones >= fewest_ones) continue;
+      fewest_ones = ones;
+      best_divisor = divisor;
+    }
+    for (Cell &cell : matrix.row(r)) cell = gf.multiply(cell, gf.inverse(best_divisor));
+  }
+  return matrix;
+}
+
+Matrix jerasure_cauchy_orig(const JerasureField &field, unsigned k, unsigned m) {
+  check_shard_count("jerasure-cauchy-orig", k, m, field.size);
+  return cauchy_orig(field, k, m);
 }
 
 // For m = 2 Jerasure takes row 1 from a table (src/cauchy.c, cbest_4 and cbest_8). The table is the non-zero elements
 // by ones of their bit matrix, equal ones by value: all 15 and all 255 entries were compared with this rule.
 Matrix jerasure_cauchy_good(const JerasureField &field, unsigned k, unsigned m) {
   check_shard_count("jerasure-cauchy-good", k, m, field.size);
-  if (m == 2) {
-    std::vector<std::uint8_t> elements(field.size - 1);
-    for (unsigned i = 0; i < elements.size(); ++i) elements[i] = field.element(i + 1);
-    std::ranges::stable_sort(elements, {}, [&](std::uint8_t element) { return field.ones[element]; });
-    return fill(k, m, [&](unsigned r, unsigned c) { return r == 0 ? std::uint8_t{1} : elements[c]; });
-  }
-
-  Matrix matrix = jerasure_cauchy_orig(field, k, m);
-  if (m == 0) return matrix;
-  for (unsigned c = 0; c < k; ++c) {
-    const std::uint8_t divisor = matrix.at(0, c);
-    for (unsigned r = 0; r < m; ++r) matrix.at(r, c) = gf::divide(matrix.at(r, c), divisor);
-  }
-  for (unsigned r = 1; r < m; ++r) {
-    std::uint8_t best_divisor = 1;
-    unsigned fewest_ones = bit_matrix_ones(field, matrix.row(r), 1);
-    for (const std::uint8_t divisor : matrix.row(r)) {
-      const unsigned ones = bit_matrix_ones(field, matrix.row(r), divisor);
-      if (ones < fewest_ones) {
-        fewest_ones = ones;
-        best_divisor = divisor;
-      }
-    }
-    for (std::uint8_t &cell : matrix.row(r)) cell = gf::divide(cell, best_divisor);
-  }
-  return matrix;
+  if (m != 2) return cauchy_good(field, k, m);
+  std::vector<std::uint8_t> elements(field.size - 1);
+  for (unsigned i = 0; i < elements.size(); ++i) elements[i] = field.element(i + 1);
+  std::ranges::stable_sort(elements, {}, [&](std::uint8_t element) { return field.ones[element]; });
+  return fill(k, m, [&](unsigned r, unsigned c) { return r == 0 ? std::uint8_t{1} : elements[c]; });
 }
 
 Matrix jerasure_cauchy_orig(unsigned k, unsigned m) { return jerasure_cauchy_orig(kJerasure8, k, m); }
@@ -268,24 +291,34 @@ bool isal_vandermonde_is_mds(unsigned k, unsigned m) {
 bool par1_is_mds(unsigned k, unsigned m) { return m <= 3 || k <= 2; }
 
 constexpr Preset kPresets[] = {
-    {TANDEM_MATRIX_ISAL_CAUCHY, "isal-cauchy", isal_cauchy, always, true, nullptr, points_from_zero},
-    {TANDEM_MATRIX_ISAL_VANDERMONDE, "isal-vandermonde", isal_vandermonde, isal_vandermonde_is_mds, false,
+    {TANDEM_MATRIX_ISAL_CAUCHY, "isal-cauchy", isal_cauchy, always, nullptr, points_from_zero},
+    {TANDEM_MATRIX_ISAL_VANDERMONDE, "isal-vandermonde", isal_vandermonde, isal_vandermonde_is_mds,
      "m <= 3, or k <= 3, or m = 4 with k <= 21, or k = 4 with m <= 21, or k = 5 with m = 5"},
-    {TANDEM_MATRIX_BACKBLAZE, "backblaze", backblaze, always, true, nullptr, points_from_zero},
-    {TANDEM_MATRIX_ZFEC, "zfec", zfec, always, true, nullptr},
-    {TANDEM_MATRIX_LIBERASURECODE_ISAL_VAND_INV, "liberasurecode-isal-vand-inv", liberasurecode_isal_vand_inv, always,
-     true, nullptr},
-    {TANDEM_MATRIX_JERASURE_VANDERMONDE, "jerasure-vandermonde", jerasure_vandermonde, always, true, nullptr},
-    {TANDEM_MATRIX_JERASURE_CAUCHY_ORIG, "jerasure-cauchy-orig", jerasure_cauchy_orig, always, true, nullptr,
+    {TANDEM_MATRIX_BACKBLAZE, "backblaze", backblaze, always, nullptr, points_from_zero},
+    {TANDEM_MATRIX_ZFEC, "zfec", zfec, always},
+    {TANDEM_MATRIX_LIBERASURECODE_ISAL_VAND_INV, "liberasurecode-isal-vand-inv", liberasurecode_isal_vand_inv, always},
+    {TANDEM_MATRIX_JERASURE_VANDERMONDE, "jerasure-vandermonde", jerasure_vandermonde, always},
+    {TANDEM_MATRIX_JERASURE_CAUCHY_ORIG, "jerasure-cauchy-orig", jerasure_cauchy_orig, always, nullptr,
      points_of_jerasure},
-    {TANDEM_MATRIX_JERASURE_CAUCHY_GOOD, "jerasure-cauchy-good", jerasure_cauchy_good, always, true, nullptr,
+    {TANDEM_MATRIX_JERASURE_CAUCHY_GOOD, "jerasure-cauchy-good", jerasure_cauchy_good, always, nullptr,
      points_of_jerasure_good},
-    {TANDEM_MATRIX_RAID6, "raid6", raid6, always, true, nullptr},
-    {TANDEM_MATRIX_ZFS_RAIDZ, "zfs-raidz", zfs_raidz, always, false, nullptr},
-    {TANDEM_MATRIX_SNAPRAID_CAUCHY, "snapraid-cauchy", snapraid_cauchy, always, true, nullptr},
-    {TANDEM_MATRIX_SNAPRAID_VANDERMONDE, "snapraid-vandermonde", snapraid_vandermonde, always, false, nullptr},
-    {TANDEM_MATRIX_PAR1, "par1", par1, par1_is_mds, false, "m <= 3, or k <= 2"},
-    {TANDEM_MATRIX_HDFS_RS_LEGACY, "hdfs-rs-legacy", hdfs_rs_legacy, always, true, nullptr},
+    {TANDEM_MATRIX_RAID6, "raid6", raid6, always},
+    {TANDEM_MATRIX_ZFS_RAIDZ, "zfs-raidz", zfs_raidz, always},
+    {TANDEM_MATRIX_SNAPRAID_CAUCHY, "snapraid-cauchy", snapraid_cauchy, always},
+    {TANDEM_MATRIX_SNAPRAID_VANDERMONDE, "snapraid-vandermonde", snapraid_vandermonde, always},
+    {TANDEM_MATRIX_PAR1, "par1", par1, par1_is_mds, "m <= 3, or k <= 2"},
+    {TANDEM_MATRIX_HDFS_RS_LEGACY, "hdfs-rs-legacy", hdfs_rs_legacy, always},
+    // Over GF(2^16).
+    {.value = TANDEM_MATRIX_LEOPARD16, .name = "leopard16"},
+    {.value = TANDEM_MATRIX_REED_SOLOMON_SIMD, .name = "reed-solomon-simd"},
+    {.value = TANDEM_MATRIX_PAR2, .name = "par2"},
+    {.value = TANDEM_MATRIX_LIBERASURECODE_RS_VAND, .name = "liberasurecode-rs-vand"},
+    // With local groups.
+    {.value = TANDEM_MATRIX_LRC_AZURE, .name = "lrc-azure", .make_groups = lrc_azure},
+    {.value = TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC,
+     .name = "liberasurecode-isal-lrc",
+     .make_groups = liberasurecode_isal_lrc,
+     .are_globals_first = true},
 };
 
 // C(n, j) for n <= size and j <= order, UINT64_MAX where it does not fit.
@@ -381,13 +414,18 @@ Matrix make_jerasure4(std::int32_t matrix, unsigned k, unsigned m) {
                                                       : jerasure_cauchy_good(kJerasure4, k, m);
 }
 
+Matrix16 make_jerasure16(std::int32_t matrix, unsigned k, unsigned m) {
+  const JerasureField16 field;
+  return matrix == TANDEM_MATRIX_JERASURE_CAUCHY_ORIG ? cauchy_orig(field, k, m) : cauchy_good(field, k, m);
+}
+
 const Preset *find_preset(std::int32_t value) noexcept {
   const Preset *found = std::ranges::find(kPresets, value, &Preset::value);
   return found == std::end(kPresets) ? nullptr : found;
 }
 
-const Preset *find_preset(const std::string &name) noexcept {
-  const Preset *found = std::ranges::find_if(kPresets, [&](const Preset &preset) { return name == preset.name; });
+const Preset *find_preset(std::string_view name) noexcept {
+  const Preset *found = std::ranges::find(kPresets, name, &Preset::name);
   return found == std::end(kPresets) ? nullptr : found;
 }
 

@@ -409,15 +409,11 @@ class CpuBackend final : public core::Backend, public core::Tunable {
   std::atomic<std::uint64_t> kernel_calls_{0};
 };
 
-std::string kernel_names(const CpuFeatures &features) {
-  std::string names;
-  const KernelTable table = kernel_table();
-  for (std::uint32_t i = 0; i < table.count; ++i) {
-    if (!table.kernels[i]->supported(features)) continue;
-    if (!names.empty()) names += ", ";
-    names += table.kernels[i]->name;
-  }
-  return names;
+std::string names_of_available_kernels() {
+  std::vector<const char *> names;
+  for (const KernelDescription &each : describe_kernels())
+    if (each.available) names.push_back(each.name);
+  return base::join(names, ", ");
 }
 
 std::unique_ptr<Executor> make_executor(const std::string &name, const ExecutorOptions &options) {
@@ -432,9 +428,9 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const base::
   const CpuFeatures features = cpu_features();
   const Kernel *kernel = select_kernel(features, options.kernel.empty() ? nullptr : options.kernel.c_str());
   if (kernel == nullptr) {
-    base::fail(TANDEM_ERROR_UNAVAILABLE,
-               base::text("CPU kernel \"", options.kernel,
-                          "\" is unknown or needs more than this CPU has; this CPU runs: ", kernel_names(features)));
+    base::fail(TANDEM_ERROR_UNAVAILABLE, base::text("CPU kernel \"", options.kernel,
+                                                    "\" is unknown or needs more than this CPU has; this CPU runs: ",
+                                                    names_of_available_kernels()));
   }
   ExecutorOptions executor_options;
   executor_options.thread_count = options.thread_count != 0 ? options.thread_count : allowed_core_count();

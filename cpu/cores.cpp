@@ -7,12 +7,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "base/affinity.hpp"
+#include "base/text.hpp"
 #include "cpu/executors/executor.hpp"
 #include "cpu/factory.hpp"
 
@@ -51,24 +52,7 @@ bool contains(std::string_view comma_list, std::string_view word) {
 
 std::optional<std::uint64_t> number(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-// The numbers below `end` in a kernel's list such as "0-3,8". Malformed lists are empty.
-std::vector<unsigned> numbers_of(std::string_view text, unsigned end) {
-  while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
-  std::vector<unsigned> list;
-  for (const std::string_view part : split(text, ',')) {
-    const std::size_t dash = part.find('-');
-    const auto first = number(part.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : number(part.substr(dash + 1));
-    if (!first || !last || *last >= end || *first > *last) return {};
-    for (std::uint64_t each = *first; each <= *last; ++each) list.push_back(static_cast<unsigned>(each));
-  }
-  return list;
+  return base::number_in<std::uint64_t>(text);
 }
 
 std::uint64_t cores_of(std::optional<std::uint64_t> quota, std::optional<std::uint64_t> period) {
@@ -218,24 +202,6 @@ bool machine_has_room(unsigned thread_count) noexcept {
          runnable_thread_count("/proc/loadavg") <= static_cast<std::uint64_t>(std::max(1L, core_count));
 }
 
-std::vector<std::vector<unsigned>> cores_by_node(const std::string &root, const std::vector<unsigned> &cores) {
-  constexpr unsigned kMostNodes = 1024;
-  std::vector<std::vector<unsigned>> groups;
-  std::size_t found = 0;
-  const std::string folder = root + "/sys/devices/system/node/";
-  for (const unsigned node : numbers_of(read_file(folder + "online"), kMostNodes)) {
-    const std::vector<unsigned> of_node =
-        numbers_of(read_file(folder + "node" + std::to_string(node) + "/cpulist"), 1 << 16);
-    std::vector<unsigned> group;
-    for (const unsigned core : cores)
-      if (std::find(of_node.begin(), of_node.end(), core) != of_node.end()) group.push_back(core);
-    found += group.size();
-    if (!group.empty()) groups.push_back(std::move(group));
-  }
-  if (found != cores.size()) return {cores};
-  return groups;
-}
-
 std::string cpu_model(const std::string &root) {
   std::ifstream cpuinfo(root + "/proc/cpuinfo");
   std::string implementer;
@@ -252,9 +218,7 @@ std::string cpu_model(const std::string &root) {
         known != std::end(kArmParts) ? std::string(known->name) : "Arm implementer " + implementer + " part " + *part;
     if (std::find(models.begin(), models.end(), model) == models.end()) models.push_back(std::move(model));
   }
-  std::string text;
-  for (const std::string &model : models) text += (text.empty() ? "" : ", ") + model;
-  return text.empty() ? "unknown CPU" : text;
+  return models.empty() ? "unknown CPU" : base::join(models, ", ");
 }
 
 std::string cpu_vendor(const std::string &root) {

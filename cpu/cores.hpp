@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 namespace tandem::cpu {
 
@@ -20,10 +19,6 @@ std::uint64_t runnable_thread_count(const char *loadavg_file) noexcept;
 // Whether the calling thread's affinity mask has a core for each of thread_count threads, and the machine has at least
 // as many cores as runnable threads. Throws nothing; takes some microseconds.
 bool machine_has_room(unsigned thread_count) noexcept;
-
-// Splits `cores` by NUMA node, without empty nodes. One list with all cores if the system does not tell. Reads below
-// root + "/sys/devices/system/node".
-std::vector<std::vector<unsigned>> cores_by_node(const std::string &root, const std::vector<unsigned> &cores);
 
 // From root + "/proc/cpuinfo": the model for people, "unknown CPU" if there is none; and the vendor, "" if there is
 // none. 64-bit Arm has numbers there. If there are cores of several kinds, all kinds are named.

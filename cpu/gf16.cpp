@@ -62,8 +62,8 @@ Gf16Operator::Gf16Operator(const Gf16Kernel &kernel, const core::Operator &what,
   parity_ = groups_of(leopard_->parity_points, log2);
 }
 
-std::vector<Gf16Operator::Group> Gf16Operator::groups_of(const std::vector<core::Element> &points, unsigned log2) {
-  std::vector<Group> groups;
+std::vector<Gf16Operator::PointGroup> Gf16Operator::groups_of(const std::vector<core::Element> &points, unsigned log2) {
+  std::vector<PointGroup> groups;
   for (unsigned i = 0; i < points.size(); ++i) {
     const unsigned first = static_cast<unsigned>(points[i]) >> log2 << log2;
     if (groups.empty() || groups.back().first_point != first) groups.push_back({first, i, i});
@@ -107,7 +107,7 @@ Gf16Lanes Gf16Operator::lanes(const Range &range, std::uint8_t *at, unsigned poi
 // sum = the sum of the inverse transforms of all groups of data. There the encode of a group of parity is a transform.
 void Gf16Operator::read_data(const Range &range) const noexcept {
   if (data_.empty()) std::memset(range.sum, 0, range.group_bytes);
-  for (const Group &group : data_) {
+  for (const PointGroup &group : data_) {
     const bool is_first = &group == data_.data();
     std::uint8_t *const target = is_first ? range.sum : range.work;
     std::uint8_t *lane = target;
@@ -127,7 +127,7 @@ void Gf16Operator::read_data(const Range &range) const noexcept {
 // solution = the sum of the inverse transforms of the scaled syndromes.
 void Gf16Operator::solve(const Range &range) const noexcept {
   const std::size_t data_count = leopard_->data_points.size();
-  for (const Group &group : chosen_) {
+  for (const PointGroup &group : chosen_) {
     const bool is_first = &group == chosen_.data();
     std::uint8_t *const target = is_first ? range.solution : range.work;
     const unsigned used = leopard_->chosen_points[group.end - 1] - group.first_point + 1;
@@ -150,7 +150,7 @@ void Gf16Operator::solve(const Range &range) const noexcept {
 // Lost data, and what it adds to `sum` where parity is wanted.
 void Gf16Operator::write_lost(const Range &range) const noexcept {
   std::size_t output = 0;
-  for (const Group &group : lost_) {
+  for (const PointGroup &group : lost_) {
     const unsigned used = leopard_->lost_points[group.end - 1] - group.first_point + 1;
     std::memcpy(range.work, range.solution, range.group_bytes);
     kernel_.forward(lanes(range, range.work, group.first_point), used);
@@ -171,7 +171,7 @@ void Gf16Operator::write_lost(const Range &range) const noexcept {
 
 void Gf16Operator::write_parity(const Range &range) const noexcept {
   const std::size_t first_output = rows() - leopard_->parity_points.size();
-  for (const Group &group : parity_) {
+  for (const PointGroup &group : parity_) {
     const bool is_last = &group == &parity_.back();
     std::uint8_t *const target = is_last ? range.sum : range.work;
     if (!is_last) std::memcpy(target, range.sum, range.group_bytes);

@@ -29,11 +29,11 @@ class Gf16Operator final : public CpuPrepared {
 
  private:
   // Consecutive lists of points in one group.
-  struct Group {
+  struct PointGroup {
     unsigned first_point, begin, end;
   };
   struct Range;  // of one call, and where its scratch lies
-  static std::vector<Group> groups_of(const std::vector<core::Element> &points, unsigned log2);
+  static std::vector<PointGroup> groups_of(const std::vector<core::Element> &points, unsigned log2);
 
   void apply_dense(const OperatorCall &call, std::byte *scratch, core::Mismatch *found) const noexcept;
   void read_data(const Range &range) const noexcept;
@@ -49,7 +49,7 @@ class Gf16Operator final : public CpuPrepared {
   core::Form form_;
   AlignedMemory tables_;
   std::size_t lane_bytes_ = 0;  // at most; a piece that is shorter has shorter lanes
-  std::vector<Group> data_, chosen_, lost_, parity_;
+  std::vector<PointGroup> data_, chosen_, lost_, parity_;
 };
 
 }  // namespace tandem::cpu

@@ -24,7 +24,7 @@ using core::Task;
 constexpr double kLeastWorth = 0.05;  // of the time, for which a device is worth naming
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
 
-class HybridBackend final : public core::Backend, public core::Tunable {
+class HybridBackend final : public core::Backend {
  public:
   HybridBackend(Options options, const base::Log &log) : options_(std::move(options)), log_(log) {
     if (options_.members.empty()) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "hybrid: no device is named");
@@ -58,18 +58,8 @@ class HybridBackend final : public core::Backend, public core::Tunable {
     return prepared;
   }
 
-  // Only the backend for small runs is tuned here. Devices are tuned by their own names.
-  core::Tunable *tunable() noexcept override { return small().tunable() != nullptr ? this : nullptr; }
-  std::shared_ptr<const core::Prepared> prepare_tuned(const core::Operator &what,
-                                                      const core::TuningValues &values) override {
-    return std::make_shared<HybridPrepared>(what, small().tunable()->prepare_tuned(what, values));
-  }
-  std::vector<core::TuningParameter> tuning_parameters(unsigned rows, unsigned columns,
-                                                       core::Mode mode) const override {
-    return small().tunable()->tuning_parameters(rows, columns, mode);
-  }
-  core::TuningIdentity tuning_identity() const override { return small().tunable()->tuning_identity(); }
-  std::string tuning_kernel_hash() const override { return small().tunable()->tuning_kernel_hash(); }
+  // Devices are tuned by their own names.
+  core::Backend &tuned() noexcept override { return small(); }
 
   void run(std::span<const Task> tasks, Control &control) override {
     if (tasks.size() == 1 && tasks.front().memory == MemoryKind::host &&
@@ -208,15 +198,15 @@ class HybridBackend final : public core::Backend, public core::Tunable {
     return own;
   }
 
-  // Calls run(backend, tasks) while a device holds what its tasks need.
-  template <class Run>
-  void on_device(std::size_t index, std::span<const Task> tasks, Control &control, const Run &run) {
+  // Calls body(backend, tasks) while a device holds what its tasks need.
+  template <class Body>
+  void on_device(std::size_t index, std::span<const Task> tasks, Control &control, const Body &body) {
     const Member &member = runtime().member(index);
     const std::vector<Task> own = tasks_of(index, *member.backend, tasks);
     const std::vector<core::Need> needs = needs_of(member, control, tasks.front().memory);
     core::Hold hold(options_.resources, needs);
     hold.next_task();
-    run(*member.backend, own);
+    body(*member.backend, own);
   }
 
   void run_on_device(std::size_t index, std::span<const Task> tasks, Control &control) {

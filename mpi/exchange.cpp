@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "mpi/error.hpp"
+#include "tandem/diagnose.h"
 #include "tandem/tools.h"
 
 namespace tandem::mpi {

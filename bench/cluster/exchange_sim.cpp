@@ -18,6 +18,7 @@
 #include <string>
 
 #include "mpi/groups.hpp"
+#include "tandem/diagnose.h"
 #include "tandem/tools.h"
 
 namespace {

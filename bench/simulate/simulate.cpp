@@ -40,15 +40,15 @@ bool are_lanes_of_one(const SimulatedWorker &a, const SimulatedWorker &b) {
          a.link == b.link;
 }
 
-std::vector<Group> groups_of(const Simulation &simulation) {
-  std::vector<Group> groups;
+std::vector<WorkerGroup> groups_of(const Simulation &simulation) {
+  std::vector<WorkerGroup> groups;
   for (std::size_t i = 0; i < simulation.workers.size(); ++i) {
     const SimulatedWorker &each = simulation.workers[i];
     if (i > 0 && are_lanes_of_one(simulation.workers[i - 1], each)) {
       ++groups.back().lanes;
       continue;
     }
-    Group group;
+    WorkerGroup group;
     group.is_cpu = each.is_in_place();
     if (each.known_bytes_per_second > 0) {
       const double guess = group.is_cpu ? 0 : kGuessedLatencySeconds;
@@ -313,7 +313,7 @@ class Machine {
 
   const Simulation &simulation_;
   Random random_;
-  std::vector<Group> groups_;
+  std::vector<WorkerGroup> groups_;
   Share share_;
   std::vector<State> state_;
   std::vector<Resource> resources_;

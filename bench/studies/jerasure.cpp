@@ -10,6 +10,7 @@
 #include <random>
 
 #include "bench/studies/contenders.hpp"
+#include "tandem/diagnose.h"
 
 namespace tandem::studies {
 namespace {

@@ -11,6 +11,8 @@
 
 #include "core/backend.hpp"
 
+struct tandem_openmp_module;  // cpu/executors/openmp_module.hpp
+
 namespace tandem::core {
 class Budget;
 }
@@ -71,6 +73,8 @@ std::unique_ptr<Executor> make_pthread_executor(const ExecutorOptions &options);
 std::unique_ptr<Executor> make_openmp_executor(const ExecutorOptions &options);
 // The same with the module of another folder.
 std::unique_ptr<Executor> make_openmp_executor_from(const std::string &folder, const ExecutorOptions &options);
+// Throws Error (UNAVAILABLE) unless this library and that module speak the same version.
+void check_openmp_module(const tandem_openmp_module *module, const std::string &path);
 
 // Cores that this process may use: affinity mask and cgroup CPU quota (v1 and v2), rounded up, at least 1.
 unsigned allowed_core_count();

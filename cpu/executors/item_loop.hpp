@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of every executor around one item. One Run per call, one ItemLoop per thread of it.
+// The steps of every executor around one item. One SpreadRun per call, one ItemLoop per thread of it.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@
 
 namespace tandem::cpu {
 
-struct Run {
-  Run(Batch &its_batch, core::Control &its_control, core::Budget *its_budget)
+struct SpreadRun {
+  SpreadRun(Batch &its_batch, core::Control &its_control, core::Budget *its_budget)
       : batch(its_batch), control(its_control), budget(its_budget), needs(core::Budget::kCpu, its_control.needs()) {}
 
   // Whether an item is worth starting.
@@ -36,7 +36,8 @@ struct Run {
 
 class ItemLoop {
  public:
-  explicit ItemLoop(Run &run) noexcept : run_(run), hold_(run.budget, run.needs.get(), run.control.is_within_task()) {}
+  explicit ItemLoop(SpreadRun &run) noexcept
+      : run_(run), hold_(run.budget, run.needs.get(), run.control.is_within_task()) {}
   ~ItemLoop() { run_.ran_count.fetch_add(ran_count_, std::memory_order_relaxed); }
 
   // false: the run is cancelled or the needs of its tasks were refused, and the item did not run. The second check is
@@ -56,7 +57,7 @@ class ItemLoop {
   }
 
  private:
-  Run &run_;
+  SpreadRun &run_;
   core::Hold hold_;
   std::size_t ran_count_ = 0;
 };

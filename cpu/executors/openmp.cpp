@@ -11,7 +11,7 @@
 #include "core/budget.hpp"
 #include "cpu/executors/executor.hpp"
 #include "cpu/executors/item_loop.hpp"
-#include "cpu/executors/openmp_loader.hpp"
+#include "cpu/executors/openmp_module.hpp"
 
 namespace tandem::cpu {
 
@@ -21,7 +21,7 @@ constexpr const char *kModuleFile = "libtandem_openmp.so";
 
 static_assert(sizeof(ItemLoop) <= TANDEM_OPENMP_THREAD_BYTES && alignof(ItemLoop) <= 16);
 
-void begin_thread(void *user, void *thread) { new (thread) ItemLoop(*static_cast<Run *>(user)); }
+void begin_thread(void *user, void *thread) { new (thread) ItemLoop(*static_cast<SpreadRun *>(user)); }
 
 void run_one(void *, void *thread, std::size_t item) { static_cast<ItemLoop *>(thread)->run(item); }
 
@@ -59,7 +59,7 @@ class OpenmpExecutor final : public Executor {
     if (item_count <= 1 || threads == 1) {
       return run_serially(batch, item_count, control, options_.budget);
     }
-    Run run(batch, control, options_.budget);
+    SpreadRun run(batch, control, options_.budget);
     const tandem_openmp_run call = {&run, item_count, threads, begin_thread, run_one, end_thread};
     module_->run(&call);
     return run.ran_all(item_count);

@@ -114,7 +114,7 @@ struct Job {
     }
   }
 
-  Run run;
+  SpreadRun run;
   const std::size_t item_count;
   const unsigned most_helpers;
   const unsigned segment_count;

@@ -31,7 +31,7 @@ void check_executor_options(const ExecutorOptions &options) {
 }
 
 bool run_serially(Batch &batch, std::size_t item_count, core::Control &control, core::Budget *budget) {
-  Run run(batch, control, budget);
+  SpreadRun run(batch, control, budget);
   {
     ItemLoop loop(run);
     for (std::size_t item = 0; item < item_count && loop.run(item); ++item) {

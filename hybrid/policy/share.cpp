@@ -27,8 +27,8 @@ constexpr double kLeastWaitSeconds = 20e-6;
 
 }  // namespace
 
-Share::Share(Options options, std::vector<Group> groups) : options_(std::move(options)) {
-  for (Group &each : groups) {
+Share::Share(Options options, std::vector<WorkerGroup> groups) : options_(std::move(options)) {
+  for (WorkerGroup &each : groups) {
     lanes_.insert(lanes_.end(), each.lanes, Lane{groups_.size()});
     groups_.push_back({std::move(each)});
   }
@@ -67,7 +67,7 @@ std::uint64_t Share::takeable_bytes() const noexcept {
 // The bytes that an idle lane should take; 0: it would end too late.
 double Share::wanted(unsigned index, double now) {
   if (options_.policy != Policy::automatic) return static_cast<double>(options_.chunk_bytes);
-  Group &group = groups_[lanes_[index].group].group;
+  WorkerGroup &group = groups_[lanes_[index].group].group;
   if (!group.speed.is_seen()) return group.is_cpu ? kFirstChunkBytes : first_piece(lanes_[index].group);
   const double left = static_cast<double>(takeable_bytes()), end = finish_of(now, nullptr, left);
   if (group.is_cpu) return wanted_by_cpu(group.speed, end, left, now);
@@ -86,7 +86,7 @@ double Share::wanted_by_cpu(const Speed &speed, double end, double left, double 
   return left - want < speed.bytes_per_second() * kLeastChunkSeconds ? left : want;
 }
 
-double Share::wanted_by_device(const Group &group, double end, double left, double now) const {
+double Share::wanted_by_device(const WorkerGroup &group, double end, double left, double now) const {
   const double speed = group.speed.bytes_per_second(), latency = group.speed.latency_seconds();
   double time = end - latency, others = 0;
   if (!(time > 0)) return 0;

@@ -54,7 +54,7 @@ double finish_seconds(const Candidates &candidates, double bytes) {
   }
 }
 
-struct Group {
+struct WorkerGroup {
   unsigned lanes = 1;
   bool is_cpu = false;
   Speed speed = {};        // of one lane
@@ -77,7 +77,7 @@ class Share {
   };
 
   // Lanes are numbered consecutively, in the order of their groups.
-  Share(Options options, std::vector<Group> groups);
+  Share(Options options, std::vector<WorkerGroup> groups);
 
   std::size_t lane_count() const noexcept { return lanes_.size(); }
 
@@ -112,7 +112,7 @@ class Share {
 
  private:
   struct State {
-    Group group;
+    WorkerGroup group;
     std::uint64_t done = 0;
   };
   struct Lane {
@@ -144,7 +144,7 @@ class Share {
   double finish_of(double now, const Span *without, double bytes) const;
   double wanted(unsigned lane, double now);
   double wanted_by_cpu(const Speed &speed, double end, double left, double now) const;
-  double wanted_by_device(const Group &group, double end, double left, double now) const;
+  double wanted_by_device(const WorkerGroup &group, double end, double left, double now) const;
   double first_piece(std::size_t group) const;
   std::uint64_t aligned(std::uint64_t position) const;
   Range cut_off(Range *from, bool from_front, double want) const;

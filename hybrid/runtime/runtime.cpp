@@ -237,10 +237,10 @@ std::shared_ptr<Job> Runtime::open_job(std::span<const core::Task> tasks, core::
   job->kind = kind_of(tasks.front());
   job->number = ++job_count_;
   const double start = now();
-  std::vector<Group> groups;
+  std::vector<WorkerGroup> groups;
   for (const auto &state : members_) {
-    Group group{state->member.is_in_place ? 1 : state->member.lanes, state->member.is_in_place,
-                state->memory.speed(job->kind)};
+    WorkerGroup group{state->member.is_in_place ? 1 : state->member.lanes, state->member.is_in_place,
+                      state->memory.speed(job->kind)};
     const double idle = start - state->used_seconds;
     group.is_probed =
         group.speed.is_seen() && idle > kPauseOfProbes * group.speed.seconds_for(group.speed.probe_bytes());

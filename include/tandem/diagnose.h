@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diagnose.h - what a plan does, where parity does not match, and which shards are damaged.
+/* diagnose.h - what a codec and a plan do, where parity does not match, and which shards are damaged.
  *
  *     tandem_verify_range ranges[100];
  *     tandem_verify_ranges found = {.struct_bytes = sizeof found, .ranges = ranges, .capacity = 100};
@@ -16,6 +16,17 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- what a codec computes ------------------------------------------------------------------------ */
+
+/* Copies the parity rows of the generator matrix: m x k elements, row-major.
+ *   coefficients_out  bytes in GF(2^8), uint16_t in GF(2^16), at any alignment; untouched on failure. leopard16 and
+ *                     reed-solomon-simd: coordinates of the Cantor basis, docs/matrices.md
+ *   capacity_bytes    its size; at least m * k, in GF(2^16) 2 * m * k
+ * Status: INVALID_ARGUMENT (NULL; capacity_bytes too small).
+ * Threads: any. */
+TANDEM_API tandem_status tandem_codec_coefficients(const tandem_codec *codec, void *coefficients_out,
+                                                   size_t capacity_bytes);
 
 /* ---- how a plan runs -------------------------------------------------------------------------------- */
 

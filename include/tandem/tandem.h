@@ -10,7 +10,7 @@
  *     tandem_decode(NULL, codec, shards, present, shard_bytes);          // rebuilds what present[] misses
  *
  * The header goes from simple to advanced. Plans, prepared once for many runs, and jobs, beside the caller, come last.
- * device.h: shards in the memory of devices; diagnose.h: which shards are damaged; tools.h: lists, and tuning.
+ * device.h: shards in the memory of devices; diagnose.h: which shards are damaged; tools.h: lists, limits, tuning.
  *
  * These rules hold for every function, unless its comment says otherwise:
  *
@@ -81,8 +81,7 @@ TANDEM_API const char *tandem_status_name(tandem_status status);
  * Success leaves it unchanged. At most 511 bytes, zero-terminated. */
 TANDEM_API const char *tandem_last_error_message(void);
 
-/* The version of the library that runs: (major << 16) | (minor << 8) | patch, and "0.1.0". */
-TANDEM_API uint32_t tandem_version(void);
+/* The version of the library that runs: "0.1.0". */
 TANDEM_API const char *tandem_version_string(void);
 
 /* ---- codec: what to compute ---------------------------------------------------------------------- */
@@ -179,15 +178,6 @@ TANDEM_API tandem_status tandem_codec_create(const tandem_codec_options *options
 /* Destroys a codec. NULL is allowed. Plans made from it stay valid. */
 TANDEM_API void tandem_codec_destroy(tandem_codec *codec);
 
-/* Copies the parity rows of the generator matrix: m x k elements, row-major.
- *   coefficients_out  bytes in GF(2^8), uint16_t in GF(2^16), at any alignment; untouched on failure. leopard16 and
- *                     reed-solomon-simd: coordinates of the Cantor basis, docs/matrices.md
- *   capacity_bytes    its size; at least m * k, in GF(2^16) 2 * m * k
- * Status: INVALID_ARGUMENT (NULL; capacity_bytes too small).
- * Threads: any. */
-TANDEM_API tandem_status tandem_codec_coefficients(const tandem_codec *codec, void *coefficients_out,
-                                                   size_t capacity_bytes);
-
 /* ---- context: where to run ----------------------------------------------------------------------- */
 
 typedef struct tandem_context tandem_context;
@@ -211,7 +201,7 @@ typedef struct tandem_context_options {
   int32_t log_level;                /* the lowest enum tandem_log_level_value that log_callback receives */
   tandem_log_callback log_callback; /* NULL = silent */
   void *log_user;
-  const char *resources;   /* NULL, or amounts such as "cpu=5,my.disks=2": see tandem_context_set_resource */
+  const char *resources;   /* NULL, or amounts such as "cpu=5,my.disks=2": see tandem_context_set_resource in tools.h */
   const char *tuning_file; /* NULL = TANDEM_TUNING, else tandem/tuning.tsv in the user's data folder; "" = none */
   const char *policy; /* hybrid: NULL = "auto": no slow device delays the end; "budget": an idle worker takes a chunk.
                          Both keep within `resources` */
@@ -248,29 +238,6 @@ TANDEM_API tandem_status tandem_context_create(const tandem_context_options *opt
 /* Destroys a context. Waits until its threads have finished what they run, such as a search for GPUs. NULL is allowed.
  * Destroy its plans and jobs first. */
 TANDEM_API void tandem_context_destroy(tandem_context *context);
-
-/* Sets how much of a named resource the tasks of this context may hold at once, over all calls and jobs. It works while
- * tasks run: waiting tasks see the new amount at once, others at their next chunk. A resource has no limit, and is not
- * counted, until its amount is set.
- *   name     one of the list below, or one of your own. Your own names have a dot, such as "my.disks": 1 to 63
- *            characters of A-Z a-z 0-9 _ . -
- *   amount   >= 1
- *
- * A task gets all that it needs at once, or waits. Tasks are served in the order of their requests. One exception: a
- * task that fits may pass a waiting task that needs some of the same resources, at most 16 times. A task holds
- *   "cpu"          1: a chunk on the CPU; a whole call that moves less than 256 KiB; a thread that copies shards to or
- *                  from a device's staging memory
- *   "gpu"          1: a run on a device; a hybrid's task on a device. Jobs on device memory: only during their submit
- *   "pinned_mib"   32 (MiB of staging memory): a hybrid's task on a device
- *   "opencl_mib", "cuda_mib"   MiB of the context's own buffers on its device, from the next call on. Default: half of
- *                  the OpenCL device's memory; half of the memory that is free on the CUDA device at its first use
- *   your own       the amount in `resources` of tandem_plan_options
- * A call fails with INVALID_ARGUMENT if one of its tasks needs more than the whole amount. If the amount was lowered
- * while the call ran, its outputs are undefined.
- *
- * Status: INVALID_ARGUMENT (NULL, a malformed or unknown name, amount 0), OUT_OF_MEMORY.
- * Threads: any, also while calls and jobs run. */
-TANDEM_API tandem_status tandem_context_set_resource(tandem_context *context, const char *name, uint64_t amount);
 
 typedef struct tandem_context_info {
   size_t struct_bytes;   /* set by the caller: sizeof(tandem_context_info) */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tools.h - lists devices and CPU kernels, and tunes a machine.
+/* tools.h - lists devices and CPU kernels, limits what a context uses at once, and tunes a machine.
  *
  *     tandem_device devices[64];
  *     size_t device_count;
@@ -63,6 +63,31 @@ typedef struct tandem_kernel {
 /* Lists every CPU kernel of this build, the preferred one first. Parameters and status as tandem_devices. */
 TANDEM_API tandem_status tandem_kernels(tandem_kernel *kernels_out, size_t capacity, size_t stride_bytes,
                                         size_t *count_out);
+
+/* ---- resources --------------------------------------------------------------------------------------- */
+
+/* Sets how much of a named resource the tasks of this context may hold at once, over all calls and jobs. It works while
+ * tasks run: waiting tasks see the new amount at once, others at their next chunk. A resource has no limit, and is not
+ * counted, until its amount is set.
+ *   name     one of the list below, or one of your own. Your own names have a dot, such as "my.disks": 1 to 63
+ *            characters of A-Z a-z 0-9 _ . -
+ *   amount   >= 1
+ *
+ * A task gets all that it needs at once, or waits. Tasks are served in the order of their requests. One exception: a
+ * task that fits may pass a waiting task that needs some of the same resources, at most 16 times. A task holds
+ *   "cpu"          1: a chunk on the CPU; a whole call that moves less than 256 KiB; a thread that copies shards to or
+ *                  from a device's staging memory
+ *   "gpu"          1: a run on a device; a hybrid's task on a device. Jobs on device memory: only during their submit
+ *   "pinned_mib"   32 (MiB of staging memory): a hybrid's task on a device
+ *   "opencl_mib", "cuda_mib"   MiB of the context's own buffers on its device, from the next call on. Default: half of
+ *                  the OpenCL device's memory; half of the memory that is free on the CUDA device at its first use
+ *   your own       the amount in `resources` of tandem_plan_options
+ * A call fails with INVALID_ARGUMENT if one of its tasks needs more than the whole amount. If the amount was lowered
+ * while the call ran, its outputs are undefined.
+ *
+ * Status: INVALID_ARGUMENT (NULL, a malformed or unknown name, amount 0), OUT_OF_MEMORY.
+ * Threads: any, also while calls and jobs run. */
+TANDEM_API tandem_status tandem_context_set_resource(tandem_context *context, const char *name, uint64_t amount);
 
 /* ---- matrices ------------------------------------------------------------------------------------------ */
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls into libtandem that let other Python threads run.
-#ifndef TANDEM_PYTHON_CALLS_HPP
-#define TANDEM_PYTHON_CALLS_HPP
+#pragma once
 
 #include <Python.h>
+
+#include "raise.hpp"
 
 namespace tandem_ec {
 
@@ -30,6 +31,17 @@ class WithoutGil {
   PyThreadState *state_ = nullptr;
 };
 
+// A call of the library. Raises if it fails. lets_others_run: without the GIL.
+template <class Function>
+void call_library(bool lets_others_run, const Function &function) {
+  tandem_status status;
+  {
+    const WithoutGil other_threads_run(lets_others_run);
+    status = function();
+  }
+  check(status);
+}
+
 // The interpreter is about to exit: long calls should end.
 bool is_closing();
 
@@ -44,4 +56,3 @@ void begin_exit();
 void watch_forks();
 
 }  // namespace tandem_ec
-#endif

@@ -13,6 +13,7 @@
 #include "calls.hpp"
 #include "raise.hpp"
 #include "tandem/device.h"
+#include "tandem/diagnose.h"
 #include "tandem/tools.h"
 
 namespace nb = nanobind;
@@ -111,6 +112,20 @@ struct Codec::Call {
   bool first = false;
   const void *new_data = nullptr;
   Memory memory;
+  tandem_device_arguments device = {};
+
+  // They point into this object.
+  tandem_plan_arguments arguments(tandem_verify_result *result) {
+    tandem_plan_arguments all{};
+    all.struct_bytes = sizeof all;
+    all.shards = shards.data();
+    all.new_data = new_data;
+    all.shard_bytes = shard_bytes;
+    all.verify_result = result;
+    device = {sizeof device, memory.place().stream, nullptr, 0};
+    if (memory.place().memory != TANDEM_MEMORY_HOST) all.device = &device;
+    return all;
+  }
 };
 
 Codec::Codec(std::int64_t k, std::int64_t m, const std::string &matrix, const std::optional<std::string> &field,
@@ -142,12 +157,7 @@ Codec::Codec(std::int64_t k, std::int64_t m, const std::string &matrix, const st
     options.coefficients = given.pointers[0];
   }
   tandem_codec *made = nullptr;
-  tandem_status status;
-  {
-    WithoutGil other_threads_run(k_ * m_ > 256);
-    status = tandem_codec_create(&options, &made);
-  }
-  check(status);
+  call_library(k_ * m_ > 256, [&] { return tandem_codec_create(&options, &made); });
   codec_.reset(made, tandem_codec_destroy);
   context_ = shared_context(choice_);
 }
@@ -178,12 +188,8 @@ Plan Codec::plan_for(const Call &call) const {
   options.first = call.first;
   const Context context = context_for(place);
   tandem_plan *made = nullptr;
-  tandem_status status;
-  {
-    WithoutGil other_threads_run(place.memory != TANDEM_MEMORY_HOST || k_ * m_ > 256);
-    status = tandem_plan_create(context.get(), codec_.get(), &options, &made);
-  }
-  check(status);
+  call_library(place.memory != TANDEM_MEMORY_HOST || k_ * m_ > 256,
+               [&] { return tandem_plan_create(context.get(), codec_.get(), &options, &made); });
   return Plan(made, [context](tandem_plan *plan) { tandem_plan_destroy(plan); });
 }
 
@@ -192,65 +198,34 @@ void Codec::run_host(Call &call, tandem_verify_result *result) const {
   const tandem_codec *codec = codec_.get();
   void *const *shards = call.shards.data();
   void *const *parity = shards + k_;
-  tandem_status status = TANDEM_OK;
-  {
-    WithoutGil other_threads_run(is_long(call.shard_bytes, call.output_count));
+  call_library(is_long(call.shard_bytes, call.output_count), [&] {
     switch (call.operation) {
       case TANDEM_OPERATION_ENCODE:
-        status = tandem_encode(context, codec, shards, parity, call.shard_bytes);
-        break;
+        return tandem_encode(context, codec, shards, parity, call.shard_bytes);
       case TANDEM_OPERATION_DECODE:
-        status = tandem_decode(context, codec, shards, call.present.data(), call.shard_bytes);
-        break;
+        return tandem_decode(context, codec, shards, call.present.data(), call.shard_bytes);
       case TANDEM_OPERATION_VERIFY:
-        status = tandem_verify(context, codec, shards, call.shard_bytes, result);
-        break;
+        return tandem_verify(context, codec, shards, call.shard_bytes, result);
       case TANDEM_OPERATION_UPDATE:
-        status = tandem_update(context, codec, call.index, shards[call.index], call.new_data, parity, call.shard_bytes);
-        break;
-      case TANDEM_OPERATION_ACCUMULATE:
-        status =
-            tandem_accumulate(context, codec, call.index, shards[call.index], parity, call.shard_bytes, call.first);
-        break;
+        return tandem_update(context, codec, call.index, shards[call.index], call.new_data, parity, call.shard_bytes);
+      default:
+        return tandem_accumulate(context, codec, call.index, shards[call.index], parity, call.shard_bytes, call.first);
     }
-  }
-  check(status);
+  });
 }
 
 void Codec::run(Call &call, tandem_verify_result *result) const {
   if (call.memory.place().memory == TANDEM_MEMORY_HOST) return run_host(call, result);
   const Plan plan = plan_for(call);
-  tandem_plan_arguments arguments{};
-  arguments.struct_bytes = sizeof arguments;
-  arguments.shards = call.shards.data();
-  arguments.new_data = call.new_data;
-  arguments.shard_bytes = call.shard_bytes;
-  arguments.verify_result = result;
-  const tandem_device_arguments device = {sizeof device, call.memory.place().stream, nullptr, 0};
-  arguments.device = &device;
-  tandem_status status;
-  {
-    WithoutGil other_threads_run;
-    status = tandem_plan_run(plan.get(), &arguments);
-  }
-  check(status);
+  const tandem_plan_arguments arguments = call.arguments(result);
+  call_library(true, [&] { return tandem_plan_run(plan.get(), &arguments); });
 }
 
 std::unique_ptr<Job> Codec::submit(Call &call) const {
   Plan plan = plan_for(call);
-  tandem_plan_arguments arguments{};
-  arguments.struct_bytes = sizeof arguments;
-  arguments.shards = call.shards.data();
-  arguments.shard_bytes = call.shard_bytes;
-  const tandem_device_arguments device = {sizeof device, call.memory.place().stream, nullptr, 0};
-  if (call.memory.place().memory != TANDEM_MEMORY_HOST) arguments.device = &device;
+  const tandem_plan_arguments arguments = call.arguments(nullptr);
   tandem_job *job = nullptr;
-  tandem_status status;
-  {
-    WithoutGil other_threads_run;
-    status = tandem_plan_submit(plan.get(), &arguments, &job);
-  }
-  check(status);
+  call_library(true, [&] { return tandem_plan_submit(plan.get(), &arguments, &job); });
   return std::make_unique<Job>(std::move(plan), std::move(call.memory), job);
 }
 
@@ -421,13 +396,10 @@ void Codec::stripes_call(nb::handle stripes, nb::handle present, bool is_decode)
   if (memory.place().memory != TANDEM_MEMORY_HOST)
     raise(TANDEM_ERROR_UNSUPPORTED, "stripes in the memory of a device: encode or decode them one by one");
   if (count == 0) return;
-  tandem_status status;
-  {
-    WithoutGil other_threads_run(is_long(work, m_));
-    status = is_decode ? tandem_decode_stripes(context_.get(), codec_.get(), calls.data(), count, sizeof calls[0])
-                       : tandem_encode_stripes(context_.get(), codec_.get(), calls.data(), count, sizeof calls[0]);
-  }
-  check(status);
+  call_library(is_long(work, m_), [&] {
+    return is_decode ? tandem_decode_stripes(context_.get(), codec_.get(), calls.data(), count, sizeof calls[0])
+                     : tandem_encode_stripes(context_.get(), codec_.get(), calls.data(), count, sizeof calls[0]);
+  });
 }
 
 void Codec::encode_stripes(nb::handle stripes) { stripes_call(stripes, nb::handle(), false); }

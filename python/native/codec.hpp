@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RS in native code: a codec, and the context that it runs in.
-#ifndef TANDEM_PYTHON_CODEC_HPP
-#define TANDEM_PYTHON_CODEC_HPP
+#pragma once
 
 #include <nanobind/nanobind.h>
 
@@ -98,4 +97,3 @@ class Codec {
 void bind_codec(nanobind::module_ &module);
 
 }  // namespace tandem_ec
-#endif

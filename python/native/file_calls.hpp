@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What tandem_ec.files and tandem_ec.par2 have in common: file names, callbacks, calls.
-#ifndef TANDEM_PYTHON_FILE_CALLS_HPP
-#define TANDEM_PYTHON_FILE_CALLS_HPP
+#pragma once
 
 #include <nanobind/nanobind.h>
 
@@ -84,6 +83,17 @@ struct Callbacks {
   }
 };
 
+// The callbacks that these options take. Progress is always one of them: it looks for Ctrl-C.
+template <class Options>
+void set_callbacks(Options &options, Callbacks &callbacks) {
+  options.progress = Callbacks::on_progress;
+  options.progress_user = &callbacks;
+  if constexpr (requires { options.note; }) {
+    if (callbacks.note.is_valid() && !callbacks.note.is_none()) options.note = Callbacks::on_note;
+    options.note_user = &callbacks;
+  }
+}
+
 // A call of the library. Raises the exception of a callback, or the library's error.
 template <class Function>
 void run(Callbacks &callbacks, const Function &call) {
@@ -115,5 +125,7 @@ inline std::uint32_t number(std::int64_t value, const char *name, std::int64_t m
 
 inline constexpr std::int64_t kMostNumber = std::numeric_limits<std::uint32_t>::max();
 
+void bind_files(nb::module_ &module);
+void bind_par2(nb::module_ &module);
+
 }  // namespace tandem_ec
-#endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "files.hpp"
+// tandem_ec.files in native code: shard sets on disk.
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -16,6 +16,7 @@
 #include "file_calls.hpp"
 #include "memory.hpp"
 #include "raise.hpp"
+#include "tandem/files.h"
 #include "tandem/results.hpp"
 #include "tandem/tools.h"
 
@@ -139,11 +140,8 @@ nb::dict encode(const std::optional<std::string> &backend, std::int64_t threads,
   options.force = force;
   options.no_sync = !sync;
   options.dry_run = dry_run;
-  options.progress = Callbacks::on_progress;
-  options.progress_user = &callbacks;
+  set_callbacks(options, callbacks);
   options.lock_wait_seconds = number(lock_wait_seconds, "lock_wait_seconds", kMostNumber);
-  options.note = note.is_none() ? nullptr : Callbacks::on_note;
-  options.note_user = &callbacks;
   auto result = sized<tandem_files_result>();
   run(callbacks, [&] { return tandem_files_encode(context.get(), &options, &result); });
   return dict_of(result);
@@ -162,8 +160,7 @@ nb::dict decode(const std::optional<std::string> &backend, std::int64_t threads,
   options.force = force;
   options.no_sync = !sync;
   options.dry_run = dry_run;
-  options.progress = Callbacks::on_progress;
-  options.progress_user = &callbacks;
+  set_callbacks(options, callbacks);
   options.lock_wait_seconds = number(lock_wait_seconds, "lock_wait_seconds", kMostNumber);
   auto result = sized<tandem_files_result>();
   run(callbacks, [&] { return tandem_files_decode(context.get(), search.get(), &options, &result); });
@@ -179,8 +176,7 @@ nb::dict verify(const std::optional<std::string> &backend, std::int64_t threads,
   options.set_id_prefix = set_id ? set_id->c_str() : nullptr;
   options.report = on_report;
   options.report_user = &callbacks;
-  options.progress = Callbacks::on_progress;
-  options.progress_user = &callbacks;
+  set_callbacks(options, callbacks);
   auto result = sized<tandem_files_verify_result>();
   run(callbacks, [&] { return tandem_files_verify(context.get(), search.get(), &options, &result); });
   return dict_of(result);
@@ -203,11 +199,8 @@ nb::dict repair_or_resize(const std::optional<std::string> &backend, std::int64_
   options.dry_run = dry_run;
   options.report = on_report;
   options.report_user = &callbacks;
-  options.progress = Callbacks::on_progress;
-  options.progress_user = &callbacks;
+  set_callbacks(options, callbacks);
   options.lock_wait_seconds = number(lock_wait_seconds, "lock_wait_seconds", kMostNumber);
-  options.note = note.is_none() ? nullptr : Callbacks::on_note;
-  options.note_user = &callbacks;
   auto result = sized<tandem_files_repair_result>();
   const std::uint32_t new_m = m ? number(*m, "m", 65536) : 0;
   run(callbacks, [&] {

@@ -122,11 +122,16 @@ Memory::View Memory::view(nb::handle object, const Name &name, bool writable) {
   refuse(name, " is a ", kind_of(object), ", which gives its memory neither by the buffer protocol nor by DLPack");
 }
 
-Shards Memory::take_one(nb::handle object, const char *name, Access access) {
-  const View found = view(object, Name{name}, access == Access::write);
+Memory::View Memory::one_view(nb::handle object, const Name &name, bool writable) {
+  const View found = view(object, name, writable);
   if (found.dimensions != 1) refuse(name, " has 2 dimensions; it must be one buffer");
   if (found.length[0] > 1 && found.step[0] != 1)
     refuse(name, " has steps of ", found.step[0], " bytes; a shard is contiguous (numpy.ascontiguousarray copies)");
+  return found;
+}
+
+Shards Memory::take_one(nb::handle object, const char *name, Access access) {
+  const View found = one_view(object, Name{name}, access == Access::write);
   return {{found.data}, found.length[0]};
 }
 
@@ -176,10 +181,7 @@ Shards Memory::take(nb::handle object, const char *name, std::size_t count, Acce
       if (!none_allowed && !(access == Access::write_missing && present[i] == 0)) refuse(entry, " is None");
       continue;
     }
-    const View found = view(one, entry, is_written(i));
-    if (found.dimensions != 1) refuse(entry, " has 2 dimensions; it must be one buffer");
-    if (found.length[0] > 1 && found.step[0] != 1)
-      refuse(entry, " has steps of ", found.step[0], " bytes; a shard is contiguous (numpy.ascontiguousarray copies)");
+    const View found = one_view(one, entry, is_written(i));
     if (found.length[0] == 0) refuse(entry, " has 0 bytes");
     if (shards.shard_bytes == 0) {
       shards.shard_bytes = found.length[0];

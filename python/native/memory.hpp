@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shards in the memory of Python objects: NumPy arrays, bytes, bytearray, memoryview, mmap, and all others with the
 // buffer protocol or DLPack. Nothing is copied.
-#ifndef TANDEM_PYTHON_MEMORY_HPP
-#define TANDEM_PYTHON_MEMORY_HPP
+#pragma once
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -62,6 +61,7 @@ class Memory {
   };
 
   View view(nanobind::handle object, const Name &name, bool writable);
+  View one_view(nanobind::handle object, const Name &name, bool writable);  // of one contiguous shard
   View buffer_view(nanobind::handle object, const Name &name, bool writable);
   View dlpack_view(nanobind::handle object, const Name &name, bool writable);
   void stay_in(const Place &place, const Name &name);
@@ -82,4 +82,3 @@ std::vector<std::uint8_t> read_flags(nanobind::handle object, const char *name, 
 nanobind::object empty(std::int64_t count, std::int64_t shard_bytes);
 
 }  // namespace tandem_ec
-#endif

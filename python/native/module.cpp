@@ -5,9 +5,8 @@
 
 #include "calls.hpp"
 #include "codec.hpp"
-#include "files.hpp"
+#include "file_calls.hpp"
 #include "memory.hpp"
-#include "par2.hpp"
 #include "raise.hpp"
 
 namespace nb = nanobind;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "par2.hpp"
+// tandem_ec.par2 in native code: PAR2 sets.
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -19,19 +19,13 @@
 namespace tandem_ec {
 namespace {
 
-template <class Options>
-void set_progress(Options &options, Callbacks &callbacks) {
-  options.progress = Callbacks::on_progress;
-  options.progress_user = &callbacks;
-}
-
 nb::object hexadecimal(const std::uint8_t (&id)[16]) { return nb::bytes(id, sizeof id).attr("hex")(); }
 
-nb::dict create(const std::optional<std::string> &backend, std::int64_t threads, const Path &path,
-                const std::optional<Path> &base, const std::vector<Path> &sources, std::uint64_t slice_bytes,
-                std::int64_t slice_count, double percent, std::int64_t recovery_slice_count,
-                std::int64_t first_exponent, std::int32_t volumes, std::int64_t volume_count,
-                std::uint64_t memory_bytes, bool force, bool sync, nb::handle progress) {
+nb::tuple create(const std::optional<std::string> &backend, std::int64_t threads, const Path &path,
+                 const std::optional<Path> &base, const std::vector<Path> &sources, std::uint64_t slice_bytes,
+                 std::int64_t slice_count, double percent, std::int64_t recovery_slice_count,
+                 std::int64_t first_exponent, std::int32_t volumes, std::int64_t volume_count,
+                 std::uint64_t memory_bytes, bool force, bool sync, nb::handle progress) {
   const Context context = shared_context(context_choice(backend, threads, std::nullopt));
   const std::string path_of_set = path_text(path, "path"), folder = base ? path_text(*base, "base") : "";
   const PathList list(sources, "sources");
@@ -52,19 +46,12 @@ nb::dict create(const std::optional<std::string> &backend, std::int64_t threads,
   options.memory_bytes = memory_bytes;
   options.force = force;
   options.no_sync = !sync;
-  set_progress(options, callbacks);
+  set_callbacks(options, callbacks);
   auto result = sized<tandem_par2_create_result>();
   run(callbacks, [&] { return tandem_par2_create(context.get(), &options, &result); });
-  nb::dict all;
-  all["set_id"] = hexadecimal(result.set_id);
-  all["slice_bytes"] = result.slice_bytes;
-  all["file_count"] = result.file_count;
-  all["slice_count"] = result.slice_count;
-  all["recovery_slice_count"] = result.recovery_slice_count;
-  all["packet_file_count"] = result.packet_file_count;
-  all["source_bytes"] = result.source_bytes;
-  all["packet_file_bytes"] = result.packet_file_bytes;
-  return all;
+  return nb::make_tuple(hexadecimal(result.set_id), result.slice_bytes, result.file_count, result.slice_count,
+                        result.recovery_slice_count, result.packet_file_count, result.source_bytes,
+                        result.packet_file_bytes);
 }
 
 template <class Struct, class Function>
@@ -76,18 +63,9 @@ std::vector<Struct> list_of(const tandem_par2_report *report, Function function)
   return list;
 }
 
-nb::dict dict_of(const tandem_par2_report *report) {
+nb::tuple tuple_of(const tandem_par2_report *report) {
   auto summary = sized<tandem_par2_summary>();
   check(tandem_par2_report_query(report, &summary));
-  nb::dict all;
-  all["set_id"] = hexadecimal(summary.set_id);
-  all["slice_bytes"] = summary.slice_bytes;
-  all["slice_count"] = summary.slice_count;
-  all["found_slice_count"] = summary.found_slice_count;
-  all["recovery_slice_count"] = summary.recovery_slice_count;
-  all["repair_needed"] = summary.repair_needed != 0;
-  all["repair_possible"] = summary.repair_possible != 0;
-  all["damaged_packet_bytes"] = summary.damaged_packet_bytes;
   nb::list files, packet_files;
   for (const auto &file : list_of<tandem_par2_file>(report, tandem_par2_report_files)) {
     nb::object found_as = nb::none();
@@ -98,9 +76,9 @@ nb::dict dict_of(const tandem_par2_report *report) {
   for (const auto &file : list_of<tandem_par2_packet_file>(report, tandem_par2_report_packet_files))
     packet_files.append(
         nb::make_tuple(path_bytes(file.path), file.bytes, file.damaged_bytes, file.recovery_slice_count));
-  all["files"] = files;
-  all["packet_files"] = packet_files;
-  return all;
+  return nb::make_tuple(hexadecimal(summary.set_id), summary.slice_bytes, summary.slice_count,
+                        summary.found_slice_count, summary.recovery_slice_count, summary.repair_needed != 0,
+                        summary.repair_possible != 0, summary.damaged_packet_bytes, files, packet_files);
 }
 
 using Report = std::unique_ptr<tandem_par2_report, void (*)(tandem_par2_report *)>;
@@ -115,21 +93,21 @@ Report verified(const Path &path, const std::optional<Path> &base, const std::ve
   options.extra_paths = list.pointers.data();
   options.extra_count = list.pointers.size();
   options.thread_count = number(threads, "threads", kMostNumber);
-  set_progress(options, callbacks);
+  set_callbacks(options, callbacks);
   tandem_par2_report *report = nullptr;
   run(callbacks, [&] { return tandem_par2_verify(&options, &report); });
   return {report, tandem_par2_report_destroy};
 }
 
-nb::dict verify(std::int64_t threads, const Path &path, const std::optional<Path> &base, const std::vector<Path> &extra,
-                nb::handle progress) {
+nb::tuple verify(std::int64_t threads, const Path &path, const std::optional<Path> &base,
+                 const std::vector<Path> &extra, nb::handle progress) {
   Callbacks callbacks{progress, {}, {}, {}};
-  return dict_of(verified(path, base, extra, threads, callbacks).get());
+  return tuple_of(verified(path, base, extra, threads, callbacks).get());
 }
 
-nb::dict repair(const std::optional<std::string> &backend, std::int64_t threads, const Path &path,
-                const std::optional<Path> &base, const std::vector<Path> &extra, std::uint64_t memory_bytes,
-                bool rename_only, bool keep_replaced, bool sync, nb::handle progress) {
+nb::tuple repair(const std::optional<std::string> &backend, std::int64_t threads, const Path &path,
+                 const std::optional<Path> &base, const std::vector<Path> &extra, std::uint64_t memory_bytes,
+                 bool rename_only, bool keep_replaced, bool sync, nb::handle progress) {
   const Context context = shared_context(context_choice(backend, threads, std::nullopt));
   Callbacks callbacks{progress, {}, {}, {}};
   const Report report = verified(path, base, extra, threads, callbacks);
@@ -139,9 +117,9 @@ nb::dict repair(const std::optional<std::string> &backend, std::int64_t threads,
   options.rename_only = rename_only;
   options.keep_replaced = keep_replaced;
   options.no_sync = !sync;
-  set_progress(options, callbacks);
+  set_callbacks(options, callbacks);
   run(callbacks, [&] { return tandem_par2_repair(context.get(), report.get(), &options); });
-  return dict_of(report.get());
+  return tuple_of(report.get());
 }
 
 }  // namespace

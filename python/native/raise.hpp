@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the extension raises errors: exceptions of tandem_ec.errors, with a status and a sentence with the numbers.
-#ifndef TANDEM_PYTHON_RAISE_HPP
-#define TANDEM_PYTHON_RAISE_HPP
+#pragma once
 
 #include <sstream>
 #include <string>
@@ -31,4 +30,3 @@ template <class... Parts>
 }
 
 }  // namespace tandem_ec
-#endif

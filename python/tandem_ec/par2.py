@@ -83,7 +83,7 @@ def create(path, sources, *, base=None, redundancy=5.0, recovery_slices=None, sl
     if volumes not in _VOLUMES:
         raise InvalidArgument(1, "TANDEM_ERROR_INVALID_ARGUMENT", f"volumes is {volumes!r}; it must be one of {', '.join(_VOLUMES)}")
     percent = redundancy if recovery_slices is None else 0
-    return CreateResult(**_native.par2_create(
+    return CreateResult(*_native.par2_create(
         backend, threads, os.fsencode(path), _base(base), _paths(sources, "sources"), slice_bytes, slice_count, percent,
         recovery_slices or 0, first_exponent, _VOLUMES.index(volumes), volume_count, memory, force, sync, _progress(progress)))
 
@@ -116,7 +116,9 @@ def _base(base):
 
 
 def _report(found):
-    files = tuple(File(os.fsdecode(name), _STATES[state], None if found_as is None else os.fsdecode(found_as), *more)
-                  for name, state, found_as, *more in found["files"])
-    packet_files = tuple(PacketFile(os.fsdecode(path), *more) for path, *more in found["packet_files"])
-    return Report(**{**found, "files": files, "packet_files": packet_files})
+    *summary, files, packet_files = found
+    return Report(
+        *summary,
+        files=tuple(File(os.fsdecode(name), _STATES[state], None if found_as is None else os.fsdecode(found_as), *more)
+                    for name, state, found_as, *more in files),
+        packet_files=tuple(PacketFile(os.fsdecode(path), *more) for path, *more in packet_files))

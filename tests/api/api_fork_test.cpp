@@ -7,6 +7,7 @@
 #include <atomic>
 #include <thread>
 
+#include "tandem/tools.h"
 #include "tests/support/api.hpp"
 #include "tests/support/sanitizers.hpp"
 

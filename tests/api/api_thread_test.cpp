@@ -4,6 +4,7 @@
 #include <memory>
 #include <thread>
 
+#include "tandem/tools.h"
 #include "tests/support/api.hpp"
 
 namespace tandem::test {

@@ -142,6 +142,15 @@ TEST_F(Tuning, EveryOperation) {
   EXPECT_EQ(entries(file_).size(), 7u);  // one update: k says nothing about it
 }
 
+// Devices are tuned by their own names.
+TEST_F(Tuning, OfAHybridIsThatOfItsCpu) {
+  where_.backend = "hybrid:cpu";
+  ASSERT_EQ(tune(), TANDEM_OK) << tandem_last_error_message();
+  const std::vector<tandem_tuning_entry> found = entries(file_);
+  EXPECT_EQ(found.size(), result_.case_count);
+  for (const tandem_tuning_entry &each : found) EXPECT_STREQ(each.backend, "cpu");
+}
+
 TEST_F(Tuning, CancelKeepsFinishedCases) {
   options_.repeats = 3;
   unsigned calls = 0;

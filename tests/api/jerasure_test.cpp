@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <string>
 
+#include "tandem/diagnose.h"
 #include "tests/support/api.hpp"
 #include "tests/support/slice.hpp"
 #if defined(TANDEM_TEST_WITH_ERASURECODE)

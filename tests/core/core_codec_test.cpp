@@ -18,6 +18,7 @@
 
 #include "core/presets.hpp"
 #include "tests/base/errors.hpp"
+#include "tests/core/plain_presets.hpp"
 #include "tests/core/rows.hpp"
 #include "tests/support/structs.hpp"
 
@@ -183,7 +184,7 @@ TEST(Decode, RebuildsWhatIsDeterminedAndNothingElse) {
       {1, 0},   {3, 0},   {1, 1},   {1, 3},   {2, 2},   {4, 1},    {3, 3},    {4, 2},   {2, 4},
       {6, 4},   {7, 3},   {8, 2},   {4, 5},   {10, 4},  {32, 8},   {20, 30},  {251, 3}, {254, 2},
       {250, 6}, {1, 255}, {255, 1}, {256, 0}, {2, 253}, {128, 32}, {128, 128}};
-  for (const Preset &preset : presets()) {
+  for (const Preset &preset : test::plain_presets()) {
     for (const auto &[k, m] : shapes) {
       if (!exists(preset, k, m)) continue;
       const auto codec = make_codec(preset.value, k, m, true);
@@ -224,11 +225,11 @@ TEST(Decode, UsesTheFirstPresentParitiesOfAnMdsCode) {
 // k inputs of an MDS code determine the coefficients, so both ways must agree to the byte.
 TEST(Decode, ClosedFormEqualsInversionForEveryCauchyPreset) {
   std::mt19937 random(5);
-  for (const Preset &preset : presets()) {
+  for (const Preset &preset : test::plain_presets()) {
     for (const auto &[k, m] : {std::pair{10u, 4u}, {24u, 24u}, {12u, 2u}, {40u, 6u}}) {
-      if (!preset.is_cauchy || !exists(preset, k, m)) continue;
+      if (!test::is_cauchy(preset) || !exists(preset, k, m)) continue;
       const auto codec = make_codec(preset.value, k, m);
-      ASSERT_TRUE(codec->is_cauchy()) << preset.name;
+      ASSERT_TRUE(codec->cauchy_form()) << preset.name;
       const Rows generator = generator_of(*codec);
       for (unsigned round = 0; round < 8; ++round) {
         const ShardSet present = random_present(random, *codec, m);
@@ -251,7 +252,7 @@ bool is(const Application &application) {
 // Wide codes with points in runs give the forms that share work. check_decode holds the map to the generator.
 TEST(Wide, DecodesAnyLossBySyndromes) {
   std::mt19937 random(6);
-  for (const Preset &preset : presets()) {
+  for (const Preset &preset : test::plain_presets()) {
     if (preset.points == nullptr) continue;
     unsigned by_syndromes = 0;
     for (const auto &[k, m] : {std::pair{12u, 4u}, {13u, 9u}, {20u, 10u}, {64u, 16u}, {100u, 30u}, {16u, 100u}}) {
@@ -390,7 +391,7 @@ Cost cost_of(const Codec &codec, const ShardSet &present, const ShardSet &wanted
 
 TEST(DecodeCost, OfANewPatternIsBounded) {
   std::mt19937 random(7);
-  for (const Preset &preset : presets()) {
+  for (const Preset &preset : test::plain_presets()) {
     for (const auto &[k, m] :
          Shapes{{1, 1}, {1, 3}, {2, 2}, {10, 2}, {10, 3}, {10, 4}, {21, 4}, {32, 8}, {128, 32}, {16, 100}}) {
       if (!exists(preset, k, m) || !preset.is_mds(k, m)) continue;
@@ -400,7 +401,7 @@ TEST(DecodeCost, OfANewPatternIsBounded) {
         const Cost cost = cost_of(*codec, present, all_shards(*codec) - present);
         const std::uint64_t e = lost_count;
         ASSERT_LE(cost.multiply_adds, 2 * e * e * (k + e)) << preset.name << " (" << k << ", " << m << ") e = " << e;
-        if (preset.is_cauchy && k > 1 && m > 1) {
+        if (test::is_cauchy(preset) && k > 1 && m > 1) {
           ASSERT_LE(cost.multiply_adds, 4 * e * (k + e)) << preset.name << " (" << k << ", " << m << ") e = " << e;
         }
       }
@@ -412,7 +413,7 @@ TEST(DecodeCost, OfTheGeneralWayIsBoundedInLargeCodes) {
   std::mt19937 random(8);
   for (const auto &[k, m] : {std::pair{10u, 4u}, {40u, 20u}, {128u, 32u}, {100u, 100u}}) {
     const auto codec = make_random_custom(random, k, m);
-    ASSERT_FALSE(codec->is_cauchy());
+    ASSERT_FALSE(codec->cauchy_form());
     for (unsigned lost_count = 1; lost_count <= std::min(k, m); ++lost_count) {
       ShardSet present = all_shards(*codec);
       while (count_of(all_shards(*codec) - present) < lost_count) present = without(present, random() % k);
@@ -430,7 +431,7 @@ TEST(DecodeCost, CountsOnlyWantedRows) {
     ShardSet present = all_shards(*codec);
     for (unsigned i = 0; i < 20; ++i) present = without(present, 5 * i);
     const Cost one = cost_of(*codec, present, set_of(1)), all = cost_of(*codec, present, all_shards(*codec) - present);
-    const std::uint64_t saved = 19ul * 80 * (codec->is_cauchy() ? 1 : 20);
+    const std::uint64_t saved = 19ul * 80 * (codec->cauchy_form() ? 1 : 20);
     EXPECT_LE(one.multiply_adds + saved, all.multiply_adds);
   }
 }
@@ -689,7 +690,7 @@ std::uint32_t locate_by_trying(const Codec &codec, const Elements &syndrome) {
 
 TEST(Locate, AgreesWithTryingAllDamages) {
   std::mt19937 random(10);
-  for (const Preset &preset : presets()) {
+  for (const Preset &preset : test::plain_presets()) {
     for (const auto &[k, m] : {std::pair{3u, 2u}, {5u, 1u}, {6u, 3u}, {1u, 2u}, {4u, 4u}}) {
       if (!exists(preset, k, m)) continue;
       const auto codec = make_codec(preset.value, k, m, true);
@@ -725,7 +726,7 @@ TEST(Locate, TellsTheShardFromTwoParitiesUpOnly) {
 // ---- options ----
 
 TEST(CodecOptions, RefusePresetsBeyondTheirMdsLimitUnlessAllowed) {
-  for (const Preset &preset : presets()) {
+  for (const Preset &preset : test::plain_presets()) {
     for (const auto &[k, m] : {std::pair{2u, 3u}, {5u, 5u}, {6u, 5u}, {30u, 4u}, {21u, 4u}, {3u, 4u}}) {
       if (!exists(preset, k, m)) continue;
       const bool is_mds = preset.is_mds(k, m);
@@ -755,14 +756,14 @@ TEST(CodecOptions, CheckCustomMatrices) {
     return Bytes(matrix.data(), matrix.data() + std::size_t{3} * k);
   };
   EXPECT_TRUE(make_custom(179, 3, raidz(179))->is_mds());
-  EXPECT_FALSE(make_custom(179, 3, raidz(179))->is_cauchy());
+  EXPECT_FALSE(make_custom(179, 3, raidz(179))->cauchy_form());
   expect_error([&] { make_custom(180, 3, raidz(180)); }, TANDEM_ERROR_NOT_MDS, {"too many minors", "k = 180"});
   EXPECT_FALSE(make_custom(180, 3, raidz(180), true)->is_mds());
 
   // A large one that is recognised as a Cauchy matrix is proven without minors.
   const Matrix cauchy = find_preset("isal-cauchy")->make(100, 50);
   const auto codec = make_custom(100, 50, Bytes(cauchy.data(), cauchy.data() + 5000));
-  EXPECT_TRUE(codec->is_mds() && codec->is_cauchy());
+  EXPECT_TRUE(codec->is_mds() && codec->cauchy_form());
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/gf.hpp"
+#include "core/presets.hpp"
 #include "tests/base/errors.hpp"
 #include "tests/core/rows.hpp"
 #include "tests/support/random.hpp"
@@ -194,9 +195,11 @@ TEST(LocalGroups, KnowWhichShardsBelongTogether) {
 }
 
 TEST(LocalGroups, RefuseOptionsWithTheirNumbers) {
-  const auto expect_error = [](std::int32_t matrix, unsigned k, unsigned m, unsigned groups, const std::string &text) {
+  const auto expect_error = [](std::int32_t matrix, unsigned k, unsigned m, unsigned groups, const std::string &text,
+                               std::int32_t field = TANDEM_FIELD_GF8) {
     tandem_codec_options options = test::codec_options(k, m, matrix);
     options.local_groups = groups;
+    options.field = field;
     const std::string message = test::refusal(TANDEM_ERROR_INVALID_ARGUMENT, [&] { core::make_codec(options); });
     EXPECT_NE(message.find(text), std::string::npos) << message;
   };
@@ -208,6 +211,7 @@ TEST(LocalGroups, RefuseOptionsWithTheirNumbers) {
   expect_error(TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC, 6, 5, 4, "4 groups of k = 6 data shards");
   expect_error(TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC, 250, 6, 1, "k = 250 and 5 global parity shards");
   expect_error(TANDEM_MATRIX_ISAL_CAUCHY, 6, 4, 2, "local_groups is 2, but matrix 0 has no local groups");
+  expect_error(TANDEM_MATRIX_LRC_AZURE, 6, 4, 2, "matrix lrc-azure is over GF(2^8)", TANDEM_FIELD_GF16);
 }
 
 // ---- what they survive ----
@@ -291,7 +295,7 @@ TEST(LocalGroups, SurviveWhatTheDocumentationSays) {
                                         {kIsal, 12, 3, 3},
                                         {kIsal, 10, 2, 4}}) {
     const auto codec = make_codec(matrix, k, l, g);
-    std::string line = "| `" + std::string(find_local_preset(matrix)->name) + "` | " + std::to_string(k) + ", " +
+    std::string line = "| `" + std::string(find_preset(matrix)->name) + "` | " + std::to_string(k) + ", " +
                        std::to_string(l) + ", " + std::to_string(g) + " | all of " + std::to_string(g + 1);
     ASSERT_EQ(survival_of(*codec, g + 1).recoverable, survival_of(*codec, g + 1).all) << line;
     for (unsigned lost = g + 2; lost <= g + l; ++lost) {
@@ -319,7 +323,7 @@ TEST(LocalGroups, DecodeEveryLossOfSmallCodes) {
                                         {kIsal, 5, 2, 1},
                                         {kIsal, 4, 1, 3}}) {
     const auto codec = make_codec(matrix, k, l, g);
-    SCOPED_TRACE(testing::Message() << find_local_preset(matrix)->name << ' ' << k << ' ' << l << ' ' << g);
+    SCOPED_TRACE(testing::Message() << find_preset(matrix)->name << ' ' << k << ' ' << l << ' ' << g);
     const Rows generator = generator_of(*codec);
     for (unsigned count = 1; count <= codec->m() + 1; ++count) {
       for_each_set(codec->shard_count(), count, [&](const Shards &lost) {

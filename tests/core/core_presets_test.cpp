@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "tandem/tandem.h"
+#include "tests/core/plain_presets.hpp"
 #include "tests/core/rows.hpp"
 #include "tests/support/slice.hpp"
 #include "tests/support/structs.hpp"
@@ -113,7 +114,8 @@ TEST(GoldenVectors, MatricesAndParityBytes) {
     EXPECT_EQ(hex(parity.front().data(), 16), vector.at("first_parity_16").get<std::string>());
     EXPECT_EQ(hex(parity.back().data(), 16), vector.at("last_parity_16").get<std::string>());
   }
-  for (const Preset &preset : presets()) EXPECT_GE(vector_count[preset.name], 3u) << preset.name << " has no vectors";
+  for (const Preset &preset : test::plain_presets())
+    EXPECT_GE(vector_count[preset.name], 3u) << preset.name << " has no vectors";
 }
 
 TEST(Presets, AreListedInOrderOfValueWithUniqueNames) {
@@ -121,16 +123,16 @@ TEST(Presets, AreListedInOrderOfValueWithUniqueNames) {
   for (const Preset &preset : presets()) {
     EXPECT_EQ(preset.value, expected++);
     EXPECT_EQ(find_preset(preset.value), &preset);
-    EXPECT_EQ(find_preset(std::string(preset.name)), &preset);
+    EXPECT_EQ(find_preset(preset.name), &preset);
   }
-  EXPECT_EQ(expected, TANDEM_MATRIX_HDFS_RS_LEGACY + 1);
+  EXPECT_EQ(expected, TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC + 1);
   EXPECT_EQ(find_preset(TANDEM_MATRIX_CUSTOM), nullptr);
   EXPECT_EQ(find_preset(-1), nullptr);
-  EXPECT_EQ(find_preset(std::string("isal")), nullptr);
+  EXPECT_EQ(find_preset("isal"), nullptr);
 }
 
 TEST(Presets, FollowTheirDefinition) {
-  for (const Preset &preset : presets()) {
+  for (const Preset &preset : test::plain_presets()) {
     for (const auto &[k, m] : {std::pair{1u, 0u},
                                {1u, 1u},
                                {1u, 4u},
@@ -153,7 +155,7 @@ TEST(Presets, FollowTheirDefinition) {
 
 // The largest codes; definitions that invert k x k matrices are slow in the reference, so these have small k.
 TEST(Presets, FollowTheirDefinitionAtTheEndOfTheirRange) {
-  for (const Preset &preset : presets()) {
+  for (const Preset &preset : test::plain_presets()) {
     const std::string name = preset.name;
     unsigned k = 4;
     unsigned m = 252;
@@ -168,7 +170,7 @@ TEST(Presets, FollowTheirDefinitionAtTheEndOfTheirRange) {
 }
 
 TEST(Presets, RefuseWhatTheirFormulaDoesNotHave) {
-  for (const Preset &preset : presets()) {
+  for (const Preset &preset : test::plain_presets()) {
     for (const auto &[k, m] :
          {std::pair{0u, 1u}, {1u, 255u}, {1u, 256u}, {255u, 1u}, {255u, 2u}, {254u, 2u},        {251u, 5u},
           {252u, 4u},        {253u, 3u}, {250u, 6u}, {249u, 7u}, {10u, 3u},  {10u, 4u},         {10u, 6u},
@@ -191,7 +193,7 @@ TEST(Presets, RefuseWhatTheirFormulaDoesNotHave) {
 
 // is_mds against every minor, on all codes small enough.
 TEST(MdsLimits, AgreeWithEveryMinorOfSmallCodes) {
-  for (const Preset &preset : presets()) {
+  for (const Preset &preset : test::plain_presets()) {
     for (unsigned k = 1; k <= 24; ++k) {
       for (unsigned m = 1; m <= 24; ++m) {
         if (!is_in_range(preset.name, k, m)) continue;
@@ -244,7 +246,7 @@ TEST(MdsLimits, OfThePresetsWithFewParitiesHoldAtTheirLargest) {
 
 // find_cauchy_form proves MDS without counting minors, so it carries the claim to the largest codes.
 TEST(MdsLimits, OfCauchyPresetsHoldUpToTheEndOfTheirRange) {
-  for (const Preset &preset : presets()) {
+  for (const Preset &preset : test::plain_presets()) {
     for (const auto &[k, m] : {std::pair{2u, 2u},
                                {10u, 4u},
                                {128u, 128u},
@@ -260,7 +262,7 @@ TEST(MdsLimits, OfCauchyPresetsHoldUpToTheEndOfTheirRange) {
                                {252u, 3u}}) {
       if (!is_in_range(preset.name, k, m)) continue;
       const bool found = find_cauchy_form(preset.make(k, m)).has_value();
-      if (preset.is_cauchy) {
+      if (test::is_cauchy(preset)) {
         ASSERT_TRUE(found) << preset.name << " k = " << k << " m = " << m;
         ASSERT_TRUE(preset.is_mds(k, m));
       } else if (m > 2 && k > 2) {
@@ -274,7 +276,7 @@ TEST(MdsLimits, OfCauchyPresetsHoldUpToTheEndOfTheirRange) {
 TEST(NaturalPoints, GiveTheWholeMatrix) {
   test::Slice slice(20);
   unsigned presets_with_points = 0;
-  for (const Preset &preset : presets()) {
+  for (const Preset &preset : test::plain_presets()) {
     if (preset.points == nullptr) continue;
     ++presets_with_points;
     for (unsigned k = 1; k < 256; ++k) {
@@ -300,7 +302,7 @@ TEST(NaturalPoints, GiveTheWholeMatrix) {
 }
 
 TEST(MdsLimits, AreSaidInWordsWhereThereAreAny) {
-  for (const Preset &preset : presets()) {
+  for (const Preset &preset : test::plain_presets()) {
     const bool limited = std::string(preset.name) == "isal-vandermonde" || std::string(preset.name) == "par1";
     EXPECT_EQ(preset.mds_limit != nullptr, limited) << preset.name;
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tandem/diagnose.h"
+#include "tandem/tools.h"
 #include "tests/cpu/counted_kernel.hpp"
 #include "tests/files/kit.hpp"
 #include "tests/support/api.hpp"

@@ -15,7 +15,7 @@
 #include "base/affinity.hpp"
 #include "base/own_folder.hpp"
 #include "cpu/cores.hpp"
-#include "cpu/executors/openmp_loader.hpp"
+#include "cpu/executors/openmp_module.hpp"
 #include "cpu/factory.hpp"
 #include "tests/base/errors.hpp"
 #include "tests/cpu/executor_kit.hpp"

@@ -24,6 +24,7 @@
 #include "device/built_in.hpp"
 #include "device/transform_text.hpp"
 #include "tests/conformance/forms.hpp"
+#include "tests/core/plain_presets.hpp"
 #include "tests/support/expected.hpp"
 #include "tests/support/guarded.hpp"
 #include "tests/support/random.hpp"
@@ -709,7 +710,7 @@ TEST_P(EveryKernel, PresetsAndOddShapes) {
     spec.tuning.rows_per_pass = rows_per_pass;
     library.add(matrix, spec);
   };
-  for (const core::Preset &preset : core::presets())
+  for (const core::Preset &preset : test::plain_presets())
     add(preset.make(8, preset.value == TANDEM_MATRIX_RAID6 ? 2 : 3), 4, 16, core::Mode::assign);
   add(core::find_preset(0)->make(10, 4), 4, 16, core::Mode::assign);
   add(core::find_preset(0)->make(12, 9), 4, 16, core::Mode::compare);

@@ -9,6 +9,7 @@
 #include <regex>
 #include <sstream>
 
+#include "tandem/diagnose.h"
 #include "tandem/tools.h"
 #include "tests/files/kit.hpp"
 

@@ -311,13 +311,27 @@ void damage_and_locate(Input &input, tandem_context *context, const tandem_codec
     if (shards[i] != truth[i]) wrong("damage was not repaired");
 }
 
+// The numbers of the presets over GF(2^8) without local groups, and one that no preset has.
+const std::vector<std::int32_t> &plain_matrices() {
+  static const std::vector<std::int32_t> all = [] {
+    std::vector<std::int32_t> found;
+    std::int32_t matrix = 0, field = 0;
+    for (; tandem_matrix_field(matrix, &field) == TANDEM_OK; ++matrix)
+      if (field == TANDEM_FIELD_GF8 && tandem_matrix_has_local_groups(matrix) == 0) found.push_back(matrix);
+    found.push_back(matrix);
+    return found;
+  }();
+  return all;
+}
+
 void run_narrow(Input &input, unsigned flags) {
   const bool custom = (flags & 1) && !(flags & kGroups), allow_non_mds = flags & 2;
   const unsigned k = 1 + input.below(kMostShards - 1), m = input.below(kMostShards - k + 1);
   const unsigned context = input.number();
 
-  tandem_codec_options options =
-      codec_options(k, m, custom ? TANDEM_MATRIX_CUSTOM : static_cast<std::int32_t>(input.below(15)));
+  tandem_codec_options options = codec_options(
+      k, m,
+      custom ? TANDEM_MATRIX_CUSTOM : plain_matrices()[input.below(static_cast<unsigned>(plain_matrices().size()))]);
   if (flags & kGroups) {
     options.matrix = TANDEM_MATRIX_LRC_AZURE + options.matrix % 2;
     options.local_groups = input.below(std::min(k, m) + 2);

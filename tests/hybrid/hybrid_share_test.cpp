@@ -16,23 +16,23 @@ namespace {
 
 using hybrid::Candidate;
 using hybrid::finish_seconds;
-using hybrid::Group;
 using hybrid::Piece;
 using hybrid::Policy;
 using hybrid::Range;
 using hybrid::Share;
 using hybrid::Speed;
+using hybrid::WorkerGroup;
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
-Group cpu(double bytes_per_second = 0) {
-  Group group{1, true};
+WorkerGroup cpu(double bytes_per_second = 0) {
+  WorkerGroup group{1, true};
   if (bytes_per_second > 0) group.speed = Speed(0, bytes_per_second);
   return group;
 }
 
-Group device(double latency_seconds = 0, double bytes_per_second = 0, unsigned lanes = 1) {
-  Group group{lanes, false};
+WorkerGroup device(double latency_seconds = 0, double bytes_per_second = 0, unsigned lanes = 1) {
+  WorkerGroup group{lanes, false};
   if (bytes_per_second > 0) group.speed = Speed(latency_seconds, bytes_per_second);
   return group;
 }
@@ -67,7 +67,7 @@ TEST(HybridShare, EachByteIsCommittedOnceWhateverHappens) {
     const std::uint64_t grain = random.chance(50) ? 1 : 700;
     const auto work = options.work_bytes;
     options.cut = [=](std::uint64_t at) { return std::min((at + grain - 1) / grain * grain, work); };
-    std::vector<Group> groups;
+    std::vector<WorkerGroup> groups;
     if (random.chance(70)) groups.push_back(cpu(random.chance(50) ? 1e9 : 0));
     for (std::uint64_t i = groups.empty() ? 1 : random.below(2); i < 3; ++i)
       groups.push_back(random.chance(50) ? device(1e-4, 1e9, 1 + i % 2) : device(0, 0, 2));
@@ -188,10 +188,10 @@ TEST(HybridShare, ADeviceThatDoesNotAskForWorkIsNotWaitedFor) {
 // It was idle for long: one piece, of two latencies, measures whether it became faster. Of unknown latency, or of none,
 // it is a small one.
 TEST(HybridShare, AProbeIsOnePiece) {
-  Group unknown = device();
+  WorkerGroup unknown = device();
   unknown.speed.observe(1e6, 1);
   for (const auto &[group, bytes] : {std::pair(device(1e-3, 1e9), 2e6), {unknown, 64e3}, {device(0, 1e6), 64e3}}) {
-    Group idle = group;
+    WorkerGroup idle = group;
     idle.is_probed = true;
     Share share({Policy::automatic, 64 * kMiB}, {cpu(1e12), idle});
     ASSERT_TRUE(share.take(0, 0));

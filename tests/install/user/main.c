@@ -47,8 +47,10 @@ static void encode_and_rebuild(tandem_context *context, const tandem_codec *code
 int main(int argc, char **argv) {
   if (argc != 2) return 2;
   const int with_openmp = strcmp(argv[1], "with") == 0;
-  if (tandem_version() != (TANDEM_VERSION_MAJOR << 16 | TANDEM_VERSION_MINOR << 8 | TANDEM_VERSION_PATCH)) {
-    fprintf(stderr, "the library is version %s, the header is not\n", tandem_version_string());
+  char version[40];
+  snprintf(version, sizeof version, "%d.%d.%d", TANDEM_VERSION_MAJOR, TANDEM_VERSION_MINOR, TANDEM_VERSION_PATCH);
+  if (strcmp(tandem_version_string(), version) != 0) {
+    fprintf(stderr, "the library is version %s, the header is %s\n", tandem_version_string(), version);
     return 1;
   }
 

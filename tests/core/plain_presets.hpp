@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The presets over GF(2^8) without local groups: those with a formula for each k and m.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+
+#include "core/presets.hpp"
+
+namespace tandem::test {
+
+inline std::span<const core::Preset> plain_presets() { return core::presets().first(TANDEM_MATRIX_LEOPARD16); }
+
+// Whether all its matrices are Cauchy matrices (docs/matrices.md).
+inline bool is_cauchy(const core::Preset &preset) {
+  constexpr std::string_view kOthers[] = {"isal-vandermonde", "zfs-raidz", "snapraid-vandermonde", "par1"};
+  return std::ranges::find(kOthers, preset.name) == std::ranges::end(kOthers);
+}
+
+}  // namespace tandem::test
