@@ -208,8 +208,6 @@ class Command(cli_kit.Command):
             self.assertEqual(len(done.stderr.splitlines()), 1)
             self.assertFalse(os.path.exists(self.shards))
         self.ok(*encode, *narrow, "--technique", "fast", status=2)
-        done = self.ok(*encode, *narrow, "--technique", "matrix", "--backend", "opencl:0:0", status=2)
-        self.assertIn(b"technique=matrix has no effect", done.stderr)
         # A set of a narrow code is there: nothing of it is changed or decoded.
         self.ok(*encode, *narrow)
         os.remove(self.shard(1))
@@ -329,31 +327,25 @@ class Command(cli_kit.Command):
         self.assertFalse(os.path.exists(self.shards))
 
     def test_flags_without_effect_are_refused(self):
+        """Each flag reaches the library. Which of them has an effect where: api_bad_input_test."""
         encode = ("encode", self.source, "-k", 4, "-m", 2, "-o", self.shards, "--backend")
         for backend, flags, words in (
-            ("cpu", ("--policy", "budget"), (b'policy "budget"', b'"cpu"')),
-            ("opencl:0:0", ("--policy", "auto"), (b'policy "auto"', b'"opencl:0:0"')),
-            ("opencl:0:0", ("--executor", "serial"), (b"expert executor=serial", b'"opencl:0:0"')),
-            ("cuda:0", ("--executor", "openmp"), (b"expert executor=openmp", b'"cuda:0"')),
-            ("cpu", ("--device-technique", "tables"), (b"expert device_technique=tables", b'"cpu"')),
-            ("opencl:0:0", ("--kernel", "scalar"), (b'kernel "scalar"', b"no CPU threads")),
+            ("cpu", ("--policy", "budget"), b'policy "budget"'),
+            ("cuda:0", ("--executor", "openmp"), b"expert executor=openmp"),
+            ("cpu", ("--device-technique", "tables"), b"expert device_technique=tables"),
+            ("opencl:0:0", ("--technique", "matrix"), b"expert technique=matrix"),
+            ("opencl:0:0", ("--kernel", "scalar"), b'kernel "scalar"'),
+            ("cpu", ("--pin", "--threads", 1), b"expert pin=1"),
         ):
             done = self.ok(*encode, backend, *flags, status=2)
-            for word in (*words, b"has no effect"):
-                self.assertIn(word, done.stderr)
+            for each in (words, b"has no effect"):
+                self.assertIn(each, done.stderr)
             self.assertEqual(len(done.stderr.splitlines()), 1)
             self.assertFalse(os.path.exists(self.shards))
         done = self.ok("autotune", "-k", 4, "-m", 2, "--output", self.path("tuning.tsv"), "--backend", "opencl:0:0", "--threads", 2, status=2)
         self.assertIn(b'thread_count 2 has no effect on the backend "opencl:0:0"', done.stderr)
-        self.ok(*encode, "hybrid:cpu", "--policy", "budget", "--executor", "pthread", "--threads", 2)
-        self.ok(*encode, "cpu", "--pin", "--threads", 2, "--force")
+        self.ok(*encode, "cpu", "--pin", "--threads", 2)
         self.ok("verify", self.shards, "--pin", "--threads", 2)
-        self.assertIn(b"expert pin=1 has no effect", self.ok(*encode, "cpu", "--pin", "--threads", 1, "--force", status=2).stderr)
-        # The environment's defaults are for all programs.
-        for name, value in (("TANDEM_POLICY", "budget"), ("TANDEM_EXPERT", "executor=pthread"), ("TANDEM_THREADS", "2")):
-            os.environ[name] = value
-            self.addCleanup(os.environ.pop, name)
-        self.ok(*encode, "cpu", "--force")
 
     def test_colors_are_for_terminals(self):
         self.encode()
@@ -894,20 +886,6 @@ class Command(cli_kit.Command):
         for command in (("verify", self.shards), ("encode", output, "-k", 2, "-m", 1, "-o", self.shards)):
             self.assertIn(b"Permission denied", self.ok(*command, status=3, **as_user).stderr)
 
-    def test_more_shard_files_than_a_process_may_open(self):
-        def encode(soft, hard):
-            limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            return subprocess.run([TANDEM, "encode", self.source, "-k", "60", "-m", "20", "-o", self.shards],
-                                  capture_output=True, timeout=120, preexec_fn=limit)
-
-        done = encode(50, 50)
-        self.assertEqual(done.returncode, 3)
-        self.assertIn(b"80 shard files", done.stderr)
-        self.assertIn(b"this process may have 50 files open", done.stderr)
-        self.assertFalse(os.path.exists(self.shards))
-        self.assertEqual(encode(50, 500).returncode, 0)
-        self.assertEqual(len(os.listdir(self.shards)), 80)
-
     def test_more_than_256_shards(self):
         """What the command says of them, and the names that it makes. What happens to them: files_wide_test."""
         self.write(self.source, self.content[:200_001])
@@ -932,7 +910,7 @@ class Command(cli_kit.Command):
     def test_few_files_for_a_set_that_replaces_another(self):
         """Refused before anything is changed, or done: never found out when the new set counts already."""
         def encode(hard, *more):
-            limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 256), hard))
+            limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 256), hard))  # the command may raise the first
             return subprocess.run([TANDEM, "encode", self.source, *map(str, more)], capture_output=True, timeout=120,
                                   preexec_fn=limit)
 
@@ -941,6 +919,7 @@ class Command(cli_kit.Command):
         done = [encode(hard, *code, self.shards) for hard in range(20, 70)]
         statuses = [one.returncode for one in done]
         least = statuses.index(0)
+        self.assertIn(b"this process may have 20 files open", done[0].stderr)
         self.assertEqual(statuses, [3] * least + [0] * (50 - least), done[-1].stderr)
         self.assertLess(20 + least, 41)
         for one in done[:least]:
@@ -1123,20 +1102,15 @@ class Command(cli_kit.Command):
         self.assertIn(b"cannot find", done.stderr)
 
     def test_a_code_that_is_not_mds(self):
+        """What is said of it. Which shards are enough: files_salvage_test."""
         for index, count in ((0, b"any 3 of which"), (1, b"not any 3 of which")):
             code = ("-k", 3, "-m", 4, "--matrix", ("isal-cauchy", "par1")[index], "--allow-non-mds")
             done = self.ok("encode", self.source, *code, "-o", self.path(f"s{index}"))
             self.assertIn(b", " + count, done.stdout)
-        shards = os.path.join(self.path("s1"), "source.bin.{:03}.tandem")
-        lost = None
-        for kept in ((0, 1, 2), (2, 3, 4), (0, 3, 5), (1, 4, 6), (0, 4, 6), (0, 5, 6), (1, 3, 6), (2, 5, 6), (1, 5, 6)):
-            paths = [shards.format(index) for index in kept]
-            enough = self.json("info", *paths)["sets"][0]["enough"]
-            decoded = tandem("decode", *paths, "-o", self.output, "--dry-run").returncode
-            self.assertEqual(decoded, 0 if enough else 4, kept)
-            self.assertIn(b"enough, if" if enough else b"not enough, with this matrix", self.ok("info", *paths).stdout)
-            lost = lost or (not enough and kept)
-        self.assertIsNotNone(lost)
+        for kept, enough in (((0, 1, 2), True), ((3, 4, 5), True), ((3, 4, 6), False)):  # 1 + 2 + 3 = 0
+            paths = [os.path.join(self.path("s1"), f"source.bin.{index:03}.tandem") for index in kept]
+            self.assertIn(b": enough, if" if enough else b": not enough", self.ok("info", *paths).stdout)
+            self.ok("decode", *paths, "-o", self.output, "--dry-run", status=0 if enough else 4)
 
     def test_interrupt_leaves_nothing(self):
         os.mkdir(self.shards)

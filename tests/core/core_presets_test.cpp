@@ -118,19 +118,6 @@ TEST(GoldenVectors, MatricesAndParityBytes) {
     EXPECT_GE(vector_count[preset.name], 3u) << preset.name << " has no vectors";
 }
 
-TEST(Presets, AreListedInOrderOfValueWithUniqueNames) {
-  std::int32_t expected = 0;
-  for (const Preset &preset : presets()) {
-    EXPECT_EQ(preset.value, expected++);
-    EXPECT_EQ(find_preset(preset.value), &preset);
-    EXPECT_EQ(find_preset(preset.name), &preset);
-  }
-  EXPECT_EQ(expected, TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC + 1);
-  EXPECT_EQ(find_preset(TANDEM_MATRIX_CUSTOM), nullptr);
-  EXPECT_EQ(find_preset(-1), nullptr);
-  EXPECT_EQ(find_preset("isal"), nullptr);
-}
-
 TEST(Presets, FollowTheirDefinition) {
   for (const Preset &preset : test::plain_presets()) {
     for (const auto &[k, m] : {std::pair{1u, 0u},
@@ -299,13 +286,6 @@ TEST(NaturalPoints, GiveTheWholeMatrix) {
     }
   }
   EXPECT_EQ(presets_with_points, 4u);
-}
-
-TEST(MdsLimits, AreSaidInWordsWhereThereAreAny) {
-  for (const Preset &preset : test::plain_presets()) {
-    const bool limited = std::string(preset.name) == "isal-vandermonde" || std::string(preset.name) == "par1";
-    EXPECT_EQ(preset.mds_limit != nullptr, limited) << preset.name;
-  }
 }
 
 }  // namespace

@@ -321,11 +321,15 @@ TEST_F(Team, KnowsTheDigestOfAllStripes) {
     std::copy_n(first[i].begin() + 4096 + 20 * 4096, 4096, mixed.begin() + 4096 + 20 * 4096);
     spill(shard(i), mixed);
   }
-  for (const std::uint32_t count : {0u, 3u})
+  std::vector<tandem_files_result> results;
+  for (const std::uint32_t count : {0u, 3u}) {
     for (const auto &outcome : verify_by(count)) {
       EXPECT_EQ(outcome.status, TANDEM_ERROR_DAMAGED);
       EXPECT_NE(outcome.message.find("every data block of set"), std::string::npos) << outcome.message;
     }
+    expect_all(decode_by(count, &results, kAsGiven), TANDEM_ERROR_DAMAGED, "digest");
+    EXPECT_FALSE(fs::exists(root_ / "output"));
+  }
 }
 
 TEST_F(Team, ADamagedBlockOfOnePartIsNoWrongDigest) {

@@ -5,18 +5,14 @@
  * - client                  every function of erasure code and RAID
  * - client reopen LIBRARY   opens and closes it 100 times
  * - client namespaces LIBRARY  opens it 40 times, each in a namespace of its own
- * - client stack            calls on threads with the smallest stack there is; standard error says how much each took
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <isa-l.h>
 
@@ -210,103 +206,11 @@ static int namespaces(const char *library) {
   return 0;
 }
 
-/* One call, what it works on, and how far down the stack it went. */
-struct stack_call {
-  int function, len, k, m, was;
-  unsigned char *tables, **data, **parity;
-  const unsigned char *entered;
-};
-
-static const char *const stack_functions[] = {
-    "ec_encode_data", "ec_encode_data_update", "gf_vect_dot_prod", "gf_vect_mad", "xor_gen", "xor_check", "pq_gen",
-    "pq_check"};
-
-__attribute__((noinline)) static void *call_on_stack(void *argument) {
-  struct stack_call *const c = argument;
-  c->entered = __builtin_frame_address(0);
-  switch (c->function) {
-    case 0:
-      ec_encode_data(c->len, c->k, c->m, c->tables, c->data, c->parity);
-      break;
-    case 1:
-      ec_encode_data_update(c->len, c->k, c->m, 0, c->tables, c->data[0], c->parity);
-      break;
-    case 2:
-      gf_vect_dot_prod(c->len, c->k, c->tables, c->data, c->parity[0]);
-      break;
-    case 3:
-      gf_vect_mad(c->len, c->k, 0, c->tables, c->data[0], c->parity[0]);
-      break;
-    case 4:
-      c->was = xor_gen(c->k + c->m, c->len, (void **)c->data);
-      break;
-    case 5:
-      c->was = xor_check(c->k + c->m, c->len, (void **)c->data);
-      break;
-    case 6:
-      c->was = pq_gen(c->k + c->m, c->len, (void **)c->data);
-      break;
-    default:
-      c->was = pq_check(c->k + c->m, c->len, (void **)c->data);
-      break;
-  }
-  return NULL;
-}
-
-enum { paint = 0xa7 };
-
-static long stack_bytes_of(struct stack_call *call) {
-  const size_t bytes = PTHREAD_STACK_MIN, page = (size_t)sysconf(_SC_PAGESIZE);
-  unsigned char *const mapped = mmap(NULL, bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  pthread_attr_t attributes;
-  pthread_t thread;
-  if (mapped == MAP_FAILED || mprotect(mapped, page, PROT_NONE) != 0) abort();
-  memset(mapped + page, paint, bytes);
-  if (pthread_attr_init(&attributes) != 0 || pthread_attr_setstack(&attributes, mapped + page, bytes) != 0) abort();
-  if (pthread_create(&thread, &attributes, call_on_stack, call) != 0 || pthread_join(thread, NULL) != 0) abort();
-  const unsigned char *touched = mapped + page;
-  while (*touched == paint) ++touched;
-  const long depth = call->entered - touched;
-  pthread_attr_destroy(&attributes);
-  munmap(mapped, bytes + page);
-  return depth;
-}
-
-static int stack(void) {
-  static const int shapes[][3] = {{1, 1, 8192},   {4, 2, 65536},   {10, 4, 64},     {10, 4, 65536},
-                                  {8, 5, 9024},   {8, 6, 9024},    {10, 8, 65536},  {20, 10, 9024},
-                                  {32, 32, 9024}, {128, 32, 9024}, {200, 55, 9024}, {8, 4, 8 << 20}};
-  long most = 0;
-  for (size_t shape = 0; shape < sizeof shapes / sizeof *shapes; ++shape) {
-    const int k = shapes[shape][0], m = shapes[shape][1], len = shapes[shape][2];
-    unsigned char *shards[most_shards], *matrix = allocate((size_t)(k + m) * k), *tables = allocate((size_t)32 * k * m);
-    for (int i = 0; i < k + m; ++i) {
-      shards[i] = allocate((size_t)len);
-      for (int b = 0; b < len && b < 65536; ++b) shards[i][b] = random_byte();
-    }
-    gf_gen_cauchy1_matrix(matrix, k + m, k);
-    ec_init_tables(k, m, matrix + k * k, tables);
-    for (int f = 0; f < (k + m < 4 ? 4 : 8); ++f) {
-      struct stack_call call = {f, len, k, m, -1, tables, shards, shards + k, NULL};
-      const long bytes = stack_bytes_of(&call);
-      fprintf(stderr, "%s %d+%d %d: %ld bytes of stack\n", stack_functions[f], k, m, len, bytes);
-      if (bytes > most) most = bytes;
-      printf("%s %d+%d %d: %d %016llx\n", stack_functions[f], k, m, len, call.was,
-             (unsigned long long)sum_of_shards(shards + k, m, len));
-    }
-    for (int i = 0; i < k + m; ++i) free(shards[i]);
-    free(matrix), free(tables);
-  }
-  fprintf(stderr, "most: %ld\n", most);
-  return fflush(stdout) != 0;
-}
-
 int main(int argc, char **argv) {
   if (argc == 3 && strcmp(argv[1], "reopen") == 0) return reopen(argv[2]);
   if (argc == 3 && strcmp(argv[1], "namespaces") == 0) return namespaces(argv[2]);
   say_who_serves((void *)ec_encode_data);
   say_who_serves((void *)pq_gen);
-  if (argc == 2 && strcmp(argv[1], "stack") == 0) return stack();
   all();
   return fflush(stdout) != 0;
 }
