@@ -486,30 +486,34 @@ void KernelChooser::fit_local_size(const DevicePrepared &prepared, Variant &vari
            base::text(device_.identity.backend, ": ", text, "; ", local[0], "x", local[1], "x", local[2], " instead"));
 }
 
-void merge_found(const KernelRange &range, std::span<const FoundRecord> found, std::uint64_t start_bytes, unsigned rows,
-                 core::Mismatch *mismatches, core::MismatchRanges *ranges) {
+void merge_found(const KernelRange &range, const FoundTiles &tiles, const std::uint32_t *records,
+                 std::uint64_t start_bytes, unsigned rows, core::Mismatch *mismatches, core::MismatchRanges *ranges) {
   core::RangeCollector collector(rows, ranges != nullptr ? ranges->capacity : 0);
-  for (const bool of_head : {true, false}) {  // its bytes come first, its records do not
-    for (const FoundRecord &each : found) {
-      const std::uint64_t record = each.index / rows, start = start_bytes + range.record_start(record);
-      if ((record == range.tile_count) != of_head) continue;
-      const auto row = static_cast<unsigned>(each.index % rows);
-      const core::Mismatch mismatch = {mismatch_count(each.words), start + each.words[1]};
+  const auto merge_tile = [&](std::uint64_t tile) {
+    const std::uint64_t start = start_bytes + range.record_start(tile);
+    for (unsigned row = 0; row < rows; ++row) {
+      const std::uint32_t *const record = records + ((tile - tiles.first) * rows + row) * 2;
+      const core::Mismatch mismatch = {mismatch_count(record), start + record[1]};
+      if (mismatch.byte_count == 0) continue;
       mismatches[row].merge(mismatch);
-      collector.add(row, start, mismatch.first_bytes, start_bytes + range.record_end(record), mismatch.byte_count);
+      collector.add(row, start, mismatch.first_bytes, start_bytes + range.record_end(tile), mismatch.byte_count);
     }
-  }
+  };
+  // The head's bytes come first, its records do not.
+  const std::uint64_t head = range.tile_count, end = tiles.first + tiles.count;
+  if (tiles.first <= head && head < end) merge_tile(head);
+  for (std::uint64_t tile = tiles.first; tile < end; ++tile)
+    if (tile != head) merge_tile(tile);
   if (ranges == nullptr) return;
   collector.merge_into(*ranges);
   ranges->is_filled = true;
 }
 
-void merge_records(const KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
-                   unsigned rows, core::Mismatch *mismatches, core::MismatchRanges *ranges) {
-  std::vector<FoundRecord> found;
-  for (std::uint64_t i = 0; i < range.record_count * rows; ++i)
-    if (mismatch_count(&records[i * 2]) != 0) found.push_back({i, {records[i * 2], records[i * 2 + 1]}});
-  merge_found(range, found, start_bytes, rows, mismatches, ranges);
+void merge_records(const KernelRange &range, const std::uint32_t *records, std::uint64_t start_bytes, unsigned rows,
+                   core::Mismatch *mismatches) {
+  const FoundTiles tiles = found_tiles(records);
+  merge_found(range, tiles, records + tiles.offset_bytes(rows) / sizeof *records, start_bytes, rows, mismatches,
+              nullptr);
 }
 
 }  // namespace tandem::device

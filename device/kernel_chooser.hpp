@@ -145,20 +145,12 @@ class KernelChooser {
   mutable std::string kernel_hash_;
 };
 
-inline constexpr std::uint64_t kRecordBytes = 8;  // of a compare: see KernelRange
-
-// A record of a compare that has a difference.
-struct FoundRecord {
-  std::uint64_t index;  // record * rows + row
-  std::uint32_t words[2];
-};
-
-// Merges them, in their order; the range begins at `start_bytes` of the shards. `ranges`, which may be null, gets the
-// tiles.
-void merge_found(const KernelRange &range, std::span<const FoundRecord> found, std::uint64_t start_bytes, unsigned rows,
-                 core::Mismatch *mismatches, core::MismatchRanges *ranges);
-// The same for all records.
-void merge_records(const KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
-                   unsigned rows, core::Mismatch *mismatches, core::MismatchRanges *ranges = nullptr);
+// Merges records of a compare, those of `tiles`. The range begins at `start_bytes` of the shards. `ranges`, which may
+// be null, gets the tiles that have a mismatch.
+void merge_found(const KernelRange &range, const FoundTiles &tiles, const std::uint32_t *records,
+                 std::uint64_t start_bytes, unsigned rows, core::Mismatch *mismatches, core::MismatchRanges *ranges);
+// The same of all that it wrote.
+void merge_records(const KernelRange &range, const std::uint32_t *records, std::uint64_t start_bytes, unsigned rows,
+                   core::Mismatch *mismatches);
 
 }  // namespace tandem::device

@@ -85,7 +85,7 @@ class DeviceLane {
 
   // Staging memory of the host, with a slot's shards piece.pitch_bytes() apart.
   virtual std::byte *host(unsigned slot, bool outputs) const noexcept = 0;
-  virtual std::span<const std::uint32_t> records(unsigned slot, const DevicePiece &piece) const noexcept = 0;
+  virtual const std::uint32_t *records(unsigned slot) const noexcept = 0;
 
   // Commands of a piece, in this order; none waits. Host memory must not change until wait().
   virtual void upload(unsigned slot, bool outputs, std::uint64_t at_bytes, const std::byte *from,

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <list>
 #include <map>
 #include <utility>
 
@@ -21,7 +20,6 @@ using core::Task;
 using device::Access;
 
 constexpr std::uint64_t kLine = 64;
-constexpr std::uint64_t kFewRecords = 1024;  // of a verify, that are fetched from the device at once
 
 // The driver's answers about addresses. It is asked once for each allocation.
 class Allocations {
@@ -64,32 +62,6 @@ bool check_stream(const CudaSession &session, CUstream stream) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "CUDA: the stream's capture has been invalidated");
   return status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
-
-// Device memory for the reduction of records: from the session's pool and budget, in the order of its own stream.
-class Scratch {
- public:
-  explicit Scratch(CudaSession &session) : session_(session) {}
-
-  // For tandem_cuda_summary.
-  static void *allocate(void *scratch, std::uint64_t bytes) noexcept {
-    auto &self = *static_cast<Scratch *>(scratch);
-    try {
-      self.held_.emplace_back(self.session_, self.session_.stream(), bytes);
-    } catch (const std::exception &) {  // other errors of the device show at its next call
-      return nullptr;
-    }
-    return reinterpret_cast<void *>(self.held_.back().get());
-  }
-  static void release(void *scratch, void *allocated) noexcept {
-    auto &self = *static_cast<Scratch *>(scratch);
-    std::erase_if(self.held_,
-                  [&](const CudaMemory &each) { return reinterpret_cast<void *>(each.get()) == allocated; });
-  }
-
- private:
-  CudaSession &session_;
-  std::list<CudaMemory> held_;
-};
 
 // A group, started on the caller's stream. It is one launch, with two exceptions: a stripe that is too long for one
 // launch, and a verify that is short of memory.
@@ -214,15 +186,11 @@ class CudaRun final : public device::DeviceRun {
     parts_->done.wait();
     is_over_ = true;
     is_done_recorded_ = false;
-    if (task_.mode == Mode::compare && !merge_on_device()) merge_on_host();
+    if (task_.mode == Mode::compare) merge();
   }
 
   std::uint64_t record_bytes(const device::KernelRange &range) const {
-    std::uint64_t bytes = 0;
-    if (task_.mode != Mode::compare) return 0;
-    if (__builtin_mul_overflow(range.record_count, task_.prepared->rows() * device::kRecordBytes, &bytes))
-      base::fail(TANDEM_ERROR_TOO_LARGE, base::text("CUDA: records of ", task_.length_bytes, " bytes of shards"));
-    return bytes;
+    return task_.mode == Mode::compare ? range.record_bytes(task_.prepared->rows()) : 0;
   }
 
   std::uint64_t table_bytes() const noexcept { return batch_.words.size() * sizeof batch_.words[0]; }
@@ -259,48 +227,17 @@ class CudaRun final : public device::DeviceRun {
     allocated();
   }
 
-  // With the module's Thrust code, if it exists and has enough memory.
-  bool merge_on_device() {
-    if (!session_->may_summarise()) return false;
+  // Most verifies find nothing: then the two words before the records are all that the host needs.
+  void merge() {
     const unsigned rows = task_.prepared->rows();
-    std::vector<tandem_cuda_found> found;
-    std::uint64_t found_count = 0;
-    Scratch scratch(*session_);
-    char message[256] = {};
-    tandem_cuda_summary summary = {};
-    summary.struct_bytes = sizeof summary;
-    summary.stream = session_->stream();
-    summary.records = reinterpret_cast<const std::uint32_t *>(parts_->records->get());
-    summary.record_count = piece_.range.record_count * rows;
-    summary.found_count_out = &found_count;
-    summary.allocate = Scratch::allocate;
-    summary.release = Scratch::release;
-    summary.memory = &scratch;
-    summary.message_out = message;
-    summary.message_bytes = sizeof message;
-    do {
-      found.resize(std::max(kFewRecords, found_count));
-      summary.found_out = found.data();
-      summary.capacity = found.size();
-      if (const int error = session_->driver().summarise(&summary); error != 0) {
-        if (error != TANDEM_CUDA_SUMMARISE_NO_MEMORY) session_->summarise_failed(error, message);
-        return false;
-      }
-    } while (found_count > found.size());
-    std::vector<device::FoundRecord> records;
-    records.reserve(found_count);
-    for (std::uint64_t i = 0; i < found_count; ++i)
-      records.push_back({found[i].index, {found[i].words[0], found[i].words[1]}});
-    device::merge_found(piece_.range, records, task_.offset_bytes + piece_.offset_bytes, rows, task_.mismatches,
-                        task_.ranges);
-    return true;
-  }
-
-  void merge_on_host() {
-    const std::uint64_t bytes = record_bytes(piece_.range), start_bytes = task_.offset_bytes + piece_.offset_bytes;
-    std::vector<std::uint32_t> values(bytes / sizeof(std::uint32_t));
-    session_->fetch(values.data(), parts_->records->get(), bytes);
-    device::merge_records(piece_.range, values, start_bytes, task_.prepared->rows(), task_.mismatches, task_.ranges);
+    const CUdeviceptr from = parts_->records->get();
+    std::uint32_t found[2];
+    session_->fetch(found, from, sizeof found);
+    const device::FoundTiles tiles = device::found_tiles(found);
+    std::vector<std::uint32_t> records(tiles.record_bytes(rows) / sizeof(std::uint32_t));
+    session_->fetch(records.data(), from + tiles.offset_bytes(rows), tiles.record_bytes(rows));
+    device::merge_found(piece_.range, tiles, records.data(), task_.offset_bytes + piece_.offset_bytes, rows,
+                        task_.mismatches, task_.ranges);
   }
 
   // The work of one launch: bytes of each shard, from the start of the task on.

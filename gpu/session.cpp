@@ -127,11 +127,6 @@ void CudaLane::release() noexcept {
   }
 }
 
-std::span<const std::uint32_t> CudaLane::records(unsigned slot, const device::DevicePiece &piece) const noexcept {
-  return {reinterpret_cast<const std::uint32_t *>(slots_[slot].host_records->get()),
-          piece.record_bytes() / sizeof(std::uint32_t)};
-}
-
 void CudaLane::upload(unsigned slot, bool outputs, std::uint64_t at_bytes, const std::byte *from, std::uint64_t bytes) {
   const CudaMemory &to = outputs ? *slots_[slot].outputs : *slots_[slot].inputs;
   CUDA_CALL(driver_, cuMemcpyHtoDAsync, to.get() + at_bytes, from, bytes, up_.get());
@@ -221,13 +216,6 @@ void give_up(const CudaDevice &device, const std::string &reason, const base::Lo
 
 void CudaSession::give_up(const std::string &reason) noexcept {
   if (lose()) gpu::give_up(cuda_device(), reason, log_);
-}
-
-void CudaSession::summarise_failed(int error, const char *message) noexcept {
-  if (has_summarise_failed_.exchange(true)) return;
-  device().say(log_, TANDEM_LOG_WARNING,
-               "what a verify found is not reduced on the device any more, but on the host: error ", error,
-               " of the CUDA runtime, ", message);
 }
 
 void CudaSession::within(const std::function<void()> &body) {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -88,7 +87,9 @@ class CudaLane final : public device::DeviceLane {
     const auto &memory = outputs ? slots_[slot].host_outputs : slots_[slot].host_inputs;
     return memory != nullptr ? memory->get() : nullptr;
   }
-  std::span<const std::uint32_t> records(unsigned slot, const device::DevicePiece &piece) const noexcept override;
+  const std::uint32_t *records(unsigned slot) const noexcept override {
+    return reinterpret_cast<const std::uint32_t *>(slots_[slot].host_records->get());
+  }
   void upload(unsigned slot, bool outputs, std::uint64_t at_bytes, const std::byte *from, std::uint64_t bytes) override;
   void launch(unsigned slot, const device::DevicePiece &piece) override;
   void download(unsigned slot, std::uint64_t at_bytes, std::byte *to, std::uint64_t bytes) override;
@@ -132,12 +133,6 @@ class CudaSession final : public device::DeviceSession {
   // The device failed: it is given up for the rest of this process.
   void give_up(const std::string &reason) noexcept;
 
-  // Whether the module searches a verify's records. After a failure it does not, and the log says so once.
-  bool may_summarise() const noexcept {
-    return driver_.summarise != nullptr && !has_summarise_failed_.load(std::memory_order_relaxed);
-  }
-  void summarise_failed(int error, const char *message) noexcept;
-
   // The context, for destructors.
   QuietContextScope quietly() const noexcept { return {driver_, context_}; }
 
@@ -177,7 +172,6 @@ class CudaSession final : public device::DeviceSession {
   std::uint64_t free_bytes_ = 0;  // of the device, when the session began
   CUcontext context_ = nullptr;
   CUmemoryPool pool_ = nullptr;
-  std::atomic<bool> has_summarise_failed_{false};
   std::unique_ptr<CudaStream> own_;
   std::unique_ptr<CudaPrograms> programs_;
   std::mutex parts_mutex_;

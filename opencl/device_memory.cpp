@@ -79,7 +79,8 @@ class OpenclRun final : public device::DeviceRun {
     is_over_ = true;
     if (task_.mode != Mode::compare) return;
     for (const KernelCall &part : *parts_)
-      device::merge_records(part.range, part.record_values, part.start_bytes, task_.prepared->rows(), task_.mismatches);
+      device::merge_records(part.range, part.record_values.data(), part.start_bytes, task_.prepared->rows(),
+                            task_.mismatches);
   }
 
  private:
@@ -147,7 +148,7 @@ class OpenclRun final : public device::DeviceRun {
     cl_mem records = part.offsets.get();  // any buffer
     const bool compare = task_.mode == Mode::compare;
     if (compare) {
-      part.record_values.assign(part.range.record_count * task_.prepared->rows() * 2, 0xffffffff);
+      part.record_values.assign(part.range.record_bytes(task_.prepared->rows()) / sizeof(std::uint32_t), 0xffffffff);
       part.records = DeviceBuffer(session_, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
                                   part.record_values.size() * sizeof(std::uint32_t), part.record_values.data());
       records = part.records.get();

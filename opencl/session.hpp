@@ -71,9 +71,7 @@ class OpenclLane final : public device::DeviceLane {
   std::byte *host(unsigned slot, bool outputs) const noexcept override {
     return (outputs ? slots[slot].host_outputs : slots[slot].host_inputs)->get();
   }
-  std::span<const std::uint32_t> records(unsigned slot, const device::DevicePiece &) const noexcept override {
-    return slots[slot].record_values;
-  }
+  const std::uint32_t *records(unsigned slot) const noexcept override { return slots[slot].record_values.data(); }
   void upload(unsigned slot, bool outputs, std::uint64_t at_bytes, const std::byte *from, std::uint64_t bytes) override;
   void launch(unsigned slot, const device::DevicePiece &piece) override;
   void download(unsigned slot, std::uint64_t at_bytes, std::byte *to, std::uint64_t bytes) override;
