@@ -79,10 +79,10 @@ class CudaRun final : public device::DeviceRun {
                               "a verify cannot be captured: its result is read when the job is waited for");
     const bool is_batch = group.stripes.size() > 1;
     const device::Binding binding = is_batch ? device::Binding::table : device::Binding::offsets;
-    ready_ = make_ready(place, prepared_of(task_), task_.mode, group.access, binding,
-                        is_captured_ ? 0 : group.length_bytes());
+    variant_ = place.choose(device::prepared_of(task_), task_.mode, group.access, binding,
+                            is_captured_ ? 0 : group.length_bytes());
     if (is_batch) {
-      batch_ = device::cut_kernel_batch(ready_->variant.spec, group.stripes);
+      batch_ = device::cut_kernel_batch(variant_.spec, group.stripes);
       parts_ = session_->take_parts(0);
       take_table();
     } else {
@@ -139,15 +139,17 @@ class CudaRun final : public device::DeviceRun {
 
  private:
   device::KernelRange cut(std::uint64_t length) const {
-    return device::cut_kernel_range(ready_->variant.spec, length, addresses_[task_.prepared->columns()]);
+    return device::cut_kernel_range(variant_.spec, length, addresses_[task_.prepared->columns()]);
   }
 
   // The job is over before the graph is launched, and the plan's next run may use another kernel.
   void keep_for_graphs() const {
-    const CudaPrepared &prepared = prepared_of(task_);
-    const std::lock_guard lock(prepared.ready_mutex);
-    if (std::find(prepared.captured.begin(), prepared.captured.end(), ready_) == prepared.captured.end())
-      prepared.captured.push_back(ready_);
+    const device::DevicePrepared &prepared = device::prepared_of(task_);
+    const std::lock_guard lock(prepared.mutex);
+    if (std::none_of(prepared.captured.begin(), prepared.captured.end(), [&](const device::Variant &each) {
+          return each.program == variant_.program && each.tables == variant_.tables;
+        }))
+      prepared.captured.push_back(variant_);
   }
 
   // The table of a captured launch is uploaded before the graph exists. So the graph has one kernel and no copy.
@@ -162,8 +164,7 @@ class CudaRun final : public device::DeviceRun {
     device::KernelRange groups;
     groups.group_count = batch_.group_count;
     const std::uint64_t table = parts_->table->get();
-    launch({ready_->variant, task_.prepared->columns(), task_.prepared->rows(), groups, 0, batch_.y, batch_.z},
-           {&table, 1});
+    launch({variant_, task_.prepared->columns(), task_.prepared->rows(), groups, batch_.y, batch_.z}, {&table, 1});
   }
 
   void launch_piece() {
@@ -171,11 +172,11 @@ class CudaRun final : public device::DeviceRun {
     const bool compare = task_.mode == Mode::compare;
     const CUdeviceptr records = compare ? parts_->records->get() : 0;
     if (compare) clear_records(*session_, stream_, records, record_bytes(piece_.range));
-    launch({ready_->variant, task_.prepared->columns(), task_.prepared->rows(), piece_.range, records}, addresses_);
+    launch({variant_, task_.prepared->columns(), task_.prepared->rows(), piece_.range}, addresses_, records);
   }
 
-  void launch(const Launch &what, std::span<const std::uint64_t> shards) {
-    gpu::launch(*session_, stream_, what, shards);
+  void launch(const device::Launch &what, std::span<const std::uint64_t> shards, CUdeviceptr records = 0) {
+    gpu::launch(*session_, stream_, what, shards, records);
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
     if (is_captured_) return;
     parts_->done.record(stream_);
@@ -252,7 +253,7 @@ class CudaRun final : public device::DeviceRun {
   const bool is_captured_;
   std::vector<std::uint64_t> addresses_;  // begin of the piece in each shard
   device::KernelBatch batch_;             // of several stripes; otherwise empty
-  std::shared_ptr<const Ready> ready_;
+  device::Variant variant_;
   std::unique_ptr<JobParts> parts_;
   bool is_over_ = true, is_done_recorded_ = false;
 };
@@ -286,7 +287,7 @@ class CudaInspector final : public device::ShardInspector {
   }
 
   Access access_of(const Task &task, std::span<const device::DeviceShard> shards) override {
-    const unsigned element = place_.chooser.settings(prepared_of(task), task.mode).kernel.element_bytes;
+    const unsigned element = place_.chooser.settings(device::prepared_of(task), task.mode).kernel.element_bytes;
     const auto is_aligned = [&](const device::DeviceShard &each) { return each.start % element == 0; };
     return std::all_of(shards.begin(), shards.end(), is_aligned) ? Access::aligned : Access::shifted;
   }
@@ -333,25 +334,6 @@ class CudaShardMemory final : public core::DeviceMemory {
 };
 
 }  // namespace
-
-std::shared_ptr<const Ready> make_ready(const device::Workplace &place, const CudaPrepared &prepared, Mode mode,
-                                        Access access, device::Binding binding, std::uint64_t length_bytes) {
-  const auto is_good = [&](const std::shared_ptr<const Ready> &ready) {
-    return ready != nullptr && ready->session == place.session && !ready->variant.is_for_now;
-  };
-  {
-    const std::lock_guard lock(prepared.ready_mutex);
-    if (const auto &slot = prepared.ready[{mode, access, binding}]; is_good(slot)) return slot;
-  }
-  auto made = std::make_shared<Ready>();
-  made->session = place.session;
-  made->variant = place.choose(prepared, mode, access, binding, length_bytes);
-  const std::lock_guard lock(prepared.ready_mutex);
-  std::shared_ptr<const Ready> &slot = prepared.ready[{mode, access, binding}];
-  if (is_good(slot)) return slot;  // another thread was faster
-  slot = made;
-  return slot;
-}
 
 std::shared_ptr<core::DeviceMemory> CudaSession::make_shard_memory(std::uint64_t bytes) {
   return std::make_shared<CudaShardMemory>(std::static_pointer_cast<CudaSession>(shared_from_this()), bytes);

@@ -143,7 +143,7 @@ void CudaLane::launch(unsigned slot, const device::DevicePiece &piece) {
   shards.reserve(work.columns() + work.rows());
   for (unsigned c = 0; c < work.columns(); ++c) shards.push_back(in.inputs->get() + c * piece.pitch_bytes());
   for (unsigned r = 0; r < work.rows(); ++r) shards.push_back(in.outputs->get() + r * piece.pitch_bytes());
-  gpu::launch(session_, run_.get(), {work.variant, work.columns(), work.rows(), piece.range, records}, shards);
+  gpu::launch(session_, run_.get(), {work.variant, work.columns(), work.rows(), piece.range}, shards, records);
   in.computed.record(run_.get());
   in.computed.hold(down_.get());
 }
@@ -321,7 +321,8 @@ void CudaSession::find_direct(device::HostTask &work) const {
   }
 }
 
-void launch(const CudaSession &session, CUstream stream, const Launch &what, std::span<const std::uint64_t> shards) {
+void launch(const CudaSession &session, CUstream stream, const device::Launch &what,
+            std::span<const std::uint64_t> shards, CUdeviceptr records) {
   const Driver &driver = session.driver();
   const device::Variant &variant = what.variant;
   device::KernelArguments arguments = {};
@@ -329,7 +330,7 @@ void launch(const CudaSession &session, CUstream stream, const Launch &what, std
   arguments.begin = what.range.begin;
   arguments.end = what.range.end;
   arguments.length = what.range.length;
-  arguments.records = reinterpret_cast<std::uint32_t *>(what.records);
+  arguments.records = reinterpret_cast<std::uint32_t *>(records);
   if (variant.tables != nullptr) {
     const CUdeviceptr tables = static_cast<const CudaMemory *>(variant.tables.get())->get();
     arguments.tables = reinterpret_cast<const std::uint32_t *>(tables);

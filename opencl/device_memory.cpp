@@ -137,9 +137,9 @@ class OpenclRun final : public device::DeviceRun {
     }
   }
 
-  // offsets: of the shards; of Binding::table the table.
+  // offsets: of the shards; of Binding::table the table. buffers: of the shards.
   void start_part(const device::KernelRange &range, std::uint64_t start_bytes, std::vector<std::uint64_t> offsets,
-                  const std::vector<cl_mem> &shards, unsigned y = 1, unsigned z = 1) {
+                  std::vector<cl_mem> buffers, unsigned y = 1, unsigned z = 1) {
     KernelCall &part = parts_->emplace_back();
     part.start_bytes = start_bytes;
     part.range = range;
@@ -153,9 +153,9 @@ class OpenclRun final : public device::DeviceRun {
                                   part.record_values.size() * sizeof(std::uint32_t), part.record_values.data());
       records = part.records.get();
     }
-    launch(driver_, queue_.get(),
-           {variant_, task_.prepared->columns(), task_.prepared->rows(), range, part.offsets.get(), records, y, z},
-           shards, events_.all().last(events_.empty() ? 0 : 1), events_);
+    buffers.insert(buffers.end(), {part.offsets.get(), records});
+    launch(driver_, queue_.get(), {variant_, task_.prepared->columns(), task_.prepared->rows(), range, y, z}, buffers,
+           events_.all().last(events_.empty() ? 0 : 1), events_);
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
     if (!compare) return;
     const cl_event after = events_.last();

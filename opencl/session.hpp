@@ -118,18 +118,9 @@ inline OpenclSession &session_of(const device::Workplace &place) {
   return static_cast<OpenclSession &>(*place.session);
 }
 
-// A call of a kernel without its shards.
-struct Launch {
-  const device::Variant &variant;
-  unsigned columns, rows;
-  device::KernelRange range;
-  cl_mem offsets, records;
-  unsigned y = 1, z = 1;  // of Binding::table: see KernelBatch; `offsets` is the table
-};
-
-// Sets the arguments and starts the kernel after the commands of `after`. Adds its own event to `events`. `shards`:
-// inputs' buffer and outputs' buffer (Binding::offsets), or one for each input and output.
-void launch(const Driver &driver, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
+// Sets the arguments and starts the kernel after the commands of `after`. Adds its own event to `events`. `buffers`: of
+// its arguments, in their order: shards, offsets, records.
+void launch(const Driver &driver, cl_command_queue queue, const device::Launch &what, std::span<const cl_mem> buffers,
             std::span<const cl_event> after, Events &events);
 
 // Tasks below have rows, columns and bytes.
