@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "core/recorded_run.hpp"
 #include "device/piece_stream.hpp"
+#include "kernel_hash.hpp"
 
 namespace tandem::device {
 
@@ -120,11 +121,6 @@ std::uint64_t DeviceBackend::budget_bytes(const Device &device, std::uint64_t ha
   return options_.memory_budget_bytes != 0 ? std::min(most, options_.memory_budget_bytes) : most;
 }
 
-std::shared_ptr<const DevicePrepared> DeviceBackend::make_prepared(const core::Operator &what,
-                                                                   std::optional<DeviceSettings> forced) const {
-  return std::make_shared<DevicePrepared>(what, std::move(forced));
-}
-
 // The arguments of a kernel hold a fixed number of shards.
 const core::Operator &DeviceBackend::checked(const core::Operator &what) const {
   if (what.field() == core::Field::gf2)
@@ -142,22 +138,22 @@ const core::Operator &DeviceBackend::checked(const core::Operator &what) const {
 std::shared_ptr<const core::Prepared> DeviceBackend::prepare(const core::Operator &what) {
   const core::Operator &checked_operator = checked(what);
   const Found &here = found();  // reports early what the machine lacks
-  std::shared_ptr<const DevicePrepared> prepared = make_prepared(checked_operator, std::nullopt);
+  auto prepared = std::make_shared<const DevicePrepared>(checked_operator, std::nullopt);
   here.chooser->describe(*prepared);
   return prepared;
 }
 
 std::shared_ptr<const core::Prepared> DeviceBackend::prepare_tuned(const core::Operator &what,
                                                                    const core::TuningValues &values) {
-  return make_prepared(checked(what),
-                       found().chooser->forced_settings(what.output_count(), what.input_count(), values));
+  return std::make_shared<const DevicePrepared>(
+      checked(what), found().chooser->forced_settings(what.output_count(), what.input_count(), values));
 }
 
 std::vector<core::TuningParameter> DeviceBackend::tuning_parameters(unsigned rows, unsigned columns, Mode) const {
   return found().chooser->parameters(rows, columns);
 }
 core::TuningIdentity DeviceBackend::tuning_identity() const { return found().chooser->identity(); }
-std::string DeviceBackend::tuning_kernel_hash() const { return found().chooser->kernel_hash(); }
+std::string DeviceBackend::tuning_kernel_hash() const { return kKernelHash; }
 
 void DeviceBackend::make_ready(const core::Prepared &prepared, Mode, MemoryKind, bool waits) {
   if (waits) static_cast<const DevicePrepared &>(prepared).raise(DevicePrepared::Need::now);

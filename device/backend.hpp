@@ -48,10 +48,8 @@ class DeviceBackend : public core::Backend, public core::Tunable {
                 const base::Log &log);
 
   // The driver's part.
-  virtual std::shared_ptr<const Device> find() const = 0;  // the device that the options name; the log hears of it
-  virtual void check_usable(const Device &) const {}       // before each call: throws Error (DEVICE) for a dead device
-  virtual std::shared_ptr<const DevicePrepared> make_prepared(const core::Operator &what,
-                                                              std::optional<DeviceSettings> forced) const;
+  virtual std::shared_ptr<const Device> find() const = 0;   // the device that the options name; the log hears of it
+  virtual void check_usable(const Device &) const {}        // before each call: throws Error (DEVICE) for a dead device
   virtual std::shared_ptr<DeviceSession> open() const = 0;  // on known()
   // An error of the driver ended a run in this session; null: it could not be opened.
   virtual void failed(const std::shared_ptr<DeviceSession> &session, const DriverError &error) = 0;

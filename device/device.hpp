@@ -12,6 +12,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "core/tuning.hpp"
+#include "device/built_in.hpp"
 #include "device/kernel_text.hpp"
 
 namespace tandem::device {
@@ -29,7 +30,7 @@ struct Device {
   virtual ~Device();
 
   // Default values for a device without measurements, for a matrix of this shape.
-  virtual DeviceSettings settings(unsigned rows, unsigned columns) const = 0;
+  DeviceSettings settings(unsigned rows, unsigned columns) const;
 
   const std::string &model() const noexcept { return identity.device; }
   const std::string &driver_text() const noexcept { return identity.driver; }
@@ -61,6 +62,8 @@ struct Device {
   std::array<std::size_t, 3> most_items{};
   std::size_t most_group_items = 0;
 
+  Vendor vendor = Vendor::other;
+  std::uint64_t compile_after_bytes = 0;  // as DeviceSettings, without measurements
   Dialect dialect = Dialect::opencl_c;
   bool byte_lanes = false;
   unsigned architecture = 75;              // CUDA C: KernelSpec's

@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "core/wide.hpp"
 #include "device/transform_text.hpp"
+#include "kernel_hash.hpp"
 
 namespace tandem::device {
 namespace {
@@ -55,20 +56,6 @@ void take_points(KernelSpec &spec, std::shared_ptr<const CauchyPoints> points) {
   spec.technique = Technique::transform;
   spec.tuning = transform_tuning();
   spec.points = std::move(points);
-}
-
-// A text of technique transform with every part: two rounds of groups that have inputs and outputs, and scales.
-std::string transform_text(const GenerateKernel &generate, KernelSpec spec) {
-  core::CauchyTransform form;
-  for (unsigned i = 0; i < 6; ++i) {
-    form.input_points.push_back(static_cast<core::Element>(8 * i + 1));
-    form.output_points.push_back(static_cast<core::Element>(8 * i + 6));
-    form.input_scales.push_back(static_cast<core::Element>(i + 2));
-    form.output_scales.push_back(static_cast<core::Element>(i + 3));
-  }
-  const core::Matrix matrix = core::Operator(form).dense();
-  take_points(spec, std::make_shared<const CauchyPoints>(std::move(form)));
-  return generate(matrix, spec).text;
 }
 
 // Programs for the same matrix and points are interchangeable.
@@ -180,36 +167,10 @@ core::TuningIdentity KernelChooser::identity() const {
   return identity;
 }
 
-// A changed generator changes the hash.
-const std::string &KernelChooser::kernel_hash() const {
-  std::call_once(hashed_, [this] {
-    core::Matrix matrix(5, 6);
-    for (unsigned r = 0; r < matrix.rows(); ++r)
-      for (unsigned c = 0; c < matrix.columns(); ++c) matrix.at(r, c) = static_cast<std::uint8_t>(17 * r + 29 * c + 1);
-    std::string texts;
-    for (const Technique technique : {Technique::compiled, Technique::tables}) {
-      for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
-        for (const Access access : {Access::aligned, Access::shifted, Access::direct}) {
-          if (access == Access::direct && device_.dialect == Dialect::cuda_c) continue;  // it has no such text
-          for (const Binding binding : {Binding::offsets, Binding::arguments, Binding::table}) {
-            if (binding == Binding::table && mode != core::Mode::assign) continue;
-            KernelSpec spec = spec_of(mode, access, binding, device_.settings(matrix.rows(), matrix.columns()));
-            spec.technique = technique;
-            texts += generate_(matrix, spec).text;
-          }
-        }
-      }
-    }
-    texts += transform_text(generate_, spec_of(core::Mode::assign, Access::aligned, Binding::offsets, {}));
-    kernel_hash_ = hex(key_of({texts}));
-  });
-  return kernel_hash_;
-}
-
 // With host shards the transfers hide the kernel's time. So measurements with device memory give the values of the
 // kernel, and measurements with host memory the other values.
 core::TuningChoice KernelChooser::known_values(const DevicePrepared &prepared, core::Mode mode) const {
-  core::TuningQuery query = {identity(), kernel_hash(), mode, prepared.columns(), prepared.rows()};
+  core::TuningQuery query = {identity(), kKernelHash, mode, prepared.columns(), prepared.rows()};
   core::TuningChoice choice = tuning_->find(query);
   query.on_device = true;
   core::TuningChoice resident = tuning_->find(query);
@@ -245,7 +206,7 @@ Key KernelChooser::text_key(const DevicePrepared &prepared, const DevicePrograms
                             const KernelSpec &spec) const {
   const KernelTuning &tuning = spec.tuning;
   std::string made_of = base::text(
-      kernel_hash(), " ", TANDEM_VERSION_MAJOR, ".", TANDEM_VERSION_MINOR, ".", TANDEM_VERSION_PATCH, " ",
+      kKernelHash, " ", TANDEM_VERSION_MAJOR, ".", TANDEM_VERSION_MINOR, ".", TANDEM_VERSION_PATCH, " ",
       static_cast<int>(spec.technique), " ", static_cast<int>(spec.mode), " ", static_cast<int>(spec.access), " ",
       static_cast<int>(spec.binding), " ", spec.byte_lanes, " ", tuning.element_bytes, " ", tuning.elements_per_item,
       " ", tuning.rows_per_pass, " ", static_cast<int>(tuning.loads), " ", spec.architecture, " ");
@@ -382,9 +343,8 @@ void KernelChooser::tell(const DevicePrepared &prepared, core::Mode mode, const 
 }
 
 Variant KernelChooser::choose(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode, Access access,
-                              Binding binding, std::uint64_t length_bytes) const {
+                              Binding binding) const {
   const DeviceSettings settings = this->settings(prepared, mode);
-  prepared.count(length_bytes * prepared.columns());
   Variant variant;
   variant.staging_bytes = settings.staging_bytes;
   variant.spec = spec_of(mode, access, binding, settings);
@@ -393,7 +353,7 @@ Variant KernelChooser::choose(const DevicePrepared &prepared, DevicePrograms &pr
     variant.spec = choice.spec;
     try {
       if (build(prepared, programs, variant, choice.wait)) {
-        if (does_not_fit(prepared, variant)) return choose(prepared, programs, mode, access, binding, 0);
+        if (does_not_fit(prepared, variant)) return choose(prepared, programs, mode, access, binding);
         tell(prepared, mode, choice);
         return variant;
       }
@@ -402,7 +362,7 @@ Variant KernelChooser::choose(const DevicePrepared &prepared, DevicePrograms &pr
       if (is_fixed(prepared) || error.status() != TANDEM_ERROR_UNAVAILABLE) throw;
       if (variant.spec.technique == Technique::transform) {  // the compiler may take the matrix
         leave_transform(prepared, error.what());
-        return choose(prepared, programs, mode, access, binding, 0);
+        return choose(prepared, programs, mode, access, binding);
       }
       programs.stop_compiling(error.what());
       choice.reason = programs.no_compiler();
@@ -415,8 +375,6 @@ Variant KernelChooser::choose(const DevicePrepared &prepared, DevicePrograms &pr
                  device_.local_bytes);
   }
   variant.spec = spec_of(mode, access, binding, settings);
-  variant.is_for_now = !is_forced() && programs.no_compiler().empty() &&
-                       can_compile(prepared, program_spec(prepared, programs, variant.spec, settings));
   variant.spec.technique = Technique::tables;
   variant.spec.tuning.loads = Loads::plain;
   // These values are for compiled kernels. The compiled-in kernels of technique tables have one element an item.
@@ -486,30 +444,34 @@ void KernelChooser::fit_local_size(const DevicePrepared &prepared, Variant &vari
            base::text(device_.identity.backend, ": ", text, "; ", local[0], "x", local[1], "x", local[2], " instead"));
 }
 
-void merge_found(const KernelRange &range, std::span<const FoundRecord> found, std::uint64_t start_bytes, unsigned rows,
-                 core::Mismatch *mismatches, core::MismatchRanges *ranges) {
+void merge_found(const KernelRange &range, const FoundTiles &tiles, const std::uint32_t *records,
+                 std::uint64_t start_bytes, unsigned rows, core::Mismatch *mismatches, core::MismatchRanges *ranges) {
   core::RangeCollector collector(rows, ranges != nullptr ? ranges->capacity : 0);
-  for (const bool of_head : {true, false}) {  // its bytes come first, its records do not
-    for (const FoundRecord &each : found) {
-      const std::uint64_t record = each.index / rows, start = start_bytes + range.record_start(record);
-      if ((record == range.tile_count) != of_head) continue;
-      const auto row = static_cast<unsigned>(each.index % rows);
-      const core::Mismatch mismatch = {mismatch_count(each.words), start + each.words[1]};
+  const auto merge_tile = [&](std::uint64_t tile) {
+    const std::uint64_t start = start_bytes + range.record_start(tile);
+    for (unsigned row = 0; row < rows; ++row) {
+      const std::uint32_t *const record = records + ((tile - tiles.first) * rows + row) * 2;
+      const core::Mismatch mismatch = {mismatch_count(record), start + record[1]};
+      if (mismatch.byte_count == 0) continue;
       mismatches[row].merge(mismatch);
-      collector.add(row, start, mismatch.first_bytes, start_bytes + range.record_end(record), mismatch.byte_count);
+      collector.add(row, start, mismatch.first_bytes, start_bytes + range.record_end(tile), mismatch.byte_count);
     }
-  }
+  };
+  // The head's bytes come first, its records do not.
+  const std::uint64_t head = range.tile_count, end = tiles.first + tiles.count;
+  if (tiles.first <= head && head < end) merge_tile(head);
+  for (std::uint64_t tile = tiles.first; tile < end; ++tile)
+    if (tile != head) merge_tile(tile);
   if (ranges == nullptr) return;
   collector.merge_into(*ranges);
   ranges->is_filled = true;
 }
 
-void merge_records(const KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
-                   unsigned rows, core::Mismatch *mismatches, core::MismatchRanges *ranges) {
-  std::vector<FoundRecord> found;
-  for (std::uint64_t i = 0; i < range.record_count * rows; ++i)
-    if (mismatch_count(&records[i * 2]) != 0) found.push_back({i, {records[i * 2], records[i * 2 + 1]}});
-  merge_found(range, found, start_bytes, rows, mismatches, ranges);
+void merge_records(const KernelRange &range, const std::uint32_t *records, std::uint64_t start_bytes, unsigned rows,
+                   core::Mismatch *mismatches) {
+  const FoundTiles tiles = found_tiles(records);
+  merge_found(range, tiles, records + tiles.offset_bytes(rows) / sizeof *records, start_bytes, rows, mismatches,
+              nullptr);
 }
 
 }  // namespace tandem::device

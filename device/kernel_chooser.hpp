@@ -6,11 +6,12 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/log.hpp"
@@ -21,6 +22,17 @@
 #include "device/programs.hpp"
 
 namespace tandem::device {
+
+class DeviceSession;
+
+// A kernel chosen for a task.
+struct Variant {
+  std::shared_ptr<DeviceSession> session;  // destroyed after what is in it
+  KernelSpec spec;                         // with a local size that the device runs
+  std::shared_ptr<const DeviceProgram> program;
+  std::uint64_t staging_bytes = 0;
+  std::shared_ptr<const void> tables;  // technique tables: on the device, as DeviceSession::tables() gives them
+};
 
 // An operator in the form of a device's backend.
 class DevicePrepared : public core::Prepared {
@@ -57,32 +69,25 @@ class DevicePrepared : public core::Prepared {
   };
   mutable std::mutex mutex;  // of what follows
   mutable std::array<OfMode, 3> modes;
+  mutable std::map<std::tuple<core::Mode, Access, Binding>, Variant> ready;  // compiled: Workplace::choose()
+  mutable std::vector<Variant> captured;  // graphs may launch them while the plan exists
 };
 
 inline const DevicePrepared &prepared_of(const core::Task &task) {
   return static_cast<const DevicePrepared &>(*task.prepared);
 }
 
-// A kernel chosen for a task.
-struct Variant {
-  KernelSpec spec;  // with a local size that the device runs
-  std::shared_ptr<const DeviceProgram> program;
-  std::uint64_t staging_bytes = 0;
-  std::shared_ptr<const void> tables;  // technique tables: on the device, as DeviceSession::tables() gives them
-  bool is_for_now = false;             // tables, until a compile pays and is done
-};
-
 class KernelChooser {
  public:
   // The device outlives the chooser.
   KernelChooser(const Options &options, const Device &device, const base::Log &log);
 
-  // For a run of `length_bytes`, which are counted; without the tables. Compiles in the background and returns tables
+  // For a run; without session and tables. Compiles in the background and returns tables
   // meanwhile, unless the technique or the values are forced, or the plan waits. If the compiler fails, nothing more is
   // compiled, and technique tables is used; if it fails with technique transform, technique compiled is used. Throws
   // Error (UNAVAILABLE) for a matrix that this device has no technique for, and for forced values that it cannot run.
   Variant choose(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode, Access access,
-                 Binding binding, std::uint64_t length_bytes) const;
+                 Binding binding) const;
 
   // Begins the compile that choose() will wait for, if there is one.
   void begin(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode, Access access,
@@ -100,7 +105,6 @@ class KernelChooser {
   DeviceSettings forced_settings(unsigned rows, unsigned columns, const core::TuningValues &values) const;
   DeviceSettings settings(const DevicePrepared &prepared, core::Mode mode) const;
   core::TuningIdentity identity() const;
-  const std::string &kernel_hash() const;               // of every kind of text that the generator writes
   void describe(const DevicePrepared &prepared) const;  // for its techniques()
   bool is_forced() const noexcept { return !technique_.empty() && technique_ != "auto"; }
 
@@ -141,24 +145,14 @@ class KernelChooser {
   const core::TuningSource *tuning_;
   const GenerateKernel generate_;
   base::Log log_;
-  mutable std::once_flag hashed_;
-  mutable std::string kernel_hash_;
 };
 
-inline constexpr std::uint64_t kRecordBytes = 8;  // of a compare: see KernelRange
-
-// A record of a compare that has a difference.
-struct FoundRecord {
-  std::uint64_t index;  // record * rows + row
-  std::uint32_t words[2];
-};
-
-// Merges them, in their order; the range begins at `start_bytes` of the shards. `ranges`, which may be null, gets the
-// tiles.
-void merge_found(const KernelRange &range, std::span<const FoundRecord> found, std::uint64_t start_bytes, unsigned rows,
-                 core::Mismatch *mismatches, core::MismatchRanges *ranges);
-// The same for all records.
-void merge_records(const KernelRange &range, std::span<const std::uint32_t> records, std::uint64_t start_bytes,
-                   unsigned rows, core::Mismatch *mismatches, core::MismatchRanges *ranges = nullptr);
+// Merges records of a compare, those of `tiles`. The range begins at `start_bytes` of the shards. `ranges`, which may
+// be null, gets the tiles that have a mismatch.
+void merge_found(const KernelRange &range, const FoundTiles &tiles, const std::uint32_t *records,
+                 std::uint64_t start_bytes, unsigned rows, core::Mismatch *mismatches, core::MismatchRanges *ranges);
+// The same of all that it wrote.
+void merge_records(const KernelRange &range, const std::uint32_t *records, std::uint64_t start_bytes, unsigned rows,
+                   core::Mismatch *mismatches);
 
 }  // namespace tandem::device

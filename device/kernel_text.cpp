@@ -475,7 +475,7 @@ KernelRange cut_kernel_range(const KernelSpec &spec, std::uint64_t length, std::
   range.tile_count = (range.end - range.begin + tile - 1) / tile;
   range.group_count = (range.tile_count + tuning.local[2] - 1) / tuning.local[2] + 1;
   range.record_count = range.tile_count + 2;
-  if (range.group_count > kMostGroups)
+  if (range.group_count > kMostGroups || range.record_count > UINT32_MAX)
     base::fail(TANDEM_ERROR_TOO_LARGE,
                base::text("kernel: ", range.group_count, " work-groups for ", length, " bytes"));
   return range;

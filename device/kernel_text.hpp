@@ -114,6 +114,8 @@ struct KernelText {
 // too. Pieces of this size keep every alignment.
 inline constexpr std::uint64_t kMostLaunchBytes = std::uint64_t{8} << 30;
 
+inline constexpr std::uint64_t kRecordBytes = 8;  // of a compare: see KernelRange
+
 // Local memory of technique tables, for each column: 16 words for the low nibble and 16 for the high one.
 inline constexpr std::uint64_t kTableBytesPerColumn = 128;
 
@@ -149,14 +151,16 @@ KernelText generate_kernel(const core::Matrix &matrix, const KernelSpec &spec);
 std::uint64_t kernel_shared_bytes(const KernelSpec &spec, unsigned columns) noexcept;
 
 // How a range is cut. records: compare writes two words for each tile and output (tile-major): one less than the count
-// of mismatching bytes, and the first one's position in the tile. Head and tail follow as two more tiles. The caller
-// sets all bits beforehand, which means 0 bytes and takes one fill. Only tiles with a mismatch are written.
+// of mismatching bytes, and the first one's position in the tile. Head and tail follow as two more tiles. Two words lie
+// before all of them: found_tiles() reads them. The caller sets all bits beforehand, which means 0 bytes and takes one
+// fill. Only tiles with a mismatch are written.
 struct KernelRange {
   std::uint64_t begin = 0, end = 0, length = 0;
   std::uint64_t tile_bytes = 0, tile_count = 0;
   std::uint64_t group_count = 0;   // with the first one, for head and tail
-  std::uint64_t record_count = 0;  // x rows x 8 bytes
+  std::uint64_t record_count = 0;  // for each output
 
+  std::uint64_t record_bytes(unsigned rows) const noexcept { return (record_count * rows + 1) * kRecordBytes; }
   // The offset of the first byte of a record's tile, and the end of the tile.
   std::uint64_t record_start(std::uint64_t record) const noexcept;
   std::uint64_t record_end(std::uint64_t record) const noexcept;
@@ -164,9 +168,21 @@ struct KernelRange {
 
 inline std::uint32_t mismatch_count(const std::uint32_t *record) noexcept { return record[0] + 1; }
 
+// The tiles from the first one with a mismatch to the last one, and where their records lie in what compare wrote.
+struct FoundTiles {
+  std::uint64_t first = 0, count = 0;
+
+  std::uint64_t offset_bytes(unsigned rows) const noexcept { return (first * rows + 1) * kRecordBytes; }
+  std::uint64_t record_bytes(unsigned rows) const noexcept { return count * rows * kRecordBytes; }
+};
+inline FoundTiles found_tiles(const std::uint32_t *records) noexcept {
+  const std::uint32_t first = records[0], end = ~records[1];
+  return end > first ? FoundTiles{first, end - first} : FoundTiles{};
+}
+
 // first_output: the address (or offset in an aligned buffer) of output 0; full-width stores are aligned to it. length
-// >= 1. Throws Error (TOO_LARGE) if a tile exceeds 32 bits, groups exceed 2^31 - 1, or a range of CUDA C exceeds
-// kMostLaunchBytes.
+// >= 1. Throws Error (TOO_LARGE) if a tile exceeds 32 bits, groups exceed 2^31 - 1, records 2^32 - 1, or a range of
+// CUDA C kMostLaunchBytes.
 KernelRange cut_kernel_range(const KernelSpec &spec, std::uint64_t length, std::uint64_t first_output);
 
 // A stripe of a launch with Binding::table: the begins of its shards, inputs and then outputs. first_output: as above.

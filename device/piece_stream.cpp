@@ -154,8 +154,8 @@ class PieceStream {
     }
     const Left left(guard_);
     if (work.compares()) {
-      return merge_records(piece.range, lane_.records(slot, piece), work.task->offset_bytes + piece.offset_bytes,
-                           work.rows(), work.task->mismatches);
+      return merge_records(piece.range, lane_.records(slot), work.task->offset_bytes + piece.offset_bytes, work.rows(),
+                           work.task->mismatches);
     }
     copies_.clear();
     for (unsigned r = 0; r < work.rows(); ++r) {

@@ -41,9 +41,7 @@ struct DevicePiece {
   // In staging memory: none if the device uses all shards directly.
   std::uint64_t host_input_bytes() const noexcept { return is_all(of->input_is_direct) ? 0 : input_bytes(); }
   std::uint64_t host_output_bytes() const noexcept { return is_all(of->output_is_direct) ? 0 : output_bytes(); }
-  std::uint64_t record_bytes() const noexcept {
-    return of->compares() ? range.record_count * of->rows() * kRecordBytes : 0;
-  }
+  std::uint64_t record_bytes() const noexcept { return of->compares() ? range.record_bytes(of->rows()) : 0; }
 
  private:
   static bool is_all(const std::vector<bool> &flags) {

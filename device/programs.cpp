@@ -20,6 +20,15 @@ constexpr unsigned kMostThreads = 4;  // a plan's two programs, or four of a pla
 Device::~Device() = default;
 DeviceProgram::~DeviceProgram() = default;
 
+DeviceSettings Device::settings(unsigned rows, unsigned columns) const {
+  DeviceSettings settings;
+  settings.kernel = built_in_tuning(vendor, rows, columns);
+  settings.staging_bytes = 16 << 20;
+  settings.compile_after_bytes = compile_after_bytes;
+  settings.transforms = dialect == Dialect::cuda_c && built_in_transforms(rows, columns);
+  return settings;
+}
+
 void fail_cancelled(const Device &device) {
   base::fail(TANDEM_ERROR_CANCELLED, base::text("cancelled: ", device.name, " runs no more of this job"));
 }

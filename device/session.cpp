@@ -5,6 +5,8 @@
 #include <chrono>
 #include <iterator>
 #include <new>
+#include <tuple>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -107,8 +109,22 @@ bool DeviceSession::settle(LaneLease &lane) noexcept {
 
 Variant Workplace::choose(const DevicePrepared &prepared, core::Mode mode, Access access, Binding binding,
                           std::uint64_t length_bytes) const {
-  Variant variant = chooser.choose(prepared, session->programs(), mode, access, binding, length_bytes);
-  if (variant.spec.technique == Technique::tables) variant.tables = session->tables(prepared);
+  const std::tuple of(mode, access, binding);
+  prepared.count(length_bytes * prepared.columns());
+  {
+    const std::lock_guard lock(prepared.mutex);
+    const auto found = prepared.ready.find(of);
+    if (found != prepared.ready.end() && found->second.session == session) return found->second;
+  }
+  Variant variant = chooser.choose(prepared, session->programs(), mode, access, binding);
+  variant.session = session;
+  if (variant.spec.technique == Technique::tables) {
+    variant.tables = session->tables(prepared);
+    return variant;
+  }
+  Variant kept = variant;  // then an older one, destroyed without the lock
+  const std::lock_guard lock(prepared.mutex);
+  std::swap(prepared.ready[of], kept);
   return variant;
 }
 

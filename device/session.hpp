@@ -85,7 +85,7 @@ class DeviceLane {
 
   // Staging memory of the host, with a slot's shards piece.pitch_bytes() apart.
   virtual std::byte *host(unsigned slot, bool outputs) const noexcept = 0;
-  virtual std::span<const std::uint32_t> records(unsigned slot, const DevicePiece &piece) const noexcept = 0;
+  virtual const std::uint32_t *records(unsigned slot) const noexcept = 0;
 
   // Commands of a piece, in this order; none waits. Host memory must not change until wait().
   virtual void upload(unsigned slot, bool outputs, std::uint64_t at_bytes, const std::byte *from,
@@ -194,9 +194,18 @@ struct Workplace {
     copier != nullptr ? copier->run(copies) : core::copy_here(copies);
   }
 
-  // With the tables. Throws Error.
+  // For a run of `length_bytes`, which are counted. The plan keeps what was compiled, so the next call finds it at
+  // once. Throws Error.
   Variant choose(const DevicePrepared &prepared, core::Mode mode, Access access, Binding binding,
                  std::uint64_t length_bytes) const;
+};
+
+// A call of a kernel without its shards.
+struct Launch {
+  const Variant &variant;
+  unsigned columns, rows;
+  KernelRange range;      // Binding::table: its group_count
+  unsigned y = 1, z = 1;  // Binding::table: see KernelBatch
 };
 
 // A task on shards in device memory.

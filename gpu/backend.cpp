@@ -17,6 +17,7 @@ using core::Control;
 using core::MemoryKind;
 using core::Mode;
 using core::Task;
+using device::DevicePrepared;
 using device::Workplace;
 
 class CudaBackend final : public device::DeviceBackend {
@@ -29,21 +30,21 @@ class CudaBackend final : public device::DeviceBackend {
   void make_ready(const core::Prepared &given, Mode mode, MemoryKind memory, bool waits) override {
     if (given.rows() == 0 || given.columns() == 0 || (memory == MemoryKind::host && !waits)) return;
     found();
-    const auto &prepared = static_cast<const CudaPrepared &>(given);
+    const auto &prepared = static_cast<const DevicePrepared &>(given);
     guarded([&](const Workplace &place) {
       if (memory == MemoryKind::host) {
-        prepared.raise(CudaPrepared::Need::now);
+        prepared.raise(DevicePrepared::Need::now);
         place.choose(prepared, mode, place.session->access_of_slots(), device::Binding::offsets, 0);
         return;
       }
-      prepared.raise(waits ? CudaPrepared::Need::now : CudaPrepared::Need::soon);
+      prepared.raise(waits ? DevicePrepared::Need::now : DevicePrepared::Need::soon);
       constexpr device::Access kBoth[] = {device::Access::aligned, device::Access::shifted};
       for (const device::Access access : kBoth)
         place.chooser.begin(prepared, place.session->programs(), mode, access, device::Binding::offsets);
       std::exception_ptr error;
       for (const device::Access access : kBoth) {
         try {
-          gpu::make_ready(place, prepared, mode, access, device::Binding::offsets, 0);
+          place.choose(prepared, mode, access, device::Binding::offsets, 0);
         } catch (...) {
           if (!error) error = std::current_exception();
         }
@@ -72,11 +73,6 @@ class CudaBackend final : public device::DeviceBackend {
     if (const auto reason = given_up(*device.driver, device.ordinal)) {
       device.fail(TANDEM_ERROR_DEVICE, device.name, " was given up for the rest of this process: ", *reason);
     }
-  }
-
-  std::shared_ptr<const device::DevicePrepared> make_prepared(
-      const core::Operator &what, std::optional<device::DeviceSettings> forced) const override {
-    return std::make_shared<CudaPrepared>(what, std::move(forced));
   }
 
   std::shared_ptr<device::DeviceSession> open() const override {

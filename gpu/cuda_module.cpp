@@ -17,7 +17,6 @@
 #ifdef TANDEM_CUDA_DEVICE_CODE
 extern "C" const unsigned char tandem_cuda_tables_image[];
 extern "C" const unsigned long long tandem_cuda_tables_image_bytes;
-extern "C" int tandem_cuda_summarise(const struct tandem_cuda_summary *);
 #endif
 
 namespace {
@@ -98,7 +97,6 @@ extern "C" __attribute__((visibility("default"))) const tandem_cuda_module *tand
 #ifdef TANDEM_CUDA_DEVICE_CODE
     module.tables_image = tandem_cuda_tables_image;
     module.tables_image_bytes = tandem_cuda_tables_image_bytes;
-    module.summarise = tandem_cuda_summarise;
 #endif
   });
   return &module;

@@ -79,40 +79,11 @@ static_assert(CUDA_VERSION >= TANDEM_CUDA_OLDEST);
 
 extern "C" {
 
-enum { TANDEM_CUDA_VERSION = 7 };  // raise it with every change below
-
-// A record that has a difference. A generated kernel in compare mode writes them: see device::KernelRange.
-struct tandem_cuda_found {
-  uint64_t index;  // tile * outputs + output
-  uint32_t words[2];
-};
-
-// The search for them on the device.
-struct tandem_cuda_summary {
-  uint64_t struct_bytes;                // sizeof(tandem_cuda_summary)
-  void *stream;                         // CUstream; all work uses it, and it is synchronised at the end
-  const uint32_t *records;              // in device memory: record_count x 2 words
-  uint64_t record_count;                // of all outputs
-  uint64_t *found_count_out;            // how many have a difference
-  struct tandem_cuda_found *found_out;  // of the host: all of them, in order; if there are more than capacity, none
-  uint64_t capacity;
-  // Device memory for the time of the call, in the stream's order; NULL: none is left. Neither throws.
-  void *(*allocate)(void *memory, uint64_t bytes);
-  void (*release)(void *memory, void *allocated);
-  void *memory;       // their first argument
-  char *message_out;  // of message_bytes, ended by 0: why it failed
-  uint64_t message_bytes;
-};
-
-// Uses the current context, which is a primary one. Returns 0, or an error number of the CUDA runtime and a message:
-// TANDEM_CUDA_SUMMARISE_NO_MEMORY if allocate had none. Takes device memory only by allocate.
-enum { TANDEM_CUDA_SUMMARISE_NO_MEMORY = 2 };  // cudaErrorMemoryAllocation
-typedef int (*tandem_cuda_summarise_function)(const struct tandem_cuda_summary *);
+enum { TANDEM_CUDA_VERSION = 8 };  // raise it with every change below, and of the image's kernels
 
 // The device code, in the object file that gpu/device_code makes:
 //     extern "C" const unsigned char tandem_cuda_tables_image[];
 //     extern "C" const unsigned long long tandem_cuda_tables_image_bytes;
-//     extern "C" int tandem_cuda_summarise(const struct tandem_cuda_summary *);
 // The image is a fatbin for cuModuleLoadData with the kernels of technique tables that tandem::gpu::tables_kernels() of
 // gpu/device_code/names.hpp lists, under their names.
 
@@ -127,7 +98,6 @@ struct tandem_cuda_module {
 #undef TANDEM_CUDA_MEMBER
   const unsigned char *tables_image;  // NULL: this build has no device code
   uint64_t tables_image_bytes;
-  tandem_cuda_summarise_function summarise;  // NULL: the same
 };
 
 // The module's one symbol, by this name.

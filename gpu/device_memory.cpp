@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <list>
 #include <map>
 #include <utility>
 
@@ -21,7 +20,6 @@ using core::Task;
 using device::Access;
 
 constexpr std::uint64_t kLine = 64;
-constexpr std::uint64_t kFewRecords = 1024;  // of a verify, that are fetched from the device at once
 
 // The driver's answers about addresses. It is asked once for each allocation.
 class Allocations {
@@ -65,32 +63,6 @@ bool check_stream(const CudaSession &session, CUstream stream) {
   return status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
-// Device memory for the reduction of records: from the session's pool and budget, in the order of its own stream.
-class Scratch {
- public:
-  explicit Scratch(CudaSession &session) : session_(session) {}
-
-  // For tandem_cuda_summary.
-  static void *allocate(void *scratch, std::uint64_t bytes) noexcept {
-    auto &self = *static_cast<Scratch *>(scratch);
-    try {
-      self.held_.emplace_back(self.session_, self.session_.stream(), bytes);
-    } catch (const std::exception &) {  // other errors of the device show at its next call
-      return nullptr;
-    }
-    return reinterpret_cast<void *>(self.held_.back().get());
-  }
-  static void release(void *scratch, void *allocated) noexcept {
-    auto &self = *static_cast<Scratch *>(scratch);
-    std::erase_if(self.held_,
-                  [&](const CudaMemory &each) { return reinterpret_cast<void *>(each.get()) == allocated; });
-  }
-
- private:
-  CudaSession &session_;
-  std::list<CudaMemory> held_;
-};
-
 // A group, started on the caller's stream. It is one launch, with two exceptions: a stripe that is too long for one
 // launch, and a verify that is short of memory.
 class CudaRun final : public device::DeviceRun {
@@ -107,10 +79,10 @@ class CudaRun final : public device::DeviceRun {
                               "a verify cannot be captured: its result is read when the job is waited for");
     const bool is_batch = group.stripes.size() > 1;
     const device::Binding binding = is_batch ? device::Binding::table : device::Binding::offsets;
-    ready_ = make_ready(place, prepared_of(task_), task_.mode, group.access, binding,
-                        is_captured_ ? 0 : group.length_bytes());
+    variant_ = place.choose(device::prepared_of(task_), task_.mode, group.access, binding,
+                            is_captured_ ? 0 : group.length_bytes());
     if (is_batch) {
-      batch_ = device::cut_kernel_batch(ready_->variant.spec, group.stripes);
+      batch_ = device::cut_kernel_batch(variant_.spec, group.stripes);
       parts_ = session_->take_parts(0);
       take_table();
     } else {
@@ -167,15 +139,17 @@ class CudaRun final : public device::DeviceRun {
 
  private:
   device::KernelRange cut(std::uint64_t length) const {
-    return device::cut_kernel_range(ready_->variant.spec, length, addresses_[task_.prepared->columns()]);
+    return device::cut_kernel_range(variant_.spec, length, addresses_[task_.prepared->columns()]);
   }
 
   // The job is over before the graph is launched, and the plan's next run may use another kernel.
   void keep_for_graphs() const {
-    const CudaPrepared &prepared = prepared_of(task_);
-    const std::lock_guard lock(prepared.ready_mutex);
-    if (std::find(prepared.captured.begin(), prepared.captured.end(), ready_) == prepared.captured.end())
-      prepared.captured.push_back(ready_);
+    const device::DevicePrepared &prepared = device::prepared_of(task_);
+    const std::lock_guard lock(prepared.mutex);
+    if (std::none_of(prepared.captured.begin(), prepared.captured.end(), [&](const device::Variant &each) {
+          return each.program == variant_.program && each.tables == variant_.tables;
+        }))
+      prepared.captured.push_back(variant_);
   }
 
   // The table of a captured launch is uploaded before the graph exists. So the graph has one kernel and no copy.
@@ -190,8 +164,7 @@ class CudaRun final : public device::DeviceRun {
     device::KernelRange groups;
     groups.group_count = batch_.group_count;
     const std::uint64_t table = parts_->table->get();
-    launch({ready_->variant, task_.prepared->columns(), task_.prepared->rows(), groups, 0, batch_.y, batch_.z},
-           {&table, 1});
+    launch({variant_, task_.prepared->columns(), task_.prepared->rows(), groups, batch_.y, batch_.z}, {&table, 1});
   }
 
   void launch_piece() {
@@ -199,11 +172,11 @@ class CudaRun final : public device::DeviceRun {
     const bool compare = task_.mode == Mode::compare;
     const CUdeviceptr records = compare ? parts_->records->get() : 0;
     if (compare) clear_records(*session_, stream_, records, record_bytes(piece_.range));
-    launch({ready_->variant, task_.prepared->columns(), task_.prepared->rows(), piece_.range, records}, addresses_);
+    launch({variant_, task_.prepared->columns(), task_.prepared->rows(), piece_.range}, addresses_, records);
   }
 
-  void launch(const Launch &what, std::span<const std::uint64_t> shards) {
-    gpu::launch(*session_, stream_, what, shards);
+  void launch(const device::Launch &what, std::span<const std::uint64_t> shards, CUdeviceptr records = 0) {
+    gpu::launch(*session_, stream_, what, shards, records);
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
     if (is_captured_) return;
     parts_->done.record(stream_);
@@ -214,15 +187,11 @@ class CudaRun final : public device::DeviceRun {
     parts_->done.wait();
     is_over_ = true;
     is_done_recorded_ = false;
-    if (task_.mode == Mode::compare && !merge_on_device()) merge_on_host();
+    if (task_.mode == Mode::compare) merge();
   }
 
   std::uint64_t record_bytes(const device::KernelRange &range) const {
-    std::uint64_t bytes = 0;
-    if (task_.mode != Mode::compare) return 0;
-    if (__builtin_mul_overflow(range.record_count, task_.prepared->rows() * device::kRecordBytes, &bytes))
-      base::fail(TANDEM_ERROR_TOO_LARGE, base::text("CUDA: records of ", task_.length_bytes, " bytes of shards"));
-    return bytes;
+    return task_.mode == Mode::compare ? range.record_bytes(task_.prepared->rows()) : 0;
   }
 
   std::uint64_t table_bytes() const noexcept { return batch_.words.size() * sizeof batch_.words[0]; }
@@ -259,48 +228,17 @@ class CudaRun final : public device::DeviceRun {
     allocated();
   }
 
-  // With the module's Thrust code, if it exists and has enough memory.
-  bool merge_on_device() {
-    if (!session_->may_summarise()) return false;
+  // Most verifies find nothing: then the two words before the records are all that the host needs.
+  void merge() {
     const unsigned rows = task_.prepared->rows();
-    std::vector<tandem_cuda_found> found;
-    std::uint64_t found_count = 0;
-    Scratch scratch(*session_);
-    char message[256] = {};
-    tandem_cuda_summary summary = {};
-    summary.struct_bytes = sizeof summary;
-    summary.stream = session_->stream();
-    summary.records = reinterpret_cast<const std::uint32_t *>(parts_->records->get());
-    summary.record_count = piece_.range.record_count * rows;
-    summary.found_count_out = &found_count;
-    summary.allocate = Scratch::allocate;
-    summary.release = Scratch::release;
-    summary.memory = &scratch;
-    summary.message_out = message;
-    summary.message_bytes = sizeof message;
-    do {
-      found.resize(std::max(kFewRecords, found_count));
-      summary.found_out = found.data();
-      summary.capacity = found.size();
-      if (const int error = session_->driver().summarise(&summary); error != 0) {
-        if (error != TANDEM_CUDA_SUMMARISE_NO_MEMORY) session_->summarise_failed(error, message);
-        return false;
-      }
-    } while (found_count > found.size());
-    std::vector<device::FoundRecord> records;
-    records.reserve(found_count);
-    for (std::uint64_t i = 0; i < found_count; ++i)
-      records.push_back({found[i].index, {found[i].words[0], found[i].words[1]}});
-    device::merge_found(piece_.range, records, task_.offset_bytes + piece_.offset_bytes, rows, task_.mismatches,
-                        task_.ranges);
-    return true;
-  }
-
-  void merge_on_host() {
-    const std::uint64_t bytes = record_bytes(piece_.range), start_bytes = task_.offset_bytes + piece_.offset_bytes;
-    std::vector<std::uint32_t> values(bytes / sizeof(std::uint32_t));
-    session_->fetch(values.data(), parts_->records->get(), bytes);
-    device::merge_records(piece_.range, values, start_bytes, task_.prepared->rows(), task_.mismatches, task_.ranges);
+    const CUdeviceptr from = parts_->records->get();
+    std::uint32_t found[2];
+    session_->fetch(found, from, sizeof found);
+    const device::FoundTiles tiles = device::found_tiles(found);
+    std::vector<std::uint32_t> records(tiles.record_bytes(rows) / sizeof(std::uint32_t));
+    session_->fetch(records.data(), from + tiles.offset_bytes(rows), tiles.record_bytes(rows));
+    device::merge_found(piece_.range, tiles, records.data(), task_.offset_bytes + piece_.offset_bytes, rows,
+                        task_.mismatches, task_.ranges);
   }
 
   // The work of one launch: bytes of each shard, from the start of the task on.
@@ -315,7 +253,7 @@ class CudaRun final : public device::DeviceRun {
   const bool is_captured_;
   std::vector<std::uint64_t> addresses_;  // begin of the piece in each shard
   device::KernelBatch batch_;             // of several stripes; otherwise empty
-  std::shared_ptr<const Ready> ready_;
+  device::Variant variant_;
   std::unique_ptr<JobParts> parts_;
   bool is_over_ = true, is_done_recorded_ = false;
 };
@@ -349,7 +287,7 @@ class CudaInspector final : public device::ShardInspector {
   }
 
   Access access_of(const Task &task, std::span<const device::DeviceShard> shards) override {
-    const unsigned element = place_.chooser.settings(prepared_of(task), task.mode).kernel.element_bytes;
+    const unsigned element = place_.chooser.settings(device::prepared_of(task), task.mode).kernel.element_bytes;
     const auto is_aligned = [&](const device::DeviceShard &each) { return each.start % element == 0; };
     return std::all_of(shards.begin(), shards.end(), is_aligned) ? Access::aligned : Access::shifted;
   }
@@ -396,25 +334,6 @@ class CudaShardMemory final : public core::DeviceMemory {
 };
 
 }  // namespace
-
-std::shared_ptr<const Ready> make_ready(const device::Workplace &place, const CudaPrepared &prepared, Mode mode,
-                                        Access access, device::Binding binding, std::uint64_t length_bytes) {
-  const auto is_good = [&](const std::shared_ptr<const Ready> &ready) {
-    return ready != nullptr && ready->session == place.session && !ready->variant.is_for_now;
-  };
-  {
-    const std::lock_guard lock(prepared.ready_mutex);
-    if (const auto &slot = prepared.ready[{mode, access, binding}]; is_good(slot)) return slot;
-  }
-  auto made = std::make_shared<Ready>();
-  made->session = place.session;
-  made->variant = place.choose(prepared, mode, access, binding, length_bytes);
-  const std::lock_guard lock(prepared.ready_mutex);
-  std::shared_ptr<const Ready> &slot = prepared.ready[{mode, access, binding}];
-  if (is_good(slot)) return slot;  // another thread was faster
-  slot = made;
-  return slot;
-}
 
 std::shared_ptr<core::DeviceMemory> CudaSession::make_shard_memory(std::uint64_t bytes) {
   return std::make_shared<CudaShardMemory>(std::static_pointer_cast<CudaSession>(shared_from_this()), bytes);

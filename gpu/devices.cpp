@@ -8,7 +8,6 @@
 
 #include "base/fork.hpp"
 #include "base/text.hpp"
-#include "device/built_in.hpp"
 #include "gpu/factory.hpp"
 
 namespace tandem::gpu {
@@ -19,6 +18,9 @@ constexpr const char *kNodes[] = {"/dev/nvidiactl", "/dev/nvhost-gpu", "/dev/nvg
 
 constexpr unsigned kOldestArchitecture = 75;
 constexpr int kMostDevices = 1024;  // more are nonsense
+// Predicted, not measured: a compile takes 0.15 s, in which 8 GB go through a link of 55 GB/s. The value is twice that.
+// If the link is the limit and not the kernel, at most a third of the time is lost, once.
+constexpr std::uint64_t kCompileAfterBytes = std::uint64_t{16} << 30;
 
 int attribute(const CudaDevice &device, CUdevice_attribute what) {
   int value = 0;
@@ -68,17 +70,6 @@ std::string unfit(CudaDevice &device) {
 
 }  // namespace
 
-device::DeviceSettings CudaDevice::settings(unsigned rows, unsigned columns) const {
-  device::DeviceSettings settings;
-  settings.kernel = device::built_in_tuning(device::Vendor::nvidia, rows, columns);
-  settings.transforms = device::built_in_transforms(rows, columns);
-  settings.staging_bytes = 16 << 20;
-  // Predicted, not measured: a compile takes 0.15 s, in which 8 GB go through a link of 55 GB/s. The value is twice
-  // that. If the link is the limit and not the kernel, at most a third of the time is lost, once.
-  settings.compile_after_bytes = std::uint64_t{16} << 30;
-  return settings;
-}
-
 std::string version_text(int version) { return base::text(version / 1000, ".", version % 1000 / 10); }
 
 std::string capability_text(const CudaDevice &device) {
@@ -108,6 +99,8 @@ std::vector<CudaDevice> find_devices(const Driver &driver, const base::Log &log,
     device.label = "CUDA";
     device.name = base::text("cuda:", i);
     device.identity = {"cuda", "NVIDIA", "", "CUDA " + version_text(version)};
+    device.vendor = device::Vendor::nvidia;
+    device.compile_after_bytes = kCompileAfterBytes;
     device.dialect = device::Dialect::cuda_c;
     device.most_items = {1024, 1024, 64};
     device.most_group_items = 1024;

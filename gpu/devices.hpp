@@ -12,8 +12,6 @@
 namespace tandem::gpu {
 
 struct CudaDevice final : device::Device {
-  device::DeviceSettings settings(unsigned rows, unsigned columns) const override;
-
   const Driver *driver = nullptr;
   CUdevice id = 0;
   int ordinal = 0;

@@ -127,11 +127,6 @@ void CudaLane::release() noexcept {
   }
 }
 
-std::span<const std::uint32_t> CudaLane::records(unsigned slot, const device::DevicePiece &piece) const noexcept {
-  return {reinterpret_cast<const std::uint32_t *>(slots_[slot].host_records->get()),
-          piece.record_bytes() / sizeof(std::uint32_t)};
-}
-
 void CudaLane::upload(unsigned slot, bool outputs, std::uint64_t at_bytes, const std::byte *from, std::uint64_t bytes) {
   const CudaMemory &to = outputs ? *slots_[slot].outputs : *slots_[slot].inputs;
   CUDA_CALL(driver_, cuMemcpyHtoDAsync, to.get() + at_bytes, from, bytes, up_.get());
@@ -148,7 +143,7 @@ void CudaLane::launch(unsigned slot, const device::DevicePiece &piece) {
   shards.reserve(work.columns() + work.rows());
   for (unsigned c = 0; c < work.columns(); ++c) shards.push_back(in.inputs->get() + c * piece.pitch_bytes());
   for (unsigned r = 0; r < work.rows(); ++r) shards.push_back(in.outputs->get() + r * piece.pitch_bytes());
-  gpu::launch(session_, run_.get(), {work.variant, work.columns(), work.rows(), piece.range, records}, shards);
+  gpu::launch(session_, run_.get(), {work.variant, work.columns(), work.rows(), piece.range}, shards, records);
   in.computed.record(run_.get());
   in.computed.hold(down_.get());
 }
@@ -221,13 +216,6 @@ void give_up(const CudaDevice &device, const std::string &reason, const base::Lo
 
 void CudaSession::give_up(const std::string &reason) noexcept {
   if (lose()) gpu::give_up(cuda_device(), reason, log_);
-}
-
-void CudaSession::summarise_failed(int error, const char *message) noexcept {
-  if (has_summarise_failed_.exchange(true)) return;
-  device().say(log_, TANDEM_LOG_WARNING,
-               "what a verify found is not reduced on the device any more, but on the host: error ", error,
-               " of the CUDA runtime, ", message);
 }
 
 void CudaSession::within(const std::function<void()> &body) {
@@ -333,7 +321,8 @@ void CudaSession::find_direct(device::HostTask &work) const {
   }
 }
 
-void launch(const CudaSession &session, CUstream stream, const Launch &what, std::span<const std::uint64_t> shards) {
+void launch(const CudaSession &session, CUstream stream, const device::Launch &what,
+            std::span<const std::uint64_t> shards, CUdeviceptr records) {
   const Driver &driver = session.driver();
   const device::Variant &variant = what.variant;
   device::KernelArguments arguments = {};
@@ -341,7 +330,7 @@ void launch(const CudaSession &session, CUstream stream, const Launch &what, std
   arguments.begin = what.range.begin;
   arguments.end = what.range.end;
   arguments.length = what.range.length;
-  arguments.records = reinterpret_cast<std::uint32_t *>(what.records);
+  arguments.records = reinterpret_cast<std::uint32_t *>(records);
   if (variant.tables != nullptr) {
     const CUdeviceptr tables = static_cast<const CudaMemory *>(variant.tables.get())->get();
     arguments.tables = reinterpret_cast<const std::uint32_t *>(tables);

@@ -4,14 +4,11 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "device/look.hpp"
@@ -88,7 +85,9 @@ class CudaLane final : public device::DeviceLane {
     const auto &memory = outputs ? slots_[slot].host_outputs : slots_[slot].host_inputs;
     return memory != nullptr ? memory->get() : nullptr;
   }
-  std::span<const std::uint32_t> records(unsigned slot, const device::DevicePiece &piece) const noexcept override;
+  const std::uint32_t *records(unsigned slot) const noexcept override {
+    return reinterpret_cast<const std::uint32_t *>(slots_[slot].host_records->get());
+  }
   void upload(unsigned slot, bool outputs, std::uint64_t at_bytes, const std::byte *from, std::uint64_t bytes) override;
   void launch(unsigned slot, const device::DevicePiece &piece) override;
   void download(unsigned slot, std::uint64_t at_bytes, std::byte *to, std::uint64_t bytes) override;
@@ -132,12 +131,6 @@ class CudaSession final : public device::DeviceSession {
   // The device failed: it is given up for the rest of this process.
   void give_up(const std::string &reason) noexcept;
 
-  // Whether the module searches a verify's records. After a failure it does not, and the log says so once.
-  bool may_summarise() const noexcept {
-    return driver_.summarise != nullptr && !has_summarise_failed_.load(std::memory_order_relaxed);
-  }
-  void summarise_failed(int error, const char *message) noexcept;
-
   // The context, for destructors.
   QuietContextScope quietly() const noexcept { return {driver_, context_}; }
 
@@ -177,7 +170,6 @@ class CudaSession final : public device::DeviceSession {
   std::uint64_t free_bytes_ = 0;  // of the device, when the session began
   CUcontext context_ = nullptr;
   CUmemoryPool pool_ = nullptr;
-  std::atomic<bool> has_summarise_failed_{false};
   std::unique_ptr<CudaStream> own_;
   std::unique_ptr<CudaPrograms> programs_;
   std::mutex parts_mutex_;
@@ -189,17 +181,10 @@ void give_up(const CudaDevice &device, const std::string &reason, const base::Lo
 
 inline CudaSession &session_of(const device::Workplace &place) { return static_cast<CudaSession &>(*place.session); }
 
-// A call of a kernel without its shards.
-struct Launch {
-  const device::Variant &variant;
-  unsigned columns, rows;
-  device::KernelRange range;
-  CUdeviceptr records = 0;
-  unsigned y = 1, z = 1;  // of Binding::table: see KernelBatch
-};
-
 // Starts a kernel. `shards`: addresses on the device, inputs and then outputs; of Binding::table the table's alone.
-void launch(const CudaSession &session, CUstream stream, const Launch &what, std::span<const std::uint64_t> shards);
+// `records`: of a compare.
+void launch(const CudaSession &session, CUstream stream, const device::Launch &what,
+            std::span<const std::uint64_t> shards, CUdeviceptr records = 0);
 
 // As device::grow().
 void grow(std::unique_ptr<CudaMemory> &memory, const CudaSession &session, CUstream stream, std::uint64_t bytes);
@@ -222,30 +207,6 @@ struct Address {
   }
 };
 Address look_at(const CudaSession &session, const void *pointer);
-
-// A kernel that is ready for shards in device memory: a submit only starts it.
-struct Ready {
-  std::shared_ptr<device::DeviceSession> session;  // destroyed after the objects in it
-  device::Variant variant;
-};
-
-class CudaPrepared final : public device::DevicePrepared {
- public:
-  using DevicePrepared::DevicePrepared;
-
-  mutable std::mutex ready_mutex;  // of `ready`; nothing is compiled while it is held
-  mutable std::map<std::tuple<core::Mode, device::Access, device::Binding>, std::shared_ptr<const Ready>> ready;
-  mutable std::vector<std::shared_ptr<const Ready>> captured;  // graphs may launch them while the plan exists
-};
-
-inline const CudaPrepared &prepared_of(const core::Task &task) {
-  return static_cast<const CudaPrepared &>(*task.prepared);
-}
-
-// Makes a kernel ready for a run of so many bytes of each shard, unless it is ready: chooses, loads, and uploads
-// tables.
-std::shared_ptr<const Ready> make_ready(const device::Workplace &place, const CudaPrepared &prepared, core::Mode mode,
-                                        device::Access access, device::Binding binding, std::uint64_t length_bytes);
 
 // As device::start_on_device.
 std::unique_ptr<core::Ticket> start_on_device(const device::Workplace &place, std::span<const core::Task> tasks,

@@ -79,7 +79,8 @@ class OpenclRun final : public device::DeviceRun {
     is_over_ = true;
     if (task_.mode != Mode::compare) return;
     for (const KernelCall &part : *parts_)
-      device::merge_records(part.range, part.record_values, part.start_bytes, task_.prepared->rows(), task_.mismatches);
+      device::merge_records(part.range, part.record_values.data(), part.start_bytes, task_.prepared->rows(),
+                            task_.mismatches);
   }
 
  private:
@@ -136,9 +137,9 @@ class OpenclRun final : public device::DeviceRun {
     }
   }
 
-  // offsets: of the shards; of Binding::table the table.
+  // offsets: of the shards; of Binding::table the table. buffers: of the shards.
   void start_part(const device::KernelRange &range, std::uint64_t start_bytes, std::vector<std::uint64_t> offsets,
-                  const std::vector<cl_mem> &shards, unsigned y = 1, unsigned z = 1) {
+                  std::vector<cl_mem> buffers, unsigned y = 1, unsigned z = 1) {
     KernelCall &part = parts_->emplace_back();
     part.start_bytes = start_bytes;
     part.range = range;
@@ -147,14 +148,14 @@ class OpenclRun final : public device::DeviceRun {
     cl_mem records = part.offsets.get();  // any buffer
     const bool compare = task_.mode == Mode::compare;
     if (compare) {
-      part.record_values.assign(part.range.record_count * task_.prepared->rows() * 2, 0xffffffff);
+      part.record_values.assign(part.range.record_bytes(task_.prepared->rows()) / sizeof(std::uint32_t), 0xffffffff);
       part.records = DeviceBuffer(session_, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
                                   part.record_values.size() * sizeof(std::uint32_t), part.record_values.data());
       records = part.records.get();
     }
-    launch(driver_, queue_.get(),
-           {variant_, task_.prepared->columns(), task_.prepared->rows(), range, part.offsets.get(), records, y, z},
-           shards, events_.all().last(events_.empty() ? 0 : 1), events_);
+    buffers.insert(buffers.end(), {part.offsets.get(), records});
+    launch(driver_, queue_.get(), {variant_, task_.prepared->columns(), task_.prepared->rows(), range, y, z}, buffers,
+           events_.all().last(events_.empty() ? 0 : 1), events_);
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
     if (!compare) return;
     const cl_event after = events_.last();

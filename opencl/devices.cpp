@@ -130,14 +130,6 @@ std::vector<Object> list_of(Get get, const char *call, cl_int nothing) {
 
 }  // namespace
 
-device::DeviceSettings OpenclDevice::settings(unsigned rows, unsigned columns) const {
-  device::DeviceSettings settings;
-  settings.kernel = device::built_in_tuning(vendor, rows, columns);
-  settings.staging_bytes = 16 << 20;
-  settings.compile_after_bytes = std::uint64_t{1} << 30;
-  return settings;
-}
-
 const char *OpenclDevice::kind() const noexcept {
   if ((type & CL_DEVICE_TYPE_GPU) != 0) return "gpu";
   if ((type & CL_DEVICE_TYPE_ACCELERATOR) != 0) return "accelerator";
@@ -166,6 +158,7 @@ std::vector<OpenclDevice> find_devices(const Driver &driver, const base::Log &lo
       OpenclDevice device;
       device.label = "OpenCL";
       device.identity.backend = "opencl";
+      device.compile_after_bytes = std::uint64_t{1} << 30;
       device.driver = &driver;
       device.id = ids[d];
       device.platform = platforms[p];

@@ -7,14 +7,12 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "device/built_in.hpp"
 #include "device/device.hpp"
 #include "opencl/driver.hpp"
 
 namespace tandem::opencl {
 
 struct OpenclDevice final : device::Device {
-  device::DeviceSettings settings(unsigned rows, unsigned columns) const override;
   bool is_cpu() const noexcept { return (type & CL_DEVICE_TYPE_CPU) != 0; }
   const char *kind() const noexcept;
 
@@ -22,7 +20,6 @@ struct OpenclDevice final : device::Device {
   cl_device_id id = nullptr;
   cl_platform_id platform = nullptr;
   cl_device_type type = 0;
-  device::Vendor vendor = device::Vendor::other;
   std::string platform_name;
   std::uint64_t parameter_bytes = 0;
   unsigned base_alignment_bytes = 0;

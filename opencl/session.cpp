@@ -106,9 +106,9 @@ void OpenclLane::launch(unsigned slot, const device::DevicePiece &piece) {
                 nullptr, in.events.next(driver_));
   }
   OPENCL_CALL(driver_, clFlush, up.get());
-  const cl_mem shards[] = {in.inputs->get(), in.outputs->get()};
-  opencl::launch(driver_, run.get(), {piece.of->variant, columns, rows, piece.range, offsets, records}, shards,
-                 in.events.all(), in.events);
+  const cl_mem buffers[] = {in.inputs->get(), in.outputs->get(), offsets, records};
+  opencl::launch(driver_, run.get(), {piece.of->variant, columns, rows, piece.range}, buffers, in.events.all(),
+                 in.events);
   OPENCL_CALL(driver_, clFlush, run.get());
 }
 
@@ -148,7 +148,7 @@ std::shared_ptr<const void> OpenclSession::make_tables(std::vector<std::uint32_t
                                               words.size() * sizeof words[0], words.data());
 }
 
-void launch(const Driver &driver, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
+void launch(const Driver &driver, cl_command_queue queue, const device::Launch &what, std::span<const cl_mem> buffers,
             std::span<const cl_event> after, Events &events) {
   const auto &local = what.variant.spec.tuning.local;
   OpenclKernel kernel = static_cast<const OpenclProgram &>(*what.variant.program).take_kernel();
@@ -157,11 +157,10 @@ void launch(const Driver &driver, cl_command_queue queue, const Launch &what, st
     OPENCL_CALL(driver, clSetKernelArg, kernel.get(), index++, bytes, value);
   };
   const auto value = [&](const auto &each) { argument(sizeof each, &each); };
-  for (const cl_mem shard : shards) value(shard);
-  value(what.offsets);
+  for (const cl_mem buffer : buffers.first(buffers.size() - 1)) value(buffer);
   if (what.variant.spec.binding != device::Binding::table)
     for (const cl_ulong each : {what.range.begin, what.range.end, what.range.length}) value(each);
-  value(what.records);
+  value(buffers.back());
   if (what.variant.tables != nullptr) {
     value(static_cast<const DeviceBuffer *>(what.variant.tables.get())->get());
     value(cl_uint{what.columns});

@@ -71,9 +71,7 @@ class OpenclLane final : public device::DeviceLane {
   std::byte *host(unsigned slot, bool outputs) const noexcept override {
     return (outputs ? slots[slot].host_outputs : slots[slot].host_inputs)->get();
   }
-  std::span<const std::uint32_t> records(unsigned slot, const device::DevicePiece &) const noexcept override {
-    return slots[slot].record_values;
-  }
+  const std::uint32_t *records(unsigned slot) const noexcept override { return slots[slot].record_values.data(); }
   void upload(unsigned slot, bool outputs, std::uint64_t at_bytes, const std::byte *from, std::uint64_t bytes) override;
   void launch(unsigned slot, const device::DevicePiece &piece) override;
   void download(unsigned slot, std::uint64_t at_bytes, std::byte *to, std::uint64_t bytes) override;
@@ -120,18 +118,9 @@ inline OpenclSession &session_of(const device::Workplace &place) {
   return static_cast<OpenclSession &>(*place.session);
 }
 
-// A call of a kernel without its shards.
-struct Launch {
-  const device::Variant &variant;
-  unsigned columns, rows;
-  device::KernelRange range;
-  cl_mem offsets, records;
-  unsigned y = 1, z = 1;  // of Binding::table: see KernelBatch; `offsets` is the table
-};
-
-// Sets the arguments and starts the kernel after the commands of `after`. Adds its own event to `events`. `shards`:
-// inputs' buffer and outputs' buffer (Binding::offsets), or one for each input and output.
-void launch(const Driver &driver, cl_command_queue queue, const Launch &what, std::span<const cl_mem> shards,
+// Sets the arguments and starts the kernel after the commands of `after`. Adds its own event to `events`. `buffers`: of
+// its arguments, in their order: shards, offsets, records.
+void launch(const Driver &driver, cl_command_queue queue, const device::Launch &what, std::span<const cl_mem> buffers,
             std::span<const cl_event> after, Events &events);
 
 // Tasks below have rows, columns and bytes.

@@ -131,8 +131,18 @@ FUNCTION uint product(uint coefficient, uint x) {
   return sum;
 }
 
-// Compare: position = where the element lies in its tile.
-FUNCTION void compare_element(GLOBAL uint *record, element difference, uint position) {
+// Compare: KernelRange says what the records hold. first: where the bytes that differ begin in the tile.
+#define RECORD(tile, row) (records + 2 + ((ulong)(tile)*ROWS + (row)) * 2)
+FUNCTION void note_mismatch(GLOBAL uint *records, uint tile, GLOBAL uint *record, uint count, uint first) {
+  if (ATOMIC_ADD(record, count) == 0xffffffffu) {  // the record's first
+    ATOMIC_MIN(records, tile);
+    ATOMIC_MIN(records + 1, ~(tile + 1));
+  }
+  ATOMIC_MIN(record + 1, first);
+}
+
+// position: where the element lies in its tile.
+FUNCTION void compare_element(GLOBAL uint *records, uint tile, GLOBAL uint *record, element difference, uint position) {
   union element_words each;
   each.whole = difference;
   uint any = 0;
@@ -144,11 +154,10 @@ FUNCTION void compare_element(GLOBAL uint *record, element difference, uint posi
     ++count;
     first = i;
   }
-  note_mismatch(record, count, position + first);
+  note_mismatch(records, tile, record, count, position + first);
 }
 
 // The treatment of a finished element, and of a finished byte at one of the ends.
-#define RECORD(tile, row) (records + ((ulong)(tile)*ROWS + (row)) * 2)
 #if defined(MODE_ASSIGN)
 #define FINISH(row, output, value) STORE(AT(output), value)
 #define FINISH_BYTE(row, output, value) ((output)[place] = (uchar)(value))
@@ -157,10 +166,11 @@ FUNCTION void compare_element(GLOBAL uint *record, element difference, uint posi
 #define FINISH_BYTE(row, output, value) ((output)[place] = (uchar)((output)[place] ^ (value)))
 #elif defined(MODE_COMPARE)
 #define FINISH(row, output, value) \
-  compare_element(RECORD(tile, row), (value) ^ LOAD(AT(output)), at_in_tile * ELEMENT_BYTES)
+  compare_element(records, (uint)tile, RECORD(tile, row), (value) ^ LOAD(AT(output)), at_in_tile * ELEMENT_BYTES)
 #define FINISH_BYTE(row, output, value)  \
   if ((output)[place] != (uchar)(value)) \
-  note_mismatch(RECORD(tile_count + (place >= end), row), 1, (uint)(place < begin ? place : place - end))
+  note_mismatch(records, (uint)END_TILE, RECORD(END_TILE, row), 1, (uint)(place < begin ? place : place - end))
+#define END_TILE (tile_count + (place >= end))
 #endif
 
 // Work-group 0 does head and tail, which take long: it starts first. The others have a row of tiles each. A row of a

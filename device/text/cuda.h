@@ -229,10 +229,8 @@ FUNCTION element fetched(const uint *slot) {
 }
 #endif
 
-FUNCTION void note_mismatch(uint *record, uint count, uint first) {
-  atomicAdd(record, count);
-  atomicMin(record + 1, first);
-}
+#define ATOMIC_ADD(p, value) atomicAdd(p, value)
+#define ATOMIC_MIN(p, value) atomicMin(p, value)
 
 struct tandem_arguments {
   uchar *shards[256];

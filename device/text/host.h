@@ -34,11 +34,11 @@ typedef uint32_t element __attribute__((vector_size(ELEMENT_BYTES), may_alias));
 #endif
 #define ZERO ((element){0})
 
-FUNCTION void note_mismatch(uint *record, uint count, uint first) {
-  __atomic_fetch_add(record, count, __ATOMIC_RELAXED);
-  uint seen = __atomic_load_n(record + 1, __ATOMIC_RELAXED);
-  while (first < seen &&
-         !__atomic_compare_exchange_n(record + 1, &seen, first, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+#define ATOMIC_ADD(p, value) __atomic_fetch_add(p, value, __ATOMIC_RELAXED)
+#define ATOMIC_MIN(p, value) atomic_min(p, value)
+FUNCTION void atomic_min(uint *p, uint value) {
+  uint seen = __atomic_load_n(p, __ATOMIC_RELAXED);
+  while (value < seen && !__atomic_compare_exchange_n(p, &seen, value, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
   }
 }
 

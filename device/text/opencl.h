@@ -38,7 +38,5 @@ FUNCTION element horner(element sum, element next) {
 }
 #endif
 
-FUNCTION void note_mismatch(GLOBAL uint *record, uint count, uint first) {
-  atomic_add(record, count);
-  atomic_min(record + 1, first);
-}
+#define ATOMIC_ADD(p, value) atomic_add(p, value)
+#define ATOMIC_MIN(p, value) atomic_min(p, value)

@@ -80,10 +80,8 @@ Place hybrid_of_two() {
 }
 
 #ifdef TANDEM_TEST_WITH_CUDA
-Place cuda(int32_t memory, FakeSummarise summarise) {
-  FakeCudaScript script;
-  script.summarise = summarise;
-  const auto driver = std::make_shared<FakeCuda>(script);
+Place cuda(int32_t memory) {
+  const auto driver = std::make_shared<FakeCuda>();
   gpu::Options options;
   options.driver = driver->table();
   options.generate = fake_cuda_generate;
@@ -108,9 +106,8 @@ std::vector<Maker> makers() {
                              {"fake_of_groups", [] { return fake(kGroupBytes); }},
                              {"hybrid", hybrid_of_two}};
 #ifdef TANDEM_TEST_WITH_CUDA
-  list.push_back({"cuda_host", [] { return cuda(TANDEM_MEMORY_HOST, FakeSummarise::works); }});
-  list.push_back({"cuda_device", [] { return cuda(TANDEM_MEMORY_CUDA, FakeSummarise::works); }});
-  list.push_back({"cuda_device_reduced_by_host", [] { return cuda(TANDEM_MEMORY_CUDA, FakeSummarise::absent); }});
+  list.push_back({"cuda_host", [] { return cuda(TANDEM_MEMORY_HOST); }});
+  list.push_back({"cuda_device", [] { return cuda(TANDEM_MEMORY_CUDA); }});
 #endif
   return list;
 }

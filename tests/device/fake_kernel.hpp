@@ -135,7 +135,7 @@ struct KernelRun {
     }
     const std::uint64_t tile = tile_bytes_of(spec), tiles = (end - begin + tile - 1) / tile;
     std::uint8_t *of_records = nullptr;
-    if (spec.mode == core::Mode::compare) of_records = find(records, 0, 0, (tiles + 2) * rows * 8);
+    if (spec.mode == core::Mode::compare) of_records = find(records, 0, 0, ((tiles + 2) * rows + 1) * 8);
     if (spec.mode == core::Mode::compare && of_records == nullptr) return;
     apply(matrix, shards, begin, end, length, reinterpret_cast<std::uint32_t *>(of_records));
   }
@@ -155,7 +155,9 @@ struct KernelRun {
         if (made.spec.mode != core::Mode::compare || output[i] == value) continue;
         const bool is_head = i < begin, is_tail = i >= end;
         const std::uint64_t tile = is_head ? tiles : is_tail ? tiles + 1 : (i - begin) / tile_bytes;
-        std::uint32_t *const record = record_words + (tile * matrix.rows() + r) * 2;
+        record_words[0] = std::min(record_words[0], static_cast<std::uint32_t>(tile));
+        record_words[1] = std::min(record_words[1], static_cast<std::uint32_t>(~(tile + 1)));
+        std::uint32_t *const record = record_words + (1 + tile * matrix.rows() + r) * 2;
         ++record[0];
         record[1] = std::min(record[1], static_cast<std::uint32_t>(is_head   ? i
                                                                    : is_tail ? i - end

@@ -73,7 +73,7 @@ constexpr char kCudaOnHost[] = R"(
 struct uint2 { unsigned x, y; } __attribute__((aligned(8)));
 struct uint4 { unsigned x, y, z, w; } __attribute__((aligned(16)));
 static struct { unsigned x, y, z; } threadIdx, blockIdx, blockDim, gridDim;
-static void atomicAdd(unsigned *p, unsigned x) { *p += x; }
+static unsigned atomicAdd(unsigned *p, unsigned x) { return (*p += x) - x; }
 static void atomicMin(unsigned *p, unsigned x) { if (x < *p) *p = x; }
 static unsigned shared[256 * 32] __attribute__((aligned(128)));
 #define space shared
@@ -257,7 +257,7 @@ struct Launch {
     if (shards.empty()) return;  // Binding::table
     std::copy(shards.begin(), shards.end(), arguments.shards);
     range = cut_kernel_range(spec, length, reinterpret_cast<std::uintptr_t>(shards[of.matrix.columns()]));
-    if (spec.mode == core::Mode::compare) records.resize(range.record_count * of.matrix.rows() * 2, UINT32_MAX);
+    if (spec.mode == core::Mode::compare) records.resize(range.record_bytes(of.matrix.rows()) / 4, UINT32_MAX);
     arguments.begin = range.begin;
     arguments.end = range.end;
     arguments.length = length;
@@ -332,15 +332,21 @@ void check(Random &random, const Kernel &kernel, std::size_t length, std::array<
     ASSERT_EQ(Bytes(output, output + length), want[r]) << "output " << r;
   }
   if (kernel.spec.mode != core::Mode::compare) return;
+  std::uint64_t first_tile = 0, end_tile = 0;
   for (std::uint64_t record = 0; record < range.record_count; ++record) {
     for (unsigned r = 0; r < rows; ++r) {
-      const std::uint32_t *pair = &launch.records[(record * rows + r) * 2];
+      const std::uint32_t *pair = &launch.records[(1 + record * rows + r) * 2];
       if (mismatch_count(pair) == 0) continue;
+      if (end_tile == 0) first_tile = record;
+      end_tile = record + 1;
       found[r].count += mismatch_count(pair);
       found[r].first = std::min(found[r].first, range.record_start(record) + pair[1]);
     }
   }
   for (unsigned r = 0; r < rows; ++r) EXPECT_EQ(found[r], want_found[r]) << "output " << r;
+  const FoundTiles tiles = found_tiles(launch.records.data());
+  EXPECT_EQ(tiles.first, first_tile);
+  EXPECT_EQ(tiles.count, end_tile - first_tile);
 }
 
 // Lengths around every border that a kernel's cut has.

@@ -72,13 +72,8 @@ class Gate {
 };
 
 std::vector<CudaMaker> cuda_makers() {
-  const auto with = [](FakeSummarise how) {
-    FakeCudaScript script;
-    script.summarise = how;
-    return [script] { return std::make_unique<FakeProgram>(script, kThinning == 1 ? 200'003 : 50'003); };
-  };
-  return {{"reduced_on_the_device", with(FakeSummarise::works), ""},
-          {"reduced_on_the_host", with(FakeSummarise::absent), ""}};
+  return {
+      {"fake", [] { return std::make_unique<FakeProgram>(FakeCudaScript(), kThinning == 1 ? 200'003 : 50'003); }, ""}};
 }
 INSTANTIATE_TEST_SUITE_P(CudaFake, CudaShards, testing::ValuesIn(cuda_makers()), cuda_maker_name);
 INSTANTIATE_TEST_SUITE_P(CudaFake, CudaShardsDeathTest, testing::ValuesIn(cuda_makers()), cuda_maker_name);
@@ -710,26 +705,34 @@ struct Damaged : CudaLife {
   std::uint64_t range_count = 0;
 };
 
-// A reduction on the device that fails is not tried again.
 TEST(CudaVerify, RangesOfAnyCapacity) {
-  for (const FakeSummarise summarise : {FakeSummarise::absent, FakeSummarise::works, FakeSummarise::fails}) {
-    Damaged damaged(5, 3, 90'001, {.script = {.summarise = summarise}, .technique = "tables"});
-    for (const std::uint64_t skew : {0, 6}) {
-      DeviceStripe stripe(*damaged.driver, damaged.work, skew);
-      for (const std::uint64_t capacity : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{7}, UINT64_MAX})
-        EXPECT_EQ(damaged.verify(stripe, capacity), TANDEM_OK);
-      EXPECT_GE(damaged.range_count, 10u);
-    }
-    const bool fails = summarise == FakeSummarise::fails;
-    EXPECT_EQ(damaged.calls("summarise"), fails ? 1u : summarise == FakeSummarise::works ? 8u : 0u);
-    EXPECT_EQ(damaged.heard.has("on the host: error 77 of the CUDA runtime, no room, by script"), fails);
-    EXPECT_EQ(damaged.heard.has(kReducedByHost), fails);
+  Damaged damaged(5, 3, 90'001, {.technique = "tables"});
+  for (const std::uint64_t skew : {0, 6}) {
+    DeviceStripe stripe(*damaged.driver, damaged.work, skew);
+    for (const std::uint64_t capacity : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{7}, UINT64_MAX})
+      EXPECT_EQ(damaged.verify(stripe, capacity), TANDEM_OK);
+    EXPECT_GE(damaged.range_count, 10u);
   }
 }
 
-// More ranges than are fetched at once; and every byte wrong, which is one range.
+// Nothing found is eight bytes from the device. One tile is its records more, wherever it lies.
+TEST(CudaVerify, TakesFromTheDeviceWhatItFound) {
+  Damaged damaged(1, 1, 5'000'000, {.technique = "tables"});
+  DeviceStripe stripe(*damaged.driver, damaged.work);
+  for (const std::uint64_t at : {UINT64_MAX, std::uint64_t{0}, std::uint64_t{4'000'000}, damaged.work.bytes - 1}) {
+    damaged.work.before[0] = damaged.work.product[0];
+    damaged.differs[0].assign(damaged.work.bytes, false);
+    if (at != UINT64_MAX) damaged.work.before[0][at] ^= 1, damaged.differs[0][at] = true;
+    stripe.write();
+    damaged.fake.set_script({});
+    EXPECT_EQ(damaged.verify(stripe, 10), TANDEM_OK);
+    EXPECT_EQ(damaged.calls("bytes to the host"), at == UINT64_MAX ? 8u : 16u) << at;
+  }
+}
+
+// Many ranges; and every byte wrong, which is one range.
 TEST(CudaVerify, ManyRangesAndOne) {
-  Damaged damaged(1, 1, 5'000'000, {.script = {.summarise = FakeSummarise::works}, .technique = "tables"});
+  Damaged damaged(1, 1, 5'000'000, {.technique = "tables"});
   for (std::uint64_t at = 0; at < damaged.work.bytes; at += 4096) {
     damaged.work.before[0][at] ^= 1;
     damaged.differs[0][at] = true;
@@ -737,7 +740,6 @@ TEST(CudaVerify, ManyRangesAndOne) {
   DeviceStripe stripe(*damaged.driver, damaged.work);
   EXPECT_EQ(damaged.verify(stripe, 1'000'000), TANDEM_OK);
   EXPECT_EQ(damaged.range_count, 1221u);
-  EXPECT_EQ(damaged.calls("summarise"), 2u);
   damaged.work.before[0] = damaged.work.product[0];
   for (std::uint8_t &byte : damaged.work.before[0]) byte ^= 7;
   damaged.differs[0].assign(damaged.work.bytes, true);
@@ -747,41 +749,35 @@ TEST(CudaVerify, ManyRangesAndOne) {
 }
 
 // With any budget, and any room on the device, a verify is right or has a status: it goes in pieces before it fails.
-// What the reduction takes is of the budget too.
 TEST(CudaVerify, ShortOfMemoryItGoesInPiecesAndThenFails) {
-  for (const FakeSummarise summarise : {FakeSummarise::works, FakeSummarise::absent}) {
-    for (const bool of_budget : {true, false}) {
-      unsigned whole = 0, in_pieces = 0, refused = 0, reduced = 0;
-      for (std::uint64_t room = 0; room < 12'000; room += kThinning * (room < 1500 ? 24 : 500)) {
-        FakeCudaScript script = {.summarise = summarise};
-        if (!of_budget) script.devices[0].available_bytes = room;
-        Damaged damaged(6, 3, 60'001,
-                        {.script = script,
-                         .technique = "compiled",
-                         .budget_bytes = of_budget ? std::max<std::uint64_t>(room, 1) : 0});
-        DeviceStripe stripe(*damaged.driver, damaged.work, room % 5);
-        tandem_status first = TANDEM_OK;
-        for (unsigned round = 0; round < 2; ++round) {
-          const std::uint64_t calls = damaged.backend->kernel_calls();
-          const tandem_status status = damaged.verify(stripe, round == 0 ? 1000 : room % 9);
-          if (round == 0) first = status;
-          EXPECT_EQ(status, first) << room;
-          if (status != TANDEM_OK) {
-            EXPECT_EQ(status, TANDEM_ERROR_OUT_OF_MEMORY);
-            ++refused;
-          } else {
-            ++(damaged.backend->kernel_calls() == calls + 1 ? whole : in_pieces);
-          }
+  for (const bool of_budget : {true, false}) {
+    unsigned whole = 0, in_pieces = 0, refused = 0;
+    for (std::uint64_t room = 0; room < 12'000; room += kThinning * (room < 1500 ? 24 : 500)) {
+      FakeCudaScript script;
+      if (!of_budget) script.devices[0].available_bytes = room;
+      Damaged damaged(6, 3, 60'001,
+                      {.script = script,
+                       .technique = "compiled",
+                       .budget_bytes = of_budget ? std::max<std::uint64_t>(room, 1) : 0});
+      DeviceStripe stripe(*damaged.driver, damaged.work, room % 5);
+      tandem_status first = TANDEM_OK;
+      for (unsigned round = 0; round < 2; ++round) {
+        const std::uint64_t calls = damaged.backend->kernel_calls();
+        const tandem_status status = damaged.verify(stripe, round == 0 ? 1000 : room % 9);
+        if (round == 0) first = status;
+        EXPECT_EQ(status, first) << room;
+        if (status != TANDEM_OK) {
+          EXPECT_EQ(status, TANDEM_ERROR_OUT_OF_MEMORY);
+          ++refused;
+        } else {
+          ++(damaged.backend->kernel_calls() == calls + 1 ? whole : in_pieces);
         }
-        reduced += damaged.calls("summarise") != 0;
-        EXPECT_LE(damaged.fake.most_device_bytes(), room);
-        EXPECT_FALSE(damaged.heard.has("on the host")) << "too little room now says nothing of the next time";
       }
-      EXPECT_GE(whole, thinned(10));
-      EXPECT_GE(in_pieces, thinned(30));
-      EXPECT_GE(refused, thinned(10));
-      EXPECT_EQ(reduced != 0, summarise == FakeSummarise::works);
+      EXPECT_LE(damaged.fake.most_device_bytes(), room);
     }
+    EXPECT_GE(whole, thinned(10));
+    EXPECT_GE(in_pieces, thinned(30));
+    EXPECT_GE(refused, thinned(10));
   }
 }
 

@@ -539,6 +539,7 @@ CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, std::size_t bytes, 
 }
 CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
   BEGIN(cuMemcpyDtoHAsync, kContext);
+  counts->calls_by_name["bytes to the host"] += bytes;
   return put_work(stream, "cuMemcpyDtoHAsync", {{from, bytes}}, [=] {
     if (on_device(from, bytes, "cuMemcpyDtoHAsync")) std::memcpy(to, reinterpret_cast<const void *>(from), bytes);
   });
@@ -778,8 +779,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid, unsigned grid_y, uns
   for (unsigned i = 0; i < shards && !is_batch; ++i)
     uses.push_back({reinterpret_cast<CUdeviceptr>(arguments.shards[i]), arguments.length});
   if (spec.mode == Mode::compare)
-    uses.push_back(
-        {reinterpret_cast<CUdeviceptr>(arguments.records), range.record_count * arguments.rows * device::kRecordBytes});
+    uses.push_back({reinterpret_cast<CUdeviceptr>(arguments.records), range.record_bytes(arguments.rows)});
   if (spec.technique == Technique::tables) uses.push_back({reinterpret_cast<CUdeviceptr>(arguments.tables), 4});
   return put_work(stream, "cuLaunchKernel", uses, [call] { compute(call); });
 }
@@ -885,49 +885,6 @@ nvrtcResult nvrtcGetPTX(nvrtcProgram program, char *out) { return fake::nvrtcGet
 
 }  // namespace fake
 
-// ---- what the module brings ---------------------------------------------------------------------------------
-
-// Takes memory as the real one does: some at once, more for what was found.
-int summarise(const tandem_cuda_summary *what) {
-  std::unique_lock lock(counts->mutex);  // not held while the backend is called, which has locks of its own
-  ++counts->calls_by_name["summarise"];
-  if (state->script.summarise == FakeSummarise::fails) {
-    std::snprintf(what->message_out, what->message_bytes, "no room, by script");
-    return 77;
-  }
-  if (depth == 0) counts->violate("summarise without a context");
-  const std::uint64_t bytes = what->record_count * device::kRecordBytes;
-  const auto stream = static_cast<CUstream>(what->stream);
-  std::vector<void *> memory;
-  const auto has_room = [&](std::uint64_t wanted) {
-    lock.unlock();
-    void *more = what->allocate(what->memory, wanted);
-    lock.lock();
-    if (more == nullptr) return false;
-    memory.push_back(more);
-    return put_work(stream, "summarise", {{reinterpret_cast<CUdeviceptr>(more), wanted}}, nullptr) == CUDA_SUCCESS;
-  };
-  const auto end = [&](int error) {
-    lock.unlock();
-    for (void *each : memory) what->release(what->memory, each);
-    return error;
-  };
-  if (!has_room(1024)) return end(TANDEM_CUDA_SUMMARISE_NO_MEMORY);
-  put_work(stream, "summarise", {{reinterpret_cast<CUdeviceptr>(what->records), bytes}}, nullptr);
-  state->execute(as(stream)->last);
-  if (!on_device(reinterpret_cast<CUdeviceptr>(what->records), bytes, "summarise")) return end(1);
-  std::vector<tandem_cuda_found> found;
-  for (std::uint64_t i = 0; i < what->record_count; ++i) {
-    const std::uint32_t *record = what->records + i * 2;
-    if (device::mismatch_count(record) != 0) found.push_back({i, {record[0], record[1]}});
-  }
-  *what->found_count_out = found.size();
-  if (found.empty() || found.size() > what->capacity) return end(0);
-  if (!has_room(found.size() * sizeof found[0])) return end(TANDEM_CUDA_SUMMARISE_NO_MEMORY);
-  std::copy(found.begin(), found.end(), what->found_out);
-  return end(0);
-}
-
 }  // namespace
 
 device::KernelText fake_cuda_generate(const core::Matrix &matrix, const device::KernelSpec &spec) {
@@ -949,7 +906,6 @@ FakeCuda::FakeCuda(const FakeCudaScript &script) {
     table.tables_image = kImage;
     table.tables_image_bytes = sizeof kImage;
   }
-  if (script.summarise != FakeSummarise::absent) table.summarise = summarise;
 #define TAKE(name) table.name = fake::name;
   if (script.problem == nullptr) {
     TANDEM_CUDA_FUNCTIONS(TAKE)

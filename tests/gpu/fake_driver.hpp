@@ -43,8 +43,6 @@ struct FakeLaunch {
   std::function<bool(std::uint64_t first, std::uint64_t bytes)> is_on_device;
 };
 
-enum class FakeSummarise { absent, works, fails };
-
 struct FakeCudaScript {
   DriverScript common = {};
   std::vector<FakeGpu> devices = {FakeGpu()};
@@ -61,7 +59,6 @@ struct FakeCudaScript {
   // Runs PTX as a GPU does, in place of the slow reference. Returns what the kernel did wrong, or "". Needs real_nvrtc
   // and a device that NVRTC has no machine code for: capability 7.6 or 8.1.
   std::function<std::string(const FakeLaunch &)> run_ptx{};
-  FakeSummarise summarise = FakeSummarise::absent;
   CUresult query_error = CUDA_SUCCESS;  // of cuEventQuery
 };
 

@@ -202,7 +202,7 @@ std::string run(const Kernel &kernel, const ptx::Module &module, const std::vect
     arguments.end = range.end;
     arguments.length = range.length;
     grid[0] = static_cast<unsigned>(range.group_count);
-    records.assign(range.record_count * rows * 2, ~std::uint32_t{0});
+    records.assign(range.record_bytes(rows) / sizeof(std::uint32_t), ~std::uint32_t{0});
     if (spec.mode == Mode::compare) arguments.records = records.data();
   }
   ptx::Launch launch = ptx::launch_of(spec, arguments, grid, device::kernel_shared_bytes(spec, columns), random.next());
@@ -210,7 +210,9 @@ std::string run(const Kernel &kernel, const ptx::Module &module, const std::vect
   module.run(launch);
   for (const Stripe &each : stripes)
     if (const std::string wrong = each.check(kernel); !wrong.empty()) return wrong;
-  for (unsigned r = 0; r < rows && spec.mode == Mode::compare; ++r) {
+  if (spec.mode != Mode::compare) return "";
+  std::uint64_t first_tile = UINT64_MAX, end_tile = 0;
+  for (unsigned r = 0; r < rows; ++r) {
     const Stripe &stripe = stripes.front();
     for (std::uint64_t n = 0; n < range.record_count; ++n) {
       std::uint32_t count = 0, first = ~0u;
@@ -220,12 +222,16 @@ std::string run(const Kernel &kernel, const ptx::Module &module, const std::vect
         ++count;
         first = static_cast<std::uint32_t>(i - start);
       }
-      const std::uint32_t *record = &records[(n * rows + r) * 2];
+      const std::uint32_t *record = &records[(1 + n * rows + r) * 2];
       if (device::mismatch_count(record) != count || record[1] != first)
         return "record " + std::to_string(n) + " of output " + std::to_string(r) + ": " +
                std::to_string(device::mismatch_count(record)) + " instead of " + std::to_string(count);
+      if (count != 0) first_tile = std::min(first_tile, n), end_tile = std::max(end_tile, n + 1);
     }
   }
+  const device::FoundTiles tiles = device::found_tiles(records.data());
+  if (end_tile == 0 ? tiles.count != 0 : tiles.first != first_tile || tiles.first + tiles.count != end_tile)
+    return "tiles " + std::to_string(tiles.first) + " to " + std::to_string(tiles.first + tiles.count);
   return "";
 }
 

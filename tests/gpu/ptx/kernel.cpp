@@ -83,8 +83,8 @@ Launch launch_of(const device::KernelSpec &spec, const device::KernelArguments &
   }
   if (spec.mode == core::Mode::compare) {
     const auto first_output = reinterpret_cast<std::uint64_t>(arguments.shards[columns]);
-    const std::uint64_t records = device::cut_kernel_range(spec, arguments.length, first_output).record_count;
-    add(arguments.records, records * arguments.rows * 8, true);
+    const device::KernelRange range = device::cut_kernel_range(spec, arguments.length, first_output);
+    add(arguments.records, range.record_bytes(arguments.rows), true);
   }
   if (spec.technique == device::Technique::tables)
     add(arguments.tables, (arguments.rows + 3) / 4 * columns * device::kTableBytesPerColumn, true);
