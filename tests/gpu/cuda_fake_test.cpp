@@ -18,6 +18,7 @@
 
 #include "api/objects.hpp"
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "core/budget.hpp"
 #include "core/host_copies.hpp"
 #include "core/mismatch_ranges.hpp"
@@ -1035,7 +1036,8 @@ TEST(CudaDevices, AModuleOfAnotherVersionIsRefused) {
   other.version = 1;
   const auto [status, message] = status_of([&] { module.check(&other, "/there"); });
   EXPECT_EQ(status, TANDEM_ERROR_UNAVAILABLE);
-  EXPECT_EQ(message, "backend \"cuda\": /there has version 1, this library needs version 7");
+  EXPECT_EQ(message, base::text("backend \"cuda\": /there has version 1, this library needs version ",
+                                int{TANDEM_CUDA_VERSION}));
   other = *driver.table();
   other.struct_bytes = 8;
   EXPECT_NE(status_of([&] { module.check(&other, "/there"); }).second.find("a table of 8 bytes"), std::string::npos);
