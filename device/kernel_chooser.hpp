@@ -82,10 +82,10 @@ class KernelChooser {
   // The device outlives the chooser.
   KernelChooser(const Options &options, const Device &device, const base::Log &log);
 
-  // For a run; without session and tables. Compiles in the background and returns tables
-  // meanwhile, unless the technique or the values are forced, or the plan waits. If the compiler fails, nothing more is
-  // compiled, and technique tables is used; if it fails with technique transform, technique compiled is used. Throws
-  // Error (UNAVAILABLE) for a matrix that this device has no technique for, and for forced values that it cannot run.
+  // For a run; without session and tables. Compiles in the background and returns tables meanwhile, unless the
+  // technique or the values are forced, or the plan waits. If the compiler fails, nothing more is compiled, and
+  // technique tables is used; if it fails with technique transform, technique compiled is used. Throws Error
+  // (UNAVAILABLE) for a matrix that this device has no technique for, and for forced values that it cannot run.
   Variant choose(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode, Access access,
                  Binding binding) const;
 
