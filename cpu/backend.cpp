@@ -37,7 +37,7 @@ using core::Mode;
 using core::Task;
 
 // One chunk of a spread run, inputs and outputs together. Small chunks let cancel and budget take effect soon, and give
-// every thread a few, so that all finish together. Large chunks make claiming cheap.
+// every one of several threads a few, so that all finish together. Large chunks make claiming cheap.
 constexpr std::uint64_t kLeastChunkBytes = 64 << 10;
 constexpr std::uint64_t kChunksPerThread = 4;
 // The first chunk of a run: a sample of the rest. The caller takes it before its workers have begun.
@@ -335,12 +335,13 @@ class CpuBackend final : public core::Backend, public core::Tunable {
     const CpuPrepared &prepared = prepared_of(task);
     const Values &values = prepared.known(task.mode).values;
     const std::uint64_t width = std::uint64_t{prepared.rows()} + prepared.columns();
-    const std::uint64_t chunk_bytes = std::clamp(total_bytes / (kChunksPerThread * values.thread_count),
-                                                 std::min(kLeastChunkBytes, values.chunk_bytes), values.chunk_bytes);
+    const std::uint64_t parts = values.thread_count > 1 ? kChunksPerThread * values.thread_count : 1;
+    const std::uint64_t chunk_bytes =
+        std::clamp(total_bytes / parts, std::min(kLeastChunkBytes, values.chunk_bytes), values.chunk_bytes);
     // Whole cache lines, so that no two threads write to one (if shards are aligned), and whole groups.
     const std::uint64_t grid = std::lcm(std::uint64_t{kCacheLine}, prepared.granularity_bytes());
     const std::uint64_t least = (prepared.least_range_bytes() + grid - 1) / grid;
-    std::uint64_t step = std::max(chunk_bytes / width / grid, least) * grid;
+    std::uint64_t step = std::max((chunk_bytes / width + grid - 1) / grid, least) * grid;
     OperatorCall call = {&task, task.offset_bytes, std::min(step, task.length_bytes)};
     if (task.mode != Mode::compare)
       call.out_of_cache = moved_bytes(task, task.length_bytes) > values.out_of_cache_bytes;

@@ -138,6 +138,20 @@ TEST_P(EveryWay, KeepsToTheAmount) {
   }
 }
 
+// It shares with no other thread, and each further chunk costs 80 ns.
+TEST(Chunks, OneThreadCodesAStripeOfTheCacheInOneCall) {
+  auto options = sized<tandem_context_options>();
+  options.backend = "cpu";
+  options.thread_count = 1;
+  const Context context = make_context(options);
+  const Codec codec = make_codec(kK, kM);
+  Random random(1);
+  Stripe stripe(random, kK, kM, (512 << 10) / (kK + kM));
+  count_kernel_calls(1);
+  EXPECT_TRUE(encode(context.get(), codec.get(), stripe));
+  EXPECT_EQ(kernel_calls_so_far(), 1u);
+}
+
 // The counter can see more than that: without an amount the threads meet.
 TEST_P(EveryWay, RunsFreelyWithoutAnAmount) {
   const Context context = make_limited(nullptr);
