@@ -50,8 +50,8 @@ bool write_pieces_at(int descriptor, std::span<iovec> pieces, std::uint64_t offs
 bool set_length(int descriptor, std::uint64_t byte_count) noexcept;
 // Space for a later write, if the file system can reserve it; the file may become longer.
 bool allocate(int descriptor, std::uint64_t offset, std::uint64_t byte_count) noexcept;
-// Lets the disk begin with the bytes that were written so far, so that a later fsync waits for fewer. Promises nothing;
-// an error of the disk is left to that fsync.
+// Starts to write the file's changed pages to the disk, so that a later fsync waits for fewer. Promises nothing; an
+// error of the disk is left to that fsync.
 void start_writeback(int descriptor) noexcept;
 
 // Whether it is the same file, with the same content as far as the file system shows. A program can set back the time

@@ -199,7 +199,7 @@ class Backend {
 
   // What autotune can do with it. By default nothing: null.
   virtual Tunable *tunable() noexcept { return nullptr; }
-  // The backend that autotune of this one measures. By default itself.
+  // The backend that autotune tunes in its place. By default itself.
   virtual Backend &tuned() noexcept { return *this; }
 
   // Runs all tasks, in any order and overlapping, and returns when they are over. Small runs use the calling thread,

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bitset>
 #include <iterator>
 #include <string_view>
 #include <vector>
@@ -19,7 +18,7 @@ constexpr unsigned kGroup = 8, kLevels = 3;  // cpu/kernels/transform.inc
 // In products of the matrix kernel, fitted to measurements (docs/internals/KERNELS.md).
 struct Times {
   double move, alone, fused, lane, shard;
-  double saved;  // 0: a decode gains what its symmetric blocks save; 1: it gains nothing
+  double saved;  // of a product that a decode's symmetric blocks save: 0 = no time, 1 = as much as without them
 };
 struct KernelTimes {
   std::string_view kernel;
@@ -44,9 +43,15 @@ const KernelTimes *times_of(const Kernel &kernel) noexcept {
 
 std::uint32_t number(std::size_t count) { return static_cast<std::uint32_t>(count); }
 
-std::size_t count_pairs(const std::vector<Element> &points) {
+// Without scales all are equal.
+bool are_equal(const std::vector<Element> &scales, std::size_t i, std::size_t j) {
+  return scales.empty() || scales[i] == scales[j];
+}
+
+std::size_t count_pairs(const std::vector<Element> &points, const std::vector<Element> &scales = {}) {
   std::size_t pairs = 0;
-  for (std::size_t i = 0; i + 1 < points.size(); ++i) pairs += points[i] % 2 == 0 && points[i + 1] == points[i] + 1;
+  for (std::size_t i = 0; i + 1 < points.size(); ++i)
+    pairs += points[i] % 2 == 0 && points[i + 1] == points[i] + 1 && are_equal(scales, i, i + 1);
   return pairs;
 }
 
@@ -68,11 +73,15 @@ std::uint32_t block_products(const KernelTraits &kernel, const std::vector<Eleme
   return block_products(kernel, rows, columns.size(), count_pairs(columns));
 }
 
-// Whether each point's partner, the point xor `distance`, is one of them too.
-bool has_partners(const std::vector<Element> &points, Element distance) {
-  std::bitset<256> all;
-  for (const Element point : points) all.set(point);
-  return std::ranges::all_of(points, [&](Element point) { return all.test(point ^ distance); });
+// Whether each point's partner, the point xor `distance`, is one of them too, with the same scale. Points are
+// ascending, so partners are `distance` places apart; for distance 2 all must have partners for distance 1.
+bool has_partners(const std::vector<Element> &points, const std::vector<Element> &scales, unsigned distance) {
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const std::size_t partner = i ^ distance;
+    if (partner >= points.size() || points[partner] != (points[i] ^ distance) || !are_equal(scales, i, partner))
+      return false;
+  }
+  return true;
 }
 
 std::uint32_t moves_of_matrix(const KernelTraits &kernel, std::size_t rows, std::size_t columns) {
@@ -115,15 +124,17 @@ Steps matrix_steps(const KernelTraits &kernel, const core::SyndromeDecode &form)
   const std::vector<Element> &lost = form.solve.output_points, &parity = form.solve.input_points;
   const std::size_t columns = form.syndromes.input_points.size() + parity.size();
   Steps steps = matrix_steps(kernel, lost.size(), columns);
-  const auto all_have_partners = [&](Element distance) {
-    return has_partners(lost, distance) && has_partners(parity, distance);
+  const auto all_have_partners = [&](unsigned distance) {
+    return has_partners(lost, form.solve.output_scales, distance) &&
+           has_partners(parity, form.solve.input_scales, distance);
   };
   if (!all_have_partners(1)) return steps;
   KernelTraits blocks = kernel;
   blocks.has_quads = kernel.has_quads && all_have_partners(2);
   steps.saved = steps.products;
   steps.products =
-      block_products(blocks, lost, columns, count_pairs(form.syndromes.input_points) + count_pairs(parity));
+      block_products(blocks, lost, columns,
+                     count_pairs(form.syndromes.input_points, form.syndromes.input_scales) + count_pairs(parity));
   steps.saved -= steps.products;
   return steps;
 }

@@ -27,8 +27,8 @@ struct Steps {
 
 Steps matrix_steps(const KernelTraits &kernel, std::size_t rows, std::size_t columns);  // without symmetric blocks
 Steps matrix_steps(const KernelTraits &kernel, const core::CauchyTransform &form);      // with those of its points
-// With symmetric blocks if the lost points and the parity's are sets of whole pairs (x, x xor 1). Then the scales of a
-// pair are equal, and so are those of points x, x xor 2 if both sets have all of these.
+// With symmetric blocks if the lost points and the parity's are whole pairs (x, x xor 1) of equal scales: quads, if
+// this holds for x xor 2 too.
 Steps matrix_steps(const KernelTraits &kernel, const core::SyndromeDecode &form);
 Steps transform_steps(const KernelTraits &kernel, const core::CauchyTransform &form);
 // The steps of a decode between its two parts: copies chosen parity to scratch, and reads and writes syndromes there.

@@ -216,7 +216,7 @@ void SetWriter::write_blocks(std::uint64_t stripe, std::uint64_t payload_bytes, 
     step.add_bytes(header_.m * payload_bytes);
   }
   base::TimedStep step = step_of(timeline, "write", header_, stripe);
-  // Of one file after the other, so that the disk gets an even load.
+  // The files take turns, by stripe + i: so the disk gets an even load.
   const std::uint64_t stripes_per_writeback = std::max<std::uint64_t>(kWritebackBytes / header_.block_bytes, 1);
   // Each worker starts with another file: two writers to one file wait for each other in the kernel.
   const std::uint32_t first = static_cast<std::uint32_t>(stripe * 7 % n);

@@ -10,7 +10,8 @@
  *     tandem_decode(NULL, codec, shards, present, shard_bytes);          // rebuilds what present[] misses
  *
  * The header goes from simple to advanced. Plans, prepared once for many runs, and jobs, beside the caller, come last.
- * device.h: shards in the memory of devices; diagnose.h: which shards are damaged; tools.h: lists, limits, tuning.
+ * device.h: shards in the memory of devices; diagnose.h: what a code and a plan do, damage; tools.h: lists, limits,
+ * tuning.
  *
  * These rules hold for every function, unless its comment says otherwise:
  *

@@ -44,12 +44,12 @@ TANDEM_API tandem_status tandem_devices(tandem_device *devices_out, size_t capac
                                         size_t *count_out);
 
 typedef struct tandem_missing_device {
-  char backend[32]; /* "cuda" */
+  char backend[32]; /* "cuda", "opencl" */
   char reason[256]; /* one line, for people: "no CUDA device: the NVIDIA driver is not installed (...)" */
 } tandem_missing_device;
 
-/* Lists the backends without a device in the list of tandem_devices, and why: "cuda" alone so far. Asks the driver each
- * time. Parameters and status as tandem_devices. */
+/* Lists the backends without a device in the list of tandem_devices, and why. Asks the drivers each time. Parameters
+ * and status as tandem_devices. */
 TANDEM_API tandem_status tandem_missing_devices(tandem_missing_device *missing_out, size_t capacity,
                                                 size_t stride_bytes, size_t *count_out);
 

@@ -3,14 +3,20 @@
 #pragma once
 
 #include <algorithm>
-#include <span>
+#include <iterator>
 #include <string_view>
+#include <vector>
 
 #include "core/presets.hpp"
 
 namespace tandem::test {
 
-inline std::span<const core::Preset> plain_presets() { return core::presets().first(TANDEM_MATRIX_LEOPARD16); }
+inline std::vector<core::Preset> plain_presets() {
+  std::vector<core::Preset> plain;
+  std::ranges::copy_if(core::presets(), std::back_inserter(plain),
+                       [](const core::Preset &each) { return each.make != nullptr; });
+  return plain;
+}
 
 // Whether all its matrices are Cauchy matrices (docs/matrices.md).
 inline bool is_cauchy(const core::Preset &preset) {

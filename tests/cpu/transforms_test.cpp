@@ -201,6 +201,8 @@ TEST(Costs, ADecodeOfWholePairsNeedsFewerProducts) {
     form.solve.output_points = each.lost;
     const cpu::Steps steps = cpu::matrix_steps(traits, form);
     EXPECT_EQ(steps.products, each.products) << each.name;
+    form.solve.output_scales = range(1, each.lost.size());
+    EXPECT_EQ(cpu::matrix_steps(traits, form).saved, 0u) << each.name << ", unequal scales";
     EXPECT_EQ(steps.products + steps.saved, each.lost.size() * (each.present.size() + each.parity.size())) << each.name;
   }
 }
