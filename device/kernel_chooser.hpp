@@ -69,7 +69,7 @@ class DevicePrepared : public core::Prepared {
   };
   mutable std::mutex mutex;  // of what follows
   mutable std::array<OfMode, 3> modes;
-  mutable std::map<std::tuple<core::Mode, Access, Binding>, Variant> ready;  // compiled: Workplace::choose()
+  mutable std::map<std::tuple<core::Mode, Access, Binding>, Variant> ready;  // Workplace::choose_and_keep()
   mutable std::vector<Variant> captured;  // graphs may launch them while the plan exists
 };
 

@@ -109,22 +109,27 @@ bool DeviceSession::settle(LaneLease &lane) noexcept {
 
 Variant Workplace::choose(const DevicePrepared &prepared, core::Mode mode, Access access, Binding binding,
                           std::uint64_t length_bytes) const {
-  const std::tuple of(mode, access, binding);
   prepared.count(length_bytes * prepared.columns());
-  {
-    const std::lock_guard lock(prepared.mutex);
-    const auto found = prepared.ready.find(of);
-    if (found != prepared.ready.end() && found->second.session == session) return found->second;
-  }
   Variant variant = chooser.choose(prepared, session->programs(), mode, access, binding);
   variant.session = session;
-  if (variant.spec.technique == Technique::tables) {
-    variant.tables = session->tables(prepared);
-    return variant;
+  if (variant.spec.technique == Technique::tables) variant.tables = session->tables(prepared);
+  return variant;
+}
+
+Variant Workplace::choose_and_keep(const DevicePrepared &prepared, core::Mode mode, Access access, Binding binding,
+                                   std::uint64_t length_bytes) const {
+  const std::tuple of(mode, access, binding);
+  Variant older;  // is destroyed without the lock
+  std::unique_lock lock(prepared.mutex);
+  if (const auto found = prepared.ready.find(of); found != prepared.ready.end() && found->second.session == session) {
+    prepared.count(length_bytes * prepared.columns());
+    return found->second;
   }
-  Variant kept = variant;  // then an older one, destroyed without the lock
-  const std::lock_guard lock(prepared.mutex);
-  std::swap(prepared.ready[of], kept);
+  lock.unlock();
+  Variant variant = choose(prepared, mode, access, binding, length_bytes);
+  if (variant.spec.technique == Technique::tables) return variant;
+  lock.lock();
+  older = std::exchange(prepared.ready[of], variant);
   return variant;
 }
 

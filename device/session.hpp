@@ -194,10 +194,13 @@ struct Workplace {
     copier != nullptr ? copier->run(copies) : core::copy_here(copies);
   }
 
-  // For a run of `length_bytes`, which are counted. The plan keeps what was compiled, so the next call finds it at
-  // once. Throws Error.
+  // For a run of `length_bytes`, which are counted. Throws Error.
   Variant choose(const DevicePrepared &prepared, core::Mode mode, Access access, Binding binding,
                  std::uint64_t length_bytes) const;
+  // The plan keeps what was compiled, and the session with it, so the next call finds it at once. Not for host shards:
+  // each thread keeps plans of these after their context is gone.
+  Variant choose_and_keep(const DevicePrepared &prepared, core::Mode mode, Access access, Binding binding,
+                          std::uint64_t length_bytes) const;
 };
 
 // A call of a kernel without its shards.

@@ -44,7 +44,7 @@ class CudaBackend final : public device::DeviceBackend {
       std::exception_ptr error;
       for (const device::Access access : kBoth) {
         try {
-          place.choose(prepared, mode, access, device::Binding::offsets, 0);
+          place.choose_and_keep(prepared, mode, access, device::Binding::offsets, 0);
         } catch (...) {
           if (!error) error = std::current_exception();
         }

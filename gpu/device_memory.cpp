@@ -79,8 +79,8 @@ class CudaRun final : public device::DeviceRun {
                               "a verify cannot be captured: its result is read when the job is waited for");
     const bool is_batch = group.stripes.size() > 1;
     const device::Binding binding = is_batch ? device::Binding::table : device::Binding::offsets;
-    variant_ = place.choose(device::prepared_of(task_), task_.mode, group.access, binding,
-                            is_captured_ ? 0 : group.length_bytes());
+    variant_ = place.choose_and_keep(device::prepared_of(task_), task_.mode, group.access, binding,
+                                     is_captured_ ? 0 : group.length_bytes());
     if (is_batch) {
       batch_ = device::cut_kernel_batch(variant_.spec, group.stripes);
       parts_ = session_->take_parts(0);

@@ -829,21 +829,6 @@ TEST_P(DeviceLayer, TextsAreWrittenToBeBuilt) {
   }
 }
 
-// However many other programs are made meanwhile.
-TEST_P(DeviceLayer, APlanKeepsWhatWasCompiledForIt) {
-  TestLife life(2, 3, 500, {.technique = "compiled"});
-  life.run();
-  for (std::uint8_t value = 1; value < 80; ++value) {
-    core::Matrix matrix(1, 1);
-    matrix.at(0, 0) = value;
-    Work work(matrix, 500);
-    EXPECT_TRUE(work.runs_right(*life.backend, *life.backend->prepare(matrix), Mode::assign));
-  }
-  const std::uint64_t compiles = life.compiles();
-  life.run();
-  EXPECT_EQ(life.compiles(), compiles);
-}
-
 // Entries measured with one technique alone are not used if both techniques are possible.
 TEST_P(DeviceLayer, AForcedTechniqueIsPartOfTheIdentity) {
   const auto driver = this->driver();
