@@ -130,16 +130,18 @@ constexpr JerasureField kJerasure4(4), kJerasure8(8);
 
 // The same with w = 16.
 struct JerasureField16 {
-  JerasureField16() : ones(gf16::kFieldSize) {
+  static std::uint16_t element(unsigned number) { return static_cast<std::uint16_t>(number); }
+  // As JerasureField::ones; made for each matrix, since it takes a million steps and few matrices need it.
+  std::vector<std::uint8_t> make_ones() const {
+    std::vector<std::uint8_t> ones(gf16::kFieldSize);
     for (unsigned log = 0; log < gf16::kOrder; ++log) {
       std::uint8_t &count = ones[arithmetic.exp(log)];
       for (unsigned i = 0; i < 16; ++i)
         count = static_cast<std::uint8_t>(count + std::popcount(arithmetic.exp(log + i)));
     }
+    return ones;
   }
-  static std::uint16_t element(unsigned number) { return static_cast<std::uint16_t>(number); }
   const gf16::Field &arithmetic = gf16::Field::words();
-  std::vector<std::uint8_t> ones;
 };
 
 // 1 / (r + (m + c)).
@@ -150,8 +152,8 @@ auto cauchy_orig(const Field &field, unsigned k, unsigned m) {
 
 // Columns are divided by row 0. Each later row is divided by one of its elements, if that leaves fewer ones in the
 // row's bit matrices: by the element that leaves the fewest.
-template <class Field>
-auto cauchy_good(const Field &field, unsigned k, unsigned m) {
+template <class Field, class Ones>
+auto cauchy_good(const Field &field, const Ones &ones_of, unsigned k, unsigned m) {
   const auto &gf = field.arithmetic;
   auto matrix = cauchy_orig(field, k, m);
   using Cell = std::decay_t<decltype(gf.inverse(0))>;
@@ -161,7 +163,7 @@ auto cauchy_good(const Field &field, unsigned k, unsigned m) {
     const auto ones_divided_by = [&](Cell divisor) {
       const Cell factor = gf.inverse(divisor);
       std::uint64_t ones = 0;
-      for (const Cell cell : matrix.row(r)) ones += field.ones[gf.multiply(cell, factor)];
+      for (const Cell cell : matrix.row(r)) ones += ones_of[gf.multiply(cell, factor)];
       return ones;
     };
     Cell best_divisor = 1;
@@ -186,7 +188,7 @@ Matrix jerasure_cauchy_orig(const JerasureField &field, unsigned k, unsigned m) 
 // by ones of their bit matrix, equal ones by value: all 15 and all 255 entries were compared with this rule.
 Matrix jerasure_cauchy_good(const JerasureField &field, unsigned k, unsigned m) {
   check_shard_count("jerasure-cauchy-good", k, m, field.size);
-  if (m != 2) return cauchy_good(field, k, m);
+  if (m != 2) return cauchy_good(field, field.ones, k, m);
   std::vector<std::uint8_t> elements(field.size - 1);
   for (unsigned i = 0; i < elements.size(); ++i) elements[i] = field.element(i + 1);
   std::ranges::stable_sort(elements, {}, [&](std::uint8_t element) { return field.ones[element]; });
@@ -416,7 +418,8 @@ Matrix make_jerasure4(std::int32_t matrix, unsigned k, unsigned m) {
 
 Matrix16 make_jerasure16(std::int32_t matrix, unsigned k, unsigned m) {
   const JerasureField16 field;
-  return matrix == TANDEM_MATRIX_JERASURE_CAUCHY_ORIG ? cauchy_orig(field, k, m) : cauchy_good(field, k, m);
+  return matrix == TANDEM_MATRIX_JERASURE_CAUCHY_ORIG ? cauchy_orig(field, k, m)
+                                                      : cauchy_good(field, field.make_ones(), k, m);
 }
 
 const Preset *find_preset(std::int32_t value) noexcept {

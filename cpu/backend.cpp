@@ -36,8 +36,8 @@ using core::Mismatch;
 using core::Mode;
 using core::Task;
 
-// One chunk of a spread run, inputs and outputs together. Small chunks let cancel and budget take effect soon, and give
-// every one of several threads a few, so that all finish together. Large chunks make claiming cheap.
+// One chunk of a spread run, inputs and outputs together. Small chunks let cancel and budget take effect soon. Several
+// threads get a few each, so that all finish together. Large chunks make claiming cheap.
 constexpr std::uint64_t kLeastChunkBytes = 64 << 10;
 constexpr std::uint64_t kChunksPerThread = 4;
 // The first chunk of a run: a sample of the rest. The caller takes it before its workers have begun.

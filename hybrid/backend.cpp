@@ -58,7 +58,7 @@ class HybridBackend final : public core::Backend {
     return prepared;
   }
 
-  // Devices are tuned by their own names.
+  // The one for small runs. Devices are tuned by their own names.
   core::Backend &tuned() noexcept override { return small(); }
 
   void run(std::span<const Task> tasks, Control &control) override {
