@@ -204,7 +204,7 @@ def write_tables(folder):
     cached, scattered = re.search(r"^\| 10\+4 \| (.*?) = .*\| (.*?) = ", table("amd-epyc-zen5", "encode")[0], re.MULTILINE).groups()
     about = f"Encode 10+4 on one thread, GB/s of data, Tandem / ISA-L: {scattered} out of cache (scattered shards), {cached} in cache (AMD EPYC, Zen 5)."
     parts = []
-    for name, machine in (("AMD EPYC (Zen 5)", "amd-epyc-zen5"), ("AMD EPYC (Zen 4)", "amd-epyc-zen4"), ("Intel Xeon (Granite Rapids)", "intel-granite-rapids"),
+    for name, machine in (("AMD EPYC (Zen 5)", "amd-epyc-zen5"), ("AMD EPYC (Zen 4)", "amd-epyc-zen4"), ("Intel Xeon (Emerald Rapids)", "intel-emerald-rapids"), ("Intel Xeon (Granite Rapids)", "intel-granite-rapids"),
                           ("Intel Xeon (Cascade Lake), no GFNI", "intel-cascade-lake")):
         for operation, what in (("encode", "encode"), ("decode", "decode of m lost data shards")):
             cells, run_ = table(machine, operation)
