@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/listing.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.hpp"
@@ -11,6 +12,8 @@ namespace tandem::device {
 
 Listing list_devices(const DeviceModule &module, std::chrono::milliseconds patience, bool given,
                      std::function<void(Listing &)> ask) {
+  constexpr std::chrono::milliseconds kLater{100};  // where the driver was silent before
+  if (module.silent) patience = std::min(patience, kLater);
   if (module.in_child()) return {{}, base::text("this process was forked by one that had used ", module.label)};
   const auto answer = base::answer_within<Listing>(patience, [&module, given, ask = std::move(ask)] {
     Listing listing;
@@ -23,7 +26,8 @@ Listing list_devices(const DeviceModule &module, std::chrono::milliseconds patie
     }
     return listing;
   });
-  return answer.value_or(Listing{{}, base::text("the driver has not answered in ", patience.count() / 1000.0, " s")});
+  module.silent = !answer;
+  return answer.value_or(Listing{{}, "the driver does not answer"});
 }
 
 }  // namespace tandem::device
