@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/gate.hpp"
 #include "base/overlap.hpp"
+#include "base/rounding.hpp"
 #include "base/text.hpp"
 #include "core/registered_memory.hpp"
 #include "tandem/device.h"
@@ -35,10 +36,10 @@ void allocate_shards(std::size_t count, std::size_t shard_bytes, std::uint32_t f
   if (shard_bytes == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shard_bytes is 0");
   if (shard_bytes > kMost || count > kMost / (shard_bytes + 2 * kLine))
     base::fail(TANDEM_ERROR_TOO_LARGE, count, " shards of ", shard_bytes, " bytes do not fit the address space");
-  const std::size_t lines = (shard_bytes + kLine - 1) / kLine | 1;
+  const std::size_t lines = base::divide_up(shard_bytes, kLine) | 1;
   const bool is_pinned = (flags & TANDEM_SHARDS_PINNED) != 0;
   const std::size_t used_bytes = count * lines * kLine;
-  const std::size_t block_bytes = is_pinned ? (used_bytes + kPage - 1) / kPage * kPage : used_bytes;
+  const std::size_t block_bytes = is_pinned ? base::round_up(used_bytes, kPage) : used_bytes;
   auto *first = static_cast<std::byte *>(::operator new (block_bytes, std::align_val_t{kPage}));
   try {
     if (is_pinned) core::register_memory(first, block_bytes);
@@ -54,7 +55,7 @@ std::uint64_t split_bytes(const core::Codec &codec, std::uint64_t content_bytes)
   const std::uint64_t unit =
       codec.packets() ? codec.packets()->word_bits * codec.packets()->packet_bytes : core::element_bytes(codec.field());
   const std::uint64_t all_bytes = codec.k() * unit;
-  const std::uint64_t units = std::max<std::uint64_t>(1, content_bytes / all_bytes + (content_bytes % all_bytes != 0));
+  const std::uint64_t units = std::max<std::uint64_t>(1, base::divide_up(content_bytes, all_bytes));
   if (units > std::uint64_t{PTRDIFF_MAX} / unit) fail_shard_bytes(content_bytes / codec.k(), codec.shard_count());
   check_shard_bytes(units * unit, codec.shard_count());
   return units * unit;
@@ -71,7 +72,7 @@ void copy_content(const core::Codec &codec, std::byte *content, std::size_t cont
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, codec.k(), " shards of ", shard_bytes, " bytes cannot hold ",
                content_bytes, " bytes of content");
   if (content == nullptr && content_bytes != 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "the content is NULL");
-  const std::size_t used = content_bytes / shard_bytes + (content_bytes % shard_bytes != 0);  // shards with content
+  const std::size_t used = base::divide_up(content_bytes, shard_bytes);  // shards with content
   const std::size_t count = is_join ? used : codec.k();
   std::vector<base::Extent> extents;
   if (content_bytes != 0) extents.push_back({content, content_bytes, is_join, 0});

@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/rounding.hpp"
 #include "bench/operation.hpp"
 #include "bench/roof.hpp"
 #include "tandem/diagnose.h"
@@ -52,7 +53,7 @@ Contestant on_columns(std::string name, std::vector<StripeLoop> loops, Rotation 
 std::vector<StripeView> cut(const StripeView &stripes, unsigned part_count) {
   constexpr std::size_t kLineBytes = 64;
   const std::size_t bytes = stripes.shard_bytes();
-  const std::size_t part = (bytes / part_count + kLineBytes - 1) / kLineBytes * kLineBytes;
+  const std::size_t part = base::round_up(bytes / part_count, kLineBytes);
   std::vector<StripeView> views;
   for (std::size_t begin = 0; begin < bytes; begin += part)
     views.push_back(stripes.columns(begin, std::min(begin + part, bytes)));

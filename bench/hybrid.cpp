@@ -12,6 +12,7 @@
 #include <random>
 #include <stdexcept>
 
+#include "base/rounding.hpp"
 #include "bench/library.hpp"
 #include "bench/machine.hpp"
 #include "bench/measure.hpp"
@@ -205,8 +206,7 @@ void warm_up(const HybridRequest &request, const std::vector<Runner> &runners, c
   for (const Runner &each : runners) {
     const bool is_first = each.kind == "auto-first";
     const std::uint64_t calls =
-        is_first ? kCalls
-                 : std::max(kCalls, request.warm_up_bytes / data_bytes + (request.warm_up_bytes % data_bytes != 0));
+        is_first ? kCalls : std::max(kCalls, base::divide_up(request.warm_up_bytes, data_bytes));
     for (std::uint64_t i = 0; i < calls; ++i) {
       const bool is_checked = i < kCalls || i + 1 == calls;
       if (is_checked) stripe.forget_written();

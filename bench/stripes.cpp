@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/stripes.hpp"
+#include "base/rounding.hpp"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -24,14 +25,14 @@ constexpr std::pair<MemoryPlacement, const char *> kPlacements[] = {
     {MemoryPlacement::page_aligned, "page-aligned"},
 };
 
-std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+using base::round_up;
 
 // The distance from the place of one shard to the place of the next.
 std::size_t slot_bytes(const Layout &layout) {
   switch (layout.placement) {
     case MemoryPlacement::contiguous:
       // Odd: an even step that is no multiple of a cache line, so that each shard starts at another odd offset.
-      return layout.odd ? round_up(layout.shard_bytes + 1, 2) + 2 : layout.shard_bytes;
+      return layout.odd ? round_up(layout.shard_bytes + 1, 2u) + 2 : layout.shard_bytes;
     case MemoryPlacement::scattered:
       return round_up(layout.shard_bytes, kPageBytes) + kPageBytes;
     case MemoryPlacement::page_aligned:

@@ -13,6 +13,7 @@
 #include <map>
 #include <set>
 
+#include "base/rounding.hpp"
 #include "base/text.hpp"
 #include "cli/par2.hpp"
 #include "cli/program.hpp"
@@ -430,7 +431,7 @@ class Par2Creation {
 
   std::uint64_t blocks(std::uint64_t block_bytes) const {
     std::uint64_t count = 0;
-    for (const auto &[name, source] : sources_) count += (source.bytes + block_bytes - 1) / block_bytes;
+    for (const auto &[name, source] : sources_) count += base::divide_up(source.bytes, block_bytes);
     return count;
   }
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "base/rounding.hpp"
 #include "core/gf.hpp"
 #include "core/mismatch_ranges.hpp"
 
@@ -148,8 +149,7 @@ class SecondLook {
 
  private:
   static std::uint64_t rounded(std::uint64_t bytes, const Task &task) {
-    const std::uint64_t granularity = task.prepared->granularity_bytes();
-    return (bytes + granularity - 1) / granularity * granularity;
+    return base::round_up(bytes, task.prepared->granularity_bytes());
   }
 
   // Records the differences in a part of the shards, or looks closer. Returns how many bytes differ.

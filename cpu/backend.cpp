@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
+#include "base/rounding.hpp"
 #include "base/text.hpp"
 #include "core/backend.hpp"
 #include "core/budget.hpp"
@@ -340,8 +341,8 @@ class CpuBackend final : public core::Backend, public core::Tunable {
         std::clamp(total_bytes / parts, std::min(kLeastChunkBytes, values.chunk_bytes), values.chunk_bytes);
     // Whole cache lines, so that no two threads write to one (if shards are aligned), and whole groups.
     const std::uint64_t grid = std::lcm(std::uint64_t{kCacheLine}, prepared.granularity_bytes());
-    const std::uint64_t least = (prepared.least_range_bytes() + grid - 1) / grid;
-    std::uint64_t step = std::max((chunk_bytes / width + grid - 1) / grid, least) * grid;
+    const std::uint64_t least = base::divide_up(prepared.least_range_bytes(), grid);
+    std::uint64_t step = std::max(base::divide_up(chunk_bytes / width, grid), least) * grid;
     OperatorCall call = {&task, task.offset_bytes, std::min(step, task.length_bytes)};
     if (task.mode != Mode::compare)
       call.out_of_cache = moved_bytes(task, task.length_bytes) > values.out_of_cache_bytes;
@@ -354,8 +355,8 @@ class CpuBackend final : public core::Backend, public core::Tunable {
     }
     // Chunks of equal length: threads with as many of them end together.
     const std::uint64_t end = task.offset_bytes + task.length_bytes, rest = task.length_bytes - call.length_bytes;
-    const std::uint64_t count = std::max<std::uint64_t>((rest + step - 1) / step, 1);
-    step = std::max(((rest + count - 1) / count + grid - 1) / grid, least) * grid;
+    const std::uint64_t count = std::max<std::uint64_t>(base::divide_up(rest, step), 1);
+    step = std::max(base::divide_up(base::divide_up(rest, count), grid), least) * grid;
     while (call.offset_bytes < end) {
       batch.chunks.push_back({call});
       call.offset_bytes += call.length_bytes;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/costs.hpp"
+#include "base/rounding.hpp"
 
 #include <algorithm>
 #include <array>
@@ -85,7 +86,7 @@ bool has_partners(const std::vector<Element> &points, const std::vector<Element>
 }
 
 std::uint32_t moves_of_matrix(const KernelTraits &kernel, std::size_t rows, std::size_t columns) {
-  return number(rows + (rows + kernel.rows_per_pass - 1) / kernel.rows_per_pass * columns);
+  return number(rows + base::divide_up(rows, kernel.rows_per_pass) * columns);
 }
 
 std::vector<Element> groups_of(const std::vector<Element> &points) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <type_traits>
 
+#include "base/rounding.hpp"
 #include "cpu/costs.hpp"
 #include "cpu/memory.hpp"
 
@@ -107,7 +108,7 @@ Gf8Operator::Gf8Operator(const Kernel &kernel, std::uint32_t l1_ways, const core
     : CpuPrepared(what, known, std::move(tuned)),
       kernel_(kernel),
       l1_ways_(l1_ways),
-      band_count_((rows() + kMostRows - 1) / kMostRows) {
+      band_count_(base::divide_up(rows(), kMostRows)) {
   const bool is_matrix = technique == RunBy::matrix || std::holds_alternative<core::Dense>(what.form());
   if (!is_matrix) choose_ways(what, technique);
   const auto needs_matrix = [](const BandWay &way) { return way.in_cache == nullptr || way.out_of_cache == nullptr; };
@@ -133,7 +134,7 @@ void Gf8Operator::choose_ways(const core::Operator &what, RunBy technique) {
 
 void Gf8Operator::prepare_matrix(const Matrix &matrix) {
   step_bytes_ = rounded_up(kernel_.tables_bytes(std::min(rows(), kMostRows), std::min(columns(), kMostColumns)));
-  band_bytes_ = step_bytes_ * std::max(1u, (columns() + kMostColumns - 1) / kMostColumns);
+  band_bytes_ = step_bytes_ * std::max(1u, base::divide_up(columns(), kMostColumns));
   // Not by an aligned operator new, which takes as long as preparing a small matrix.
   memory_ = std::make_unique_for_overwrite<std::byte[]>(band_count_ * band_bytes_ + kCacheLine - 1);
   tables_ = memory_.get() + (0 - reinterpret_cast<std::uintptr_t>(memory_.get())) % kCacheLine;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/memory.hpp"
+#include "base/rounding.hpp"
 
 namespace tandem::cpu {
 namespace {
@@ -13,7 +14,7 @@ class Arena {
   std::byte *get(std::size_t bytes) noexcept {
     if (bytes <= bytes_) return memory_;
     constexpr std::size_t kStep = 64 << 10;
-    const std::size_t rounded = (bytes + kStep - 1) / kStep * kStep;
+    const std::size_t rounded = base::round_up(bytes, kStep);
     void *const larger = ::operator new (rounded, std::align_val_t{kCacheLine}, std::nothrow);
     if (larger == nullptr) return nullptr;
     ::operator delete (memory_, std::align_val_t{kCacheLine});

@@ -9,6 +9,7 @@
 #include <memory>
 #include <new>
 
+#include "base/rounding.hpp"
 #include "core/backend.hpp"
 
 namespace tandem::cpu {
@@ -26,7 +27,7 @@ inline AlignedMemory aligned_memory(std::size_t bytes) {
 }
 
 // To whole cache lines.
-constexpr std::size_t rounded_up(std::size_t bytes) { return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine; }
+constexpr std::size_t rounded_up(std::size_t bytes) { return base::round_up(bytes, kCacheLine); }
 
 // Scratch memory of the calling thread, aligned to a cache line: for one call of a kernel. The thread keeps it until it
 // ends. If there is no memory for more, it keeps what it has, and nullptr is returned.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/rounding.hpp"
 #include "cpu/memory.hpp"
 #include "cpu/sums.hpp"
 
@@ -18,8 +19,6 @@ constexpr std::size_t kPacketTileBytes = 32 << 10, kLeastSlotBytes = 256, kMostS
 // Packets that are added at least so often on average are copied first, because packets that are a power of two apart
 // do not stay in the L1 cache together.
 constexpr std::uint64_t kReadsToGather = 4;
-
-unsigned divided_up(unsigned a, unsigned b) { return (a + b - 1) / b; }
 
 core::Matrix part_of(const core::Matrix &bits, unsigned first_row, unsigned rows, unsigned first_column,
                      unsigned columns) {
@@ -81,7 +80,9 @@ PacketOperator::PacketOperator(const Kernel &kernel, const core::Operator &what,
   word_bits_ = form.word_bits;
   packet_bytes_ = form.packet_bytes;
   const unsigned most_at_once = kMostScheduledBits / word_bits_;
-  const auto evenly = [&](unsigned count) { return divided_up(count, std::max(1u, divided_up(count, most_at_once))); };
+  const auto evenly = [&](unsigned count) {
+    return base::divide_up(count, std::max(1u, base::divide_up(count, most_at_once)));
+  };
   inputs_at_once_ = std::max(1u, evenly(columns()));
   outputs_at_once_ = std::max(1u, evenly(rows()));
 
@@ -125,8 +126,8 @@ PacketOperator::PacketOperator(const Kernel &kernel, const core::Operator &what,
     piece_bytes_ = packet_bytes_;
     slot_bytes_ = rounded_up(groups_at_once_ * packet_bytes_);
   } else {
-    const std::uint64_t pieces = (packet_bytes_ + slot_bytes_ - 1) / slot_bytes_;
-    slot_bytes_ = rounded_up((packet_bytes_ + pieces - 1) / pieces);
+    const std::uint64_t pieces = base::divide_up(packet_bytes_, slot_bytes_);
+    slot_bytes_ = rounded_up(base::divide_up(packet_bytes_, pieces));
     piece_bytes_ = slot_bytes_;
   }
   in_place_ = groups_at_once_ == 1 && packet_bytes_ % kCacheLine == 0;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/rounding.hpp"
 #include "base/text.hpp"
 #include "core/gf.hpp"
 #include "device/transform_text.hpp"
@@ -357,7 +358,7 @@ std::string write_interface(const core::Matrix &matrix, const KernelSpec &spec) 
 // pass are joined from four sums each.
 void count_tables(const core::Matrix &matrix, KernelOperations &operations) {
   const std::uint64_t columns = matrix.columns(), rows = matrix.rows();
-  const std::uint64_t passes = (rows + kRowsPerTable - 1) / kRowsPerTable;
+  const std::uint64_t passes = base::divide_up(rows, kRowsPerTable);
   operations.loads = passes * columns;
   operations.stores = rows;
   operations.table_lookups = passes * columns * 8;
@@ -472,8 +473,8 @@ KernelRange cut_kernel_range(const KernelSpec &spec, std::uint64_t length, std::
   }
   if (tuning.local[2] == 0) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "kernel: a local size is 0");
   range.tile_bytes = tile;
-  range.tile_count = (range.end - range.begin + tile - 1) / tile;
-  range.group_count = (range.tile_count + tuning.local[2] - 1) / tuning.local[2] + 1;
+  range.tile_count = base::divide_up(range.end - range.begin, tile);
+  range.group_count = base::divide_up(range.tile_count, tuning.local[2]) + 1;
   range.record_count = range.tile_count + 2;
   if (range.group_count > kMostGroups || range.record_count > UINT32_MAX)
     base::fail(TANDEM_ERROR_TOO_LARGE,
@@ -507,7 +508,7 @@ KernelBatch cut_kernel_batch(const KernelSpec &spec, std::span<const BatchStripe
     }
   }
   batch.group_count = most + has_ends;
-  const std::uint64_t z = (rows + kMostGridRows - 1) / kMostGridRows, y = (rows + z - 1) / z;
+  const std::uint64_t z = base::divide_up(rows, kMostGridRows), y = base::divide_up(rows, z);
   if (z > kMostGridRows || batch.group_count > kMostGroups)
     base::fail(TANDEM_ERROR_TOO_LARGE, base::text("kernel: ", stripes.size(), " stripes, ", rows, " rows of a table"));
   batch.y = static_cast<unsigned>(y);

@@ -12,6 +12,7 @@
 
 #include "base/bytes.hpp"
 #include "base/hash.hpp"
+#include "base/rounding.hpp"
 #include "tandem/files.h"
 
 namespace tandem::files {
@@ -73,7 +74,7 @@ struct SetHeader {
   // Payload of each block of a stripe: the content in k equal parts of whole elements, the last ones padded with zeros.
   std::uint64_t payload_bytes_of(std::uint64_t stripe) const { return payload_bytes_for(content_bytes_of(stripe)); }
   std::uint64_t payload_bytes_for(std::uint64_t bytes_of_stripe) const {
-    const std::uint64_t bytes = (bytes_of_stripe + k - 1) / k;
+    const std::uint64_t bytes = base::divide_up(bytes_of_stripe, k);
     return field == kFieldGf16 ? bytes + bytes % 2 : bytes;
   }
   // The block is known without a file: it has no content, only the zeros behind it.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/rounding.hpp"
 #include "mpi/error.hpp"
 #include "tandem/diagnose.h"
 #include "tandem/tools.h"
@@ -71,7 +72,7 @@ class Run {
       : world_(world), exchange_(exchange), data_(world), results_(world) {
     std::uint64_t longest = 0;
     for (const StripeTask &task : exchange.tasks) longest = std::max(longest, exchange.segment_bytes[task.group]);
-    round_count_ = longest / exchange.piece_bytes + (longest % exchange.piece_bytes != 0);
+    round_count_ = base::divide_up(longest, exchange.piece_bytes);
     world.together([&] {
       const Codec whole = whole_codec(exchange.layout, exchange.matrix);
       for (const StripeTask &task : exchange.tasks) prepare(task, context, whole.get());

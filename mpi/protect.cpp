@@ -14,6 +14,7 @@
 #include <set>
 
 #include "base/bytes.hpp"
+#include "base/rounding.hpp"
 #include "mpi/cells.hpp"
 #include "mpi/error.hpp"
 #include "mpi/groups.hpp"
@@ -194,7 +195,7 @@ tandem_mpi_protect_result protect(const World &world, tandem_context *context,
       ours.members.push_back(parse_member(member));
       longest = std::max(longest, ours.members.back().data_bytes());
     }
-    ours.segment_bytes = std::max<std::uint64_t>(longest / layout.k + (longest % layout.k != 0), 1);
+    ours.segment_bytes = std::max<std::uint64_t>(base::divide_up(longest, layout.k), 1);
     cells.emplace(layout, groups.member, ours.segment_bytes, ours.serialized().size());
     pending = PendingFile(std::make_shared<Folder>(folder), pending_protection_name(name, rank, ours.set_id), 0600);
     cells->data = files->take();

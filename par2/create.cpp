@@ -16,6 +16,7 @@
 #include "base/folder.hpp"
 #include "base/options.hpp"
 #include "base/pending_file.hpp"
+#include "base/rounding.hpp"
 #include "base/signals.hpp"
 #include "par2/columns.hpp"
 #include "par2/crc.hpp"
@@ -54,7 +55,7 @@ std::vector<Volume> volumes_of(const tandem_par2_create_options &options, std::u
   std::uint64_t next = 1;
   while (options.volume_count != 0 && next * ((1u << std::min(files, 16u)) - 1) < left) next *= 2;
   while (left != 0) {
-    std::uint64_t count = options.volumes == TANDEM_PAR2_UNIFORM ? (left + files - 1) / files : next;
+    std::uint64_t count = options.volumes == TANDEM_PAR2_UNIFORM ? tandem::base::divide_up(left, files) : next;
     if (options.volumes == TANDEM_PAR2_LIMITED) count = std::min(count, largest);
     count = std::min<std::uint64_t>(count, left);
     if (volumes.size() == kMostVolumes) count = left;

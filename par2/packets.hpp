@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/rounding.hpp"
 #include "par2/md5.hpp"
 
 namespace tandem::par2 {
@@ -72,7 +73,7 @@ bool is_safe_name(std::string_view name);
 // As little-endian numbers.
 bool is_less(const Digest &a, const Digest &b);
 inline std::uint64_t slices_of(std::uint64_t bytes, std::uint64_t slice_bytes) {
-  return bytes / slice_bytes + (bytes % slice_bytes != 0);
+  return tandem::base::divide_up(bytes, slice_bytes);
 }
 
 Digest id_of(const Description &file);

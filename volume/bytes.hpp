@@ -10,19 +10,17 @@
 
 #include "base/bytes.hpp"
 #include "base/hash.hpp"
+#include "base/rounding.hpp"
 #include "tandem/volume.h"
 
 namespace tandem::volume {
 
 using base::hash64;
 using base::load;
+using base::round_up;
 using base::store;
 
 inline constexpr std::size_t kBlockBytes = TANDEM_VOLUME_BLOCK_BYTES;
-
-inline std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 // Memory at a multiple of 4096; its content is undefined.
 class Buffer {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/rounding.hpp"
 #include "volume/engine.hpp"
 
 namespace tandem::volume {
@@ -35,7 +36,7 @@ tandem_volume_window Volume::delay_begin(std::uint64_t offset, std::uint64_t byt
   check_inside(offset, bytes);
   check_writable();
   const std::uint64_t stripe_bytes = geometry().stripe_bytes();
-  const std::uint64_t first = (offset + stripe_bytes - 1) / stripe_bytes, end = (offset + bytes) / stripe_bytes;
+  const std::uint64_t first = base::divide_up(offset, stripe_bytes), end = (offset + bytes) / stripe_bytes;
   if (first >= end)
     fail(TANDEM_ERROR_INVALID_ARGUMENT, "no full stripe of ", stripe_bytes, " bytes lies in the range of ", bytes,
          " bytes at ", offset);

@@ -34,7 +34,7 @@ struct Geometry {
   std::uint64_t page_count() const { return (block_count() + kEntriesPerPage - 1) / kEntriesPerPage; }
   std::uint64_t table_offset() const { return kLogOffset + log_bytes; }
   std::uint64_t page_offset(std::uint64_t page) const { return table_offset() + page * kBlockBytes; }
-  std::uint64_t data_offset() const { return round_up(page_offset(page_count()), 65536); }
+  std::uint64_t data_offset() const { return round_up(page_offset(page_count()), 65536u); }
   std::uint64_t block_offset(std::uint64_t block) const { return data_offset() + block * kBlockBytes; }
   std::uint64_t member_bytes() const { return block_offset(block_count()); }
   std::uint64_t first_block(std::uint64_t stripe) const { return stripe * rows(); }

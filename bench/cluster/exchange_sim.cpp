@@ -17,6 +17,7 @@
 #include <new>
 #include <string>
 
+#include "base/rounding.hpp"
 #include "mpi/groups.hpp"
 #include "tandem/diagnose.h"
 #include "tandem/tools.h"
@@ -125,7 +126,7 @@ int main(int argc, char **argv) {
     const Groups groups = make_groups(world, node, layout.size());
     const World group = world.split(static_cast<int>(groups.group), static_cast<int>(groups.member));
     Nothing held;
-    const std::uint64_t segment_bytes = (data_bytes + layout.k - 1) / layout.k;
+    const std::uint64_t segment_bytes = base::divide_up(data_bytes, layout.k);
     const Exchange exchange =
         exchange_of_group(layout, TANDEM_MATRIX_ISAL_CAUCHY, piece_bytes, segment_bytes, groups.member, &held);
     MPI_Barrier(MPI_COMM_WORLD);
