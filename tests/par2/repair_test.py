@@ -79,6 +79,7 @@ class Repair(Case):
             ("split", {"a": None, "extra": a[:500], "extra2": a[500:]}, {}, {}, {"extra": a[:500], "extra2": a[500:]}),
             ("not named by the user", {"a": None, "a.1": a}, {}, {}, {"a.1": a}),
             ("swapped", {"a": b, "folder/b": a}, {}, {"a": "folder/b", "folder/b": "a"}, {}),
+            ("swapped, and one is damaged", {"a": b, "folder/b": flipped}, {}, {"folder/b": "a"}, {}),
             ("one has the other's place", {"a": b, "folder/b": None, "extra": a}, {}, {"a": "extra", "folder/b": "a"}, {}),
             ("renamed, and the rest is lost", {"a": a + b, "folder/b": None}, {}, {}, {}),
             ("no empty file", {"empty": None}, {}, {}, {}),
