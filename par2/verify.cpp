@@ -128,13 +128,13 @@ class Verification {
     std::erase_if(others_, [&](const Source &source) { return used.contains(source.path); });
   }
 
-  // Slices anywhere in damaged files and in the others.
+  // Slices anywhere in files that are not right under their own names, renamed ones too, and in the others.
   void find_moved() {
     std::vector<Region> regions;  // others first: damaged files from which nothing is needed can be repaired in place
     for (const Source &source : others_)
       if (source.bytes != 0) regions.push_back({source.path, 0, source.bytes, true});
     for (std::size_t i = 0; i < set_.files.size(); ++i)
-      if (report_.files[i].state == FileState::damaged) add_gaps(i, regions);
+      if (!is_complete(i)) add_gaps(i, regions);
     struct Task {
       const Region *region;
       std::uint64_t first, last;

@@ -15,7 +15,8 @@ import sys
 import time
 import unittest
 
-from library import CANCELLED, COMPLETE, DAMAGED_SET, IO, NOT_RECOVERABLE, UNSUPPORTED, Failure, Library, ordinary_user
+from library import (CANCELLED, COMPLETE, DAMAGED, DAMAGED_SET, IO, MISSING, NOT_RECOVERABLE, RENAMED, UNSUPPORTED, Failure, Library,
+                     ordinary_user)
 from reference import Case, Set, packet
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "files/fault"))
@@ -30,6 +31,47 @@ def tree(folder):
     """{path: bytes, or the target of a link, or None for a folder}"""
     return {str(path.relative_to(folder)): os.readlink(path) if path.is_symlink() else None if path.is_dir() else path.read_bytes()
             for path in folder.rglob("*")}
+
+
+class Model:
+    """What verify must find, from the bytes of the files alone. The contents are random, so equal bytes are no accident."""
+
+    def __init__(self, the_set, contents, sources):
+        self.found, self.states, size = {}, {}, the_set.slice_bytes
+        self.ends = the_set.slices + [data[len(data) // size * size:] for data in contents.values() if len(data) % size]
+        data = [source + bytes(size) for source in sources.values()]  # zeros may follow a file
+        for name, slices in the_set.slices_of.items():
+            self.found[name] = 0
+            for i, each in enumerate(slices):
+                stored = contents[name][i * size:(i + 1) * size]
+                in_place = sources.get(name, b"")[i * size:][:len(stored)] == stored
+                self.found[name] += in_place or any(self.has(source, stored, each) for source in data)
+            whole = contents[name]
+            is_elsewhere = whole != b"" and whole in sources.values()  # empty files are made, not renamed
+            self.states[name] = (COMPLETE if sources.get(name) == whole else RENAMED if is_elsewhere
+                                 else DAMAGED if name in sources else MISSING)
+
+        # Of slices that share bytes, verify takes the first one. A byte that is lost between two equal ones can do that.
+        self.overlaps = 0
+        for source in sources.values():
+            places = sorted({at for each in the_set.slices for at in self.places(source, each)})
+            self.overlaps += sum(second - first < size for first, second in zip(places, places[1:]))
+
+    @staticmethod
+    def places(source, part):
+        at = source.find(part)
+        while at >= 0:
+            yield at
+            at = source.find(part, at + 1)
+
+    def has(self, source, stored, whole):
+        if whole in source:
+            return True
+        # A short slice is found where one may begin: at the beginning, or after another slice.
+        at = source.find(stored)
+        while at > 0 and not any(source[:at].endswith(each) for each in self.ends):
+            at = source.find(stored, at + 1)
+        return at >= 0
 
 
 class Repair(Case):
@@ -79,6 +121,7 @@ class Repair(Case):
             ("split", {"a": None, "extra": a[:500], "extra2": a[500:]}, {}, {}, {"extra": a[:500], "extra2": a[500:]}),
             ("not named by the user", {"a": None, "a.1": a}, {}, {}, {"a.1": a}),
             ("swapped", {"a": b, "folder/b": a}, {}, {"a": "folder/b", "folder/b": "a"}, {}),
+            ("swapped, and one is damaged", {"a": b, "folder/b": flipped}, {}, {"folder/b": "a"}, {}),
             ("one has the other's place", {"a": b, "folder/b": None, "extra": a}, {}, {"a": "extra", "folder/b": "a"}, {}),
             ("renamed, and the rest is lost", {"a": a + b, "folder/b": None}, {}, {}, {}),
             ("no empty file", {"empty": None}, {}, {}, {}),
@@ -123,17 +166,19 @@ class Repair(Case):
                     self.assertEqual(report.summary.found_slice_count, report.summary.slice_count)
 
     def test_random_damage(self):
-        """Repairable if and only if enough slices are left; every byte is compared."""
+        """Verify finds what the model does. Repairable if and only if enough slices are left; every byte is compared."""
         draw = random.Random(SEED)
         outcomes = [0, 0]
         for round in range(120):
             for path in list(self.folder.iterdir()):
                 path.unlink()
-            size = draw.choice([16, 64, 100])
-            contents = {f"f{i}": draw.randbytes(draw.choice([0, draw.randrange(8, 4 * size), draw.randrange(30 * size)]))
+            size = draw.choice([4, 16, 64, 100, 1000])
+            contents = {f"f{i}": draw.randbytes(draw.choice([0, draw.randrange(4, 4 * size), draw.randrange(30 * size)]))
                         for i in range(draw.randrange(1, 6))}
             contents["last"] = draw.randbytes(size)
-            contents = {name: data + draw.randbytes(8) if 0 < len(data) % size < 8 else data for name, data in contents.items()}
+            # A slice of a few bytes would be found by accident.
+            contents = {name: data + draw.randbytes(min(8, size - len(data) % size)) if 0 < len(data) % size < 8 else data
+                        for name, data in contents.items()}
             exponents = sorted(draw.sample(range(draw.choice([12, 200, 60000])), draw.randrange(12)))
             the_set = self.write_set(contents, size, exponents)
             whole = tree(self.folder)
@@ -166,13 +211,22 @@ class Repair(Case):
                 extra = [(self.folder / names[0]).rename(self.folder / "moved")]
             elif what == 3:
                 (self.folder / names[0]).unlink()
+            elif what == 4:
+                self.write(names[0], (self.folder / names[0]).read_bytes() + draw.randbytes(33) + (self.folder / names[1]).read_bytes())
+                (self.folder / names[1]).unlink()
             lost_packets = draw.randrange(3)
             if lost_packets == 0:
                 self.write("set.vol0+3.par2", b"".join(draw.sample(list(the_set.recovery.values()), len(exponents) // 2)))
-            report = self.report(extra=extra)
-            summary, where = report.summary, f"seed {SEED}, round {round}"
-            lost = summary.slice_count - summary.found_slice_count
+            report = self.report(extra=extra, threads=draw.choice([1, 3]))
+            summary, where = report.summary, f"seed {SEED}, round {round}, slices of {size}"
             before = tree(self.folder)
+            model = Model(the_set, contents, {name: data for name, data in before.items() if not name.endswith(".par2")})
+            self.assertEqual({name: each["state"] for name, each in report.files.items()}, model.states, where)
+            for name, each in report.files.items():
+                self.assertLessEqual(each["found_slice_count"], model.found[name], (where, name))
+                self.assertGreaterEqual(each["found_slice_count"], model.found[name] - model.overlaps, (where, name))
+            lost = summary.slice_count - summary.found_slice_count
+            self.assertEqual(summary.repair_possible, lost <= summary.recovery_slice_count, where)
             if lost > summary.recovery_slice_count:
                 self.fails(NOT_RECOVERABLE, f"{lost} slice{'s are' if lost > 1 else ' is'} lost, and the set has only "
                            f"{summary.recovery_slice_count} recovery", report)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Verify (par2.h) against sets of the reference and of Debian's par2: verify_test.py FOLDER-OF-LIBRARIES"""
+"""Verify (par2.h) against sets of the reference and of Debian's par2: verify_test.py FOLDER-OF-LIBRARIES
+Random damage: repair_test.py."""
 
 import os
 import random
@@ -17,43 +18,6 @@ from reference import Case, Set
 
 SEED = int(os.environ.get("TANDEM_TEST_SEED", random.randrange(1 << 32)))
 print("TANDEM_TEST_SEED", SEED)
-
-
-class Model:
-    """What verify must find, from the bytes of the files alone. The contents are random, so equal bytes are no accident."""
-
-    def __init__(self, the_set, contents, sources):
-        self.found, size = {}, the_set.slice_bytes
-        self.ends = the_set.slices + [data[len(data) // size * size:] for data in contents.values() if len(data) % size]
-        data = [source + bytes(size) for source in sources.values()]  # zeros may follow a file
-        for name, slices in the_set.slices_of.items():
-            self.found[name] = 0
-            for i, each in enumerate(slices):
-                stored = contents[name][i * size:(i + 1) * size]
-                in_place = sources.get(name, b"")[i * size:][:len(stored)] == stored
-                self.found[name] += in_place or any(self.has(source, stored, each) for source in data)
-
-        # Of slices that share bytes, verify takes the first one. A byte that is lost between two equal ones can do that.
-        self.overlaps = 0
-        for source in sources.values():
-            places = sorted({at for each in the_set.slices for at in self.places(source, each)})
-            self.overlaps += sum(second - first < size for first, second in zip(places, places[1:]))
-
-    @staticmethod
-    def places(source, part):
-        at = source.find(part)
-        while at >= 0:
-            yield at
-            at = source.find(part, at + 1)
-
-    def has(self, source, stored, whole):
-        if whole in source:
-            return True
-        # A short slice is found where one may begin: at the beginning, or after another slice.
-        at = source.find(stored)
-        while at > 0 and not any(source[:at].endswith(each) for each in self.ends):
-            at = source.find(stored, at + 1)
-        return at >= 0
 
 
 class Verify(Case):
@@ -92,89 +56,6 @@ class Verify(Case):
         with self.assertRaises(Failure) as caught:
             report.repair()
         self.assertEqual((caught.exception.status, (self.folder / "a").read_bytes()), (INVALID_ARGUMENT, contents["a"]))
-
-    def test_each_kind_of_damage(self):
-        a, b = os.urandom(64 * 20 + 13), os.urandom(64 * 5 + 1)
-        empty_moved = {"a": a, "b": b, "empty": b""}
-        # What is done to the files; the states of a, b, empty; found slices of a and b; extra files.
-        table = [
-            ("nothing", {}, (COMPLETE, COMPLETE, COMPLETE), 21, 6),
-            ("a byte", {"a": a[:100] + b"x" + a[101:]}, (DAMAGED, COMPLETE, COMPLETE), 20, 6),
-            ("missing", {"b": None}, (COMPLETE, MISSING, COMPLETE), 21, 0),
-            ("no empty file", {"empty": None}, (COMPLETE, COMPLETE, MISSING), 21, 6),
-            ("not empty", {"empty": b"x"}, (COMPLETE, COMPLETE, DAMAGED), 21, 6),
-            ("cut", {"a": a[:640]}, (DAMAGED, COMPLETE, COMPLETE), 10, 6),
-            ("longer", {"a": a + b"x"}, (DAMAGED, COMPLETE, COMPLETE), 21, 6),
-            ("a byte more at the start", {"a": b"x" + a}, (DAMAGED, COMPLETE, COMPLETE), 21, 6),
-            ("a byte less at the start", {"a": a[1:]}, (DAMAGED, COMPLETE, COMPLETE), 20, 6),
-            ("a byte more inside", {"a": a[:330] + b"x" + a[330:]}, (DAMAGED, COMPLETE, COMPLETE), 20, 6),
-            ("swapped", {"a": b, "b": a}, (RENAMED, RENAMED, COMPLETE), 21, 6),
-            ("renamed", {"b": None, "extra": b}, (COMPLETE, RENAMED, COMPLETE), 21, 6),
-            ("joined", {"a": None, "b": None, "extra": b"head" + a + b}, (MISSING, MISSING, COMPLETE), 21, 6),
-            ("joined the other way", {"a": None, "b": None, "extra": b + a}, (MISSING, MISSING, COMPLETE), 21, 6),
-            ("split", {"a": None, "extra": a[:500], "extra2": a[500:]}, (MISSING, COMPLETE, COMPLETE), 20, 6),
-            ("inside another file", {"b": None, "a": a + os.urandom(33) + b}, (DAMAGED, MISSING, COMPLETE), 21, 6),
-        ]
-        for what, changes, states, found_a, found_b in table:
-            with self.subTest(what):
-                the_set = self.write_set(empty_moved)
-                for name, data in changes.items():
-                    if data is None:
-                        (self.folder / name).unlink()
-                    else:
-                        self.write(name, data)
-                extra = [self.folder / name for name in changes if name.startswith("extra")]
-                for threads in (1, 3):
-                    report = self.verify(extra=extra, threads=threads)
-                    self.assertEqual(tuple(self.state(report, name) for name in ("a", "b", "empty")), states)
-                    self.assertEqual([report.files[name]["found_slice_count"] for name in "ab"], [found_a, found_b])
-                    lost = len(the_set.slices) - found_a - found_b
-                    self.assertEqual(report.summary.repair_possible, int(lost <= 3))
-                for path in extra:
-                    path.unlink()
-
-    def test_random_damage_against_the_model(self):
-        draw = random.Random(SEED)
-        for round in range(60):
-            size = draw.choice([4, 32, 64, 100, 1000])
-            contents = {f"f{i}": draw.randbytes(draw.choice([draw.randrange(1, 4 * size), draw.randrange(60 * size)]))
-                        for i in range(draw.randrange(1, 5))}
-            if size == 4:
-                contents = {f"f{i}": draw.randbytes(draw.randrange(1, 40)) for i in range(2)}
-            # A slice of one byte would be found by accident.
-            contents = {name: data + draw.randbytes(4 if size > 4 else -len(data) % 4) if 0 < len(data) % size < 4 else data
-                        for name, data in contents.items()}
-            for path in self.folder.glob("*"):
-                path.unlink()
-            the_set = self.write_set(contents, size, range(2))
-            sources = dict(contents)
-            for name in list(contents):
-                data = bytearray(sources[name])
-                for _ in range(draw.randrange(3)):
-                    at = draw.randrange(len(data) + 1)
-                    count = draw.choice([1, size, draw.randrange(1, 3 * size)])
-                    what = draw.randrange(3)
-                    if what == 0:
-                        data[at:at + count] = draw.randbytes(len(data[at:at + count]))
-                    elif what == 1:
-                        data[at:at] = draw.randbytes(count)
-                    else:
-                        del data[at:at + count]
-                sources[name] = bytes(data)
-            if len(contents) > 1 and draw.randrange(2):
-                names = draw.sample(list(contents), 2)
-                sources["extra"] = sources.pop(names[0]) + sources.pop(names[1])
-            for name in contents:
-                (self.folder / name).unlink()
-            for name, data in sources.items():
-                self.write(name, data)
-            report = self.verify(extra=[self.folder / "extra"])
-            model = Model(the_set, contents, sources)
-            for name in contents:
-                where = f"seed {SEED}, round {round}, {name}, slices of {size}"
-                self.assertLessEqual(report.files[name]["found_slice_count"], model.found[name], where)
-                self.assertGreaterEqual(report.files[name]["found_slice_count"], model.found[name] - model.overlaps, where)
-                self.assertEqual(self.state(report, name) == COMPLETE, sources.get(name) == contents[name], where)
 
     def test_slices_without_their_checksums(self):
         contents = {"a": os.urandom(1000), "b": os.urandom(1000)}

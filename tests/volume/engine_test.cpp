@@ -207,19 +207,6 @@ TEST_F(Damage, MoreThanMIsReportedWithItsRangeAndTheRestIsRead) {
   EXPECT_EQ(read_all(*volume), model);
 }
 
-TEST_F(Damage, ALostWriteIsNoticed) {
-  const Geometry geometry = volume->geometry();
-  const std::uint32_t member = geometry.member_of(3, 2);
-  const std::uint64_t at = geometry.block_offset(2 * 3), offset = 3 * geometry.stripe_bytes() + 2 * 8192;
-  const Bytes old(array.disks[member]->bytes.begin() + static_cast<std::ptrdiff_t>(at),
-                  array.disks[member]->bytes.begin() + static_cast<std::ptrdiff_t>(at + 4096));
-  const Bytes data = paint(4096, 99);
-  volume->write(offset, data.data(), 4096);
-  volume->flush();
-  std::copy(old.begin(), old.end(), array.disks[member]->bytes.begin() + static_cast<std::ptrdiff_t>(at));
-  EXPECT_EQ(read(*volume, offset, 4096), data);
-}
-
 TEST_F(Damage, AMemberThatVanishesIsLostAndTheVolumeGoesOn) {
   array.disks[2]->fails_reads = array.disks[2]->fails_writes = true;
   EXPECT_EQ(read_all(*volume), model);
@@ -240,13 +227,6 @@ TEST_F(Damage, AMemberThatVanishesIsLostAndTheVolumeGoesOn) {
             TANDEM_ERROR_IO)
       << "three of six are lost";
   EXPECT_NE(std::string(tandem_last_error_message()).find("3 of 6"), std::string::npos) << tandem_last_error_message();
-}
-
-TEST_F(Damage, OnlyReadErrorsAreMendedLikeRot) {
-  array.disks[3]->fails_reads = true;
-  EXPECT_EQ(read_all(*volume), model);
-  EXPECT_EQ(member_of(*volume, 3).state, TANDEM_VOLUME_MEMBER_CURRENT);
-  EXPECT_GT(member_of(*volume, 3).read_error_count, 0u);
 }
 
 TEST_F(Damage, HalvesThatWereWrittenApartAreRefused) {
@@ -338,23 +318,6 @@ TEST_F(Damage, ATornPageIsMendedBesideAnOldCopyOfAMember) {
     }
 }
 
-TEST_F(Damage, TheRecordOfAnOldMemberIsNotReplayedToTheNewOne) {
-  for (std::uint32_t index = 0; index < 4; ++index) {
-    Array four(3, 1, 4096, 640 << 10);
-    volume = four.open();
-    volume->write(0, model.data(), 100000);
-    volume->replace(index, four.fresh_member("fresh"), false);  // commits
-    four.disks[index] = four.spare;
-    volume = four.open();  // it was killed
-    tandem_volume_care_result result{};
-    volume->rebuild({}, &result);
-    volume = four.open({(index + 1) % 4});
-    Bytes found(100000);
-    EXPECT_EQ(status_of([&] { volume->read(0, found.data(), found.size()); }), TANDEM_OK) << index;
-    EXPECT_TRUE(std::equal(found.begin(), found.end(), model.begin())) << index;
-  }
-}
-
 TEST_F(Damage, ATableThatCannotBeReadDoesNotLoseItsMember) {
   reopen();
   array.disks[3]->fails_reads = true;
@@ -362,6 +325,7 @@ TEST_F(Damage, ATableThatCannotBeReadDoesNotLoseItsMember) {
   const Bytes data = paint(50000, 4);
   write(*volume, &model, 1000, data);
   EXPECT_EQ(member_of(*volume, 3).state, TANDEM_VOLUME_MEMBER_CURRENT);
+  EXPECT_GT(member_of(*volume, 3).read_error_count, 0u);
   array.disks[3]->fails_reads = false;
   auto result = scrub(*volume, true);
   EXPECT_EQ(result.lost_block_count, 0u);
@@ -556,44 +520,10 @@ TEST_F(Kills, NoTwoSuperblocksOfAMemberHaveOneNumber) {
   }
 }
 
-// While a window begins and ends. What the next opening lists, later ones list without any member. The next one may be
-// without a member, which does not become stale. It may be the only one that knows of the window, or of its end: then
-// it tells the others.
-TEST_F(Kills, WindowsThatWereListedAreKnownToAllMembers) {
-  const std::vector<std::size_t> each[] = {{}, {0}, {1}, {2}};
-  std::set<std::size_t> counts;
-  for (const auto &missing : each) {
-    bool is_over = false;
-    for (std::int64_t calls = 0; !is_over; ++calls) {
-      put_back(three, fresh);
-      restart(three, {}, calls);
-      bool has_begun = false;
-      static_cast<void>(status_of([&] {
-        const auto window = volume->delay_begin(0, 8192);
-        has_begun = true;
-        volume->write(0, model.data(), 8192);
-        volume->delay_end(window, false);
-      }));
-      is_over = !three.machine->is_dead;
-      restart(three, missing);
-      const std::size_t listed = window_count();
-      counts.insert(listed);
-      for (const std::uint32_t away : {0u, 1u, 2u}) {
-        restart(three, {away});
-        EXPECT_EQ(info_of(*volume).lost_count, 1u);
-        if (missing.empty() || (has_begun && listed == 0)) {
-          EXPECT_EQ(window_count(), listed)
-              << "killed at call " << calls << ", without member " << away << ", missing " << missing.size();
-        }
-      }
-    }
-  }
-  EXPECT_EQ(counts.size(), 2u);
-}
-
 // While a window begins or ends, then at each write of two sessions without member 0, which is the first one to know.
-// They leave greater counters on the members that it tells.
-TEST_F(Kills, WindowsThatWereListedAreKnownToMembersWithGreaterCounters) {
+// They leave greater counters on the members that it tells. What the next opening lists, later ones list without any
+// member.
+TEST_F(Kills, WindowsThatWereListedAreKnownToAllMembers) {
   std::size_t listed_count = 0, told_count = 0;
   // Each returns whether the kill came too late.
   const auto change_window = [&](bool ends, std::int64_t kill) {
