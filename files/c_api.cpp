@@ -43,16 +43,22 @@ void require(const void *pointer, const char *name) {
   if (pointer == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, name, " is NULL");
 }
 
+// A call with options and a result, which is refused before the work if it has a wrong size.
+template <class Options, class Result, class Call>
+void run(const Options *options, const char *options_name, Result *result_out, const char *result_name,
+         const Call &call) {
+  const Options ours = read_needed_options(options, options_name);
+  check_result(result_out, result_name);
+  write_result(call(ours), result_out, result_name);
+}
+
+// tandem_files_repair and tandem_files_resize.
 template <class Call>
-tandem_status repair_or_resize(const tandem_files_search *search, const tandem_files_repair_options *options,
-                               tandem_files_repair_result *result_out, const Call &call) {
-  return guarded([&] {
-    require(search, "search");
-    const tandem_files_repair_options ours = read_needed_options(options, "tandem_files_repair_options");
-    require(result_out, "tandem_files_repair_result");
-    check_result(result_out, "tandem_files_repair_result");
-    write_result(call(ours), result_out, "tandem_files_repair_result");
-  });
+tandem_status run_repair(const tandem_files_search *search, const tandem_files_repair_options *options,
+                         tandem_files_repair_result *result_out, const Call &call) {
+  constexpr const char *kResult = "tandem_files_repair_result";
+  return guarded({{"search", search}, {kResult, result_out}},
+                 [&] { run(options, "tandem_files_repair_options", result_out, kResult, call); });
 }
 
 std::vector<std::string> read_paths(const char *const *paths, std::size_t path_count) {
@@ -69,7 +75,6 @@ tandem_files_set set_of(const SetHeader &header) {
 }
 
 const FoundSet &set_at(const tandem_files_search *search, std::size_t index) {
-  require(search, "search");
   if (index >= search->found.sets.size())
     fail(TANDEM_ERROR_INVALID_ARGUMENT, "set ", index, " of ", search->found.sets.size());
   return search->found.sets[index];
@@ -78,8 +83,7 @@ const FoundSet &set_at(const tandem_files_search *search, std::size_t index) {
 // list: of files of this kind.
 tandem_status write_sentence(const tandem_files_search *search, std::vector<std::string> Search::*list,
                              const char *kind, std::size_t index, const char **sentence_out) {
-  return guarded([&] {
-    require(search, "search");
+  return guarded({{"search", search}}, [&] {
     require(sentence_out, base::text(kind, "_out").c_str());
     const std::vector<std::string> &sentences = search->found.*list;
     if (index >= sentences.size()) fail(TANDEM_ERROR_INVALID_ARGUMENT, kind, " file ", index, " of ", sentences.size());
@@ -112,18 +116,15 @@ extern "C" {
 tandem_status tandem_files_encode(tandem_context *context, const tandem_files_encode_options *options,
                                   tandem_files_result *result_out) {
   return guarded([&] {
-    const tandem_files_encode_options ours = read_needed_options(options, "tandem_files_encode_options");
-    check_result(result_out, "tandem_files_result");
-    write_result(encode(context, ours), result_out, "tandem_files_result");
+    run(options, "tandem_files_encode_options", result_out, "tandem_files_result",
+        [&](const auto &ours) { return encode(context, ours); });
   });
 }
 
 tandem_status tandem_files_search_create(const char *const *paths, size_t path_count,
                                          tandem_files_search **search_out) {
-  return guarded([&] {
-    require(search_out, "search_out");
-    *search_out = new tandem_files_search{search(read_paths(paths, path_count))};
-  });
+  return guarded({{"search_out", search_out}},
+                 [&] { *search_out = new tandem_files_search{search(read_paths(paths, path_count))}; });
 }
 
 void tandem_files_search_destroy(tandem_files_search *search) { delete search; }
@@ -137,9 +138,8 @@ size_t tandem_files_search_ignored_count(const tandem_files_search *search) {
 }
 
 tandem_status tandem_files_search_set(const tandem_files_search *search, size_t set_index, tandem_files_set *set_out) {
-  return guarded([&] {
+  return guarded({{"search", search}, {"tandem_files_set", set_out}}, [&] {
     const FoundSet &set = set_at(search, set_index);
-    require(set_out, "tandem_files_set");
     tandem_files_set ours = set_of(set.header);
     ours.shard_count = set.shard_count;
     ours.file_count = set.files.size();
@@ -152,9 +152,8 @@ tandem_status tandem_files_search_set(const tandem_files_search *search, size_t 
 
 tandem_status tandem_files_search_shard(const tandem_files_search *search, size_t set_index, size_t file_index,
                                         tandem_files_shard *shard_out) {
-  return guarded([&] {
+  return guarded({{"search", search}, {"tandem_files_shard", shard_out}}, [&] {
     const FoundSet &set = set_at(search, set_index);
-    require(shard_out, "tandem_files_shard");
     if (file_index >= set.files.size())
       fail(TANDEM_ERROR_INVALID_ARGUMENT, tandem::base::text("shard file ", file_index, " of ", set.files.size()));
     const ShardFile &file = set.files[file_index];
@@ -180,35 +179,26 @@ tandem_status tandem_files_search_unread(const tandem_files_search *search, size
 }
 
 tandem_status tandem_files_search_check(const tandem_files_search *search) {
-  return guarded([&] {
-    require(search, "search");
-    check_current(search->found);
-  });
+  return guarded({{"search", search}}, [&] { check_current(search->found); });
 }
 
 tandem_status tandem_files_search_choose(const tandem_files_search *search, const char *set_id_prefix,
                                          size_t *set_index_out) {
-  return guarded([&] {
-    require(search, "search");
-    require(set_index_out, "set_index_out");
-    *set_index_out = search->found.choose(set_id_prefix != nullptr ? set_id_prefix : "");
-  });
+  return guarded({{"search", search}, {"set_index_out", set_index_out}},
+                 [&] { *set_index_out = search->found.choose(set_id_prefix != nullptr ? set_id_prefix : ""); });
 }
 
 tandem_status tandem_files_decode(tandem_context *context, const tandem_files_search *search,
                                   const tandem_files_decode_options *options, tandem_files_result *result_out) {
-  return guarded([&] {
-    require(search, "search");
-    const tandem_files_decode_options ours = read_needed_options(options, "tandem_files_decode_options");
-    check_result(result_out, "tandem_files_result");
-    write_result(decode(context, search->found, ours), result_out, "tandem_files_result");
+  return guarded({{"search", search}}, [&] {
+    run(options, "tandem_files_decode_options", result_out, "tandem_files_result",
+        [&](const auto &ours) { return decode(context, search->found, ours); });
   });
 }
 
 tandem_status tandem_files_writer_begin(tandem_context *context, const tandem_files_encode_options *options,
                                         uint64_t content_bytes, tandem_files_writer **writer_out) {
-  return guarded([&] {
-    require(writer_out, "writer_out");
+  return guarded({{"writer_out", writer_out}}, [&] {
     const tandem_files_encode_options ours = read_needed_options(options, "tandem_files_encode_options");
     const Team team(ours.team);
     std::unique_ptr<tandem_files_writer> writer;
@@ -219,25 +209,20 @@ tandem_status tandem_files_writer_begin(tandem_context *context, const tandem_fi
 }
 
 tandem_status tandem_files_writer_query(const tandem_files_writer *writer, tandem_files_set *set_out) {
-  return guarded([&] {
-    require(writer, "writer");
-    require(set_out, "tandem_files_set");
-    write_result(set_of(writer->set.header()), set_out, "tandem_files_set");
-  });
+  return guarded({{"writer", writer}, {"tandem_files_set", set_out}},
+                 [&] { write_result(set_of(writer->set.header()), set_out, "tandem_files_set"); });
 }
 
 tandem_status tandem_files_writer_write(tandem_files_writer *writer, uint64_t first_stripe, uint64_t stripe_count,
                                         const void *content, size_t content_bytes) {
-  return guarded([&] {
-    require(writer, "writer");
+  return guarded({{"writer", writer}}, [&] {
     if (content_bytes != 0) require(content, "content");
     writer->set.write_range(first_stripe, stripe_count, {static_cast<const std::byte *>(content), content_bytes});
   });
 }
 
 tandem_status tandem_files_writer_commit(tandem_files_writer *writer, tandem_files_result *result_out) {
-  return guarded([&] {
-    require(writer, "writer");
+  return guarded({{"writer", writer}}, [&] {
     check_result(result_out, "tandem_files_result");
     writer->set.commit_ranges();
     write_result(writer->set.result(), result_out, "tandem_files_result");
@@ -248,9 +233,7 @@ void tandem_files_writer_destroy(tandem_files_writer *writer) { delete writer; }
 
 tandem_status tandem_files_reader_create(tandem_context *context, const tandem_files_search *search,
                                          const tandem_files_reader_options *options, tandem_files_reader **reader_out) {
-  return guarded([&] {
-    require(search, "search");
-    require(reader_out, "reader_out");
+  return guarded({{"search", search}, {"reader_out", reader_out}}, [&] {
     const tandem_files_reader_options ours = tandem::base::read_options(options, "tandem_files_reader_options");
     const std::size_t set = search->found.choose_to_code(ours.set_id_prefix != nullptr ? ours.set_id_prefix : "");
     *reader_out = new tandem_files_reader{{context, search->found.sets[set], ours.thread_count}};
@@ -259,8 +242,7 @@ tandem_status tandem_files_reader_create(tandem_context *context, const tandem_f
 
 tandem_status tandem_files_reader_read(tandem_files_reader *reader, uint64_t offset, void *content_out,
                                        size_t content_bytes) {
-  return guarded([&] {
-    require(reader, "reader");
+  return guarded({{"reader", reader}}, [&] {
     if (content_bytes != 0) require(content_out, "content_out");
     reader->range.read(offset, content_bytes, static_cast<std::byte *>(content_out));
   });
@@ -270,27 +252,22 @@ void tandem_files_reader_destroy(tandem_files_reader *reader) { delete reader; }
 
 tandem_status tandem_files_verify(tandem_context *context, const tandem_files_search *search,
                                   const tandem_files_verify_options *options, tandem_files_verify_result *result_out) {
-  return guarded([&] {
-    require(search, "search");
-    const tandem_files_verify_options ours = read_needed_options(options, "tandem_files_verify_options");
-    require(result_out, "tandem_files_verify_result");
-    check_result(result_out, "tandem_files_verify_result");
-    write_result(verify(context, search->found, ours), result_out, "tandem_files_verify_result");
+  return guarded({{"search", search}, {"tandem_files_verify_result", result_out}}, [&] {
+    run(options, "tandem_files_verify_options", result_out, "tandem_files_verify_result",
+        [&](const auto &ours) { return verify(context, search->found, ours); });
   });
 }
 
 tandem_status tandem_files_repair(tandem_context *context, const tandem_files_search *search,
                                   const tandem_files_repair_options *options, tandem_files_repair_result *result_out) {
-  return repair_or_resize(search, options, result_out, [&](const tandem_files_repair_options &ours) {
-    return repair(context, search->found, ours);
-  });
+  return run_repair(search, options, result_out,
+                    [&](const auto &ours) { return repair(context, search->found, ours); });
 }
 
 tandem_status tandem_files_resize(tandem_context *context, const tandem_files_search *search, uint32_t m,
                                   const tandem_files_repair_options *options, tandem_files_repair_result *result_out) {
-  return repair_or_resize(search, options, result_out, [&](const tandem_files_repair_options &ours) {
-    return resize(context, search->found, m, ours);
-  });
+  return run_repair(search, options, result_out,
+                    [&](const auto &ours) { return resize(context, search->found, m, ours); });
 }
 
 tandem_status tandem_files_recover(const char *const *paths, size_t path_count,

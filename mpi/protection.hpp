@@ -48,14 +48,18 @@ struct Member {
 };
 Member parse_member(const std::string &bytes);
 
-// The file's header.
-struct Protection {
+// What the file's header says of its set and of its place there.
+struct ProtectionPlace {
   SetId set_id = {};
   std::uint64_t sequence = 0;
   Layout layout;
   std::int32_t matrix = 0;
   std::uint32_t group_count = 0, group = 0, member = 0;
   std::uint64_t segment_bytes = 0;
+};
+
+// The file's header.
+struct Protection : ProtectionPlace {
   std::vector<Member> members;  // of the group
 
   std::string serialized() const;  // a multiple of 4096 bytes

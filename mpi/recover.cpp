@@ -20,20 +20,14 @@
 namespace tandem::mpi {
 namespace {
 
-struct Seen {  // a parity file with an intact header, as one rank describes it to the others
-  SetId set_id;
-  std::uint64_t sequence, segment_bytes;
-  Layout layout;
-  std::int32_t matrix;
-  std::uint32_t group_count, group, member, rank;
-};
+// A parity file with an intact header, as one rank describes it to the others.
+using Seen = ProtectionPlace;
 
 // A generation of the protected data, from the remaining headers, the same on all ranks.
 struct Generation {
   // The common part of its headers. Headers with the same set id but another common part belong to another generation.
   using Key = std::tuple<SetId, std::uint64_t, std::uint32_t, std::uint32_t, std::int32_t, std::uint32_t>;
-  template <class Header>
-  static Key key_of(const Header &header) {
+  static Key key_of(const ProtectionPlace &header) {
     return {header.set_id, header.sequence, header.layout.k, header.layout.m, header.matrix, header.group_count};
   }
   Seen any;
@@ -60,17 +54,7 @@ std::vector<Seen> look(const std::string &folder, const std::string &name,
       Protection header = read_protection(file.path);
       const Member &member = header.members[header.member];
       if (header.set_id != file.set_id || member.rank != file.rank || !is_possible(header)) continue;
-      Seen seen{};
-      seen.set_id = header.set_id;
-      seen.sequence = header.sequence;
-      seen.segment_bytes = header.segment_bytes;
-      seen.layout = header.layout;
-      seen.matrix = header.matrix;
-      seen.group_count = header.group_count;
-      seen.group = header.group;
-      seen.member = header.member;
-      seen.rank = member.rank;
-      list.push_back(seen);
+      list.push_back(header);
       (*found)[Generation::key_of(header)].push_back(std::move(header));
     } catch (const Error &error) {
       if (error.status() != TANDEM_ERROR_DAMAGED && error.status() != TANDEM_ERROR_IO) throw;

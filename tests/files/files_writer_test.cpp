@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "files/format.hpp"
@@ -135,6 +136,23 @@ TEST_F(SetWriterTest, ThreadsShareAWriter) {
   for (std::thread &thread : threads) thread.join();
   ASSERT_EQ(tandem_files_writer_commit(writer.get(), nullptr), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(contents(shards_), expected);
+}
+
+TEST_F(SetWriterTest, AWriterTellsTheSetThatItMakes) {
+  const std::vector<char> content = paint(3 * kStripe - 5, 9);
+  Writer writer;
+  ASSERT_EQ(begin(shards_, content.size(), &writer), TANDEM_OK) << tandem_last_error_message();
+  auto told = sized<tandem_files_set>();
+  expect_refused(tandem_files_writer_query(writer.get(), nullptr), "tandem_files_set is NULL");
+  ASSERT_EQ(tandem_files_writer_query(writer.get(), &told), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_TRUE(std::ranges::equal(told.set_id, kId));
+  EXPECT_EQ(std::tuple(told.k, told.m, told.block_bytes, told.content_bytes, told.stripe_count, told.mode),
+            std::tuple(kK, kM, kBlock, content.size(), 3u, 0644u));
+  EXPECT_EQ(std::tuple(told.shard_count, told.file_count), std::tuple(0u, 0u));
+  write(writer, content, {0, 3});
+  ASSERT_EQ(tandem_files_writer_commit(writer.get(), nullptr), TANDEM_OK) << tandem_last_error_message();
+  for (const fs::directory_entry &file : fs::directory_iterator(shards_))
+    EXPECT_EQ(file.file_size(), told.shard_file_bytes) << file.path();
 }
 
 TEST_F(SetWriterTest, BadRangesAreRefusedWithNumbersAndNothingIsLost) {
