@@ -291,6 +291,18 @@ TEST_P(KernelTest, NeighbouringRangesInTwoThreads) {
   }
 }
 
+// cpu/gf8.cpp reserves for the largest call, and isal/coding.cpp has 8 bytes for each coefficient.
+TEST_P(KernelTest, TablesGrowWithRowsAndColumns) {
+  for (unsigned rows = 1; rows < 256; ++rows) {
+    for (unsigned columns = 1; rows + columns <= 256; ++columns) {
+      const std::size_t bytes = kernel_->tables_bytes(rows, columns);
+      ASSERT_GE(bytes, std::size_t{8} * rows * columns);
+      ASSERT_GE(bytes, kernel_->tables_bytes(rows - 1, columns));
+      ASSERT_GE(bytes, kernel_->tables_bytes(rows, columns - 1));
+    }
+  }
+}
+
 // Random lists of sums, some without sources, some of sums before them, some onto what they add to. Nothing beyond a
 // vector is read or written.
 TEST_P(KernelTest, SumsOfPackets) {
