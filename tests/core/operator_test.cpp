@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dense matrix of an operator is what the comment of its form says.
+// Operators: what they refuse and what they cost. The dense matrix of each form is held to the code in
+// core_codec_test.cpp, and to what runs it in the conformance tests.
 #include "core/operator.hpp"
 
 #include <gtest/gtest.h>
@@ -13,83 +14,15 @@
 #include "core/shard_set.hpp"
 #include "tests/base/errors.hpp"
 #include "tests/conformance/forms.hpp"
-#include "tests/reference.hpp"
-#include "tests/support/expected.hpp"
 #include "tests/support/random.hpp"
 
 namespace tandem::test {
 namespace {
 
 using core::CauchyTransform;
-using core::Element;
 using core::Matrix;
 using core::Operator;
 using core::SyndromeDecode;
-
-// As the comment of CauchyTransform reads.
-Matrix slow_matrix(const CauchyTransform &form) {
-  static const Bytes inverses = [] {
-    Bytes all(256);
-    for (unsigned a = 0; a < 256; ++a) all[a] = reference::inverse(static_cast<std::uint8_t>(a));
-    return all;
-  }();
-  const auto scale = [](const std::vector<Element> &scales, unsigned i) {
-    return static_cast<std::uint8_t>(scales.empty() ? 1 : scales[i]);
-  };
-  Matrix matrix(static_cast<unsigned>(form.output_points.size()), static_cast<unsigned>(form.input_points.size()));
-  for (unsigned r = 0; r < matrix.rows(); ++r)
-    for (unsigned c = 0; c < matrix.columns(); ++c)
-      matrix.at(r, c) =
-          reference::multiply(reference::multiply(scale(form.output_scales, r), scale(form.input_scales, c)),
-                              inverses[form.output_points[r] ^ form.input_points[c]]);
-  return matrix;
-}
-
-TEST(Operator, DenseOfATransformIsItsFormula) {
-  Random random(13);
-  for (unsigned trial = 0; trial < 300; ++trial) {
-    const unsigned inputs = static_cast<unsigned>(random.below(trial % 3 == 0 ? 120 : 20));
-    const unsigned outputs = static_cast<unsigned>(random.below(trial % 5 == 0 ? 120 : 20));
-    const CauchyTransform form = trial % 2 == 0 ? random_transform(random, inputs, outputs)
-                                                : transform_of(points_from(0, inputs), points_from(inputs, outputs));
-    const Operator what(form);
-    EXPECT_EQ(what.input_count(), inputs);
-    EXPECT_EQ(what.output_count(), outputs);
-    ASSERT_EQ(what.dense(), slow_matrix(form)) << inputs << " inputs, " << outputs << " outputs";
-  }
-}
-
-// What a decode computes is held to the code in core_codec_test.cpp; here it is only the composition that its comment
-// describes.
-TEST(Operator, SyndromeDecodeIsItsTwoTransforms) {
-  Random random(14);
-  for (unsigned trial = 0; trial < 100; ++trial) {
-    const unsigned data = static_cast<unsigned>(random.below(60)), chosen = static_cast<unsigned>(random.below(20));
-    const SyndromeDecode form = random_decode(random, data, chosen, static_cast<unsigned>(random.below(20)),
-                                              static_cast<unsigned>(random.below(4)));
-    const Operator what(form);
-    ASSERT_EQ(what.input_count(), data + chosen);
-    ASSERT_EQ(what.output_count(), form.solve.output_points.size());
-    const Matrix syndromes = slow_matrix(form.syndromes), solve = slow_matrix(form.solve);
-    const auto syndrome_of = [&](Element point) {
-      const auto &points = form.syndromes.output_points;
-      const auto found = std::find(points.begin(), points.end(), point);
-      return found == points.end() ? UINT32_MAX : static_cast<unsigned>(found - points.begin());
-    };
-    Matrix slow(what.output_count(), data + chosen);
-    for (unsigned r = 0; r < slow.rows(); ++r) {
-      for (unsigned i = 0; i < chosen; ++i) {
-        const unsigned syndrome = syndrome_of(form.solve.input_points[i]);
-        for (unsigned c = 0; c < data; ++c)
-          slow.at(r, c) ^= reference::multiply(solve.at(r, i), syndromes.at(syndrome, c));
-        slow.at(r, data + i) = solve.at(r, i);
-      }
-      const unsigned own = syndrome_of(form.solve.output_points[r]);
-      for (unsigned c = 0; own != UINT32_MAX && c < data; ++c) slow.at(r, c) ^= syndromes.at(own, c);
-    }
-    ASSERT_EQ(what.dense(), slow) << "trial " << trial;
-  }
-}
 
 TEST(Operator, DenseOfADecodeMultipliesNoMatrices) {
   Random random(15);

@@ -357,34 +357,6 @@ TEST(Powers, ManyGapsAreFilledByTheBackend) {
   }
 }
 
-// The inverse by the formula is what an elimination finds.
-TEST(Powers, AFormulaSolvesConsecutiveExponents) {
-  const auto codec = make_par2(60, 40, 1000);
-  ShardSet present, wanted;
-  for (unsigned i = 20; i < 60; ++i) present.set(i);
-  for (unsigned i = 0; i < 20; i += 2) wanted.set(i);
-  for (unsigned r = 5; r < 26; ++r) present.set(60 + r);
-  for (const unsigned r : {0u, 33u}) wanted.set(60 + r);
-  const std::uint64_t before = core::multiply_add_count();
-  const auto application = codec->solve(present, wanted);
-  EXPECT_LE(core::multiply_add_count() - before, 2u * 20 * 20) << "of two parity shards";
-  ASSERT_EQ(application->inputs.size(), 60u);
-  EXPECT_EQ(application->inputs[40], 65);
-  const Rows16 rows = rows_of(std::get<Powers16>(application->what.form()));
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    std::vector<std::uint16_t> unit(60);  // the output as a combination of all data
-    for (std::size_t i = 0; i < 60; ++i)
-      for (unsigned c = 0; c < 60; ++c)
-        unit[c] ^=
-            reference16::multiply(kPar2, rows[r][i],
-                                  application->inputs[i] < 60 ? std::uint16_t{c == application->inputs[i]}
-                                                              : codec->coefficient(application->inputs[i] - 60, c));
-    for (unsigned c = 0; c < 60; ++c)
-      ASSERT_EQ(unit[c], application->outputs[r] < 60 ? c == application->outputs[r]
-                                                      : codec->coefficient(application->outputs[r] - 60, c));
-  }
-}
-
 // The choice by costs: wide codes and large losses by transforms, narrow codes and single losses by the matrix.
 TEST(Powers, WideCodesAreRunByTransforms) {
   each_kernel([&](const char *kernel) {
