@@ -126,7 +126,7 @@ int main(int argc, char **argv) {
     const Groups groups = make_groups(world, node, layout.size());
     const World group = world.split(static_cast<int>(groups.group), static_cast<int>(groups.member));
     Nothing held;
-    const std::uint64_t segment_bytes = base::divide_up(data_bytes, layout.k);
+    const std::uint64_t segment_bytes = tandem::base::divide_up(data_bytes, layout.k);
     const Exchange exchange =
         exchange_of_group(layout, TANDEM_MATRIX_ISAL_CAUCHY, piece_bytes, segment_bytes, groups.member, &held);
     MPI_Barrier(MPI_COMM_WORLD);
