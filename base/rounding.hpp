@@ -6,7 +6,7 @@
 
 namespace tandem::base {
 
-// a / b, rounded up. It cannot overflow.
+// a / b, rounded up; b is not 0. It cannot overflow.
 template <std::unsigned_integral A, std::unsigned_integral B>
 constexpr std::common_type_t<A, B> divide_up(A a, B b) noexcept {
   return a / b + (a % b != 0);

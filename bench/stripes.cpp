@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/stripes.hpp"
-#include "base/rounding.hpp"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -12,6 +11,8 @@
 #include <random>
 #include <stdexcept>
 #include <utility>
+
+#include "base/rounding.hpp"
 
 namespace tandem::bench {
 namespace {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/costs.hpp"
-#include "base/rounding.hpp"
 
 #include <algorithm>
 #include <array>
 #include <iterator>
 #include <string_view>
 #include <vector>
+
+#include "base/rounding.hpp"
 
 namespace tandem::cpu {
 namespace {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/memory.hpp"
+
 #include "base/rounding.hpp"
 
 namespace tandem::cpu {

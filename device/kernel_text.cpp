@@ -416,7 +416,7 @@ KernelText generate_kernel(const core::Matrix &matrix, const KernelSpec &spec) {
     out += text::planes_h + transform.defines + write_matrix(matrix) + write_interface(matrix, spec);
     out += replace(text::transform_h, "    //[phases]\n", transform.phases);
   } else {
-    const unsigned pass_count = (matrix.rows() + tuning.rows_per_pass - 1) / tuning.rows_per_pass;
+    const unsigned pass_count = base::divide_up(matrix.rows(), tuning.rows_per_pass);
     out += base::text("#define PASS_COUNT ", pass_count, "u\n") + write_matrix(matrix) + write_interface(matrix, spec);
     out += replace(text::compiled_h, "            //[passes]\n", write_passes(matrix, spec, kernel.operations));
   }
@@ -490,7 +490,7 @@ KernelBatch cut_kernel_batch(const KernelSpec &spec, std::span<const BatchStripe
     ranges.push_back(cut_kernel_range(spec, stripe.length, stripe.first_output));
     groups += ranges.back().group_count - 1;
   }
-  const std::uint64_t most = std::max<std::uint64_t>((groups + stripes.size() - 1) / stripes.size(), 1);  // of a row
+  const std::uint64_t most = std::max<std::uint64_t>(base::divide_up(groups, stripes.size()), 1);  // of a row
   const std::uint64_t most_bytes = most * spec.tuning.local[2] * ranges.front().tile_bytes;
   KernelBatch batch;
   bool has_ends = false;
@@ -518,7 +518,7 @@ KernelBatch cut_kernel_batch(const KernelSpec &spec, std::span<const BatchStripe
 }
 
 std::vector<std::uint32_t> pack_nibble_tables(const core::Matrix &matrix) {
-  const unsigned passes = (matrix.rows() + kRowsPerTable - 1) / kRowsPerTable;
+  const unsigned passes = base::divide_up(matrix.rows(), kRowsPerTable);
   std::vector<std::uint32_t> words(std::size_t{passes} * matrix.columns() * kWordsPerColumn);
   for (unsigned r = 0; r < matrix.rows(); ++r) {
     for (unsigned c = 0; c < matrix.columns(); ++c) {

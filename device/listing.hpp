@@ -26,8 +26,8 @@ struct Listing {
 };
 
 // What `ask` lists, after check_installed(), unless the table of functions is `given`, and claim(). Nothing in a forked
-// child, and nothing if the driver has not answered within `patience`; a thread then continues to wait for it, and
-// later calls wait for 0.1 s at most. Throws only bad_alloc.
+// child, and nothing if the driver has not answered within `patience`; a thread then continues to wait for it. Of the
+// patience of later calls, what was waited in vain is taken away, but each waits for 0.1 s. Throws only bad_alloc.
 Listing list_devices(const DeviceModule &module, std::chrono::milliseconds patience, bool given,
                      std::function<void(Listing &)> ask);
 

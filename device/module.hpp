@@ -36,7 +36,7 @@ struct DeviceModule {
   void claim() const;
   bool in_child() const noexcept;  // whether claim() would throw
 
-  mutable std::atomic<bool> silent{false};           // the driver did not answer the last list_devices()
+  mutable std::atomic<std::int64_t> waited_ms{0};    // of calls of list_devices() in vain, since the last answer
   mutable std::atomic<std::uint32_t> claimed_in{0};  // the fork_generation() of the process that did; 0: none
 };
 

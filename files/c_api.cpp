@@ -43,7 +43,7 @@ void require(const void *pointer, const char *name) {
   if (pointer == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, name, " is NULL");
 }
 
-// A call with options and a result, which is refused before the work if it has a wrong size.
+// Reads the options, refuses a result of a wrong size before the work, runs the call, and writes the result.
 template <class Options, class Result, class Call>
 void run(const Options *options, const char *options_name, Result *result_out, const char *result_name,
          const Call &call) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/rounding.hpp"
 #include "base/text.hpp"
 #include "device/device_memory.hpp"
 #include "device/look.hpp"
@@ -210,7 +211,7 @@ class CudaRun final : public device::DeviceRun {
   void take_records() {
     CudaSession &session = *session_;
     // Shards of all pieces are aligned as those of the first.
-    const std::uint64_t least = (piece_.range.tile_bytes + kLine - 1) / kLine * kLine;
+    const std::uint64_t least = base::round_up(piece_.range.tile_bytes, kLine);
     parts_->records.reset();
     for (bool is_first = true; parts_->records == nullptr; is_first = false) {
       try {

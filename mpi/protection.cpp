@@ -12,6 +12,7 @@
 
 #include "base/bytes.hpp"
 #include "base/hash.hpp"
+#include "base/rounding.hpp"
 #include "mpi/error.hpp"
 
 namespace tandem::mpi {
@@ -160,7 +161,7 @@ std::string Protection::serialized() const {
     put(bytes, number);
   put(bytes, segment_bytes);
   for (const Member &each : members) bytes += each.serialized();
-  bytes.resize((bytes.size() + kHeaderUnit - 1) / kHeaderUnit * kHeaderUnit, '\0');
+  bytes.resize(base::round_up(bytes.size(), kHeaderUnit), '\0');
   if (bytes.size() > kMostHeaderBytes)
     fail(TANDEM_ERROR_TOO_LARGE, "the group's list of files takes ", bytes.size(), " bytes; at most ",
          kMostHeaderBytes);

@@ -48,7 +48,7 @@ struct Member {
 };
 Member parse_member(const std::string &bytes);
 
-// What the file's header says of its set and of its place there.
+// What the file's header says of its set and of its place there. Ranks send it to each other as bytes.
 struct ProtectionPlace {
   SetId set_id = {};
   std::uint64_t sequence = 0;

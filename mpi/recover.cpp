@@ -20,9 +20,6 @@
 namespace tandem::mpi {
 namespace {
 
-// A parity file with an intact header, as one rank describes it to the others.
-using Seen = ProtectionPlace;
-
 // A generation of the protected data, from the remaining headers, the same on all ranks.
 struct Generation {
   // The common part of its headers. Headers with the same set id but another common part belong to another generation.
@@ -30,7 +27,7 @@ struct Generation {
   static Key key_of(const ProtectionPlace &header) {
     return {header.set_id, header.sequence, header.layout.k, header.layout.m, header.matrix, header.group_count};
   }
-  Seen any;
+  ProtectionPlace any;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<int>> seen_by;  // group and member: ranks
 };
 
@@ -45,9 +42,9 @@ bool is_possible(const Protection &header) {
 }
 
 // The files that this rank sees. Damaged headers count as missing.
-std::vector<Seen> look(const std::string &folder, const std::string &name,
-                       std::map<Generation::Key, std::vector<Protection>> *found) {
-  std::vector<Seen> list;
+std::vector<ProtectionPlace> look(const std::string &folder, const std::string &name,
+                                  std::map<Generation::Key, std::vector<Protection>> *found) {
+  std::vector<ProtectionPlace> list;
   for (const FoundFile &file : find_protections(folder, name)) {
     if (file.pending) continue;
     try {
@@ -64,10 +61,10 @@ std::vector<Seen> look(const std::string &folder, const std::string &name,
 }
 
 // Newest first.
-std::vector<Generation> generations_of(const std::vector<std::vector<Seen>> &all) {
+std::vector<Generation> generations_of(const std::vector<std::vector<ProtectionPlace>> &all) {
   std::map<Generation::Key, Generation> by_key;
   for (std::size_t rank = 0; rank < all.size(); ++rank)
-    for (const Seen &seen : all[rank]) {
+    for (const ProtectionPlace &seen : all[rank]) {
       Generation &generation = by_key.try_emplace(Generation::key_of(seen), Generation{seen, {}}).first->second;
       generation.seen_by[{seen.group, seen.member}].push_back(static_cast<int>(rank));
     }
@@ -442,7 +439,7 @@ tandem_mpi_recover_result recover(const World &world, tandem_context *context,
                        {"no_sync", std::to_string(options.no_sync != 0)},
                        {"piece_bytes", std::to_string(options.piece_bytes)}});
   std::map<Generation::Key, std::vector<Protection>> own;
-  std::vector<Seen> seen;
+  std::vector<ProtectionPlace> seen;
   world.together([&] { seen = look(options.folder, options.name, &own); });
   const std::vector<Generation> generations = generations_of(world.all_gather(seen));
   if (generations.empty())

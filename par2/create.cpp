@@ -83,7 +83,7 @@ class Output {
     return index * packet_bytes_ + index * copies() / std::max(volume_.count, 1u) * critical_bytes_;
   }
   std::uint64_t copy_offset(std::uint64_t copy) const {
-    const std::uint64_t before = volume_.count == 0 ? 0 : ((copy + 1) * volume_.count + copies() - 1) / copies();
+    const std::uint64_t before = volume_.count == 0 ? 0 : tandem::base::divide_up((copy + 1) * volume_.count, copies());
     return before * packet_bytes_ + copy * critical_bytes_;
   }
 

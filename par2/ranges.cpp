@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/descriptor.hpp"
+#include "base/rounding.hpp"
 #include "par2/crc.hpp"
 #include "par2/error.hpp"
 #include "par2/files.hpp"
@@ -126,7 +127,8 @@ void sum_together(std::span<Range> ranges, bool with_crc, const Progressed &prog
 void run_groups(std::size_t count, base::TaskPool &pool,
                 const std::function<void(std::size_t first, std::size_t end)> &task) {
   constexpr std::size_t kGroup = kMaxMd5Streams;
-  pool.run((count + kGroup - 1) / kGroup, [&](std::size_t i) { task(i * kGroup, std::min((i + 1) * kGroup, count)); });
+  pool.run(tandem::base::divide_up(count, kGroup),
+           [&](std::size_t i) { task(i * kGroup, std::min((i + 1) * kGroup, count)); });
 }
 
 void sum_ranges(std::span<Range> ranges, bool with_crc, base::TaskPool &pool, const Progressed &progressed) {

@@ -106,7 +106,6 @@ class Verification {
       }
     }
     sum_ranges(ranges, false, pool_, progress_.done);
-    std::set<const std::string *> used;
     for (const auto &[source, by_slices, first, count] : hashed) {
       Md5 all;
       bool is_read = true;
@@ -116,7 +115,7 @@ class Verification {
       }
       const auto files = wanted.find({source->bytes, by_slices ? all.finish() : ranges[first].sum.md5});
       if (!is_read || files == wanted.end()) continue;
-      used.insert(source->path);
+      known_.insert(source->path);
       for (const std::size_t file : std::exchange(files->second, {})) {
         report_.files[file].state = FileState::renamed;
         report_.files[file].found_as = *source->path;
@@ -125,16 +124,17 @@ class Verification {
                     {source->path, slice * set_.slice_bytes, set_.files[file].bytes_of_slice(slice, set_.slice_bytes)});
       }
     }
-    std::erase_if(others_, [&](const Source &source) { return used.contains(source.path); });
+    std::erase_if(others_, [&](const Source &source) { return known_.contains(source.path); });
   }
 
-  // Slices anywhere in files that are not right under their own names, renamed ones too, and in the others.
+  // Searches the others, and each file of the set that is not right under its own name, for slices at any offset. Files
+  // that are the whole content of another one are known.
   void find_moved() {
     std::vector<Region> regions;  // others first: damaged files from which nothing is needed can be repaired in place
     for (const Source &source : others_)
       if (source.bytes != 0) regions.push_back({source.path, 0, source.bytes, true});
     for (std::size_t i = 0; i < set_.files.size(); ++i)
-      if (!is_complete(i)) add_gaps(i, regions);
+      if (!is_complete(i) && !known_.contains(&paths_[i])) add_gaps(i, regions);
     struct Task {
       const Region *region;
       std::uint64_t first, last;
@@ -285,6 +285,7 @@ class Verification {
   const std::vector<std::string> &paths_;         // of the set's files
   std::set<std::pair<dev_t, ino_t>> identities_;  // of files that were looked at
   std::vector<Source> others_;
+  std::set<const std::string *> known_;  // paths of files that have the whole content of one of the set
 };
 
 }  // namespace

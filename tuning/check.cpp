@@ -9,6 +9,7 @@
 #include <span>
 
 #include "base/error.hpp"
+#include "base/rounding.hpp"
 #include "core/gf.hpp"
 
 namespace tandem::tuning {
@@ -18,7 +19,7 @@ constexpr std::uint64_t kCheckedColumns = 256;                                  
 constexpr std::size_t kMostUnderWay = 32;  // runs in the queue of a device
 
 Shards::Shards(core::Backend &backend, bool on_device, unsigned count, std::uint64_t bytes) {
-  const std::uint64_t pitch = ((bytes + kLine - 1) / kLine | 1) * kLine;
+  const std::uint64_t pitch = (base::divide_up(bytes, kLine) | 1) * kLine;
   std::uint64_t total = 0;
   if (bytes > UINT64_MAX / 2 || __builtin_mul_overflow(pitch, std::uint64_t{count}, &total) || total > SIZE_MAX / 2)
     base::fail(TANDEM_ERROR_TOO_LARGE, count, " shards of ", bytes, " bytes do not fit memory");

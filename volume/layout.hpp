@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "base/rounding.hpp"
 #include "volume/bytes.hpp"
 
 namespace tandem::volume {
@@ -31,7 +32,7 @@ struct Geometry {
   std::uint64_t stripe_bytes() const { return std::uint64_t{k} * unit_bytes; }
   std::uint64_t volume_bytes() const { return stripe_count * stripe_bytes(); }
   std::uint64_t block_count() const { return stripe_count * rows(); }  // of a member
-  std::uint64_t page_count() const { return (block_count() + kEntriesPerPage - 1) / kEntriesPerPage; }
+  std::uint64_t page_count() const { return base::divide_up(block_count(), kEntriesPerPage); }
   std::uint64_t table_offset() const { return kLogOffset + log_bytes; }
   std::uint64_t page_offset(std::uint64_t page) const { return table_offset() + page * kBlockBytes; }
   std::uint64_t data_offset() const { return round_up(page_offset(page_count()), 65536u); }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/rounding.hpp"
 #include "volume/engine.hpp"
 
 namespace tandem::volume {
@@ -193,7 +194,7 @@ void Volume::read_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint64_
     for (std::uint32_t column = first_column; column <= last_column; ++column) {
       const std::uint64_t start = column * unit, from = std::max(begin, start), until = std::min(end, start + unit);
       const auto first_row = static_cast<std::uint32_t>((from - start) / kBlockBytes),
-                 end_row = static_cast<std::uint32_t>((until - start + kBlockBytes - 1) / kBlockBytes);
+                 end_row = static_cast<std::uint32_t>(base::divide_up(until - start, kBlockBytes));
       parts.push_back({column, first_row - first, end_row - first});
       if (until - from == std::uint64_t{view.count} * kBlockBytes)
         view.columns[column] = to + (from - begin);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hybrid/policy/share.hpp"
+#include "base/rounding.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -151,7 +152,7 @@ std::optional<Piece> Share::take(unsigned index, double now) {
   } else {
     // The late piece of which most is left, for each worker that computes it.
     const auto left = [](const Span &each) {
-      return each.is_late && each.users > 0 ? (each.range.bytes() + each.users - 1) / each.users : 0;
+      return each.is_late && each.users > 0 ? base::divide_up(each.range.bytes(), each.users) : 0;
     };
     const auto most =
         std::max_element(spans_.begin(), spans_.end(), [&](const Span &a, const Span &b) { return left(a) < left(b); });

@@ -144,7 +144,8 @@ enum tandem_par2_file_state_value {
  *   options      see above
  *   report_out   for tandem_par2_report_destroy; untouched on failure
  * The checksums of slices decide: a file is right if it has the right length and all its slices are right. Nothing is
- * written. The search looks at damaged files and extra_paths, at each offset. It also looks at
+ * written. The search looks at extra_paths and at files of the set that are not right under
+ * their own names, at each offset. It also looks at
  * "NAME.<number>" beside a file NAME of the set: a repair that was killed may have left it. A byte that cannot be read
  * counts as damaged. Needs about 1 MiB of memory for each thread, and 32 KiB for each file of the set at most.
  * Status: INVALID_ARGUMENT, IO (no packet file can be found, one exists and cannot be opened, a folder cannot be

@@ -92,7 +92,7 @@ class KernelTest : public testing::TestWithParam<unsigned> {
 // or columns of zeros; symmetric blocks, whole or cut off at the edge, perhaps with one cell that is not symmetric.
 Bytes some_matrix(Random &random, unsigned rows, unsigned columns) {
   Bytes matrix = random_matrix(random, rows, columns);
-  const std::uint8_t values[] = {random.byte(), static_cast<std::uint8_t>(random.below(2)), 0, 1, random.byte()};
+  const std::uint8_t values[] = {static_cast<std::uint8_t>(random.below(2)), random.byte(), 0, 1, random.byte()};
   const auto kind = random.below(10), value_count = random.between(1, 5);
   const unsigned block = 1u << random.below(8);
   static const std::vector<core::Preset> presets = test::plain_presets();
@@ -146,8 +146,10 @@ Bytes nibble_tables(const Bytes &matrix, unsigned columns, std::size_t row_bytes
 TEST_P(KernelTest, AnyCallOnGuardedMemory) {
   Random random(test::slice_seed());
   for (unsigned round = 0; round < (test::runs_every_case() ? 60'000 : test::thinned(9000)); ++round) {
-    const bool is_small = random.chance(80), is_wide = random.chance(2), is_raid = random.chance(10);
-    auto rows = static_cast<unsigned>(random.between(1, is_wide ? 255 : is_small ? 12 : 40));
+    const bool is_small = random.chance(80), is_wide = random.chance(4), is_raid = random.chance(10);
+    auto rows = static_cast<unsigned>(random.between(1, is_wide && random.chance(50) ? 255
+                                                        : is_small || is_wide        ? 12
+                                                                                     : 40));
     if (is_raid) rows = static_cast<unsigned>(random.between(1, 2));
     const auto columns = static_cast<unsigned>(random.between(1, is_wide ? 256 - rows : is_small ? 20 : 40));
     const Bytes matrix = is_raid ? raid_matrix(rows, columns) : some_matrix(random, rows, columns);
@@ -183,7 +185,7 @@ TEST_P(KernelTest, AnyCallOnGuardedMemory) {
     constexpr std::uint32_t kHints[] = {0, 1, 63, 64, 65, 100, 333, 777, 1000, 4096, 5001, 1 << 20, UINT32_MAX};
     if (random.chance(40)) call.tile_bytes = kHints[random.below(std::size(kHints))];
     if (random.chance(40)) call.prefetch_bytes = kHints[random.below(std::size(kHints) - 1)];
-    const bool has_nibbles = !is_raid && columns * rows < 1000 && random.chance(20);
+    const bool has_nibbles = !is_raid && columns * rows < 3000 && random.chance(20);
     const char *const way = is_raid ? ", raid" : has_nibbles ? ", nibbles" : "";
     if (is_raid) {
       call.accumulate = false;
