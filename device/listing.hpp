@@ -26,8 +26,8 @@ struct Listing {
 };
 
 // What `ask` lists, after check_installed(), unless the table of functions is `given`, and claim(). Nothing in a forked
-// child, and nothing if the driver has not answered within `patience`; a thread then continues to wait for it. Of the
-// patience of later calls, what was waited in vain is taken away, but each waits for 0.1 s. Throws only bad_alloc.
+// child, and nothing if the driver has not answered within `patience`; a thread then continues to wait for it. The time
+// that calls waited in vain is subtracted from the patience of later calls, down to 0.1 s. Throws only bad_alloc.
 Listing list_devices(const DeviceModule &module, std::chrono::milliseconds patience, bool given,
                      std::function<void(Listing &)> ask);
 

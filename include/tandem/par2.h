@@ -144,10 +144,10 @@ enum tandem_par2_file_state_value {
  *   options      see above
  *   report_out   for tandem_par2_report_destroy; untouched on failure
  * The checksums of slices decide: a file is right if it has the right length and all its slices are right. Nothing is
- * written. The search looks at extra_paths and at files of the set that are not right under
- * their own names, at each offset. It also looks at
- * "NAME.<number>" beside a file NAME of the set: a repair that was killed may have left it. A byte that cannot be read
- * counts as damaged. Needs about 1 MiB of memory for each thread, and 32 KiB for each file of the set at most.
+ * written. The search looks at extra_paths and at files of the set that are not right under their own names, at each
+ * offset. It also looks at "NAME.<number>" beside a file NAME of the set: a repair that was killed may have left it. A
+ * byte that cannot be read counts as damaged. Needs about 1 MiB of memory for each thread, and 32 KiB for each file of
+ * the set at most.
  * Status: INVALID_ARGUMENT, IO (no packet file can be found, one exists and cannot be opened, a folder cannot be
  *   listed, or the process may not open more files), DAMAGED (the main packet has no intact copy), NOT_RECOVERABLE
  *   (descriptions of files have none), TOO_LARGE (more than TANDEM_PAR2_MAX_SLICES slices or files), UNSUPPORTED
