@@ -183,7 +183,7 @@ extern "C" tandem_status tandem_volume_open(tandem_context *context, const tande
 
 extern "C" tandem_status tandem_volume_close(tandem_volume *volume) {
   if (volume == nullptr) return TANDEM_OK;
-  const tandem_status status = guarded([&] { volume->engine.flush(); });
+  const tandem_status status = guarded([&] { volume->engine.close(); });
   delete volume;
   return status;
 }

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "base/pace.hpp"
-#include "tandem/diagnose.h"
 #include "volume/engine.hpp"
 #include "volume/log_record.hpp"
 
@@ -15,10 +14,6 @@ std::unique_lock<std::mutex> alone(std::mutex &mutex) {
   std::unique_lock lock(mutex, std::try_to_lock);
   if (!lock) fail(TANDEM_ERROR_UNAVAILABLE, "another scrub, rebuild or replace runs");
   return lock;
-}
-
-bool is_zero(const std::byte *block) {
-  return block[0] == std::byte{0} && std::memcmp(block, block + 1, kBlockBytes - 1) == 0;
 }
 
 }  // namespace
@@ -36,15 +31,28 @@ void Volume::survey(View &view, tandem_volume_care_result *result) {
   for (std::size_t i = 0; i < view.have.size(); ++i) {
     if (view.have[i] == Have::none) continue;
     result->block_count += view.entries[i].generation != 0;
-    result->bad_block_count += view.have[i] == Have::bad;
-    result->left_block_count += view.have[i] == Have::bad;
+    result->bad_block_count += is_wrong(view, i);
+    result->left_block_count += is_wrong(view, i);
   }
 }
 
-std::vector<Part> Volume::wrong_blocks(View &view, tandem_volume_care_result *result) {
+bool Volume::is_wrong(const View &view, std::size_t at) {
+  return view.have[at] >= Have::bad || view.entries[at].generation == kUnknown;
+}
+
+void Volume::tell_once(const View &view, std::uint32_t row, const char *why) {
+  if (told_.insert(why).second)
+    settings_.note(text("stripe ", view.stripe, ", row ", row,
+                        ": checksums are right but the blocks contradict each other, for example because members are "
+                        "old copies: ",
+                        why));
+}
+
+void Volume::check_parity(View &view, tandem_volume_care_result *result) {
   const std::uint32_t k = geometry().k, m = geometry().m;
-  std::vector<Part> wrong;
-  if (is_delayed(view.stripe)) return wrong;
+  if (is_delayed(view.stripe)) return;
+  for (std::uint32_t row = 0; row < view.count; ++row)
+    if (view.contradicts[row]) tell_once(view, row, "their generations do not fit to each other");
   const auto is_whole = [&](std::uint32_t row) {
     for (std::uint32_t column = 0; column < k; ++column)
       if (view.have[view.at(column, row)] != Have::good) return false;
@@ -69,58 +77,16 @@ std::vector<Part> Volume::wrong_blocks(View &view, tandem_volume_care_result *re
                                   view.block(k + i, row), kBlockBytes) != 0;
       if (mismatches == 0) continue;
       result->bad_parity_count += mismatches;
-      std::string problem;
-      const std::vector<std::uint32_t> columns = locate(view, row, problem);
-      if (columns.empty()) result->lost_block_count += mismatches;
-      result->left_block_count += columns.empty() ? mismatches : columns.size();
+      result->lost_block_count += mismatches;
+      result->left_block_count += mismatches;
+      tell_once(view, row, "parity does not match");
       // What was computed from a wrong block is wrong too.
       for (std::uint32_t column = 0; column < members_->count(); ++column)
         if (Have &have = view.have[view.at(column, row)];
             have != Have::none && view.entries[view.at(column, row)].generation == kUnknown)
-          have = columns.empty() ? Have::lost : Have::bad;
-      const auto tell_once = [&](const std::string &what) {
-        if (told_.insert(what).second)
-          settings_.note(
-              text("blocks of stripe ", view.stripe,
-                   " have right checksums, but do not fit together, as with an old copy of a member: ", what));
-      };
-      if (columns.empty()) tell_once(problem);
-      for (const std::uint32_t column : columns) {
-        members_->count_bad_block(member_of(view, column));
-        wrong.push_back({column, row, row + 1});
-        tell_once(text("it is member ", member_of(view, column)));
-      }
+          have = Have::lost;
     }
   }
-  return wrong;
-}
-
-// The columns with wrong blocks in a row, and their right blocks in the view. None: `problem` says why.
-std::vector<std::uint32_t> Volume::locate(View &view, std::uint32_t row, std::string &problem) {
-  const std::uint32_t n = members_->count();
-  std::vector<void *> shards;
-  std::vector<std::uint8_t> present;
-  std::vector<std::uint64_t> damaged(n);
-  for (std::uint32_t column = 0; column < n; ++column) {
-    shards.push_back(view.block(column, row));
-    // A block with an unknown checksum was computed from the others, so it cannot be a witness.
-    present.push_back(view.have[view.at(column, row)] == Have::good &&
-                      view.entries[view.at(column, row)].generation != kUnknown);
-  }
-  auto options = sized<tandem_locate_options>();
-  options.present = present.data();
-  options.repair = 1;
-  options.damaged_bytes_out = damaged.data();
-  auto found = sized<tandem_locate_result>();
-  const tandem_status status =
-      tandem_locate(settings_.context, codec_.get(), shards.data(), kBlockBytes, &options, &found);
-  if (status != TANDEM_ERROR_UNSUPPORTED && status != TANDEM_ERROR_NOT_RECOVERABLE) check(status);
-  problem = status == TANDEM_ERROR_UNSUPPORTED ? "which member it is cannot be told with this matrix"
-                                               : "too little parity is left to tell which member it is";
-  std::vector<std::uint32_t> columns;
-  for (std::uint32_t column = 0; status == TANDEM_OK && found.repaired && column < n; ++column)
-    if (damaged[column] != 0) columns.push_back(column);
-  return columns;
 }
 
 void Volume::check_stripe(std::uint64_t stripe, tandem_volume_care_result *result) {
@@ -128,62 +94,52 @@ void Volume::check_stripe(std::uint64_t stripe, tandem_volume_care_result *resul
   View view(*spares_, geometry(), stripe, 0, geometry().rows());
   load_entries(view);
   survey(view, result);
-  wrong_blocks(view, result);
+  check_parity(view, result);
   recover(view, false);
   result->lost_block_count += static_cast<std::uint64_t>(std::ranges::count(view.have, Have::lost));
 }
 
-void Volume::repair_stripe(std::uint64_t stripe, bool check_parity, tandem_volume_care_result *result) {
-  const std::uint32_t k = geometry().k, n = members_->count();
+void Volume::repair_stripe(std::uint64_t stripe, Mends mends, tandem_volume_care_result *result) {
   const Change changing(*this, geometry().most_items(geometry().rows()));
   const std::unique_lock lock(lock_of(stripe));
   View view(*spares_, geometry(), stripe, 0, geometry().rows());
   load_entries(view);
   survey(view, result);
-  const std::vector<Have> before = view.have;
+  std::vector<bool> before;
+  for (std::size_t at = 0; at < view.have.size(); ++at) before.push_back(view.have[at] != Have::none && is_wrong(view, at));
   recover(view, true);
-  const std::vector<Part> wrong = check_parity ? wrong_blocks(view, result) : std::vector<Part>();
-  recover(view, true);  // again, from the blocks that are right now
+  if (mends != Mends::missing) check_parity(view, result);
 
   whole([&] {
     std::vector<Stored> stored;
-    // Zeros count as never written.
-    const auto write_again = [&](std::uint32_t column, std::uint32_t row) {
-      bool empty = is_zero(view.block(column, row));
-      for (std::uint32_t other = 0; column >= k && other < k; ++other)
-        empty = empty && view.entries[view.at(other, row)].generation == 0;
-      const Part part{column, row, row + 1};
-      if (empty) {
-        clear(view, part);
-        return false;
-      }
-      ++mended_;
-      if (!stored.empty() && stored.back().part.column == column && stored.back().part.end == row)
-        ++stored.back().part.end;
-      else
-        stored.push_back({part, view.block(column, row)});
-      return true;
-    };
-    for (std::uint32_t column = 0; column < n; ++column)
+    for (std::uint32_t column = 0; column < members_->count(); ++column)
       for (std::uint32_t row = 0; row < view.count; ++row) {
         const std::size_t at = view.at(column, row);
-        if (before[at] != Have::bad || !members_->is_usable(member_of(view, column))) continue;
+        if (!before[at]) continue;
         if (view.have[at] == Have::lost) {
           ++result->lost_block_count;
           continue;
         }
-        --result->left_block_count;
-        if (view.entries[at].generation != kUnknown) {  // recover() has written it
-          ++result->mended_block_count;
+        if (!members_->is_usable(member_of(view, column))) continue;
+        if (view.stale[at] && mends != Mends::all) {
+          result->lost_block_count += mends == Mends::known;
           continue;
         }
-        result->mended_block_count += write_again(column, row);
+        --result->left_block_count;
+        result->mended_block_count += !is_zeros(view.generations[at]) || view.stale[at];
+        if (view.entries[at].generation != kUnknown) continue;  // recover() has written it
+        // With the generation that its row says it has, so that the words of the row stay right.
+        const Part part{column, row, row + 1};
+        if (is_zeros(view.generations[at])) {
+          clear(view, part);
+          continue;
+        }
+        ++mended_;
+        if (!stored.empty() && stored.back().part.column == column && stored.back().part.end == row)
+          ++stored.back().part.end;
+        else
+          stored.push_back({part, view.block(column, row)});
       }
-    for (const Part &each : wrong) {
-      write_again(each.column, each.begin);
-      ++result->mended_block_count;
-      --result->left_block_count;
-    }
     store(view, stored);
   });
   check_enough_members();
@@ -234,6 +190,28 @@ void Volume::end_left_over_windows() {
   }
 }
 
+// Looks before anything is mended: if rows name more members as old than the parity that is left can stand for, some rows
+// are mistaken, and the evidence is worth nothing.
+bool Volume::old_members_are_plausible() {
+  std::set<std::uint32_t> old;
+  for (std::uint64_t stripe = 0; stripe < geometry().stripe_count; ++stripe) {
+    const std::shared_lock lock(lock_of(stripe));
+    View view(*spares_, geometry(), stripe, 0, geometry().rows());
+    load_entries(view);
+    for (std::uint32_t column = 0; column < members_->count(); ++column)
+      for (std::uint32_t row = 0; row < view.count; ++row)
+        if (view.stale[view.at(column, row)]) old.insert(member_of(view, column));
+  }
+  check_enough_members();
+  const std::uint32_t left = members_->usable_count() - geometry().k;
+  if (old.size() <= left) return true;
+  std::string names;
+  for (const std::uint32_t each : old) names += (names.empty() ? "" : ", ") + std::to_string(each);
+  settings_.note(text("old blocks are not mended: rows name ", old.size(), " members (", names, ") as old, but only ",
+                      left, " can be: leave out those that you put back"));
+  return false;
+}
+
 tandem_status Volume::scrub(const CareSettings &settings, tandem_volume_care_result *result) {
   if (settings.repair) check_writable();
   const auto lock = alone(care_mutex_);
@@ -246,6 +224,7 @@ tandem_status Volume::scrub(const CareSettings &settings, tandem_volume_care_res
         "nothing is mended: a window of delayed parity is open, and a missing member may have data of it. Give that "
         "member, or end the window first");
   if (repairs) begin_session();
+  const Mends mends = repairs && !old_members_are_plausible() ? Mends::known : Mends::all;
   constexpr std::uint64_t kBytesPerNote = 1 << 30;
   const std::uint64_t stripes_per_note = std::max<std::uint64_t>(1, kBytesPerNote / geometry().stripe_bytes());
   const std::uint64_t first = settings.restart ? 0 : scrub_stripe_.load();
@@ -253,7 +232,7 @@ tandem_status Volume::scrub(const CareSettings &settings, tandem_volume_care_res
   const tandem_status status = walk(settings, first, [&](std::uint64_t stripe) {
     check_enough_members();
     if (repairs)
-      repair_stripe(stripe, true, result);
+      repair_stripe(stripe, mends, result);
     else
       check_stripe(stripe, result);
     next = stripe + 1;
@@ -261,6 +240,8 @@ tandem_status Volume::scrub(const CareSettings &settings, tandem_volume_care_res
   });
   keep_scrub_position(next == geometry().stripe_count ? 0 : next, repairs);
   if (repairs) flush();
+  if (repairs && first == 0 && next == geometry().stripe_count && result->left_block_count == 0)
+    for (std::uint32_t i = 0; i < members_->count(); ++i) members_->set_old(i, false);
   return status;
 }
 
@@ -300,7 +281,7 @@ tandem_status Volume::rebuild(const CareSettings &settings, tandem_volume_care_r
   const tandem_status status = walk(settings, 0, [&](std::uint64_t stripe) {
     check_enough_members();
     if (!lacks_blocks(stripe)) return;
-    repair_stripe(stripe, false, result);
+    repair_stripe(stripe, Mends::missing, result);
     unfinished += lacks_blocks(stripe);
   });
   const Gate::Exclusive exclusive(*gate_);

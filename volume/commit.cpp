@@ -29,9 +29,27 @@ void Volume::flush() {
   if (!settings_.read_only) commit();
 }
 
+void Volume::close() {
+  if (settings_.read_only) return;
+  commit();
+  const Gate::Exclusive exclusive(*gate_);
+  settle();
+}
+
 void Volume::commit() {
   const Gate::Exclusive exclusive(*gate_);
   commit_exclusively();
+  if (std::chrono::steady_clock::now() - settled_at_ >= settings_.settle_after) settle();
+}
+
+// Writes the superblocks twice, with nothing committed in between. A copy of a member that was made before is then older
+// than `settled`, and known to be an old one at sight, as at the beginning of a session.
+void Volume::settle() {
+  settled_at_ = std::chrono::steady_clock::now();
+  if (is_settled_) return;
+  write_superblocks();
+  write_superblocks();
+  is_settled_ = true;
 }
 
 void Volume::check_not_broken() const {
@@ -77,6 +95,7 @@ void Volume::commit_transaction() {
   // 4. From here on the transaction is committed, even if later steps fail.
   ++sequence_;
   ++transactions_;
+  is_settled_ = false;
   apply(items);
   std::vector<std::pair<std::uint32_t, std::uint64_t>> holes;
   for (const Pending::Block &each : blocks)

@@ -171,20 +171,17 @@ void Volume::end_stripe(std::uint64_t stripe, bool accept_loss) {
   if (std::ranges::any_of(to, [](const void *each) { return each != nullptr; }))
     check(tandem_encode(settings_.context, codec_.get(), from.data(), to.data(), rows * kBlockBytes));
 
+  std::vector<std::uint64_t> next = view.generations;
+  for (const Part &part : lost) next[view.at(part.column, part.begin)] = sequence_ | kZeros;
+  change_generations(view, next);
+
   whole([&] {
-    for (const Part &part : lost) {
-      clear(view, part);
-      view.entries[view.at(part.column, part.begin)] = {};
-    }
-    const auto holds_something = [&](std::uint32_t row) {
-      for (std::uint32_t column = 0; column < k; ++column)
-        if (view.entries[view.at(column, row)].generation != 0) return true;
-      return false;
-    };
-    for (std::uint32_t row = 0; row < rows; ++row)
-      for (std::uint32_t i = 0; i < m && holds_something(row); ++i) view.entries[view.at(k + i, row)] = kLostEntry;
+    for (const Part &part : lost) clear(view, part);
+    for (std::uint32_t row = 0; row < rows; ++row)  // no reader believes the old parity
+      for (std::uint32_t i = 0; i < m && !is_zeros(view.generations[view.at(k, row)]); ++i)
+        view.entries[view.at(k + i, row)] = kLostEntry;
     std::vector<Stored> stored;
-    store_or_clear_parity(view, holds_something, stored);
+    store_or_clear_parity(view, stored);
     store(view, stored);
   });
   check_enough_members();

@@ -6,12 +6,14 @@
 //   write.cpp     the ways of a write; trim
 //   commit.cpp    a transaction to its end
 //   delay.cpp     windows of delayed parity
+//   generations.cpp  which blocks of a row belong together
 //   care.cpp      scrub, rebuild, replace
 //   create.cpp    a new volume, and the parts of it that a new member of an old one needs
 #pragma once
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -23,6 +25,7 @@
 #include "base/pool.hpp"
 #include "volume/error.hpp"
 #include "volume/gate.hpp"
+#include "volume/generations.hpp"
 #include "volume/members.hpp"
 #include "volume/pending.hpp"
 #include "volume/table.hpp"
@@ -55,6 +58,7 @@ struct OpenSettings {
   bool read_only = false;
   std::size_t thread_count = 0;  // beside the callers' own
   std::uint64_t cache_bytes = 64 << 20;
+  std::chrono::seconds settle_after{600};  // see Volume::settle
   std::function<void(const std::string &)> note = [](const std::string &) {};
 };
 
@@ -82,6 +86,7 @@ class Volume {
   void read(std::uint64_t offset, std::byte *to, std::uint64_t bytes);
   void write(std::uint64_t offset, const std::byte *from, std::uint64_t bytes);
   void flush();
+  void close();  // the last call: flushes, and settles what was committed
   void trim(std::uint64_t offset, std::uint64_t bytes);
   void zero(std::uint64_t offset, std::uint64_t bytes);
   std::vector<tandem_volume_extent> extents(std::uint64_t offset, std::uint64_t bytes, std::size_t most);
@@ -150,7 +155,6 @@ class Volume {
   // that stay `lost`. `mend`: bad blocks with a known checksum are written back.
   void fetch(View &view, std::span<const Part> parts, bool mend);
   void fetch_part(View &view, const Part &part);
-  bool is_known_empty(const View &view, std::uint32_t row) const;
   void recover(View &view, bool mend);
   void decode_rows(View &view, std::uint32_t begin, std::uint32_t end, bool mend);
   void require(const View &view, std::span<const Part> parts) const;
@@ -175,9 +179,11 @@ class Volume {
   bool plan_parity(Edit &edit);
   void encode_parity(Edit &edit);
   void update_parity(Edit &edit);
-  void apply_edit(const Edit &edit);
-  void store_or_clear_parity(const View &view, const std::function<bool(std::uint32_t)> &holds_something,
-                             std::vector<Stored> &stored);
+  void change_generations(Edit &edit);
+  void change_generations(View &view, std::span<const std::uint64_t> next);
+  std::uint64_t word_of(const View &view, std::uint32_t column, std::uint32_t row) const;
+  void apply_edit(Edit &edit);
+  void store_or_clear_parity(const View &view, std::vector<Stored> &stored);
   // Gives blocks their new content and entries, in place or pending. False: a member was lost meanwhile, or before.
   bool store(const View &view, std::span<const Stored> parts);
   void clear(const View &view, const Part &part);
@@ -202,6 +208,7 @@ class Volume {
   void commit_exclusively();
   void commit_transaction();
   void write_superblocks();
+  void settle();
   void write_superblock_of(std::uint32_t index, const Superblock &superblock);
   void record_losses();
   void sync_members();
@@ -231,12 +238,19 @@ class Volume {
   // care.cpp
   // Reads the blocks that usable members should have of a stripe, and counts the errors.
   void survey(View &view, tandem_volume_care_result *result);
-  // Blocks that do not fit to the others, in rows with all data present. The view gets their right content.
-  std::vector<Part> wrong_blocks(View &view, tandem_volume_care_result *result);
-  std::vector<std::uint32_t> locate(View &view, std::uint32_t row, std::string &problem);
+  static bool is_wrong(const View &view, std::size_t at);
+  void tell_once(const View &view, std::uint32_t row, const char *why);
+  // Counts parity that does not match, in rows with all data present. No evidence tells which block is wrong there.
+  void check_parity(View &view, tandem_volume_care_result *result);
+  bool old_members_are_plausible();
   void check_stripe(std::uint64_t stripe, tandem_volume_care_result *result);
-  // Mends all blocks that can be mended, in a session that has begun. `check_parity`: also blocks that do not fit.
-  void repair_stripe(std::uint64_t stripe, bool check_parity, tandem_volume_care_result *result);
+  // Mends blocks that can be mended, in a session that has begun.
+  enum class Mends {
+    missing,  // bad blocks, and those without an entry
+    known,    // these, and checks parity
+    all       // also blocks of old copies
+  };
+  void repair_stripe(std::uint64_t stripe, Mends mends, tandem_volume_care_result *result);
   tandem_status walk(const CareSettings &settings, std::uint64_t first_stripe,
                      const std::function<void(std::uint64_t)> &visit);
   void end_left_over_windows();
@@ -253,6 +267,7 @@ class Volume {
   std::unique_ptr<Members> members_;
   std::unique_ptr<Seed> seed_;
   std::unique_ptr<Table> table_;
+  std::unique_ptr<Generations> generations_;
   std::unique_ptr<base::TaskPool> pool_;
   std::unique_ptr<Spares> spares_;
   Pending pending_;
@@ -260,6 +275,8 @@ class Volume {
   std::atomic<std::uint64_t> sequence_{0};  // of the current transaction; changed under the exclusive gate
   std::atomic<bool> session_is_durable_{false};
   std::atomic<bool> broken_{false};        // see whole()
+  bool is_settled_ = true;                 // nothing was committed since settle(); under the exclusive gate
+  std::chrono::steady_clock::time_point settled_at_ = std::chrono::steady_clock::now();
   std::vector<std::uint8_t> good_copies_;  // which copy of each member's superblock is the last good one
   std::uint64_t oldest_session_ = 0;       // its log record may not be in its place when the volume is opened
   std::atomic<std::uint64_t> epoch_{0}, scrub_stripe_{0};  // as in the superblock, for queries

@@ -3,7 +3,7 @@
 //
 //   0        two copies of the superblock
 //   64 KiB   log
-//            table of checksums: a page for every 255 blocks of the data area
+//            table of checksums: a page for every 170 blocks of the data area
 //            data area: unit s of the member belongs to stripe s
 #pragma once
 
@@ -15,7 +15,7 @@
 namespace tandem::volume {
 
 inline constexpr std::uint64_t kLogOffset = 65536;
-inline constexpr std::uint64_t kEntriesPerPage = 255;
+inline constexpr std::uint64_t kEntriesPerPage = 170;
 inline constexpr std::uint64_t kMostMemberBytes = std::uint64_t{1} << 60;
 inline constexpr std::uint64_t kMostLogBytes = std::uint64_t{16} << 30;  // a record is read as a whole
 
@@ -49,11 +49,11 @@ struct Geometry {
     return (first_member(stripe) + (column < k ? m + column : column - k)) % member_count();
   }
 
-  // The most pages of the table that hold entries of so many rows of so many columns of a stripe.
+  // Upper bound of the table pages that hold the entries of `row_count` rows in `column_count` columns.
   std::uint64_t most_pages(std::uint64_t column_count, std::uint64_t row_count) const {
     return column_count * ((row_count + kEntriesPerPage - 2) / kEntriesPerPage + 1);
   }
-  // The most blocks and pages that a change of rows of `column_count` columns of a stripe brings into a transaction.
+  // Upper bound of the blocks and pages that one change adds to a transaction.
   std::uint64_t most_items(std::uint64_t column_count, std::uint64_t row_count) const {
     return column_count * row_count + most_pages(column_count, row_count);
   }

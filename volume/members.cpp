@@ -48,6 +48,7 @@ void Members::put(std::uint32_t index, const std::string &name, std::shared_ptr<
   slot.member = std::move(member);
   slot.why = why;
   slot.unsynced = true;
+  slot.is_old = false;
   slot.read_errors = slot.bad_blocks = 0;
   slot.state.store(state, std::memory_order_release);
 }
@@ -68,6 +69,13 @@ void Members::lose(std::uint32_t index, const std::shared_ptr<Member> &member, c
     slot.state.store(TANDEM_VOLUME_MEMBER_LOST, std::memory_order_release);
   }
   note_(text("member ", index, " is lost: ", why));
+}
+
+void Members::set_old(std::uint32_t index, bool is_old) {
+  if (slots_[index]->is_old.exchange(is_old, std::memory_order_acq_rel) == is_old || !is_old) return;
+  note_(text("member ", index,
+             " holds old blocks, as an old copy of it does: they are computed from the others, and a scrub with repair "
+             "writes them again"));
 }
 
 void Members::let_go(std::uint32_t index) {

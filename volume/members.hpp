@@ -44,6 +44,9 @@ class Members {
   bool write(std::uint32_t index, IoKind kind, std::uint64_t offset, const std::byte *from, std::size_t bytes);
   bool sync(std::uint32_t index);
   void trim(std::uint32_t index, std::uint64_t offset, std::uint64_t bytes);
+  // Whether a row has shown that it holds old blocks. The first time it is noted.
+  bool is_old(std::uint32_t index) const { return slots_[index]->is_old.load(std::memory_order_acquire); }
+  void set_old(std::uint32_t index, bool is_old);
   bool is_unsynced(std::uint32_t index) const { return slots_[index]->unsynced.load(std::memory_order_acquire); }
 
   void count_bad_block(std::uint32_t index) { ++slots_[index]->bad_blocks; }
@@ -58,7 +61,7 @@ class Members {
     std::string name, why;
     std::shared_ptr<Member> member;
     std::atomic<std::int32_t> state{TANDEM_VOLUME_MEMBER_LOST};
-    std::atomic<bool> unsynced{false};
+    std::atomic<bool> unsynced{false}, is_old{false};
     std::atomic<std::uint64_t> read_errors{0}, bad_blocks{0};
   };
   struct Count {

@@ -69,13 +69,14 @@ bool is_newer(const Found &a, const Found &b) {
 
 Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std::move(settings)) {
   const Behind behind = choose_superblock(given);
-  if (settings_.context == nullptr) {  // stripes are small, so the thread that works on one codes it
-    auto options = sized<tandem_context_options>();
-    options.backend = "cpu";
-    options.expert = "executor=serial";
-    check(tandem_context_create(&options, &settings_.context));
-    own_context_.reset(settings_.context);
-  }
+  // Stripes are small, so the thread that works on one codes it.
+  auto options = sized<tandem_context_options>();
+  options.backend = "cpu";
+  options.expert = "executor=serial";
+  tandem_context *own = nullptr;
+  check(tandem_context_create(&options, &own));
+  own_context_.reset(own);
+  if (settings_.context == nullptr) settings_.context = own;
   if (most_log_items(geometry().log_bytes) < geometry().most_items(geometry().rows()))
     fail(TANDEM_ERROR_DAMAGED, "a log of ", geometry().log_bytes, " bytes cannot hold what one stripe needs");
   codec_ = make_codec(geometry());
@@ -83,6 +84,7 @@ Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std:
   std::memset(zeros_.data(), 0, geometry().unit_bytes);
   seed_ = std::make_unique<Seed>(superblock_.id);
   table_ = std::make_unique<Table>(*members_, geometry(), *seed_, settings_.cache_bytes);
+  generations_ = std::make_unique<Generations>(geometry(), own);
   pool_ = std::make_unique<base::TaskPool>(settings_.thread_count);
   spares_ = std::make_unique<Spares>(std::uint64_t{geometry().member_count()} * geometry().unit_bytes);
   gate_ = std::make_unique<Gate>(most_log_items(geometry().log_bytes),
@@ -170,6 +172,15 @@ Volume::Behind Volume::choose_superblock(std::vector<Given> &given) {
         superblock_.session_tags[own.session % kSessionsKept] != own_tag)
       fail(TANDEM_ERROR_DAMAGED, newest_given->name, " and ", name, " were written apart from each other in session ",
            own.session, ": leave out the members with unwanted writes");
+    // A session that is not remembered may have been one of this volume's past, or apart from it. It was apart if it
+    // wrote without a member that this volume calls current.
+    if (!is_remembered && own.is_of_a_begun_session())
+      for (std::uint32_t other = 0; other < n; ++other)
+        if (own.standings[other] == Standing::lost && superblock_.standings[other] == Standing::current &&
+            own.member_tags[other] == superblock_.member_tags[other])
+          fail(TANDEM_ERROR_DAMAGED, newest_given->name, " and ", name,
+               " may have been written apart from each other: session ", own.session, " of ", name,
+               " wrote without member ", other, ", which is current. Leave out ", name, ", or replace it");
     if (own.member_tags[own.index] != superblock_.member_tags[own.index]) {
       settings_.note(text(name, ": another member has taken its place as member ", own.index));
       continue;
@@ -223,9 +234,14 @@ Volume::Record Volume::newest_record() {
   Buffer block(kBlockBytes);
   const std::span<const std::byte, kBlockBytes> bytes(block.data(), kBlockBytes);
   for (std::uint32_t i = 0; i < members_->count(); ++i) {
-    if (!members_->read(i, IoKind::log, kLogOffset, block.data(), kBlockBytes)) continue;
+    if (!members_->read(i, IoKind::log, kLogOffset, block.data(), kBlockBytes)) {
+      if (members_->is_usable(i)) settings_.note(text("the log of member ", i, " cannot be read: the last flush may be missing"));
+      continue;
+    }
     // Blocks of a session are in their places before the next session writes anything.
     const auto head = parse_log_head(superblock_.id, geometry(), bytes);
+    if (!head && std::ranges::any_of(bytes, [](std::byte each) { return each != std::byte{0}; }))
+      settings_.note(text("the log of member ", i, " is damaged: the last flush may be missing"));
     if (head && head->sequence >> kSessionShift >= oldest_session_) heads.emplace_back(*head, i);
   }
   std::ranges::sort(heads, [](const auto &a, const auto &b) { return a.first.sequence > b.first.sequence; });
@@ -305,7 +321,7 @@ void Volume::replay() {
   }
   // A session has its own sequence numbers, greater than all before, including those of torn records.
   const std::uint64_t session = std::max(superblock_.session, newest >> kSessionShift) + 1;
-  if (session >> 24 != 0) fail(TANDEM_ERROR_UNSUPPORTED, "the volume was opened ", session, " times");
+  if (session >> 23 != 0) fail(TANDEM_ERROR_UNSUPPORTED, "the volume was opened ", session, " times");
   sequence_ = (session << kSessionShift) + 1;
   superblock_.session = session;
   superblock_.session_tags[session % kSessionsKept] = base::random_number<std::uint64_t>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A page of the table of checksums: 255 entries, one for each block of the data area. docs/internals/VOLUME.md.
+// A page of the table of checksums: 170 entries, one for each block of the data area. docs/internals/VOLUME.md.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,20 @@
 namespace tandem::volume {
 
 // Generation 0: the block was never written, and is zeros. kUnknown: its content is unknown, and it counts as lost.
-// Else the sequence number of the transaction that wrote it.
-inline constexpr std::uint64_t kUnknown = UINT64_MAX;
+// Else the sequence number of the transaction that wrote it, with kZeros if that one made it zeros: such a block is not
+// read.
+inline constexpr std::uint64_t kUnknown = UINT64_MAX, kZeros = std::uint64_t{1} << 63;
+constexpr bool is_zeros(std::uint64_t generation) {
+  return generation == 0 || (generation >= kZeros && generation != kUnknown);
+}
+constexpr std::uint64_t transaction_of(std::uint64_t generation) { return generation & ~kZeros; }
 
 struct Entry {
   std::uint64_t checksum = 0, generation = 0;
+  std::uint64_t word = 0;  // parity: its share of the code of the row's generations (generations.hpp)
   bool operator==(const Entry &) const = default;
 };
-inline constexpr Entry kLostEntry{0, kUnknown};
+inline constexpr Entry kLostEntry{0, kUnknown, 0};
 
 struct Page {
   std::uint64_t checksum = 0;  // of the rest, and of its place

@@ -17,6 +17,15 @@ void Volume::load_entries(View &view) {
   pool_->run(missing.size(), [&](std::size_t i) {
     table_->get(member_of(view, missing[i]), first, view.count, &view.entries[view.at(missing[i], 0)]);
   });
+  if (is_delayed(view.stripe)) {  // its parity, and the words there, do not match its data
+    for (std::size_t i = 0; i < view.entries.size(); ++i) view.generations[i] = view.entries[i].generation;
+    return;
+  }
+  const auto is_old = [&](std::uint32_t column) { return members_->is_old(member_of(view, column)); };
+  if (!generations_->judge(view, sequence_, is_old)) return;
+  for (std::uint32_t column = 0; column < members_->count(); ++column)
+    for (std::uint32_t row = 0; row < view.count; ++row)
+      if (view.stale[view.at(column, row)]) members_->set_old(member_of(view, column), true);
 }
 
 void Volume::fetch(View &view, std::span<const Part> parts, bool mend) {
@@ -32,11 +41,13 @@ void Volume::fetch_part(View &view, const Part &part) {
     Have &have = view.have[view.at(column, row)];
     if (have != Have::none) continue;
     const Entry &entry = view.entries[view.at(column, row)];
-    if (entry.generation == kUnknown) {
-      have = Have::bad;
-    } else if (entry.generation == 0) {
+    if (view.contradicts[row]) {
+      have = Have::lost;
+    } else if (is_zeros(view.generations[view.at(column, row)])) {
       std::memset(view.block(column, row), 0, kBlockBytes);
       have = Have::good;
+    } else if (entry.generation == kUnknown) {
+      have = Have::bad;
     } else if (const auto payload = pending_.find(member, block_of(view, row)); payload && *payload) {
       std::memcpy(view.block(column, row), (*payload)->data(), kBlockBytes);
       have = Have::good;
@@ -57,17 +68,6 @@ void Volume::fetch_part(View &view, const Part &part) {
       view.have[view.at(column, row)] = good ? Have::good : Have::bad;
     }
   }
-}
-
-// Parity was never written, so no data of the row was. One entry is not enough: it may be of an old copy.
-bool Volume::is_known_empty(const View &view, std::uint32_t row) const {
-  bool is_known = false;
-  for (std::uint32_t column = geometry().k; column < members_->count(); ++column) {
-    const std::uint64_t generation = view.entries[view.at(column, row)].generation;
-    if (generation != 0 && generation != kUnknown) return false;
-    is_known = is_known || generation == 0;
-  }
-  return is_known;
 }
 
 // Computes the bad blocks of every row that has one.
@@ -91,16 +91,6 @@ void Volume::recover(View &view, bool mend) {
     std::vector<Part> others;
     for (std::uint32_t column = 0; column < n; ++column) others.push_back({column, begin, end});
     pool_->run(others.size(), [&](std::size_t i) { fetch_part(view, others[i]); });
-    for (std::uint32_t row = begin; row < end; ++row) {
-      if (!is_known_empty(view, row)) continue;
-      for (std::uint32_t column = 0; column < n; ++column) {
-        Have &have = view.have[view.at(column, row)];
-        if (have != Have::bad) continue;
-        if (view.entries[view.at(column, row)].generation != kUnknown) continue;  // it is decoded, and checked
-        std::memset(view.block(column, row), 0, kBlockBytes);
-        have = Have::good;
-      }
-    }
     const auto pattern_is_same = [&](std::uint32_t a, std::uint32_t b) {
       for (std::uint32_t column = 0; column < n; ++column)
         if (view.have[view.at(column, a)] != view.have[view.at(column, b)]) return false;
@@ -137,6 +127,7 @@ void Volume::decode_rows(View &view, std::uint32_t begin, std::uint32_t end, boo
           status == TANDEM_OK &&
           (!known || entry.checksum == seed_->block(member, number, entry.generation, view.block(column, row)));
       have = good ? Have::good : Have::lost;
+      if (status == TANDEM_OK && !good) view.contradicts[row] = true;
       if (!good) continue;
       ++degraded_reads_;
       if (known && mend && !settings_.read_only &&
@@ -155,6 +146,9 @@ void Volume::require(const View &view, std::span<const Part> parts) const {
       for (std::uint32_t column = 0; column < members_->count(); ++column)
         good += view.have[view.at(column, row)] == Have::good;
       const std::uint64_t in_unit = std::uint64_t{view.first + row} * kBlockBytes;
+      if (view.contradicts[row])
+        fail(TANDEM_ERROR_NOT_RECOVERABLE, "the blocks of row ", view.first + row, " of stripe ", view.stripe,
+             " contradict each other, though their checksums are right: some are old, and it cannot be told which");
       if (part.column >= geometry().k)
         fail(TANDEM_ERROR_NOT_RECOVERABLE, "parity ", part.column - geometry().k, " of row ", view.first + row,
              " of stripe ", view.stripe, " is lost: ", good, " blocks of the row are left, ", geometry().k,
@@ -208,13 +202,14 @@ void Volume::read_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint64_
     for (const Part &part : parts)
       for (std::uint32_t row = part.begin; row < part.end; ++row)
         met_unknown = met_unknown || (view.entries[view.at(part.column, row)].generation == kUnknown &&
+                                      !view.stale[view.at(part.column, row)] &&
                                       members_->is_usable(member_of(view, part.column)));
   }
   if (!met_unknown || settings_.read_only || session_would_make_stale()) return;
   try {
     begin_session();
     tandem_volume_care_result ignored{};
-    repair_stripe(stripe, false, &ignored);
+    repair_stripe(stripe, Mends::missing, &ignored);
   } catch (const Error &) {  // the bytes were read; the next write reports the error
   }
 }
@@ -241,13 +236,10 @@ std::vector<tandem_volume_extent> Volume::extents(std::uint64_t offset, std::uin
     const std::shared_lock lock(lock_of(stripe));
     View view(*spares_, geometry(), stripe, 0, geometry().rows());
     load_entries(view);
-    const bool delayed = is_delayed(stripe);
     do {
       const auto column = static_cast<std::uint32_t>(offset % geometry().stripe_bytes() / unit);
       const auto row = static_cast<std::uint32_t>(offset % unit / kBlockBytes);
-      const std::uint64_t generation = view.entries[view.at(column, row)].generation;
-      bool written = generation != 0;
-      if (generation == kUnknown && !delayed) written = !is_known_empty(view, row);
+      const bool written = view.contradicts[row] || !is_zeros(view.generations[view.at(column, row)]);
       const std::uint64_t until = std::min(end, offset - offset % kBlockBytes + kBlockBytes);
       if (!found.empty() && found.back().written == static_cast<std::uint32_t>(written)) {
         found.back().end_bytes = until;

@@ -30,6 +30,10 @@ struct View {
         count(row_count),
         entries(std::size_t{geometry.member_count()} * row_count),
         have(entries.size(), Have::none),
+        generations(entries.size(), kUnknown),
+        words(std::size_t{geometry.m} * row_count),
+        stale(entries.size()),
+        contradicts(row_count),
         spares(memory),
         buffer(memory.take(entries.size() * kBlockBytes)) {
     for (std::uint32_t column = 0; column < geometry.member_count(); ++column)
@@ -44,6 +48,11 @@ struct View {
   std::uint32_t first, count;
   std::vector<Entry> entries;  // of column c, row r at c * count + r
   std::vector<Have> have;      // likewise
+  // What the row says of each block, also of those without an entry; kUnknown if it does not know enough.
+  std::vector<std::uint64_t> generations;  // likewise
+  std::vector<std::uint64_t> words;        // of parity i, row r at i * count + r
+  std::vector<bool> stale;                 // of column c, row r: its entry was of an old copy
+  std::vector<bool> contradicts;           // of row r: its blocks do not belong together, and none can be believed
   Spares &spares;
   Buffer buffer;                     // no part of it is touched before it is needed
   std::vector<std::byte *> columns;  // memory of a column's rows; a read may use the caller's memory

@@ -85,8 +85,13 @@ struct Volume::Edit {
 
   bool holds(std::uint32_t column, std::uint32_t begin, std::uint32_t end) const {
     for (std::uint32_t row = begin; row < end; ++row)
-      if (view.entries[view.at(column, row)].generation != 0) return true;
+      if (!is_zeros(view.generations[view.at(column, row)])) return true;
     return false;
+  }
+  bool covers(std::uint32_t column, std::uint32_t row) const {
+    return std::ranges::any_of(fresh, [&](const Stored &each) {
+      return each.part.column == column && row >= each.part.begin && row < each.part.end;
+    });
   }
   bool has_parity() const {
     return std::ranges::any_of(parity, [](const void *each) { return each != nullptr; });
@@ -138,6 +143,13 @@ void Volume::take_spans(Edit &edit, std::span<const Span> spans) {
 // Computes the new parity in the cheapest way. False: a trim of blocks that were never written changes nothing.
 bool Volume::plan_parity(Edit &edit) {
   const std::uint32_t k = geometry().k, m = geometry().m, count = edit.view.count;
+  for (std::uint32_t row = 0; row < count; ++row)  // only a change of all its data makes sense of it again
+    for (std::uint32_t column = 0; edit.view.contradicts[row] && column < k; ++column)
+      if (!edit.covers(column, row)) {
+        edit.view.have[edit.view.at(column, row)] = Have::lost;
+        const Part part{column, row, row + 1};
+        require(edit.view, {&part, 1});
+      }
   edit.columns.assign(k, {0, 0, 1, 0});
   for (std::uint32_t column = 0; column < k; ++column)
     edit.columns[column].remaining_old = edit.holds(column, 0, count);
@@ -187,7 +199,7 @@ void Volume::encode_parity(Edit &edit) {
   // On the volume's own context in pieces that fit the caches. Parity that a larger call writes past them would be read
   // again from memory.
   const std::uint32_t most = kPieceBytes / kBlockBytes / members_->count();
-  const std::uint32_t piece = own_context_ ? std::max(most, kLeastPieceRows) : view.count;
+  const std::uint32_t piece = settings_.context == own_context_.get() ? std::max(most, kLeastPieceRows) : view.count;
   std::vector<void *> parity = edit.parity;
   for (std::uint32_t row = 0; row < view.count; row += piece) {
     const std::size_t step = row == 0 ? 0 : piece * kBlockBytes;
@@ -224,25 +236,40 @@ void Volume::update_parity(Edit &edit) {
   }
 }
 
-void Volume::apply_edit(const Edit &edit) {
-  const std::uint32_t k = geometry().k;
-  const View &view = edit.view;
-  // Parity is written for rows that hold data afterwards. Parity of the other rows is not needed any more.
-  const auto holds_something = [&](std::uint32_t row) {
-    if (!edit.clears) return true;
-    for (std::uint32_t column = 0; column < k; ++column) {
-      const bool cleared = std::ranges::any_of(edit.fresh, [&](const Stored &each) {
-        return each.part.column == column && row >= each.part.begin && row < each.part.end;
-      });
-      if (!cleared && edit.holds(column, row, row + 1)) return true;
+// Gives the blocks that change the number of this transaction.
+void Volume::change_generations(Edit &edit) {
+  View &view = edit.view;
+  std::vector<std::uint64_t> next = view.generations;
+  for (const Stored &each : edit.fresh)
+    for (std::uint32_t row = each.part.begin; row < each.part.end; ++row)
+      next[view.at(each.part.column, row)] = edit.clears ? sequence_ | kZeros : sequence_.load();
+  if (edit.delayed)
+    view.generations = next;
+  else
+    change_generations(view, next);
+}
+
+void Volume::change_generations(View &view, std::span<const std::uint64_t> next) {
+  generations_->change(view, next);
+  for (std::uint32_t row = 0; row < view.count; ++row) {
+    bool all_zeros = true, never_written = true;
+    for (std::uint32_t column = 0; column < geometry().k; ++column) {
+      all_zeros = all_zeros && is_zeros(next[view.at(column, row)]);
+      never_written = never_written && next[view.at(column, row)] == 0;
     }
-    return false;
-  };
+    for (std::uint32_t column = geometry().k; column < members_->count(); ++column)
+      view.generations[view.at(column, row)] = never_written ? 0 : all_zeros ? sequence_ | kZeros : sequence_.load();
+  }
+}
+
+void Volume::apply_edit(Edit &edit) {
+  const View &view = edit.view;
+  change_generations(edit);
   bool all_stored = true;
   whole([&] {
     std::vector<Stored> stored;
     if (!edit.clears) stored = edit.fresh;
-    if (!edit.delayed) store_or_clear_parity(view, holds_something, stored);
+    if (!edit.delayed) store_or_clear_parity(view, stored);
     all_stored = store(view, stored);
     if (edit.clears)
       for (const Stored &each : edit.fresh) clear(view, each.part);
@@ -253,9 +280,11 @@ void Volume::apply_edit(const Edit &edit) {
          " was written, which lies in a window of delayed parity: its bytes are lost");
 }
 
-// Adds the parity of rows that hold data to `stored`, and clears that of the others.
-void Volume::store_or_clear_parity(const View &view, const std::function<bool(std::uint32_t)> &holds_something,
-                                   std::vector<Stored> &stored) {
+// Adds the parity of rows that hold data to `stored`, and clears that of the others, which is zeros.
+void Volume::store_or_clear_parity(const View &view, std::vector<Stored> &stored) {
+  const auto holds_something = [&](std::uint32_t row) {
+    return !is_zeros(view.generations[view.at(geometry().k, row)]);
+  };
   for (std::uint32_t begin = 0, end; begin < view.count; begin = end) {
     const bool holds = holds_something(begin);
     for (end = begin + 1; end < view.count && holds_something(end) == holds;) ++end;
@@ -269,7 +298,8 @@ void Volume::store_or_clear_parity(const View &view, const std::function<bool(st
 }
 
 // If a crash must bring back the old content of a block, the new content goes to its place after the commit. Other
-// blocks are written in place at once: after a crash their entries still say that they hold nothing.
+// blocks are written in place at once: after a crash their entries still say that they hold nothing, or what an old copy
+// holds.
 bool Volume::store(const View &view, std::span<const Stored> parts) {
   std::atomic<bool> all{true};
   const std::uint64_t sequence = sequence_;
@@ -284,10 +314,11 @@ bool Volume::store(const View &view, std::span<const Stored> parts) {
     std::vector<Entry> entries(end - begin);
     std::vector<bool> in_place(end - begin);
     for (std::uint32_t row = begin; row < end; ++row) {
-      const std::uint64_t number = block_of(view, row), old = view.entries[view.at(column, row)].generation;
+      const std::uint64_t number = block_of(view, row), old = view.entries[view.at(column, row)].generation,
+                          generation = view.generations[view.at(column, row)];
       const std::byte *const payload = from + (row - begin) * kBlockBytes;
-      entries[row - begin] = {seed_->block(member, number, sequence, payload), sequence};
-      in_place[row - begin] = (old == 0 || old == kUnknown || old == sequence) && !pending_.find(member, number);
+      entries[row - begin] = {seed_->block(member, number, generation, payload), generation, word_of(view, column, row)};
+      in_place[row - begin] = (is_zeros(old) || old == kUnknown || old == sequence) && !pending_.find(member, number);
       if (!in_place[row - begin]) pending_.put(member, number, payload);
     }
     for (std::uint32_t i = 0, next; i < end - begin; i = next) {
@@ -307,15 +338,19 @@ void Volume::clear(const View &view, const Part &part) {
   const auto [column, begin, end] = part;
   const std::uint32_t member = member_of(view, column);
   if (!members_->is_usable(member)) return;
-  bool changes = false;
+  std::vector<Entry> entries;
   for (std::uint32_t row = begin; row < end; ++row) {
     const std::uint64_t number = block_of(view, row), old = view.entries[view.at(column, row)].generation;
-    changes = changes || old != 0;
-    if (old == 0 || old == kUnknown) continue;
+    entries.push_back({0, view.generations[view.at(column, row)], word_of(view, column, row)});
+    if (is_zeros(old) || old == kUnknown) continue;
     if (old != sequence_ || pending_.find(member, number)) pending_.put_hole(member, number);
   }
-  const std::vector<Entry> nothing(end - begin);
-  if (changes) change_entries(view, column, begin, end - begin, nothing.data());
+  if (!std::equal(entries.begin(), entries.end(), &view.entries[view.at(column, begin)]))
+    change_entries(view, column, begin, end - begin, entries.data());
+}
+
+std::uint64_t Volume::word_of(const View &view, std::uint32_t column, std::uint32_t row) const {
+  return column < geometry().k ? 0 : view.words[view.at(column - geometry().k, row)];
 }
 
 void Volume::change_entries(const View &view, std::uint32_t column, std::uint32_t row, std::uint32_t count,

@@ -417,30 +417,16 @@ class History {
   void put_back(std::size_t member) {
     if (!copies_[member] || window_ || !may_damage(member)) return;
     const bool is_stale = copies_[member]->session < proven_session_;
-    if (!is_stale && !damaged_.empty()) return;
     say(std::string("put back a copy of ") + (is_stale ? "an earlier" : "this") + " session of " +
         std::to_string(member));
     array_.disks[member]->bytes = copies_[member]->bytes;
     array_.disks[member]->settle();
-    if (is_stale) {
-      damaged_.insert(member);
-      rotten_.erase(member);
+    damaged_.insert(member);
+    rotten_.erase(member);
+    if (is_stale)
       lost_.insert(member);  // it may have been replaced since
-      return;
-    }
-    // Nothing but scrub can tell. It names the member if m >= 2, and else touches nothing.
-    dies_at_ = -1;
-    if (!open({}, false)) return;
-    if (state(member) == TANDEM_VOLUME_MEMBER_STALE) {  // superblocks were written in this session since
-      damaged_.insert(member);
-      return stop();
-    }
-    tandem_volume_care_result result{};
-    if (!change("scrub --repair", [&] { volume_->scrub({.repair = true, .restart = true}, &result); })) return;
-    ASSERT_TRUE(shape_.m == 1 || result.lost_block_count == 0) << result.lost_block_count;
-    if (result.lost_block_count != 0 && (!replace(member) || !rebuild())) return;
-    read_all();
-    stop();
+    else
+      rotten_.insert(member);  // its rows tell that it is old, and scrub mends them
   }
   // Calls that cannot succeed without the data of a member must not make it stale.
   void without_a_member_of_a_window(std::size_t member) {
