@@ -35,8 +35,12 @@ void check_length(const core::Plan &plan, std::uint64_t shard_bytes);
 
 // shard_bytes >= 1, and shard_count shards of it fit the address space. Throws Error.
 inline void check_shard_bytes(std::uint64_t shard_bytes, std::uint64_t shard_count) {
+  // The addresses of a process: 2^47 bytes on x86-64, unless it asks for more (Intel, 5-Level Paging, 2017). Verify
+  // checks no overlap, so this is what keeps it from cutting an impossible shard into billions of chunks.
+  constexpr std::uint64_t kMostShardBytes = std::uint64_t{1} << 47;
   std::uint64_t bytes = 0;
-  if (shard_bytes == 0 || __builtin_mul_overflow(shard_bytes, shard_count, &bytes) || bytes > PTRDIFF_MAX) [[unlikely]]
+  if (shard_bytes == 0 || shard_bytes > kMostShardBytes || __builtin_mul_overflow(shard_bytes, shard_count, &bytes) ||
+      bytes > PTRDIFF_MAX) [[unlikely]]
     fail_shard_bytes(shard_bytes, shard_count);
 }
 

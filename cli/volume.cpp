@@ -269,7 +269,8 @@ int scrub(const CareFlags &flags) {
        {"restart", flags.restart},
        {"rate_bytes_per_second", flags.rate_bytes_per_second}},
       [&](const Json &answer) -> int {
-        const std::uint64_t lost = number(answer, "lost_block_count");
+        const std::uint64_t lost = number(answer, "lost_block_count"),
+                            missing = number(answer, "lost_count") + number(answer, "rebuilding_count");
         if (is_told(flags.output)) {
           fmt::print("{} of {}: {} with a wrong checksum or unreadable, {} that {} not match, {} mended, {}\n",
                      plural(number(answer, "block_count"), "block"), plural(number(answer, "stripe_count"), "stripe"),
@@ -278,9 +279,12 @@ int scrub(const CareFlags &flags) {
                      lost == 0 ? "none lost" : fmt::format("{} LOST", lost));
           if (const std::uint64_t open = number(answer, "unprotected_stripe_count"); open != 0)
             fmt::print("{} in windows of delayed parity: their parity was not looked at\n", plural(open, "stripe"));
+          if (missing != 0)
+            fmt::print("{} {} not whole: `{} volume info` names them, `replace` and `rebuild` bring them back\n",
+                       plural(missing, "member"), missing == 1 ? "is" : "are", program_name());
         }
         if (lost != 0) return kExitNotRecoverable;
-        return number(answer, "left_block_count") != 0 ? kExitDamageFound : kExitDone;
+        return number(answer, "left_block_count") + missing != 0 ? kExitDamageFound : kExitDone;
       });
 }
 

@@ -106,7 +106,8 @@ void Volume::repair_stripe(std::uint64_t stripe, Mends mends, tandem_volume_care
   load_entries(view);
   survey(view, result);
   std::vector<bool> before;
-  for (std::size_t at = 0; at < view.have.size(); ++at) before.push_back(view.have[at] != Have::none && is_wrong(view, at));
+  for (std::size_t at = 0; at < view.have.size(); ++at)
+    before.push_back(view.have[at] != Have::none && is_wrong(view, at));
   recover(view, true);
   if (mends != Mends::missing) check_parity(view, result);
 
@@ -190,8 +191,8 @@ void Volume::end_left_over_windows() {
   }
 }
 
-// Looks before anything is mended: if rows name more members as old than the parity that is left can stand for, some rows
-// are mistaken, and the evidence is worth nothing.
+// Looks before anything is mended: if rows name more members as old than the parity that is left can stand for, some
+// rows are mistaken, and the evidence is worth nothing.
 bool Volume::old_members_are_plausible() {
   std::set<std::uint32_t> old;
   for (std::uint64_t stripe = 0; stripe < geometry().stripe_count; ++stripe) {

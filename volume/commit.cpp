@@ -42,8 +42,8 @@ void Volume::commit() {
   if (std::chrono::steady_clock::now() - settled_at_ >= settings_.settle_after) settle();
 }
 
-// Writes the superblocks twice, with nothing committed in between. A copy of a member that was made before is then older
-// than `settled`, and known to be an old one at sight, as at the beginning of a session.
+// Writes the superblocks twice, with nothing committed in between. A copy of a member that was made before is then
+// older than `settled`, and known to be an old one at sight, as at the beginning of a session.
 void Volume::settle() {
   settled_at_ = std::chrono::steady_clock::now();
   if (is_settled_) return;

@@ -234,7 +234,12 @@ Json answer_care(tandem_volume *volume, Request &request, const ControlProgress 
   const tandem_status status = care(volume, &options, &result);
   Json answer = status == TANDEM_OK ? Json::object() : failure(status, tandem_last_error_message());
   if (status == TANDEM_OK || status == TANDEM_ERROR_CANCELLED) answer.update(to_json(result));
-  if (is_scrub) answer["scrub_position_bytes"] = query(volume).scrub_position_bytes;
+  if (is_scrub) {
+    const tandem_volume_info info = query(volume);
+    answer["scrub_position_bytes"] = info.scrub_position_bytes;
+    answer["lost_count"] = info.lost_count;
+    answer["rebuilding_count"] = info.rebuilding_count;
+  }
   return answer;
 }
 

@@ -274,8 +274,8 @@ class Volume {
   std::unique_ptr<Gate> gate_;
   std::atomic<std::uint64_t> sequence_{0};  // of the current transaction; changed under the exclusive gate
   std::atomic<bool> session_is_durable_{false};
-  std::atomic<bool> broken_{false};        // see whole()
-  bool is_settled_ = true;                 // nothing was committed since settle(); under the exclusive gate
+  std::atomic<bool> broken_{false};  // see whole()
+  bool is_settled_ = true;           // nothing was committed since settle(); under the exclusive gate
   std::chrono::steady_clock::time_point settled_at_ = std::chrono::steady_clock::now();
   std::vector<std::uint8_t> good_copies_;  // which copy of each member's superblock is the last good one
   std::uint64_t oldest_session_ = 0;       // its log record may not be in its place when the volume is opened

@@ -215,7 +215,8 @@ std::vector<bool> Generations::solve(View &view, std::uint32_t begin, std::uint3
     for (std::uint32_t column = k_; column < n; ++column) view.generations[view.at(column, begin + row)] = of_parity;
     for (const std::uint32_t column : guess.old) {
       const std::size_t at = view.at(column, begin + row);
-      const std::uint64_t own = transaction_of(view.entries[at].generation), right = transaction_of(view.generations[at]);
+      const std::uint64_t own = transaction_of(view.entries[at].generation),
+                          right = transaction_of(view.generations[at]);
       all_fit = all_fit && (own < right || (guess.may_be_right && own == right));
     }
     fits[row] = all_fit;
@@ -227,9 +228,11 @@ void Generations::change(View &view, std::span<const std::uint64_t> next) const 
   const std::uint32_t count = view.count;
   std::vector<std::uint64_t> difference(std::size_t{k_ + m_} * count);
   for (std::uint32_t row = 0; row < count; ++row) {
-    // From all generations if they are known. Else the words are those of unknown ones too, and the difference is added.
+    // From all generations if they are known. Else the words are those of unknown ones too, and the difference is
+    // added.
     bool all_known = true;
-    for (std::uint32_t column = 0; column < k_; ++column) all_known = all_known && next[view.at(column, row)] != kUnknown;
+    for (std::uint32_t column = 0; column < k_; ++column)
+      all_known = all_known && next[view.at(column, row)] != kUnknown;
     for (std::uint32_t column = 0; column < k_; ++column) {
       std::uint64_t &old = view.generations[view.at(column, row)];
       const std::uint64_t now = next[view.at(column, row)];

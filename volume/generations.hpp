@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which blocks of a row belong together. The generations of a row's data are coded like the data itself, so an old copy
-// of a member, whose checksums are all right, contradicts the others. docs/internals/VOLUME.md, "Old copies".
+// Which blocks of a row belong together. The generations of a row's data are coded like the data itself. So an old copy
+// of a member contradicts the others, though its checksums are right. docs/internals/VOLUME.md, "Old copies".
 #pragma once
 
 #include <functional>

@@ -29,17 +29,17 @@ std::optional<Found> read_superblock(Given &given) {
     return {};
   }
   std::optional<Found> newest;
-  bool later = false, damaged = false;
+  bool other = false, damaged = false;
   for (std::uint8_t copy = 0; copy < 2; ++copy) {
     Superblock found;
     const std::span<const std::byte, kBlockBytes> bytes(buffer.data() + copy * kBlockBytes, kBlockBytes);
     const SuperblockResult result = parse_superblock(bytes, &found);
-    later = later || result == SuperblockResult::later_version;
+    other = other || result == SuperblockResult::other_version;
     damaged = damaged || result == SuperblockResult::damaged;
     if (result == SuperblockResult::superblock && (!newest || found.counter > newest->superblock.counter))
       newest = Found{std::move(found), copy};
   }
-  if (later) fail(TANDEM_ERROR_UNSUPPORTED, given.name, ": its superblock was written by a later version of Tandem");
+  if (other) fail(TANDEM_ERROR_UNSUPPORTED, given.name, ": its superblock was written by another version of Tandem");
   if (!newest) given.why = given.name + (damaged ? ": its superblocks are damaged" : ": holds no volume");
   return newest;
 }
@@ -235,7 +235,8 @@ Volume::Record Volume::newest_record() {
   const std::span<const std::byte, kBlockBytes> bytes(block.data(), kBlockBytes);
   for (std::uint32_t i = 0; i < members_->count(); ++i) {
     if (!members_->read(i, IoKind::log, kLogOffset, block.data(), kBlockBytes)) {
-      if (members_->is_usable(i)) settings_.note(text("the log of member ", i, " cannot be read: the last flush may be missing"));
+      if (members_->is_usable(i))
+        settings_.note(text("the log of member ", i, " cannot be read: the last flush may be missing"));
       continue;
     }
     // Blocks of a session are in their places before the next session writes anything.
@@ -260,7 +261,7 @@ Volume::Record Volume::newest_record() {
     newest.sequence = head.sequence;
     newest.bytes.swap(bytes_of_one);
   }
-  // A record is begun after all that the records before it say was synced in its place.
+  // A record is written only when everything that earlier records describe is synced in its place.
   return torn > newest.sequence ? Record{} : newest;
 }
 
@@ -301,8 +302,8 @@ void Volume::replay() {
       sync_members();
       complete(record);
     }
-    // If no more than m members have the record, and the others may come back without it, then none of it may be in its
-    // place: with those m damaged or away, a row could be half new. It is kept in memory until a session begins.
+    // If at most m members hold the record, it is not applied yet. Those m could be lost and the others come back: a
+    // row would be half new. It is kept in memory until a session begins.
     if (!settings_.read_only && (record.copies() > geometry().m || !session_would_make_stale())) {
       apply(wanted);
       sync_members();

@@ -201,9 +201,9 @@ void Volume::read_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint64_
     for (const Copy &copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
     for (const Part &part : parts)
       for (std::uint32_t row = part.begin; row < part.end; ++row)
-        met_unknown = met_unknown || (view.entries[view.at(part.column, row)].generation == kUnknown &&
-                                      !view.stale[view.at(part.column, row)] &&
-                                      members_->is_usable(member_of(view, part.column)));
+        met_unknown = met_unknown ||
+                      (view.entries[view.at(part.column, row)].generation == kUnknown &&
+                       !view.stale[view.at(part.column, row)] && members_->is_usable(member_of(view, part.column)));
   }
   if (!met_unknown || settings_.read_only || session_would_make_stale()) return;
   try {

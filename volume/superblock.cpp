@@ -7,9 +7,9 @@ namespace tandem::volume {
 namespace {
 
 constexpr char kMagic[8] = {'T', 'N', 'D', 'M', 'V', 'O', 'L', '\x1a'};
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::size_t kTagsAt = 128, kStandingsAt = 384, kMemberTagsAt = 640, kWindowsAt = 1664, kHashAt = 4088;
-constexpr std::uint64_t kMostSessions = std::uint64_t{1} << 24;
+constexpr std::uint64_t kMostSessions = std::uint64_t{1} << 23;
 constexpr std::uint64_t kMostWritings = std::uint64_t{1} << 63;  // no volume gets there
 
 }  // namespace
@@ -48,7 +48,7 @@ SuperblockResult parse_superblock(std::span<const std::byte, kBlockBytes> bytes,
   const std::byte *const at = bytes.data();
   if (std::memcmp(at, kMagic, sizeof kMagic) != 0) return SuperblockResult::none;
   if (load<std::uint64_t>(at + kHashAt) != hash64(at, kHashAt)) return SuperblockResult::damaged;
-  if (load<std::uint32_t>(at + 8) != kVersion) return SuperblockResult::later_version;
+  if (load<std::uint32_t>(at + 8) != kVersion) return SuperblockResult::other_version;
   Superblock found;
   found.index = load<std::uint32_t>(at + 12);
   std::memcpy(found.id.data(), at + 16, found.id.size());

@@ -44,7 +44,7 @@ struct Superblock {
   bool operator==(const Superblock &) const = default;
 };
 
-enum class SuperblockResult { superblock, none, damaged, later_version };
+enum class SuperblockResult { superblock, none, damaged, other_version };
 
 using SuperblockBytes = std::array<std::byte, kBlockBytes>;
 void write_superblock(const Superblock &superblock, SuperblockBytes &bytes);

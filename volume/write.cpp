@@ -298,8 +298,8 @@ void Volume::store_or_clear_parity(const View &view, std::vector<Stored> &stored
 }
 
 // If a crash must bring back the old content of a block, the new content goes to its place after the commit. Other
-// blocks are written in place at once: after a crash their entries still say that they hold nothing, or what an old copy
-// holds.
+// blocks are written in place at once: after a crash their entries still say that they hold nothing, or what an old
+// copy holds.
 bool Volume::store(const View &view, std::span<const Stored> parts) {
   std::atomic<bool> all{true};
   const std::uint64_t sequence = sequence_;
@@ -317,7 +317,8 @@ bool Volume::store(const View &view, std::span<const Stored> parts) {
       const std::uint64_t number = block_of(view, row), old = view.entries[view.at(column, row)].generation,
                           generation = view.generations[view.at(column, row)];
       const std::byte *const payload = from + (row - begin) * kBlockBytes;
-      entries[row - begin] = {seed_->block(member, number, generation, payload), generation, word_of(view, column, row)};
+      entries[row - begin] = {seed_->block(member, number, generation, payload), generation,
+                              word_of(view, column, row)};
       in_place[row - begin] = (is_zeros(old) || old == kUnknown || old == sequence) && !pending_.find(member, number);
       if (!in_place[row - begin]) pending_.put(member, number, payload);
     }

@@ -80,6 +80,9 @@ TANDEM_API tandem_status tandem_volume_plan_write(uint32_t k, uint32_t m, const 
  *   lost        A member is lost if it is missing, damaged beyond use, or missed a write. The volume works without it
  *               and records the loss on the others. A lost member that returns is stale: it is not used until
  *               tandem_volume_rebuild. With more than m lost members every call fails.
+ *   old copies  A member may be put back as it was at an earlier time. Its old blocks are never read as long as old and
+ *               lost members are together at most m: the other members of each row show that they are old. Blocks that
+ *               contradict each other are an error, and nothing is written over them.
  *   durability  A flushed byte survives the end of the process and of the machine, and then the loss of any m members.
  *               If written bytes were not flushed, each block of 4096 bytes is old or new as a whole.
  *   offsets     Any offset and length in bytes. Whole blocks of TANDEM_VOLUME_BLOCK_BYTES, at multiples of it, avoid
@@ -310,8 +313,10 @@ typedef struct tandem_volume_care_result {
   size_t struct_bytes;               /* set by the caller: sizeof(tandem_volume_care_result) */
   uint64_t stripe_count;             /* stripes that were checked */
   uint64_t block_count;              /* data and parity blocks that were read and checked */
-  uint64_t bad_block_count;          /* unreadable, with a wrong checksum, or without a table entry */
-  uint64_t bad_parity_count;         /* parity blocks with a right checksum that do not match the data */
+  uint64_t bad_block_count;          /* unreadable, with a wrong checksum, without a table entry, old, or in a row
+                                        that contradicts itself */
+  uint64_t bad_parity_count;         /* parity blocks with a right checksum that do not match the data. They are not
+                                        mended, because nothing tells which block of the row is wrong */
   uint64_t mended_block_count;       /* blocks that were written again */
   uint64_t lost_block_count;         /* blocks that cannot be mended. Too many blocks of their row are bad, or it is not
                                         clear which block of the row is wrong, or they are data of a window and their

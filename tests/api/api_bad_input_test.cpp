@@ -503,7 +503,8 @@ TEST_F(BadCall, EveryCallRefusesWhatIsWrong) {
   refuse(
       "no bytes and no loss", {kDecode}, [](Call &c) { c.shard_bytes = 0, c.present[1] = 1; }, kBad, {}, plain);
   const std::size_t most = PTRDIFF_MAX;
-  for (const std::size_t bytes : {SIZE_MAX, SIZE_MAX - 1, SIZE_MAX / 2, most, most / 13, SIZE_MAX / 14 + 1})
+  for (const std::size_t bytes :
+       {SIZE_MAX, SIZE_MAX - 1, SIZE_MAX / 2, most, most / 13, SIZE_MAX / 14 + 1, (std::size_t{1} << 47) + 64})
     refuse("size", kAll, [&](Call &c) { c.shard_bytes = bytes; }, TANDEM_ERROR_TOO_LARGE, {std::to_string(bytes)});
   for (const std::uint32_t index : {kK, UINT32_MAX})
     refuse("index", {kUpdate, kAccumulate}, [&](Call &c) { c.index = index; }, kBad, {std::to_string(index), "10"});

@@ -70,7 +70,7 @@ void fuzz_superblock(FuzzInput &input, bool sum) {
                    unit <= 1 << 24 && unit % 4096 == 0 && stripes >= 1 && stripes * k * unit <= Wide{1} << 60 &&
                    log >= 4096 && log % 4096 == 0 && log <= Wide{16} << 30 && windows <= 64 &&
                    load<std::uint64_t>(b + 72) < Wide{1} << 63 && load<std::uint64_t>(b + 80) < Wide{1} << 63 &&
-                   load<std::uint64_t>(b + 88) < 1 << 24 && load<std::uint64_t>(b + 96) <= stripes &&
+                   load<std::uint64_t>(b + 88) < 1 << 23 && load<std::uint64_t>(b + 96) <= stripes &&
                    load<std::uint64_t>(b + 104) <= load<std::uint64_t>(b + 80);
   for (std::size_t i = 0; in_limits && i < k + m; ++i) in_limits = static_cast<unsigned>(b[384 + i]) <= 2;
   Wide behind = 0;
@@ -87,12 +87,12 @@ void fuzz_superblock(FuzzInput &input, bool sum) {
   if (std::memcmp(b, "TNDMVOL\x1a", 8) != 0) return result == SuperblockResult::none ? void() : wrong("magic number");
   if (load<std::uint64_t>(b + 4088) != hash64(b, 4088))
     return result == SuperblockResult::damaged ? void() : wrong("a superblock with a wrong checksum");
-  if (load<std::uint32_t>(b + 8) != 1)
-    return result == SuperblockResult::later_version ? void() : wrong("a superblock of another version");
+  if (load<std::uint32_t>(b + 8) != 2)
+    return result == SuperblockResult::other_version ? void() : wrong("a superblock of another version");
   if ((result == SuperblockResult::superblock) != in_limits) wrong("limits of a superblock");
   if (!in_limits) return;
   const Geometry &geometry = found.geometry;
-  const Wide blocks = stripes * (unit / 4096), pages = (blocks + 254) / 255;
+  const Wide blocks = stripes * (unit / 4096), pages = (blocks + 169) / 170;
   const Wide data = (65536 + log + pages * 4096 + 65535) / 65536 * 65536;
   if (geometry.data_offset() != data || geometry.member_bytes() != data + stripes * unit) wrong("offsets");
   if (geometry.page_offset(geometry.page_count()) > geometry.data_offset()) wrong("the table reaches into the data");

@@ -238,7 +238,7 @@ TEST_F(Damage, HalvesThatWereWrittenApartAreRefused) {
   };
   write_with({0, 1});
   EXPECT_EQ(status_of([&] { mirror.open(); }), TANDEM_OK) << "two are stale, and that is all";
-  write_with({2, 3});  // these two were never told that they are stale
+  write_with({2, 3});                                                 // these two were never told that they are stale
   for (int session = 0; session < 40; ++session, write_with({0, 1}))  // the tags of 32 sessions are kept
     EXPECT_EQ(status_of([&] { mirror.open(); }), TANDEM_ERROR_DAMAGED) << session << tandem_last_error_message();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Members that are old copies of themselves, with right checksums: what a read returns, and what scrub and rebuild do to
-// the others.
+// Members that are old copies of themselves, with right checksums: what a read returns, and what scrub and rebuild do
+// to the others.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -55,7 +55,8 @@ TEST(Rows, NameTheirOldColumnsOrContradict) {
     std::set<std::uint32_t> is_old, is_unknown;
     const std::uint64_t damaged = 1 + below(m);
     while (is_old.size() + is_unknown.size() < damaged)
-      if (const auto column = static_cast<std::uint32_t>(below(n)); !is_old.contains(column) && !is_unknown.contains(column))
+      if (const auto column = static_cast<std::uint32_t>(below(n));
+          !is_old.contains(column) && !is_unknown.contains(column))
         (below(3) == 0 ? is_unknown : is_old).insert(column);
     const std::vector<std::uint64_t> right = view.generations, words = view.words;
     view.entries = entries;
@@ -95,7 +96,8 @@ class Copied {
   std::uint64_t below(std::uint64_t limit) { return random_() % limit; }
   std::size_t any_member() { return below(array.disks.size()); }
   void change() {
-    const std::uint64_t offset = below(now.size()), bytes = 1 + below(std::min<std::uint64_t>(now.size() - offset, 50000));
+    const std::uint64_t offset = below(now.size()),
+                        bytes = 1 + below(std::min<std::uint64_t>(now.size() - offset, 50000));
     const auto at = now.begin() + static_cast<std::ptrdiff_t>(offset);
     if (below(5) == 0) {
       volume->zero(offset, bytes);
@@ -125,13 +127,12 @@ class Copied {
     volume.reset();
     return status_of([&] { volume = array.open({without.begin(), without.end()}); }) == TANDEM_OK;
   }
-  // Blocks that a read does not return as they are now; none may be what nobody ever wrote.
+  // Blocks that a read does not return as they are now. A block must not have a content that was never written.
   std::uint64_t not_now() {
     std::uint64_t found = 0;
     Bytes block(kBlockBytes);
     for (std::uint64_t i = 0; i < ever_.size(); ++i) {
-      const bool is_read =
-          status_of([&] { volume->read(i * kBlockBytes, block.data(), kBlockBytes); }) == TANDEM_OK;
+      const bool is_read = status_of([&] { volume->read(i * kBlockBytes, block.data(), kBlockBytes); }) == TANDEM_OK;
       found += !is_read || block != content(i);
       if (is_read) {
         EXPECT_TRUE(ever_[i].contains(block)) << "block " << i << " was never written so";
@@ -172,8 +173,8 @@ class Copied {
   std::map<std::size_t, Bytes> copies;
 };
 
-// Old copies and lost members, at most m together, in volumes whose server was killed: each read is right at once, writes
-// make nothing worse, rebuild and scrub make all of it right.
+// Old copies and lost members, at most m together, after the server was killed: each read is right at once, writes make
+// nothing worse, rebuild and scrub make all of it right.
 TEST(OldCopies, CostNoMoreThanLostMembers) {
   for (std::uint64_t i = 0; i < (tandem::test::runs_every_case() ? 2000u : 60u); ++i) {
     const std::uint64_t seed = tandem::test::slice_seed() + i;
@@ -210,8 +211,8 @@ TEST(OldCopies, CostNoMoreThanLostMembers) {
   }
 }
 
-// More of them than parity can stand for: what nobody wrote is never read, and after scrub and rebuild the volume still
-// has all without the old copies.
+// More of them than parity can stand for: bytes that were never written are never read, and after scrub the volume
+// still has all without the old copies.
 TEST(OldCopies, OfMoreMembersThanParityDestroyNothing) {
   for (std::uint64_t i = 0; i < (tandem::test::runs_every_case() ? 2000u : 60u); ++i) {
     const std::uint64_t seed = tandem::test::slice_seed() + i;
@@ -247,7 +248,7 @@ TEST(OldCopies, OfMoreMembersThanParityDestroyNothing) {
 
 // ---- sessions ---------------------------------------------------------------------------------------
 
-// A copy from before a clean close is old at sight, so it is never believed, whoever else is away.
+// A copy from before a clean close is old at sight, so it is never believed, also if others are away.
 TEST(OldCopies, FromBeforeACleanCloseAreStale) {
   Copied own(1, {2, 1});
   own.changes(5);
@@ -309,7 +310,8 @@ TEST(OldCopies, BesideALostPageOfTheOnlyParityAreBelieved) {
   own.put_back(false);
   for (const std::size_t other : {1, 2})
     for (std::uint64_t page = 0; page < geometry.page_count(); ++page)
-      own.array.disks[other]->bytes[geometry.page_offset(page) + 100] ^= std::byte{static_cast<unsigned char>(other == 2)};
+      own.array.disks[other]->bytes[geometry.page_offset(page) + 100] ^=
+          std::byte{static_cast<unsigned char>(other == 2)};
   ASSERT_TRUE(own.open({}));
   own.not_now();  // old content, or an error, but nothing that was never written
 }

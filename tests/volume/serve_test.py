@@ -458,6 +458,9 @@ class Care(Case):
         self.assertEqual(server.command("scrub", "--repair")["mended_block_count"], 3)
         self.assertEqual(server.command("scrub")["bad_block_count"], 0)
         self.compare(server.connect(), model)
+        server.stop()
+        report = json.loads(self.ok("scrub", *members[1:], "--restart", "--json", status=1).stdout)
+        self.assertEqual((report["left_block_count"], report["lost_count"]), (0, 1))
 
     def slow_scrub(self, server):
         """A scrub over the socket that takes half a minute, when it runs."""
@@ -564,9 +567,9 @@ class Delay(Case):
 
 
 def data_offset(info):
-    """Where the data area of a member begins: superblocks and log, a page of checksums for every 255 blocks."""
+    """Where the data area of a member begins: superblocks and log, a page of checksums for every 170 blocks."""
     blocks = info["stripe_count"] * (info["unit_bytes"] // BLOCK)
-    end_of_table = 65536 + info["log_bytes"] + -(-blocks // 255) * BLOCK
+    end_of_table = 65536 + info["log_bytes"] + -(-blocks // 170) * BLOCK
     return -(-end_of_table // 65536) * 65536
 
 
