@@ -150,7 +150,7 @@ void add_context_flags(CLI::App &command, ContextFlags &flags) {
       ->group(kExpert);
   flags.command = &command;
   if (command.get_option_no_throw("--force") == nullptr)
-    command.add_flag("--force", "Replace the file of --timeline if it exists")->group(kExpert);
+    command.add_flag("--force")->description("Replace the file of --timeline if it exists")->group(kExpert);
   command.add_flag("--log", flags.log, "Print the library's decisions and their reasons on standard error")
       ->group(kExpert);
 }

@@ -34,7 +34,7 @@ struct Verified : Reported<tandem_files_verify_result> {
     if (!here) return result.state;
     return result.damaged_file_count != 0 ? TANDEM_FILES_RECOVERABLE : TANDEM_FILES_INTACT;
   }
-  bool is_crowded() const { return !here && result.crowded_folder_count != 0; }
+  bool is_crowded() const { return result.crowded_folder_count != 0; }
   int exit_status() const { return std::max<int>(exit_status_of_state(state()), is_crowded() ? kExitDamageFound : 0); }
 };
 
@@ -128,7 +128,10 @@ Verified verify_set(const VerifyFlags &flags, const ContextOwner &context, const
     return ranks != nullptr ? ranks->verify(context.get(), places.paths, options, &verified.result)
                             : tandem_files_verify(context.get(), found.get(), &options, &verified.result);
   });
-  if (verified.here) verified.warnings.clear();
+  if (verified.here) {
+    verified.warnings.clear();
+    verified.result.crowded_folder_count = 0;
+  }
   for (const std::string &warning : verified.warnings) complain("warning: ", warning);
   return verified;
 }

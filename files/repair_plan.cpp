@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -56,19 +57,19 @@ void plan_missing(RepairTask &task) {
   }
 }
 
-// When all targets are written. Folders that the user gave have the names that the search gave them.
+// The name that the search gave a folder, which the user may spell in another way.
+std::string known_name(const Search &search, const std::string &path) {
+  std::error_code none;
+  for (const std::string &folder : search.folders)
+    if (folder == path || std::filesystem::equivalent(folder, path, none)) return folder;
+  return path;
+}
+
+// When all targets are written.
 Layout layout_of(const RepairTask &task) {
-  std::map<std::pair<dev_t, ino_t>, std::string> known;
-  struct stat status;
-  for (const std::string &folder : task.search.folders)
-    if (stat(folder.c_str(), &status) == 0) known.emplace(std::pair(status.st_dev, status.st_ino), folder);
   Layout layout(task.search, task.set);
-  for (const Target &target : task.targets) {
-    if (target.file != kNoFile) continue;
-    const bool exists = stat(target.place.folder.c_str(), &status) == 0;
-    const auto same = exists ? known.find({status.st_dev, status.st_ino}) : known.end();
-    layout.add(same != known.end() ? same->second : target.place.folder, target.shard);
-  }
+  for (const Target &target : task.targets)
+    if (target.file == kNoFile) layout.add(known_name(task.search, target.place.folder), target.shard);
   return layout;
 }
 
@@ -78,22 +79,18 @@ void tell_crowded(RepairTask &task, const Layout &layout) {
   task.crowded_count = crowded.size();
 }
 
-// The file of a shard that may leave the folder: intact and the only one of its shard. Encode put shards of one
-// remainder together, so first one of which the fewest are here.
-std::size_t file_to_move(const RepairTask &task, const std::string &folder) {
-  const std::uint32_t turn_count = std::max(task.header.folder_count, 1u);
-  std::map<std::uint32_t, std::size_t> of_turn;
-  for (const ShardFile &file : task.set.files)
-    if (task.search.folders[file.folder] == folder) ++of_turn[file.index % turn_count];
+// The file of one of these shards of a folder, intact and the only one of its shard. Encode put shards of one remainder
+// together, so first one of which the fewest are here.
+std::size_t file_to_move(const RepairTask &task, const std::set<std::uint32_t> &shards) {
+  const auto turn = [&](std::uint32_t shard) { return shard % std::max(task.header.folder_count, 1u); };
+  std::map<std::uint32_t, std::size_t> counts;
+  for (const std::uint32_t shard : shards) ++counts[turn(shard)];
   std::size_t found = kNoFile;
-  for (std::size_t i = 0; i < task.set.files.size(); ++i) {
-    const ShardFile &file = task.set.files[i];
-    if (task.search.folders[file.folder] != folder || file.condition != 0 || !task.findings.bad[i].empty() ||
-        std::ranges::count(task.set.files, file.index, &ShardFile::index) != 1 ||
-        std::ranges::find(task.targets, i, &Target::moved) != task.targets.end())
-      continue;
-    if (found == kNoFile || of_turn[file.index % turn_count] <= of_turn[task.set.files[found].index % turn_count])
-      found = i;
+  for (const std::uint32_t shard : shards) {
+    const auto files = std::ranges::equal_range(task.set.files, shard, {}, &ShardFile::index);
+    const auto file = static_cast<std::size_t>(files.begin() - task.set.files.begin());
+    if (files.size() != 1 || files.front().condition != 0 || !task.findings.bad[file].empty()) continue;
+    if (found == kNoFile || counts[turn(shard)] <= counts[turn(task.set.files[found].index)]) found = file;
   }
   return found;
 }
@@ -106,6 +103,7 @@ void plan_moves(RepairTask &task) {
   const std::size_t most_count = layout.even_count();
   if (is_crowded || task.header.folder_count > 1) {
     std::vector<std::string> open = folders_to_fill(task.search, task.set, task.folders, task.new_folders);
+    for (std::string &folder : open) folder = known_name(task.search, folder);
     if (!is_crowded && task.folders.empty())
       std::erase_if(open, [&](const std::string &folder) { return layout.count(folder) != 0; });
     const auto count_in = [&](const std::string &folder) { return layout.count(folder); };
@@ -116,7 +114,7 @@ void plan_moves(RepairTask &task) {
       const std::string to = *std::ranges::min_element(open, {}, count_in);
       if (shards.size() <= most_count || layout.count(to) >= most_count) break;
       Target target(task.most_ranges());
-      if ((target.moved = file_to_move(task, from)) == kNoFile) break;
+      if ((target.moved = file_to_move(task, shards)) == kNoFile) break;
       target.shard = task.set.files[target.moved].index;
       target.place = places_for(task.search, task.set, {target.shard}, {to}, {}, task.options.force != 0).of[0];
       task.note(task.options.dry_run != 0 ? "would move shard " : "moves shard ", target.shard, " from ", from, " to ",
