@@ -157,6 +157,8 @@ void add_context_flags(CLI::App &command, ContextFlags &flags) {
 
 namespace {
 
+ContextOwner create(const ContextFlags &flags);
+
 // The library makes a new file only. With --force the command removes a file, but none that it reads, no shard file,
 // and no link.
 void make_room_for_timeline(const ContextFlags &flags) {
@@ -174,6 +176,9 @@ void make_room_for_timeline(const ContextFlags &flags) {
   check(tandem_files_search_create(&path, 1, &found));
   if (const SearchOwner owner(found); tandem_files_search_set_count(found) != 0)
     fail(kExitWrongUsage, "--timeline ", path, " is a shard file; choose another file");
+  ContextFlags others = flags;  // if these are wrong, the old file stays
+  others.timeline.clear();
+  create(others);
   if (unlink(path) != 0) fail(kExitInputOutput, "cannot replace ", path, ": ", std::strerror(errno));
 }
 

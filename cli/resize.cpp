@@ -82,6 +82,7 @@ int resize_found(const ResizeFlags &flags, Places &places) {
     options.folder_count = folder_pointers.size();
   }
   flags.write.set(options);
+  if (flags.m <= chosen.set.m && !flags.context.timeline.empty()) options.force = 0;  // it is for the timeline
   options.thread_count = flags.context.thread_count;
   options.note = print_note;
   Resized resized;

@@ -199,9 +199,10 @@ std::map<std::string, std::set<std::uint32_t>> Layout::alone() const {
   return lone;
 }
 
-// Of folders in an even spread. If one folder holds every shard, those in others are copies.
+// Of folders in an even spread. If encode used none in turn, those where the shards lie count. If one of these holds
+// every shard, others have copies.
 std::uint32_t Layout::spread_count() const {
-  if (header_.folder_count > 1) return header_.folder_count;
+  if (header_.folder_count != 0) return header_.folder_count;
   std::uint32_t count = 0;
   for (const auto &[folder, shards] : folders_) {
     if (shards.size() == header_.shard_count()) return 1;

@@ -31,10 +31,9 @@ Places places_for(const Search &search, const FoundSet &set, const std::vector<s
                   const std::vector<std::string> &given, const std::vector<std::string> &replacements,
                   bool may_replace);
 
-// The shards in each folder. The loss of a crowded folder alone loses the set, though the set would survive the
-// loss of any folder if its shards were spread evenly: over the folders that encode used, or over those where they lie
-// if it used one or placed them in another way. So a set that was made in one folder, or with more than m shards in
-// each, has no crowded folder. Damage and missing shards do not count here.
+// The shards in each folder. The loss of a crowded folder alone loses the set, though the set would survive the loss of
+// any folder if its shards were spread evenly over the folders that encode used. So a set that was made in one folder,
+// or with more than m shards in each, has no crowded folder. Damage and missing shards do not count here.
 class Layout {
  public:
   explicit Layout(const SetHeader &header) : header_(header) {}

@@ -101,7 +101,7 @@ void plan_moves(RepairTask &task) {
   Layout layout = layout_of(task);
   const bool is_crowded = !layout.crowded(task.context).empty();
   const std::size_t most_count = layout.even_count();
-  if (is_crowded || task.header.folder_count > 1) {
+  if (is_crowded || task.header.folder_count > 1) {  // else no folder is known to be wrong
     std::vector<std::string> open = folders_to_fill(task.search, task.set, task.folders, task.new_folders);
     for (std::string &folder : open) folder = known_name(task.search, folder);
     if (!is_crowded && task.folders.empty())
