@@ -122,7 +122,7 @@ void add_write_flags(CLI::App &command, WriteFlags &flags, const std::string &fo
                      const std::string &dry_run_help);
 
 // --backend, --kernel, --technique, --device-technique, --threads, --executor, --pin, --resource, --policy, --timeline
-// (not in tandem-bench run), --log.
+// (not in tandem-bench run), --force (the same), --log.
 struct ContextFlags {
   std::string backend, kernel, technique, device_technique, executor, policy, timeline;
   std::uint32_t thread_count = 0;

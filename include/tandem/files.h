@@ -452,8 +452,8 @@ typedef struct tandem_files_verify_result {
  * intact, the digest is compared too. A team divides the reading, and every process gets the same result.
  *
  * A folder is crowded if its loss alone loses the set, although the set would survive that if its shards were spread
- * evenly over the folders that encode used (if encode used one: over those where they lie now). `note` gets a sentence
- * for each. A set that was made in one folder, or with more than m shards in each, has none: encode's note says so.
+ * evenly over the folders that encode used. `note` gets a sentence for each. A set that was made in one folder, or with
+ * more than m shards in each, has none: encode's note says so.
  * Status: INVALID_ARGUMENT, UNSUPPORTED (shard files of another format version), DAMAGED (the blocks are intact, but
  *   their digest is not the set's: no decode can succeed), OUT_OF_MEMORY, CANCELLED, IO (also: there is no shard file;
  *   a file of the set could not be read, or was replaced since the search; or a shard is missing that may lie in
