@@ -2,13 +2,15 @@
 #include "base/timeline.hpp"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <fstream>
 #include <utility>
 
+#include "base/descriptor.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
 #include "base/text.hpp"
@@ -106,28 +108,53 @@ std::string summary(std::span<const TimelineRow> rows, std::span<const TimelineS
                  {"kinds", text("[", kinds, "]")}});
 }
 
+// A new file, or a device or pipe. Of existing files only one that this process made: several contexts may name it.
+Descriptor make_new(const std::string &path) {
+  static std::mutex mutex;
+  static std::set<std::pair<dev_t, ino_t>> made;
+  const std::lock_guard lock(mutex);
+  constexpr int kFlags = O_WRONLY | O_CLOEXEC | O_NOCTTY;
+  struct stat status;
+  Descriptor file(open(path.c_str(), kFlags | O_CREAT | O_EXCL, 0666));
+  if (!file && errno == EEXIST && stat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode)) {
+    const bool is_own = made.contains({status.st_dev, status.st_ino});
+    if (S_ISREG(status.st_mode) && !is_own) fail(TANDEM_ERROR_IO, path, " exists; use --force to replace it");
+    file = Descriptor(open(path.c_str(), kFlags | (is_own ? O_TRUNC : 0)));
+  }
+  if (!file || fstat(file.get(), &status) != 0)
+    fail(TANDEM_ERROR_IO, "cannot write ", path, ": ", std::strerror(errno));
+  if (S_ISREG(status.st_mode)) made.emplace(status.st_dev, status.st_ino);
+  return file;
+}
+
 }  // namespace
 
 void write_timeline(const std::string &path, std::span<const TimelineRow> rows, std::span<const TimelineSpan> spans,
                     double makespan_seconds, std::optional<double> efficiency) {
-  errno = 0;
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << R"({"traceEvents":[{"name":"process_name","ph":"M","pid":1,"tid":0,"args":{"name":"tandem"}})";
-  for (unsigned i = 0; i < rows.size(); ++i) file << ",\n" << metadata(i, rows[i].name);
-  for (const TimelineSpan &span : spans) file << ",\n" << event(span, rows[span.row]);
-  file << "],\n\"displayTimeUnit\":\"ms\",\"otherData\":" << summary(rows, spans, makespan_seconds, efficiency)
-       << "}\n";
-  file.close();
-  if (!file) fail(TANDEM_ERROR_IO, "cannot write ", path, ": ", std::strerror(errno));
+  const Descriptor file = make_new(path);
+  constexpr std::size_t kMostWaitingBytes = 1 << 20;
+  std::string waiting;
+  const auto put = [&](std::size_t most_waiting_bytes, const auto &...parts) {
+    (waiting.append(parts), ...);
+    if (waiting.size() <= most_waiting_bytes) return;
+    for (std::size_t done = 0; done < waiting.size();) {  // not at an offset: it may be a pipe
+      const ssize_t moved = ::write(file.get(), waiting.data() + done, waiting.size() - done);
+      if (moved < 0 && errno == EINTR) continue;
+      if (moved < 0) fail(TANDEM_ERROR_IO, "cannot write ", path, ": ", std::strerror(errno));
+      done += static_cast<std::size_t>(moved);
+    }
+    waiting.clear();
+  };
+  waiting = R"({"traceEvents":[{"name":"process_name","ph":"M","pid":1,"tid":0,"args":{"name":"tandem"}})";
+  for (unsigned i = 0; i < rows.size(); ++i) put(kMostWaitingBytes, ",\n", metadata(i, rows[i].name));
+  for (const TimelineSpan &span : spans) put(kMostWaitingBytes, ",\n", event(span, rows[span.row]));
+  put(0, "],\n\"displayTimeUnit\":\"ms\",\"otherData\":", summary(rows, spans, makespan_seconds, efficiency), "}\n");
 }
 
 Timeline::Timeline(std::string file, const Log &log, std::size_t most_spans)
     : file_(std::move(file)), log_(log), most_spans_(most_spans) {}
 
-void Timeline::check_file() const {
-  errno = 0;
-  if (!std::ofstream(file_, std::ios::app)) fail(TANDEM_ERROR_IO, "cannot write ", file_, ": ", std::strerror(errno));
-}
+void Timeline::check_file() const { make_new(file_); }
 
 double Timeline::now() noexcept {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

@@ -251,7 +251,8 @@ void add_run_command(CLI::App &app, Invocation &invocation) {
       ->capture_default_str()
       ->group(kExpert);
   add_context_flags(command, flags->context);
-  command.remove_option(command.get_option("--timeline"));  // it makes many contexts, and each would write the file
+  for (const char *of_one : {"--timeline", "--force"})  // it makes many contexts, and each would write the file
+    command.remove_option(command.get_option(of_one));
   for (const char *becomes_a_list : {"--threads", "--executor", "--pin"})
     command.remove_option(command.get_option(becomes_a_list));
   axis("--threads", flags->thread_counts, "CPU threads, the same number for the peer and the roof; 0: every core")

@@ -122,14 +122,16 @@ void add_write_flags(CLI::App &command, WriteFlags &flags, const std::string &fo
                      const std::string &dry_run_help);
 
 // --backend, --kernel, --technique, --device-technique, --threads, --executor, --pin, --resource, --policy, --timeline
-// (not in tandem-bench run), --log.
+// (not in tandem-bench run), --force (the same), --log.
 struct ContextFlags {
   std::string backend, kernel, technique, device_technique, executor, policy, timeline;
   std::uint32_t thread_count = 0;
   bool pin = false;
   std::vector<std::string> resources;
   bool log = false;
+  const CLI::App *command = nullptr;
 };
+// Also adds --force, for the file of --timeline, if the command has none.
 void add_context_flags(CLI::App &command, ContextFlags &flags);
 std::vector<std::string> executor_names();
 
@@ -188,10 +190,9 @@ int with_search(const std::vector<std::string> &paths, const OutputFlags &flags,
 // files.
 SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &flags, bool recursive = false);
 
-// Removes what killed runs left behind, with notes unless quiet. Ignores paths that do not exist. Waits at most two
+// Removes what killed runs left behind, with notes. Ignores paths that do not exist. Waits at most two
 // seconds for folders that another process has locked, or lock_wait_seconds if that is less and not 0.
-void recover(const std::vector<std::string> &paths, bool dry_run, const OutputFlags &flags,
-             std::uint32_t lock_wait_seconds = 0);
+void recover(const std::vector<std::string> &paths, bool dry_run, std::uint32_t lock_wait_seconds = 0);
 // The shard files of a set, in order of their indices.
 std::vector<tandem_files_shard> shards_of(const SearchOwner &found, std::size_t set_index);
 // If a folder's name has {i}: one entry for each shard. Else the folders unchanged.
@@ -262,6 +263,7 @@ void be_silent() noexcept;  // from now on complain() says nothing: another rank
 bool is_silent() noexcept;
 void write_standard_error(std::string_view text) noexcept;
 bool standard_error_failed() noexcept;
+bool timeline_failed() noexcept;  // of a context that has ended
 // The width of the terminal on a descriptor; 80 without a terminal.
 std::size_t terminal_columns(int descriptor) noexcept;
 // The schema of the JSON of all commands. New keys keep the number; a key that changes its meaning gets a new number.

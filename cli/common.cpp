@@ -2,12 +2,15 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <deque>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -21,6 +24,7 @@ namespace tandem::cli {
 namespace {
 
 volatile sig_atomic_t signal_caught = 0;
+bool a_timeline_failed = false;
 
 void on_signal(int number) { signal_caught = number; }
 
@@ -78,7 +82,7 @@ int caught_signal() { return static_cast<int>(signal_caught); }
 
 void add_output_flags(CLI::App &command, OutputFlags &flags) {
   command.add_flag("--json", flags.json, "Print one JSON object on standard output");
-  command.add_flag("--quiet,-q", flags.quiet, "Print nothing but errors");
+  command.add_flag("--quiet,-q", flags.quiet, "Print nothing but warnings and errors");
 }
 
 void add_set_flags(CLI::App &command, SetFlags &flags, const std::string &paths_help, const Ranks *ranks) {
@@ -140,23 +144,72 @@ void add_context_flags(CLI::App &command, ContextFlags &flags) {
       ->group(kExpert);
   command
       .add_option("--timeline", flags.timeline,
-                  "Write a timeline of all workers to this file (Chrome trace format; docs/internals/TIMELINE.md)")
+                  "Write a timeline of all workers to this new file (Chrome trace format; docs/internals/TIMELINE.md)")
+      ->envname("TANDEM_TIMELINE")
       ->type_name("FILE.json")
       ->group(kExpert);
+  flags.command = &command;
+  if (command.get_option_no_throw("--force") == nullptr)
+    command.add_flag("--force")->description("Replace the file of --timeline if it exists")->group(kExpert);
   command.add_flag("--log", flags.log, "Print the library's decisions and their reasons on standard error")
       ->group(kExpert);
 }
+
+namespace {
+
+ContextOwner create(const ContextFlags &flags);
+
+// The library makes a new file only. With --force the command removes a file, but none that it reads, no shard file,
+// and no link.
+void make_room_for_timeline(const ContextFlags &flags) {
+  const char *const path = flags.timeline.c_str();
+  struct stat old, other;
+  if (*path == '\0' || flags.command == nullptr || flags.command->count("--force") == 0 || lstat(path, &old) != 0 ||
+      !S_ISREG(old.st_mode))
+    return;
+  for (const char *inputs : {"FILE", "PATH"})
+    if (const CLI::Option *option = flags.command->get_option_no_throw(inputs); option != nullptr)
+      for (const std::string &input : option->results())
+        if (stat(input.c_str(), &other) == 0 && other.st_dev == old.st_dev && other.st_ino == old.st_ino)
+          fail(kExitWrongUsage, "--timeline ", path, ": the command reads this file");
+  tandem_files_search *found = nullptr;
+  check(tandem_files_search_create(&path, 1, &found));
+  if (const SearchOwner owner(found); tandem_files_search_set_count(found) != 0)
+    fail(kExitWrongUsage, "--timeline ", path, " is a shard file; choose another file");
+  ContextFlags others = flags;  // if these are wrong, the old file stays
+  others.timeline.clear();
+  create(others);
+  if (unlink(path) != 0) fail(kExitInputOutput, "cannot replace ", path, ": ", std::strerror(errno));
+}
+
+}  // namespace
+
+namespace {
+
+template <bool is_log_shown>
+void hear(void *, std::int32_t, const char *text) {
+  const bool is_failure = std::string_view(text).starts_with("no timeline: ");
+  if (is_failure) a_timeline_failed = true;
+  if (is_failure || is_log_shown) complain(text);
+}
+
+}  // namespace
+
+bool timeline_failed() noexcept { return a_timeline_failed; }
 
 ContextOptions::ContextOptions(const ContextFlags &flags) : flags_(flags) {
   for (const std::string &resource : flags_.resources) {
     if (!resources_.empty()) resources_ += ',';
     resources_ += resource;
   }
-  if (flags_.log) options_.log_callback = [](void *, std::int32_t, const char *text) { complain(text); };
+  // A context writes its timeline when it ends. Only its log says that this failed.
+  options_.log_level = flags_.log ? TANDEM_LOG_DEBUG : TANDEM_LOG_WARNING;
+  options_.log_callback = flags_.log ? hear<true> : hear<false>;
   if (!flags_.backend.empty()) options_.backend = flags_.backend.c_str();
   if (!flags_.kernel.empty()) options_.kernel = flags_.kernel.c_str();
   if (!flags_.policy.empty()) options_.policy = flags_.policy.c_str();
-  if (!flags_.timeline.empty()) options_.timeline_file = flags_.timeline.c_str();
+  make_room_for_timeline(flags_);
+  options_.timeline_file = flags_.timeline.c_str();
   if (!resources_.empty()) options_.resources = resources_.c_str();
   options_.thread_count = flags_.thread_count;
   const auto add = [this](const char *key, const std::string &value) {
@@ -235,6 +288,10 @@ SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &fla
   tandem_files_search *found = nullptr;
   check(tandem_files_search_create(list.data(), list.size(), &found));
   SearchOwner owner(found);
+  if (tandem_files_search_set_count(found) == 0)
+    for (const std::string &path : paths)
+      if (has_par2_sets(path))
+        complain("note: ", path, " has PAR2 sets: `", command_name(), " par2 scrub` checks them");
   if (flags.quiet || flags.json) return owner;
   constexpr std::size_t kMostNotes = 10;
   std::size_t count = 0;
@@ -266,8 +323,7 @@ int with_search(const std::vector<std::string> &paths, const OutputFlags &flags,
   }
 }
 
-void recover(const std::vector<std::string> &paths, bool dry_run, const OutputFlags &flags,
-             std::uint32_t lock_wait_seconds) {
+void recover(const std::vector<std::string> &paths, bool dry_run, std::uint32_t lock_wait_seconds) {
   allow_open_files();
   constexpr std::uint32_t kMostSeconds = 2;  // the command can go on without it
   std::vector<const char *> there;
@@ -277,7 +333,7 @@ void recover(const std::vector<std::string> &paths, bool dry_run, const OutputFl
   auto options = sized<tandem_files_recover_options>();
   options.dry_run = dry_run;
   options.lock_wait_seconds = lock_wait_seconds == 0 ? kMostSeconds : std::min(lock_wait_seconds, kMostSeconds);
-  if (!flags.quiet) options.note = print_note;
+  options.note = print_note;
   check(tandem_files_recover(there.data(), there.size(), &options, nullptr));
 }
 

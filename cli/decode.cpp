@@ -102,6 +102,10 @@ int decode_found(const DecodeFlags &flags, const Output &output, Places &places,
   const std::string written = holes.empty() ? flags.output_path : output.path + ".partial";  // links are resolved
 
   const tandem_context_info info = query(context);
+  const std::string note = result.bad_block_count == 0
+                               ? ""
+                               : fmt::format("note: found {}; `{} verify` lists the damage",
+                                             plural(result.bad_block_count, "damaged block"), program_name());
   if (flags.output.json) {
     Json object = report("decode", result, info);
     object["shards_read"] = result.shards_read;
@@ -131,10 +135,6 @@ int decode_found(const DecodeFlags &flags, const Output &output, Places &places,
                          plural(result.shards_read, "shard"), size(result.hole_bytes)) +
              list_of(holes);
     text += fmt::format("{}, {} rebuilt\n", speed(result, info), plural(result.rebuilt_block_count, "block"));
-    const std::string note = result.bad_block_count == 0
-                                 ? ""
-                                 : fmt::format("note: found {}; `{} verify` lists the damage",
-                                               plural(result.bad_block_count, "damaged block"), program_name());
     if (output.is_stream() && output.descriptor != STDERR_FILENO) {
       // The stream is complete. If standard error is full, that is no failure.
       if (!note.empty()) text += fmt::format("{}: {}\n", program_name(), note);
@@ -143,6 +143,8 @@ int decode_found(const DecodeFlags &flags, const Output &output, Places &places,
       fmt::print("{}", text);
       if (!note.empty()) complain(note);
     }
+  } else if (!note.empty()) {
+    complain(note);
   }
   return holes.empty() ? kExitDone : kExitNotRecoverable;
 }
@@ -156,8 +158,7 @@ int decode(DecodeFlags flags, Ranks *ranks) {
     fail(kExitWrongUsage, "--salvage needs -o FILE: ", flags.output_path,
          " is a stream, which cannot say where its holes are");
   Places places = places_of(flags.set);
-  if (ranks == nullptr || ranks->leads())
-    recover(places.paths, flags.write.dry_run, flags.output, flags.write.lock_wait_seconds);
+  if (ranks == nullptr || ranks->leads()) recover(places.paths, flags.write.dry_run, flags.write.lock_wait_seconds);
   if (ranks != nullptr)
     return decode_found(flags, output, places, nullptr, ranks);  // each rank searches; one rank cannot repeat it alone
   // A stream cannot be written again.

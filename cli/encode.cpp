@@ -70,7 +70,7 @@ int encode(EncodeFlags flags, Ranks *ranks) {
   options.folder_count = folder_pointers.size();
 
   allow_open_files();
-  if (!flags.output.quiet) options.note = print_note;
+  options.note = print_note;
   const ContextOwner context = make_context(flags.context);
   auto result = sized<tandem_files_result>();
   run_with_progress("encode", flags.output, options, [&] {

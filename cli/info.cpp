@@ -60,7 +60,7 @@ void print(const ChosenSet &chosen, const Shards &shards) {
 }
 
 int info_in(const InfoFlags &flags, Places &places) {
-  recover(places.paths, false, flags.output);
+  recover(places.paths, false);
   const SearchOwner found = search(places.paths, flags.output, places.recursive);
   note_unread(found, places);
   const int exit_status = places.all_read() ? kExitDone : kExitInputOutput;

@@ -18,8 +18,8 @@ namespace tandem::cli {
 namespace {
 
 constexpr const char *kFooter =
-    "Exit status: 0 done, 1 damage found but recoverable (verify, repair --dry-run, resize, volume scrub),\n"
-    "2 wrong usage, 3 input or output failed, 4 not recoverable, 130 interrupted.";
+    "Exit status: 0 done, 1 something needs attention (recoverable damage, missing redundancy, a change that\n"
+    "waits for a flag), 2 wrong usage, 3 input or output failed, 4 not recoverable, 130 interrupted.";
 
 // isal-env starts another command, which may have a `--` of its own. CLI11 cannot tell which `--` ends our options.
 // Moves the words after the first `--` to `invocation`. Returns the number of words before it.
@@ -193,6 +193,7 @@ int end_program(const Ending &ending) {
     if (ending.message.empty() || !ending.json.empty()) complain("cannot write standard output");
     status = std::max<int>(status, kExitInputOutput);
   }
+  if (timeline_failed()) status = std::max<int>(status, kExitInputOutput);
   return status == 0 && standard_error_failed() ? kExitInputOutput : status;
 }
 

@@ -43,6 +43,10 @@ std::string action_sentence(const FileFinding &file, bool dry_run) {
 
 using Repaired = Reported<tandem_files_repair_result>;
 
+int exit_status_of(const tandem_files_repair_result &result) {
+  return std::max<int>(exit_status_of_state(result.state), result.crowded_folder_count != 0 ? kExitDamageFound : 0);
+}
+
 Json to_json(const ChosenSet &chosen, const Repaired &repaired, bool dry_run) {
   Json object = {{"command", "repair"}, {"dry_run", dry_run}, {"set_id", hexadecimal(chosen.set.set_id)},
                  {"name", chosen.name}, {"state", ""},        {"k", chosen.set.k},
@@ -73,7 +77,7 @@ void print_files(const ChosenSet &chosen, const Repaired &repaired, bool dry_run
 std::string what_was_done(const ChosenSet &chosen, const tandem_files_repair_result &result, bool dry_run) {
   constexpr const char *kNow[] = {"now intact", "now not whole, but recoverable", "cannot be recovered completely"};
   constexpr const char *kFound[] = {"intact", "recoverable", "cannot be recovered completely"};
-  const bool changes = result.mended_file_count != 0 || result.rebuilt_file_count != 0;
+  const bool changes = result.mended_file_count + result.rebuilt_file_count + result.moved_file_count != 0;
   if (result.state == TANDEM_FILES_INTACT && !changes) return colored(result.state, kFound[result.state]);
   const char *would_be = dry_run ? "would be " : "";
   std::string text = colored(result.state, dry_run ? kFound[result.state] : kNow[result.state]);
@@ -83,7 +87,8 @@ std::string what_was_done(const ChosenSet &chosen, const tandem_files_repair_res
     return text + (dry_run ? "; nothing would be changed" : "; nothing was changed");
   return fmt::format("{}; {} {}mended in place ({}), {} {}rebuilt", text, plural(result.mended_file_count, "file"),
                      would_be, plural(result.mended_block_count, "block"), plural(result.rebuilt_file_count, "file"),
-                     would_be);
+                     would_be) +
+         (result.moved_file_count != 0 ? fmt::format(", {} {}moved", result.moved_file_count, would_be) : "");
 }
 
 void print_rest(const ChosenSet &chosen, const Repaired &repaired, const char *indent) {
@@ -95,6 +100,8 @@ void print_rest(const ChosenSet &chosen, const Repaired &repaired, const char *i
     fmt::print("{}{} {}\n", indent, plural(result.left_shard_count, "shard"),
                has_other_m(repaired.findings) ? fmt::format("not rebuilt: run `{} resize`", command_name())
                                               : "cannot be rebuilt");
+  if (result.crowded_folder_count != 0)
+    fmt::print("{}name an empty folder, or give one with -o, and the shards of a crowded folder are spread\n", indent);
 }
 
 void print(const ChosenSet &chosen, const Repaired &repaired, bool dry_run) {
@@ -124,7 +131,7 @@ Repaired repair_set(const RepairFlags &flags, const ContextOwner &context, const
   }
   flags.write.set(options);
   options.thread_count = flags.context.thread_count;
-  if (!flags.output.quiet) options.note = print_note;
+  options.note = print_note;
   options.report = collect;
   options.report_user = &repaired.findings;
   run_with_progress(action, flags.output, options,
@@ -154,7 +161,8 @@ int repair_each(const RepairFlags &flags, const ContextOwner &context, const Sea
       print_files(chosen, repaired, flags.write.dry_run, "  ");
       print_rest(chosen, repaired, "  ");
     }
-    return exit_status_of_state(result.state);
+    if (result.state == TANDEM_FILES_INTACT && result.crowded_folder_count != 0) each.add_crowded();
+    return exit_status_of(result);
   });
   if (!flags.output.json && !flags.output.quiet)
     fmt::print("{}, {} read, {} written and read back, {:.2f} s\n", each.counts(), size(total.sum.read_bytes),
@@ -164,7 +172,7 @@ int repair_each(const RepairFlags &flags, const ContextOwner &context, const Sea
 
 int repair_found(const RepairFlags &flags, Places &places, Ranks *ranks) {
   const bool leads = ranks == nullptr || ranks->leads();
-  if (leads) recover(places.paths, flags.write.dry_run, flags.output, flags.write.lock_wait_seconds);
+  if (leads) recover(places.paths, flags.write.dry_run, flags.write.lock_wait_seconds);
   const SearchOwner found = search(places.paths, flags.output, places.recursive);
   if (leads) note_unread(found, places);
   const ContextOwner context = make_context(flags.context);
@@ -174,7 +182,7 @@ int repair_found(const RepairFlags &flags, Places &places, Ranks *ranks) {
     return repair_each(flags, context, found, sets, places);
   const std::string set_id = ranks != nullptr ? flags.set.set_id : hexadecimal(sets[0].set.set_id);
   const Repaired repaired = repair_set(flags, context, found, sets[0], set_id, places, {}, "repair", ranks);
-  const int of_set = exit_status_of_state(repaired.result.state);
+  const int of_set = exit_status_of(repaired.result);
   const int exit_status = places.all_read() ? of_set : std::max<int>(of_set, kExitInputOutput);
   if (!leads) return exit_status;
   if (flags.output.json) {

@@ -68,7 +68,7 @@ Json to_json(const ChosenSet &chosen, const ResizeFlags &flags, const Resized &r
 }
 
 int resize_found(const ResizeFlags &flags, Places &places) {
-  recover(places.paths, flags.write.dry_run, flags.output, flags.write.lock_wait_seconds);
+  recover(places.paths, flags.write.dry_run, flags.write.lock_wait_seconds);
   const SearchOwner found = search(places.paths, flags.output, places.recursive);
   note_unread(found, places);
   const ChosenSet chosen = only_set(found, flags.set);
@@ -82,8 +82,9 @@ int resize_found(const ResizeFlags &flags, Places &places) {
     options.folder_count = folder_pointers.size();
   }
   flags.write.set(options);
+  if (flags.m <= chosen.set.m && !flags.context.timeline.empty()) options.force = 0;  // it is for the timeline
   options.thread_count = flags.context.thread_count;
-  if (!flags.output.quiet) options.note = print_note;
+  options.note = print_note;
   Resized resized;
   options.report = collect;
   options.report_user = &resized.findings;

@@ -211,6 +211,13 @@ bool has_folders(const std::string &path) {
   return !list(path, error).folders.empty();
 }
 
+bool has_par2_sets(const std::string &path) {
+  std::error_code error;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
+    if (entry->path().extension() == ".par2") return true;
+  return false;
+}
+
 void note_unread(const SearchOwner &found, Places &places) {
   const std::size_t count = tandem_files_search_unread_count(found.get());
   constexpr std::size_t kMostNotes = 10;
@@ -311,15 +318,14 @@ FoldersOfSets::FoldersOfSets(const SearchOwner &found, const Places &places) : p
 std::vector<std::string> FoldersOfSets::of(const ChosenSet &chosen) const {
   const Layout &own = sets_[chosen.index];
   std::vector<std::string> all(own.folders.begin(), own.folders.end());
-  if (chosen.set.shard_count == chosen.set.k + chosen.set.m) return all;  // no shard is missing
-  std::vector<bool> related(sets_.size(), false);                         // sets that share folders with this one
-  std::set<std::string> beside;                                           // folders that hold folders of this set
+  std::vector<bool> related(sets_.size(), false);  // sets that share folders with this one
+  std::set<std::string> beside;                    // folders that hold folders of this set
   for (const std::string &folder : own.folders) {
     for (const std::size_t i : used_.at(folder)) related[i] = true;
     beside.insert(folder_of(folder));
   }
-  // The library fills folders in this order. First come folders where a related set, or one of the same name, keeps a
-  // shard that this set lacks. Then come folders without shard files.
+  // The library fills folders in this order, and moves shards of crowded folders there. First come folders where a
+  // related set, or one of the same name, keeps a shard that this set lacks. Then come folders without shard files.
   enum { kHasMissingShard, kUnused, kShared };
   std::vector<std::pair<int, std::string>> folders;
   for (const std::string &folder : places_.folders) {
@@ -359,6 +365,7 @@ struct EachSet::State {
   OutputFlags flags;
   std::set<std::string> done;  // ids
   std::vector<int> exit_statuses;
+  std::ptrdiff_t crowded_count = 0;
   Json objects = Json::array();
 };
 
@@ -408,13 +415,17 @@ void EachSet::run(const SearchOwner &found, const std::vector<ChosenSet> &sets, 
 
 std::size_t EachSet::set_count() const { return state_->exit_statuses.size(); }
 
+void EachSet::add_crowded() { ++state_->crowded_count; }
+
 std::string EachSet::counts() const {
   const auto of = [&](int exit_status) { return std::ranges::count(state_->exit_statuses, exit_status); };
   const auto all = static_cast<std::ptrdiff_t>(set_count());
-  const std::ptrdiff_t intact = of(kExitDone), recoverable = of(kExitDamageFound), lost = of(kExitNotRecoverable);
+  const std::ptrdiff_t intact = of(kExitDone), crowded = state_->crowded_count,
+                       recoverable = of(kExitDamageFound) - crowded, lost = of(kExitNotRecoverable);
   std::string text = fmt::format("{}: {} intact, {} recoverable, {} not recoverable", plural(set_count(), "set"),
                                  intact, recoverable, lost);
-  if (const std::ptrdiff_t failed = all - intact - recoverable - lost; failed != 0)
+  if (crowded != 0) text += fmt::format(", {} crowded", crowded);
+  if (const std::ptrdiff_t failed = all - intact - recoverable - crowded - lost; failed != 0)
     text += fmt::format(", {} failed", failed);
   return text;
 }

@@ -28,6 +28,7 @@ struct Places {
 // wants: whether to look into a folder below.
 Places places_of(const SetFlags &flags, const std::function<bool(const std::string &folder)> &wants = {});
 bool has_folders(const std::string &path);  // below it
+bool has_par2_sets(const std::string &path);
 // Prints a note for each file that could not be read, and sets places.files_read.
 void note_unread(const SearchOwner &found, Places &places);
 // Runs `body`. If a folder or file cannot be read, a Failure has exit status 3 or more: what was not found may lie
@@ -100,7 +101,9 @@ class EachSet {
   void run(const SearchOwner &found, const std::vector<ChosenSet> &sets, bool may_repeat,
            const std::function<int(const ChosenSet &, const std::string &action, Json &object)> &body);
   std::size_t set_count() const;
-  std::string counts() const;  // "50 sets: 48 intact, 1 recoverable, 1 not recoverable, 0 failed"
+  void add_crowded();  // the set of `body` is intact, and has a crowded folder
+  // "50 sets: 48 intact, 1 recoverable, 1 not recoverable, 1 crowded, 0 failed"
+  std::string counts() const;
   int finish(const Places &places, Json totals);
 
  private:

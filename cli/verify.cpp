@@ -21,11 +21,22 @@ struct VerifyFlags {
   OutputFlags output;
   ContextFlags context;
   LocateFlags locate;
+  bool here = false;
   std::uint64_t rate_bytes_per_second = 0;
   double oldest_part = 0;  // 0: all sets, and no times are kept
 };
 
-using Verified = Reported<tandem_files_verify_result>;
+struct Verified : Reported<tandem_files_verify_result> {
+  bool here = false;  // what is not here does not count
+  std::vector<std::string> warnings;
+
+  std::int32_t state() const {
+    if (!here) return result.state;
+    return result.damaged_file_count != 0 ? TANDEM_FILES_RECOVERABLE : TANDEM_FILES_INTACT;
+  }
+  bool is_crowded() const { return result.crowded_folder_count != 0; }
+  int exit_status() const { return std::max<int>(exit_status_of_state(state()), is_crowded() ? kExitDamageFound : 0); }
+};
 
 Json to_json(const ChosenSet &chosen, const Verified &verified) {
   const tandem_files_set &set = chosen.set;
@@ -38,6 +49,9 @@ Json to_json(const ChosenSet &chosen, const Verified &verified) {
                  {"stripe_count", set.stripe_count},
                  {"missing_shards", Json::array()}};
   put(object, verified.result);
+  if (verified.here) object["state"] = verified.state() == TANDEM_FILES_INTACT ? "intact" : "damaged";
+  object["here"] = verified.here;
+  object["warnings"] = verified.warnings;
   object["damaged"] = Json::array();
   object["misnamed"] = Json::array();
   object["other_sets"] = chosen.others;
@@ -59,9 +73,17 @@ void print_files(const ChosenSet &chosen, const Verified &verified, const char *
   for (const std::string &other : chosen.others) fmt::print("{}{}\n", indent, printable(other));
 }
 
-std::string what_is_found(const ChosenSet &chosen, const tandem_files_verify_result &result) {
+std::string what_is_found(const ChosenSet &chosen, const Verified &verified) {
+  const tandem_files_verify_result &result = verified.result;
+  if (verified.here)
+    return fmt::format("{} here; {} of {} shards, {} {}needed to decode",
+                       colored(verified.state(), verified.state() == TANDEM_FILES_INTACT ? "intact" : "damaged"),
+                       chosen.set.shard_count, chosen.set.k + chosen.set.m, chosen.set.k,
+                       chosen.set.any_k_suffice != 0 ? "" : "or more ");
   const std::string state = colored(result.state, state_name(result.state));
-  if (result.state == TANDEM_FILES_INTACT) return state;
+  if (result.state == TANDEM_FILES_INTACT)
+    return verified.is_crowded() ? fmt::format("{}; {}", state, plural(result.crowded_folder_count, "crowded folder"))
+                                 : state;
   return fmt::format("{}; {}, {}, at most {} bad or missing in a stripe of {} + {}", state,
                      plural(result.missing_shard_count, "missing shard"),
                      plural(result.bad_block_count, "damaged block"), result.worst_bad_count, chosen.set.k,
@@ -71,13 +93,17 @@ std::string what_is_found(const ChosenSet &chosen, const tandem_files_verify_res
 void print(const ChosenSet &chosen, const Verified &verified) {
   const tandem_files_verify_result &result = verified.result;
   print_files(chosen, verified, "");
-  fmt::print("set {}: {}\n", hexadecimal(chosen.set.set_id), what_is_found(chosen, result));
+  fmt::print("set {}: {}\n", hexadecimal(chosen.set.set_id), what_is_found(chosen, verified));
+  if (result.state == TANDEM_FILES_LOST && !verified.here && result.damaged_file_count == 0)
+    fmt::print("the files that are here are intact: `{} verify --here` checks a part of a set\n", command_name());
+  if (verified.is_crowded())
+    fmt::print("`{} repair` spreads the shards if it finds an empty folder, or gets one with -o\n", program_name());
   if (has_other_m(verified.findings)) {
     fmt::print("`{} resize` with the m that the set shall have finishes the resize\n", command_name());
-  } else if (result.state == TANDEM_FILES_RECOVERABLE) {
+  } else if (result.state == TANDEM_FILES_RECOVERABLE && (!verified.here || result.damaged_file_count != 0)) {
     fmt::print("`{} repair` can mend all of it\n", program_name());
   }
-  if (result.lost_stripe_count != 0)
+  if (result.lost_stripe_count != 0 && !verified.here)
     fmt::print("{} of {} cannot be recovered; `{} repair` mends the others\n", result.lost_stripe_count,
                plural(chosen.set.stripe_count, "stripe"), program_name());
   fmt::print("{} read in {:.2f} s, {}\n", size(result.read_bytes), result.seconds,
@@ -93,10 +119,20 @@ Verified verify_set(const VerifyFlags &flags, const ContextOwner &context, const
   options.rate_bytes_per_second = flags.rate_bytes_per_second;
   options.report = collect;
   options.report_user = &verified.findings;
+  verified.here = flags.here;
+  options.note = [](void *user, const char *note) {
+    static_cast<std::vector<std::string> *>(user)->emplace_back(note);
+  };
+  options.note_user = &verified.warnings;
   run_with_progress(action, flags.output, options, [&] {
     return ranks != nullptr ? ranks->verify(context.get(), places.paths, options, &verified.result)
                             : tandem_files_verify(context.get(), found.get(), &options, &verified.result);
   });
+  if (verified.here) {
+    verified.warnings.clear();
+    verified.result.crowded_folder_count = 0;
+  }
+  for (const std::string &warning : verified.warnings) complain("warning: ", warning);
   return verified;
 }
 
@@ -106,7 +142,7 @@ int verify_one(const VerifyFlags &flags, const SearchOwner &found, const Places 
   if (found) chosen = only_set(found, flags.set);
   const std::string set_id = ranks != nullptr ? flags.set.set_id : hexadecimal(chosen.set.set_id);
   const Verified verified = verify_set(flags, context, found, set_id, places, "verify", ranks);
-  const int of_set = exit_status_of_state(verified.result.state);
+  const int of_set = verified.exit_status();
   const int exit_status = places.all_read() ? of_set : std::max<int>(of_set, kExitInputOutput);
   if (ranks != nullptr && !ranks->leads()) return exit_status;
   if (flags.output.json) {
@@ -149,10 +185,11 @@ int verify_each(const VerifyFlags &flags, Places &places) {
       if (flags.output.json) {
         object = to_json(chosen, verified);
       } else if (!flags.output.quiet) {
-        fmt::print("{}: {}\n", label_of(chosen), what_is_found(chosen, verified.result));
+        fmt::print("{}: {}\n", label_of(chosen), what_is_found(chosen, verified));
         print_files(chosen, verified, "  ");
       }
-      return exit_status_of_state(verified.result.state);
+      if (verified.result.state == TANDEM_FILES_INTACT && verified.is_crowded()) each.add_crowded();
+      return verified.exit_status();
     });
     if (!flags.output.json && !flags.output.quiet)
       fmt::print("{}, {} read in {:.2f} s\n", each.counts(), size(total.sum.read_bytes), total.sum.seconds);
@@ -168,7 +205,7 @@ int verify(VerifyFlags flags, Ranks *ranks) {
   if (ranks != nullptr) ranks->adapt(flags.context);
   Places places = places_of(flags.set);
   if (ranks != nullptr && !ranks->leads()) return verify_one(flags, nullptr, places, ranks);
-  recover(places.paths, false, flags.output);
+  recover(places.paths, false);
   // Each rank searches; one rank cannot repeat it alone. Rank 0 needs the result for its report.
   if (ranks != nullptr) {
     const SearchOwner found = search(places.paths, flags.output, places.recursive);
@@ -191,9 +228,11 @@ void add_verify_command(CLI::App &app, Invocation &invocation) {
        {"--backend", "--kernel", "--technique", "--device-technique", "--executor", "--resource", "--policy"})
     command->remove_option(command->get_option(of_coding));  // blocks have checksums: nothing is coded
   if (invocation.ranks == nullptr) {                         // one process
+    command->add_flag("--here", flags->here,
+                      "Judge only the files that are here, as of a copy elsewhere: other shards may be missing");
     add_part_flags(*command, flags->rate_bytes_per_second, &flags->oldest_part);
     add_locate_flags(*command, flags->locate);
-    for (const char *of_sets : {"--set", "--name", "--recursive", "--rate", "--oldest"})
+    for (const char *of_sets : {"--set", "--name", "--recursive", "--rate", "--oldest", "--here"})
       command->get_option(of_sets)->excludes(command->get_option("--locate"));
   }
   add_output_flags(*command, flags->output);

@@ -57,13 +57,13 @@ struct ReplaceFlags : AskFlags {
 
 class Volume {
  public:
-  Volume(const std::vector<std::string> &members, bool read_only, bool quiet) {
+  Volume(const std::vector<std::string> &members, bool read_only) {
     const std::vector<const char *> list = pointers(members);
     auto options = sized<tandem_volume_open_options>();
     options.members = list.data();
     options.member_count = list.size();
     options.read_only = read_only;
-    if (!quiet) options.note = print_note;
+    options.note = print_note;
     const tandem_status status = tandem_volume_open(nullptr, &options, &volume_);
     if (status == TANDEM_ERROR_UNAVAILABLE)
       fail(exit_status_of(status), tandem_last_error_message(),
@@ -88,7 +88,7 @@ void check_target(const VolumeTarget &target) {
 }
 
 Json ask_members(const AskFlags &flags, const Json &request, bool read_only, Progress &progress) {
-  Volume volume(flags.target.members, read_only, flags.output.quiet);
+  Volume volume(flags.target.members, read_only);
   const auto hear = [&](std::uint64_t done_bytes, std::uint64_t total_bytes) {
     return Progress::callback(&progress, done_bytes, total_bytes) != 0;
   };
@@ -161,7 +161,7 @@ int create(const CreateFlags &flags) {
     options.member_bytes = flags.member_bytes;
     options.log_bytes = flags.log_bytes;
     check(tandem_volume_create(&options));
-    Volume volume(flags.members, true, false);
+    Volume volume(flags.members, true);
     const Json info = volume::control_answer(volume.get(), {{"command", "info"}}, nullptr);
     for (const char *key : {"volume_id", "k", "m", "matrix", "unit_bytes", "volume_bytes", "stripe_count", "log_bytes"})
       object[key] = info.at(key);

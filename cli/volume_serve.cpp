@@ -167,6 +167,14 @@ int serve(const ServeFlags &flags, Json &object) {
     fail(kExitInputOutput, error.what());
   }
 
+  if (!flags.pid_file.empty()) {  // an older server's may be there, and nothing else is replaced
+    std::string old(64, '\0');
+    std::ifstream file(flags.pid_file);
+    old.resize(static_cast<std::size_t>(file.read(old.data(), 64).gcount()));
+    if (old.find_first_not_of("0123456789\n") != std::string::npos)
+      fail(kExitInputOutput, flags.pid_file, " exists and is no pid file");
+  }
+
   struct sigaction handler = {};
   handler.sa_handler = pass_on;
   sigemptyset(&handler.sa_mask);

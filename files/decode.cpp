@@ -110,11 +110,14 @@ class Sink {
   }
 
  private:
+  // Nor of another set: `force` is not for those.
   static void check_no_shard(const FoundSet &set, const std::string &name, const struct stat &status) {
     for (const ShardFile &file : set.files)
       if (file.identity == std::pair(status.st_dev, status.st_ino))
         fail(TANDEM_ERROR_INVALID_ARGUMENT, name, " is shard ", file.index,
              " of the set that is decoded; choose another output");
+    if (is_shard_file(Folder(folder_of(name), FolderUse::enter), name_of(name)))
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, name, " is a shard file; choose another output, or remove it first");
   }
 
   std::string partial_name() const { return name_ + ".partial"; }

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "base/rounding.hpp"
 #include "base/text.hpp"
 #include "files/commit.hpp"
 #include "files/error.hpp"
@@ -114,6 +115,18 @@ std::set<std::string> claimed_names(const std::string &path, const SetId &own_se
   return claimed;
 }
 
+// Files of other sets that can be recovered.
+std::set<std::pair<dev_t, ino_t>> files_in_need(const Search &search, const FoundSet &set) {
+  std::set<std::pair<dev_t, ino_t>> needed;
+  for (const FoundSet &other : search.sets) {
+    std::vector<std::uint8_t> present(other.header.shard_count(), 0);
+    for (const ShardFile &file : other.files) present[file.index] = 1;
+    if (&other == &set || !shards_suffice(other.header, present)) continue;
+    for (const ShardFile &file : other.files) needed.insert(file.identity);
+  }
+  return needed;
+}
+
 // Another repair made it since the search. A second file of the shard is not wanted.
 bool holds_shard(const Place &place, const FoundSet &set, std::uint32_t shard) {
   try {
@@ -129,17 +142,19 @@ Places places_for(const Search &search, const FoundSet &set, const std::vector<s
                   const std::vector<std::string> &given, const std::vector<std::string> &replacements,
                   bool may_replace) {
   const std::string common = common_name(set), own = hexadecimal(set.header.set_id);
-  std::set<std::pair<dev_t, ino_t>> of_this_set;
-  for (const ShardFile &file : set.files) of_this_set.insert(file.identity);
+  std::set<std::pair<dev_t, ino_t>> kept;
+  if (may_replace) kept = files_in_need(search, set);
+  for (const ShardFile &file : set.files) kept.insert(file.identity);
   std::map<std::string, std::set<std::string>> claimed;  // by folder
-  const auto is_free = [&](const Place &place) {
+  const auto is_free = [&](Place &place) {
     const auto [names, is_new] = claimed.try_emplace(place.folder);
     if (is_new) names->second = claimed_names(place.folder, set.header.set_id);
     if (names->second.contains(place.name)) return false;
     struct stat status;
     // If lstat is refused, there may be a file. The rename then fails, or does not replace it.
-    return lstat((place.folder + "/" + place.name).c_str(), &status) != 0 ||
-           (may_replace && !S_ISDIR(status.st_mode) && !of_this_set.contains({status.st_dev, status.st_ino}));
+    if (lstat((place.folder + "/" + place.name).c_str(), &status) != 0) return true;
+    place.replaces = may_replace && !S_ISDIR(status.st_mode) && !kept.contains({status.st_dev, status.st_ino});
+    return place.replaces;
   };
   Places places;
   Usable usable;
@@ -158,6 +173,69 @@ Places places_for(const Search &search, const FoundSet &set, const std::vector<s
     places.of.push_back(std::move(place));
   }
   return places;
+}
+
+std::vector<std::string> folders_to_fill(const Search &search, const FoundSet &set,
+                                         const std::vector<std::string> &given,
+                                         const std::vector<std::string> &replacements) {
+  return given.empty() ? usable_folders(search, set, replacements).folders : given;
+}
+
+Layout::Layout(const Search &search, const FoundSet &set) : Layout(set.header) {
+  for (const ShardFile &file : set.files) add(search.folders[file.folder], file.index);
+}
+
+std::size_t Layout::count(const std::string &folder) const {
+  const auto found = folders_.find(folder);
+  return found != folders_.end() ? found->second.size() : 0;
+}
+
+std::map<std::string, std::set<std::uint32_t>> Layout::alone() const {
+  std::vector<std::uint32_t> copies(header_.shard_count(), 0);
+  for (const auto &[folder, shards] : folders_)
+    for (const std::uint32_t shard : shards) ++copies[shard];
+  auto lone = folders_;
+  for (auto &[folder, shards] : lone) std::erase_if(shards, [&](std::uint32_t shard) { return copies[shard] > 1; });
+  return lone;
+}
+
+// Of folders in an even spread. If encode used none in turn, those where the shards lie count. If one of these holds
+// every shard, others have copies.
+std::uint32_t Layout::spread_count() const {
+  if (header_.folder_count != 0) return header_.folder_count;
+  std::uint32_t count = 0;
+  for (const auto &[folder, shards] : folders_) {
+    if (shards.size() == header_.shard_count()) return 1;
+    count += shards.empty() ? 0 : 1;
+  }
+  return count;
+}
+
+std::uint32_t Layout::even_count() const {
+  return base::divide_up(header_.shard_count(), std::max(spread_count(), 1u));
+}
+
+std::vector<std::string> Layout::crowded(tandem_context *context, bool all) const {
+  const std::uint32_t spread = spread_count();
+  const auto lone = alone();
+  // Every code with parity survives the loss of one shard.
+  const bool is_one_each = std::ranges::all_of(lone, [](const auto &each) { return each.second.size() < 2; });
+  if (header_.m == 0 || (spread < 2 && !all) || is_one_each) return {};
+  const Recoverability recoverability(context, header_);
+  const auto holds = [&](const auto &is_lost) {
+    std::vector<std::uint8_t> present(header_.shard_count(), 1);
+    for (std::uint32_t shard = 0; shard < present.size(); ++shard)
+      if (is_lost(shard) && !header_.is_padding(shard)) present[shard] = 0;
+    return recoverability.holds(present);
+  };
+  for (std::uint32_t folder = 0; folder < spread && !all; ++folder)
+    if (!holds([&](std::uint32_t shard) { return shard % spread == folder; })) return {};
+  std::vector<std::string> sentences;
+  for (const auto &[folder, shards] : lone)
+    if (!holds([&](std::uint32_t shard) { return shards.contains(shard); }))
+      sentences.push_back(base::text("folder ", folder, " holds ", count(folder), " shards of a ", header_.k, "+",
+                                     header_.m, " set: its loss loses the set"));
+  return sentences;
 }
 
 }  // namespace tandem::files

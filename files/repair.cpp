@@ -40,6 +40,20 @@ class NewFiles {
     });
   }
 
+  // When their successors are on the disk.
+  void remove_moved() {
+    wait_.began = Clock::now();
+    task_.attempt_each([&](Target &target) {
+      if (target.moved == kNoFile || target.left_count != 0) return;
+      const ShardFile &old = task_.set.files[target.moved];
+      const auto folder = std::make_shared<Folder>(folder_of(old.path));
+      const FoldersLock lock({folder}, wait_);
+      if (!is_still_there(*folder, old)) return;
+      folder->remove(name_of(old.path));
+      if (task_.options.no_sync == 0) folder->sync();
+    });
+  }
+
   void give_names(bool is_locked) {
     wait_.began = Clock::now();
     task_.attempt_each([&](Target &target) {
@@ -69,17 +83,16 @@ class NewFiles {
 
   void give_name(Target &target, bool is_locked) {
     const FoldersLock lock(is_locked ? Folders() : Folders{target.folder}, wait_);
-    if (target.file != kNoFile && !is_still_there(target))
+    if (target.file != kNoFile && !is_still_there(*target.folder, task_.set.files[target.file]))
       fail(TANDEM_ERROR_IO, target.path(), " was replaced since it was read; the new file is left alone");
-    const bool may_replace = target.file != kNoFile || task_.options.force != 0;
-    target.pending->rename(target.place.name, may_replace, task_.options.no_sync != 0);
+    target.pending->rename(target.place.name, target.file != kNoFile || target.place.replaces,
+                           task_.options.no_sync != 0);
   }
 
   // A newer set may have this name by now, or the file may have been removed with its set.
-  bool is_still_there(const Target &target) const {
-    const ShardFile &shard = task_.set.files[target.file];
+  static bool is_still_there(const Folder &folder, const ShardFile &shard) {
     struct stat status;
-    return fstatat(target.folder->descriptor(), target.place.name.c_str(), &status, 0) == 0 &&
+    return fstatat(folder.descriptor(), name_of(shard.path).c_str(), &status, 0) == 0 &&
            std::pair(status.st_dev, status.st_ino) == shard.identity &&
            static_cast<std::uint64_t>(status.st_size) == shard.file_bytes;
   }
@@ -105,9 +118,11 @@ void join(const RepairTask &task, const std::string &temporary, Target &target) 
 void share_targets(RepairTask &task) {
   if (task.team.is_alone()) return;
   Words leading = task.team.broadcast([&](Words &plan) {
+    plan.put(task.crowded_count);
     plan.put(task.targets.size());
     for (const Target &target : task.targets) {
       plan.put(target.file);
+      plan.put(target.moved);
       plan.put(target.shard);
       plan.put(static_cast<std::uint64_t>(target.action));
       plan.put(target.place.folder);
@@ -118,9 +133,11 @@ void share_targets(RepairTask &task) {
   });
   task.team.together([&] {
     if (task.team.leads()) return;
+    task.crowded_count = leading.number();
     for (std::uint64_t left = leading.number(); left != 0; --left) {
       Target &target = task.targets.emplace_back(task.most_ranges());
       target.file = leading.number();
+      target.moved = leading.number();
       target.shard = static_cast<std::uint32_t>(leading.number());
       target.action = static_cast<std::int32_t>(leading.number());
       target.place.folder = leading.text();
@@ -198,7 +215,7 @@ std::uint64_t left_in(const RepairTask &task, const Target &target) {
 void report_all(const RepairTask &task) {
   const auto target_of = [&](const Finding &finding) {
     return std::ranges::find_if(task.targets, [&](const Target &target) {
-      return target.file == finding.file && target.shard == finding.report.index;
+      return target.file == finding.file && target.shard == finding.report.index && target.moved == kNoFile;
     });
   };
   const std::uint32_t sure_count = task.header.k + least_m(task.set);  // resize makes or drops the others
@@ -230,6 +247,10 @@ tandem_files_repair_result result_of(const RepairTask &task) {
   for (const Target &target : task.targets) {
     all_done = all_done && !dry_run && target.failure.empty();
     if (!target.failure.empty()) continue;
+    if (target.moved != kNoFile) {
+      ++result.moved_file_count;
+      continue;
+    }
     const std::uint64_t left = left_in(task, target);
     const std::uint64_t bad = target.file != kNoFile ? findings.bad[target.file].count() : 0;
     if (target.file == kNoFile) --result.left_shard_count;
@@ -246,6 +267,7 @@ tandem_files_repair_result result_of(const RepairTask &task) {
   result.state = !findings.recoverable ? TANDEM_FILES_LOST : is_whole ? TANDEM_FILES_INTACT : TANDEM_FILES_RECOVERABLE;
   result.read_bytes = findings.read_bytes + task.read_bytes;
   result.written_bytes = task.written_bytes;
+  result.crowded_folder_count = static_cast<std::uint32_t>(task.crowded_count);
   return result;
 }
 
@@ -304,6 +326,9 @@ void write_targets(RepairTask &task, const std::function<void()> &lock_all) {
   });
   step([&] {
     if (team.leads()) mend_records(task);
+  });
+  step([&] {
+    if (team.leads()) new_files.remove_moved();
   });
 }
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <map>
 #include <set>
 
 #include "base/text.hpp"
@@ -55,6 +57,76 @@ void plan_missing(RepairTask &task) {
   }
 }
 
+// The name that the search gave a folder, which the user may spell in another way.
+std::string known_name(const Search &search, const std::string &path) {
+  std::error_code none;
+  for (const std::string &folder : search.folders)
+    if (folder == path || std::filesystem::equivalent(folder, path, none)) return folder;
+  return path;
+}
+
+// When all targets are written.
+Layout layout_of(const RepairTask &task) {
+  Layout layout(task.search, task.set);
+  for (const Target &target : task.targets)
+    if (target.file == kNoFile) layout.add(known_name(task.search, target.place.folder), target.shard);
+  return layout;
+}
+
+void tell_crowded(RepairTask &task, const Layout &layout) {
+  const std::vector<std::string> crowded = layout.crowded(task.context);
+  for (const std::string &sentence : crowded) task.note(sentence);
+  task.crowded_count = crowded.size();
+}
+
+// The file of one of these shards of a folder, intact and the only one of its shard. Encode put shards of one remainder
+// together, so first one of which the fewest are here.
+std::size_t file_to_move(const RepairTask &task, const std::set<std::uint32_t> &shards) {
+  const auto turn = [&](std::uint32_t shard) { return shard % std::max(task.header.folder_count, 1u); };
+  std::map<std::uint32_t, std::size_t> counts;
+  for (const std::uint32_t shard : shards) ++counts[turn(shard)];
+  std::size_t found = kNoFile;
+  for (const std::uint32_t shard : shards) {
+    const auto files = std::ranges::equal_range(task.set.files, shard, {}, &ShardFile::index);
+    const auto file = static_cast<std::size_t>(files.begin() - task.set.files.begin());
+    if (files.size() != 1 || files.front().condition != 0 || !task.findings.bad[file].empty()) continue;
+    if (found == kNoFile || counts[turn(shard)] <= counts[turn(task.set.files[found].index)]) found = file;
+  }
+  return found;
+}
+
+// Shards of folders that hold more than in an even spread go to folders that hold none; of a crowded set, and with
+// folders that were given, also to those that hold fewer.
+void plan_moves(RepairTask &task) {
+  Layout layout = layout_of(task);
+  const bool is_crowded = !layout.crowded(task.context).empty();
+  const std::size_t most_count = layout.even_count();
+  if (is_crowded || task.header.folder_count > 1) {  // else no folder is known to be wrong
+    std::vector<std::string> open = folders_to_fill(task.search, task.set, task.folders, task.new_folders);
+    for (std::string &folder : open) folder = known_name(task.search, folder);
+    if (!is_crowded && task.folders.empty())
+      std::erase_if(open, [&](const std::string &folder) { return layout.count(folder) != 0; });
+    const auto count_in = [&](const std::string &folder) { return layout.count(folder); };
+    while (!open.empty()) {
+      const auto lone = layout.alone();
+      const auto &[from, shards] =
+          *std::ranges::max_element(lone, {}, [](const auto &each) { return each.second.size(); });
+      const std::string to = *std::ranges::min_element(open, {}, count_in);
+      if (shards.size() <= most_count || layout.count(to) >= most_count) break;
+      Target target(task.most_ranges());
+      if ((target.moved = file_to_move(task, shards)) == kNoFile) break;
+      target.shard = task.set.files[target.moved].index;
+      target.place = places_for(task.search, task.set, {target.shard}, {to}, {}, task.options.force != 0).of[0];
+      task.note(task.options.dry_run != 0 ? "would move shard " : "moves shard ", target.shard, " from ", from, " to ",
+                to, ": ", from, " holds ", layout.count(from), " of the ", task.header.shard_count(), " shards");
+      layout.remove(from, target.shard);
+      layout.add(to, target.shard);
+      task.targets.push_back(std::move(target));
+    }
+  }
+  tell_crowded(task, layout);
+}
+
 // Checked before anything is written.
 void check_files_to_open(const std::vector<Target> &targets) {
   if (targets.empty()) return;
@@ -80,6 +152,7 @@ void plan_repair(RepairTask &task) {
         task.findings.bad[file].count() != task.findings.lost_count[file])
       add_file(task, file);
   plan_missing(task);
+  if (task.findings.recoverable && least_m(task.set) == task.header.m) plan_moves(task);
   check_files_to_open(task.targets);
   for (Target &target : task.targets)
     if (target.file != kNoFile && open_in_place(task.set.files[target.file], &target.opened))
@@ -90,6 +163,7 @@ void plan_resize(RepairTask &task) {
   plan_missing(task);
   if (task.targets.empty() && (task.options.force != 0 || !task.folders.empty() || !task.new_folders.empty()))
     fail(TANDEM_ERROR_INVALID_ARGUMENT, "folders and force (-o, --force) are for new shards, and none is to be made");
+  tell_crowded(task, layout_of(task));
   check_files_to_open(task.targets);
   for (std::size_t file = 0; file < task.set.files.size(); ++file) {
     if (task.set.files[file].condition == 0) continue;

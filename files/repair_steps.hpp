@@ -22,7 +22,8 @@ namespace tandem::files {
 struct Target {
   explicit Target(std::size_t most_ranges) : written(most_ranges) {}
 
-  std::size_t file = kNoFile;  // place in FoundSet::files
+  std::size_t file = kNoFile;   // place in FoundSet::files
+  std::size_t moved = kNoFile;  // the same: a file that goes when this one, in another folder, is complete
   std::uint32_t shard = 0;
   std::int32_t action = TANDEM_FILES_REBUILD;
   Place place;
@@ -58,7 +59,8 @@ struct RepairTask {
   StripeSource source{context, recoverability.codec(), set};
   Findings findings = Findings();
   std::vector<Target> targets{};
-  std::mutex mutex{};  // the counters, and of targets: written, left_count, failure
+  std::size_t crowded_count = 0;  // folders, when all targets are written
+  std::mutex mutex{};             // the counters, and of targets: written, left_count, failure
   std::uint64_t read_bytes = 0, written_bytes = 0;
 
   std::size_t most_ranges() const { return share_of_ranges(set.files.size() + header.shard_count()); }

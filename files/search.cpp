@@ -169,11 +169,11 @@ class Searcher {
         if (file.header != set.header) file.condition |= TANDEM_FILES_OTHER_M;
   }
 
-  // Whether it is a shard file is not known, unless it is a link to nothing or no regular file.
+  // Whether it is a shard file is not known, unless it is a link to a missing file or no regular file.
   void leave_unopened(const std::string &path, int error) {
     struct stat status;
     const bool is_there = stat(path.c_str(), &status) == 0;
-    const bool leads_nowhere = error == ELOOP || (error == ENOENT && lstat(path.c_str(), &status) == 0);
+    const bool leads_nowhere = error == ENOENT && lstat(path.c_str(), &status) == 0;
     if (is_there ? !S_ISREG(status.st_mode) : leads_nowhere)
       return ignore(path, std::generic_category().message(error));
     if (error != ENOENT) return leave_unread("open", path, error);
@@ -277,8 +277,8 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
   if (sets.empty()) {
     if (const std::string why = not_read(); !why.empty()) fail(TANDEM_ERROR_IO, why);
     if (!other_version.empty()) fail(TANDEM_ERROR_UNSUPPORTED, other_version);
-    fail(TANDEM_ERROR_NOT_RECOVERABLE, "no shard file found (", ignored.size(), " other file",
-         ignored.size() == 1 ? "" : "s", ")", out_of_limits.empty() ? "" : "; ", out_of_limits);
+    fail(TANDEM_ERROR_IO, "no shard file found (", ignored.size(), " other file", ignored.size() == 1 ? "" : "s", ")",
+         out_of_limits.empty() ? "" : "; ", out_of_limits);
   }
   std::string wanted = set_id_prefix;
   for (char &c : wanted) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

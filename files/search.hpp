@@ -48,8 +48,8 @@ struct Search {
 
   // Why there may be more shard files than were found; empty: all files were read.
   std::string not_read() const { return unread.empty() ? vanished : unread.front(); }
-  // Throws INVALID_ARGUMENT (ambiguous or unknown), NOT_RECOVERABLE (no set), IO (unread) or UNSUPPORTED (only sets of
-  // another version). An empty prefix matches all. Of several sets the only one with k shards or more is chosen.
+  // Throws INVALID_ARGUMENT (ambiguous or unknown), IO (no set, or unread) or UNSUPPORTED (only sets of another
+  // version). An empty prefix matches all. Of several sets the only one with k shards or more is chosen.
   std::size_t choose(const std::string &set_id_prefix) const;
   // The same. Throws DAMAGED with a file's name if the header has a code that does not exist.
   std::size_t choose_to_code(const std::string &set_id_prefix) const;

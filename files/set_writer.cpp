@@ -17,6 +17,7 @@
 #include "files/calls.hpp"
 #include "files/error.hpp"
 #include "files/io.hpp"
+#include "files/placement.hpp"
 #include "files/recoverable.hpp"
 #include "files/recovery.hpp"
 #include "files/workers.hpp"
@@ -101,6 +102,10 @@ SetWriter::SetWriter(tandem_context *context, const tandem_files_encode_options 
   options_.note = [note = options.note, user = options.note_user](const std::string &text) {
     if (note != nullptr) note(user, text.c_str());
   };
+  Layout layout(header_);
+  for (std::uint32_t shard = 0; shard < header_.shard_count(); ++shard) layout.add(folders_[shard], shard);
+  if (team_.leads() && layout.count(folders_[0]) < header_.shard_count())
+    for (const std::string &sentence : layout.crowded(context, true)) options_.note(sentence);
 }
 
 void SetWriter::check_folders() {

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "base/text.hpp"
+#include "files/placement.hpp"
 #include "files/recoverable.hpp"
 #include "files/set_reader.hpp"
 #include "files/workers.hpp"
@@ -281,6 +282,7 @@ tandem_files_verify_result verify(tandem_context *context, const Search &search,
   const FoundSet &set = choose_set(search, options.set_id_prefix, team);
   team.together([&] { check_current(search, set); });
   const Findings findings = inspect(context, set, options, team);
+  std::vector<std::string> crowded;
   team.together([&] {
     check_all_read(search, set, findings.recoverable);
     if (team.leads()) report(set, findings, options.report, options.report_user);
@@ -288,6 +290,9 @@ tandem_files_verify_result verify(tandem_context *context, const Search &search,
       fail(TANDEM_ERROR_DAMAGED, "every data block of set ", hexadecimal(set.header.set_id),
            " is intact, but their digest is ", hexadecimal(printed_order(*findings.digest)), " and the set's ",
            hexadecimal(printed_order(set.header.digest)), ": its writer had a defect, or another program changed it");
+    if (findings.recoverable) crowded = Layout(search, set).crowded(context);
+    if (team.leads() && options.note != nullptr)
+      for (const std::string &sentence : crowded) options.note(options.note_user, sentence.c_str());
   });
 
   tandem_files_verify_result result = {};
@@ -299,6 +304,7 @@ tandem_files_verify_result verify(tandem_context *context, const Search &search,
   result.worst_bad_count = findings.worst_bad_count;
   result.lost_stripe_count = findings.lost.count();
   result.read_bytes = findings.read_bytes;
+  result.crowded_folder_count = static_cast<std::uint32_t>(crowded.size());
   result.state = !findings.recoverable                                               ? TANDEM_FILES_LOST
                  : result.missing_shard_count != 0 || result.damaged_file_count != 0 ? TANDEM_FILES_RECOVERABLE
                                                                                      : TANDEM_FILES_INTACT;

@@ -22,6 +22,9 @@
  *              files that it mends or rebuilds. If the process may not open so many, the call fails before it writes
  *              anything, with both numbers in the message. Reading works with fewer open files. The library does not
  *              change the limit (RLIMIT_NOFILE); the command raises its own.
+ *   promise    What could be restored before a call can be restored after it, unless `force` allowed the loss or the
+ *              status is not TANDEM_OK. A file that cannot be read is neither missing nor damaged: nothing is written
+ *              in its place.
  *   outputs    A call writes temporaries beside the final names, syncs them, and renames them when all are complete. A
  *              call that fails removes its temporaries, and a folder that it made. Only `force` replaces an existing
  *              file. One exception: repair replaces the damaged files of its set. Names never come from a header.
@@ -232,8 +235,8 @@ TANDEM_API tandem_status tandem_files_search_check(const tandem_files_search *se
  *   set_id_prefix   the first hexadecimal digits of its id, at least one. NULL: the only set, or the only one with at
  *                   least k shards (besides remains of other generations)
  *   set_index_out   its index in the search
- * Status: INVALID_ARGUMENT (none or several match: the message lists them), NOT_RECOVERABLE (there is no shard file),
- *   IO (there is none, and a file could not be read), UNSUPPORTED (all shard files have another format version). */
+ * Status: INVALID_ARGUMENT (none or several match: the message lists them), IO (there is no shard file, or a file could
+ *   not be read), UNSUPPORTED (all shard files have another format version). */
 TANDEM_API tandem_status tandem_files_search_choose(const tandem_files_search *search, const char *set_id_prefix,
                                                     size_t *set_index_out);
 
@@ -357,7 +360,7 @@ typedef struct tandem_files_reader_options {
 /* Chooses a set. Opens no file yet; files stay open from the first read on.
  *   options      NULL = defaults
  *   reader_out   the reader, for tandem_files_reader_destroy. The context must outlive it, the search need not
- * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (there is no shard file), UNSUPPORTED, OUT_OF_MEMORY.
+ * Status: INVALID_ARGUMENT, IO (there is no shard file), UNSUPPORTED, OUT_OF_MEMORY.
  * On failure *reader_out is not written.
  * Threads: any. */
 TANDEM_API tandem_status tandem_files_reader_create(tandem_context *context, const tandem_files_search *search,
@@ -424,6 +427,8 @@ typedef struct tandem_files_verify_options {
   void *progress_user;
   const tandem_files_team *team;  /* NULL = this process alone */
   uint64_t rate_bytes_per_second; /* of the files, read by this process; 0 = no limit */
+  tandem_files_note note;         /* names each crowded folder; NULL = none */
+  void *note_user;
 } tandem_files_verify_options;
 
 enum tandem_files_state_value { TANDEM_FILES_INTACT = 0, TANDEM_FILES_RECOVERABLE = 1, TANDEM_FILES_LOST = 2 };
@@ -439,14 +444,20 @@ typedef struct tandem_files_verify_result {
   uint64_t lost_stripe_count;   /* stripes that cannot be recovered */
   uint64_t read_bytes;
   double seconds;
+  uint32_t crowded_folder_count; /* each of them loses the set if it is lost, though the set was made to survive that */
+  uint32_t reserved;             /* 0 */
 } tandem_files_verify_result;
 
 /* Reads every shard file of a set once and checks every block. Damage is a result, not an error. If every data block is
  * intact, the digest is compared too. A team divides the reading, and every process gets the same result.
- * Status: INVALID_ARGUMENT, UNSUPPORTED (shard files of another format version), NOT_RECOVERABLE (there is no shard
- *   file), DAMAGED (the blocks are intact, but their digest is not the set's: no decode can succeed), OUT_OF_MEMORY,
- *   CANCELLED, IO (also: a file of the set could not be read, or was replaced since the search; or a shard is missing
- *   that may lie in another file that could not be read). */
+ *
+ * A folder is crowded if its loss alone loses the set, although the set would survive that if its shards were spread
+ * evenly over the folders that encode used. `note` gets a sentence for each. A set that was made in one folder, or with
+ * more than m shards in each, has none: encode's note says so.
+ * Status: INVALID_ARGUMENT, UNSUPPORTED (shard files of another format version), DAMAGED (the blocks are intact, but
+ *   their digest is not the set's: no decode can succeed), OUT_OF_MEMORY, CANCELLED, IO (also: there is no shard file;
+ *   a file of the set could not be read, or was replaced since the search; or a shard is missing that may lie in
+ *   another file that could not be read). */
 TANDEM_API tandem_status tandem_files_verify(tandem_context *context, const tandem_files_search *search,
                                              const tandem_files_verify_options *options,
                                              tandem_files_verify_result *result_out);
@@ -459,7 +470,8 @@ typedef struct tandem_files_repair_options {
   const char *const *folders; /* missing shard i goes to folders[i % folder_count], which is made if missing. NULL: it
                                  goes to its former folder, as far as the others tell (see below) */
   size_t folder_count;
-  int32_t force;              /* non-zero: the file of a missing shard may replace a file outside the set */
+  int32_t force;              /* non-zero: the file of a missing shard may replace a file outside the set, but none
+                                 of another set that the search shows to be recoverable */
   int32_t no_sync;            /* as encode */
   int32_t dry_run;            /* non-zero: finds out and reports everything, writes nothing */
   uint32_t thread_count;      /* 0 = the context's */
@@ -469,8 +481,9 @@ typedef struct tandem_files_repair_options {
   void *progress_user;
   uint32_t lock_wait_seconds; /* as encode, for the folders of all files that are rebuilt */
   uint32_t reserved;          /* 0 */
-  tandem_files_note note;     /* NULL = none. Tells if the layout of the encode cannot be restored, and why nothing is
-                                 written to a set that too few shards agree on */
+  tandem_files_note note;     /* NULL = none. Tells if the layout of the encode cannot be restored, which shards move,
+                                 which folders are crowded afterwards, and why nothing is written to a set that too
+                                 few shards agree on */
   void *note_user;
   const tandem_files_team *team;  /* NULL = this process alone */
   const char *const *new_folders; /* folders that may stand for lost ones, the first ones first. NULL: those of the
@@ -490,6 +503,8 @@ typedef struct tandem_files_repair_result {
   uint32_t removed_file_count; /* tandem_files_resize; else 0 */
   uint64_t read_bytes, written_bytes;
   double seconds;
+  uint32_t crowded_folder_count; /* as in tandem_files_verify_result, afterwards */
+  uint32_t moved_file_count;     /* shards that went to an empty folder, and left a folder with too many */
 } tandem_files_repair_result;
 
 /* Repairs a set. Nothing is written if a file of the set cannot be read, or if a shard is missing that may lie in a
@@ -507,18 +522,20 @@ typedef struct tandem_files_repair_result {
  * the call fails with IO.
  *
  * A missing shard's file is named like the others ("NAME.003.tandem"). It is named by the set id if the others have no
- * common name, or if another file has the name (unless `force`). It goes to the folder where encode put it: headers
- * have encode's number of folders, and shard i lies in folder i % that number. The other files of that folder show
- * where it is. If there are none, the shard goes to a folder of the search without files of the set (a new disk). If
- * no such folder is left, it goes to the folder with the fewest shards, and a note says so.
+ * common name, or if another file has the name. With `force` it replaces that file, unless another set of the search
+ * can be recovered and has it. It goes to the folder where encode put it: headers have encode's number of folders, and
+ * shard i lies in folder i % that number. The other files of that folder show where it is. If there are none, the shard
+ * goes to a folder of the search without files of the set (a new disk). If no such folder is left, it goes to the
+ * folder with the fewest shards, and a note says so. Such shards move on later: from a folder that holds more than
+ * encode put there to one of the search, or of new_folders, that holds none; of a crowded set, or with `folders`, to
+ * one that holds fewer. The old file goes when the new one is on the disk.
  *
  * With a team every process gets the same result. Each process computes and writes stripes of its own. Process 0 makes
  * and names the files and mends their records. A process that dies does no more damage than a kill.
  *
- * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (there is no shard file), OUT_OF_MEMORY, CANCELLED (mended parts stay
- *   mended), DEVICE, IO (a part could not be written or read any more, or read back wrong, and the rest was mended; or
- *   the process may not open more files). An unrecoverable stripe is a result, not an error: `state` is
- *   TANDEM_FILES_LOST. */
+ * Status: INVALID_ARGUMENT, OUT_OF_MEMORY, CANCELLED (mended parts stay mended), DEVICE, IO (there is no shard file; a
+ *   part could not be written or read any more, or read back wrong, and the rest was mended; or the process may not
+ * open more files). An unrecoverable stripe is a result, not an error: `state` is TANDEM_FILES_LOST. */
 TANDEM_API tandem_status tandem_files_repair(tandem_context *context, const tandem_files_search *search,
                                              const tandem_files_repair_options *options,
                                              tandem_files_repair_result *result_out);

@@ -24,6 +24,8 @@
  *              "", is refused (UNSUPPORTED). So are parts of more than 255 bytes, names of more than 4095, a file "a"
  *              beside "a/b", and a packet file of the set as one of its files. Backslashes count as slashes, unless a
  *              file exists that has such a name.
+ *   promise    What could be restored before a call can be restored after it, unless an option named for it allowed the
+ *              loss or the status is not TANDEM_OK.
  *   threads    Each call starts its own threads. They end before the call returns, and they block all signals.
  *              Callbacks run on the calling thread.
  *   errors     As in tandem.h: tandem_last_error_message() has the sentence. Damage is a result, not an error.

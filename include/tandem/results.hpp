@@ -60,6 +60,7 @@ constexpr auto table(const tandem_files_verify_result &) {
                     row("damaged_file_count", &Of::damaged_file_count, Unit::sum),
                     row("bad_block_count", &Of::bad_block_count, Unit::sum),
                     row("worst_bad_count", &Of::worst_bad_count), row("lost_stripe_count", &Of::lost_stripe_count),
+                    row("crowded_folder_count", &Of::crowded_folder_count, Unit::sum),
                     row("read_bytes", &Of::read_bytes, Unit::sum), row("seconds", &Of::seconds, Unit::sum));
 }
 
@@ -68,6 +69,8 @@ constexpr auto table(const tandem_files_repair_result &) {
   return std::tuple(row("state", &Of::state, Unit::state), row("mended_file_count", &Of::mended_file_count, Unit::sum),
                     row("mended_block_count", &Of::mended_block_count),
                     row("rebuilt_file_count", &Of::rebuilt_file_count, Unit::sum),
+                    row("moved_file_count", &Of::moved_file_count, Unit::sum),
+                    row("crowded_folder_count", &Of::crowded_folder_count, Unit::sum),
                     row("removed_file_count", &Of::removed_file_count), row("left_block_count", &Of::left_block_count),
                     row("left_shard_count", &Of::left_shard_count), row("lost_stripe_count", &Of::lost_stripe_count),
                     row("read_bytes", &Of::read_bytes, Unit::sum), row("written_bytes", &Of::written_bytes, Unit::sum),

@@ -207,7 +207,8 @@ typedef struct tandem_context_options {
   const char *policy; /* hybrid: NULL = "auto": no slow device delays the end; "budget": an idle worker takes a chunk.
                          Both keep within `resources` */
   const char *timeline_file; /* a trace for Perfetto, written when the context ends: which worker ran which range when
-                                (docs/internals/TIMELINE.md). NULL = TANDEM_TIMELINE, else none; "" = none */
+                                (docs/internals/TIMELINE.md). A file that exists is refused, unless this process made
+                                it. NULL = TANDEM_TIMELINE, else none; "" = none */
   const char *expert; /* NULL, or what only experiments need: "executor=openmp,pin=1". docs/environment.md has the keys:
                          executor, pin and technique of the CPU, device_technique */
 } tandem_context_options;

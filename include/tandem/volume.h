@@ -18,6 +18,9 @@
  * A stripe has k data columns and m parity columns. A block of TANDEM_VOLUME_BLOCK_BYTES is the smallest part of a
  * stripe that is read, written and checked. The parity range of a write is the set of block rows that it touches in any
  * column. Parity is computed for these rows.
+ *
+ * A read returns bytes that were written, or an error. What could be read before a call can be read after it, unless a
+ * flag named for it allowed the loss or the status is not TANDEM_OK.
  */
 #ifndef TANDEM_VOLUME_H
 #define TANDEM_VOLUME_H

@@ -79,7 +79,7 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class VerifyResult:
-    """The result of verify. It is true if the set is intact."""
+    """The result of verify. It is true if the set is intact and no folder is crowded."""
 
     state: str  # "intact", "recoverable", "lost"
     missing_shard_count: int
@@ -87,12 +87,13 @@ class VerifyResult:
     worst_bad_count: int
     bad_block_count: int
     lost_stripe_count: int
+    crowded_folder_count: int  # folders that lose the set if they are lost, though the set was made to survive that
     read_bytes: int
     seconds: float
     findings: Tuple[Finding, ...]
 
     def __bool__(self):
-        return self.state == "intact"
+        return self.state == "intact" and self.crowded_folder_count == 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +105,8 @@ class RepairResult:
     rebuilt_file_count: int
     mended_block_count: int
     removed_file_count: int  # resize: files of dropped shards
+    moved_file_count: int  # out of folders with too many shards
+    crowded_folder_count: int  # as for verify, afterwards
     left_block_count: int
     lost_stripe_count: int
     left_shard_count: int
@@ -113,7 +116,7 @@ class RepairResult:
     findings: Tuple[Finding, ...]
 
     def __bool__(self):
-        return self.state == "intact"
+        return self.state == "intact" and self.crowded_folder_count == 0
 
 
 def encode(source, folders, k, m, *, matrix="isal-cauchy", name=None, block_bytes=0, force=False, sync=True,

@@ -255,6 +255,8 @@ class Command(cli_kit.Command):
     def trace(self, *arguments, status=0):
         """What the command's timeline says: (boxes by kind, the trace)."""
         path = self.path("trace.json")
+        if os.path.exists(path):
+            os.remove(path)
         self.ok(*arguments, "--timeline", path, "--quiet", status=status)
         trace = json.loads(self.read(path))
         boxes = {}
@@ -322,7 +324,7 @@ class Command(cli_kit.Command):
 
         os.remove(self.path("trace.json"))
         shutil.rmtree(self.shards)
-        done = self.ok(*encode, "--timeline", self.path("no/such/folder.json"), status=3)
+        done = self.ok(*encode, "--timeline", self.path("no/such/folder.json"), status=3)  # other refusals: sets_cli_test
         self.assertIn(b"no/such/folder.json: No such file", done.stderr)
         self.assertFalse(os.path.exists(self.shards))
 

@@ -78,8 +78,8 @@ class Sets(Command):
     def test_deeper_folders_need_a_flag(self):
         self.encode("a", self.path("deep/x/y"))
         hint = b"with --recursive (-r) the folders below are searched"
-        self.assertIn(hint, self.ok("verify", self.path("deep"), status=4).stderr)
-        self.assertNotIn(hint, self.ok("verify", self.path("sources"), status=4).stderr)
+        self.assertIn(hint, self.ok("verify", self.path("deep"), status=3).stderr)
+        self.assertNotIn(hint, self.ok("verify", self.path("sources"), status=3).stderr)
         self.ok("verify", "-r", self.path("deep"))
 
     def test_the_oldest_sets_take_turns(self):
@@ -283,6 +283,48 @@ class Sets(Command):
         self.assertIn(b"no set has an id", self.ok("verify", backup, "--set", "f" * 32, status=2).stderr)
         self.ok("decode", "-r", backup, "--set", ids[1], "-o", "/dev/null", **as_user)
 
+    def test_a_shard_that_cannot_be_read_is_neither_missing_nor_damaged(self):
+        """Of 4 + 2 shards the parity is not needed to decode; with one more lost, it is."""
+        self.encode("a", self.path("s"))
+        shard = self.path("s", "a.005.tandem")
+        content = self.read(shard)
+        _, as_user = self.lock_out("unused")
+        os.chmod(self.path("s"), 0o777)
+
+        def cannot_open():
+            os.chmod(shard, 0)
+            return b"Permission denied", lambda: os.chmod(shard, 0o644)
+
+        def leads_in_circles():
+            os.rename(shard, self.path("away"))
+            os.symlink("a.005.tandem", shard)
+            return b"Too many levels", lambda: os.replace(self.path("away"), shard)
+
+        def cannot_enter():
+            os.mkdir(self.path("closed"))
+            os.rename(shard, self.path("closed", "a.005.tandem"))
+            os.chmod(self.path("closed"), 0o644)  # its names can be read, its files cannot
+            return b"Permission denied", lambda: (os.rename(self.path("closed", "a.005.tandem"), shard), os.rmdir(self.path("closed")))
+
+        for lock in cannot_open, leads_in_circles, cannot_enter:
+            words, unlock = lock()
+            paths = [self.path("s"), *([self.path("closed")] if os.path.exists(self.path("closed")) else [])]
+            before = sorted(os.listdir(self.path("s")))
+            for command in ("verify",), ("verify", "--here"), ("repair",), ("repair", "--force"), ("resize", "-m", 3):
+                done = self.ok(*command, *paths, status=3, **as_user)
+                self.assertIn(words, done.stderr, (lock, command))
+                self.assertNotIn(b"missing\n", done.stdout)
+            self.ok("decode", paths[0], "-o", "/dev/null", **as_user)
+            os.rename(self.path("s", "a.000.tandem"), self.path("aside"))
+            os.rename(self.path("s", "a.001.tandem"), self.path("aside too"))
+            self.assertIn(words, self.ok("decode", *paths, "-o", "/dev/null", status=3, **as_user).stderr)
+            os.rename(self.path("aside"), self.path("s", "a.000.tandem"))
+            os.rename(self.path("aside too"), self.path("s", "a.001.tandem"))
+            self.assertEqual(sorted(os.listdir(self.path("s"))), before)
+            unlock()
+            self.assertEqual(self.read(shard), content)
+        self.ok("verify", self.path("s"), **as_user)
+
     def test_a_folder_beside_that_cannot_be_read(self):
         os.mkdir(self.path("m"))
         self.encode("a", self.path("m", "disk{i}"))
@@ -313,6 +355,165 @@ class Sets(Command):
         self.assertEqual(len(json.loads(self.ok("info", "-r", backup, "--json", preexec_fn=few_files).stdout)["sets"]), 3)
         os.remove(self.path("backup", "a.000.tandem"))
         self.assertIn(b"1 file rebuilt", self.ok("repair", "-r", backup, preexec_fn=few_files).stdout)
+
+    # ---- folders that may be lost
+
+    def three_and_one(self):
+        """A 3+1 set on four disks, of which the last one is lost; returns its folders."""
+        disks = [self.path(f"disk{index}") for index in range(4)]
+        self.encode("a", self.path("disk{i}"), k=3, m=1)
+        shutil.rmtree(disks[3])
+        return disks
+
+    def crowded(self, words):
+        return [line for line in words.decode().splitlines() if "its loss loses the set" in line]
+
+    def test_a_crowded_folder_is_named_until_the_shards_are_spread_again(self):
+        disks = self.three_and_one()
+        before = self.read(os.path.join(disks[2], "a.002.tandem"))
+        sentence = f"folder {disks[0]} holds 2 shards of a 3+1 set: its loss loses the set"
+        for quiet in (), ("-q",):
+            done = self.ok("repair", *disks[:3], *quiet, status=1)
+            self.assertEqual(self.crowded(done.stderr), [f"tandem: note: {sentence}"])
+        for quiet in (), ("-q",), ("-r",):
+            self.assertEqual(self.crowded(self.ok("verify", *disks[:3], *quiet, status=1).stderr), [f"tandem: warning: {sentence}"])
+        found = self.json("verify", *disks[:3], status=1)
+        self.assertEqual((found["state"], found["crowded_folder_count"], found["warnings"]), ("intact", 1, [sentence]))
+        self.assertIn(b"1 set: 0 intact, 0 recoverable, 0 not recoverable, 1 crowded", self.ok("verify", "-r", *disks[:3], status=1).stdout)
+        # The loss that the warning is about, and the one that it is not about.
+        self.ok("decode", *disks[1:3], "-o", self.path("out"), status=4)
+        self.ok("decode", disks[0], disks[1], "-o", self.path("out"))
+        os.mkdir(disks[3])
+        found = self.json("repair", *disks, "--dry-run", status=1)
+        self.assertEqual((found["moved_file_count"], os.listdir(disks[3])), (1, []))
+        found = self.json("repair", *disks)
+        self.assertEqual((found["moved_file_count"], found["rebuilt_file_count"], found["crowded_folder_count"]), (1, 0, 0))
+        self.assertEqual([os.listdir(disk) for disk in disks], [[f"a.{index:03}.tandem"] for index in range(4)])
+        self.assertEqual(self.read(os.path.join(disks[2], "a.002.tandem")), before)
+        self.assertEqual(self.ok("verify", *disks).stderr, b"")
+        self.assertEqual(self.json("repair", *disks)["moved_file_count"], 0)
+
+    def test_a_crowded_folder_gives_to_a_folder_that_is_named_or_lies_beside(self):
+        for way in ("-o", self.path("new")), ("-r",):
+            disks = self.three_and_one()
+            self.ok("repair", *disks[:3], status=1)
+            if way == ("-r",):
+                os.mkdir(disks[3])
+            self.ok("repair", *(disks[:3] if way[0] == "-o" else [self.root]), *way)
+            self.assertEqual([os.listdir(disk) for disk in disks[:3]], [[f"a.{index:03}.tandem"] for index in range(3)])
+            self.assertEqual(os.listdir(self.path("new") if way[0] == "-o" else disks[3]), ["a.003.tandem"])
+            for each in os.listdir(self.root):
+                shutil.rmtree(self.path(each))
+
+    def test_an_empty_folder_gets_its_share_back_before_a_folder_is_crowded(self):
+        self.encode("a", self.path("disk{i}"))
+        shutil.rmtree(self.path("disk4"))
+        disks = [self.path(f"disk{index}") for index in range(6)]
+        self.assertEqual(self.crowded(self.ok("repair", *disks[:4], disks[5]).stderr), [])  # 2 of 4 + 2 may be lost
+        os.mkdir(disks[4])
+        self.assertEqual(self.json("repair", *disks)["moved_file_count"], 1)
+        self.assertEqual([os.listdir(disk) for disk in disks], [[f"a.{index:03}.tandem"] for index in range(6)])
+
+    def test_what_was_made_so_is_not_crowded(self):
+        source, one = self.random_file("source", size=20_000), self.path("one")
+        two = (self.path("a"), self.path("b"))
+        self.ok("encode", source, "-k", 4, "-m", 2, "-o", one)
+        done = self.ok("encode", source, "-k", 10, "-m", 4, "-o", two[0], "-o", two[1], "-q")
+        self.assertEqual(self.crowded(done.stderr), [f"tandem: note: folder {folder} holds 7 shards of a 10+4 set: its loss loses the set"
+                                                     for folder in two])
+        self.assertEqual(self.ok("encode", source, "-k", 2, "-m", 0, "-o", self.path("none{i}")).stderr, b"")
+        for folders in ((one,), two, (self.path("none0"), self.path("none1"))):
+            self.assertEqual(self.json("verify", *folders)["warnings"], [])
+        # Copies elsewhere, and files that were moved by hand, change nothing.
+        self.write(self.path("copy", "source.000.tandem"), self.read(os.path.join(one, "source.000.tandem")))
+        self.ok("verify", one, self.path("copy"))
+        os.remove(os.path.join(one, "source.000.tandem"))
+        self.ok("verify", one, self.path("copy"))
+        # Folders that were not used in turn: an even spread over them would do.
+        self.ok("encode", source, "-k", 2, "-m", 2, "-o", self.path("x"), "-o", self.path("x"), "-o", self.path("y"))
+        self.assertEqual(self.json("verify", self.path("x"), self.path("y"), status=1)["crowded_folder_count"], 1)
+        self.ok("repair", self.path("x"), self.path("y"))
+        self.assertEqual((len(os.listdir(self.path("x"))), len(os.listdir(self.path("y")))), (2, 2))
+
+    def test_here_judges_the_files_that_are_here(self):
+        self.encode("a", self.path("disk{i}"))
+        done = self.ok("verify", self.path("disk1"), status=4)
+        self.assertIn(b"the files that are here are intact: `tandem verify --here`", done.stdout)
+        self.assertRegex(self.ok("verify", "--here", self.path("disk1")).stdout, rb": intact here; 1 of 6 shards, 4 needed to decode\n")
+        found = self.json("verify", "--here", "-r", self.path("disk1"))
+        self.assertEqual((found["state"], found["here"], found["missing_shards"]), ("intact", True, [0, 2, 3, 4, 5]))
+        os.mkdir(self.path("copy"))
+        for index in range(6):
+            shutil.copy(self.path(f"disk{index}", f"a.{index:03}.tandem"), self.path("copy"))
+        self.assertEqual(self.json("verify", self.path("copy"), status=1)["crowded_folder_count"], 1)  # of a set on six disks
+        self.assertEqual(self.json("verify", "--here", self.path("copy"))["warnings"], [])
+        self.damage(self.path("disk1", "a.001.tandem"), 4096 + 7)
+        done = self.ok("verify", "--here", self.path("disk1"), status=1)
+        for words in (b": damaged here; 1 of 6", b"shard 1: 1 block damaged: 0"):
+            self.assertIn(words, done.stdout)
+        for wrong in ("--locate", "-k", 1, "-m", 1), ():
+            self.ok("verify", "--here", *wrong, self.path("none"), status=2 if wrong else 3)
+
+    def test_no_shard_file_is_no_lost_set(self):
+        self.write(self.path("photos", "a.jpg"), b"a photo" * 1000)
+        for command in (("verify",), ("repair",), ("info",), ("decode", "-o", self.path("out"))):
+            self.assertIn(b"no shard file found", self.ok(*command, self.path("photos"), status=3).stderr)
+        self.ok("par2", "sync", self.path("photos"))
+        for quiet in (), ("-q",):
+            self.assertIn(b"has PAR2 sets: `tandem par2 scrub` checks them", self.ok("verify", self.path("photos"), *quiet, status=3).stderr)
+
+    # ---- files of others
+
+    def test_repair_with_force_keeps_what_another_set_needs(self):
+        s = self.path("s")
+        old = self.encode("x", s, "--force", k=2, m=2)
+        shutil.copytree(s, self.path("backup"))
+        new = self.encode("x", s, "--force", k=2, m=2, seed=2)
+        for index in (0, 1):  # a backup that was restored half
+            shutil.copy(self.path("backup", f"x.{index:03}.tandem"), s)
+        for force in (), ("--force",):
+            folder = shutil.copytree(s, self.path("s" + "".join(force)) + "-")
+            found = self.json("repair", folder, *force)
+            self.assertEqual({each["set_id"]: each["state"] for each in found["sets"]}, {old: "intact", new: "intact"})
+            for set_id, seed in (old, 1), (new, 2):
+                self.ok("decode", folder, "--set", set_id, "-o", self.path("out"), "--force")
+                self.assertEqual(self.read(self.path("out")), random.Random(seed).randbytes(20_000))
+        # Of a set that cannot be recovered any more, --force replaces what has the names.
+        os.remove(self.path("s", "x.000.tandem"))
+        self.ok("repair", s, "--set", new, "--force")
+        self.assertEqual(sorted(os.listdir(s)), [f"x.{index:03}.tandem" for index in range(4)])
+        # Nor does a decode write over a shard of a set that it does not read.
+        self.encode("y", self.path("t"))
+        shard = self.path("t", "y.001.tandem")
+        before = self.read(shard)
+        done = self.ok("decode", s, "-o", shard, "--force", status=2)
+        self.assertIn(b"y.001.tandem is a shard file; choose another output", done.stderr)
+        self.assertEqual(self.read(shard), before)
+
+    def test_a_timeline_replaces_nothing(self):
+        self.encode("a", self.path("s"))
+        shard, kept, source = self.path("s", "a.001.tandem"), self.path("kept"), self.path("sources", "a")
+        self.write(kept, b"of the user")
+        os.symlink(kept, self.path("link"))
+        os.symlink(self.path("none"), self.path("dangling"))
+        before = self.read(shard)
+        commands = [("verify", self.path("s")), ("repair", self.path("s")), ("decode", self.path("s"), "-o", self.path("out")),
+                    ("encode", source, "-k", 2, "-m", 1, "-o", self.path("t")), ("resize", self.path("s"), "-m", 2),
+                    ("par2", "create", self.path("set"), source)]
+        for command in commands:
+            for force in (), ("--force",):
+                for path in (shard, self.path("link"), self.path("dangling"), *((kept,) if not force else ())):
+                    for way in (("--timeline", path), {}), ((), {"env": {**os.environ, "TANDEM_TIMELINE": path}}):
+                        done = self.ok(*command, *way[0], *force, status=2 if path == shard and force else 3, **way[1])
+                        self.assertIn(os.path.basename(path).encode(), done.stderr)
+                self.assertIn(b"No space left on device", self.ok(*command, *force, "--timeline", "/dev/full", status=3).stderr)
+        self.assertIn(b"the command reads this file", self.ok(*commands[3], "--force", "--timeline", source, status=2).stderr)
+        self.assertEqual((self.read(shard), self.read(kept), os.path.lexists(self.path("none"))), (before, b"of the user", False))
+        for command in commands:
+            self.ok(*command, "--force", "--timeline", kept)
+            self.assertIn("traceEvents", json.loads(self.read(kept)))
+        self.ok("verify", self.path("s"), "--timeline", self.path("new"))
+        self.ok("verify", self.path("s"), "--timeline", self.path("new"), status=3)
 
     # ---- salvage
 

@@ -158,6 +158,12 @@ TEST_F(Repair, ALayoutThatCannotBeRestoredIsTold) {
                 names[0].string() + " then holds 3 of the 6 shards\n");
   EXPECT_EQ(entries(names[0]), 3u);  // neither folder alone has more than m
   EXPECT_EQ(entries(names[2]), 3u);
+  EXPECT_EQ(repaired_.crowded_folder_count, 0u);
+  // A new disk gets its share of both. Which folders are crowded: sets_cli_test.
+  fs::create_directory(names[1]);
+  ASSERT_EQ(repair({names[0], names[1], names[2]}), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(std::pair(repaired_.moved_file_count, repaired_.rebuilt_file_count), std::pair(2u, 0u));
+  for (const fs::path &name : names) EXPECT_EQ(entries(name), 2u) << name;
 }
 
 // A newer set gets the names while an older one is repaired.

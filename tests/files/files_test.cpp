@@ -398,7 +398,8 @@ TEST_F(Files, BadArgumentsAreNamed) {
   EXPECT_EQ(tandem_files_encode(context_, nullptr, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(decode(root_ / "nowhere"), TANDEM_ERROR_IO);
   fs::create_directory(shards_);
-  EXPECT_EQ(decode(shards_), TANDEM_ERROR_NOT_RECOVERABLE);
+  EXPECT_EQ(decode(shards_), TANDEM_ERROR_IO);
+  expect_message("no shard file found");
 }
 
 // A set that is replaced between search and call is neither damaged nor lost.

@@ -712,7 +712,7 @@ class Files(unittest.TestCase):
         with self.assertRaises(ValueError):
             reader.read_at(0, 1)
         (self.folder / "empty").mkdir()
-        with self.assertRaises(errors.NotRecoverable):
+        with self.assertRaisesRegex(errors.FileError, "no shard file"):
             files.SetReader(self.folder / "empty")
 
     def test_streams(self):
