@@ -14,6 +14,7 @@
 #include "base/error.hpp"
 #include "core/codec.hpp"
 #include "core/plan.hpp"
+#include "cpu/factory.hpp"
 #include "tests/base/errors.hpp"
 #include "tests/conformance/forms.hpp"
 #include "tests/conformance/layouts.hpp"
@@ -24,6 +25,30 @@
 #include "tests/support/thinned.hpp"
 
 namespace tandem::test {
+
+std::shared_ptr<core::Backend> cpu_reference(std::function<void()> before) {
+  class Reference final : public core::Backend {
+   public:
+    explicit Reference(std::function<void()> before) : before_(std::move(before)) {
+      cpu::Options options;
+      options.executor = "serial";
+      cpu::Decisions choice = {};
+      cpu_ = cpu::make_backend(options, {}, &choice);
+    }
+    const core::Traits &traits() const noexcept override { return cpu_->traits(); }
+    std::shared_ptr<const core::Prepared> prepare(const core::Operator &what) override { return cpu_->prepare(what); }
+    void run(std::span<const core::Task> tasks, core::Control &control) override {
+      if (before_) before_();
+      cpu_->run(tasks, control);
+    }
+
+   private:
+    const std::function<void()> before_;
+    std::unique_ptr<core::Backend> cpu_;
+  };
+  return std::make_shared<Reference>(std::move(before));
+}
+
 namespace {
 
 using core::Control;

@@ -95,6 +95,7 @@ std::vector<DriverMaker> all_drivers() {
 INSTANTIATE_TEST_SUITE_P(CudaFake, BackendConformance, testing::ValuesIn(conformance_makers(all_drivers())),
                          maker_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, DeviceFaults, testing::ValuesIn(all_drivers()), driver_name);
+INSTANTIATE_TEST_SUITE_P(Cuda, DeviceChecks, testing::ValuesIn(all_drivers()), driver_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, DeviceShards, testing::Values(all_drivers().front()), driver_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, DeviceLayer, testing::Values(all_drivers().front()), driver_name);
 
@@ -153,6 +154,20 @@ TEST(CudaFaults, ADeadDeviceIsDeadForEveryContextAndSaid) {
 }
 
 // ---- shards in device memory ------------------------------------------------------------------------------
+
+// A check would wait for a stream that is captured.
+TEST(CudaDeviceMemory, ACapturedSubmitIsNotChecked) {
+  unsigned checks = 0;
+  CudaLife life(2, 3, 5000, {.technique = "tables"});
+  life.options.reference = cpu_reference([&] { ++checks; });
+  life.begin(life.work.matrix);
+  life.make_ready(Mode::assign);
+  DeviceStripe stripe(*life.driver, life.work);
+  EXPECT_EQ(life.capture(stripe), 1u);
+  EXPECT_EQ(checks, 0u);
+  life.run(stripe);
+  EXPECT_EQ(checks, 1u);
+}
 
 // What a plan is made ready for costs its submits a launch, an event and questions about pointers, and nothing else.
 TEST(CudaDeviceMemory, APreparedSubmitOnlyStartsAKernel) {
