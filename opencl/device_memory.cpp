@@ -69,6 +69,7 @@ class OpenclRun final : public device::DeviceRun {
     is_over_ = false;
     const unsigned columns = task_.prepared->columns(), rows = task_.prepared->rows();
     if (task_.mode == Mode::accumulate) copy_for_check(columns, columns + rows);
+    if (task_.mode == Mode::compare && check_bytes_ != 0) start_trial();
     if (binding_ == Binding::table) {
       device::KernelRange groups;
       groups.group_count = batch_.group_count;
@@ -80,7 +81,6 @@ class OpenclRun final : public device::DeviceRun {
     }
     copy_for_check(0, 0);
     if (check_bytes_ != 0) {
-      if (task_.mode == Mode::compare) start_trial();
       const cl_event after = events_.last();
       OPENCL_CALL(driver_, clEnqueueReadBuffer, queue_.get(), check_copies_.get(), CL_FALSE, 0, checked_->size(),
                   checked_->data(), 1, &after, events_.next(driver_));
@@ -121,13 +121,13 @@ class OpenclRun final : public device::DeviceRun {
       device::merge_records(part.range, part.record_values.data(), 0, task_.prepared->rows(), found.data());
       place_.check.look_at_copies(task_, variant_, shards, bytes, found, part.range.length);
     };
-    const KernelCall &trial = parts_->back();
+    const KernelCall &trial = parts_->front();
     look(trial, device::AnswerCheck::shards_of_trial(*task_.prepared, trial.range.length).data(), trial.range.length);
-    parts_->pop_back();
+    parts_->pop_front();
     look(parts_->front(), checked_->data(), check_bytes_);
   }
 
-  // The last part of a compare: of shards in a buffer of its own.
+  // The first part of a compare: of shards in a buffer of its own.
   void start_trial() {
     const std::uint64_t bytes = device::pitch_of(check_bytes_);
     auto shards = device::AnswerCheck::shards_of_trial(*task_.prepared, bytes);

@@ -17,6 +17,7 @@
 #include "hybrid/factory.hpp"
 #include "tests/conformance/forms.hpp"
 #include "tests/support/sanitizers.hpp"
+#include "tests/support/slice.hpp"
 #include "tests/support/thinned.hpp"
 
 namespace tandem::test {
@@ -343,10 +344,12 @@ class FaultyLife {
   std::shared_ptr<const core::Prepared> prepared_;
 };
 
-// The n-th call, or command, fails, for every n that a life of a backend has. Nothing is leaked.
+// The n-th call, or command, fails, for every n that a life of a backend has: of calls a slice. Nothing is leaked.
 void fail_every(const Fault &fault) {
   Work work(3, 5, 10'000);
-  const unsigned step = fault.by_command ? 1 : kThinning;
+  Slice slice(fault.by_command ? 1 : 4 * kThinning,
+              static_cast<std::uint64_t>(fault.mode) + 3 * static_cast<std::uint64_t>(fault.failure));
+  const std::uint64_t step = slice.step();
   std::uint64_t count = 0;
   unsigned statuses = 0, worked = 0;
   for (std::uint64_t n = UINT64_MAX; n == UINT64_MAX || n < count;) {  // first a life without failures
@@ -365,15 +368,15 @@ void fail_every(const Fault &fault) {
       expect_clean(*driver, where);
     }
     if (testing::Test::HasFailure()) return;
-    n = n == UINT64_MAX ? static_cast<unsigned>(fault.mode) % step : n + step;
+    n = n == UINT64_MAX ? slice.first() : n + step;
   }
   EXPECT_GE(count, fault.by_command ? 1u : 20u);
   if (fault.failure == Failure::out_of_memory && !fault.way.on_device) {
-    EXPECT_GE(worked, thinned(3)) << "nothing smaller was tried";
+    EXPECT_GE(worked, 3 / step) << "nothing smaller was tried";
   } else if (fault.failure == Failure::plain || fault.failure == Failure::kills) {
-    EXPECT_GT(statuses, count / 2 / step) << "of " << count;
+    EXPECT_GE(statuses, count / 3 / step) << "of " << count;
   }
-  EXPECT_GE(statuses, fault.by_command ? 1u : thinned(10));
+  EXPECT_GE(statuses, fault.by_command ? 1 : 10 / step);
 }
 
 TEST_P(DeviceFaults, EveryCall) {
@@ -494,6 +497,30 @@ TEST_P(DeviceChecks, AVerifyThatSeesNoDifferencesIsFoundOutOnRightShards) {
     EXPECT_EQ(status_of([&] { place.run(*life.backend, *life.prepared, Mode::compare); }).first, TANDEM_ERROR_DEVICE)
         << way.on_device;
   }
+}
+
+// After a right trial.
+TEST_P(DeviceChecks, AWrongVerifyOfTheCallersShardsIsNoticed) {
+  TestLife life(2, 3, 20'000, {.script = {.wrong_kernel = 1}, .technique = "tables", .is_checked = true});
+  DeviceStripe stripe(*life.driver, life.work);
+  EXPECT_EQ(status_of([&] { life.submit(stripe, Mode::compare)->wait(); }).first, TANDEM_ERROR_DEVICE);
+}
+
+// The tables of a matrix make way for those of others, and are uploaded again.
+TEST_P(DeviceLayer, NewTablesAreCheckedAgain) {
+  unsigned checks = 0;
+  TestLife life(2, 3, 200, {.technique = "tables"});
+  life.options.reference = cpu_reference([&] { ++checks; });
+  life.begin(life.work.matrix);
+  for (unsigned i = 0; i < 2; ++i) life.run();
+  EXPECT_EQ(checks, 1u);
+  for (unsigned i = 1; i <= 40; ++i) {
+    Work other(2, 3 + i, 200);
+    EXPECT_TRUE(other.runs_right(*life.backend, *life.backend->prepare(other.matrix), Mode::assign));
+  }
+  checks = 0;
+  life.run();
+  EXPECT_EQ(checks, 1u);
 }
 
 TEST_P(DeviceChecks, ACheckHoldsACpu) {

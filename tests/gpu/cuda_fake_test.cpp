@@ -34,6 +34,7 @@
 #include "tests/support/api.hpp"
 #include "tests/support/mismatch_ranges.hpp"
 #include "tests/support/sanitizers.hpp"
+#include "tests/support/slice.hpp"
 #include "tests/support/thinned.hpp"
 
 namespace tandem::test {
@@ -768,7 +769,9 @@ TEST(CudaVerify, ManyRangesAndOne) {
 TEST(CudaVerify, ShortOfMemoryItGoesInPiecesAndThenFails) {
   for (const bool of_budget : {true, false}) {
     unsigned whole = 0, in_pieces = 0, refused = 0;
-    for (std::uint64_t room = 0; room < 12'000; room += kThinning * (room < 1500 ? 24 : 500)) {
+    Slice slice(4 * kThinning);
+    for (std::uint64_t room = 0; room < 12'000; room += room < 1500 ? 24 : 500) {
+      if (!slice.takes()) continue;
       FakeCudaScript script;
       if (!of_budget) script.devices[0].available_bytes = room;
       Damaged damaged(6, 3, 60'001,
@@ -791,9 +794,11 @@ TEST(CudaVerify, ShortOfMemoryItGoesInPiecesAndThenFails) {
       }
       EXPECT_LE(damaged.fake.most_device_bytes(), room);
     }
-    EXPECT_GE(whole, thinned(10));
-    EXPECT_GE(in_pieces, thinned(30));
-    EXPECT_GE(refused, thinned(10));
+    if (runs_every_case() && kThinning == 1) {
+      EXPECT_GE(whole, 10u);
+      EXPECT_GE(in_pieces, 30u);
+      EXPECT_GE(refused, 10u);
+    }
   }
 }
 
