@@ -37,7 +37,7 @@ constexpr Option kOptions[] = {
     {"thread_count", kCpuThreads, &Texts::threads, "TANDEM_THREADS"},
     {"resources", 0, &Texts::resources, "TANDEM_RESOURCES", &Given::resources},
     {"timeline_file", 0, &Texts::timeline_file, "TANDEM_TIMELINE", &Given::timeline_file},
-    {"check_devices", 0, &Texts::check_devices, "TANDEM_CHECK_DEVICES", nullptr, kChecks},
+    {"TANDEM_CHECK_DEVICES", 0, &Texts::check_devices, "TANDEM_CHECK_DEVICES", nullptr, kChecks},
     {"executor", kCpuThreads | kExecutor, &Texts::executor, nullptr, nullptr, kExecutors},
     {"pin", kCpuThreads | kExecutor | kWorkers, &Texts::pin, nullptr, nullptr, kSwitch},
     {"technique", kCpuThreads, &Texts::technique, nullptr, nullptr, kTechniques},

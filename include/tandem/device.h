@@ -34,8 +34,9 @@ extern "C" {
  *
  * A submit starts the kernel, and neither compiles, allocates nor waits. There are four exceptions. The first submit
  * with more jobs in flight than before allocates; a plan keeps what eight jobs need. A verify of longer shards than
- * before allocates too. The first submit with each kernel of a plan allocates what the check needs (see below). If the device has too little memory for the records of a verify (a few bytes for every few
- * thousand of a shard), the verify runs in pieces. Its submit then waits for all pieces but the last.
+ * before allocates too. The first submit with each kernel of a plan allocates what the check needs (see below). If the
+ * device has too little memory for the records of a verify (a few bytes for every few thousand of a shard), the verify
+ * runs in pieces. Its submit then waits for all pieces but the last.
  *
  * A submit can be captured into a CUDA graph, even the first one. Its job is over at once, and the graph must not
  * outlive plan and context. The graph keeps the kernel that it was captured with. If the plan's kernel is still being
