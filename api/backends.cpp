@@ -100,8 +100,16 @@ template <class Options, Factory<Options> kFactory>
 std::unique_ptr<core::Backend> open_device(const BackendKind &kind, tandem_context &context, const Settings &settings,
                                            const std::string &name, const std::string &technique, bool is_member) {
   if (context.copier == nullptr) context.copier = cpu::make_copier(settings.thread_count, context.budget.get());
+  if (context.reference == nullptr) {
+    cpu::Options alone;
+    alone.executor = "serial";
+    cpu::Decisions ignored = {};
+    context.reference = cpu::make_backend(alone, {}, &ignored);
+  }
   Options options;
   options.copier = context.copier;
+  options.reference = context.reference;
+  options.checks_all = settings.check_devices == "all";
   // A hybrid holds resources and records work for its members.
   options.timeline = is_member ? nullptr : context.timeline.get();
   options.holds_units = !is_member;

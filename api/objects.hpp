@@ -29,6 +29,7 @@ struct tandem_context {
   std::string tuning_path;
   std::shared_ptr<const tandem::tuning::Table> tuning;  // null: nothing was measured
   std::shared_ptr<tandem::core::HostCopier> copier;     // of devices; null: none has been opened
+  std::shared_ptr<tandem::core::Backend> reference;     // the same: what they compute is compared with it
   std::unique_ptr<tandem::core::Backend> backend;       // destroyed before the budget and the table that it uses
   std::string resource_names;                           // tandem_context_info
   const char *kernel_name;

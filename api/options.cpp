@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char *kExecutors[] = {"serial", "pthread", "openmp"}, *kSwitch[] = {"0", "1"},
                      *kTechniques[] = {"matrix", "transform"},
-                     *kDeviceTechniques[] = {"compiled", "tables", "transform"};
+                     *kDeviceTechniques[] = {"compiled", "tables", "transform"}, *kChecks[] = {"first", "all"};
 
 using Given = tandem_context_options;
 using Texts = OptionTexts;
@@ -27,7 +27,7 @@ struct Option {
   std::string Texts::*text;
   const char *variable;  // null: a key of `expert`
   const char *const Given::*member = nullptr;
-  std::span<const char *const> values = {};  // of a key of `expert`
+  std::span<const char *const> values = {};
 };
 
 constexpr Option kOptions[] = {
@@ -37,6 +37,7 @@ constexpr Option kOptions[] = {
     {"thread_count", kCpuThreads, &Texts::threads, "TANDEM_THREADS"},
     {"resources", 0, &Texts::resources, "TANDEM_RESOURCES", &Given::resources},
     {"timeline_file", 0, &Texts::timeline_file, "TANDEM_TIMELINE", &Given::timeline_file},
+    {"TANDEM_CHECK_DEVICES", 0, &Texts::check_devices, "TANDEM_CHECK_DEVICES", nullptr, kChecks},
     {"executor", kCpuThreads | kExecutor, &Texts::executor, nullptr, nullptr, kExecutors},
     {"pin", kCpuThreads | kExecutor | kWorkers, &Texts::pin, nullptr, nullptr, kSwitch},
     {"technique", kCpuThreads, &Texts::technique, nullptr, nullptr, kTechniques},
@@ -89,7 +90,10 @@ OptionTexts read_texts(const tandem_context_options &given, bool with_environmen
   for (const Option &option : kOptions) {
     if (option.variable == nullptr) continue;
     const char *own = option.member != nullptr ? given.*option.member : nullptr;
-    texts.*option.text = own != nullptr ? own : environment(option.variable);
+    const std::string &text = texts.*option.text = own != nullptr ? own : environment(option.variable);
+    if (!text.empty() && !option.values.empty() && std::ranges::find(option.values, text) == option.values.end())
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, option.variable, " is \"", text, "\"; known are ",
+                 base::join(option.values, ", "));
   }
   if (given.thread_count != 0) texts.threads = std::to_string(given.thread_count);
   read_expert("TANDEM_EXPERT", environment("TANDEM_EXPERT"), texts);

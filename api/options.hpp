@@ -12,6 +12,7 @@ namespace tandem::api {
 // The options as texts; empty: the default.
 struct OptionTexts {
   std::string backend, kernel, threads, resources, policy_name, timeline_file;
+  std::string check_devices;                               // a variable alone
   std::string executor, pin, technique, device_technique;  // keys of `expert`
 };
 

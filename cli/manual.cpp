@@ -19,7 +19,7 @@ constexpr std::pair<const char *, std::string_view> kExamples[] = {
 
 constexpr const char *kVariables =
     "TANDEM_BACKEND, TANDEM_KERNEL, TANDEM_THREADS, TANDEM_RESOURCES, TANDEM_POLICY, TANDEM_TIMELINE, "
-    "TANDEM_TUNING and TANDEM_EXPERT stand for options that are not given. "
+    "TANDEM_TUNING and TANDEM_EXPERT stand for options that are not given. TANDEM_CHECK_DEVICES has no option. "
     "docs/environment.md of the sources describes them.";
 
 // Characters that mean something to troff. `Words in backquotes` are bold.

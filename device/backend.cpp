@@ -95,6 +95,7 @@ const DeviceBackend::Found &DeviceBackend::found() const {
     found.disk = std::make_shared<DiskCache>(options_.cache_folder, log_);
     found.budget = std::make_shared<MemoryBudget>(budget_bytes(device, device.memory_bytes / 2));
     found.chooser = std::make_unique<const KernelChooser>(options_, device, log_);
+    found.check = std::make_unique<AnswerCheck>(options_, device, log_);
     found.traits = traits_called(device.name);
     found.traits.shares_memory = device.shares_memory;
     if (options_.tuning != nullptr && !options_.tuning->knows(found.chooser->identity())) {
@@ -106,6 +107,7 @@ const DeviceBackend::Found &DeviceBackend::found() const {
     traits_.store(&found_->traits, std::memory_order_release);
   } else {
     check_usable(*found_->device);
+    found_->check->require_trust();
   }
   return *found_;
 }
@@ -184,7 +186,8 @@ void DeviceBackend::read_column(const Task &task, std::uint64_t at_bytes, std::u
 
 Workplace DeviceBackend::place_in(std::shared_ptr<DeviceSession> session) {
   session->budget().set(budget_bytes(session->device(), session->usable_bytes() / 2));
-  return {std::move(session), *known().chooser, kernel_calls_, options_.timeline, options_.copier.get()};
+  return {std::move(session), *known().chooser,  *known().check,
+          kernel_calls_,      options_.timeline, options_.copier.get()};
 }
 
 void DeviceBackend::guarded(const std::function<void(const Workplace &)> &body) {
@@ -228,7 +231,11 @@ void DeviceBackend::run(std::span<const Task> tasks, Control &control) {
       apply_nothing(task);
     } else {
       core::RecordedRun recorded(options_.timeline, device.identity.backend, {&task, 1});
-      if (control.guard() == nullptr && run_in_place(task, control)) continue;
+      // The XOR of accumulate happens at its commit, when its piece is known to be right. Every byte of every piece is
+      // checked in staging memory.
+      if (control.guard() == nullptr && task.mode != Mode::accumulate && !known().check->is_of_all() &&
+          run_in_place(task, control))
+        continue;
       recorded.forget();
       staged.push_back(task);
     }

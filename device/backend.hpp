@@ -65,6 +65,7 @@ class DeviceBackend : public core::Backend, public core::Tunable {
     std::shared_ptr<MemoryBudget> budget;
     std::shared_ptr<DiskCache> disk;
     std::unique_ptr<const KernelChooser> chooser;
+    std::unique_ptr<AnswerCheck> check;
     core::Traits traits;
   };
   // The device; the first call searches it. Throws Error in a child, for a missing device, and for a dead one.

@@ -71,6 +71,11 @@ class DevicePrepared : public core::Prepared {
   mutable std::array<OfMode, 3> modes;
   mutable std::map<std::tuple<core::Mode, Access, Binding>, Variant> ready;  // Workplace::choose_and_keep()
   mutable std::vector<Variant> captured;  // graphs may launch them while the plan exists
+  struct Checked {
+    std::weak_ptr<const DeviceProgram> program;
+    std::weak_ptr<const void> tables;
+  };
+  mutable std::vector<Checked> checked;  // kernels that gave a right answer: see AnswerCheck
 };
 
 inline const DevicePrepared &prepared_of(const core::Task &task) {

@@ -28,6 +28,9 @@ struct Options {
   core::Budget *resources = nullptr;          // outlives the backend; its MiB of this backend hold from the next run on
   bool holds_units = true;                    // of `resources`; false: the caller of this backend holds them
   std::shared_ptr<core::HostCopier> copier;   // to and from staging memory; null: the running thread copies
+  std::shared_ptr<core::Backend> reference;   // its results are right: see AnswerCheck. It holds no resources; null:
+                                              // nothing is checked
+  bool checks_all = false;                    // by the reference: every answer, not only the first of a kernel
   std::string cache_folder;                   // of compiled programs; "" = none
   GenerateKernel generate = generate_kernel;  // replaced by tests together with the driver
 };

@@ -26,6 +26,7 @@ constexpr std::uint64_t kDirectCopyBytes = 1 << 20;
 // A guarded run commits often: a hybrid learns from it, and gives what is late to others.
 constexpr std::uint64_t kGuardedParts = 8, kLeastGuardedBytes = 1 << 20;
 constexpr unsigned kPiecesAtOnce = DeviceSession::kMostLanes * DeviceLane::kSlots;
+constexpr std::uint64_t kSpoiledBytes = 37;  // from one output's wrong byte to the next one's
 
 class PieceStream {
  public:
@@ -114,10 +115,10 @@ class PieceStream {
       });
     }
     if (!copies_.empty()) {
-      if (guard_ != nullptr && !guard_->enter()) fail_cancelled(place_.session->device());
-      const Left left(guard_);
+      const Left left(enter());
       place_.copy(copies_);
     }
+    if (outputs && piece.is_trial) spoil(slot, piece);
     if (!one_by_one) return lane_.upload(slot, outputs, 0, staging, pitch * (direct.size() - 1) + piece.length_bytes);
     for (unsigned i = 0; i < direct.size(); ++i)
       if (!direct[i]) lane_.upload(slot, outputs, i * pitch, staging + i * pitch, piece.length_bytes);
@@ -136,12 +137,44 @@ class PieceStream {
     }
   }
 
+  // A byte of each output in staging memory is wrong, or as it was.
+  void spoil(unsigned slot, const DevicePiece &piece) const {
+    for (unsigned r = 0; r < piece.of->rows(); ++r)
+      lane_.host(slot, true)[r * piece.pitch_bytes() + (r * kSpoiledBytes + 1) % piece.length_bytes] ^= std::byte{0x5a};
+  }
+
+  // Throws Error (DEVICE) if the piece is wrong. Returns what the CPU finds in a trial.
+  std::vector<core::Mismatch> check(unsigned slot, const DevicePiece &piece) {
+    const HostTask &work = *piece.of;
+    const bool is_direct = is_any(work.input_is_direct) || is_any(work.output_is_direct);
+    Answer answer{prepared_of(*work.task), piece.check_bytes};
+    std::vector<core::Mismatch> found(work.compares() ? work.rows() : 0);
+    if (work.compares()) merge_records(piece.range, lane_.records(slot), 0, work.rows(), found.data());
+    answer.found = found;
+    answer.launch_bytes = piece.length_bytes;
+    const std::uint64_t pitch = piece.pitch_bytes(), at = work.task->offset_bytes + piece.offset_bytes;
+    for (unsigned c = 0; c < work.columns(); ++c)
+      answer.inputs.push_back(work.input_is_direct[c] ? work.task->inputs[c] + at
+                                                      : lane_.host(slot, false) + c * pitch);
+    for (unsigned r = 0; r < work.rows(); ++r)
+      answer.outputs.push_back(work.output_is_direct[r] ? work.task->outputs[r] + at
+                                                        : lane_.host(slot, true) + r * pitch);
+    const Left left(is_direct ? enter() : nullptr);
+    place_.check.look(answer, work.variant);
+    if (!piece.is_trial) return {};
+    spoil(slot, piece);
+    return place_.check.compare(answer);
+  }
+
   // Waits for a slot's piece, and passes its result to the caller.
   void finish(unsigned slot) {
     if (pieces_[slot].of == nullptr) return;
     lane_.wait(slot);
     const DevicePiece piece = std::exchange(pieces_[slot], {});
     const HostTask &work = *piece.of;
+    place_.check.require_trust();
+    std::vector<core::Mismatch> found;
+    if (piece.check_bytes != 0) found = check(slot, piece);
     const std::uint64_t shards = std::uint64_t{work.rows()} + work.columns();
     std::uint64_t own_begin = 0, own_end = UINT64_MAX;  // bytes of each shard that this run writes
     if (guard_ != nullptr) {
@@ -154,8 +187,12 @@ class PieceStream {
     }
     const Left left(guard_);
     if (work.compares()) {
-      return merge_records(piece.range, lane_.records(slot), work.task->offset_bytes + piece.offset_bytes, work.rows(),
-                           work.task->mismatches);
+      const std::uint64_t at = work.task->offset_bytes + piece.offset_bytes;
+      if (!piece.is_trial)
+        return merge_records(piece.range, lane_.records(slot), at, work.rows(), work.task->mismatches);
+      for (unsigned r = 0; r < work.rows(); ++r)
+        if (found[r].byte_count != 0) work.task->mismatches[r].merge({found[r].byte_count, at + found[r].first_bytes});
+      return;
     }
     copies_.clear();
     for (unsigned r = 0; r < work.rows(); ++r) {
@@ -174,7 +211,13 @@ class PieceStream {
     if (!copies_.empty()) place_.copy(copies_);
   }
 
-  // The end of a use of the caller's memory.
+  // The beginning of a use of the caller's memory.
+  core::Guard *enter() const {
+    if (guard_ != nullptr && !guard_->enter()) fail_cancelled(place_.session->device());
+    return guard_;
+  }
+
+  // Its end.
   class Left {
    public:
     explicit Left(core::Guard *guard) noexcept : guard_(guard) {}
@@ -222,6 +265,9 @@ HostTask look_into(const Workplace &place, std::span<const Task> tasks, const co
   work.input_is_direct.resize(work.columns());
   work.output_is_direct.resize(work.rows());
   if (tasks.size() == 1) place.session->find_direct(work);
+  work.check_bytes = place.check.wanted_bytes(prepared_of(task), work.variant, work.length_bytes);
+  // Wrong bytes are put into copies.
+  if (work.compares() && work.check_bytes != 0) work.output_is_direct.assign(work.rows(), false);
   if (control.guard() != nullptr) {
     // The device may read after the end of the call. Only a registration protects the memory then.
     const auto is_registered = [&](const std::byte *shard) {
@@ -246,8 +292,12 @@ void run_one(const Workplace &place, const HostTask &work, PieceStream &stream, 
   std::uint64_t most = most_piece_bytes(place, *work.task, work.variant.spec.tuning, staging_bytes, kPiecesAtOnce);
   for (std::uint64_t done = 0; done < work.length_bytes;) {
     if (control.cancelled()) fail_cancelled(place.session->device());
-    const std::uint64_t length = std::min(most, work.length_bytes - done);
-    if (!stream.feed({&work, cut_kernel_range(work.variant.spec, length, 0), done, length})) {
+    const bool is_trial = done == 0 && work.compares() && work.check_bytes != 0;
+    const std::uint64_t left = work.length_bytes - done,
+                        length = std::min(
+                            {most, left, is_trial ? AnswerCheck::first_bytes(*work.task->prepared, left) : left}),
+                        check_bytes = done == 0 || place.check.is_of_all() ? std::min(work.check_bytes, length) : 0;
+    if (!stream.feed({&work, cut_kernel_range(work.variant.spec, length, 0), done, length, check_bytes, is_trial})) {
       // The device, or the host, may have less left than the budget, because others use it too. Then use smaller
       // pieces.
       if (length <= kLine) base::fail(TANDEM_ERROR_OUT_OF_MEMORY, stream.no_room());

@@ -20,6 +20,7 @@ struct HostTask {
   Variant variant;
   // Whether the device reads, or writes, this shard directly. Only for a task by itself.
   std::vector<bool> input_is_direct, output_is_direct;
+  std::uint64_t check_bytes = 0;  // of each shard of the first piece: AnswerCheck
 
   bool compares() const noexcept { return task->mode == core::Mode::compare; }
   unsigned columns() const noexcept { return task->prepared->columns(); }
@@ -34,6 +35,10 @@ struct DevicePiece {
   const HostTask *of = nullptr;
   KernelRange range;
   std::uint64_t offset_bytes = 0, length_bytes = 0;  // begin in the task, or in the first of several
+  std::uint64_t check_bytes = 0;                     // of each shard, from there on
+  // A compare that finds nothing proves nothing. So the staged copies of the outputs get a wrong byte each, and the
+  // piece's result is that of the CPU.
+  bool is_trial = false;
 
   std::uint64_t pitch_bytes() const noexcept { return pitch_of(length_bytes); }
   std::uint64_t input_bytes() const noexcept { return pitch_bytes() * of->columns(); }

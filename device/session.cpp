@@ -116,6 +116,11 @@ Variant Workplace::choose(const DevicePrepared &prepared, core::Mode mode, Acces
   return variant;
 }
 
+std::uint64_t Workplace::bytes_to_copy(const core::Task &task, const Variant &variant) const {
+  return std::min(check.wanted_bytes(prepared_of(task), variant, task.length_bytes),
+                  AnswerCheck::first_bytes(*task.prepared, task.length_bytes));
+}
+
 Variant Workplace::choose_and_keep(const DevicePrepared &prepared, core::Mode mode, Access access, Binding binding,
                                    std::uint64_t length_bytes) const {
   const std::tuple of(mode, access, binding);
@@ -147,6 +152,9 @@ void DeviceTicket::wait() {
   } catch (const DriverError &error) {
     error_ = std::current_exception();
     failed_(error);
+    throw;
+  } catch (...) {
+    error_ = std::current_exception();
     throw;
   }
 }

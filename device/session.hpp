@@ -20,6 +20,7 @@
 
 #include "core/backend.hpp"
 #include "core/host_copies.hpp"
+#include "device/answer_check.hpp"
 #include "device/device.hpp"
 #include "device/kernel_chooser.hpp"
 #include "device/memory_budget.hpp"
@@ -183,6 +184,7 @@ std::shared_ptr<Session> make_session(Arguments &&...arguments) {
 struct Workplace {
   std::shared_ptr<DeviceSession> session;
   const KernelChooser &chooser;
+  AnswerCheck &check;
   std::atomic<std::uint64_t> &kernel_calls;
   base::Timeline *timeline;  // null: none is asked for
   core::HostCopier *copier;  // null: the calling thread copies
@@ -201,6 +203,8 @@ struct Workplace {
   // each thread keeps plans of these after their context is gone.
   Variant choose_and_keep(const DevicePrepared &prepared, core::Mode mode, Access access, Binding binding,
                           std::uint64_t length_bytes) const;
+  // For a task on device memory: how many bytes of each shard the host gets to see for AnswerCheck::look_at_copies.
+  std::uint64_t bytes_to_copy(const core::Task &task, const Variant &variant) const;
 };
 
 // A call of a kernel without its shards.

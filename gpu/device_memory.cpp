@@ -85,7 +85,7 @@ class CudaRun final : public device::DeviceRun {
     if (is_batch) {
       batch_ = device::cut_kernel_batch(variant_.spec, group.stripes);
       parts_ = session_->take_parts(0);
-      take_table();
+      take_table(table_bytes());
     } else {
       const std::uint64_t length = std::min(task_.length_bytes, session_->device().most_launch_bytes);
       piece_ = {0, length, cut(length)};
@@ -97,6 +97,13 @@ class CudaRun final : public device::DeviceRun {
       parts_ = session_->take_parts(records);
       if (device::bytes_of(parts_->records) < records) take_records();
     }
+    if (is_captured_) return;
+    check_bytes_ = std::min(place.bytes_to_copy(task_, variant_), is_batch ? task_.length_bytes : piece_.length_bytes);
+    grow(parts_->checked, *session_, device::AnswerCheck::copy_count(task_) * check_bytes_);
+    if (check_bytes_ == 0 || task_.mode != Mode::compare) return;
+    trial_bytes_ = device::pitch_of(check_bytes_);
+    trial_range_ = device::cut_kernel_range(variant_.spec, trial_bytes_, 0);
+    take_table(trial_shard_bytes() + record_bytes(trial_range_));
   }
 
   ~CudaRun() override {
@@ -117,6 +124,9 @@ class CudaRun final : public device::DeviceRun {
   // once. A verify waits here for all pieces but the last: later work of the caller in the stream may change the
   // shards.
   void start(const core::Control &control) override {
+    const unsigned columns = task_.prepared->columns(), rows = task_.prepared->rows();
+    if (task_.mode == Mode::accumulate) copy_for_check(columns, columns + rows);
+    if (trial_bytes_ != 0) start_trial();
     if (!batch_.words.empty()) return launch_batch();
     const std::uint64_t piece_bytes = piece_.length_bytes;
     for (;;) {
@@ -180,6 +190,7 @@ class CudaRun final : public device::DeviceRun {
     gpu::launch(*session_, stream_, what, shards, records);
     place_.kernel_calls.fetch_add(1, std::memory_order_relaxed);
     if (is_captured_) return;
+    if (piece_.offset_bytes == 0) copy_for_check(0, 0);
     parts_->done.record(stream_);
     is_done_recorded_ = true;
   }
@@ -188,7 +199,8 @@ class CudaRun final : public device::DeviceRun {
     parts_->done.wait();
     is_over_ = true;
     is_done_recorded_ = false;
-    if (task_.mode == Mode::compare) merge();
+    if (task_.mode == Mode::compare) return merge();
+    check({});
   }
 
   std::uint64_t record_bytes(const device::KernelRange &range) const {
@@ -197,10 +209,10 @@ class CudaRun final : public device::DeviceRun {
 
   std::uint64_t table_bytes() const noexcept { return batch_.words.size() * sizeof batch_.words[0]; }
 
-  void take_table() {
-    grow(parts_->host_table, *session_, table_bytes());
-    if (device::bytes_of(parts_->table) >= table_bytes()) return;
-    grow(parts_->table, *session_, session_->stream(), table_bytes());
+  void take_table(std::uint64_t bytes) {
+    grow(parts_->host_table, *session_, bytes);
+    if (device::bytes_of(parts_->table) >= bytes) return;
+    grow(parts_->table, *session_, session_->stream(), bytes);
     allocated();
   }
 
@@ -238,8 +250,52 @@ class CudaRun final : public device::DeviceRun {
     const device::FoundTiles tiles = device::found_tiles(found);
     std::vector<std::uint32_t> records(tiles.record_bytes(rows) / sizeof(std::uint32_t));
     session_->fetch(records.data(), from + tiles.offset_bytes(rows), tiles.record_bytes(rows));
-    device::merge_found(piece_.range, tiles, records.data(), task_.offset_bytes + piece_.offset_bytes, rows,
-                        task_.mismatches, task_.ranges);
+    const std::uint64_t start = task_.offset_bytes + piece_.offset_bytes;
+    if (check_bytes_ != 0) {
+      std::vector<core::Mismatch> of_trial(rows), of_piece(rows);
+      const std::byte *const written = parts_->host_table->get() + trial_shard_bytes();
+      device::merge_records(trial_range_, reinterpret_cast<const std::uint32_t *>(written), 0, rows, of_trial.data());
+      place_.check.look_at_copies(task_, variant_, parts_->host_table->get(), trial_bytes_, of_trial, trial_bytes_);
+      device::merge_found(piece_.range, tiles, records.data(), 0, rows, of_piece.data(), nullptr);
+      check(of_piece);
+    }
+    device::merge_found(piece_.range, tiles, records.data(), start, rows, task_.mismatches, task_.ranges);
+  }
+
+  std::uint64_t trial_shard_bytes() const noexcept { return addresses_.size() * trial_bytes_; }
+
+  // A compare of shards of the library's own. Its records come after them.
+  void start_trial() {
+    const Driver &driver = session_->driver();
+    std::byte *const host = parts_->host_table->get();
+    const CUdeviceptr memory = parts_->table->get(), records = memory + trial_shard_bytes();
+    const std::vector<std::byte> shards = device::AnswerCheck::shards_of_trial(*task_.prepared, trial_bytes_);
+    std::copy(shards.begin(), shards.end(), host);
+    std::vector<std::uint64_t> addresses;
+    for (std::size_t i = 0; i < addresses_.size(); ++i) addresses.push_back(memory + i * trial_bytes_);
+    is_over_ = false;
+    CUDA_CALL(driver, cuMemcpyHtoDAsync, memory, host, shards.size(), stream_);
+    clear_records(*session_, stream_, records, record_bytes(trial_range_));
+    gpu::launch(*session_, stream_, {variant_, task_.prepared->columns(), task_.prepared->rows(), trial_range_},
+                addresses, records);
+    CUDA_CALL(driver, cuMemcpyDtoHAsync, host + trial_shard_bytes(), records, record_bytes(trial_range_), stream_);
+  }
+
+  // Into memory of the host, in the caller's stream: of the first stripe's shards from `first` on, to the places after
+  // `shift`.
+  void copy_for_check(unsigned first, unsigned shift) {
+    const Driver &driver = session_->driver();
+    if (check_bytes_ == 0) return;
+    is_over_ = false;
+    for (std::size_t i = first; i < addresses_.size(); ++i)
+      CUDA_CALL(driver, cuMemcpyDtoHAsync, parts_->checked->get() + (i - first + shift) * check_bytes_, addresses_[i],
+                check_bytes_, stream_);
+  }
+
+  // found: of a compare, by the first launch.
+  void check(std::span<const core::Mismatch> found) {
+    if (const std::uint64_t bytes = std::exchange(check_bytes_, 0); bytes != 0)
+      place_.check.look_at_copies(task_, variant_, parts_->checked->get(), bytes, found, piece_.length_bytes);
   }
 
   // The work of one launch: bytes of each shard, from the start of the task on.
@@ -252,6 +308,9 @@ class CudaRun final : public device::DeviceRun {
   Task task_;
   CUstream stream_;
   const bool is_captured_;
+  std::uint64_t check_bytes_ = 0;  // of each shard: to be compared with the CPU
+  std::uint64_t trial_bytes_ = 0;  // of a compare: of each shard of its trial
+  device::KernelRange trial_range_;
   std::vector<std::uint64_t> addresses_;  // begin of the piece in each shard
   device::KernelBatch batch_;             // of several stripes; otherwise empty
   device::Variant variant_;

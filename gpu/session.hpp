@@ -110,7 +110,7 @@ struct JobParts {
   std::shared_ptr<const device::DeviceSession> session;  // while a job has them; destroyed last
   CudaEvent done;
   std::unique_ptr<CudaMemory> records, table;  // of a verify; of many stripes
-  std::unique_ptr<CudaPinned> host_table;
+  std::unique_ptr<CudaPinned> host_table, checked;
 };
 
 class CudaSession final : public device::DeviceSession {

@@ -50,10 +50,16 @@ class OpenclRun final : public device::DeviceRun {
     variant_ = place_.choose(device::prepared_of(task_), task_.mode, is_copied_ ? session_.access(true) : group.access,
                              binding_, group.length_bytes());
     if (is_batch) batch_ = device::cut_kernel_batch(variant_.spec, group.stripes);
+    check_bytes_ = place_.bytes_to_copy(task_, variant_);
+    if (check_bytes_ == 0) return;
+    const std::uint64_t bytes = device::AnswerCheck::copy_count(task_) * check_bytes_;
+    check_copies_ = DeviceBuffer(session_, CL_MEM_READ_WRITE, bytes);
+    checked_->resize(bytes);
   }
   ~OpenclRun() override {
     if (is_over_ || kModule.in_child() || driver_.clFinish(queue_.get()) == CL_SUCCESS) return;
     device::quarantine(std::move(parts_));  // the device may still write there
+    device::quarantine(std::move(checked_));
     session_.lose();
   }
   OpenclRun(const OpenclRun &) = delete;
@@ -61,6 +67,9 @@ class OpenclRun final : public device::DeviceRun {
 
   void start(const core::Control &) override {
     is_over_ = false;
+    const unsigned columns = task_.prepared->columns(), rows = task_.prepared->rows();
+    if (task_.mode == Mode::accumulate) copy_for_check(columns, columns + rows);
+    if (task_.mode == Mode::compare && check_bytes_ != 0) start_trial();
     if (binding_ == Binding::table) {
       device::KernelRange groups;
       groups.group_count = batch_.group_count;
@@ -70,6 +79,12 @@ class OpenclRun final : public device::DeviceRun {
     } else {
       start_in_place();
     }
+    copy_for_check(0, 0);
+    if (check_bytes_ != 0) {
+      const cl_event after = events_.last();
+      OPENCL_CALL(driver_, clEnqueueReadBuffer, queue_.get(), check_copies_.get(), CL_FALSE, 0, checked_->size(),
+                  checked_->data(), 1, &after, events_.next(driver_));
+    }
     OPENCL_CALL(driver_, clFlush, queue_.get());
   }
 
@@ -77,6 +92,7 @@ class OpenclRun final : public device::DeviceRun {
     if (is_over_) return;
     events_.wait();
     is_over_ = true;
+    check();
     if (task_.mode != Mode::compare) return;
     for (const KernelCall &part : *parts_)
       device::merge_records(part.range, part.record_values.data(), part.start_bytes, task_.prepared->rows(),
@@ -84,6 +100,44 @@ class OpenclRun final : public device::DeviceRun {
   }
 
  private:
+  // Of the first stripe's shards from `first` on, to the places after `shift`. The caller's buffers may be out of the
+  // host's reach.
+  void copy_for_check(unsigned first, unsigned shift) {
+    if (check_bytes_ == 0) return;
+    for (std::size_t i = first; i < ranges_.size(); ++i) {
+      const cl_event after = events_.last();
+      OPENCL_CALL(driver_, clEnqueueCopyBuffer, queue_.get(), buffer_of(ranges_[i]), check_copies_.get(),
+                  ranges_[i].start, (i - first + shift) * check_bytes_, check_bytes_, after != nullptr,
+                  after != nullptr ? &after : nullptr, events_.next(driver_));
+    }
+  }
+
+  void check() {
+    if (check_bytes_ == 0) return;
+    if (task_.mode != Mode::compare)
+      return place_.check.look_at_copies(task_, variant_, checked_->data(), check_bytes_, {}, 0);
+    const auto look = [&](const KernelCall &part, std::byte *shards, std::uint64_t bytes) {
+      std::vector<core::Mismatch> found(task_.prepared->rows());
+      device::merge_records(part.range, part.record_values.data(), 0, task_.prepared->rows(), found.data());
+      place_.check.look_at_copies(task_, variant_, shards, bytes, found, part.range.length);
+    };
+    const KernelCall &trial = parts_->front();
+    look(trial, device::AnswerCheck::shards_of_trial(*task_.prepared, trial.range.length).data(), trial.range.length);
+    parts_->pop_front();
+    look(parts_->front(), checked_->data(), check_bytes_);
+  }
+
+  // The first part of a compare: of shards in a buffer of its own.
+  void start_trial() {
+    const std::uint64_t bytes = device::pitch_of(check_bytes_);
+    auto shards = device::AnswerCheck::shards_of_trial(*task_.prepared, bytes);
+    trial_ = DeviceBuffer(session_, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, shards.size(), shards.data());
+    std::vector<std::uint64_t> offsets;
+    for (std::size_t i = 0; i < ranges_.size(); ++i) offsets.push_back(i * bytes);
+    start_part(device::cut_kernel_range(variant_.spec, bytes, 0), 0, offsets,
+               std::vector<cl_mem>(binding_ == Binding::arguments ? ranges_.size() : 2, trial_.get()));
+  }
+
   void start_in_place() {
     std::vector<std::uint64_t> offsets;
     std::vector<cl_mem> shards;
@@ -174,9 +228,11 @@ class OpenclRun final : public device::DeviceRun {
   bool is_copied_ = false;  // the shards are copied to one buffer
   device::Variant variant_;
   device::KernelBatch batch_;  // of several stripes
-  DeviceBuffer scratch_[2];
+  DeviceBuffer scratch_[2], check_copies_, trial_;
+  std::uint64_t check_bytes_ = 0;  // of each shard of the first stripe: copied, and compared with the CPU
   // Keep their addresses, because the device writes to them.
   std::unique_ptr<std::list<KernelCall>> parts_ = std::make_unique<std::list<KernelCall>>();
+  std::unique_ptr<std::vector<std::byte>> checked_ = std::make_unique<std::vector<std::byte>>();
   Events events_;  // each command waits for the previous one, because the caller's queue may be out of order
   bool is_over_ = true;
 };

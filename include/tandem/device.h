@@ -32,15 +32,22 @@ extern "C" {
  * stream, as everywhere in CUDA. Offsets are added to the pointers. Shards that all begin at multiples of 16 are
  * fastest.
  *
- * A submit starts the kernel, and neither compiles, allocates nor waits. There are three exceptions. The first submit
+ * A submit starts the kernel, and neither compiles, allocates nor waits. There are four exceptions. The first submit
  * with more jobs in flight than before allocates; a plan keeps what eight jobs need. A verify of longer shards than
- * before allocates too. If the device has too little memory for the records of a verify (a few bytes for every few
- * thousand of a shard), the verify runs in pieces. Its submit then waits for all pieces but the last.
+ * before allocates too. The first submit with each kernel of a plan allocates what the check needs (see below). If the
+ * device has too little memory for the records of a verify (a few bytes for every few thousand of a shard), the verify
+ * runs in pieces. Its submit then waits for all pieces but the last.
  *
  * A submit can be captured into a CUDA graph, even the first one. Its job is over at once, and the graph must not
  * outlive plan and context. The graph keeps the kernel that it was captured with. If the plan's kernel is still being
  * compiled, that is the slower one of technique tables; wait_for_kernel avoids this. A verify cannot be captured
  * (UNSUPPORTED). If a verify is waited for while its queue is captured, it names no suspect.
+ *
+ * The first job with each kernel of a plan is checked: the first 64 KiB of its inputs and outputs together are copied
+ * to the host, in the order of the queue, and tandem_job_wait compares them with the CPU. A verify is also tried on
+ * shards of the library that do not match. If the device computed wrongly, the wait returns DEVICE, and the context
+ * does not use this device any more. Captured work is not checked, and work that reads the outputs before the wait may
+ * read wrong ones. So submit and wait once before the capture: with the same kernel, later work needs no check.
  *
  * TANDEM_MEMORY_OPENCL: shards and new_data are cl_mem handles cast to pointers: buffers of the queue's context. One
  * buffer may hold several shards at different offsets. Fastest: one buffer holds all shards that are read, one (the
@@ -90,6 +97,8 @@ typedef struct tandem_device_stripe {
  *   then over at once, but keeps what the kernels read. Destroy it after the last launch of the graph is over.
  *   Runs use technique tables until a compile pays for itself and is done (docs/gpus.md). A graph keeps the kernel
  *   that it was captured with. A context with "device_technique=compiled" in `expert` waits for the compiled kernel.
+ *   The first stripe of the first launch with each kernel is checked, as in tandem_device_arguments. A captured one is
+ *   not.
  * OpenCL: one launch takes all stripes of one matrix with one buffer for the shards that are read, and one (the same or
  *   another) for those that are written. Aligned stripes (offsets are multiples of 64) and others have separate
  *   launches. A stripe with more buffers has a launch of its own.

@@ -68,7 +68,7 @@ enum tandem_status_value {
   TANDEM_ERROR_NOT_MDS = 7,         /* this (k, m, matrix) could lose data that m parity shards should save */
   TANDEM_ERROR_NOT_RECOVERABLE = 8, /* the shards that are left do not determine the wanted ones */
   TANDEM_ERROR_CANCELLED = 9,       /* by tandem_job_cancel, or by a progress callback */
-  TANDEM_ERROR_DEVICE = 10,         /* a device failed; its work could be neither proven complete nor repeated */
+  TANDEM_ERROR_DEVICE = 10,         /* a device failed, or computed wrongly; its work could not be repeated elsewhere */
   TANDEM_ERROR_IO = 11,             /* files.h: the operating system refused; errno is in the message */
   TANDEM_ERROR_DAMAGED = 12,        /* files.h: bytes on disk are not what was written */
   TANDEM_ERROR_INTERNAL = 13        /* a defect of Tandem: please report the message */
@@ -219,7 +219,8 @@ typedef struct tandem_context_options {
  *   context_out  the new context, for tandem_context_destroy; untouched on failure
  *
  * Options left at zero are read from the environment (docs/environment.md): TANDEM_BACKEND, TANDEM_KERNEL,
- * TANDEM_THREADS, TANDEM_RESOURCES, TANDEM_POLICY, TANDEM_TIMELINE, TANDEM_TUNING, TANDEM_EXPERT.
+ * TANDEM_THREADS, TANDEM_RESOURCES, TANDEM_POLICY, TANDEM_TIMELINE, TANDEM_TUNING, TANDEM_EXPERT. TANDEM_CHECK_DEVICES
+ * has no option: "all" compares all that devices compute with the CPU, in place of the first answer of each kernel.
  *
  * The tuning file holds what tandem_autotune (tools.h) found on this machine. It changes speed, never bytes. A damaged,
  * newer or foreign file is ignored, with a warning in the log. A hybrid with the policy "auto" adds the speeds that it

@@ -76,7 +76,7 @@ TANDEM_API tandem_status tandem_kernels(tandem_kernel *kernels_out, size_t capac
  * A task gets all that it needs at once, or waits. Tasks are served in the order of their requests. One exception: a
  * task that fits may pass a waiting task that needs some of the same resources, at most 16 times. A task holds
  *   "cpu"          1: a chunk on the CPU; a whole call that moves less than 256 KiB; a thread that copies shards to or
- *                  from a device's staging memory
+ *                  from a device's staging memory, or checks what a device computed (docs/gpus.md)
  *   "gpu"          1: a run on a device; a hybrid's task on a device. Jobs on device memory: only during their submit
  *   "pinned_mib"   32 (MiB of staging memory): a hybrid's task on a device
  *   "opencl_mib", "cuda_mib"   MiB of the context's own buffers on its device, from the next call on. Default: half of

@@ -29,6 +29,7 @@ std::unique_ptr<core::Backend> make(const char *technique, const base::Log &log 
   } else {
     options.tuning = &compile_soon;
   }
+  options.reference = cpu_reference();
   return gpu::make_backend(options, log);
 }
 

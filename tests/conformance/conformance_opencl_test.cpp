@@ -34,6 +34,7 @@ std::unique_ptr<core::Backend> make(const char *technique, Transfer transfer, co
     options.tuning = &compile_soon;
   }
   options.transfer = transfer;
+  options.reference = cpu_reference();
   return opencl::make_backend(options, log);
 }
 

@@ -13,7 +13,7 @@
 #include "tests/conformance/forms.hpp"
 #include "tests/conformance/work.hpp"
 #include "tests/support/mismatch_ranges.hpp"
-#include "tests/support/thinned.hpp"
+#include "tests/support/slice.hpp"
 
 namespace tandem::test {
 namespace {
@@ -217,7 +217,7 @@ TEST_P(CudaShards, LargeShardsAndMatrices) {
 TEST_P(CudaShards, EveryTunedShape) {
   constexpr std::uint64_t kBytes = 20'011;  // a few blocks and a rest
   const Stream stream(*program_);
-  unsigned shape = 0;
+  Slice slice(4);
   for (const auto &[rows, columns] : {std::pair{4u, 10u}, {9u, 20u}}) {
     const core::Matrix matrix = Work::random_matrix(rows, columns);
     DeviceStripe aligned(*program_, matrix, kBytes, [](unsigned) { return 0; });
@@ -244,7 +244,7 @@ TEST_P(CudaShards, EveryTunedShape) {
               // Tables have one kind of loads, and one element of a work item.
               const bool is_of_matrix = (loads + elements_per_item / 2 + element_bytes / 4 + local_y + rows) % 2 == 0;
               if (technique == "tables" ? loads != 0 || elements_per_item != 1 : !is_of_matrix) continue;
-              if (++shape % kThinning != 0) continue;
+              if (!slice.takes()) continue;
               const auto prepared = backend->tunable()->prepare_tuned(matrix, {{"loads", loads},
                                                                                {"local_y", local_y},
                                                                                {"elements_per_item", elements_per_item},
@@ -266,7 +266,7 @@ TEST_P(CudaShards, EveryTunedShape) {
           }
         }
       }
-      if (technique == "compiled" && kThinning == 1) {
+      if (technique == "compiled" && runs_every_case()) {
         EXPECT_EQ(written.size(), all_loads.size() * 2 * 3);
       }
     }

@@ -30,6 +30,9 @@ struct BackendMaker {
   bool takes_packets = false;    // the same of forms on packets
 };
 
+// The CPU, for device::Options. `before`: each run.
+std::shared_ptr<core::Backend> cpu_reference(std::function<void()> before = nullptr);
+
 inline std::string maker_name(const testing::TestParamInfo<BackendMaker> &test) { return test.param.name; }
 
 class BackendConformance : public testing::TestWithParam<BackendMaker> {

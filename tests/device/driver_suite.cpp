@@ -14,13 +14,16 @@
 #include "base/fork.hpp"
 #include "core/budget.hpp"
 #include "core/host_copies.hpp"
+#include "hybrid/factory.hpp"
 #include "tests/conformance/forms.hpp"
 #include "tests/support/sanitizers.hpp"
+#include "tests/support/slice.hpp"
 #include "tests/support/thinned.hpp"
 
 namespace tandem::test {
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceFaults);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceChecks);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceShards);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceLayer);
 
@@ -59,6 +62,7 @@ class OwnedBackend final : public core::Backend {
     options.technique = technique;
     options.memory_budget_bytes = budget_bytes;
     options.tuning = tuning;
+    options.reference = cpu_reference();
     backend_ = shared_->driver->make(options, {});
   }
   ~OwnedBackend() override {
@@ -305,6 +309,7 @@ class FaultyLife {
       device::Options options = driver_.options();
       options.technique = fault_.technique;
       options.memory_budget_bytes = 1 << 18;  // several pieces
+      options.reference = cpu_reference();
       backend_ = driver_.make(options, heard_.log());
     }
     if (prepared_ == nullptr) prepared_ = backend_->prepare(work_.matrix);
@@ -339,10 +344,12 @@ class FaultyLife {
   std::shared_ptr<const core::Prepared> prepared_;
 };
 
-// The n-th call, or command, fails, for every n that a life of a backend has. Nothing is leaked.
+// The n-th call, or command, fails, for every n that a life of a backend has: of calls a slice. Nothing is leaked.
 void fail_every(const Fault &fault) {
   Work work(3, 5, 10'000);
-  const unsigned step = fault.by_command ? 1 : kThinning;
+  Slice slice(fault.by_command ? 1 : 4 * kThinning,
+              static_cast<std::uint64_t>(fault.mode) + 3 * static_cast<std::uint64_t>(fault.failure));
+  const std::uint64_t step = slice.step();
   std::uint64_t count = 0;
   unsigned statuses = 0, worked = 0;
   for (std::uint64_t n = UINT64_MAX; n == UINT64_MAX || n < count;) {  // first a life without failures
@@ -361,15 +368,15 @@ void fail_every(const Fault &fault) {
       expect_clean(*driver, where);
     }
     if (testing::Test::HasFailure()) return;
-    n = n == UINT64_MAX ? static_cast<unsigned>(fault.mode) % step : n + step;
+    n = n == UINT64_MAX ? slice.first() : n + step;
   }
   EXPECT_GE(count, fault.by_command ? 1u : 20u);
   if (fault.failure == Failure::out_of_memory && !fault.way.on_device) {
-    EXPECT_GE(worked, thinned(3)) << "nothing smaller was tried";
+    EXPECT_GE(worked, 3 / step) << "nothing smaller was tried";
   } else if (fault.failure == Failure::plain || fault.failure == Failure::kills) {
-    EXPECT_GT(statuses, count / 2 / step) << "of " << count;
+    EXPECT_GE(statuses, count / 3 / step) << "of " << count;
   }
-  EXPECT_GE(statuses, fault.by_command ? 1u : thinned(10));
+  EXPECT_GE(statuses, fault.by_command ? 1 : 10 / step);
 }
 
 TEST_P(DeviceFaults, EveryCall) {
@@ -396,6 +403,163 @@ TEST_P(DeviceFaults, EveryCommand) {
   for (const DeviceWay way : kDeviceWays)
     for (const Mode mode : kModes)
       if (!way.is_many || mode == Mode::assign) fail_every({way, "tables", mode, Failure::kills, true});
+}
+
+// ---- answers are compared with the CPU ---------------------------------------------------------------------
+
+// One wrong byte of a first answer, or differences that a verify does not see. What the library has not passed on is as
+// it was, and nothing asks this device again; another backend may.
+TEST_P(DeviceChecks, AWrongFirstAnswerTakesTheDeviceOut) {
+  for (const char *technique : {"tables", "compiled"}) {
+    for (const DeviceWay way : kDeviceWays) {
+      for (const Mode mode : kModes) {
+        SCOPED_TRACE(testing::Message() << technique << ", " << core::name_of(mode) << way.on_device << way.is_many);
+        TestLife life(2, 3, 20'000,
+                      {.script = {.wrong_kernel = 0, .wrong_byte = way.is_many ? 0u : 3000u},
+                       .technique = technique,
+                       .is_checked = true});
+        Place place(*life.driver, way, life.work);
+        place.reset();
+        const auto [status, message] = status_of([&] { place.run(*life.backend, *life.prepared, mode); });
+        EXPECT_EQ(status, TANDEM_ERROR_DEVICE) << message;
+        EXPECT_NE(message.find("computes wrongly"), std::string::npos) << message;
+        EXPECT_TRUE(life.heard.has("the device is not used any more in this context")) << life.heard.text;
+        if (!way.on_device && mode == Mode::accumulate) {
+          EXPECT_TRUE(life.work.is_untouched());
+        }
+        life.driver->set_script({});
+        const std::string again = refusal(TANDEM_ERROR_DEVICE, [&] { place.run(*life.backend, *life.prepared, mode); });
+        EXPECT_NE(again.find("not used any more in this context"), std::string::npos) << again;
+        EXPECT_EQ(refusal(TANDEM_ERROR_DEVICE, [&] { life.backend->prepare(life.work.matrix); }), again);
+        EXPECT_EQ(life.counts().call_count(), 0u) << "the device was asked";
+        life.begin(life.work.matrix);
+        life.run(mode, way);
+      }
+    }
+  }
+}
+
+// Once for each kernel of each plan: its later answers are believed, unless all are checked.
+TEST_P(DeviceChecks, EachKernelOnceOrEveryAnswer) {
+  for (const bool checks_all : {false, true}) {
+    for (const bool on_device : {false, true}) {
+      for (const Mode mode : kModes) {
+        SCOPED_TRACE(testing::Message() << checks_all << core::name_of(mode) << on_device);
+        std::atomic<unsigned> checks{0};
+        TestLife life(2, 3, 20'000, {.technique = "tables"});
+        life.options.reference = cpu_reference([&] { ++checks; });
+        life.options.checks_all = checks_all;
+        life.begin(life.work.matrix);
+        DeviceStripe stripe(*life.driver, life.work);
+        const auto checks_of_run = [&] {
+          checks = 0;
+          on_device ? life.run(stripe, mode) : life.run(mode);
+          return checks.load();
+        };
+        EXPECT_GE(checks_of_run(), 1u);
+        EXPECT_EQ(checks_of_run() != 0, checks_all);
+        life.prepared = life.backend->prepare(life.work.matrix);
+        EXPECT_GE(checks_of_run(), 1u) << "of another plan";
+      }
+    }
+  }
+}
+
+// All: one byte far into the shards, in one of many pieces.
+TEST_P(DeviceLayer, AWrongByteOfAnyPieceIsSeenIfAllAreChecked) {
+  const Values small({{"staging_bytes", 256 << 10}});
+  for (const Mode mode : kModes) {
+    for (const bool checks_all : {false, true}) {
+      TestLife life(4, 3, 150'000,
+                    {.script = {.wrong_kernel = 3, .wrong_byte = 30'000},
+                     .technique = "tables",
+                     .tuning = &small,
+                     .is_checked = true,
+                     .checks_all = checks_all});
+      life.work.before = life.work.product;
+      life.work.before.back()[120'000] ^= 1;  // for the compare: in the fourth piece, behind its byte 30,000
+      const auto [status, message] = life.status(mode);
+      EXPECT_GT(life.driver->calls_of(Call::launch), 3u);
+      EXPECT_EQ(status, checks_all ? TANDEM_ERROR_DEVICE : TANDEM_OK) << core::name_of(mode) << message;
+    }
+  }
+}
+
+// A verify that finds nothing in right shards would prove nothing.
+TEST_P(DeviceChecks, AVerifyThatSeesNoDifferencesIsFoundOutOnRightShards) {
+  TestLife life(2, 3, 20'000, {.technique = "tables", .is_checked = true});
+  for (const DeviceWay way : {DeviceWay{}, DeviceWay{.on_device = true}}) {
+    life.begin(life.work.matrix);
+    life.work.before = life.work.product;
+    life.driver->set_script({.wrong_kernel = 0});
+    Place place(*life.driver, way, life.work);
+    place.reset();
+    EXPECT_EQ(status_of([&] { place.run(*life.backend, *life.prepared, Mode::compare); }).first, TANDEM_ERROR_DEVICE)
+        << way.on_device;
+  }
+}
+
+// After a right trial.
+TEST_P(DeviceChecks, AWrongVerifyOfTheCallersShardsIsNoticed) {
+  TestLife life(2, 3, 20'000, {.script = {.wrong_kernel = 1}, .technique = "tables", .is_checked = true});
+  DeviceStripe stripe(*life.driver, life.work);
+  EXPECT_EQ(status_of([&] { life.submit(stripe, Mode::compare)->wait(); }).first, TANDEM_ERROR_DEVICE);
+}
+
+// The tables of a matrix make way for those of others, and are uploaded again.
+TEST_P(DeviceLayer, NewTablesAreCheckedAgain) {
+  unsigned checks = 0;
+  TestLife life(2, 3, 200, {.technique = "tables"});
+  life.options.reference = cpu_reference([&] { ++checks; });
+  life.begin(life.work.matrix);
+  for (unsigned i = 0; i < 2; ++i) life.run();
+  EXPECT_EQ(checks, 1u);
+  for (unsigned i = 1; i <= 40; ++i) {
+    Work other(2, 3 + i, 200);
+    EXPECT_TRUE(other.runs_right(*life.backend, *life.backend->prepare(other.matrix), Mode::assign));
+  }
+  checks = 0;
+  life.run();
+  EXPECT_EQ(checks, 1u);
+}
+
+TEST_P(DeviceChecks, ACheckHoldsACpu) {
+  core::Budget resources;
+  resources.set_all("cpu=1");
+  const core::Need cpu[] = {{core::Budget::kCpu, 1}};
+  unsigned checks = 0;
+  for (const bool on_device : {false, true}) {
+    TestLife life(2, 3, 20'000);
+    life.options.resources = &resources;
+    life.options.reference = cpu_reference([&] {
+      ++checks;
+      EXPECT_FALSE(resources.try_acquire(cpu));
+    });
+    life.begin(life.work.matrix);
+    life.run(Mode::assign, {.on_device = on_device});
+    EXPECT_EQ(checks, on_device ? 2u : 1u);
+    EXPECT_TRUE(resources.try_acquire(cpu)) << "not given back";
+    resources.release(cpu);
+    life.prepared.reset();
+    life.backend.reset();  // before the resources
+  }
+}
+
+// In a hybrid the CPU does a wrong piece again.
+TEST_P(DeviceChecks, AHybridDoesAWrongPieceAgain) {
+  for (const Mode mode : kModes) {
+    TestLife life(2, 3, 3'000'000, {.script = {.wrong_kernel = 0, .wrong_byte = 3000}, .is_checked = true});
+    hybrid::Options options;
+    options.members.resize(2);
+    options.members[0] = {.name = "cpu", .backend = cpu_reference(), .is_in_place = true};
+    options.policy = hybrid::Policy::budget;
+    options.members[1] = {.name = "device", .backend = std::move(life.backend)};
+    life.backend = hybrid::make_backend(std::move(options), life.heard.log());
+    life.prepared = life.backend->prepare(life.work.matrix);
+    for (unsigned i = 0; i < 20 && !life.heard.has("computes wrongly"); ++i)  // until the device takes a piece
+      ASSERT_TRUE(life.work.runs_right(*life.backend, *life.prepared, mode)) << core::name_of(mode);
+    EXPECT_TRUE(life.heard.has("its work goes to the others")) << life.heard.text;
+  }
 }
 
 // At each command of a run: pieces that were complete by then are the product, the others are as before.

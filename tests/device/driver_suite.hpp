@@ -3,6 +3,7 @@
 // vocabulary, its errors, and what it alone can do. A new driver needs a class and
 //
 //     INSTANTIATE_TEST_SUITE_P(Name, DeviceFaults, testing::ValuesIn(all_ways), driver_name);
+//     INSTANTIATE_TEST_SUITE_P(Name, DeviceChecks, testing::ValuesIn(all_ways), driver_name);
 //     INSTANTIATE_TEST_SUITE_P(Name, DeviceShards, testing::ValuesIn(all_ways), driver_name);
 //     INSTANTIATE_TEST_SUITE_P(Name, DeviceLayer, testing::Values(one), driver_name);
 #pragma once
@@ -139,6 +140,7 @@ struct With {
   device::GenerateKernel generate = nullptr;  // null: the driver's own
   std::shared_ptr<core::HostCopier> copier = nullptr;
   std::string cache_folder = {};
+  bool is_checked = false, checks_all = false;  // by the CPU
 };
 
 // A backend on a fake driver, with a stripe of its own. In the end nothing is left, and no call was wrong.
@@ -152,6 +154,8 @@ struct Life {
     if (with.generate) options.generate = with.generate;
     options.copier = with.copier;
     options.cache_folder = with.cache_folder;
+    if (with.is_checked || with.checks_all) options.reference = cpu_reference();
+    options.checks_all = with.checks_all;
     begin(what);
   }
   ~Life();
@@ -192,5 +196,6 @@ class DriverTest : public testing::TestWithParam<DriverMaker> {
 class DeviceFaults : public DriverTest {};  // of every way to the device
 class DeviceShards : public DriverTest {};
 class DeviceLayer : public DriverTest {};
+class DeviceChecks : public DriverTest {};  // of every way, with the CPU
 
 }  // namespace tandem::test

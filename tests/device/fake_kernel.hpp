@@ -98,24 +98,26 @@ struct KernelRun {
   std::uint64_t row_count = 0;  // of the table; 0: there is none
   std::function<std::uint8_t *(Part part, unsigned shard, std::uint64_t start, std::uint64_t bytes)> find{};
 
-  void run(DriverCounts &counts) const {
+  void run(DriverCounts &counts, const DriverScript &script) const {
+    const bool is_wrong = counts.kernels++ >= script.wrong_kernel;
+    const std::uint64_t wrong_from = is_wrong ? script.wrong_byte : UINT64_MAX;
     const std::uint64_t shards = rows + columns, row_words = row_count != 0 ? 3 + shards : shards;
     std::vector<std::uint64_t> all(std::max<std::uint64_t>(row_count, 1) * row_words);
     const std::uint8_t *const from = find(words, 0, 0, all.size() * 8);
     if (from == nullptr) return;
     std::memcpy(all.data(), from, all.size() * 8);
-    if (row_count == 0) return run_row(counts, range.begin, range.end, range.length, all.data());
+    if (row_count == 0) return run_row(counts, wrong_from, range.begin, range.end, range.length, all.data());
     for (std::uint64_t i = 0; i < row_count; ++i) {  // each as a kernel of its own
       const std::uint64_t *const row = &all[i * row_words];
       if (const std::string wrong = wrong_with_row(made.spec, row, range.group_count); !wrong.empty())
         return counts.violate(wrong);
-      if (row[2] != 0) run_row(counts, row[0], row[1], row[2], row + 3);
+      if (row[2] != 0) run_row(counts, wrong_from, row[0], row[1], row[2], row + 3);
     }
   }
 
  private:
-  void run_row(DriverCounts &counts, std::uint64_t begin, std::uint64_t end, std::uint64_t length,
-               const std::uint64_t *starts) const {
+  void run_row(DriverCounts &counts, std::uint64_t wrong_from, std::uint64_t begin, std::uint64_t end,
+               std::uint64_t length, const std::uint64_t *starts) const {
     const device::KernelSpec &spec = made.spec;
     core::Matrix matrix = made.matrix;
     if (spec.technique == device::Technique::tables) {
@@ -137,22 +139,23 @@ struct KernelRun {
     std::uint8_t *of_records = nullptr;
     if (spec.mode == core::Mode::compare) of_records = find(records, 0, 0, ((tiles + 2) * rows + 1) * 8);
     if (spec.mode == core::Mode::compare && of_records == nullptr) return;
-    apply(matrix, shards, begin, end, length, reinterpret_cast<std::uint32_t *>(of_records));
+    apply(matrix, shards, wrong_from, begin, end, length, reinterpret_cast<std::uint32_t *>(of_records));
   }
 
   // shards: inputs and then outputs. record_words: of a compare.
-  void apply(const core::Matrix &matrix, const std::vector<std::uint8_t *> &shards, std::uint64_t begin,
-             std::uint64_t end, std::uint64_t length, std::uint32_t *record_words) const {
+  void apply(const core::Matrix &matrix, const std::vector<std::uint8_t *> &shards, std::uint64_t wrong_from,
+             std::uint64_t begin, std::uint64_t end, std::uint64_t length, std::uint32_t *record_words) const {
     const std::vector<const std::uint8_t *> inputs(shards.begin(), shards.begin() + matrix.columns());
     const Shards product = expected(matrix.data(), matrix.rows(), matrix.columns(), inputs.data(), length);
     const std::uint64_t tile_bytes = tile_bytes_of(made.spec), tiles = (end - begin + tile_bytes - 1) / tile_bytes;
     for (unsigned r = 0; r < matrix.rows(); ++r) {
       std::uint8_t *const output = shards[matrix.columns() + r];
       for (std::uint64_t i = 0; i < length; ++i) {
-        const std::uint8_t value = product[r][i];
+        const bool is_last = r + 1 == matrix.rows(), is_unseen = is_last && i >= wrong_from;
+        const auto value = static_cast<std::uint8_t>(product[r][i] ^ (is_last && i == wrong_from));
         if (made.spec.mode == core::Mode::assign) output[i] = value;
         if (made.spec.mode == core::Mode::accumulate) output[i] ^= value;
-        if (made.spec.mode != core::Mode::compare || output[i] == value) continue;
+        if (made.spec.mode != core::Mode::compare || output[i] == product[r][i] || is_unseen) continue;
         const bool is_head = i < begin, is_tail = i >= end;
         const std::uint64_t tile = is_head ? tiles : is_tail ? tiles + 1 : (i - begin) / tile_bytes;
         record_words[0] = std::min(record_words[0], static_cast<std::uint32_t>(tile));

@@ -28,6 +28,9 @@ struct DriverScript {
   std::uint64_t failing_command = UINT64_MAX;     // the n-th command is accepted, and fails when it is done
   std::uint64_t cancelling_command = UINT64_MAX;  // the n-th command cancels `control` when it is put into its queue
   core::Control *control = nullptr;
+  // From the n-th on, kernels compute this byte of their last output wrongly, and compares do not see differences from
+  // there on.
+  std::uint64_t wrong_kernel = UINT64_MAX, wrong_byte = 0;
   unsigned device_count = 1;
   int most_group_items = 0;  // of any kernel; 0: as many as the device has
   bool is_another_model = false;
@@ -66,7 +69,7 @@ class DriverCounts {
   }
 
   void begin_again() {
-    calls = commands = sleeps = 0;
+    calls = commands = kernels = sleeps = 0;
     calls_by_name.clear();
     failed.clear();
     most_bytes = alive_bytes;
@@ -87,7 +90,7 @@ class DriverCounts {
   }
 
   mutable std::recursive_mutex mutex;
-  std::uint64_t calls = 0, commands = 0, sleeps = 0, alive_bytes = 0, most_bytes = 0;
+  std::uint64_t calls = 0, commands = 0, kernels = 0, sleeps = 0, alive_bytes = 0, most_bytes = 0;
   std::map<std::string, std::uint64_t> calls_by_name;
   std::string failed;
   std::map<std::string, std::int64_t> objects;

@@ -34,6 +34,7 @@
 #include "tests/support/api.hpp"
 #include "tests/support/mismatch_ranges.hpp"
 #include "tests/support/sanitizers.hpp"
+#include "tests/support/slice.hpp"
 #include "tests/support/thinned.hpp"
 
 namespace tandem::test {
@@ -95,6 +96,7 @@ std::vector<DriverMaker> all_drivers() {
 INSTANTIATE_TEST_SUITE_P(CudaFake, BackendConformance, testing::ValuesIn(conformance_makers(all_drivers())),
                          maker_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, DeviceFaults, testing::ValuesIn(all_drivers()), driver_name);
+INSTANTIATE_TEST_SUITE_P(Cuda, DeviceChecks, testing::ValuesIn(all_drivers()), driver_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, DeviceShards, testing::Values(all_drivers().front()), driver_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, DeviceLayer, testing::Values(all_drivers().front()), driver_name);
 
@@ -153,6 +155,20 @@ TEST(CudaFaults, ADeadDeviceIsDeadForEveryContextAndSaid) {
 }
 
 // ---- shards in device memory ------------------------------------------------------------------------------
+
+// A check would wait for a stream that is captured.
+TEST(CudaDeviceMemory, ACapturedSubmitIsNotChecked) {
+  unsigned checks = 0;
+  CudaLife life(2, 3, 5000, {.technique = "tables"});
+  life.options.reference = cpu_reference([&] { ++checks; });
+  life.begin(life.work.matrix);
+  life.make_ready(Mode::assign);
+  DeviceStripe stripe(*life.driver, life.work);
+  EXPECT_EQ(life.capture(stripe), 1u);
+  EXPECT_EQ(checks, 0u);
+  life.run(stripe);
+  EXPECT_EQ(checks, 1u);
+}
 
 // What a plan is made ready for costs its submits a launch, an event and questions about pointers, and nothing else.
 TEST(CudaDeviceMemory, APreparedSubmitOnlyStartsAKernel) {
@@ -753,7 +769,9 @@ TEST(CudaVerify, ManyRangesAndOne) {
 TEST(CudaVerify, ShortOfMemoryItGoesInPiecesAndThenFails) {
   for (const bool of_budget : {true, false}) {
     unsigned whole = 0, in_pieces = 0, refused = 0;
-    for (std::uint64_t room = 0; room < 12'000; room += kThinning * (room < 1500 ? 24 : 500)) {
+    Slice slice(4 * kThinning);
+    for (std::uint64_t room = 0; room < 12'000; room += room < 1500 ? 24 : 500) {
+      if (!slice.takes()) continue;
       FakeCudaScript script;
       if (!of_budget) script.devices[0].available_bytes = room;
       Damaged damaged(6, 3, 60'001,
@@ -776,9 +794,11 @@ TEST(CudaVerify, ShortOfMemoryItGoesInPiecesAndThenFails) {
       }
       EXPECT_LE(damaged.fake.most_device_bytes(), room);
     }
-    EXPECT_GE(whole, thinned(10));
-    EXPECT_GE(in_pieces, thinned(30));
-    EXPECT_GE(refused, thinned(10));
+    if (runs_every_case() && kThinning == 1) {
+      EXPECT_GE(whole, 10u);
+      EXPECT_GE(in_pieces, 30u);
+      EXPECT_GE(refused, 10u);
+    }
   }
 }
 

@@ -313,7 +313,7 @@ void compute(const Call &call) {
     if (!is_argument && !on_device(reinterpret_cast<CUdeviceptr>(at), bytes, KernelRun::kNames[part])) return nullptr;
     return static_cast<std::uint8_t *>(const_cast<void *>(at));
   };
-  KernelRun{call.made, arguments.columns, arguments.rows, call.range, rows, find}.run(*counts);
+  KernelRun{call.made, arguments.columns, arguments.rows, call.range, rows, find}.run(*counts, state->script.common);
 }
 
 // ---- the driver ----------------------------------------------------------------------------------------

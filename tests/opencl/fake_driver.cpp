@@ -467,7 +467,7 @@ cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kern
              global[2] != local[2])
     counts->violate(fmt::format("{} work-items for {} tiles", global[0], tiles));
   run.find = [call = call.get()](auto... where) { return call->find(where...); };
-  return enqueue(queue, wait_count, waits, event, false, [call] { call->run.run(*counts); });
+  return enqueue(queue, wait_count, waits, event, false, [call] { call->run.run(*counts, state->script.common); });
 }
 
 cl_int CL_API_CALL clEnqueueReadBuffer(cl_command_queue queue, cl_mem mem, cl_bool blocking, std::size_t offset,

@@ -467,6 +467,30 @@ TEST(OpenclOwnMemory, ABatchInIt) {
   tandem_device_memory_destroy(nullptr);
 }
 
+// What a device computes is compared with the CPU: the first answer of a kernel, or each.
+TEST(OpenclOwnMemory, AContextChecksItsDevice) {
+  if (const OwnOpencl opencl; !opencl.is_there) GTEST_SKIP() << "NOT RUN: no OpenCL device";
+  const Codec codec = make_codec(kK, kM);
+  for (const bool checks_all : {false, true}) {
+    if (checks_all) setenv("TANDEM_CHECK_DEVICES", "all", 1);
+    unsigned checks = 0;
+    tandem_context_options options = context_options("", 0);
+    options.backend = "opencl:0:0";
+    options.log_user = &checks;
+    options.log_callback = [](void *user, std::int32_t, const char *message) {
+      if (std::strstr(message, "are those of the CPU") != nullptr) ++*static_cast<unsigned *>(user);
+    };
+    const Context context = make_context(options);
+    unsetenv("TANDEM_CHECK_DEVICES");
+    Random random(8);
+    Stripe stripe(random, kK, kM, kBytes);
+    for (unsigned i = 0; i < 2; ++i)
+      ASSERT_EQ(tandem_encode(context.get(), codec.get(), stripe.data(), stripe.parity(), kBytes), TANDEM_OK)
+          << tandem_last_error_message();
+    EXPECT_EQ(checks, checks_all ? 2u : 1u);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Layouts, OpenclBatch,
                          testing::Values(Layout::one_buffer, Layout::one_buffer_skewed, Layout::own_buffers));
 INSTANTIATE_TEST_SUITE_P(Layouts, OpenclMemory,
