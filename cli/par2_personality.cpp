@@ -397,7 +397,9 @@ class Par2Creation {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
     const bool is_link = fs::is_symlink(fs::symlink_status(path, error));
-    if (!fs::exists(status)) {
+    if (status.type() == fs::file_type::none && !is_link) {
+      fail(kPar2FileError, "Cannot look at ", path, ": ", error.message());
+    } else if (!fs::exists(status)) {
       output_.line(-1, "Ignoring non-existent source file: {}", path);
     } else if (is_link && (fs::is_directory(status) || !(is_primary || words_.has('L')))) {
       output_.line(-1, "Ignoring symbolic link: {}", path);
@@ -492,12 +494,15 @@ class Par2Check {
       return kPar2Done;
     }
     print_need();
-    const bool is_work = words_.has('O') ? summary.renamed_count != 0 : summary.repair_possible != 0;
+    const bool is_work = words_.has('O') ? summary.renamed_count != 0
+                                         : summary.repair_possible != 0 &&
+                                               summary.complete_count + summary.unreadable_count != summary.file_count;
     return words_.command() == Par2Command::repair && is_work ? repair_files() : status_of_need();
   }
 
  private:
   int status_of_need() const {
+    if (report_->summary.unreadable_count != 0) return kPar2FileError;
     return report_->summary.repair_possible != 0 ? kPar2RepairPossible : kPar2RepairNotPossible;
   }
 
@@ -548,6 +553,8 @@ class Par2Check {
     std::error_code error;
     if (file.state == TANDEM_PAR2_COMPLETE) {
       output_.line(-1, "Target: \"{}\" - found.", file.name);
+    } else if (file.state == TANDEM_PAR2_UNREADABLE) {
+      output_.line(-1, "Target: \"{}\" - cannot be read: {}.", file.name, std::strerror(file.error_number));
     } else if (file.state == TANDEM_PAR2_DAMAGED || fs::exists(base_ / file.name, error)) {
       output_.line(-1, "Target: \"{}\" - damaged. Found {} of {} data blocks.", file.name, file.found_slice_count,
                    file.slice_count);
@@ -588,6 +595,8 @@ class Par2Check {
     const auto count = [&](std::uint32_t files, const char *what) {
       if (files != 0) output_.line(0, "{} file(s) {}", files, what);
     };
+    if (summary.unreadable_count != 0) output_.line(-1, "{} file(s) cannot be read.", summary.unreadable_count);
+    if (summary.complete_count + summary.unreadable_count == summary.file_count) return;
     output_.line(-1, "Repair is required.");
     count(summary.renamed_count, "have the wrong name.");
     count(summary.missing_count, "are missing.");
@@ -625,6 +634,10 @@ class Par2Check {
       if (file.repaired != 0) print_target(file);
     const tandem_par2_summary &summary = report_->summary;
     output_.line(-1, "");
+    if (summary.unreadable_count != 0) {
+      output_.line(-1, "Repair Failed: {} file(s) cannot be read, and stay as they are.", summary.unreadable_count);
+      return kPar2FileError;
+    }
     if (summary.repair_needed != 0) {
       output_.line(-1, "{}", words_.has('O') ? "Files were renamed, repair is still required." : "Repair Failed.");
       return words_.has('O') ? status_of_need() : kPar2RepairFailed;
@@ -639,6 +652,7 @@ class Par2Check {
     for (const tandem_par2_file &file : report_->files) {
       std::error_code error;
       const fs::path path = base_ / file.name;
+      if (file.state == TANDEM_PAR2_UNREADABLE) continue;
       if (fs::is_symlink(fs::symlink_status(path, error)) && !fs::exists(path, error)) {
         output_.line(-1, "Repair Failed.");
         fail(kPar2FileError, "\"", path.string(), "\" is a symbolic link to nothing");

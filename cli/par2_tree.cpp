@@ -308,7 +308,8 @@ std::optional<Outcome> sync_folder(const std::string &folder, const TreeFlags &f
     const Par2Report found = report_of(set, flags, action, false);
     std::vector<std::string> damaged;
     for (const tandem_par2_file &file : found.files)
-      if (file.state != TANDEM_PAR2_COMPLETE && unchanged.contains(file.name)) damaged.emplace_back(file.name);
+      if (file.state != TANDEM_PAR2_COMPLETE && file.state != TANDEM_PAR2_UNREADABLE && unchanged.contains(file.name))
+        damaged.emplace_back(file.name);
     if (!damaged.empty()) {
       object["damaged"] = damaged;
       complain(folder, ": the set stays: ", plural(damaged.size(), "file"),
@@ -361,7 +362,7 @@ Outcome scrub_set(const std::string &path, const TreeFlags &flags, const Context
   const auto count = [&] {
     changed = damaged = missing = 0;
     for (const tandem_par2_file &file : report.files) {
-      if (file.state == TANDEM_PAR2_COMPLETE) continue;
+      if (file.state == TANDEM_PAR2_COMPLETE || file.state == TANDEM_PAR2_UNREADABLE) continue;
       const auto now = status_of(in(folder, file.name));
       (!now ? missing : has_changed(*now, file.bytes, set->st_mtim) ? changed : damaged)++;
     }
@@ -375,6 +376,7 @@ Outcome scrub_set(const std::string &path, const TreeFlags &flags, const Context
     repair_par2(report, options, context, action, flags.output);
     count();
   }
+  complain_of_unreadable(report);
   const tandem_par2_summary &summary = report.summary;
   object.update(report_object(report, "par2 scrub"));
   object["changed_count"] = changed;
@@ -387,12 +389,14 @@ Outcome scrub_set(const std::string &path, const TreeFlags &flags, const Context
                                        {changed, "changed since the set was made"},
                                        {damaged, "damaged"},
                                        {missing, "missing"},
+                                       {summary.unreadable_count, "cannot be read"},
                                        {summary.damaged_packet_bytes, "bytes of the set damaged"}})
       if (number != 0) parts.push_back(fmt::format("{} {}", number, what));
     if (!parts.empty()) fmt::print("{}: {}; {}\n", printable(path), fmt::join(parts, ", "), what_is_lost(summary));
   }
   return {exit_status == kExitDone          ? "complete"
           : exit_status == kExitDamageFound ? "recoverable"
+          : exit_status == kExitInputOutput ? "failed"
                                             : "lost",
           exit_status};
 }

@@ -43,10 +43,12 @@ tandem_par2_summary summary_of(const Report &report) {
     (state == FileState::complete  ? summary.complete_count
      : state == FileState::renamed ? summary.renamed_count
      : state == FileState::damaged ? summary.damaged_count
-                                   : summary.missing_count)++;
+     : state == FileState::missing ? summary.missing_count
+                                   : summary.unreadable_count)++;
     summary.repaired_count += report.files[i].is_repaired;
     const File &file = report.set.files[i];
-    hopeless = hopeless || (state >= FileState::damaged && !file.is_recoverable && file.bytes != 0);
+    const bool is_lost = state == FileState::damaged || state == FileState::missing;
+    hopeless = hopeless || (is_lost && !file.is_recoverable && file.bytes != 0);
   }
   summary.repair_needed = summary.complete_count != summary.file_count;
   const std::size_t lost = summary.slice_count - summary.found_slice_count;
@@ -64,7 +66,7 @@ tandem_par2_file file_of(const File &file, const FileReport &found) {
           static_cast<std::uint32_t>(file.slice_count),
           static_cast<std::uint32_t>(found.found),
           found.is_repaired,
-          0};
+          found.error};
 }
 
 std::vector<tandem_par2_searched_file> searched_files_of(const Report &report) {
@@ -74,12 +76,15 @@ std::vector<tandem_par2_searched_file> searched_files_of(const Report &report) {
   std::vector<tandem_par2_searched_file> list;
   std::map<std::string_view, std::size_t> known;
   const auto is_of_set = report.set.is_par1 ? is_par1_file_name : is_packet_file_name;
-  for (const std::string &path : report.others)
-    if (report.looks.contains(path) && !is_of_set(path) && !left_out.contains(path) &&
+  for (const std::string &path : report.others) {
+    const auto unreadable = report.unreadable_others.find(path);
+    const int error = unreadable != report.unreadable_others.end() ? unreadable->second : 0;
+    if ((report.looks.contains(path) || error != 0) && !is_of_set(path) && !left_out.contains(path) &&
         known.emplace(path, list.size()).second) {
       const auto repeated = report.repeated.find(path);
-      list.push_back({path.c_str(), nullptr, 0, 0, repeated != report.repeated.end() ? repeated->second : 0, 0});
+      list.push_back({path.c_str(), nullptr, 0, 0, repeated != report.repeated.end() ? repeated->second : 0, error});
     }
+  }
   for (const File &file : report.set.files) {
     for (std::uint64_t slice = 0; slice < file.slice_count; ++slice) {
       const auto &place = report.places[report.contents[file.first_slice + slice]];
@@ -101,7 +106,7 @@ void put_slashes(Set &set, const std::string &folder) {
   if (std::ranges::none_of(set.files, has_backslash)) return;
   std::set<std::string> names;
   for (const File &file : set.files) {
-    if (has_backslash(file) && status_of(joined(folder, file.name))) return;
+    if (has_backslash(file) && (status_of(joined(folder, file.name)) || !is_absent(errno))) return;
     std::string name = file.name;
     std::ranges::replace(name, '\\', '/');
     if (!is_safe_name(name) || !names.insert(name).second) return;

@@ -154,8 +154,10 @@ class Repair {
   void check_unchanged() const {
     for (const auto &[path, before] : report_.looks) {
       struct stat now;
-      if (changing_.contains(path) && (stat(path.c_str(), &now) != 0 || !base::unchanged(before, now)))
-        fail_changed(path);
+      if (!changing_.contains(path)) continue;
+      const int error = stat(path.c_str(), &now) != 0 ? errno : 0;
+      if (error != 0 && !is_absent(error)) fail_io("look at", path, error);
+      if (error != 0 || !base::unchanged(before, now)) fail_changed(path);
     }
   }
 
@@ -167,7 +169,7 @@ class Repair {
     for (std::size_t i = 0; i < set_.files.size(); ++i) {
       const File &file = set_.files[i];
       const FileReport &found = report_.files[i];
-      if (found.state == FileState::complete) continue;
+      if (found.state == FileState::complete || found.state == FileState::unreadable) continue;
       const bool is_renamed = found.state == FileState::renamed;
       if (options_.rename_only != 0 && !is_renamed) continue;
       Work work{i, Way::rebuilt, {}};
@@ -186,16 +188,28 @@ class Repair {
       works_.push_back(work);
     }
     if (options_.rename_only != 0) return;
-    std::uint64_t lost = 0;
-    for (const std::uint32_t content : report_.contents) lost += !report_.places[content];
+    check_recovery();
+  }
+
+  // Also slices of files that cannot be read are unknown.
+  void check_recovery() {
+    std::uint64_t unread = 0;
+    for (std::size_t i = 0; i < set_.files.size(); ++i)
+      if (report_.files[i].state == FileState::unreadable) unread += set_.files[i].slice_count - report_.files[i].found;
+    for (const std::uint32_t content : report_.contents) unknown_ += !report_.places[content];
+    const std::uint64_t lost = unknown_ - unread;
+    if (unknown_ > set_.recovery.size() && lost <= set_.recovery.size()) {
+      fail(TANDEM_ERROR_IO, lost, " slices are lost, and ", unread, " slices cannot be read; the set has only ",
+           set_.recovery.size(), " recovery slices");
+    }
     if (lost > set_.recovery.size()) {
       fail(TANDEM_ERROR_NOT_RECOVERABLE, lost, " slice", lost == 1 ? " is" : "s are", " lost, and the set has only ",
            set_.recovery.size(), " recovery slice", set_.recovery.size() == 1 ? "" : "s");
     }
-    if (const std::size_t usable = usable_recovery(set_, lost).size(); lost > usable) {
-      fail(TANDEM_ERROR_NOT_RECOVERABLE, lost, " slices are lost, and only ", usable, " of the ", set_.recovery.size(),
-           " recovery slices can be used together: their exponents must lie in a window of ", exponent_window(set_),
-           ", 65536 less the ", set_.slice_count, " slices of the set");
+    if (const std::size_t usable = usable_recovery(set_, unknown_).size(); unknown_ > usable) {
+      fail(TANDEM_ERROR_NOT_RECOVERABLE, unknown_, " slices are lost, and only ", usable, " of the ",
+           set_.recovery.size(), " recovery slices can be used together: their exponents must lie in a window of ",
+           exponent_window(set_), ", 65536 less the ", set_.slice_count, " slices of the set");
     }
   }
 
@@ -205,7 +219,7 @@ class Repair {
     for (std::size_t i = 0; i < set_.files.size(); ++i) {
       const FileReport &found = report_.files[i];
       if (found.state == FileState::complete) continue;
-      changing_.insert(report_.paths[i]);
+      if (found.state != FileState::unreadable) changing_.insert(report_.paths[i]);
       if (const auto look = report_.looks.find(report_.paths[i]); look != report_.looks.end())
         ++sharing_[{look->second.st_dev, look->second.st_ino}];
       if (found.state == FileState::renamed) needed_.insert(found.found_as);
@@ -357,7 +371,7 @@ class Repair {
       if (!job.from) lost.push_back(&job);
     if (lost.empty()) return;
     const std::size_t k = set_.slice_count;
-    const auto recovery = usable_recovery(set_, lost.size());
+    const auto recovery = usable_recovery(set_, unknown_);
     const std::uint32_t first_exponent = set_.is_par1 ? 0 : recovery.front().exponent;
     const std::uint32_t exponents = recovery.back().exponent - first_exponent + 1;
     const CodecOwner codec = make_codec(set_.is_par1, k, first_exponent, exponents);
@@ -379,10 +393,10 @@ class Repair {
     tandem_plan *plan = nullptr;
     const tandem_status status = tandem_plan_create(context_, codec.get(), &plan_options, &plan);
     if (status == TANDEM_ERROR_NOT_RECOVERABLE)
-      fail(status, lost.size(), " slices are lost, and the equations of the ", recovery.size(),
+      fail(status, unknown_, " slices are lost, and the equations of the ", recovery.size(),
            " recovery slices do not determine them: their exponents have gaps");
     if (status == TANDEM_ERROR_TOO_LARGE)
-      fail(TANDEM_ERROR_NOT_RECOVERABLE, lost.size(), " slices are lost, and the exponents of the recovery slices ",
+      fail(TANDEM_ERROR_NOT_RECOVERABLE, unknown_, " slices are lost, and the exponents of the recovery slices ",
            "have too many gaps: the equations would take too long");
     check(status);
     const std::unique_ptr<tandem_plan, void (*)(tandem_plan *)> plan_owner(plan, tandem_plan_destroy);
@@ -447,8 +461,10 @@ class Repair {
       }
     }
     sum_ranges(ranges, false, pool_, [&](std::uint64_t bytes) { meter_.done(bytes); });
-    for (std::size_t i = 0; i < ranges.size(); ++i)
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      if (is_unreadable(ranges[i].error)) fail_io("read", *ranges[i].path, ranges[i].error);
       if (ranges[i].error != 0 || ranges[i].sum.md5 != expected[i].second) fail_wrong(*expected[i].first);
+    }
     check_store();
   }
   [[noreturn]] void fail_wrong(const Work &work) const {
@@ -695,6 +711,7 @@ class Repair {
   std::vector<Job> jobs_;  // in the order of works
   Store store_;
   std::uint64_t column_memory_ = 0;
+  std::uint64_t unknown_ = 0;  // slices
   std::string suspects_;
   bool is_done_ = false;
 };

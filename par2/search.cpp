@@ -132,7 +132,8 @@ class Search::Scan {
   // Zeros beyond the region.
   void read(std::vector<std::uint8_t> &into, std::uint64_t at, std::size_t count) {
     std::size_t stored = at < region_.end ? std::min<std::uint64_t>(count, region_.end - at) : 0;
-    if (stored != 0) stored = read_past_errors(file_, reinterpret_cast<std::byte *>(into.data()), stored, at);
+    if (stored != 0)
+      stored = read_past_errors(file_, *region_.path, reinterpret_cast<std::byte *>(into.data()), stored, at);
     if (progressed_) progressed_(0);
     std::memset(into.data() + stored, 0, count - stored);
   }

@@ -97,7 +97,8 @@ class Walk {
     file_ = open_regular(path_);
     if (!file_ && !is_absent(errno)) fail_io("open", path_, errno);
     struct stat status;
-    if (file_ && bytes_ == 0 && fstat(file_.get(), &status) == 0) bytes_ = static_cast<std::uint64_t>(status.st_size);
+    if (file_ && fstat(file_.get(), &status) != 0) fail_io("look at", path_, errno);
+    if (file_ && bytes_ == 0) bytes_ = static_cast<std::uint64_t>(status.st_size);
     while (!parts_.empty()) {
       const auto [first, end] = parts_.back();
       parts_.pop_back();
@@ -145,7 +146,7 @@ class Walk {
     std::uint64_t wanted = kLeastRead;
     for (std::uint64_t at = first; at < end && at + kHeaderBytes <= bytes_;) {
       buffer_.resize(std::min(wanted, bytes_ - at));
-      buffer_.resize(read_past_errors(file_, buffer_.data(), buffer_.size(), at));
+      buffer_.resize(read_past_errors(file_, path_, buffer_.data(), buffer_.size(), at));
       if (progressed_) progressed_(0);
       if (buffer_.empty()) return;
       found_.clear();
@@ -244,6 +245,7 @@ void check_recovery(std::vector<Walk> &walks, const std::vector<std::string> &pa
     for (std::size_t i = 0; i < walks.size(); ++i) {
       for (const Recovery &each : std::exchange(walks[i].recovery, {})) {
         const Range &range = ranges[next++];
+        if (is_unreadable(range.error)) fail_io("read", *range.path, range.error);
         if (!reads || (range.error == 0 && range.sum.md5 == each.header.md5)) {
           walks[i].add_intact(each.offset, each.header);
           intact[i].push_back(each);
@@ -380,14 +382,19 @@ std::string_view base_of(std::string_view path) {
 std::vector<std::string> packet_files_of(const std::string &path, const std::vector<std::string> &extra) {
   std::vector<std::string> paths;
   std::string given = path;
-  if (!is_packet_file_name(path) && status_of(path + ".par2"))
+  const auto exists = [](const std::string &file) {
+    const bool is_there = status_of(file).has_value();
+    if (!is_there && !is_absent(errno)) fail_io("look at", file, errno);
+    return is_there;
+  };
+  if (!is_packet_file_name(path) && exists(path + ".par2"))
     given += ".par2";
-  else if (!is_packet_file_name(path) && !is_par1_file_name(path) && status_of(path + ".par"))
+  else if (!is_packet_file_name(path) && !is_par1_file_name(path) && exists(path + ".par"))
     given += ".par";
   const auto is_of_set = is_par1_file_name(given) ? is_par1_file_name : is_packet_file_name;
   const base::Folder folder(base::folder_of(given));
   const std::string name = base::name_of(given), base_name(base_of(name));
-  if (status_of(given)) paths.push_back(given);
+  if (exists(given)) paths.push_back(given);
   // The first main packet names the set, so files that only begin with the same name come last.
   for (const bool is_of_base : {true, false})
     for (const std::string &other : folder.names())

@@ -37,7 +37,9 @@ class Verification {
         packet_files.insert(status->identity);
     for (std::size_t i = 0; i < set_.files.size(); ++i) {
       const auto status = status_of(paths_[i]);
-      if (!status) continue;
+      const int error = status && open_regular(paths_[i]) ? 0 : errno;
+      if (status ? is_unreadable(error) : !is_absent(error)) set_unreadable(i, error);
+      if (!status || is_known(i)) continue;
       if (packet_files.contains(status->identity))
         fail(TANDEM_ERROR_UNSUPPORTED, "the set has its own packet file ", paths_[i], " as a file");
       identities_.insert(status->identity);
@@ -55,7 +57,8 @@ class Verification {
     add_replaced();
     for (const std::string &path : report_.others) {
       const auto status = status_of(path);
-      if (!status || !identities_.insert(status->identity).second) continue;
+      if ((!status || !open_regular(path)) && !is_absent(errno)) report_.unreadable_others[path] = errno;
+      if (!status || !identities_.insert(status->identity).second || report_.unreadable_others.contains(path)) continue;
       others_.push_back({&path, status->bytes});
       report_.looks[path] = status->all;
     }
@@ -65,7 +68,7 @@ class Verification {
     std::map<Key, std::vector<std::size_t>> wanted;
     for (std::size_t i = 0; i < set_.files.size(); ++i) {
       const File &file = set_.files[i];
-      if (is_complete(i) || file.bytes == 0) continue;
+      if (is_known(i) || file.bytes == 0) continue;
       sizes.insert(file.bytes);
       beginnings[!file.sums.empty()][{file.bytes, file.md5_of_beginning}].push_back(i);
       Md5 all;
@@ -134,7 +137,7 @@ class Verification {
     for (const Source &source : others_)
       if (source.bytes != 0) regions.push_back({source.path, 0, source.bytes, true});
     for (std::size_t i = 0; i < set_.files.size(); ++i)
-      if (!is_complete(i) && !known_.contains(&paths_[i])) add_gaps(i, regions);
+      if (!is_known(i) && !known_.contains(&paths_[i])) add_gaps(i, regions);
     struct Task {
       const Region *region;
       std::uint64_t first, last;
@@ -191,7 +194,14 @@ class Verification {
     std::uint64_t bytes;      // that it has
   };
 
-  bool is_complete(std::size_t file) const { return report_.files[file].state == FileState::complete; }
+  // Or it cannot be known.
+  bool is_known(std::size_t file) const {
+    return report_.files[file].state == FileState::complete || report_.files[file].state == FileState::unreadable;
+  }
+  void set_unreadable(std::size_t file, int error) {
+    report_.files[file].state = FileState::unreadable;
+    report_.files[file].error = error;
+  }
 
   void set_place(std::uint32_t content, const Place &place) {
     const std::uint64_t after = place.offset % set_.slice_bytes;
@@ -248,6 +258,7 @@ class Verification {
     for (std::size_t i = 0; i < ranges.size(); ++i) {
       const auto [candidate, slice] = parts[i];
       const File &file = set_.files[candidates[candidate].file];
+      if (is_unreadable(ranges[i].error)) set_unreadable(candidates[candidate].file, ranges[i].error);
       if (ranges[i].error != 0 || ranges[i].sum.md5 != (file.sums.empty() ? file.md5 : file.sums[slice].md5)) continue;
       report_.files[candidates[candidate].file].in_place.push_back(slice);
       const std::uint64_t end = file.sums.empty() ? file.slice_count : std::min(slice + 1, file.slice_count);

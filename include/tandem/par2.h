@@ -137,7 +137,8 @@ enum tandem_par2_file_state_value {
   TANDEM_PAR2_COMPLETE = 0, /* right under its name */
   TANDEM_PAR2_RENAMED = 1,  /* another file has its content (found_as) */
   TANDEM_PAR2_DAMAGED = 2,  /* it exists, but has wrong, missing or additional bytes */
-  TANDEM_PAR2_MISSING = 3
+  TANDEM_PAR2_MISSING = 3,
+  TANDEM_PAR2_UNREADABLE = 4 /* it may be right, but it cannot be looked at or read: error_number says why */
 };
 
 /* Checks the files of a set and searches for what is missing.
@@ -145,14 +146,16 @@ enum tandem_par2_file_state_value {
  *   report_out   for tandem_par2_report_destroy; untouched on failure
  * The checksums of slices decide: a file is right if it has the right length and all its slices are right. Nothing is
  * written. The search looks at extra_paths and at files of the set that are not right under their own names, at each
- * offset. It also looks at "NAME.<number>" beside a file NAME of the set: a repair that was killed may have left it. A
- * byte that cannot be read counts as damaged. Needs about 1 MiB of memory for each thread, and 32 KiB for each file of
- * the set at most.
+ * offset. It also looks at "NAME.<number>" beside a file NAME of the set: a repair that was killed may have left it.
+ *   damaged      also bytes that the medium has lost (EIO and the like)
+ *   unreadable   neither damaged nor missing: what the process may not read or cannot look at (EACCES, EPERM, ELOOP,
+ *                ESTALE, ENOMEM, ...)
+ * Needs about 1 MiB of memory for each thread, and 32 KiB for each file of the set at most.
  * Status: INVALID_ARGUMENT, IO (no packet file can be found, one exists and cannot be opened, a folder cannot be
  *   listed, or the process may not open more files), DAMAGED (the main packet has no intact copy), NOT_RECOVERABLE
  *   (descriptions of files have none), TOO_LARGE (more than TANDEM_PAR2_MAX_SLICES slices or files), UNSUPPORTED
- * (names; slices larger than 1 GiB and each file, or than 2^48 bytes; a file twice), OUT_OF_MEMORY, CANCELLED. Threads:
- * any. */
+ *   (names; slices larger than 1 GiB and each file, or than 2^48 bytes; a file twice), OUT_OF_MEMORY, CANCELLED.
+ * Threads: any. */
 TANDEM_API tandem_status tandem_par2_verify(const tandem_par2_verify_options *options, tandem_par2_report **report_out);
 
 /* Returns the length of the name of the set in a path: 3 for "d/a.vol03+4.par2", "d/a.par2" and "d/a.p01". Other paths
@@ -166,18 +169,18 @@ typedef struct tandem_par2_summary {
   size_t struct_bytes; /* set by the caller: sizeof(tandem_par2_summary) */
   uint8_t set_id[16];
   uint64_t slice_bytes;
-  uint32_t slice_count;          /* of all files together */
-  uint32_t found_slice_count;    /* at their places or elsewhere */
+  uint32_t slice_count;       /* of all files together */
+  uint32_t found_slice_count; /* at their places or elsewhere. The others are lost, or in files that are UNREADABLE */
   uint32_t recovery_slice_count; /* intact ones with different exponents */
   uint32_t file_count, complete_count, renamed_count, damaged_count, missing_count;
-  int32_t repair_needed;   /* non-zero: not all files are complete */
+  int32_t repair_needed;   /* non-zero: not all files are complete. Files may also be only UNREADABLE */
   int32_t repair_possible; /* non-zero: there are at least as many recovery slices as missing slices, within 65536 -
                               slice_count exponents, and the set has recovery data for each file that is not complete;
                               an empty file needs none. If the exponents have gaps, the recovery slices may still not
                               suffice */
   uint64_t damaged_packet_bytes; /* of packet files, in no intact packet */
   uint32_t repaired_count;       /* of files, since the verify */
-  uint32_t reserved;
+  uint32_t unreadable_count;
 } tandem_par2_summary;
 
 /* Status: INVALID_ARGUMENT (NULL; struct_bytes). Threads: any. */
@@ -191,8 +194,8 @@ typedef struct tandem_par2_file {
   int32_t state;        /* enum tandem_par2_file_state_value */
   int32_t recoverable;  /* 0: the set only describes it, and has no recovery data for it */
   uint32_t slice_count, found_slice_count;
-  int32_t repaired; /* non-zero: tandem_par2_repair has made it complete */
-  uint32_t reserved;
+  int32_t repaired;     /* non-zero: tandem_par2_repair has made it complete */
+  int32_t error_number; /* unreadable: errno; else 0 */
 } tandem_par2_file;
 
 /* Lists the files of the set in its order.
@@ -223,7 +226,7 @@ typedef struct tandem_par2_searched_file {
   uint32_t slice_count;       /* of that file */
   uint32_t found_slice_count; /* that were found here, and before that nowhere else */
   uint32_t repeated_slice_count; /* that were found here, and another file has them too */
-  uint32_t reserved;
+  int32_t error_number;          /* not 0: errno, why it could not be searched */
 } tandem_par2_searched_file;
 
 /* Lists the searched files other than those of the set, without those that a renamed file was found as; arguments as
@@ -246,8 +249,9 @@ typedef struct tandem_par2_repair_options {
   void *progress_user;
 } tandem_par2_repair_options;
 
-/* Repairs what tandem_par2_verify found. On TANDEM_OK the report describes the new state; with rename_only, files may
- * still not be complete.
+/* Repairs what tandem_par2_verify found. On TANDEM_OK the report describes the new state. With rename_only, files may
+ * still not be complete. An UNREADABLE file stays as it is, and the others are repaired if the recovery slices suffice
+ * without it; what they replace stays as "NAME.1" then.
  *   context      where lost slices are computed; NULL = the process's own
  *   report       of tandem_par2_verify
  *   options      NULL: all defaults
@@ -266,7 +270,8 @@ typedef struct tandem_par2_repair_options {
  *   take up to 10 e^2, and about e^2 g steps of the context, at most 2^36.
  * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost and of recovery slices; nothing was
  *   changed; also for too many gaps among the exponents), DAMAGED (a file has changed since verify,
- *   or what was computed is wrong), IO, UNSUPPORTED, OUT_OF_MEMORY, CANCELLED, DEVICE.
+ *   or what was computed is wrong), IO (also if only the slices that cannot be read are too many), UNSUPPORTED,
+ *   OUT_OF_MEMORY, CANCELLED, DEVICE.
  * Threads: one call at a time for each report. */
 TANDEM_API tandem_status tandem_par2_repair(tandem_context *context, tandem_par2_report *report,
                                             const tandem_par2_repair_options *options);

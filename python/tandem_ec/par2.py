@@ -9,7 +9,7 @@ from . import _native
 from .errors import InvalidArgument
 from .files import _paths, _progress
 
-_STATES = ("complete", "renamed", "damaged", "missing")
+_STATES = ("complete", "renamed", "damaged", "missing", "unreadable")
 _VOLUMES = ("doubling", "limited", "uniform")
 
 
@@ -30,7 +30,7 @@ class File:
     """A file of a set."""
 
     name: str
-    state: str  # "complete", "renamed", "damaged", "missing"
+    state: str  # "complete", "renamed", "damaged", "missing", "unreadable" (it may be right)
     found_as: Optional[str]  # renamed: the file that has its content
     bytes: int
     slice_count: int

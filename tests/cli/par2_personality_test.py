@@ -277,6 +277,23 @@ class Personality(unittest.TestCase):
                 self.assertIn(line, self.run_par2("r", name, status=status))
         self.check_content("a")
 
+    def test_unreadable_files(self):
+        self.run_par2("c", "-q", "-s1000", "-c13", "set", "a", "sub/c")
+        (self.data / "a").unlink()
+        (self.data / "a").symlink_to("a")
+        line = 'Target: "a" - cannot be read: Too many levels of symbolic links.\n'
+        for command in "vr":
+            output = self.run_par2(command, "set", status=6)
+            self.assertIn(line, output)
+            self.assertNotIn("epair", output.replace("repaired", ""))
+        self.write_at("sub/c", 10, b"damage")
+        output = self.run_par2("v", "set", status=6)
+        self.assertIn("Repair is possible.\n", output)
+        output = self.run_par2("r", "-p", "set", status=6)
+        self.assertIn("1 file(s) cannot be read, and stay as they are.\n", output)
+        self.assertTrue((self.data / "a").is_symlink() and self.made())
+        self.check_content("sub/c")
+
     def test_purge_rename_only_and_links(self):
         self.run_par2("c", "-q", "-s1000", "-c3", "set", "a", "sub/c")
         self.run_par2("c", "-q", "-s1000", "-c3", "set.other", "b [1]")

@@ -3,6 +3,7 @@
 """Verify (par2.h) against sets of the reference and of Debian's par2: verify_test.py FOLDER-OF-LIBRARIES
 Random damage: repair_test.py."""
 
+import errno
 import os
 import random
 import re
@@ -12,7 +13,7 @@ import sys
 import time
 import unittest
 
-from library import (CANCELLED, COMPLETE, DAMAGED, DAMAGED_SET, INVALID_ARGUMENT, IO, MISSING, NOT_RECOVERABLE, RENAMED, TOO_LARGE, UNSUPPORTED,
+from library import (CANCELLED, COMPLETE, DAMAGED, DAMAGED_SET, INVALID_ARGUMENT, IO, MISSING, NOT_RECOVERABLE, RENAMED, TOO_LARGE, UNREADABLE, UNSUPPORTED,
                      Failure, Library, ordinary_user)
 from reference import Case, Set
 
@@ -143,11 +144,24 @@ class Verify(Case):
         self.assertLess(time.monotonic() - begin, 30)
 
     def test_files_that_may_not_be_read(self):
+        """They are neither damaged nor missing."""
         self.folder.chmod(0o755)
-        self.write_set({"a": os.urandom(100)})
-        (self.folder / "a").chmod(0)
+        extra = os.urandom(500)
+        self.write_set({"a": os.urandom(100), "loop": os.urandom(100), "sub/b": os.urandom(100), "other": os.urandom(100), "lost": extra},
+                       others=("other",))
+        (self.folder / "loop").unlink()
+        (self.folder / "loop").symlink_to("loop")
+        (self.folder / "lost").rename(self.folder / "extra")
+        for name in ("a", "sub", "other", "extra"):
+            (self.folder / name).chmod(0)
         with ordinary_user():
-            self.assertEqual(self.state(self.verify(), "a"), DAMAGED)
+            report = self.verify(extra=[self.folder / "extra", self.folder / "none"])
+        self.assertEqual({name: (each["state"], each["error_number"]) for name, each in report.files.items()},
+                         {"a": (UNREADABLE, errno.EACCES), "loop": (UNREADABLE, errno.ELOOP), "sub/b": (UNREADABLE, errno.EACCES),
+                          "other": (UNREADABLE, errno.EACCES), "lost": (MISSING, 0)})
+        summary = report.summary
+        self.assertEqual((summary.unreadable_count, summary.damaged_count, summary.missing_count), (4, 0, 1))
+        self.assertEqual({os.path.basename(each["path"]): each["error_number"] for each in report.searched_files}, {b"extra": errno.EACCES})
         (self.folder / "set.vol0+3.par2").chmod(0)
         with ordinary_user(), self.assertRaises(Failure) as caught:
             self.verify()
