@@ -259,20 +259,56 @@ void check_recovery(std::vector<Walk> &walks, const std::vector<std::string> &pa
   for (std::size_t i = 0; i < walks.size(); ++i) walks[i].recovery = std::move(intact[i]);
 }
 
+// Makes main packets that are lost. They have the size of a slice and the ids of the files, which other packets name;
+// that they are right is proven by the id of the set, which is their MD5.
+class LostMain {
+ public:
+  void add(const Critical &packet) {
+    if (packet.kind == Kind::description) {
+      if (const auto file = parse_description(packet.body)) files_[file->id].bytes = file->bytes;
+    } else if (packet.kind == Kind::sums) {
+      if (const auto sums = parse_sums(packet.body)) files_[sums->id].slices = sums->sums.size();
+    }
+  }
+  // recovery_bytes: sizes that slices have in recovery packets of this set. left_bytes: that may still be hashed.
+  std::optional<Main> find(const Digest &set_id, const std::set<std::uint64_t> &recovery_bytes,
+                           std::uint64_t &left_bytes) const {
+    Main main{0, {}, {}};
+    std::uint64_t least = 4, most = kMostSliceBytes;  // what the numbers of checksums allow
+    for (const auto &[id, file] : files_) {
+      main.recoverable.push_back(id);
+      if (file.bytes == 0 || file.slices == 0) continue;
+      least = std::max(least, slices_of(file.bytes, file.slices));
+      if (file.slices > 1) most = std::min(most, (file.bytes - 1) / (file.slices - 1));
+    }
+    if (files_.empty() || files_.size() > kMostFiles) return {};
+    std::ranges::sort(main.recoverable, is_less);
+    const auto is_right = [&](std::uint64_t slice_bytes) {
+      main.slice_bytes = slice_bytes;
+      const Bytes body = main_body(main);
+      left_bytes -= std::min<std::uint64_t>(left_bytes, kHeaderBytes + body.size());
+      return slice_bytes != 0 && Md5::of(body.data(), body.size()) == set_id;
+    };
+    for (const std::uint64_t bytes : recovery_bytes)
+      if (left_bytes != 0 && is_right(bytes)) return main;
+    for (std::uint64_t bytes = slices_of(least, 4) * 4; bytes <= most && left_bytes != 0; bytes += 4)
+      if (is_right(bytes)) return main;
+    return {};
+  }
+
+ private:
+  struct Size {
+    std::uint64_t bytes = 0, slices = 0;
+  };
+  std::map<Digest, Size> files_;
+};
+
+using SliceSizes = std::map<Digest, std::set<std::uint64_t>>;  // by set
+
 class Assembly {
  public:
-  explicit Assembly(const std::vector<const Critical *> &all) {
-    bool has_main = false;
-    for (const Critical *each : all) {
-      if (has_main || each->kind != Kind::main || Md5::of(each->body.data(), each->body.size()) != each->set_id)
-        continue;
-      if (auto main = parse_main(each->body)) {
-        main_ = std::move(*main);
-        id_ = each->set_id;
-        has_main = true;
-      }
-    }
-    if (!has_main) fail(TANDEM_ERROR_DAMAGED, "no file has an intact main packet");
+  Assembly(const std::vector<const Critical *> &all, const SliceSizes &sizes) {
+    find_main(all, sizes);
     if (main_.slice_bytes > kMostSliceBytes)
       fail(TANDEM_ERROR_UNSUPPORTED, "the set has slices of ", main_.slice_bytes, " bytes; at most ", kMostSliceBytes);
     if (const std::size_t most = std::max(main_.recoverable.size(), main_.others.size()); most > kMostFiles)
@@ -331,6 +367,35 @@ class Assembly {
   }
 
  private:
+  // That of the first set that has one, or whose packets tell it.
+  void find_main(const std::vector<const Critical *> &all, const SliceSizes &sizes) {
+    constexpr std::uint64_t kMostHashed = 64u << 20;
+    std::vector<Digest> ids;  // in the order of their first packets
+    std::map<Digest, std::optional<Main>> mains;
+    std::map<Digest, LostMain> lost;
+    for (const Critical *each : all) {
+      const auto [known, is_new] = mains.try_emplace(each->set_id);
+      if (is_new) ids.push_back(each->set_id);
+      if (each->kind != Kind::main)
+        lost[each->set_id].add(*each);
+      else if (!known->second && Md5::of(each->body.data(), each->body.size()) == each->set_id)
+        known->second = parse_main(each->body);
+    }
+    std::uint64_t left_bytes = kMostHashed;
+    for (const Digest &id : ids) {
+      std::optional<Main> &main = mains[id];
+      const auto slice_bytes = sizes.find(id);
+      if (!main)
+        main =
+            lost[id].find(id, slice_bytes != sizes.end() ? slice_bytes->second : std::set<std::uint64_t>(), left_bytes);
+      if (!main) continue;
+      main_ = std::move(*main);
+      id_ = id;
+      return;
+    }
+    fail(TANDEM_ERROR_DAMAGED, "no file has an intact main packet, and the other packets do not tell what it said");
+  }
+
   Digest id_;
   Main main_;
   std::map<Digest, Description> descriptions_;
@@ -395,12 +460,14 @@ std::vector<std::string> packet_files_of(const std::string &path, const std::vec
   const base::Folder folder(base::folder_of(given));
   const std::string name = base::name_of(given), base_name(base_of(name));
   if (exists(given)) paths.push_back(given);
-  // The first main packet names the set, so files that only begin with the same name come last.
+  // The first packets name the set, so files that only begin with the same name come last.
   for (const bool is_of_base : {true, false})
     for (const std::string &other : folder.names())
       if (other != name && is_of_set(other) && (base_of(other) == base_name) == is_of_base &&
           (is_of_base || other.starts_with(base_name + ".")))
         paths.push_back(folder.path() == "." && !given.starts_with("./") ? other : folder.path_of(other));
+  if (struct stat status; paths.empty() && lstat(given.c_str(), &status) == 0)
+    fail(TANDEM_ERROR_IO, given, " is no regular file, and no symbolic link to one");
   if (paths.empty()) fail_io("find a set", path, ENOENT);
   std::ranges::copy_if(extra, std::back_inserter(paths), is_of_set);
   std::set<std::pair<dev_t, ino_t>> known;
@@ -438,7 +505,11 @@ Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const 
       walks.size(), [&](std::size_t i) { walks[i].run(); }, base::TaskPool::Tasks::compute);
   check_recovery(walks, paths, checks_recovery, pool, progress);
   Set set;
-  Assembly(criticals.in_order()).add_files(set);
+  SliceSizes sizes;
+  for (const Walk &walk : walks)
+    for (const Recovery &each : walk.recovery)
+      sizes[each.header.set_id].insert(each.header.bytes - kRecoveryPrefixBytes);
+  Assembly(criticals.in_order(), sizes).add_files(set);
   std::map<std::uint32_t, RecoverySlice> recovery;
   for (std::size_t i = 0; i < walks.size(); ++i) {
     PacketFile file{paths[i], walks[i].bytes(), walks[i].used_bytes(), walks[i].packet_count(set.id), 0};

@@ -82,6 +82,10 @@ typedef struct tandem_par2_create_options {
   int32_t no_sync;       /* non-zero: the operating system decides when bytes reach the disk */
   tandem_par2_progress progress; /* NULL = none */
   void *progress_user;
+  uint32_t critical_copies; /* least number of copies that each packet file has of each packet that is no recovery
+                               slice, at most 16; from 2 on, the first is at the beginning and the last at the end.
+                               0 = 1 copy, and one more each time that the recovery slices of the file double */
+  uint32_t reserved;
 } tandem_par2_create_options;
 
 typedef struct tandem_par2_create_result {
@@ -151,9 +155,15 @@ enum tandem_par2_file_state_value {
  *   unreadable   neither damaged nor missing: what the process may not read or cannot look at (EACCES, EPERM, ELOOP,
  *                ESTALE, ENOMEM, ...)
  * Needs about 1 MiB of memory for each thread, and 32 KiB for each file of the set at most.
- * Status: INVALID_ARGUMENT, IO (no packet file can be found, one exists and cannot be opened, a folder cannot be
- *   listed, or the process may not open more files), DAMAGED (the main packet has no intact copy), NOT_RECOVERABLE
- *   (descriptions of files have none), TOO_LARGE (more than TANDEM_PAR2_MAX_SLICES slices or files), UNSUPPORTED
+ * The set is that of the first packet. If no copy of its main packet is intact, it is made anew from other packets.
+ * A program that replaces sets must keep a set that is of no use. This tells it apart from no set:
+ *   not there        IO, "cannot find a set"; lstat of the file says ENOENT
+ *   cannot be read   IO: a packet file cannot be opened, looked at or read, or is no regular file, as a symbolic link
+ *                    to nothing
+ *   is damaged       DAMAGED: the main packet has no intact copy and cannot be made, as in an empty file; or
+ *                    NOT_RECOVERABLE: descriptions of files have none. Less damage: OK, damaged_packet_bytes
+ * Status: INVALID_ARGUMENT, IO (also if a folder cannot be listed, or the process may not open more files), DAMAGED,
+ *   NOT_RECOVERABLE, TOO_LARGE (more than TANDEM_PAR2_MAX_SLICES slices or files), UNSUPPORTED
  *   (names; slices larger than 1 GiB and each file, or than 2^48 bytes; a file twice), OUT_OF_MEMORY, CANCELLED.
  * Threads: any. */
 TANDEM_API tandem_status tandem_par2_verify(const tandem_par2_verify_options *options, tandem_par2_report **report_out);

@@ -104,6 +104,28 @@ class Create(unittest.TestCase):
                 for path in self.folder.glob("*.par2"):
                     path.unlink()
 
+    def test_copies_of_critical_packets(self):
+        """Damage of a third of the packet file leaves one of each."""
+        self.write({"a": os.urandom(5000)})
+        for recovery, copies in ((0, 2), (1, 2), (5, 2), (9, 7)):
+            result = library.create(self.folder / "set", [self.folder / "a"], slice_bytes=500, recovery_slice_count=recovery,
+                                    volumes=UNIFORM, volume_count=1, critical_copies=copies, force=1)
+            path = sorted(self.folder.glob("set*.par2"))[-1]
+            data = path.read_bytes()
+            kinds = [kind for kind, *_ in packets_of(data)]
+            count = max(copies, recovery.bit_length())
+            self.assertEqual({kind: kinds.count(kind) for kind in kinds},
+                             {b"Main\0\0\0\0": count, b"FileDesc": count, b"IFSC\0\0\0\0": count, b"Creator\0": count, **({b"RecvSlic": recovery} if recovery else {})})
+            self.assertEqual((kinds[0], kinds[-1] == b"RecvSlic", result.recovery_slice_count), (b"Main\0\0\0\0", False, recovery))
+            for name in self.folder.glob("set*.par2"):
+                name.unlink()
+            third = len(data) // 3
+            for at in (0, third, 2 * third):
+                self.write({"set.par2": data[:at] + bytes(third) + data[at + third:]})
+                self.assertEqual(library.verify(self.folder / "set.par2").summary.complete_count, 1)
+            (self.folder / "set.par2").unlink()
+        self.failure(INVALID_ARGUMENT, "critical_copies is 17", self.folder / "set", [self.folder / "a"], critical_copies=17)
+
     def test_more_files_than_descriptors(self):
         paths = self.write({f"f{i:03}": os.urandom(4) for i in range(300)})
         with descriptors(64):

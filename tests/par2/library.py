@@ -24,7 +24,8 @@ CreateOptions = structure("CreateOptions", ("path", c_char_p), ("base_path", c_c
                           ("source_count", c_size_t), ("slice_bytes", c_uint64), ("slice_count", c_uint32),
                           ("recovery_slice_count", c_uint32), ("recovery_percent", ctypes.c_double), ("first_exponent", c_uint32),
                           ("volumes", c_int32), ("volume_count", c_uint32), ("thread_count", c_uint32), ("memory_bytes", c_uint64),
-                          ("force", c_int32), ("no_sync", c_int32), ("progress", PROGRESS), ("progress_user", c_void_p))
+                          ("force", c_int32), ("no_sync", c_int32), ("progress", PROGRESS), ("progress_user", c_void_p),
+                          ("critical_copies", c_uint32), ("reserved", c_uint32))
 CreateResult = structure("CreateResult", ("set_id", c_uint8 * 16), ("slice_bytes", c_uint64),
                          *((name, c_uint32) for name in ("file_count", "slice_count", "recovery_slice_count", "packet_file_count")),
                          ("source_bytes", c_uint64), ("packet_file_bytes", c_uint64))

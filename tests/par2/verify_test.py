@@ -168,6 +168,54 @@ class Verify(Case):
         self.assertEqual(caught.exception.status, IO)
         self.assertIn("set.vol0+3.par2: Permission denied", str(caught.exception))
 
+    def test_lost_main_packet(self):
+        """Other packets tell what it said. A set of another name does not take its place."""
+        draw = random.Random(SEED)
+        other = self.write("set.other.par2", Set({"other": b"other"}, 4, []).critical)
+        for contents, size, exponents in (({"a": bytes(1000), "b": draw.randbytes(70), "empty": b"", "c": b"1"}, 64, range(3)),
+                                          ({"a": bytes(100000), "b": draw.randbytes(70)}, 4096, ()), ({"a": draw.randbytes(4095)}, 4096, ()),
+                                          ({f"f{i}": draw.randbytes(draw.randrange(2000)) for i in range(50)}, 1000, ()),
+                                          ({"empty": b"", "large": bytes(8 << 20)}, 1 << 20, (65000,))):
+            the_set = self.write_set(contents, size, exponents)
+            for path in (self.folder / "set.par2", self.folder / "set.vol0+3.par2"):
+                data = bytearray(path.read_bytes())
+                at = data.index(the_set.main) + draw.randrange(8, len(the_set.main))
+                data[at] ^= 1 << draw.randrange(8)
+                path.write_bytes(data)
+            report = self.verify()
+            self.assertEqual((bytes(report.summary.set_id), report.summary.slice_bytes, set(report.files)), (the_set.id, size, set(contents)), SEED)
+            self.assertEqual((report.summary.complete_count, report.summary.recovery_slice_count), (len(contents), len(exponents)))
+            self.assertGreater(report.summary.damaged_packet_bytes, 0)
+        (self.folder / "set.vol0+3.par2").unlink()
+        other.unlink()
+        begin = time.monotonic()  # candidates are bounded
+        self.write("set.par2", Set({"a": bytes(5)}, 1 << 28, []).critical[len(the_set.main):])
+        with self.assertRaises(Failure) as caught:
+            self.verify()
+        self.assertEqual(caught.exception.status, DAMAGED_SET)
+        self.assertLess(time.monotonic() - begin, 20)
+
+    def test_no_set_and_a_set_of_no_use(self):
+        self.folder.chmod(0o755)
+        path = self.folder / "set.par2"
+
+        def fails(status, message):
+            with ordinary_user(), self.assertRaises(Failure) as caught:
+                self.verify()
+            self.assertEqual((caught.exception.status, message in str(caught.exception)), (status, True), caught.exception)
+
+        fails(IO, "cannot find a set")
+        path.symlink_to("nothing")
+        fails(IO, "set.par2 is no regular file")
+        path.unlink()
+        path.symlink_to("set.par2")
+        fails(IO, "set.par2: Too many levels")
+        path.unlink()
+        path.write_bytes(b"")
+        fails(DAMAGED_SET, "no file has an intact main packet")
+        path.chmod(0)
+        fails(IO, "set.par2: Permission denied")
+
     def test_files_without_recovery_data(self):
         contents = {"a": os.urandom(100), "other": os.urandom(100), "empty": b""}
         self.write_set(contents, others=("other", "empty"))
