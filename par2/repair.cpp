@@ -455,9 +455,9 @@ class Repair {
         expected.emplace_back(&work, file.md5);
       }
       for (std::uint64_t slice = 0; slice < file.sums.size(); ++slice) {
-        const std::uint64_t bytes = file.bytes_of_slice(slice, set_.slice_bytes);
-        ranges.push_back({&paths[i], slice * set_.slice_bytes, bytes, set_.slice_bytes - bytes});
-        expected.emplace_back(&work, file.sums[slice].md5);
+        ranges.push_back({&paths[i], slice * set_.slice_bytes, file.bytes_of_slice(slice, set_.slice_bytes),
+                          file.zeros_of_slice(slice, set_.slice_bytes)});
+        expected.emplace_back(&work, file.md5_of_slice(slice, set_.slice_bytes));
       }
     }
     sum_ranges(ranges, false, pool_, [&](std::uint64_t bytes) { meter_.done(bytes); });

@@ -23,6 +23,14 @@ struct File : Description {
   std::uint64_t bytes_of_slice(std::uint64_t slice, std::uint64_t slice_bytes) const {
     return std::min(slice_bytes, bytes - slice * slice_bytes);
   }
+  // Of the only slice of a file: so many zeros follow, which a header may ask for, that the file's own MD5 is checked.
+  bool is_mostly_zeros(std::uint64_t slice_bytes) const { return sums.size() == 1 && slice_bytes / 16 > bytes + 4096; }
+  const Digest &md5_of_slice(std::uint64_t slice, std::uint64_t slice_bytes) const {
+    return sums.empty() || is_mostly_zeros(slice_bytes) ? md5 : sums[slice].md5;
+  }
+  std::uint64_t zeros_of_slice(std::uint64_t slice, std::uint64_t slice_bytes) const {
+    return is_mostly_zeros(slice_bytes) ? 0 : slice_bytes - bytes_of_slice(slice, slice_bytes);
+  }
 };
 
 struct RecoverySlice {

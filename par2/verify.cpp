@@ -64,16 +64,17 @@ class Verification {
     }
     using Key = std::pair<std::uint64_t, Digest>;  // bytes of a file, MD5 of it or of a part
     std::set<std::uint64_t> sizes;
-    std::map<Key, std::vector<std::size_t>> beginnings[2];  // of files without checksums of slices, and with
+    std::map<Key, std::vector<std::size_t>> beginnings[2];  // of files that are checked whole, and by slices
     std::map<Key, std::vector<std::size_t>> wanted;
     for (std::size_t i = 0; i < set_.files.size(); ++i) {
       const File &file = set_.files[i];
       if (is_known(i) || file.bytes == 0) continue;
       sizes.insert(file.bytes);
-      beginnings[!file.sums.empty()][{file.bytes, file.md5_of_beginning}].push_back(i);
+      const bool by_slices = !file.sums.empty() && !file.is_mostly_zeros(set_.slice_bytes);
+      beginnings[by_slices][{file.bytes, file.md5_of_beginning}].push_back(i);
       Md5 all;
       for (const SliceSum &sum : file.sums) all.update(sum.md5.data(), sum.md5.size());
-      wanted[{file.bytes, file.sums.empty() ? file.md5 : all.finish()}].push_back(i);
+      wanted[{file.bytes, by_slices ? all.finish() : file.md5}].push_back(i);
     }
     std::vector<Source> sources = others_;
     for (std::size_t i = 0; i < set_.files.size(); ++i)
@@ -248,7 +249,7 @@ class Verification {
       for (std::uint64_t slice = 0; slice < file.sums.size(); ++slice) {
         const std::uint64_t offset = slice * set_.slice_bytes, bytes = file.bytes_of_slice(slice, set_.slice_bytes);
         if (offset + bytes > candidates[i].bytes) break;
-        ranges.push_back({candidates[i].path, offset, bytes, set_.slice_bytes - bytes});
+        ranges.push_back({candidates[i].path, offset, bytes, file.zeros_of_slice(slice, set_.slice_bytes)});
         parts.push_back({i, slice});
         progress_.add_total(bytes);
       }
@@ -259,7 +260,7 @@ class Verification {
       const auto [candidate, slice] = parts[i];
       const File &file = set_.files[candidates[candidate].file];
       if (is_unreadable(ranges[i].error)) set_unreadable(candidates[candidate].file, ranges[i].error);
-      if (ranges[i].error != 0 || ranges[i].sum.md5 != (file.sums.empty() ? file.md5 : file.sums[slice].md5)) continue;
+      if (ranges[i].error != 0 || ranges[i].sum.md5 != file.md5_of_slice(slice, set_.slice_bytes)) continue;
       report_.files[candidates[candidate].file].in_place.push_back(slice);
       const std::uint64_t end = file.sums.empty() ? file.slice_count : std::min(slice + 1, file.slice_count);
       for (std::uint64_t each = slice; each < end; ++each)

@@ -108,10 +108,12 @@ class Personality(unittest.TestCase):
             (self.data / "joined").write_bytes(self.content["a"][2000:7000])
             (self.data / "a").write_bytes(self.content["a"][:2000])
 
-        def lose_main():
+        def lose_packets(*kinds):
             for name in packets:
                 content = (self.data / name).read_bytes()
-                (self.data / name).write_bytes(content.replace(b"PAR 2.0\0Main", b"PAR 2.0\0main"))
+                for kind in kinds:
+                    content = content.replace(b"PAR 2.0\0" + kind, b"PAR 2.0\0" + kind.lower())
+                (self.data / name).write_bytes(content)
 
         extra = (self.data / "*",)  # SABnzbd deletes files from which it sees data come: files of the set must not be among them
         for damage, status_of_verify, status_of_repair, expected in (
@@ -123,7 +125,8 @@ class Personality(unittest.TestCase):
             (split, 1, 0, {"finished": True, "renames": {"a": "joined"}}),
             (join, 1, 0, {"finished": True, "renames": {}, "searched": {"joined"}}),
             (lose("a"), 2, 2, {"finished": False, "needed": 4, "to_verify": 1, "failed": False}),
-            (lose_main, 4, 4, {"finished": False, "other_packet_file": True}),
+            (lambda: lose_packets(b"Main"), 0, 0, {"finished": True}),
+            (lambda: lose_packets(b"Main", b"FileDesc"), 4, 4, {"finished": False, "other_packet_file": True}),
             (lose(*packets), 3, 3, {"finished": False, "other_packet_file": True}),
         ):
             for name, content in {**packets, **self.content}.items():

@@ -175,9 +175,10 @@ class Repair(Case):
         self.change("c", os.urandom(640))
         (self.folder / "a").chmod(0)
         before = {name: os.lstat(self.folder / name) for name in ("a", "loop")}
-        with ordinary_user():
-            report = self.report()
-            self.fails(IO, "11 slices are lost, and 12 slices cannot be read; the set has only 14", report)
+        with ordinary_user(), self.assertRaises(Failure) as caught:
+            self.report().repair()
+        self.assertEqual(caught.exception.status, IO)
+        self.assertIn("11 slices are lost, and 12 slices cannot be read; the set has only 14", str(caught.exception))
         self.change("c", contents["a"])  # what is replaced may be needed
         os.chown(self.folder / "b", 65534, 65534)
         with ordinary_user():
@@ -650,7 +651,7 @@ class Faults(unittest.TestCase):
                                        ("read", errno.EIO, True)):
             self.box.restore({"a": contents["a"], "b": damaged, "set.par2": packets})
             inode = os.stat(self.box.path("a")).st_ino
-            done = self.box.run("par2", "repair", "set", "--threads", 1, calls=[call], action="fail", at=1, count=1000, errno=error,
+            done = self.box.run("par2", "repair", self.box.path("set"), "--threads", 1, calls=[call], action="fail", at=1, count=1000, errno=error,
                                 path=self.box.path("a"))
             after, what = self.box.tree(), (call, error, done.stderr)
             self.assertEqual((done.status, os.stat(self.box.path("a")).st_ino == inode), (0, False) if is_damage else (3, True), what)

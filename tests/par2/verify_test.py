@@ -8,14 +8,32 @@ import os
 import random
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import time
 import unittest
+import zlib
 
 from library import (CANCELLED, COMPLETE, DAMAGED, DAMAGED_SET, INVALID_ARGUMENT, IO, MISSING, NOT_RECOVERABLE, RENAMED, TOO_LARGE, UNREADABLE, UNSUPPORTED,
                      Failure, Library, ordinary_user)
-from reference import Case, Set
+from reference import Case, Set, md5, packet, padded
+
+
+
+def crc32_zeros(crc, count):
+    """Of the same bytes with `count` zeros after them, by squares of the matrix of one zero bit."""
+    def apply(matrix, value):
+        result = 0
+        for bit in range(32):
+            result ^= matrix[bit] if value >> bit & 1 else 0
+        return result
+    matrix, value, count = [0xEDB88320] + [1 << bit for bit in range(31)], crc ^ 0xFFFFFFFF, 8 * count
+    while count:
+        value = apply(matrix, value) if count & 1 else value
+        matrix, count = [apply(matrix, row) for row in matrix], count >> 1
+    return value ^ 0xFFFFFFFF
+
 
 SEED = int(os.environ.get("TANDEM_TEST_SEED", random.randrange(1 << 32)))
 print("TANDEM_TEST_SEED", SEED)
@@ -74,6 +92,31 @@ class Verify(Case):
         (self.folder / "a").unlink()
         report = self.verify()
         self.assertEqual((self.state(report, "a"), report.files["a"]["found_slice_count"]), (MISSING, 10))
+
+    def test_zeros_are_not_hashed_for_their_own_sake(self):
+        """A header may ask for any number of them (a slice of 2^40 bytes; the set has 700)."""
+        size, found, total = 1 << 40, [], []
+        small, large = b"hello", bytes(10)
+        for name, data, length in (("small", small, 5), ("large", large, size), ("longer", large, size + 5)):
+            identity = md5(md5(data) + struct.pack("<Q", length) + name.encode())
+            sums = b"".join(bytes(16) + struct.pack("<I", crc32_zeros(zlib.crc32(small), size - 5)) for _ in range(-(-length // size)))
+            found.append((int.from_bytes(identity, "little"), identity, md5(data) * 2 + struct.pack("<Q", length) + padded(name.encode(), 4), sums))
+        main = struct.pack("<QI", size, 3) + b"".join(each[1] for each in sorted(found))
+        self.write("set.par2", packet(md5(main), b"PAR 2.0\0Main\0\0\0\0", main) + b"".join(
+            packet(md5(main), kind, identity + body) for _, identity, *bodies in found
+            for kind, body in zip((b"PAR 2.0\0FileDesc", b"PAR 2.0\0IFSC\0\0\0\0"), bodies)))
+        self.write("small", small)
+        extra = [self.write("extra", b"hallo"), self.write("joined", b"hello" * 3)]
+        self.write("longer", small)
+
+        def progress(user, done, all):
+            total.append(all)
+            return len(total) > 100  # ten seconds
+
+        report = self.verify(extra=extra, progress=progress)
+        self.assertEqual([self.state(report, name) for name in ("small", "large", "longer")], [COMPLETE, MISSING, DAMAGED])
+        (self.folder / "small").unlink()
+        self.assertEqual(self.verify(extra=extra[1:], progress=progress).files["small"]["found_slice_count"], 1)
 
     def test_short_slices_that_begin_alike(self):
         long = b"x" + os.urandom(30)
