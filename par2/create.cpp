@@ -126,8 +126,9 @@ void write(const base::PendingFile &file, const void *data, std::size_t count, s
 
 class Creation {
  public:
-  Creation(tandem_context *context, const tandem_par2_create_options &options, base::TaskPool &pool, Meter &meter)
-      : context_(context), options_(options), pool_(pool), meter_(meter) {
+  Creation(tandem_context *context, const tandem_par2_create_options &options, base::TaskPool &pool, Meter &meter,
+           bool is_sync)
+      : context_(context), options_(options), pool_(pool), meter_(meter), is_sync_(is_sync) {
     const std::string base = without_ending(options.path);
     folder_ = std::make_shared<base::Folder>(base::folder_of(base));
     base_name_ = base::name_of(base);
@@ -256,6 +257,12 @@ class Creation {
       const bool is_ascii =
           std::ranges::all_of(source.name, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
       if (const Bytes name = is_ascii ? Bytes() : unicode_body(source); !name.empty()) add(Kind::unicode, name);
+    }
+    if (is_sync_) {
+      Kept kept{options_.recovery_percent, {}};
+      for (const Source &source : sources_)
+        kept.modified_ns.emplace_back(source.id, nanoseconds_of(source.status.st_mtim));
+      add(Kind::kept, kept_body(kept));
     }
     add(Kind::creator, creator_body(text("Tandem ", tandem_version_string())));
     return all;
@@ -412,6 +419,7 @@ class Creation {
   const tandem_par2_create_options &options_;
   base::TaskPool &pool_;
   Meter &meter_;
+  const bool is_sync_;
   std::shared_ptr<base::Folder> folder_;
   std::string base_name_;
   std::vector<Source> sources_;
@@ -430,8 +438,8 @@ class Creation {
 }  // namespace
 
 tandem_par2_create_result create(tandem_context *context, const tandem_par2_create_options &options,
-                                 base::TaskPool &pool, Meter &meter) {
-  return Creation(context, options, pool, meter).run();
+                                 base::TaskPool &pool, Meter &meter, bool is_sync) {
+  return Creation(context, options, pool, meter, is_sync).run();
 }
 
 }  // namespace tandem::par2

@@ -56,6 +56,11 @@ std::optional<FileStatus> status_of(const std::string &path) {
   return FileStatus{static_cast<std::uint64_t>(status.st_size), {status.st_dev, status.st_ino}, status};
 }
 
+std::int64_t nanoseconds_of(const timespec &time) noexcept {
+  constexpr std::int64_t kSecond = 1000000000, kMost = INT64_MAX / kSecond - 1;
+  return std::clamp<std::int64_t>(time.tv_sec, -kMost, kMost) * kSecond + time.tv_nsec;
+}
+
 bool read_place(const Place &place, std::uint64_t at, void *into, std::size_t count, Opened &opened) {
   const auto bytes = static_cast<std::byte *>(into);
   const std::size_t stored = at < place.bytes ? std::min<std::uint64_t>(count, place.bytes - at) : 0;

@@ -35,6 +35,8 @@ struct FileStatus {
   std::pair<dev_t, ino_t> identity;
   struct stat all;
 };
+// Since 1970, within the range of the type.
+std::int64_t nanoseconds_of(const timespec &time) noexcept;
 // Empty, with errno, unless it is a regular file.
 std::optional<FileStatus> status_of(const std::string &path);
 

@@ -319,6 +319,11 @@ class Assembly {
         if (auto file = parse_description(each->body)) descriptions_.emplace(file->id, std::move(*file));
       } else if (each->kind == Kind::sums) {
         if (auto sums = parse_sums(each->body)) sums_.emplace(sums->id, std::move(sums->sums));
+      } else if (each->kind == Kind::kept) {
+        if (const auto kept = parse_kept(each->body)) {
+          recovery_percent_ = kept->recovery_percent;
+          times_.insert(kept->modified_ns.begin(), kept->modified_ns.end());
+        }
       }
     }
   }
@@ -326,6 +331,7 @@ class Assembly {
   void add_files(Set &set) {
     set.id = id_;
     set.slice_bytes = main_.slice_bytes;
+    set.recovery_percent = recovery_percent_;
     std::size_t lost = 0;
     std::set<Digest> ids;
     std::set<std::string> names;
@@ -353,6 +359,7 @@ class Assembly {
         }
         if (const auto sums = sums_.find(id); sums != sums_.end() && sums->second.size() == slices)
           file.sums = sums->second;
+        if (const auto time = times_.find(id); time != times_.end()) file.modified_ns = time->second;
         set.files.push_back(std::move(file));
       }
     }
@@ -400,6 +407,8 @@ class Assembly {
   Main main_;
   std::map<Digest, Description> descriptions_;
   std::map<Digest, std::vector<SliceSum>> sums_;
+  std::map<Digest, std::int64_t> times_;
+  double recovery_percent_ = 0;
 };
 
 }  // namespace
