@@ -22,14 +22,15 @@ namespace {
 using namespace tandem::par2;
 using tandem::base::TaskPool;
 
-// Beside the calling one.
-std::size_t more_threads(std::uint32_t thread_count) {
+}  // namespace
+
+std::size_t tandem::par2::more_threads(std::uint32_t thread_count) {
   constexpr std::uint32_t kMost = 1024;
   if (thread_count > kMost) fail(TANDEM_ERROR_INVALID_ARGUMENT, "thread_count is ", thread_count, "; at most ", kMost);
   return std::max(thread_count != 0 ? thread_count : tandem::base::AffinityMask().count(), 1u) - 1;
 }
 
-tandem_par2_summary summary_of(const Report &report) {
+tandem_par2_summary tandem::par2::summary_of(const Report &report) {
   auto summary = tandem::base::sized<tandem_par2_summary>();
   std::ranges::copy(report.set.id, summary.set_id);
   summary.slice_bytes = report.set.slice_bytes;
@@ -56,6 +57,8 @@ tandem_par2_summary summary_of(const Report &report) {
   for (const PacketFile &file : report.set.packet_files) summary.damaged_packet_bytes += file.bytes - file.used_bytes;
   return summary;
 }
+
+namespace {
 
 tandem_par2_file file_of(const File &file, const FileReport &found) {
   return {file.name.c_str(),
@@ -115,7 +118,9 @@ void put_slashes(Set &set, const std::string &folder) {
   for (File &file : set.files) std::ranges::replace(file.name, '\\', '/');
 }
 
-Report verify_with(const tandem_par2_verify_options &options) {
+}  // namespace
+
+Report tandem::par2::verify_with(const tandem_par2_verify_options &options) {
   if (options.path == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "path is NULL");
   std::vector<std::string> extra;
   for (const std::string_view path :
@@ -136,8 +141,6 @@ Report verify_with(const tandem_par2_verify_options &options) {
   meter.finish();
   return report;
 }
-
-}  // namespace
 
 extern "C" {
 
@@ -207,6 +210,24 @@ tandem_status tandem_par2_report_searched_files(const tandem_par2_report *report
                                                 size_t capacity, size_t stride_bytes, size_t *count_out) {
   return guarded({{"report", report}}, [&] {
     tandem::base::write_list(searched_files_of(report->report), files_out, capacity, stride_bytes, count_out);
+  });
+}
+
+tandem_status tandem_par2_sync(tandem_context *context, const tandem_par2_tree_options *options,
+                               int32_t *severity_out) {
+  return guarded({{"options", options}}, [&] {
+    const auto ours = tandem::base::read_options(options, "tandem_par2_tree_options");
+    const std::int32_t severity = sync(context, ours);
+    if (severity_out != nullptr) *severity_out = severity;
+  });
+}
+
+tandem_status tandem_par2_scrub(tandem_context *context, const tandem_par2_tree_options *options,
+                                int32_t *severity_out) {
+  return guarded({{"options", options}}, [&] {
+    const auto ours = tandem::base::read_options(options, "tandem_par2_tree_options");
+    const std::int32_t severity = scrub(context, ours);
+    if (severity_out != nullptr) *severity_out = severity;
   });
 }
 

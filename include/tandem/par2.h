@@ -286,6 +286,111 @@ typedef struct tandem_par2_repair_options {
 TANDEM_API tandem_status tandem_par2_repair(tandem_context *context, tandem_par2_report *report,
                                             const tandem_par2_repair_options *options);
 
+/* ---- trees --------------------------------------------------------------------------------------- */
+
+/* How much a call found to do. */
+enum tandem_par2_severity_value {
+  TANDEM_PAR2_FINE = 0,
+  TANDEM_PAR2_ATTENTION = 1, /* damage that can be repaired, missing redundancy, a change that waits for an option */
+  TANDEM_PAR2_UNREAD = 3,    /* something could not be read or written */
+  TANDEM_PAR2_LOST = 4       /* damage that cannot be repaired */
+};
+
+enum tandem_par2_event_value {
+  /* Of a set. */
+  TANDEM_PAR2_SET_BEGUN = 0,     /* it is looked at now; scrub: a callback that returns 1 leaves it out */
+  TANDEM_PAR2_SET_UNCHANGED = 1, /* sync: it describes the files as they are */
+  TANDEM_PAR2_SET_MADE = 2,
+  TANDEM_PAR2_SET_REPLACED = 3,
+  TANDEM_PAR2_SET_REMOVED = 4,
+  TANDEM_PAR2_SET_KEPT = 5,     /* sync: it stays as it is although files differ from it */
+  TANDEM_PAR2_SET_COMPLETE = 6, /* scrub: the set and its files are right */
+  TANDEM_PAR2_SET_OUTDATED = 7, /* scrub: files are newer than the set, all others are right */
+  TANDEM_PAR2_SET_RECOVERABLE = 8,
+  TANDEM_PAR2_SET_LOST = 9,
+  TANDEM_PAR2_SET_ABSENT = 10, /* the list of the tree's sets has it, and it is not there */
+  TANDEM_PAR2_SET_FAILED = 11,
+  /* Of a file; these come before the last event of its set. */
+  TANDEM_PAR2_FILE_RIGHT = 32,
+  TANDEM_PAR2_FILE_ADDED = 33,
+  TANDEM_PAR2_FILE_CHANGED = 34, /* it is newer than the set says */
+  TANDEM_PAR2_FILE_SUSPECT = 35, /* it differs, and is not newer than the set says: damage, or an old version */
+  TANDEM_PAR2_FILE_GONE = 36,
+  TANDEM_PAR2_FILE_UNREADABLE = 37,
+  TANDEM_PAR2_FILE_IS_PACKETS = 38,  /* sync: a packet file of another set; it is not protected */
+  TANDEM_PAR2_FILE_UNPROTECTED = 39, /* scrub: it is in no set */
+  TANDEM_PAR2_FILE_REPAIRED = 40,
+  /* Of the tree. */
+  TANDEM_PAR2_FOLDER_UNREADABLE = 64,
+  TANDEM_PAR2_NO_LIST = 65 /* without the list of sets, missing sets cannot be named */
+};
+
+/* Texts are valid during the callback. */
+typedef struct tandem_par2_event {
+  size_t struct_bytes; /* set by the library */
+  const char *path;
+  const char *message; /* why, or NULL */
+  int32_t what;        /* enum tandem_par2_event_value */
+  int32_t severity;    /* enum tandem_par2_severity_value */
+  uint64_t bytes;      /* of the files of a set, as it describes them */
+  uint32_t file_count;
+  uint32_t slice_count, lost_slice_count; /* of the set or the file */
+  uint32_t recovery_slice_count;
+  double recovery_percent; /* sync: of the set */
+} tandem_par2_event;
+
+/* Hears what a call finds and does, on the calling thread. Returns 0 to go on. A negative value ends the call with
+ * TANDEM_ERROR_CANCELLED. */
+typedef int32_t (*tandem_par2_report_event)(void *user, const tandem_par2_event *event);
+
+typedef struct tandem_par2_tree_options {
+  size_t struct_bytes;               /* sizeof(tandem_par2_tree_options) */
+  const char *path;                  /* the tree's root */
+  const char *const *excluded_globs; /* of names; with a '/', of paths below the root */
+  size_t excluded_count;
+  const char *const *accepted_paths; /* sync: files that are meant to be as they are, or gone; sets that are gone */
+  size_t accepted_count;
+  double recovery_percent;        /* sync: of all sets; 0 = a set keeps its own, and a new one has 5 */
+  uint32_t thread_count;          /* as in create and verify */
+  uint32_t lock_wait_seconds;     /* for a folder that another process has locked; 0 = 60 */
+  uint64_t memory_bytes;          /* as in create */
+  uint64_t rate_bytes_per_second; /* scrub: as in verify */
+  int32_t one_file_system;        /* non-zero: folders of other file systems are left out */
+  int32_t no_sync;                /* non-zero: the operating system decides when bytes reach the disk */
+  int32_t repair;         /* scrub, non-zero: files are repaired, not those that are newer than their set says */
+  int32_t dry_run;        /* sync, non-zero: says what would be done, by sizes and times alone */
+  int32_t force;          /* sync, non-zero: all sets are made anew, also those that nothing can be read from */
+  int32_t no_verify;      /* sync, non-zero: unchanged files are not checked before their set is replaced */
+  int32_t accept_removed; /* sync, non-zero: files and sets that are gone are meant to be gone */
+  int32_t accept_many;    /* sync, non-zero: any number of files of a folder may be removed or rewritten at once; else
+                             a tenth of those in its set, or 10 */
+  tandem_par2_report_event report; /* NULL = none */
+  void *report_user;
+  tandem_par2_progress progress; /* of each set by itself; NULL = none */
+  void *progress_user;
+} tandem_par2_tree_options;
+
+/* Keeps a set ".tandem.par2" in each folder of a tree, for the regular files in that folder.
+ *   context        where recovery slices are computed; NULL = the process's own
+ *   options        see above; fields of scrub must be 0
+ *   severity_out   NULL, or what was found, enum tandem_par2_severity_value: the greatest of all events
+ * A set is made anew if files were added, or are newer than it says. Each other file must have the content that the
+ * set describes. If it has not, or is gone or cannot be read, the set stays; files that it does not describe then get
+ * a second set, ".tandem-more.par2". It goes when the first set is made anew. So no content that a set can restore is
+ * given up, unless an option allows it. ".tandem.par2-sets" in the root lists all sets.
+ * Kill: each set is the old one or the new one.
+ * Status: INVALID_ARGUMENT, IO (the root), OUT_OF_MEMORY, CANCELLED. What else fails in a folder is an event, and the
+ *   others have their turn.
+ * Threads: any; each folder is locked (flock) while it is looked at. */
+TANDEM_API tandem_status tandem_par2_sync(tandem_context *context, const tandem_par2_tree_options *options,
+                                          int32_t *severity_out);
+
+/* Checks all sets in the folders of a tree, also those of other programs, and names files that are in no set.
+ *   as for sync; fields of sync must be 0
+ * Status: as sync; IO also if there is no set. */
+TANDEM_API tandem_status tandem_par2_scrub(tandem_context *context, const tandem_par2_tree_options *options,
+                                           int32_t *severity_out);
+
 #ifdef __cplusplus
 }
 #endif
