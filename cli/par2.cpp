@@ -154,7 +154,10 @@ void add_par2_create(CLI::App &par2, Invocation &invocation) {
   command
       .add_option(
           "-b,--slices", flags->options.slice_count,
-          fmt::format("Cut the files into at most so many slices, {} at most; default: 2000", TANDEM_PAR2_MAX_SLICES))
+          fmt::format(
+              "Cut the files into at most so many slices, {} at most; default: slices of a 2,000th of all bytes "
+              "and at least 4 KiB",
+              TANDEM_PAR2_MAX_SLICES))
       ->excludes(slice_bytes);
   CLI::Option *recovery = command.add_option("-c,--recovery", flags->options.recovery_slice_count,
                                              "Recovery slices: they replace as many slices that are lost");

@@ -64,7 +64,7 @@ verify, repair:
   -N         Without effect: data is found at each offset
   -N -S<n>   Find data only up to n bytes away from where a block may begin
 create:
-  -b<n>      Cut the files into at most n blocks; default: 2000, or the number of files
+  -b<n>      Cut the files into at most n blocks; default: blocks of a 2,000th of all bytes
   -s<n>      Bytes of a block, a multiple of 4
   -r<n>      Recovery data in per cent of the blocks; default: 5
   -rk<n>, -rm<n>, -rg<n>   As many recovery blocks as fit into n KiB, MiB, GiB
@@ -72,7 +72,7 @@ create:
   -f<n>      Number of the first recovery block
   -u         Recovery files of equal size
   -l         No recovery file is larger than the largest file
-  -n<n>      Number of recovery files, at most 31; without -u, each is twice as large as the one before
+  -n<n>      Number of recovery files, at most 31, of equal size
   -R         Also the files in folders
   -L         Also files that symbolic links point to
 
@@ -441,11 +441,14 @@ class Par2Creation {
     const auto largest = std::ranges::max_element(sources_, {}, [](const auto &each) { return each.second.bytes; });
     const auto file_count = static_cast<std::uint64_t>(
         std::ranges::count_if(sources_, [](const auto &each) { return each.second.bytes != 0; }));
-    const std::uint64_t wanted = words_.number('b', std::max<std::uint64_t>(2000, file_count));
+    std::uint64_t all = 0;
+    for (const auto &[name, source] : sources_) all += source.bytes;
+    const std::uint64_t wanted = words_.number('b', TANDEM_PAR2_MAX_SLICES);
     if (wanted < file_count)
       refuse("Block count (", wanted, ") is smaller than the number of files (", file_count, ").");
-    block_bytes_ = words_.number('s');
-    if (block_bytes_ == 0) {  // the smallest one that suffices
+    block_bytes_ =
+        words_.number('s', words_.has('b') ? 0 : std::max<std::uint64_t>(base::divide_up(all, 8000u) * 4, 4));
+    if (block_bytes_ == 0 || (!words_.has('s') && blocks(block_bytes_) > wanted)) {  // the smallest one that suffices
       std::uint64_t low = 1, high = largest->second.bytes / 4 + 1;
       while (low < high) {
         const std::uint64_t middle = low + (high - low) / 2;
@@ -454,7 +457,9 @@ class Par2Creation {
       block_bytes_ = 4 * high;
     }
     block_count_ = blocks(block_bytes_);
-    volumes_ = words_.has('l') ? TANDEM_PAR2_LIMITED : words_.has('u') ? TANDEM_PAR2_UNIFORM : TANDEM_PAR2_DOUBLING;
+    volumes_ = words_.has('l')                      ? TANDEM_PAR2_LIMITED
+               : words_.has('u') || words_.has('n') ? TANDEM_PAR2_UNIFORM
+                                                    : TANDEM_PAR2_DOUBLING;
     if (words_.has('c')) {
       recovery_count_ = static_cast<std::uint32_t>(words_.number('c'));
     } else if (words_.recovery_unit() != 0) {

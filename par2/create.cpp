@@ -188,13 +188,14 @@ class Creation {
   }
 
   void choose_sizes() {
-    const std::uint64_t slice_count = options_.slice_count != 0 ? options_.slice_count : 2000;
+    const std::uint64_t slice_count = options_.slice_count;
     slice_bytes_ = options_.slice_bytes;
     if (slice_bytes_ % 4 != 0 || slice_bytes_ > kMostSliceBytes)
       fail(TANDEM_ERROR_INVALID_ARGUMENT, "slice_bytes is ", slice_bytes_, ", no multiple of 4 up to 2^48");
     if (slice_count > kMostSlices)
       fail(TANDEM_ERROR_INVALID_ARGUMENT, "slice_count is ", slice_count, "; at most ", kMostSlices);
-    if (slice_bytes_ == 0) slice_bytes_ = least_slice_bytes(sources_, slice_count);
+    if (slice_bytes_ == 0)
+      slice_bytes_ = slice_count == 0 ? default_slice_bytes(sources_) : least_slice_bytes(sources_, slice_count);
     for (const Source &source : sources_) {
       slice_count_ += slices_of(source.bytes, slice_bytes_);
       source_bytes_ += source.bytes;

@@ -105,6 +105,18 @@ std::uint64_t least_slice_bytes(const std::vector<Source> &sources, std::uint64_
   return 4 * high;
 }
 
+std::uint64_t default_slice_bytes(const std::vector<Source> &sources) {
+  constexpr std::uint64_t kSlices = 2000, kLeast = 4096;
+  std::uint64_t all = 0, largest = 1, count = 0;
+  for (const Source &source : sources) {
+    all += source.bytes;
+    largest = std::max(largest, source.bytes);
+  }
+  const std::uint64_t bytes = slices_of(std::max(slices_of(all, kSlices), std::min(kLeast, largest)), 4) * 4;
+  for (const Source &source : sources) count += slices_of(source.bytes, bytes);
+  return count <= kMostSlices ? bytes : least_slice_bytes(sources, kMostSlices);
+}
+
 void check_unchanged(const std::vector<Source> &sources) {
   for (const Source &source : sources) {
     struct stat now;

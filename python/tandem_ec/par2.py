@@ -103,7 +103,7 @@ def create(path, sources, *, base=None, redundancy=5.0, recovery_slices=None, sl
     base             the folder that names are relative to; None: that of `path`
     redundancy       recovery slices in per cent of the slices
     recovery_slices  their number, instead of redundancy
-    slice_bytes      a multiple of 4; 0: the smallest with which slice_count slices suffice (0: 2000)
+    slice_bytes      a multiple of 4; 0: the smallest with which slice_count slices suffice (0: a 2,000th of all bytes, at least 4 KiB)
     volumes          recovery slices in each file: "doubling", "limited", "uniform" (then volume_count files)
     memory           bytes for slices; 0: 64 MiB
     force            replace packet files of these names

@@ -199,6 +199,14 @@ class Create(unittest.TestCase):
             self.assertTrue(size == 4 or slices(size - 4) > count)
             self.assertEqual(result.recovery_slice_count, max(1, (result.slice_count * 10 + 50) // 100))
 
+    def test_default_sizes(self):
+        """Neither many files nor little data get many times as much recovery data."""
+        many = {f"f{i}": bytes(100) for i in range(2100)}
+        for contents, size, count in (({**many, "large": bytes(5000000)}, 4096, 2100 + 1221), ({"a": bytes(20000)}, 4096, 5),
+                                      (many, 108, 2100), ({"a": bytes(10), "b": bytes(3)}, 12, 2), ({"a": bytes(20000001), "b": b"1"}, 10004, 2001)):
+            result = library.create(self.folder / "s", self.write(contents), recovery_percent=5, force=1)
+            self.assertEqual((result.slice_bytes, result.slice_count), (size, count))
+
     def test_refusals(self):
         paths = self.write({"a": bytes(1000), "b": b"1", "empty": b""})
         path = self.folder / "s"
