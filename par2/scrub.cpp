@@ -190,8 +190,10 @@ class Scrub {
   void look_for_unprotected(const base::Folder &folder) {
     for (const auto &[name, status] : folders_.files_in(folder)) {
       const std::string path = folder.path_of(name);
-      if (!protected_.contains(path) && Folders::reason_to_leave_out(folder, name) >= 0)
-        folders_.report(event_of(TANDEM_PAR2_FILE_UNPROTECTED, path, TANDEM_PAR2_ATTENTION));
+      const int reason = protected_.contains(path) ? -1 : Folders::reason_to_leave_out(folder, name);
+      if (reason == 0) folders_.report(event_of(TANDEM_PAR2_FILE_UNPROTECTED, path, TANDEM_PAR2_ATTENTION));
+      if (reason > 0)
+        folders_.report(event_of(TANDEM_PAR2_FILE_UNREADABLE, path, TANDEM_PAR2_UNREAD), base::error_text(reason));
     }
   }
 

@@ -56,19 +56,6 @@ double percent_of(const Set &set, double guess) {
   return count == 0 || count == count_of(guess, slices) ? guess : 100 * count / slices;
 }
 
-// Slices have at least 4096 bytes (if a file is that large). Smaller slices need more checksum than data.
-std::uint64_t slice_bytes_of(const std::vector<Source> &files) {
-  constexpr std::uint64_t kSlices = 2000, kLeastBytes = 4096;
-  std::uint64_t all = 0, largest = 0;
-  for (const Source &file : files) {
-    all += file.bytes;
-    largest = std::max(largest, file.bytes);
-  }
-  if (largest != 0 && all < kSlices * kLeastBytes && files.size() + kSlices <= kMostSlices)
-    return std::min(kLeastBytes, (largest + 3) / 4 * 4);
-  return least_slice_bytes(files, std::clamp<std::uint64_t>(2 * files.size(), kSlices, kMostSlices));
-}
-
 std::vector<Source> sources_of(const auto &files, const auto &bytes_of) {
   std::vector<Source> sources(files.size());
   std::ranges::transform(files, sources.begin(), [&](const auto &file) {
@@ -325,11 +312,12 @@ class Sync {
         count += slices_of(file.bytes, bytes);
         largest = std::max(largest, file.bytes);
       }
-      if (bytes != slice_bytes_of(sources_of(set.report->set.files, [](const File &file) { return file.bytes; })) &&
+      if (bytes !=
+              default_slice_bytes(sources_of(set.report->set.files, [](const File &file) { return file.bytes; })) &&
           count <= kMostSlices && bytes <= std::max(largest, kMostPaddedBytes))
         return bytes;
     }
-    return slice_bytes_of(files);
+    return default_slice_bytes(files);
   }
 
   void remove(const OldSet &set) {

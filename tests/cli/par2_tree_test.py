@@ -371,6 +371,7 @@ class Sets(Tree):
             self.assertIn("./a/y cannot be read: Permission denied", done.stderr)
             self.assertEqual([each["name"] for each in self.json("verify", f"a/{SET}")["files"]], ["x"])
             self.assertEqual(self.outcomes("sync", ".", status=3), {"./a": "unchanged", "./b": "unchanged"})
+            self.assertIn("./a/y cannot be read: Permission denied", self.call("scrub", ".", status=3).stderr)
         (self.root / "a").chmod(0)
         with ordinary_user():
             self.assertIn("cannot read the folder ./a", self.call("sync", ".", status=3).stderr)
