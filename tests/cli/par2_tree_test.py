@@ -65,8 +65,10 @@ class Tree(unittest.TestCase):
         """With the command where such a user may start it."""
         folder = pathlib.Path(self.box.base) / "bin"
         folder.mkdir()
+        self.addCleanup(os.environ.update, LD_LIBRARY_PATH=os.environ.get("LD_LIBRARY_PATH", ""))
         for path in [pathlib.Path(TANDEM).absolute(), *pathlib.Path(TANDEM).absolute().parent.glob("lib*.so*")]:
             shutil.copy(path, folder, follow_symlinks=path.name == "tandem")
+        os.environ["LD_LIBRARY_PATH"] = str(folder)  # the command knows the folder where it was built
         self.box.tandem = str(folder / pathlib.Path(TANDEM).name)
         for path in (pathlib.Path(self.box.base), folder):
             path.chmod(0o755)
@@ -139,6 +141,9 @@ class Changes(Tree):
             self.call("sync", ".", "--no-sync")
             self.write("photo", 100, age=0)
             self.assertEqual(self.outcomes("sync", ".", "--no-sync"), {".": "replaced"})
+        photo = self.write("photo", 100, age=-1)
+        self.call("sync", ".", "--no-sync")
+        self.assertLess(photo.stat().st_mtime_ns, self.write("later", 1, age=0).stat().st_mtime_ns)  # it waited
 
     def test_the_times_of_a_set_of_another_program_are_those_of_its_file(self):
         self.write("photo", 10000)
