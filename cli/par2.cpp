@@ -128,12 +128,18 @@ int run_verify(const Par2VerifyFlags &flags) {
 int run_repair(Par2RepairFlags flags) {
   constexpr const char *kCommand = "par2 repair";
   Par2Report report = verify_with(flags.verify, kCommand);
-  if (report.summary.repair_needed != 0 && (report.summary.repair_possible != 0 || flags.rename_only)) {
+  if (can_repair_some(report) || (report.summary.repair_needed != 0 && flags.rename_only)) {
     flags.options.thread_count = flags.context.thread_count;
     flags.options.keep_replaced = flags.keep_replaced;
     flags.options.rename_only = flags.rename_only;
     flags.options.no_sync = flags.no_sync;
-    repair_par2(report, flags.options, make_context(flags.context), kCommand, flags.verify.output);
+    try {
+      repair_par2(report, flags.options, make_context(flags.context), kCommand, flags.verify.output);
+    } catch (const Failure &failure) {
+      if (failure.status != TANDEM_ERROR_NOT_RECOVERABLE || report.summary.repair_possible != 0) throw;
+      complain(failure.message);
+      report.read();  // the others are repaired
+    }
   }
   return finish_par2(report, kCommand, flags.verify.output);
 }
@@ -242,6 +248,15 @@ void repair_par2(Par2Report &report, tandem_par2_repair_options options, const C
                  std::string_view action, const OutputFlags &output) {
   run_with_progress(action, output, options, [&] { return tandem_par2_repair(context.get(), report.get(), &options); });
   report.read();
+}
+
+bool can_repair_some(const Par2Report &report) {
+  const tandem_par2_summary &summary = report.summary;
+  const bool is_enough = summary.slice_count - summary.found_slice_count <= summary.recovery_slice_count;
+  return is_enough && std::ranges::any_of(report.files, [](const tandem_par2_file &file) {
+           const bool is_lost = file.state == TANDEM_PAR2_DAMAGED || file.state == TANDEM_PAR2_MISSING;
+           return file.state == TANDEM_PAR2_RENAMED || (is_lost && (file.recoverable != 0 || file.bytes == 0));
+         });
 }
 
 int exit_status_of(const tandem_par2_summary &summary) {

@@ -61,6 +61,8 @@ void repair_par2(Par2Report &report, tandem_par2_repair_options options, const C
 inline std::string base_of_set(const std::string &path) {
   return path.substr(0, tandem_par2_base_length(path.c_str()));
 }
+// Whether a repair can make a file complete, though perhaps not all.
+bool can_repair_some(const Par2Report &report);
 int exit_status_of(const tandem_par2_summary &summary);
 int exit_status_of(const Par2Report &report);
 // On standard error, also with --quiet: what could not be read, and why.

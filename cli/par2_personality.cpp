@@ -499,9 +499,7 @@ class Par2Check {
       return kPar2Done;
     }
     print_need();
-    const bool is_work = words_.has('O') ? summary.renamed_count != 0
-                                         : summary.repair_possible != 0 &&
-                                               summary.complete_count + summary.unreadable_count != summary.file_count;
+    const bool is_work = words_.has('O') ? summary.renamed_count != 0 : can_repair_some(*report_);
     return words_.command() == Par2Command::repair && is_work ? repair_files() : status_of_need();
   }
 

@@ -124,7 +124,12 @@ class Repair {
 
   void run() {
     plan();
-    if (works_.empty()) return;
+    if (!works_.empty()) run_works();
+    if (!blocked_.empty()) fail(blocked_status_, blocked_, works_.empty() ? "" : "; the other files are repaired");
+  }
+
+ private:
+  void run_works() {
     make_temporaries();
     list_jobs();
     copy();
@@ -141,7 +146,6 @@ class Repair {
     update_report();
   }
 
- private:
   const File &file_of(const Work &work) const { return set_.files[work.file]; }
   FileReport &found_of(const Work &work) { return report_.files[work.file]; }
   const std::string &path_of(const Work &work) const { return report_.paths[work.file]; }
@@ -175,6 +179,12 @@ class Repair {
       Work work{i, Way::rebuilt, {}};
       const Entry entry = tree_.find(file.name);
       work.old = entry.status();
+      if (work.old && !S_ISREG(work.old->st_mode) && !S_ISLNK(work.old->st_mode)) {
+        block(TANDEM_ERROR_IO, i,
+              S_ISDIR(work.old->st_mode) ? " is a folder, and a file must take its place"
+                                         : " is no regular file, and one must take its place");
+        continue;
+      }
       check_old(i, work.old);
       if (options_.rename_only == 0 && can_be_in_place(i, work.old, entry)) {
         work.way = Way::in_place;
@@ -183,12 +193,19 @@ class Repair {
       } else if (is_renamed && (!file.is_recoverable || file.sums.empty())) {
         work.is_whole = true;
       } else if (!file.is_recoverable && file.bytes != 0) {
-        fail(TANDEM_ERROR_NOT_RECOVERABLE, path_of(work), " is not right, and the set has no recovery data for it");
+        block(TANDEM_ERROR_NOT_RECOVERABLE, i, " is not right, and the set has no recovery data for it");
+        continue;
       }
       works_.push_back(work);
     }
-    if (options_.rename_only != 0) return;
+    if (options_.rename_only != 0 || works_.empty()) return;
     check_recovery();
+  }
+
+  // The file stays as it is, and the call fails when the others are repaired.
+  void block(tandem_status status, std::size_t file, const char *why) {
+    if (blocked_.empty()) blocked_status_ = status;
+    blocked_ += (blocked_.empty() ? "" : "; ") + report_.paths[file] + why;
   }
 
   // Also slices of files that cannot be read are unknown.
@@ -245,10 +262,6 @@ class Repair {
     const std::string &path = report_.paths[file];
     if (!old) {
       if (report_.looks.contains(path)) fail_changed(path);
-    } else if (S_ISDIR(old->st_mode)) {
-      fail(TANDEM_ERROR_IO, path, " is a folder, and a file must take its place");
-    } else if (!S_ISREG(old->st_mode) && !S_ISLNK(old->st_mode)) {
-      fail(TANDEM_ERROR_IO, path, " is no regular file, and one must take its place");
     } else if (S_ISREG(old->st_mode)) {
       if (!report_.looks.contains(path)) fail_changed(path);
       // By a symbolic link. Its target would change, or go.
@@ -712,7 +725,8 @@ class Repair {
   Store store_;
   std::uint64_t column_memory_ = 0;
   std::uint64_t unknown_ = 0;  // slices
-  std::string suspects_;
+  std::string suspects_, blocked_;
+  tandem_status blocked_status_ = TANDEM_OK;
   bool is_done_ = false;
 };
 

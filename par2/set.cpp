@@ -259,71 +259,85 @@ void check_recovery(std::vector<Walk> &walks, const std::vector<std::string> &pa
   for (std::size_t i = 0; i < walks.size(); ++i) walks[i].recovery = std::move(intact[i]);
 }
 
-// Makes main packets that are lost. They have the size of a slice and the ids of the files, which other packets name;
-// that they are right is proven by the id of the set, which is their MD5.
-class LostMain {
- public:
-  void add(const Critical &packet) {
-    if (packet.kind == Kind::description) {
-      if (const auto file = parse_description(packet.body)) files_[file->id].bytes = file->bytes;
-    } else if (packet.kind == Kind::sums) {
-      if (const auto sums = parse_sums(packet.body)) files_[sums->id].slices = sums->sums.size();
-    }
-  }
-  // recovery_bytes: sizes that slices have in recovery packets of this set. left_bytes: that may still be hashed.
-  std::optional<Main> find(const Digest &set_id, const std::set<std::uint64_t> &recovery_bytes,
-                           std::uint64_t &left_bytes) const {
-    Main main{0, {}, {}};
-    std::uint64_t least = 4, most = kMostSliceBytes;  // what the numbers of checksums allow
-    for (const auto &[id, file] : files_) {
-      main.recoverable.push_back(id);
-      if (file.bytes == 0 || file.slices == 0) continue;
-      least = std::max(least, slices_of(file.bytes, file.slices));
-      if (file.slices > 1) most = std::min(most, (file.bytes - 1) / (file.slices - 1));
-    }
-    if (files_.empty() || files_.size() > kMostFiles) return {};
-    std::ranges::sort(main.recoverable, is_less);
-    const auto is_right = [&](std::uint64_t slice_bytes) {
-      main.slice_bytes = slice_bytes;
-      const Bytes body = main_body(main);
-      left_bytes -= std::min<std::uint64_t>(left_bytes, kHeaderBytes + body.size());
-      return slice_bytes != 0 && Md5::of(body.data(), body.size()) == set_id;
-    };
-    for (const std::uint64_t bytes : recovery_bytes)
-      if (left_bytes != 0 && is_right(bytes)) return main;
-    for (std::uint64_t bytes = slices_of(least, 4) * 4; bytes <= most && left_bytes != 0; bytes += 4)
-      if (is_right(bytes)) return main;
-    return {};
-  }
-
- private:
-  struct Size {
-    std::uint64_t bytes = 0, slices = 0;
-  };
-  std::map<Digest, Size> files_;
+// What the critical packets of a set say.
+struct Contents {
+  std::optional<Main> main;
+  std::map<Digest, Description> descriptions;
+  std::map<Digest, std::vector<SliceSum>> sums;
 };
 
-using SliceSizes = std::map<Digest, std::set<std::uint64_t>>;  // by set
+// Makes a main packet that is lost: the size of a slice, and the ids of the files, which other packets name. The id of
+// the set is the MD5 of its main packet, which proves it. left_bytes: that may still be hashed.
+std::optional<Main> find_main(const Contents &contents, const Digest &set_id,
+                              const std::set<std::uint64_t> &recovery_bytes, std::uint64_t &left_bytes) {
+  std::set<Digest> ids;
+  std::uint64_t least = 4, most = kMostSliceBytes;  // what the numbers of checksums allow
+  for (const auto &[id, file] : contents.descriptions) ids.insert(id);
+  for (const auto &[id, sums] : contents.sums) {
+    const auto file = contents.descriptions.find(id);
+    ids.insert(id);
+    if (file == contents.descriptions.end() || file->second.bytes == 0 || sums.empty()) continue;
+    least = std::max(least, slices_of(file->second.bytes, sums.size()));
+    if (sums.size() > 1) most = std::min(most, (file->second.bytes - 1) / (sums.size() - 1));
+  }
+  if (ids.empty() || ids.size() > kMostFiles) return {};
+  Main main{0, {ids.begin(), ids.end()}, {}};
+  std::ranges::sort(main.recoverable, is_less);
+  const auto is_right = [&](std::uint64_t slice_bytes) {
+    main.slice_bytes = slice_bytes;
+    const Bytes body = main_body(main);
+    left_bytes -= std::min<std::uint64_t>(left_bytes, kHeaderBytes + body.size());
+    return slice_bytes != 0 && Md5::of(body.data(), body.size()) == set_id;
+  };
+  for (const std::uint64_t bytes : recovery_bytes)
+    if (left_bytes != 0 && is_right(bytes)) return main;
+  for (std::uint64_t bytes = slices_of(least, 4) * 4; bytes <= most && left_bytes != 0; bytes += 4)
+    if (is_right(bytes)) return main;
+  return {};
+}
 
 class Assembly {
  public:
-  Assembly(const std::vector<const Critical *> &all, const SliceSizes &sizes) {
-    find_main(all, sizes);
+  // Of the first set with a main packet, or with packets that tell what it said. recovery_bytes: sizes that slices have
+  // in recovery packets, by set.
+  Assembly(const std::vector<const Critical *> &all, std::map<Digest, std::set<std::uint64_t>> recovery_bytes) {
+    std::vector<Digest> ids;  // in the order of their first packets
+    std::map<Digest, Contents> sets;
+    for (const Critical *each : all) {
+      const auto [known, is_new] = sets.try_emplace(each->set_id);
+      Contents &set = known->second;
+      if (is_new) ids.push_back(each->set_id);
+      if (each->kind == Kind::description) {
+        if (auto file = parse_description(each->body)) set.descriptions.emplace(file->id, std::move(*file));
+      } else if (each->kind == Kind::sums) {
+        if (auto sums = parse_sums(each->body)) set.sums.emplace(sums->id, std::move(sums->sums));
+      } else if (each->kind == Kind::main && !set.main &&
+                 Md5::of(each->body.data(), each->body.size()) == each->set_id) {
+        set.main = parse_main(each->body);
+      }
+    }
+    std::uint64_t left_bytes = 64u << 20;
+    for (const Digest &id : ids) {
+      Contents &set = sets[id];
+      if (!set.main) set.main = find_main(set, id, recovery_bytes[id], left_bytes);
+      if (!set.main) continue;
+      id_ = id;
+      main_ = std::move(*set.main);
+      descriptions_ = std::move(set.descriptions);
+      sums_ = std::move(set.sums);
+      break;
+    }
+    if (main_.slice_bytes == 0)
+      fail(TANDEM_ERROR_DAMAGED, "no file has an intact main packet, and the other packets do not tell what it said");
     if (main_.slice_bytes > kMostSliceBytes)
       fail(TANDEM_ERROR_UNSUPPORTED, "the set has slices of ", main_.slice_bytes, " bytes; at most ", kMostSliceBytes);
     if (const std::size_t most = std::max(main_.recoverable.size(), main_.others.size()); most > kMostFiles)
       fail(TANDEM_ERROR_TOO_LARGE, "the set has ", most, " files; at most ", kMostFiles);
     for (const Critical *each : all) {
-      if (each->set_id != id_) continue;
-      if (each->kind == Kind::description) {
-        if (auto file = parse_description(each->body)) descriptions_.emplace(file->id, std::move(*file));
-      } else if (each->kind == Kind::sums) {
-        if (auto sums = parse_sums(each->body)) sums_.emplace(sums->id, std::move(sums->sums));
-      } else if (each->kind == Kind::kept) {
-        if (const auto kept = parse_kept(each->body)) {
-          recovery_percent_ = kept->recovery_percent;
-          times_.insert(kept->modified_ns.begin(), kept->modified_ns.end());
-        }
+      if (each->set_id != id_ || each->kind != Kind::kept) continue;
+      if (const auto kept = parse_kept(each->body)) {
+        recovery_percent_ = kept->recovery_percent;
+        times_.insert(kept->modified_ns.begin(), kept->modified_ns.end());
       }
     }
   }
@@ -374,37 +388,8 @@ class Assembly {
   }
 
  private:
-  // That of the first set that has one, or whose packets tell it.
-  void find_main(const std::vector<const Critical *> &all, const SliceSizes &sizes) {
-    constexpr std::uint64_t kMostHashed = 64u << 20;
-    std::vector<Digest> ids;  // in the order of their first packets
-    std::map<Digest, std::optional<Main>> mains;
-    std::map<Digest, LostMain> lost;
-    for (const Critical *each : all) {
-      const auto [known, is_new] = mains.try_emplace(each->set_id);
-      if (is_new) ids.push_back(each->set_id);
-      if (each->kind != Kind::main)
-        lost[each->set_id].add(*each);
-      else if (!known->second && Md5::of(each->body.data(), each->body.size()) == each->set_id)
-        known->second = parse_main(each->body);
-    }
-    std::uint64_t left_bytes = kMostHashed;
-    for (const Digest &id : ids) {
-      std::optional<Main> &main = mains[id];
-      const auto slice_bytes = sizes.find(id);
-      if (!main)
-        main =
-            lost[id].find(id, slice_bytes != sizes.end() ? slice_bytes->second : std::set<std::uint64_t>(), left_bytes);
-      if (!main) continue;
-      main_ = std::move(*main);
-      id_ = id;
-      return;
-    }
-    fail(TANDEM_ERROR_DAMAGED, "no file has an intact main packet, and the other packets do not tell what it said");
-  }
-
   Digest id_;
-  Main main_;
+  Main main_{};
   std::map<Digest, Description> descriptions_;
   std::map<Digest, std::vector<SliceSum>> sums_;
   std::map<Digest, std::int64_t> times_;
@@ -514,7 +499,7 @@ Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const 
       walks.size(), [&](std::size_t i) { walks[i].run(); }, base::TaskPool::Tasks::compute);
   check_recovery(walks, paths, checks_recovery, pool, progress);
   Set set;
-  SliceSizes sizes;
+  std::map<Digest, std::set<std::uint64_t>> sizes;
   for (const Walk &walk : walks)
     for (const Recovery &each : walk.recovery)
       sizes[each.header.set_id].insert(each.header.bytes - kRecoveryPrefixBytes);

@@ -386,6 +386,19 @@ class Repair(Case):
         self.write_set(contents, others=("other",))
         self.write("other", b"x" * 100)
         self.fails(NOT_RECOVERABLE, "no recovery data", self.report())
+        self.write("a", b"y" * 100)
+        report = self.report()
+        with self.assertRaises(Failure) as caught:
+            report.repair()
+        report.look()
+        self.assertEqual(caught.exception.status, NOT_RECOVERABLE)
+        self.assertRegex(str(caught.exception), "other is not right, .* no recovery data for it; the other files are repaired")
+        self.assertEqual(((self.folder / "a").read_bytes(), report.summary.repaired_count), (contents["a"], 1))
+        (self.folder / "a").unlink()
+        (self.folder / "a").mkdir()
+        self.write("other", contents["other"])
+        self.fails(IO, "a is a folder", self.report())
+        (self.folder / "a").rmdir()
         extra = self.write("extra", contents["other"])
         self.report(extra=[extra]).repair()
         self.assertEqual((self.folder / "other").read_bytes(), contents["other"])
@@ -507,7 +520,15 @@ class Repair(Case):
         self.fails(UNSUPPORTED, "another file of the set", self.report())
         (base / "c").unlink()
         (base / "c").mkdir()
-        self.fails(IO, "is a folder", self.report())
+        report = self.report()
+        with self.assertRaises(Failure) as caught:
+            report.repair()
+        self.assertEqual(caught.exception.status, IO)
+        self.assertIn("c is a folder, and a file must take its place; the other files are repaired", str(caught.exception))
+        self.assertEqual(((base / "b").read_bytes(), (base / "b.1").read_bytes()), (contents["b"], contents["c"]))
+        (base / "b").rename(base / "b.2")
+        (base / "b.1").rename(base / "b")
+        (base / "b.2").unlink()
         (base / "c").rmdir()
         os.mkfifo(base / "c")
         report = self.report()
@@ -636,7 +657,7 @@ class Faults(unittest.TestCase):
                     if done.status == 0:  # a file that cannot be opened is not searched, and so on
                         self.assertTrue(self.is_whole(after), what)
                         continue
-                    if n <= first and count == 1:
+                    if n <= first and count == 1 and done.status != 1:  # 1: a file could not be read, and the others are repaired
                         self.assertEqual(after, self.damaged, what)
                     self.check_repairable(what)
 
