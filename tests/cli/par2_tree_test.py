@@ -14,9 +14,8 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path += [str(ROOT / "files/fault"), str(ROOT / "par2")]
+sys.path.append(str(ROOT / "files/fault"))
 from kit import Sandbox  # noqa: E402
-from library import ordinary_user  # noqa: E402
 
 TANDEM, FAULTS = sys.argv.pop(1), sys.argv.pop(1)
 SET, MORE, LIST, SLICE = ".tandem.par2", ".tandem-more.par2", ".tandem.par2-sets", 4096
@@ -62,17 +61,17 @@ class Tree(unittest.TestCase):
         return (self.root / name).read_bytes()
 
     def as_ordinary_user(self):
-        """With the command where such a user may start it."""
+        """From now on; with the command where such a user may start it. Root may read everything."""
         folder = pathlib.Path(self.box.base) / "bin"
         folder.mkdir()
-        self.addCleanup(os.environ.update, LD_LIBRARY_PATH=os.environ.get("LD_LIBRARY_PATH", ""))
         for path in [pathlib.Path(TANDEM).absolute(), *pathlib.Path(TANDEM).absolute().parent.glob("lib*.so*")]:
             shutil.copy(path, folder, follow_symlinks=path.name == "tandem")
-        os.environ["LD_LIBRARY_PATH"] = str(folder)  # the command knows the folder where it was built
-        self.box.tandem = str(folder / pathlib.Path(TANDEM).name)
-        for path in (pathlib.Path(self.box.base), folder):
+        program = folder / "as-nobody"
+        user = "setpriv --reuid=65534 --regid=65534 --clear-groups " if os.geteuid() == 0 else ""
+        program.write_text(f'#!/bin/sh\nexec {user}env LD_LIBRARY_PATH={folder} {folder}/{pathlib.Path(TANDEM).name} "$@"\n')
+        for path in (pathlib.Path(self.box.base), folder, program):
             path.chmod(0o755)
-        return ordinary_user()
+        self.box.tandem = str(program)
 
 
 class Changes(Tree):
@@ -371,16 +370,15 @@ class Sets(Tree):
         self.write("b/x", 3000)
         for path in (self.root, self.root / "a", self.root / "b"):
             path.chmod(0o777)
-        with self.as_ordinary_user():
-            done = self.call("sync", ".", status=3)
-            self.assertIn("./a/y cannot be read: Permission denied", done.stderr)
-            self.assertEqual([each["name"] for each in self.json("verify", f"a/{SET}")["files"]], ["x"])
-            self.assertEqual(self.outcomes("sync", ".", status=3), {"./a": "unchanged", "./b": "unchanged"})
-            self.assertIn("./a/y cannot be read: Permission denied", self.call("scrub", ".", status=3).stderr)
+        self.as_ordinary_user()
+        done = self.call("sync", ".", status=3)
+        self.assertIn("./a/y cannot be read: Permission denied", done.stderr)
+        self.assertEqual([each["name"] for each in self.json("verify", f"a/{SET}")["files"]], ["x"])
+        self.assertEqual(self.outcomes("sync", ".", status=3), {"./a": "unchanged", "./b": "unchanged"})
+        self.assertIn("./a/y cannot be read: Permission denied", self.call("scrub", ".", status=3).stderr)
         (self.root / "a").chmod(0)
-        with ordinary_user():
-            self.assertIn("cannot read the folder ./a", self.call("sync", ".", status=3).stderr)
-            self.assertFalse(self.json("scrub", ".", status=3)["all_read"])
+        self.assertIn("cannot read the folder ./a", self.call("sync", ".", status=3).stderr)
+        self.assertFalse(self.json("scrub", ".", status=3)["all_read"])
 
     def test_a_file_of_a_set_that_cannot_be_read_keeps_the_set(self):
         photo = self.write("x", 3000)
@@ -391,11 +389,11 @@ class Sets(Tree):
             path.chmod(0o777)
         photo.chmod(0)
         self.write("new", 3000, age=0)
-        with self.as_ordinary_user():
-            for command in (["sync", "."], ["scrub", "."], ["scrub", ".", "--repair"]):
-                self.assertIn("./x cannot be read: Permission denied", self.call(*command, status=3).stderr)
-            self.assertEqual(self.bytes(SET), before)
-            self.assertEqual([each["name"] for each in self.json("verify", MORE)["files"]], ["new"])
+        self.as_ordinary_user()
+        for command in (["sync", "."], ["scrub", "."], ["scrub", ".", "--repair"]):
+            self.assertIn("./x cannot be read: Permission denied", self.call(*command, status=3).stderr)
+        self.assertEqual(self.bytes(SET), before)
+        self.assertEqual([each["name"] for each in self.json("verify", MORE)["files"]], ["new"])
 
     def test_packet_files_are_left_out(self):
         self.write("x", 3000)
