@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -88,7 +90,7 @@ Par2Report verify_with(Par2VerifyFlags flags, const char *command) {
 }
 
 const char *state_of(const tandem_par2_file &file) {
-  constexpr const char *kStates[] = {"complete", "renamed", "damaged", "missing"};
+  constexpr const char *kStates[] = {"complete", "renamed", "damaged", "missing", "unreadable"};
   return kStates[file.state];
 }
 
@@ -98,7 +100,7 @@ void print_report(const Par2Report &report) {
       fmt::print("{}: repaired\n", printable(file.name));
     } else if (file.state == TANDEM_PAR2_RENAMED) {
       fmt::print("{}: renamed, {} has its content\n", printable(file.name), printable(file.found_as));
-    } else if (file.state != TANDEM_PAR2_COMPLETE) {
+    } else if (file.state != TANDEM_PAR2_COMPLETE && file.state != TANDEM_PAR2_UNREADABLE) {
       fmt::print("{}: {}, {} of {} found\n", printable(file.name), state_of(file), file.found_slice_count,
                  plural(file.slice_count, "slice"));
     }
@@ -111,11 +113,12 @@ void print_report(const Par2Report &report) {
 }
 
 int finish_par2(const Par2Report &report, const char *command, const OutputFlags &output) {
+  complain_of_unreadable(report);
   if (output.json)
     print_json(report_object(report, command));
   else if (!output.quiet)
     print_report(report);
-  return exit_status_of(report.summary);
+  return exit_status_of(report);
 }
 
 int run_verify(const Par2VerifyFlags &flags) {
@@ -125,12 +128,18 @@ int run_verify(const Par2VerifyFlags &flags) {
 int run_repair(Par2RepairFlags flags) {
   constexpr const char *kCommand = "par2 repair";
   Par2Report report = verify_with(flags.verify, kCommand);
-  if (report.summary.repair_needed != 0 && (report.summary.repair_possible != 0 || flags.rename_only)) {
+  if (can_repair_some(report) || (report.summary.repair_needed != 0 && flags.rename_only)) {
     flags.options.thread_count = flags.context.thread_count;
     flags.options.keep_replaced = flags.keep_replaced;
     flags.options.rename_only = flags.rename_only;
     flags.options.no_sync = flags.no_sync;
-    repair_par2(report, flags.options, make_context(flags.context), kCommand, flags.verify.output);
+    try {
+      repair_par2(report, flags.options, make_context(flags.context), kCommand, flags.verify.output);
+    } catch (const Failure &failure) {
+      if (failure.status != TANDEM_ERROR_NOT_RECOVERABLE || report.summary.repair_possible != 0) throw;
+      complain(failure.message);
+      report.read();  // the others are repaired
+    }
   }
   return finish_par2(report, kCommand, flags.verify.output);
 }
@@ -151,7 +160,10 @@ void add_par2_create(CLI::App &par2, Invocation &invocation) {
   command
       .add_option(
           "-b,--slices", flags->options.slice_count,
-          fmt::format("Cut the files into at most so many slices, {} at most; default: 2000", TANDEM_PAR2_MAX_SLICES))
+          fmt::format(
+              "Cut the files into at most so many slices, {} at most; default: slices of a 2,000th of all bytes "
+              "and at least 4 KiB",
+              TANDEM_PAR2_MAX_SLICES))
       ->excludes(slice_bytes);
   CLI::Option *recovery = command.add_option("-c,--recovery", flags->options.recovery_slice_count,
                                              "Recovery slices: they replace as many slices that are lost");
@@ -197,7 +209,9 @@ void add_par2_verify(CLI::App &par2, Invocation &invocation) {
   command.add_option("--threads", flags->options.thread_count, "Threads; default: one for each core");
   add_part_flags(command, flags->options.rate_bytes_per_second, nullptr);
   command.get_option("--rate")->excludes(command.get_option("--threads"));  // one thread reads then
-  command.footer("Exit status: 0 all files are complete, 1 a repair is possible, 4 it is not.");
+  command.footer(
+      "Exit status: 0 all files are complete, 1 a repair is possible, 3 a file cannot be read, 4 a repair is not "
+      "possible.");
   add_output_flags(command, flags->output);
   command.callback([flags, &invocation] { invocation.run = [flags] { return run_verify(*flags); }; });
 }
@@ -212,7 +226,8 @@ void add_par2_repair(CLI::App &par2, Invocation &invocation) {
                    "Only put whole files that were found under other names in their places");
   add_no_sync_flag(command, flags->no_sync);
   command.footer(
-      "Exit status: 0 all files are complete, 4 a repair is not possible; with --rename-only, 1 a repair is possible.");
+      "Exit status: 0 all files are complete, 3 a file cannot be read: it stays as it is, 4 a repair is not possible;\n"
+      "with --rename-only, 1 a repair is possible.");
   add_context_flags(command, flags->context);
   add_output_flags(command, flags->verify.output);
   command.callback([flags, &invocation] {
@@ -235,8 +250,31 @@ void repair_par2(Par2Report &report, tandem_par2_repair_options options, const C
   report.read();
 }
 
+bool can_repair_some(const Par2Report &report) {
+  const tandem_par2_summary &summary = report.summary;
+  const bool is_enough = summary.slice_count - summary.found_slice_count <= summary.recovery_slice_count;
+  return is_enough && std::ranges::any_of(report.files, [](const tandem_par2_file &file) {
+           const bool is_lost = file.state == TANDEM_PAR2_DAMAGED || file.state == TANDEM_PAR2_MISSING;
+           return file.state == TANDEM_PAR2_RENAMED || (is_lost && (file.recoverable != 0 || file.bytes == 0));
+         });
+}
+
 int exit_status_of(const tandem_par2_summary &summary) {
+  if (summary.unreadable_count != 0) return kExitInputOutput;  // whether all is complete, or can be, is unknown
   return summary.repair_needed == 0 ? kExitDone : summary.repair_possible != 0 ? kExitDamageFound : kExitNotRecoverable;
+}
+
+int exit_status_of(const Par2Report &report) {
+  const int status = exit_status_of(report.summary);
+  const bool all_searched = std::ranges::none_of(report.searched_files, &tandem_par2_searched_file::error_number);
+  return status == kExitNotRecoverable && !all_searched ? kExitInputOutput : status;
+}
+
+void complain_of_unreadable(const Par2Report &report) {
+  for (const tandem_par2_file &file : report.files)
+    if (file.error_number != 0) complain(file.name, ": cannot be read: ", std::strerror(file.error_number));
+  for (const tandem_par2_searched_file &file : report.searched_files)
+    if (file.error_number != 0) complain(file.path, ": cannot be read: ", std::strerror(file.error_number));
 }
 
 Json set_object(const tandem_par2_create_result &result) {
@@ -253,7 +291,7 @@ Json set_object(const tandem_par2_create_result &result) {
 Json report_object(const Par2Report &report, std::string_view command) {
   const tandem_par2_summary &summary = report.summary;
   Json object = {{"command", command},
-                 {"exit_status", exit_status_of(summary)},
+                 {"exit_status", exit_status_of(report)},
                  {"set_id", hexadecimal(summary.set_id)},
                  {"slice_bytes", summary.slice_bytes},
                  {"slice_count", summary.slice_count},
@@ -273,7 +311,8 @@ Json report_object(const Par2Report &report, std::string_view command) {
                                {"recoverable", file.recoverable != 0},
                                {"slice_count", file.slice_count},
                                {"found_slice_count", file.found_slice_count},
-                               {"repaired", file.repaired != 0}});
+                               {"repaired", file.repaired != 0},
+                               {"error_number", file.error_number}});
   }
   for (const tandem_par2_packet_file &file : report.packet_files) {
     object["packet_files"].push_back({{"path", file.path},
@@ -286,16 +325,19 @@ Json report_object(const Par2Report &report, std::string_view command) {
     object["searched_files"].push_back({{"path", file.path},
                                         {"name", file.name != nullptr ? Json(file.name) : Json(nullptr)},
                                         {"found_slice_count", file.found_slice_count},
-                                        {"repeated_slice_count", file.repeated_slice_count}});
+                                        {"repeated_slice_count", file.repeated_slice_count},
+                                        {"error_number", file.error_number}});
   }
   return object;
 }
 
 std::string what_is_lost(const tandem_par2_summary &summary) {
-  std::string text =
-      fmt::format("{} of {} lost, {}", summary.slice_count - summary.found_slice_count,
-                  plural(summary.slice_count, "slice"), plural(summary.recovery_slice_count, "recovery slice"));
-  if (summary.repair_needed != 0)
+  const bool all_read = summary.unreadable_count == 0;
+  std::string text = fmt::format("{} of {} {}, {}", summary.slice_count - summary.found_slice_count,
+                                 plural(summary.slice_count, "slice"), all_read ? "lost" : "lost or unreadable",
+                                 plural(summary.recovery_slice_count, "recovery slice"));
+  if (!all_read) text += fmt::format(", {} cannot be read", plural(summary.unreadable_count, "file"));
+  if (summary.renamed_count + summary.damaged_count + summary.missing_count != 0)
     text += fmt::format(": a repair is {}", summary.repair_possible != 0 ? "possible" : "not possible");
   return text;
 }

@@ -61,7 +61,12 @@ void repair_par2(Par2Report &report, tandem_par2_repair_options options, const C
 inline std::string base_of_set(const std::string &path) {
   return path.substr(0, tandem_par2_base_length(path.c_str()));
 }
+// Whether a repair can make a file complete, though perhaps not all.
+bool can_repair_some(const Par2Report &report);
 int exit_status_of(const tandem_par2_summary &summary);
+int exit_status_of(const Par2Report &report);
+// On standard error, also with --quiet: what could not be read, and why.
+void complain_of_unreadable(const Par2Report &report);
 Json set_object(const tandem_par2_create_result &result);
 Json report_object(const Par2Report &report, std::string_view command);
 // "3 of 10 slices lost, 2 recovery slices: a repair is not possible"

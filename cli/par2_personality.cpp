@@ -64,7 +64,7 @@ verify, repair:
   -N         Without effect: data is found at each offset
   -N -S<n>   Find data only up to n bytes away from where a block may begin
 create:
-  -b<n>      Cut the files into at most n blocks; default: 2000, or the number of files
+  -b<n>      Cut the files into at most n blocks; default: blocks of a 2,000th of all bytes
   -s<n>      Bytes of a block, a multiple of 4
   -r<n>      Recovery data in per cent of the blocks; default: 5
   -rk<n>, -rm<n>, -rg<n>   As many recovery blocks as fit into n KiB, MiB, GiB
@@ -72,7 +72,7 @@ create:
   -f<n>      Number of the first recovery block
   -u         Recovery files of equal size
   -l         No recovery file is larger than the largest file
-  -n<n>      Number of recovery files, at most 31; without -u, each is twice as large as the one before
+  -n<n>      Number of recovery files, at most 31, of equal size
   -R         Also the files in folders
   -L         Also files that symbolic links point to
 
@@ -397,7 +397,9 @@ class Par2Creation {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
     const bool is_link = fs::is_symlink(fs::symlink_status(path, error));
-    if (!fs::exists(status)) {
+    if (status.type() == fs::file_type::none && !is_link) {
+      fail(kPar2FileError, "Cannot look at ", path, ": ", error.message());
+    } else if (!fs::exists(status)) {
       output_.line(-1, "Ignoring non-existent source file: {}", path);
     } else if (is_link && (fs::is_directory(status) || !(is_primary || words_.has('L')))) {
       output_.line(-1, "Ignoring symbolic link: {}", path);
@@ -439,11 +441,14 @@ class Par2Creation {
     const auto largest = std::ranges::max_element(sources_, {}, [](const auto &each) { return each.second.bytes; });
     const auto file_count = static_cast<std::uint64_t>(
         std::ranges::count_if(sources_, [](const auto &each) { return each.second.bytes != 0; }));
-    const std::uint64_t wanted = words_.number('b', std::max<std::uint64_t>(2000, file_count));
+    std::uint64_t all = 0;
+    for (const auto &[name, source] : sources_) all += source.bytes;
+    const std::uint64_t wanted = words_.number('b', TANDEM_PAR2_MAX_SLICES);
     if (wanted < file_count)
       refuse("Block count (", wanted, ") is smaller than the number of files (", file_count, ").");
-    block_bytes_ = words_.number('s');
-    if (block_bytes_ == 0) {  // the smallest one that suffices
+    block_bytes_ =
+        words_.number('s', words_.has('b') ? 0 : std::max<std::uint64_t>(base::divide_up(all, 8000u) * 4, 4));
+    if (block_bytes_ == 0 || (!words_.has('s') && blocks(block_bytes_) > wanted)) {  // the smallest one that suffices
       std::uint64_t low = 1, high = largest->second.bytes / 4 + 1;
       while (low < high) {
         const std::uint64_t middle = low + (high - low) / 2;
@@ -452,7 +457,9 @@ class Par2Creation {
       block_bytes_ = 4 * high;
     }
     block_count_ = blocks(block_bytes_);
-    volumes_ = words_.has('l') ? TANDEM_PAR2_LIMITED : words_.has('u') ? TANDEM_PAR2_UNIFORM : TANDEM_PAR2_DOUBLING;
+    volumes_ = words_.has('l')                      ? TANDEM_PAR2_LIMITED
+               : words_.has('u') || words_.has('n') ? TANDEM_PAR2_UNIFORM
+                                                    : TANDEM_PAR2_DOUBLING;
     if (words_.has('c')) {
       recovery_count_ = static_cast<std::uint32_t>(words_.number('c'));
     } else if (words_.recovery_unit() != 0) {
@@ -492,12 +499,13 @@ class Par2Check {
       return kPar2Done;
     }
     print_need();
-    const bool is_work = words_.has('O') ? summary.renamed_count != 0 : summary.repair_possible != 0;
+    const bool is_work = words_.has('O') ? summary.renamed_count != 0 : can_repair_some(*report_);
     return words_.command() == Par2Command::repair && is_work ? repair_files() : status_of_need();
   }
 
  private:
   int status_of_need() const {
+    if (report_->summary.unreadable_count != 0) return kPar2FileError;
     return report_->summary.repair_possible != 0 ? kPar2RepairPossible : kPar2RepairNotPossible;
   }
 
@@ -548,6 +556,8 @@ class Par2Check {
     std::error_code error;
     if (file.state == TANDEM_PAR2_COMPLETE) {
       output_.line(-1, "Target: \"{}\" - found.", file.name);
+    } else if (file.state == TANDEM_PAR2_UNREADABLE) {
+      output_.line(-1, "Target: \"{}\" - cannot be read: {}.", file.name, std::strerror(file.error_number));
     } else if (file.state == TANDEM_PAR2_DAMAGED || fs::exists(base_ / file.name, error)) {
       output_.line(-1, "Target: \"{}\" - damaged. Found {} of {} data blocks.", file.name, file.found_slice_count,
                    file.slice_count);
@@ -588,6 +598,8 @@ class Par2Check {
     const auto count = [&](std::uint32_t files, const char *what) {
       if (files != 0) output_.line(0, "{} file(s) {}", files, what);
     };
+    if (summary.unreadable_count != 0) output_.line(-1, "{} file(s) cannot be read.", summary.unreadable_count);
+    if (summary.complete_count + summary.unreadable_count == summary.file_count) return;
     output_.line(-1, "Repair is required.");
     count(summary.renamed_count, "have the wrong name.");
     count(summary.missing_count, "are missing.");
@@ -625,6 +637,10 @@ class Par2Check {
       if (file.repaired != 0) print_target(file);
     const tandem_par2_summary &summary = report_->summary;
     output_.line(-1, "");
+    if (summary.unreadable_count != 0) {
+      output_.line(-1, "Repair Failed: {} file(s) cannot be read, and stay as they are.", summary.unreadable_count);
+      return kPar2FileError;
+    }
     if (summary.repair_needed != 0) {
       output_.line(-1, "{}", words_.has('O') ? "Files were renamed, repair is still required." : "Repair Failed.");
       return words_.has('O') ? status_of_need() : kPar2RepairFailed;
@@ -639,6 +655,7 @@ class Par2Check {
     for (const tandem_par2_file &file : report_->files) {
       std::error_code error;
       const fs::path path = base_ / file.name;
+      if (file.state == TANDEM_PAR2_UNREADABLE) continue;
       if (fs::is_symlink(fs::symlink_status(path, error)) && !fs::exists(path, error)) {
         output_.line(-1, "Repair Failed.");
         fail(kPar2FileError, "\"", path.string(), "\" is a symbolic link to nothing");

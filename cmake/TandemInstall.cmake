@@ -74,7 +74,7 @@ if(TARGET tandem_cli)
     COMPILE_DEFINITIONS TANDEM_LIBRARY_FROM_COMMAND="${library_from_command}")
 endif()
 if(TARGET tandem_cli)
-  foreach(unit tandem-scrub@.service tandem-par2-scrub@.service tandem-volume@.service)
+  foreach(unit tandem-scrub@.service tandem-par2-scrub@.service tandem-par2-sync@.service tandem-volume@.service)
     configure_file(packaging/systemd/${unit}.in ${PROJECT_BINARY_DIR}/systemd/${unit} @ONLY)
   endforeach()
   install(FILES packaging/systemd/tandem-scrub@.timer ${PROJECT_BINARY_DIR}/systemd/tandem-scrub@.service DESTINATION lib/systemd/system
@@ -82,6 +82,7 @@ if(TARGET tandem_cli)
 endif()
 if(TARGET tandem_par2 AND TARGET tandem_cli)
   install(FILES packaging/systemd/tandem-par2-scrub@.timer ${PROJECT_BINARY_DIR}/systemd/tandem-par2-scrub@.service
+    packaging/systemd/tandem-par2-sync@.timer ${PROJECT_BINARY_DIR}/systemd/tandem-par2-sync@.service
     DESTINATION lib/systemd/system COMPONENT tools)
   # Installed only with --component personality, because another program may own the name par2.
   install(FILES $<TARGET_FILE_DIR:tandem_cli>/par2 DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT personality EXCLUDE_FROM_ALL)

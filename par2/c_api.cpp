@@ -22,14 +22,15 @@ namespace {
 using namespace tandem::par2;
 using tandem::base::TaskPool;
 
-// Beside the calling one.
-std::size_t more_threads(std::uint32_t thread_count) {
+}  // namespace
+
+std::size_t tandem::par2::more_threads(std::uint32_t thread_count) {
   constexpr std::uint32_t kMost = 1024;
   if (thread_count > kMost) fail(TANDEM_ERROR_INVALID_ARGUMENT, "thread_count is ", thread_count, "; at most ", kMost);
   return std::max(thread_count != 0 ? thread_count : tandem::base::AffinityMask().count(), 1u) - 1;
 }
 
-tandem_par2_summary summary_of(const Report &report) {
+tandem_par2_summary tandem::par2::summary_of(const Report &report) {
   auto summary = tandem::base::sized<tandem_par2_summary>();
   std::ranges::copy(report.set.id, summary.set_id);
   summary.slice_bytes = report.set.slice_bytes;
@@ -43,10 +44,12 @@ tandem_par2_summary summary_of(const Report &report) {
     (state == FileState::complete  ? summary.complete_count
      : state == FileState::renamed ? summary.renamed_count
      : state == FileState::damaged ? summary.damaged_count
-                                   : summary.missing_count)++;
+     : state == FileState::missing ? summary.missing_count
+                                   : summary.unreadable_count)++;
     summary.repaired_count += report.files[i].is_repaired;
     const File &file = report.set.files[i];
-    hopeless = hopeless || (state >= FileState::damaged && !file.is_recoverable && file.bytes != 0);
+    const bool is_lost = state == FileState::damaged || state == FileState::missing;
+    hopeless = hopeless || (is_lost && !file.is_recoverable && file.bytes != 0);
   }
   summary.repair_needed = summary.complete_count != summary.file_count;
   const std::size_t lost = summary.slice_count - summary.found_slice_count;
@@ -54,6 +57,8 @@ tandem_par2_summary summary_of(const Report &report) {
   for (const PacketFile &file : report.set.packet_files) summary.damaged_packet_bytes += file.bytes - file.used_bytes;
   return summary;
 }
+
+namespace {
 
 tandem_par2_file file_of(const File &file, const FileReport &found) {
   return {file.name.c_str(),
@@ -64,7 +69,7 @@ tandem_par2_file file_of(const File &file, const FileReport &found) {
           static_cast<std::uint32_t>(file.slice_count),
           static_cast<std::uint32_t>(found.found),
           found.is_repaired,
-          0};
+          found.error};
 }
 
 std::vector<tandem_par2_searched_file> searched_files_of(const Report &report) {
@@ -74,12 +79,15 @@ std::vector<tandem_par2_searched_file> searched_files_of(const Report &report) {
   std::vector<tandem_par2_searched_file> list;
   std::map<std::string_view, std::size_t> known;
   const auto is_of_set = report.set.is_par1 ? is_par1_file_name : is_packet_file_name;
-  for (const std::string &path : report.others)
-    if (report.looks.contains(path) && !is_of_set(path) && !left_out.contains(path) &&
+  for (const std::string &path : report.others) {
+    const auto unreadable = report.unreadable_others.find(path);
+    const int error = unreadable != report.unreadable_others.end() ? unreadable->second : 0;
+    if ((report.looks.contains(path) || error != 0) && !is_of_set(path) && !left_out.contains(path) &&
         known.emplace(path, list.size()).second) {
       const auto repeated = report.repeated.find(path);
-      list.push_back({path.c_str(), nullptr, 0, 0, repeated != report.repeated.end() ? repeated->second : 0, 0});
+      list.push_back({path.c_str(), nullptr, 0, 0, repeated != report.repeated.end() ? repeated->second : 0, error});
     }
+  }
   for (const File &file : report.set.files) {
     for (std::uint64_t slice = 0; slice < file.slice_count; ++slice) {
       const auto &place = report.places[report.contents[file.first_slice + slice]];
@@ -101,7 +109,7 @@ void put_slashes(Set &set, const std::string &folder) {
   if (std::ranges::none_of(set.files, has_backslash)) return;
   std::set<std::string> names;
   for (const File &file : set.files) {
-    if (has_backslash(file) && status_of(joined(folder, file.name))) return;
+    if (has_backslash(file) && (status_of(joined(folder, file.name)) || !is_absent(errno))) return;
     std::string name = file.name;
     std::ranges::replace(name, '\\', '/');
     if (!is_safe_name(name) || !names.insert(name).second) return;
@@ -110,7 +118,9 @@ void put_slashes(Set &set, const std::string &folder) {
   for (File &file : set.files) std::ranges::replace(file.name, '\\', '/');
 }
 
-Report verify_with(const tandem_par2_verify_options &options) {
+}  // namespace
+
+Report tandem::par2::verify_with(const tandem_par2_verify_options &options) {
   if (options.path == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "path is NULL");
   std::vector<std::string> extra;
   for (const std::string_view path :
@@ -131,8 +141,6 @@ Report verify_with(const tandem_par2_verify_options &options) {
   meter.finish();
   return report;
 }
-
-}  // namespace
 
 extern "C" {
 
@@ -202,6 +210,24 @@ tandem_status tandem_par2_report_searched_files(const tandem_par2_report *report
                                                 size_t capacity, size_t stride_bytes, size_t *count_out) {
   return guarded({{"report", report}}, [&] {
     tandem::base::write_list(searched_files_of(report->report), files_out, capacity, stride_bytes, count_out);
+  });
+}
+
+tandem_status tandem_par2_sync(tandem_context *context, const tandem_par2_tree_options *options,
+                               int32_t *severity_out) {
+  return guarded({{"options", options}}, [&] {
+    const auto ours = tandem::base::read_options(options, "tandem_par2_tree_options");
+    const std::int32_t severity = sync(context, ours);
+    if (severity_out != nullptr) *severity_out = severity;
+  });
+}
+
+tandem_status tandem_par2_scrub(tandem_context *context, const tandem_par2_tree_options *options,
+                                int32_t *severity_out) {
+  return guarded({{"options", options}}, [&] {
+    const auto ours = tandem::base::read_options(options, "tandem_par2_tree_options");
+    const std::int32_t severity = scrub(context, ours);
+    if (severity_out != nullptr) *severity_out = severity;
   });
 }
 

@@ -29,7 +29,7 @@
 namespace tandem::par2 {
 namespace {
 
-constexpr std::uint32_t kMostVolumes = 1000;
+constexpr std::uint32_t kMostVolumes = 1000, kMostCopies = 16;
 
 std::string without_ending(const std::string &path) {
   return is_packet_file_name(path) ? path.substr(0, path.size() - 5) : path;
@@ -71,20 +71,25 @@ std::vector<Volume> volumes_of(const tandem_par2_create_options &options, std::u
 // A packet file while it is written: copies of the critical packets lie between its recovery packets.
 class Output {
  public:
-  Output(std::string name, const Volume &volume, std::uint64_t packet_bytes, std::uint64_t critical_bytes)
-      : name_(std::move(name)), volume_(volume), packet_bytes_(packet_bytes), critical_bytes_(critical_bytes) {}
+  Output(std::string name, const Volume &volume, std::uint64_t packet_bytes, std::uint64_t critical_bytes,
+         std::uint32_t least_copies)
+      : name_(std::move(name)),
+        volume_(volume),
+        packet_bytes_(packet_bytes),
+        critical_bytes_(critical_bytes),
+        least_copies_(least_copies) {}
 
   const std::string &name() const { return name_; }
   const Volume &volume() const { return volume_; }
-  std::uint64_t copies() const { return volume_.count == 0 ? 1 : std::bit_width(volume_.count); }
+  std::uint64_t copies() const { return std::max<std::uint64_t>({1u, std::bit_width(volume_.count), least_copies_}); }
   std::uint64_t bytes() const { return volume_.count * packet_bytes_ + copies() * critical_bytes_; }
-  // The copies are spread evenly, and the last one is at the end.
   std::uint64_t packet_offset(std::uint32_t index) const {
-    return index * packet_bytes_ + index * copies() / std::max(volume_.count, 1u) * critical_bytes_;
+    std::uint64_t copies_before = 0;
+    while (copies_before < copies() && packets_before(copies_before) <= index) ++copies_before;
+    return index * packet_bytes_ + copies_before * critical_bytes_;
   }
   std::uint64_t copy_offset(std::uint64_t copy) const {
-    const std::uint64_t before = volume_.count == 0 ? 0 : tandem::base::divide_up((copy + 1) * volume_.count, copies());
-    return before * packet_bytes_ + copy * critical_bytes_;
+    return packets_before(copy) * packet_bytes_ + copy * critical_bytes_;
   }
 
   void make(const std::shared_ptr<base::Folder> &folder) {
@@ -98,9 +103,17 @@ class Output {
   base::PendingFile &file() { return file_; }
 
  private:
+  // Before a copy of the critical packets. The copies are spread evenly, and the last one is at the end. Of
+  // least_copies_, the first one is at the beginning.
+  std::uint64_t packets_before(std::uint64_t copy) const {
+    if (least_copies_ > 1) return copy * volume_.count / (copies() - 1);
+    return tandem::base::divide_up((copy + 1) * volume_.count, copies());
+  }
+
   std::string name_;
   Volume volume_;
   std::uint64_t packet_bytes_, critical_bytes_;
+  std::uint32_t least_copies_;
   std::shared_ptr<base::Folder> folder_;
   std::string temporary_;
   base::PendingFile file_;
@@ -113,8 +126,9 @@ void write(const base::PendingFile &file, const void *data, std::size_t count, s
 
 class Creation {
  public:
-  Creation(tandem_context *context, const tandem_par2_create_options &options, base::TaskPool &pool, Meter &meter)
-      : context_(context), options_(options), pool_(pool), meter_(meter) {
+  Creation(tandem_context *context, const tandem_par2_create_options &options, base::TaskPool &pool, Meter &meter,
+           bool is_sync)
+      : context_(context), options_(options), pool_(pool), meter_(meter), is_sync_(is_sync) {
     const std::string base = without_ending(options.path);
     folder_ = std::make_shared<base::Folder>(base::folder_of(base));
     base_name_ = base::name_of(base);
@@ -174,13 +188,14 @@ class Creation {
   }
 
   void choose_sizes() {
-    const std::uint64_t slice_count = options_.slice_count != 0 ? options_.slice_count : 2000;
+    const std::uint64_t slice_count = options_.slice_count;
     slice_bytes_ = options_.slice_bytes;
     if (slice_bytes_ % 4 != 0 || slice_bytes_ > kMostSliceBytes)
       fail(TANDEM_ERROR_INVALID_ARGUMENT, "slice_bytes is ", slice_bytes_, ", no multiple of 4 up to 2^48");
     if (slice_count > kMostSlices)
       fail(TANDEM_ERROR_INVALID_ARGUMENT, "slice_count is ", slice_count, "; at most ", kMostSlices);
-    if (slice_bytes_ == 0) slice_bytes_ = least_slice_bytes(sources_, slice_count);
+    if (slice_bytes_ == 0)
+      slice_bytes_ = slice_count == 0 ? default_slice_bytes(sources_) : least_slice_bytes(sources_, slice_count);
     for (const Source &source : sources_) {
       slice_count_ += slices_of(source.bytes, slice_bytes_);
       source_bytes_ += source.bytes;
@@ -244,6 +259,12 @@ class Creation {
           std::ranges::all_of(source.name, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
       if (const Bytes name = is_ascii ? Bytes() : unicode_body(source); !name.empty()) add(Kind::unicode, name);
     }
+    if (is_sync_) {
+      Kept kept{options_.recovery_percent, {}};
+      for (const Source &source : sources_)
+        kept.modified_ns.emplace_back(source.id, nanoseconds_of(source.status.st_mtim));
+      add(Kind::kept, kept_body(kept));
+    }
     add(Kind::creator, creator_body(text("Tandem ", tandem_version_string())));
     return all;
   }
@@ -257,11 +278,13 @@ class Creation {
     std::size_t count_width = 1;  // both widths as other programs have them
     for (const Volume &volume : volumes) count_width = std::max(count_width, std::to_string(volume.count).size());
     const std::size_t first_width = std::to_string(options_.first_exponent + recovery_count_).size();
-    outputs_.emplace_back(base_name_ + ".par2", Volume{0, 0}, packet_bytes, critical_bytes);
+    if (options_.critical_copies > kMostCopies)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "critical_copies is ", options_.critical_copies, "; at most ", kMostCopies);
+    outputs_.emplace_back(base_name_ + ".par2", Volume{0, 0}, packet_bytes, critical_bytes, options_.critical_copies);
     for (const Volume &volume : volumes) {
       outputs_.emplace_back(text(base_name_, ".vol", base::digits(volume.first, 10, first_width), "+",
                                  base::digits(volume.count, 10, count_width), ".par2"),
-                            volume, packet_bytes, critical_bytes);
+                            volume, packet_bytes, critical_bytes, options_.critical_copies);
     }
     for (const Output &output : outputs_)
       if (options_.force == 0 && folder_->has(output.name()))
@@ -397,6 +420,7 @@ class Creation {
   const tandem_par2_create_options &options_;
   base::TaskPool &pool_;
   Meter &meter_;
+  const bool is_sync_;
   std::shared_ptr<base::Folder> folder_;
   std::string base_name_;
   std::vector<Source> sources_;
@@ -415,8 +439,8 @@ class Creation {
 }  // namespace
 
 tandem_par2_create_result create(tandem_context *context, const tandem_par2_create_options &options,
-                                 base::TaskPool &pool, Meter &meter) {
-  return Creation(context, options, pool, meter).run();
+                                 base::TaskPool &pool, Meter &meter, bool is_sync) {
+  return Creation(context, options, pool, meter, is_sync).run();
 }
 
 }  // namespace tandem::par2

@@ -13,26 +13,34 @@ base::Descriptor open_regular(const std::string &path) {
   base::Descriptor file = base::open_to_read(path);
   if (!file && base::is_out_of_resources(errno)) fail_io("open", path, errno);
   struct stat status;
-  if (file && (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode))) {
-    file.reset();
-    errno = EINVAL;
+  if (file) {
+    const int error = fstat(file.get(), &status) != 0 ? errno : S_ISREG(status.st_mode) ? 0 : EINVAL;
+    if (error != 0) file.reset();
+    errno = error;
   }
   return file;
 }
 
 bool is_absent(int error_number) noexcept {
-  constexpr int kAbsent[] = {ENOENT, ENOTDIR, EINVAL, ENXIO, ELOOP};
+  constexpr int kAbsent[] = {ENOENT, ENOTDIR, EINVAL, ENXIO};
   return std::ranges::find(kAbsent, error_number) != std::end(kAbsent);
 }
 
-std::size_t read_past_errors(const base::Descriptor &file, std::byte *bytes_out, std::size_t byte_count,
-                             std::uint64_t offset) noexcept {
+bool is_unreadable(int error_number) noexcept {
+  // What file systems and block devices return for bad sectors and wrong checksums.
+  constexpr int kLost[] = {0, EIO, EBADMSG, EUCLEAN, ENODATA, EILSEQ};
+  return !is_absent(error_number) && std::ranges::find(kLost, error_number) == std::end(kLost);
+}
+
+std::size_t read_past_errors(const base::Descriptor &file, const std::string &path, std::byte *bytes_out,
+                             std::size_t byte_count, std::uint64_t offset) {
   constexpr std::size_t kBlock = 4096;
   const std::int64_t whole = base::read_at(file.get(), bytes_out, byte_count, offset);
   if (whole >= 0) return static_cast<std::size_t>(whole);
   for (std::size_t done = 0; done < byte_count;) {
     const std::size_t block = std::min(byte_count - done, kBlock - (offset + done) % kBlock);
     const std::int64_t got = base::read_at(file.get(), bytes_out + done, block, offset + done);
+    if (got < 0 && is_unreadable(errno)) fail_io("read", path, errno);
     if (got < 0) std::memset(bytes_out + done, 0, block);
     if (got >= 0 && static_cast<std::size_t>(got) < block) return done + static_cast<std::size_t>(got);
     done += block;
@@ -42,8 +50,15 @@ std::size_t read_past_errors(const base::Descriptor &file, std::byte *bytes_out,
 
 std::optional<FileStatus> status_of(const std::string &path) {
   struct stat status;
-  if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
+  if (stat(path.c_str(), &status) != 0) return {};
+  errno = EINVAL;
+  if (!S_ISREG(status.st_mode)) return {};
   return FileStatus{static_cast<std::uint64_t>(status.st_size), {status.st_dev, status.st_ino}, status};
+}
+
+std::int64_t nanoseconds_of(const timespec &time) noexcept {
+  constexpr std::int64_t kSecond = 1000000000, kMost = INT64_MAX / kSecond - 1;
+  return std::clamp<std::int64_t>(time.tv_sec, -kMost, kMost) * kSecond + time.tv_nsec;
 }
 
 bool read_place(const Place &place, std::uint64_t at, void *into, std::size_t count, Opened &opened) {

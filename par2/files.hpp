@@ -19,19 +19,25 @@ namespace tandem::par2 {
 // A regular file, for reading; also through a symbolic link. Never waits for a pipe's other end. Empty, with errno, if
 // it cannot be opened. Throws if the process is out of descriptors or memory: that says nothing about the file.
 base::Descriptor open_regular(const std::string &path);
-// Whether errno of open_regular says that there is no regular file.
+// Whether errno of open_regular or status_of says that there is no regular file.
 bool is_absent(int error_number) noexcept;
+// Whether an error of open_regular or a read leaves it open what the file holds: it may be intact. Not so if there is
+// no file, or if the medium has lost the bytes: they are damaged.
+bool is_unreadable(int error_number) noexcept;
 
-// Reads to the end of the file at most, and returns how many bytes. Blocks that cannot be read become zeros.
-std::size_t read_past_errors(const base::Descriptor &file, std::byte *bytes_out, std::size_t byte_count,
-                             std::uint64_t offset) noexcept;
+// Reads to the end of the file at most, and returns how many bytes. Blocks that the medium has lost become zeros.
+// Throws if the file is_unreadable.
+std::size_t read_past_errors(const base::Descriptor &file, const std::string &path, std::byte *bytes_out,
+                             std::size_t byte_count, std::uint64_t offset);
 
 struct FileStatus {
   std::uint64_t bytes;
   std::pair<dev_t, ino_t> identity;
   struct stat all;
 };
-// Empty unless it is a regular file.
+// Since 1970, within the range of the type.
+std::int64_t nanoseconds_of(const timespec &time) noexcept;
+// Empty, with errno, unless it is a regular file.
 std::optional<FileStatus> status_of(const std::string &path);
 
 // The bytes of a slice; zeros follow up to its size.

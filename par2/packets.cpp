@@ -13,8 +13,8 @@ namespace {
 using base::load;
 
 constexpr std::string_view kTypes[] = {
-    {"PAR 2.0\0Main\0\0\0\0", 16}, {"PAR 2.0\0FileDesc", 16},  {"PAR 2.0\0IFSC\0\0\0\0", 16},
-    {"PAR 2.0\0RecvSlic", 16},     {"PAR 2.0\0Creator\0", 16}, {"PAR 2.0\0UniFileN", 16},
+    {"PAR 2.0\0Main\0\0\0\0", 16}, {"PAR 2.0\0FileDesc", 16}, {"PAR 2.0\0IFSC\0\0\0\0", 16},  {"PAR 2.0\0RecvSlic", 16},
+    {"PAR 2.0\0Creator\0", 16},    {"PAR 2.0\0UniFileN", 16}, {"Tandem\0\0Kept\0\0\0\0", 16},
 };
 
 std::string_view text_of(std::span<const std::byte> bytes) {
@@ -87,6 +87,17 @@ std::optional<Sums> parse_sums(std::span<const std::byte> body) {
   for (std::size_t at = 16; at < body.size(); at += kEach)
     sums.sums.push_back({load<Digest>(body.data() + at), load<std::uint32_t>(body.data() + at + 16)});
   return sums;
+}
+
+std::optional<Kept> parse_kept(std::span<const std::byte> body) {
+  constexpr std::size_t kEach = sizeof(Digest) + 8;
+  if (body.size() < 8 || (body.size() - 8) % kEach != 0) return {};
+  Kept kept{load<double>(body.data()), {}};
+  if (!(kept.recovery_percent > 0 && kept.recovery_percent <= 1e6)) return {};
+  for (std::size_t at = 8; at < body.size(); at += kEach)
+    kept.modified_ns.emplace_back(load<Digest>(body.data() + at),
+                                  load<std::int64_t>(body.data() + at + sizeof(Digest)));
+  return kept;
 }
 
 bool is_safe_name(std::string_view name) {
@@ -167,6 +178,16 @@ Bytes creator_body(std::string_view text) {
   Bytes body;
   append_text(body, text);
   pad(body);
+  return body;
+}
+
+Bytes kept_body(const Kept &kept) {
+  Bytes body;
+  append(body, kept.recovery_percent);
+  for (const auto &[id, modified_ns] : kept.modified_ns) {
+    append(body, id);
+    append(body, modified_ns);
+  }
   return body;
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/rounding.hpp"
@@ -31,7 +32,8 @@ constexpr std::uint64_t kMostCriticalBytes =
 constexpr unsigned char kMagic[8] = {'P', 'A', 'R', '2', 0, 'P', 'K', 'T'};
 constexpr std::size_t kBeginningBytes = 16384;  // of a file, that have an MD5 of their own
 
-enum class Kind { main, description, sums, recovery, creator, unicode, other };
+// kept: of sync; other programs skip it.
+enum class Kind { main, description, sums, recovery, creator, unicode, kept, other };
 
 struct Header {
   std::uint64_t bytes;  // of the packet, this header included
@@ -63,10 +65,17 @@ struct Sums {
   std::vector<SliceSum> sums;
 };
 
+// What sync keeps of a set that it makes: the redundancy that was asked for, and the times of files.
+struct Kept {
+  double recovery_percent = 0;
+  std::vector<std::pair<Digest, std::int64_t>> modified_ns;  // by id
+};
+
 // Of bodies. Empty if they are malformed. The sizes in a main packet may be beyond the limits.
 std::optional<Main> parse_main(std::span<const std::byte> body);
 std::optional<Description> parse_description(std::span<const std::byte> body);
 std::optional<Sums> parse_sums(std::span<const std::byte> body);
+std::optional<Kept> parse_kept(std::span<const std::byte> body);
 
 // Whether the name stays below the set's folder.
 bool is_safe_name(std::string_view name);
@@ -83,6 +92,7 @@ Bytes sums_body(const Digest &id, std::span<const SliceSum> sums);
 // The packet with the name in UTF-16, for names beyond ASCII. Empty if the name is no UTF-8.
 Bytes unicode_body(const Description &file);
 Bytes creator_body(std::string_view text);
+Bytes kept_body(const Kept &kept);
 Bytes packet(Kind kind, const Digest &set_id, std::span<const std::byte> body);
 
 // The first bytes of a recovery packet. What the packet's MD5 covers of them is added to `md5` as the data is.

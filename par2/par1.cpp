@@ -100,9 +100,9 @@ void add_files(Set &set, std::span<const std::byte> list, std::uint64_t count) {
   std::ranges::move(others, std::back_inserter(set.files));
 }
 
-Bytes read_part(const base::Descriptor &file, std::uint64_t bytes, std::uint64_t offset) {
+Bytes read_part(const base::Descriptor &file, const std::string &path, std::uint64_t bytes, std::uint64_t offset) {
   Bytes part(bytes);
-  part.resize(read_past_errors(file, part.data(), bytes, offset));
+  part.resize(read_past_errors(file, path, part.data(), bytes, offset));
   return part;
 }
 
@@ -119,10 +119,10 @@ Set read_par1_set(const std::vector<std::string> &paths, base::TaskPool &pool, c
     const base::Descriptor file = open_regular(path);
     if (!file && !is_absent(errno)) fail_io("open", path, errno);
     struct stat status {};
-    if (file) fstat(file.get(), &status);
+    if (file && fstat(file.get(), &status) != 0) fail_io("look at", path, errno);
     const auto bytes = static_cast<std::uint64_t>(status.st_size);
     set.packet_files.push_back({path, bytes});
-    const auto volume = file ? parse_volume(read_part(file, kVolumeHeaderBytes, 0), bytes) : std::nullopt;
+    const auto volume = file ? parse_volume(read_part(file, path, kVolumeHeaderBytes, 0), bytes) : std::nullopt;
     if (!volume) continue;
     numbers.push_back(static_cast<std::uint32_t>(set.packet_files.size() - 1));
     volumes.push_back(*volume);
@@ -134,13 +134,15 @@ Set read_par1_set(const std::vector<std::string> &paths, base::TaskPool &pool, c
   std::map<std::uint32_t, RecoverySlice> recovery;
   for (std::size_t i = 0; i < volumes.size(); ++i) {
     const Par1Volume &volume = volumes[i];
+    if (is_unreadable(ranges[i].error)) fail_io("read", *ranges[i].path, ranges[i].error);
     if (ranges[i].error != 0 || ranges[i].sum.md5 != volume.md5) continue;
     PacketFile &file = set.packet_files[numbers[i]];
     file.used_bytes = file.bytes;
     if (first == nullptr) {
       first = &volume;
       set.id = volume.set_id;
-      add_files(set, read_part(open_regular(file.path), volume.list_bytes, volume.list_offset), volume.file_count);
+      add_files(set, read_part(open_regular(file.path), file.path, volume.list_bytes, volume.list_offset),
+                volume.file_count);
     }
     file.packet_count = volume.set_id == set.id;
     if (volume.set_id != set.id || volume.number == 0 || volume.number > kPar1Shards - set.slice_count ||

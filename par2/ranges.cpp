@@ -92,7 +92,6 @@ void sum_read(std::span<Range> ranges, bool with_crc, const Progressed &progress
       const std::size_t stored = at < range.bytes ? std::min<std::uint64_t>(count, range.bytes - at) : 0;
       if (stored != 0) {
         const std::int64_t got = read(i, piece, stored, at);
-        if (got < 0 && errno == ENOMEM) fail_io("read", *range.path, errno);
         if (got != static_cast<std::int64_t>(stored)) {
           range.error = got < 0 ? errno : EIO;
           continue;

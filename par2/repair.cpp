@@ -124,7 +124,12 @@ class Repair {
 
   void run() {
     plan();
-    if (works_.empty()) return;
+    if (!works_.empty()) run_works();
+    if (!blocked_.empty()) fail(blocked_status_, blocked_, works_.empty() ? "" : "; the other files are repaired");
+  }
+
+ private:
+  void run_works() {
     make_temporaries();
     list_jobs();
     copy();
@@ -141,7 +146,6 @@ class Repair {
     update_report();
   }
 
- private:
   const File &file_of(const Work &work) const { return set_.files[work.file]; }
   FileReport &found_of(const Work &work) { return report_.files[work.file]; }
   const std::string &path_of(const Work &work) const { return report_.paths[work.file]; }
@@ -154,8 +158,10 @@ class Repair {
   void check_unchanged() const {
     for (const auto &[path, before] : report_.looks) {
       struct stat now;
-      if (changing_.contains(path) && (stat(path.c_str(), &now) != 0 || !base::unchanged(before, now)))
-        fail_changed(path);
+      if (!changing_.contains(path)) continue;
+      const int error = stat(path.c_str(), &now) != 0 ? errno : 0;
+      if (error != 0 && !is_absent(error)) fail_io("look at", path, error);
+      if (error != 0 || !base::unchanged(before, now)) fail_changed(path);
     }
   }
 
@@ -167,12 +173,18 @@ class Repair {
     for (std::size_t i = 0; i < set_.files.size(); ++i) {
       const File &file = set_.files[i];
       const FileReport &found = report_.files[i];
-      if (found.state == FileState::complete) continue;
+      if (found.state == FileState::complete || found.state == FileState::unreadable) continue;
       const bool is_renamed = found.state == FileState::renamed;
       if (options_.rename_only != 0 && !is_renamed) continue;
       Work work{i, Way::rebuilt, {}};
       const Entry entry = tree_.find(file.name);
       work.old = entry.status();
+      if (work.old && !S_ISREG(work.old->st_mode) && !S_ISLNK(work.old->st_mode)) {
+        block(TANDEM_ERROR_IO, i,
+              S_ISDIR(work.old->st_mode) ? " is a folder, and a file must take its place"
+                                         : " is no regular file, and one must take its place");
+        continue;
+      }
       check_old(i, work.old);
       if (options_.rename_only == 0 && can_be_in_place(i, work.old, entry)) {
         work.way = Way::in_place;
@@ -181,21 +193,40 @@ class Repair {
       } else if (is_renamed && (!file.is_recoverable || file.sums.empty())) {
         work.is_whole = true;
       } else if (!file.is_recoverable && file.bytes != 0) {
-        fail(TANDEM_ERROR_NOT_RECOVERABLE, path_of(work), " is not right, and the set has no recovery data for it");
+        block(TANDEM_ERROR_NOT_RECOVERABLE, i, " is not right, and the set has no recovery data for it");
+        continue;
       }
       works_.push_back(work);
     }
-    if (options_.rename_only != 0) return;
-    std::uint64_t lost = 0;
-    for (const std::uint32_t content : report_.contents) lost += !report_.places[content];
+    if (options_.rename_only != 0 || works_.empty()) return;
+    check_recovery();
+  }
+
+  // The file stays as it is, and the call fails when the others are repaired.
+  void block(tandem_status status, std::size_t file, const char *why) {
+    if (blocked_.empty()) blocked_status_ = status;
+    blocked_ += (blocked_.empty() ? "" : "; ") + report_.paths[file] + why;
+  }
+
+  // Also slices of files that cannot be read are unknown.
+  void check_recovery() {
+    std::uint64_t unread = 0;
+    for (std::size_t i = 0; i < set_.files.size(); ++i)
+      if (report_.files[i].state == FileState::unreadable) unread += set_.files[i].slice_count - report_.files[i].found;
+    for (const std::uint32_t content : report_.contents) unknown_ += !report_.places[content];
+    const std::uint64_t lost = unknown_ - unread;
+    if (unknown_ > set_.recovery.size() && lost <= set_.recovery.size()) {
+      fail(TANDEM_ERROR_IO, lost, " slices are lost, and ", unread, " slices cannot be read; the set has only ",
+           set_.recovery.size(), " recovery slices");
+    }
     if (lost > set_.recovery.size()) {
       fail(TANDEM_ERROR_NOT_RECOVERABLE, lost, " slice", lost == 1 ? " is" : "s are", " lost, and the set has only ",
            set_.recovery.size(), " recovery slice", set_.recovery.size() == 1 ? "" : "s");
     }
-    if (const std::size_t usable = usable_recovery(set_, lost).size(); lost > usable) {
-      fail(TANDEM_ERROR_NOT_RECOVERABLE, lost, " slices are lost, and only ", usable, " of the ", set_.recovery.size(),
-           " recovery slices can be used together: their exponents must lie in a window of ", exponent_window(set_),
-           ", 65536 less the ", set_.slice_count, " slices of the set");
+    if (const std::size_t usable = usable_recovery(set_, unknown_).size(); unknown_ > usable) {
+      fail(TANDEM_ERROR_NOT_RECOVERABLE, unknown_, " slices are lost, and only ", usable, " of the ",
+           set_.recovery.size(), " recovery slices can be used together: their exponents must lie in a window of ",
+           exponent_window(set_), ", 65536 less the ", set_.slice_count, " slices of the set");
     }
   }
 
@@ -205,7 +236,7 @@ class Repair {
     for (std::size_t i = 0; i < set_.files.size(); ++i) {
       const FileReport &found = report_.files[i];
       if (found.state == FileState::complete) continue;
-      changing_.insert(report_.paths[i]);
+      if (found.state != FileState::unreadable) changing_.insert(report_.paths[i]);
       if (const auto look = report_.looks.find(report_.paths[i]); look != report_.looks.end())
         ++sharing_[{look->second.st_dev, look->second.st_ino}];
       if (found.state == FileState::renamed) needed_.insert(found.found_as);
@@ -231,10 +262,6 @@ class Repair {
     const std::string &path = report_.paths[file];
     if (!old) {
       if (report_.looks.contains(path)) fail_changed(path);
-    } else if (S_ISDIR(old->st_mode)) {
-      fail(TANDEM_ERROR_IO, path, " is a folder, and a file must take its place");
-    } else if (!S_ISREG(old->st_mode) && !S_ISLNK(old->st_mode)) {
-      fail(TANDEM_ERROR_IO, path, " is no regular file, and one must take its place");
     } else if (S_ISREG(old->st_mode)) {
       if (!report_.looks.contains(path)) fail_changed(path);
       // By a symbolic link. Its target would change, or go.
@@ -357,7 +384,7 @@ class Repair {
       if (!job.from) lost.push_back(&job);
     if (lost.empty()) return;
     const std::size_t k = set_.slice_count;
-    const auto recovery = usable_recovery(set_, lost.size());
+    const auto recovery = usable_recovery(set_, unknown_);
     const std::uint32_t first_exponent = set_.is_par1 ? 0 : recovery.front().exponent;
     const std::uint32_t exponents = recovery.back().exponent - first_exponent + 1;
     const CodecOwner codec = make_codec(set_.is_par1, k, first_exponent, exponents);
@@ -379,10 +406,10 @@ class Repair {
     tandem_plan *plan = nullptr;
     const tandem_status status = tandem_plan_create(context_, codec.get(), &plan_options, &plan);
     if (status == TANDEM_ERROR_NOT_RECOVERABLE)
-      fail(status, lost.size(), " slices are lost, and the equations of the ", recovery.size(),
+      fail(status, unknown_, " slices are lost, and the equations of the ", recovery.size(),
            " recovery slices do not determine them: their exponents have gaps");
     if (status == TANDEM_ERROR_TOO_LARGE)
-      fail(TANDEM_ERROR_NOT_RECOVERABLE, lost.size(), " slices are lost, and the exponents of the recovery slices ",
+      fail(TANDEM_ERROR_NOT_RECOVERABLE, unknown_, " slices are lost, and the exponents of the recovery slices ",
            "have too many gaps: the equations would take too long");
     check(status);
     const std::unique_ptr<tandem_plan, void (*)(tandem_plan *)> plan_owner(plan, tandem_plan_destroy);
@@ -441,14 +468,16 @@ class Repair {
         expected.emplace_back(&work, file.md5);
       }
       for (std::uint64_t slice = 0; slice < file.sums.size(); ++slice) {
-        const std::uint64_t bytes = file.bytes_of_slice(slice, set_.slice_bytes);
-        ranges.push_back({&paths[i], slice * set_.slice_bytes, bytes, set_.slice_bytes - bytes});
-        expected.emplace_back(&work, file.sums[slice].md5);
+        ranges.push_back({&paths[i], slice * set_.slice_bytes, file.bytes_of_slice(slice, set_.slice_bytes),
+                          file.zeros_of_slice(slice, set_.slice_bytes)});
+        expected.emplace_back(&work, file.md5_of_slice(slice, set_.slice_bytes));
       }
     }
     sum_ranges(ranges, false, pool_, [&](std::uint64_t bytes) { meter_.done(bytes); });
-    for (std::size_t i = 0; i < ranges.size(); ++i)
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      if (is_unreadable(ranges[i].error)) fail_io("read", *ranges[i].path, ranges[i].error);
       if (ranges[i].error != 0 || ranges[i].sum.md5 != expected[i].second) fail_wrong(*expected[i].first);
+    }
     check_store();
   }
   [[noreturn]] void fail_wrong(const Work &work) const {
@@ -695,7 +724,9 @@ class Repair {
   std::vector<Job> jobs_;  // in the order of works
   Store store_;
   std::uint64_t column_memory_ = 0;
-  std::string suspects_;
+  std::uint64_t unknown_ = 0;  // slices
+  std::string suspects_, blocked_;
+  tandem_status blocked_status_ = TANDEM_OK;
   bool is_done_ = false;
 };
 

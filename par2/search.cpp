@@ -17,18 +17,23 @@ constexpr std::size_t kReadBytes = 65536;
 constexpr std::uint64_t kCrcOrder = 0xffffffff;  // so many bytes of zeros change no CRC
 constexpr unsigned kMostMisses = 4;              // of one CRC in a scan: then it is ignored
 constexpr std::uint64_t kMostMissesInAll = 64;   // misses of all CRCs in a scan, beside accidents
+constexpr std::int64_t kMostZeros = 256 << 20;   // that a search hashes, and four times the bytes that it reads
 
 }  // namespace
 
-Search::Search(const Set &set) : slice_bytes_(set.slice_bytes), rolling_(set.slice_bytes) {
-  std::map<std::pair<Digest, std::uint32_t>, std::uint32_t> known;
+Search::Search(const Set &set) : slice_bytes_(set.slice_bytes), rolling_(set.slice_bytes), zeros_left_(kMostZeros) {
+  std::map<std::tuple<Digest, std::uint32_t, bool>, std::uint32_t> known;
   for (const File &file : set.files) {
+    const bool is_whole = file.is_mostly_zeros(slice_bytes_);
     for (std::uint64_t i = 0; i < file.slice_count; ++i) {
       const std::uint64_t bytes = file.bytes_of_slice(i, slice_bytes_);
       std::uint32_t content = static_cast<std::uint32_t>(contents_.size());
-      if (!file.sums.empty()) content = known.try_emplace({file.sums[i].md5, file.sums[i].crc}, content).first->second;
+      if (!file.sums.empty())
+        content =
+            known.try_emplace({file.md5_of_slice(i, slice_bytes_), file.sums[i].crc, is_whole}, content).first->second;
       if (content == contents_.size())
-        contents_.push_back({file.sums.empty() ? std::nullopt : std::optional(file.sums[i]), bytes});
+        contents_.push_back({file.sums.empty() ? std::nullopt : std::optional(file.sums[i]), bytes,
+                             is_whole ? std::optional(file.md5) : std::nullopt});
       contents_[content].bytes = std::min(contents_[content].bytes, bytes);
       content_of_slice_.push_back(content);
     }
@@ -40,8 +45,10 @@ Search::Search(const Set &set) : slice_bytes_(set.slice_bytes), rolling_(set.sli
     const Content &content = contents_[i];
     if (!content.sum) continue;
     const std::uint32_t linear = rolling_.linear(content.sum->crc);
-    wholes_.push_back({linear, i, slice_bytes_});
-    filter_[linear & filter_mask_] = true;
+    if (!content.whole) {
+      wholes_.push_back({linear, i, slice_bytes_});
+      filter_[linear & filter_mask_] = true;
+    }
     const std::uint64_t zeros = slice_bytes_ - content.bytes;
     if (zeros != 0) shorts_.push_back({crc32_zeros(content.sum->crc, kCrcOrder - zeros % kCrcOrder), i, content.bytes});
   }
@@ -59,6 +66,13 @@ std::optional<std::uint32_t> Search::find(std::span<const Key> keys, std::uint32
   const auto key = std::ranges::lower_bound(keys, std::pair(crc, md5), {}, sum_of);
   if (key == keys.end() || sum_of(*key) != std::pair(crc, md5)) return {};
   return key->content;
+}
+
+bool Search::take_zeros(std::uint64_t count) const {
+  const auto zeros = static_cast<std::int64_t>(count);
+  if (zeros == 0 || zeros_left_.fetch_sub(zeros) >= zeros) return true;
+  zeros_left_ += zeros;
+  return false;
 }
 
 class Search::Scan {
@@ -124,6 +138,20 @@ class Search::Scan {
   std::optional<std::uint32_t> find(std::span<const Key> keys, std::uint32_t crc, const Range &range) const {
     return range.error == 0 ? search_.find(keys, crc, range.sum.md5) : std::nullopt;
   }
+  // keys: short slices that are as long as the range.
+  std::optional<std::uint32_t> find_short(std::span<const Key> keys, std::uint32_t crc, Range range) const {
+    bool all_whole = true;
+    sum({&range, 1});
+    for (const Key &key : std::ranges::equal_range(keys, crc, {}, &Key::crc)) {
+      const Content &content = search_.contents_[key.content];
+      if (range.error == 0 && content.whole == range.sum.md5) return key.content;
+      all_whole = all_whole && content.whole;
+    }
+    range.zeros = search_.slice_bytes_ - range.bytes;
+    if (all_whole || !search_.take_zeros(range.zeros)) return {};
+    sum({&range, 1});
+    return find(keys, crc, range);
+  }
   void sum(std::span<Range> ranges) const {
     sum_together(ranges, true, [&](std::uint64_t) {
       if (progressed_) progressed_(0);
@@ -132,7 +160,8 @@ class Search::Scan {
   // Zeros beyond the region.
   void read(std::vector<std::uint8_t> &into, std::uint64_t at, std::size_t count) {
     std::size_t stored = at < region_.end ? std::min<std::uint64_t>(count, region_.end - at) : 0;
-    if (stored != 0) stored = read_past_errors(file_, reinterpret_cast<std::byte *>(into.data()), stored, at);
+    if (stored != 0)
+      stored = read_past_errors(file_, *region_.path, reinterpret_cast<std::byte *>(into.data()), stored, at);
     if (progressed_) progressed_(0);
     std::memset(into.data() + stored, 0, count - stored);
   }
@@ -152,8 +181,10 @@ class Search::Scan {
     const std::uint64_t begin = at;
     for (std::size_t count = 4;; count = std::min<std::size_t>(2 * count, kMaxMd5Streams)) {
       std::vector<Range> ranges;
-      for (std::uint64_t each = at; ranges.size() < count && each < last_ && fits(each); each += search_.slice_bytes_)
+      for (std::uint64_t each = at; ranges.size() < count && each < last_ && fits(each); each += search_.slice_bytes_) {
+        if (!search_.take_zeros(window(each).zeros)) break;
         ranges.push_back(window(each));
+      }
       sum(ranges);
       for (const Range &range : ranges) {
         const auto content = find(search_.wholes_, search_.rolling_.linear(range.sum.crc), range);
@@ -191,9 +222,7 @@ class Search::Scan {
       if (tried_[place] && repeats_left_ == 0) continue;
       repeats_left_ -= tried_[place];
       tried_[place] = true;
-      Range range{region_.path, at, bytes, search_.slice_bytes_ - bytes};
-      sum({&range, 1});
-      const auto content = find(keys, crc, range);
+      const auto content = find_short(keys, crc, {region_.path, at, bytes});
       misses_left_ -= !content;
       if (!content) continue;
       matches_.push_back({*content, at, bytes});
@@ -238,6 +267,7 @@ class Search::Scan {
 
 std::vector<Match> Search::scan(const Region &region, std::uint64_t first, std::uint64_t last,
                                 const Progressed &progressed) const {
+  zeros_left_ += static_cast<std::int64_t>(4 * (last - first));
   return Scan(*this, region, last, progressed).run(first);
 }
 

@@ -2,6 +2,7 @@
 // Finds slices of a set in files, at any offset.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -16,6 +17,7 @@ namespace tandem::par2 {
 struct Content {
   std::optional<SliceSum> sum;  // none: its packet is lost
   std::uint64_t bytes;          // of the shortest slice with this content; zeros follow up to the size of a slice
+  std::optional<Digest> whole;  // of a file that is_mostly_zeros: its MD5
 };
 
 struct Match {
@@ -52,6 +54,8 @@ class Search {
   };
   bool may_have(std::uint32_t linear) const { return filter_[linear & filter_mask_]; }
   bool has(std::uint32_t linear) const;
+  // Whether so many zeros may be hashed: not many more than the bytes that are searched.
+  bool take_zeros(std::uint64_t count) const;
   // keys: whole slices, or short ones of one length.
   std::optional<std::uint32_t> find(std::span<const Key> keys, std::uint32_t crc, const Digest &md5) const;
 
@@ -61,6 +65,7 @@ class Search {
   std::vector<std::uint32_t> content_of_slice_;
   std::vector<Key> wholes_;  // by crc, then MD5
   std::vector<Key> shorts_;  // by bytes, then crc, then MD5
+  mutable std::atomic<std::int64_t> zeros_left_;
   std::vector<bool> filter_;
   std::uint32_t filter_mask_;
 };

@@ -97,7 +97,8 @@ class Walk {
     file_ = open_regular(path_);
     if (!file_ && !is_absent(errno)) fail_io("open", path_, errno);
     struct stat status;
-    if (file_ && bytes_ == 0 && fstat(file_.get(), &status) == 0) bytes_ = static_cast<std::uint64_t>(status.st_size);
+    if (file_ && fstat(file_.get(), &status) != 0) fail_io("look at", path_, errno);
+    if (file_ && bytes_ == 0) bytes_ = static_cast<std::uint64_t>(status.st_size);
     while (!parts_.empty()) {
       const auto [first, end] = parts_.back();
       parts_.pop_back();
@@ -145,7 +146,7 @@ class Walk {
     std::uint64_t wanted = kLeastRead;
     for (std::uint64_t at = first; at < end && at + kHeaderBytes <= bytes_;) {
       buffer_.resize(std::min(wanted, bytes_ - at));
-      buffer_.resize(read_past_errors(file_, buffer_.data(), buffer_.size(), at));
+      buffer_.resize(read_past_errors(file_, path_, buffer_.data(), buffer_.size(), at));
       if (progressed_) progressed_(0);
       if (buffer_.empty()) return;
       found_.clear();
@@ -244,6 +245,7 @@ void check_recovery(std::vector<Walk> &walks, const std::vector<std::string> &pa
     for (std::size_t i = 0; i < walks.size(); ++i) {
       for (const Recovery &each : std::exchange(walks[i].recovery, {})) {
         const Range &range = ranges[next++];
+        if (is_unreadable(range.error)) fail_io("read", *range.path, range.error);
         if (!reads || (range.error == 0 && range.sum.md5 == each.header.md5)) {
           walks[i].add_intact(each.offset, each.header);
           intact[i].push_back(each);
@@ -257,30 +259,85 @@ void check_recovery(std::vector<Walk> &walks, const std::vector<std::string> &pa
   for (std::size_t i = 0; i < walks.size(); ++i) walks[i].recovery = std::move(intact[i]);
 }
 
+// What the critical packets of a set say.
+struct Contents {
+  std::optional<Main> main;
+  std::map<Digest, Description> descriptions;
+  std::map<Digest, std::vector<SliceSum>> sums;
+};
+
+// Makes a main packet that is lost: the size of a slice, and the ids of the files, which other packets name. The id of
+// the set is the MD5 of its main packet, which proves it. left_bytes: that may still be hashed.
+std::optional<Main> find_main(const Contents &contents, const Digest &set_id,
+                              const std::set<std::uint64_t> &recovery_bytes, std::uint64_t &left_bytes) {
+  std::set<Digest> ids;
+  std::uint64_t least = 4, most = kMostSliceBytes;  // what the numbers of checksums allow
+  for (const auto &[id, file] : contents.descriptions) ids.insert(id);
+  for (const auto &[id, sums] : contents.sums) {
+    const auto file = contents.descriptions.find(id);
+    ids.insert(id);
+    if (file == contents.descriptions.end() || file->second.bytes == 0 || sums.empty()) continue;
+    least = std::max(least, slices_of(file->second.bytes, sums.size()));
+    if (sums.size() > 1) most = std::min(most, (file->second.bytes - 1) / (sums.size() - 1));
+  }
+  if (ids.empty() || ids.size() > kMostFiles) return {};
+  Main main{0, {ids.begin(), ids.end()}, {}};
+  std::ranges::sort(main.recoverable, is_less);
+  const auto is_right = [&](std::uint64_t slice_bytes) {
+    main.slice_bytes = slice_bytes;
+    const Bytes body = main_body(main);
+    left_bytes -= std::min<std::uint64_t>(left_bytes, kHeaderBytes + body.size());
+    return slice_bytes != 0 && Md5::of(body.data(), body.size()) == set_id;
+  };
+  for (const std::uint64_t bytes : recovery_bytes)
+    if (left_bytes != 0 && is_right(bytes)) return main;
+  for (std::uint64_t bytes = slices_of(least, 4) * 4; bytes <= most && left_bytes != 0; bytes += 4)
+    if (is_right(bytes)) return main;
+  return {};
+}
+
 class Assembly {
  public:
-  explicit Assembly(const std::vector<const Critical *> &all) {
-    bool has_main = false;
+  // Of the first set with a main packet, or with packets that tell what it said. recovery_bytes: sizes that slices have
+  // in recovery packets, by set.
+  Assembly(const std::vector<const Critical *> &all, std::map<Digest, std::set<std::uint64_t>> recovery_bytes) {
+    std::vector<Digest> ids;  // in the order of their first packets
+    std::map<Digest, Contents> sets;
     for (const Critical *each : all) {
-      if (has_main || each->kind != Kind::main || Md5::of(each->body.data(), each->body.size()) != each->set_id)
-        continue;
-      if (auto main = parse_main(each->body)) {
-        main_ = std::move(*main);
-        id_ = each->set_id;
-        has_main = true;
+      const auto [known, is_new] = sets.try_emplace(each->set_id);
+      Contents &set = known->second;
+      if (is_new) ids.push_back(each->set_id);
+      if (each->kind == Kind::description) {
+        if (auto file = parse_description(each->body)) set.descriptions.emplace(file->id, std::move(*file));
+      } else if (each->kind == Kind::sums) {
+        if (auto sums = parse_sums(each->body)) set.sums.emplace(sums->id, std::move(sums->sums));
+      } else if (each->kind == Kind::main && !set.main &&
+                 Md5::of(each->body.data(), each->body.size()) == each->set_id) {
+        set.main = parse_main(each->body);
       }
     }
-    if (!has_main) fail(TANDEM_ERROR_DAMAGED, "no file has an intact main packet");
+    std::uint64_t left_bytes = 64u << 20;
+    for (const Digest &id : ids) {
+      Contents &set = sets[id];
+      if (!set.main) set.main = find_main(set, id, recovery_bytes[id], left_bytes);
+      if (!set.main) continue;
+      id_ = id;
+      main_ = std::move(*set.main);
+      descriptions_ = std::move(set.descriptions);
+      sums_ = std::move(set.sums);
+      break;
+    }
+    if (main_.slice_bytes == 0)
+      fail(TANDEM_ERROR_DAMAGED, "no file has an intact main packet, and the other packets do not tell what it said");
     if (main_.slice_bytes > kMostSliceBytes)
       fail(TANDEM_ERROR_UNSUPPORTED, "the set has slices of ", main_.slice_bytes, " bytes; at most ", kMostSliceBytes);
     if (const std::size_t most = std::max(main_.recoverable.size(), main_.others.size()); most > kMostFiles)
       fail(TANDEM_ERROR_TOO_LARGE, "the set has ", most, " files; at most ", kMostFiles);
     for (const Critical *each : all) {
-      if (each->set_id != id_) continue;
-      if (each->kind == Kind::description) {
-        if (auto file = parse_description(each->body)) descriptions_.emplace(file->id, std::move(*file));
-      } else if (each->kind == Kind::sums) {
-        if (auto sums = parse_sums(each->body)) sums_.emplace(sums->id, std::move(sums->sums));
+      if (each->set_id != id_ || each->kind != Kind::kept) continue;
+      if (const auto kept = parse_kept(each->body)) {
+        recovery_percent_ = kept->recovery_percent;
+        times_.insert(kept->modified_ns.begin(), kept->modified_ns.end());
       }
     }
   }
@@ -288,6 +345,7 @@ class Assembly {
   void add_files(Set &set) {
     set.id = id_;
     set.slice_bytes = main_.slice_bytes;
+    set.recovery_percent = recovery_percent_;
     std::size_t lost = 0;
     std::set<Digest> ids;
     std::set<std::string> names;
@@ -315,6 +373,7 @@ class Assembly {
         }
         if (const auto sums = sums_.find(id); sums != sums_.end() && sums->second.size() == slices)
           file.sums = sums->second;
+        if (const auto time = times_.find(id); time != times_.end()) file.modified_ns = time->second;
         set.files.push_back(std::move(file));
       }
     }
@@ -330,9 +389,11 @@ class Assembly {
 
  private:
   Digest id_;
-  Main main_;
+  Main main_{};
   std::map<Digest, Description> descriptions_;
   std::map<Digest, std::vector<SliceSum>> sums_;
+  std::map<Digest, std::int64_t> times_;
+  double recovery_percent_ = 0;
 };
 
 }  // namespace
@@ -380,20 +441,27 @@ std::string_view base_of(std::string_view path) {
 std::vector<std::string> packet_files_of(const std::string &path, const std::vector<std::string> &extra) {
   std::vector<std::string> paths;
   std::string given = path;
-  if (!is_packet_file_name(path) && status_of(path + ".par2"))
+  const auto exists = [](const std::string &file) {
+    const bool is_there = status_of(file).has_value();
+    if (!is_there && !is_absent(errno)) fail_io("look at", file, errno);
+    return is_there;
+  };
+  if (!is_packet_file_name(path) && exists(path + ".par2"))
     given += ".par2";
-  else if (!is_packet_file_name(path) && !is_par1_file_name(path) && status_of(path + ".par"))
+  else if (!is_packet_file_name(path) && !is_par1_file_name(path) && exists(path + ".par"))
     given += ".par";
   const auto is_of_set = is_par1_file_name(given) ? is_par1_file_name : is_packet_file_name;
   const base::Folder folder(base::folder_of(given));
   const std::string name = base::name_of(given), base_name(base_of(name));
-  if (status_of(given)) paths.push_back(given);
-  // The first main packet names the set, so files that only begin with the same name come last.
+  if (exists(given)) paths.push_back(given);
+  // The first packets name the set, so files that only begin with the same name come last.
   for (const bool is_of_base : {true, false})
     for (const std::string &other : folder.names())
       if (other != name && is_of_set(other) && (base_of(other) == base_name) == is_of_base &&
           (is_of_base || other.starts_with(base_name + ".")))
         paths.push_back(folder.path() == "." && !given.starts_with("./") ? other : folder.path_of(other));
+  if (struct stat status; paths.empty() && lstat(given.c_str(), &status) == 0)
+    fail(TANDEM_ERROR_IO, given, " is no regular file, and no symbolic link to one");
   if (paths.empty()) fail_io("find a set", path, ENOENT);
   std::ranges::copy_if(extra, std::back_inserter(paths), is_of_set);
   std::set<std::pair<dev_t, ino_t>> known;
@@ -431,7 +499,11 @@ Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const 
       walks.size(), [&](std::size_t i) { walks[i].run(); }, base::TaskPool::Tasks::compute);
   check_recovery(walks, paths, checks_recovery, pool, progress);
   Set set;
-  Assembly(criticals.in_order()).add_files(set);
+  std::map<Digest, std::set<std::uint64_t>> sizes;
+  for (const Walk &walk : walks)
+    for (const Recovery &each : walk.recovery)
+      sizes[each.header.set_id].insert(each.header.bytes - kRecoveryPrefixBytes);
+  Assembly(criticals.in_order(), sizes).add_files(set);
   std::map<std::uint32_t, RecoverySlice> recovery;
   for (std::size_t i = 0; i < walks.size(); ++i) {
     PacketFile file{paths[i], walks[i].bytes(), walks[i].used_bytes(), walks[i].packet_count(set.id), 0};

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -19,9 +20,18 @@ struct File : Description {
   std::vector<SliceSum> sums;  // empty: their packet is lost, or the file has no slices
   std::uint64_t first_slice = 0, slice_count = 0;
   bool is_recoverable = true;
+  std::optional<std::int64_t> modified_ns;  // when sync made the set
 
   std::uint64_t bytes_of_slice(std::uint64_t slice, std::uint64_t slice_bytes) const {
     return std::min(slice_bytes, bytes - slice * slice_bytes);
+  }
+  // Of the only slice of a file: so many zeros follow, which a header may ask for, that the file's own MD5 is checked.
+  bool is_mostly_zeros(std::uint64_t slice_bytes) const { return sums.size() == 1 && slice_bytes / 16 > bytes + 4096; }
+  const Digest &md5_of_slice(std::uint64_t slice, std::uint64_t slice_bytes) const {
+    return sums.empty() || is_mostly_zeros(slice_bytes) ? md5 : sums[slice].md5;
+  }
+  std::uint64_t zeros_of_slice(std::uint64_t slice, std::uint64_t slice_bytes) const {
+    return is_mostly_zeros(slice_bytes) ? 0 : slice_bytes - bytes_of_slice(slice, slice_bytes);
   }
 };
 
@@ -41,6 +51,7 @@ struct Set {
   Digest id;
   bool is_par1 = false;
   std::uint64_t slice_bytes = 0, slice_count = 0;
+  double recovery_percent = 0;          // that sync was asked for; 0: another program made the set
   std::vector<File> files;              // recoverable ones first, in the order of their slices
   std::vector<RecoverySlice> recovery;  // one for each exponent, in order
   std::vector<PacketFile> packet_files;

@@ -8,16 +8,22 @@
 
 #include "base/descriptor.hpp"
 #include "par2/error.hpp"
+#include "par2/files.hpp"
 
 namespace tandem::par2 {
 namespace {
 
 namespace fs = std::filesystem;
 
+[[noreturn]] void fail_open(const std::string &path, int error_number) {
+  if (!is_absent(error_number)) fail_io("open", path, error_number);
+  fail(TANDEM_ERROR_INVALID_ARGUMENT, "cannot open ", path, ": ", base::error_text(error_number));
+}
+
 fs::path resolved(const fs::path &path) {
   std::error_code error;
   fs::path result = fs::canonical(path.empty() ? fs::path(".") : path, error);
-  if (error) fail(TANDEM_ERROR_INVALID_ARGUMENT, "cannot open ", path.string(), ": ", error.message());
+  if (error) fail_open(path, error.value());
   return result;
 }
 
@@ -48,8 +54,7 @@ class Finder {
   void add_file(const std::string &path) {
     Source source;
     source.path = path;
-    if (stat(path.c_str(), &source.status) != 0)
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, "cannot open ", path, ": ", base::error_text(errno));
+    if (stat(path.c_str(), &source.status) != 0) fail_open(path, errno);
     if (!S_ISREG(source.status.st_mode)) fail(TANDEM_ERROR_INVALID_ARGUMENT, path, " is no regular file");
     // A link is protected under its own name.
     const fs::path given(path);
@@ -98,6 +103,18 @@ std::uint64_t least_slice_bytes(const std::vector<Source> &sources, std::uint64_
       low = middle + 1;
   }
   return 4 * high;
+}
+
+std::uint64_t default_slice_bytes(const std::vector<Source> &sources) {
+  constexpr std::uint64_t kSlices = 2000, kLeast = 4096;
+  std::uint64_t all = 0, largest = 1, count = 0;
+  for (const Source &source : sources) {
+    all += source.bytes;
+    largest = std::max(largest, source.bytes);
+  }
+  const std::uint64_t bytes = slices_of(std::max(slices_of(all, kSlices), std::min(kLeast, largest)), 4) * 4;
+  for (const Source &source : sources) count += slices_of(source.bytes, bytes);
+  return count <= kMostSlices ? bytes : least_slice_bytes(sources, kMostSlices);
 }
 
 void check_unchanged(const std::vector<Source> &sources) {

@@ -26,6 +26,10 @@ std::vector<Source> find_sources(const std::vector<std::string> &paths, const st
 // The smallest multiple of 4 with which all files together have at most slice_count slices. Throws if there is none.
 std::uint64_t least_slice_bytes(const std::vector<Source> &sources, std::uint64_t slice_count);
 
+// A 2,000th of all bytes, but at least 4 KiB or as much as the largest file has: smaller slices would have more
+// checksums than data. More if kMostSlices do not suffice.
+std::uint64_t default_slice_bytes(const std::vector<Source> &sources);
+
 // Throws if a file is not as it was when it was found.
 void check_unchanged(const std::vector<Source> &sources);
 

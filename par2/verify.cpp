@@ -37,7 +37,9 @@ class Verification {
         packet_files.insert(status->identity);
     for (std::size_t i = 0; i < set_.files.size(); ++i) {
       const auto status = status_of(paths_[i]);
-      if (!status) continue;
+      const int error = status && open_regular(paths_[i]) ? 0 : errno;
+      if (status ? is_unreadable(error) : !is_absent(error)) set_unreadable(i, error);
+      if (!status || is_known(i)) continue;
       if (packet_files.contains(status->identity))
         fail(TANDEM_ERROR_UNSUPPORTED, "the set has its own packet file ", paths_[i], " as a file");
       identities_.insert(status->identity);
@@ -55,22 +57,24 @@ class Verification {
     add_replaced();
     for (const std::string &path : report_.others) {
       const auto status = status_of(path);
-      if (!status || !identities_.insert(status->identity).second) continue;
+      if ((!status || !open_regular(path)) && !is_absent(errno)) report_.unreadable_others[path] = errno;
+      if (!status || !identities_.insert(status->identity).second || report_.unreadable_others.contains(path)) continue;
       others_.push_back({&path, status->bytes});
       report_.looks[path] = status->all;
     }
     using Key = std::pair<std::uint64_t, Digest>;  // bytes of a file, MD5 of it or of a part
     std::set<std::uint64_t> sizes;
-    std::map<Key, std::vector<std::size_t>> beginnings[2];  // of files without checksums of slices, and with
+    std::map<Key, std::vector<std::size_t>> beginnings[2];  // of files that are checked whole, and by slices
     std::map<Key, std::vector<std::size_t>> wanted;
     for (std::size_t i = 0; i < set_.files.size(); ++i) {
       const File &file = set_.files[i];
-      if (is_complete(i) || file.bytes == 0) continue;
+      if (is_known(i) || file.bytes == 0) continue;
       sizes.insert(file.bytes);
-      beginnings[!file.sums.empty()][{file.bytes, file.md5_of_beginning}].push_back(i);
+      const bool by_slices = !file.sums.empty() && !file.is_mostly_zeros(set_.slice_bytes);
+      beginnings[by_slices][{file.bytes, file.md5_of_beginning}].push_back(i);
       Md5 all;
       for (const SliceSum &sum : file.sums) all.update(sum.md5.data(), sum.md5.size());
-      wanted[{file.bytes, file.sums.empty() ? file.md5 : all.finish()}].push_back(i);
+      wanted[{file.bytes, by_slices ? all.finish() : file.md5}].push_back(i);
     }
     std::vector<Source> sources = others_;
     for (std::size_t i = 0; i < set_.files.size(); ++i)
@@ -134,7 +138,7 @@ class Verification {
     for (const Source &source : others_)
       if (source.bytes != 0) regions.push_back({source.path, 0, source.bytes, true});
     for (std::size_t i = 0; i < set_.files.size(); ++i)
-      if (!is_complete(i) && !known_.contains(&paths_[i])) add_gaps(i, regions);
+      if (!is_known(i) && !known_.contains(&paths_[i])) add_gaps(i, regions);
     struct Task {
       const Region *region;
       std::uint64_t first, last;
@@ -191,7 +195,14 @@ class Verification {
     std::uint64_t bytes;      // that it has
   };
 
-  bool is_complete(std::size_t file) const { return report_.files[file].state == FileState::complete; }
+  // Or it cannot be known.
+  bool is_known(std::size_t file) const {
+    return report_.files[file].state == FileState::complete || report_.files[file].state == FileState::unreadable;
+  }
+  void set_unreadable(std::size_t file, int error) {
+    report_.files[file].state = FileState::unreadable;
+    report_.files[file].error = error;
+  }
 
   void set_place(std::uint32_t content, const Place &place) {
     const std::uint64_t after = place.offset % set_.slice_bytes;
@@ -238,7 +249,7 @@ class Verification {
       for (std::uint64_t slice = 0; slice < file.sums.size(); ++slice) {
         const std::uint64_t offset = slice * set_.slice_bytes, bytes = file.bytes_of_slice(slice, set_.slice_bytes);
         if (offset + bytes > candidates[i].bytes) break;
-        ranges.push_back({candidates[i].path, offset, bytes, set_.slice_bytes - bytes});
+        ranges.push_back({candidates[i].path, offset, bytes, file.zeros_of_slice(slice, set_.slice_bytes)});
         parts.push_back({i, slice});
         progress_.add_total(bytes);
       }
@@ -248,7 +259,8 @@ class Verification {
     for (std::size_t i = 0; i < ranges.size(); ++i) {
       const auto [candidate, slice] = parts[i];
       const File &file = set_.files[candidates[candidate].file];
-      if (ranges[i].error != 0 || ranges[i].sum.md5 != (file.sums.empty() ? file.md5 : file.sums[slice].md5)) continue;
+      if (is_unreadable(ranges[i].error)) set_unreadable(candidates[candidate].file, ranges[i].error);
+      if (ranges[i].error != 0 || ranges[i].sum.md5 != file.md5_of_slice(slice, set_.slice_bytes)) continue;
       report_.files[candidates[candidate].file].in_place.push_back(slice);
       const std::uint64_t end = file.sums.empty() ? file.slice_count : std::min(slice + 1, file.slice_count);
       for (std::uint64_t each = slice; each < end; ++each)

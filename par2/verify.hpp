@@ -15,7 +15,7 @@
 
 namespace tandem::par2 {
 
-enum class FileState { complete, renamed, damaged, missing };  // the order of par2.h
+enum class FileState { complete, renamed, damaged, missing, unreadable };  // the order of par2.h
 
 struct FileReport {
   FileState state = FileState::missing;
@@ -24,6 +24,7 @@ struct FileReport {
   std::uint64_t bytes = 0;              // that the file has now
   std::string found_as;                 // renamed: a file with its whole content
   bool is_repaired = false;
+  int error = 0;  // unreadable: errno
 };
 
 struct Report {
@@ -35,6 +36,7 @@ struct Report {
   std::uint64_t search_distance = 0;              // as given
   std::vector<std::string> paths, others;         // of the set's files; other files that were searched
   std::map<std::string, struct stat> looks;       // at files, before they were read
+  std::map<std::string, int> unreadable_others;   // errno
   std::vector<std::uint32_t> contents;            // of slices
   std::vector<std::optional<Place>> places;       // of contents
   std::map<std::string, std::uint32_t> repeated;  // by path: slices that another file has too

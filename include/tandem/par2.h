@@ -69,7 +69,8 @@ typedef struct tandem_par2_create_options {
   size_t source_count;             /* at least 1 */
   uint64_t slice_bytes; /* a multiple of 4, above 1 GiB at most as long as the largest file; 0 = the smallest with which
                            slice_count slices suffice */
-  uint32_t slice_count; /* if slice_bytes is 0: at most so many; 0 = 2000 */
+  uint32_t slice_count; /* if slice_bytes is 0: at most so many; 0 = slices of a 2,000th of all bytes, of 4 KiB at
+                           least if a file has as much, and as many as that makes */
   uint32_t recovery_slice_count; /* 0 = recovery_percent of the slices */
   double recovery_percent;       /* of the slices, rounded, at least one; 0 and recovery_slice_count 0: no recovery
                                     slices */
@@ -84,6 +85,10 @@ typedef struct tandem_par2_create_options {
   int32_t no_sync;       /* non-zero: the operating system decides when bytes reach the disk */
   tandem_par2_progress progress; /* NULL = none */
   void *progress_user;
+  uint32_t critical_copies; /* least number of copies that each packet file has of each packet that is no recovery
+                               slice, at most 16; from 2 on, the first is at the beginning and the last at the end.
+                               0 = 1 copy, and one more each time that the recovery slices of the file double */
+  uint32_t reserved;
 } tandem_par2_create_options;
 
 typedef struct tandem_par2_create_result {
@@ -139,7 +144,8 @@ enum tandem_par2_file_state_value {
   TANDEM_PAR2_COMPLETE = 0, /* right under its name */
   TANDEM_PAR2_RENAMED = 1,  /* another file has its content (found_as) */
   TANDEM_PAR2_DAMAGED = 2,  /* it exists, but has wrong, missing or additional bytes */
-  TANDEM_PAR2_MISSING = 3
+  TANDEM_PAR2_MISSING = 3,
+  TANDEM_PAR2_UNREADABLE = 4 /* it may be right, but it cannot be looked at or read: error_number says why */
 };
 
 /* Checks the files of a set and searches for what is missing.
@@ -147,14 +153,22 @@ enum tandem_par2_file_state_value {
  *   report_out   for tandem_par2_report_destroy; untouched on failure
  * The checksums of slices decide: a file is right if it has the right length and all its slices are right. Nothing is
  * written. The search looks at extra_paths and at files of the set that are not right under their own names, at each
- * offset. It also looks at "NAME.<number>" beside a file NAME of the set: a repair that was killed may have left it. A
- * byte that cannot be read counts as damaged. Needs about 1 MiB of memory for each thread, and 32 KiB for each file of
- * the set at most.
- * Status: INVALID_ARGUMENT, IO (no packet file can be found, one exists and cannot be opened, a folder cannot be
- *   listed, or the process may not open more files), DAMAGED (the main packet has no intact copy), NOT_RECOVERABLE
- *   (descriptions of files have none), TOO_LARGE (more than TANDEM_PAR2_MAX_SLICES slices or files), UNSUPPORTED
- * (names; slices larger than 1 GiB and each file, or than 2^48 bytes; a file twice), OUT_OF_MEMORY, CANCELLED. Threads:
- * any. */
+ * offset. It also looks at "NAME.<number>" beside a file NAME of the set: a repair that was killed may have left it.
+ *   damaged      also bytes that the medium has lost (EIO and the like)
+ *   unreadable   neither damaged nor missing: what the process may not read or cannot look at (EACCES, EPERM, ELOOP,
+ *                ESTALE, ENOMEM, ...)
+ * Needs about 1 MiB of memory for each thread, and 32 KiB for each file of the set at most.
+ * The set is that of the first packet. If no copy of its main packet is intact, it is made anew from other packets.
+ * A program that replaces sets must keep a set that is of no use. This tells it apart from no set:
+ *   not there        IO, "cannot find a set"; lstat of the file says ENOENT
+ *   cannot be read   IO: a packet file cannot be opened, looked at or read, or is no regular file, as a symbolic link
+ *                    to nothing
+ *   is damaged       DAMAGED: the main packet has no intact copy and cannot be made, as in an empty file; or
+ *                    NOT_RECOVERABLE: descriptions of files have none. Less damage: OK, damaged_packet_bytes
+ * Status: INVALID_ARGUMENT, IO (also if a folder cannot be listed, or the process may not open more files), DAMAGED,
+ *   NOT_RECOVERABLE, TOO_LARGE (more than TANDEM_PAR2_MAX_SLICES slices or files), UNSUPPORTED
+ *   (names; slices larger than 1 GiB and each file, or than 2^48 bytes; a file twice), OUT_OF_MEMORY, CANCELLED.
+ * Threads: any. */
 TANDEM_API tandem_status tandem_par2_verify(const tandem_par2_verify_options *options, tandem_par2_report **report_out);
 
 /* Returns the length of the name of the set in a path: 3 for "d/a.vol03+4.par2", "d/a.par2" and "d/a.p01". Other paths
@@ -168,18 +182,18 @@ typedef struct tandem_par2_summary {
   size_t struct_bytes; /* set by the caller: sizeof(tandem_par2_summary) */
   uint8_t set_id[16];
   uint64_t slice_bytes;
-  uint32_t slice_count;          /* of all files together */
-  uint32_t found_slice_count;    /* at their places or elsewhere */
+  uint32_t slice_count;       /* of all files together */
+  uint32_t found_slice_count; /* at their places or elsewhere. The others are lost, or in files that are UNREADABLE */
   uint32_t recovery_slice_count; /* intact ones with different exponents */
   uint32_t file_count, complete_count, renamed_count, damaged_count, missing_count;
-  int32_t repair_needed;   /* non-zero: not all files are complete */
+  int32_t repair_needed;   /* non-zero: not all files are complete. Files may also be only UNREADABLE */
   int32_t repair_possible; /* non-zero: there are at least as many recovery slices as missing slices, within 65536 -
                               slice_count exponents, and the set has recovery data for each file that is not complete;
                               an empty file needs none. If the exponents have gaps, the recovery slices may still not
                               suffice */
   uint64_t damaged_packet_bytes; /* of packet files, in no intact packet */
   uint32_t repaired_count;       /* of files, since the verify */
-  uint32_t reserved;
+  uint32_t unreadable_count;
 } tandem_par2_summary;
 
 /* Status: INVALID_ARGUMENT (NULL; struct_bytes). Threads: any. */
@@ -193,8 +207,8 @@ typedef struct tandem_par2_file {
   int32_t state;        /* enum tandem_par2_file_state_value */
   int32_t recoverable;  /* 0: the set only describes it, and has no recovery data for it */
   uint32_t slice_count, found_slice_count;
-  int32_t repaired; /* non-zero: tandem_par2_repair has made it complete */
-  uint32_t reserved;
+  int32_t repaired;     /* non-zero: tandem_par2_repair has made it complete */
+  int32_t error_number; /* unreadable: errno; else 0 */
 } tandem_par2_file;
 
 /* Lists the files of the set in its order.
@@ -225,7 +239,7 @@ typedef struct tandem_par2_searched_file {
   uint32_t slice_count;       /* of that file */
   uint32_t found_slice_count; /* that were found here, and before that nowhere else */
   uint32_t repeated_slice_count; /* that were found here, and another file has them too */
-  uint32_t reserved;
+  int32_t error_number;          /* not 0: errno, why it could not be searched */
 } tandem_par2_searched_file;
 
 /* Lists the searched files other than those of the set, without those that a renamed file was found as; arguments as
@@ -248,8 +262,10 @@ typedef struct tandem_par2_repair_options {
   void *progress_user;
 } tandem_par2_repair_options;
 
-/* Repairs what tandem_par2_verify found. On TANDEM_OK the report describes the new state; with rename_only, files may
- * still not be complete.
+/* Repairs what tandem_par2_verify found. On TANDEM_OK the report describes the new state. With rename_only, files may
+ * still not be complete. An UNREADABLE file stays as it is, and the others are repaired if the recovery slices suffice
+ * without it; what they replace stays as "NAME.1" then. So does a file without recovery data, and one that has a folder
+ * or a device in its place, and the call fails when the others are repaired: the message names these files.
  *   context      where lost slices are computed; NULL = the process's own
  *   report       of tandem_par2_verify
  *   options      NULL: all defaults
@@ -267,11 +283,117 @@ typedef struct tandem_par2_repair_options {
  * Cost: the equations of e lost slices take about 2 e^2 bytes beside memory_bytes. With g gaps among the exponents they
  *   take up to 10 e^2, and about e^2 g steps of the context, at most 2^36.
  * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost and of recovery slices; nothing was
- *   changed; also for too many gaps among the exponents), DAMAGED (a file has changed since verify,
- *   or what was computed is wrong), IO, UNSUPPORTED, OUT_OF_MEMORY, CANCELLED, DEVICE.
+ *   changed; also for too many gaps among the exponents, and see above), DAMAGED (a file has changed since verify,
+ *   or what was computed is wrong), IO (also if only the slices that cannot be read are too many), UNSUPPORTED,
+ *   OUT_OF_MEMORY, CANCELLED, DEVICE.
  * Threads: one call at a time for each report. */
 TANDEM_API tandem_status tandem_par2_repair(tandem_context *context, tandem_par2_report *report,
                                             const tandem_par2_repair_options *options);
+
+/* ---- trees --------------------------------------------------------------------------------------- */
+
+/* How much a call found to do. */
+enum tandem_par2_severity_value {
+  TANDEM_PAR2_FINE = 0,
+  TANDEM_PAR2_ATTENTION = 1, /* damage that can be repaired, missing redundancy, a change that waits for an option */
+  TANDEM_PAR2_UNREAD = 3,    /* something could not be read or written */
+  TANDEM_PAR2_LOST = 4       /* damage that cannot be repaired */
+};
+
+enum tandem_par2_event_value {
+  /* Of a set. */
+  TANDEM_PAR2_SET_BEGUN = 0,     /* it is looked at now; scrub: a callback that returns 1 leaves it out */
+  TANDEM_PAR2_SET_UNCHANGED = 1, /* sync: it describes the files as they are */
+  TANDEM_PAR2_SET_MADE = 2,
+  TANDEM_PAR2_SET_REPLACED = 3,
+  TANDEM_PAR2_SET_REMOVED = 4,
+  TANDEM_PAR2_SET_KEPT = 5,     /* sync: it stays as it is although files differ from it */
+  TANDEM_PAR2_SET_COMPLETE = 6, /* scrub: the set and its files are right */
+  TANDEM_PAR2_SET_OUTDATED = 7, /* scrub: files are newer than the set, all others are right */
+  TANDEM_PAR2_SET_RECOVERABLE = 8,
+  TANDEM_PAR2_SET_LOST = 9,
+  TANDEM_PAR2_SET_ABSENT = 10, /* the list of the tree's sets has it, and it is not there */
+  TANDEM_PAR2_SET_FAILED = 11,
+  /* Of a file; these come before the last event of its set. */
+  TANDEM_PAR2_FILE_RIGHT = 32,
+  TANDEM_PAR2_FILE_ADDED = 33,
+  TANDEM_PAR2_FILE_CHANGED = 34, /* it is newer than the set says */
+  TANDEM_PAR2_FILE_SUSPECT = 35, /* it differs, and is not newer than the set says: damage, or an old version */
+  TANDEM_PAR2_FILE_GONE = 36,
+  TANDEM_PAR2_FILE_UNREADABLE = 37,
+  TANDEM_PAR2_FILE_IS_PACKETS = 38,  /* sync: a packet file of another set; it is not protected */
+  TANDEM_PAR2_FILE_UNPROTECTED = 39, /* scrub: it is in no set */
+  TANDEM_PAR2_FILE_REPAIRED = 40,
+  /* Of the tree. */
+  TANDEM_PAR2_FOLDER_UNREADABLE = 64,
+  TANDEM_PAR2_NO_LIST = 65 /* without the list of sets, missing sets cannot be named */
+};
+
+/* Texts are valid during the callback. */
+typedef struct tandem_par2_event {
+  size_t struct_bytes; /* set by the library */
+  const char *path;
+  const char *message; /* why, or NULL */
+  int32_t what;        /* enum tandem_par2_event_value */
+  int32_t severity;    /* enum tandem_par2_severity_value */
+  uint64_t bytes;      /* of the files of a set, as it describes them */
+  uint32_t file_count;
+  uint32_t slice_count, lost_slice_count; /* of the set or the file */
+  uint32_t recovery_slice_count;
+  double recovery_percent; /* sync: of the set */
+} tandem_par2_event;
+
+/* Hears what a call finds and does, on the calling thread. Returns 0 to go on. A negative value ends the call with
+ * TANDEM_ERROR_CANCELLED. */
+typedef int32_t (*tandem_par2_report_event)(void *user, const tandem_par2_event *event);
+
+typedef struct tandem_par2_tree_options {
+  size_t struct_bytes;               /* sizeof(tandem_par2_tree_options) */
+  const char *path;                  /* the tree's root */
+  const char *const *excluded_globs; /* of names; with a '/', of paths below the root */
+  size_t excluded_count;
+  const char *const *accepted_paths; /* sync: files that are meant to be as they are, or gone; sets that are gone */
+  size_t accepted_count;
+  double recovery_percent;        /* sync: of all sets; 0 = a set keeps its own, and a new one has 5 */
+  uint32_t thread_count;          /* as in create and verify */
+  uint32_t lock_wait_seconds;     /* for a folder that another process has locked; 0 = 60 */
+  uint64_t memory_bytes;          /* as in create */
+  uint64_t rate_bytes_per_second; /* scrub: as in verify */
+  int32_t one_file_system;        /* non-zero: folders of other file systems are left out */
+  int32_t no_sync;                /* non-zero: the operating system decides when bytes reach the disk */
+  int32_t repair;         /* scrub, non-zero: files are repaired, not those that are newer than their set says */
+  int32_t dry_run;        /* sync, non-zero: says what would be done, by sizes and times alone */
+  int32_t force;          /* sync, non-zero: all sets are made anew, also those that nothing can be read from */
+  int32_t no_verify;      /* sync, non-zero: unchanged files are not checked before their set is replaced */
+  int32_t accept_removed; /* sync, non-zero: files and sets that are gone are meant to be gone */
+  int32_t accept_many;    /* sync, non-zero: any number of files of a folder may be removed or rewritten at once; else
+                             a tenth of those in its set, or 10 */
+  tandem_par2_report_event report; /* NULL = none */
+  void *report_user;
+  tandem_par2_progress progress; /* of each set by itself; NULL = none */
+  void *progress_user;
+} tandem_par2_tree_options;
+
+/* Keeps a set ".tandem.par2" in each folder of a tree, for the regular files in that folder.
+ *   context        where recovery slices are computed; NULL = the process's own
+ *   options        see above; fields of scrub must be 0
+ *   severity_out   NULL, or what was found, enum tandem_par2_severity_value: the greatest of all events
+ * A set is made anew if files were added, or are newer than it says. Each other file must have the content that the
+ * set describes. If it has not, or is gone or cannot be read, the set stays; files that it does not describe then get
+ * a second set, ".tandem-more.par2". It goes when the first set is made anew. So no content that a set can restore is
+ * given up, unless an option allows it. ".tandem.par2-sets" in the root lists all sets.
+ * Kill: each set is the old one or the new one.
+ * Status: INVALID_ARGUMENT, IO (the root), OUT_OF_MEMORY, CANCELLED. What else fails in a folder is an event, and the
+ *   others have their turn.
+ * Threads: any; each folder is locked (flock) while it is looked at. */
+TANDEM_API tandem_status tandem_par2_sync(tandem_context *context, const tandem_par2_tree_options *options,
+                                          int32_t *severity_out);
+
+/* Checks all sets in the folders of a tree, also those of other programs, and names files that are in no set.
+ *   as for sync; fields of sync must be 0
+ * Status: as sync; IO also if there is no set. */
+TANDEM_API tandem_status tandem_par2_scrub(tandem_context *context, const tandem_par2_tree_options *options,
+                                           int32_t *severity_out);
 
 #ifdef __cplusplus
 }

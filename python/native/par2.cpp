@@ -122,6 +122,56 @@ nb::tuple repair(const std::optional<std::string> &backend, std::int64_t threads
   return tuple_of(report.get());
 }
 
+// What a call says of each event, and its severity.
+nb::tuple tree(bool is_sync, const std::optional<std::string> &backend, std::int64_t threads, const Path &path,
+               const std::vector<Path> &excluded, const std::vector<Path> &accepted, double percent,
+               std::int64_t lock_wait, std::uint64_t memory_bytes, std::uint64_t rate, bool one_file_system, bool sync,
+               bool repair, bool dry_run, bool force, bool verify, bool accept_removed, bool accept_many,
+               nb::handle progress) {
+  const Context context = shared_context(context_choice(backend, threads, std::nullopt));
+  const std::string root = path_text(path, "path");
+  const PathList globs(excluded, "exclude"), meant(accepted, "accept");
+  struct Hearer : Callbacks {
+    nb::list events;
+  } hearer{{progress, {}, {}, {}}, {}};
+  auto options = sized<tandem_par2_tree_options>();
+  options.path = root.c_str();
+  options.excluded_globs = globs.pointers.data();
+  options.excluded_count = globs.pointers.size();
+  options.accepted_paths = meant.pointers.data();
+  options.accepted_count = meant.pointers.size();
+  options.recovery_percent = percent;
+  options.thread_count = number(threads, "threads", kMostNumber);
+  options.lock_wait_seconds = number(lock_wait, "lock_wait", kMostNumber);
+  options.memory_bytes = memory_bytes;
+  options.rate_bytes_per_second = rate;
+  options.one_file_system = one_file_system;
+  options.no_sync = !sync;
+  options.repair = repair;
+  options.dry_run = dry_run;
+  options.force = force;
+  options.no_verify = !verify;
+  options.accept_removed = accept_removed;
+  options.accept_many = accept_many;
+  options.report = [](void *user, const tandem_par2_event *event) {
+    auto &self = *static_cast<Hearer *>(user);
+    const bool go_on = self.guarded([&] {
+      nb::object message = nb::none();
+      if (event->message != nullptr) message = path_bytes(event->message);
+      self.events.append(nb::make_tuple(event->what, path_bytes(event->path), message, event->severity, event->bytes,
+                                        event->file_count, event->slice_count, event->lost_slice_count,
+                                        event->recovery_slice_count, event->recovery_percent));
+      return true;
+    });
+    return go_on ? std::int32_t{0} : std::int32_t{-1};
+  };
+  options.report_user = &hearer;
+  set_callbacks(options, hearer);
+  std::int32_t severity = 0;
+  run(hearer, [&] { return (is_sync ? tandem_par2_sync : tandem_par2_scrub)(context.get(), &options, &severity); });
+  return nb::make_tuple(severity, hearer.events);
+}
+
 }  // namespace
 
 void bind_par2(nb::module_ &module) {
@@ -135,6 +185,11 @@ void bind_par2(nb::module_ &module) {
   module.def("par2_repair", &repair, nb::arg("backend").none(), nb::arg("threads"), nb::arg("path"),
              nb::arg("base").none(), nb::arg("extra"), nb::arg("memory_bytes"), nb::arg("rename_only"),
              nb::arg("keep_replaced"), nb::arg("sync"), nb::arg("progress").none());
+  module.def("par2_tree", &tree, nb::arg("is_sync"), nb::arg("backend").none(), nb::arg("threads"), nb::arg("path"),
+             nb::arg("excluded"), nb::arg("accepted"), nb::arg("percent"), nb::arg("lock_wait"),
+             nb::arg("memory_bytes"), nb::arg("rate"), nb::arg("one_file_system"), nb::arg("sync"), nb::arg("repair"),
+             nb::arg("dry_run"), nb::arg("force"), nb::arg("verify"), nb::arg("accept_removed"), nb::arg("accept_many"),
+             nb::arg("progress").none());
 }
 
 }  // namespace tandem_ec

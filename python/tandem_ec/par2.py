@@ -9,7 +9,10 @@ from . import _native
 from .errors import InvalidArgument
 from .files import _paths, _progress
 
-_STATES = ("complete", "renamed", "damaged", "missing")
+_STATES = ("complete", "renamed", "damaged", "missing", "unreadable")
+_EVENTS = dict(enumerate(("begun", "unchanged", "made", "replaced", "removed", "kept", "complete", "outdated", "recoverable", "lost", "absent", "failed")))
+_EVENTS.update(enumerate(("right", "added", "changed", "suspect", "gone", "unreadable", "packets", "unprotected", "repaired"), 32))
+_EVENTS.update({64: "folder unreadable", 65: "no list"})
 _VOLUMES = ("doubling", "limited", "uniform")
 
 
@@ -30,7 +33,7 @@ class File:
     """A file of a set."""
 
     name: str
-    state: str  # "complete", "renamed", "damaged", "missing"
+    state: str  # "complete", "renamed", "damaged", "missing", "unreadable" (it may be right)
     found_as: Optional[str]  # renamed: the file that has its content
     bytes: int
     slice_count: int
@@ -65,6 +68,33 @@ class Report:
         return not self.repair_needed
 
 
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """What sync or scrub found or did."""
+
+    what: str  # of a set: "made", "kept", ...; of a file: "suspect", "gone", ... (_EVENTS)
+    path: str
+    message: Optional[str]
+    severity: int  # 0 fine, 1 needs attention, 3 could not be read or written, 4 lost
+    bytes: int
+    file_count: int
+    slice_count: int
+    lost_slice_count: int
+    recovery_slice_count: int
+    recovery_percent: float
+
+
+@dataclasses.dataclass(frozen=True)
+class TreeReport:
+    """The result of sync and scrub. It is true if all is protected."""
+
+    severity: int  # the greatest of all events
+    events: Tuple[Event, ...]
+
+    def __bool__(self):
+        return self.severity == 0
+
+
 def create(path, sources, *, base=None, redundancy=5.0, recovery_slices=None, slice_bytes=0, slice_count=0, first_exponent=0,
            volumes="doubling", volume_count=0, memory=0, force=False, sync=True, threads=0, backend=None, progress=None):
     """Makes the packet files of a set: PATH.par2, PATH.vol000+01.par2, ...
@@ -73,7 +103,7 @@ def create(path, sources, *, base=None, redundancy=5.0, recovery_slices=None, sl
     base             the folder that names are relative to; None: that of `path`
     redundancy       recovery slices in per cent of the slices
     recovery_slices  their number, instead of redundancy
-    slice_bytes      a multiple of 4; 0: the smallest with which slice_count slices suffice (0: 2000)
+    slice_bytes      a multiple of 4; 0: the smallest with which slice_count slices suffice (0: a 2,000th of all bytes, at least 4 KiB)
     volumes          recovery slices in each file: "doubling", "limited", "uniform" (then volume_count files)
     memory           bytes for slices; 0: 64 MiB
     force            replace packet files of these names
@@ -109,6 +139,44 @@ def repair(path, *, base=None, extra=(), memory=0, rename_only=False, keep_repla
     """
     return _report(_native.par2_repair(backend, threads, os.fsencode(path), _base(base), _paths(extra, "extra"), memory, rename_only,
                                        keep_replaced, sync, _progress(progress)))
+
+
+def sync(path, *, redundancy=0.0, accept=(), accept_removed=False, accept_many=False, exclude=(), one_file_system=False, dry_run=False,
+         force=False, verify=True, lock_wait_seconds=0, memory=0, sync=True, threads=0, backend=None, progress=None):
+    """Keeps a set in each folder of a tree. No content that a set can restore is given up, unless an argument allows it.
+
+    redundancy      of all sets, in per cent; 0: a set keeps its own, a new one has 5
+    accept          files that are meant to be as they are, or gone; sets that are gone
+    accept_removed  files and sets that are gone are meant to be gone
+    accept_many     more than a tenth of a folder's files (or 10) may be removed or rewritten at once
+    exclude         names; with a /, paths below `path`
+    force           make all sets anew, also those that cannot be read
+    verify          check unchanged files before their set is replaced
+    Returns a TreeReport.
+    """
+    return _tree(True, path, exclude, accept, redundancy, lock_wait_seconds, memory, 0, one_file_system, sync, False, dry_run, force, verify,
+                 accept_removed, accept_many, threads, backend, progress)
+
+
+def scrub(path, *, repair=False, exclude=(), one_file_system=False, rate=0, lock_wait_seconds=0, memory=0, sync=True, threads=0, backend=None,
+          progress=None):
+    """Checks all sets of a tree, and names files that are in no set.
+
+    repair  repair files, not those that are newer than their set says
+    rate    bytes per second; 0: no limit
+    Returns a TreeReport.
+    """
+    return _tree(False, path, exclude, (), 0.0, lock_wait_seconds, memory, rate, one_file_system, sync, repair, False, False, True, False, False,
+                 threads, backend, progress)
+
+
+def _tree(is_sync, path, exclude, accept, percent, lock_wait_seconds, memory, rate, *flags_and_more):
+    *flags, threads, backend, progress = flags_and_more
+    severity, events = _native.par2_tree(
+        is_sync, backend, threads, os.fsencode(path), _paths(exclude, "exclude"), _paths(accept, "accept"), percent, lock_wait_seconds, memory,
+        rate, *flags, _progress(progress))
+    return TreeReport(severity, tuple(Event(_EVENTS[what], os.fsdecode(name), None if message is None else os.fsdecode(message), *more)
+                                      for what, name, message, *more in events))
 
 
 def _base(base):

@@ -39,6 +39,10 @@ ASSERT_STATIC(TANDEM_MATRIX_ISAL_CAUCHY == 0 && TANDEM_MATRIX_ISAL_VANDERMONDE =
                   TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC == 19 && TANDEM_MATRIX_CUSTOM == 1000,
               "matrix values");
 ASSERT_STATIC(TANDEM_PAR2_COMPLETE == 0 && TANDEM_PAR2_MISSING == 3, "states of files of PAR2 sets");
+ASSERT_STATIC(TANDEM_PAR2_SET_FAILED == 11 && TANDEM_PAR2_FILE_RIGHT == 32 && TANDEM_PAR2_FILE_REPAIRED == 40 &&
+                  TANDEM_PAR2_NO_LIST == 65 && TANDEM_PAR2_ATTENTION == 1 && TANDEM_PAR2_UNREAD == 3 &&
+                  TANDEM_PAR2_LOST == 4,
+              "events of trees");
 ASSERT_STATIC(TANDEM_VOLUME_DELAY == 4 && TANDEM_VOLUME_MEMBER_STALE == 3, "values of volumes");
 ASSERT_STATIC(sizeof(tandem_volume_extent) == 24 && sizeof(tandem_volume_window) == 16 &&
                   sizeof(tandem_volume_column) == 4,

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tandem par2`. Usage: par2_cli_test.py PATH_OF_TANDEM"""
 
+import errno
 import json
 import os
 import pathlib
@@ -45,11 +46,11 @@ class Par2(unittest.TestCase):
             file.write(b"12345")
         (self.folder / "part").write_bytes((self.folder / "data/a").read_bytes()[:4000] + b"more")
         searched = self.json("verify", "set", "moved", "part", "set.par2", status=1)["searched_files"]
-        self.assertEqual(searched, [{"path": "part", "name": None, "found_slice_count": 0, "repeated_slice_count": 3}])
+        self.assertEqual(searched, [{"path": "part", "name": None, "found_slice_count": 0, "repeated_slice_count": 3, "error_number": 0}])
         whole = (self.folder / "data/a").read_bytes()
         (self.folder / "data/a").write_bytes(whole[4000:])
         searched = self.json("verify", "set", "moved", "part", status=1)["searched_files"]
-        self.assertEqual(searched, [{"path": "part", "name": "data/a", "found_slice_count": 3, "repeated_slice_count": 0}])
+        self.assertEqual(searched, [{"path": "part", "name": "data/a", "found_slice_count": 3, "repeated_slice_count": 0, "error_number": 0}])
         (self.folder / "data/a").write_bytes(whole)
         lines = self.run_command("verify", "set", "moved", status=1).stdout.splitlines()
         self.assertEqual(sorted(lines), sorted([
@@ -82,6 +83,20 @@ class Par2(unittest.TestCase):
         (self.folder / "data/b\n").unlink()
         found = self.json("repair", "all")
         self.assertEqual([(file["name"], file["state"], file["repaired"]) for file in found["files"]], [("data/b\n", "complete", True)])
+
+    def test_unreadable_files(self):
+        self.run_command("create", "set", "data", "-s", 1000, "-c", 15, "--no-sync")
+        (self.folder / "data/a").unlink()
+        (self.folder / "data/a").symlink_to("a")  # a loop
+        (self.folder / "data/b\n").unlink()
+        for command, state in (("verify", "missing"), ("repair", "complete")):
+            done = self.run_command(command, "set", "-q", status=3)
+            self.assertEqual((done.stdout, done.stderr), ("", "tandem: data/a: cannot be read: Too many levels of symbolic links\n"))
+            found = self.json(command, "set", status=3)
+            self.assertEqual({each["name"]: (each["state"], each["error_number"]) for each in found["files"]},
+                             {"data/a": ("unreadable", errno.ELOOP), "data/b\n": (state, 0), "data/empty": ("complete", 0)})
+        done = self.run_command("verify", "set", status=3)
+        self.assertEqual(done.stdout, "2 of 3 files complete; 10 of 15 slices lost or unreadable, 15 recovery slices, 1 file cannot be read\n")
 
     def test_files_of_other_sets_and_of_the_set_itself(self):
         for name in ("data", ".set.par2.0011223344556677.tmp"):

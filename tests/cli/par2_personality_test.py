@@ -108,10 +108,12 @@ class Personality(unittest.TestCase):
             (self.data / "joined").write_bytes(self.content["a"][2000:7000])
             (self.data / "a").write_bytes(self.content["a"][:2000])
 
-        def lose_main():
+        def lose_packets(*kinds):
             for name in packets:
                 content = (self.data / name).read_bytes()
-                (self.data / name).write_bytes(content.replace(b"PAR 2.0\0Main", b"PAR 2.0\0main"))
+                for kind in kinds:
+                    content = content.replace(b"PAR 2.0\0" + kind, b"PAR 2.0\0" + kind.lower())
+                (self.data / name).write_bytes(content)
 
         extra = (self.data / "*",)  # SABnzbd deletes files from which it sees data come: files of the set must not be among them
         for damage, status_of_verify, status_of_repair, expected in (
@@ -123,7 +125,8 @@ class Personality(unittest.TestCase):
             (split, 1, 0, {"finished": True, "renames": {"a": "joined"}}),
             (join, 1, 0, {"finished": True, "renames": {}, "searched": {"joined"}}),
             (lose("a"), 2, 2, {"finished": False, "needed": 4, "to_verify": 1, "failed": False}),
-            (lose_main, 4, 4, {"finished": False, "other_packet_file": True}),
+            (lambda: lose_packets(b"Main"), 0, 0, {"finished": True}),
+            (lambda: lose_packets(b"Main", b"FileDesc"), 4, 4, {"finished": False, "other_packet_file": True}),
             (lose(*packets), 3, 3, {"finished": False, "other_packet_file": True}),
         ):
             for name, content in {**packets, **self.content}.items():
@@ -170,8 +173,9 @@ class Personality(unittest.TestCase):
             (("-b5", "-c0", "set", "a"), 5, volumes()),
             (("-s1000", "-u", "-c6", "set", "a"), 10, volumes(2, 2, 2)),
             (("-s1000", "-n2", "-u", "-c6", "set", "a"), 10, volumes(3, 3)),
-            (("-s1000", "-n2", "-c6", "set", "a"), 10, volumes(2, 4)),
-            (("-s1000", "-n3", "-c10", "set", "a"), 10, volumes(2, 4, 4, width=2)),
+            (("-s1000", "-n2", "-c6", "set", "a"), 10, volumes(3, 3)),
+            (("-s1000", "-n3", "-c10", "set", "a"), 10, volumes(4, 3, 3, width=2)),
+            (("-c7", "-n7", "set", "*"), 1875, volumes(*7 * [1])),
             (("-s3000", "-l", "-c9", "set", "a"), 4, volumes(1, 2, 4, 2)),
             (("-s1000", "-f7", "-c1", "set", "a"), 10, ["set.par2", "set.vol7+1.par2"]),
             (("-s1000", "-c1", "-t1", "-T4", "-m1", "-R", "set.par2", "a", "sub", "empty"), 13, volumes(1)),
@@ -276,6 +280,23 @@ class Personality(unittest.TestCase):
                 (self.data / name).write_bytes(content)
                 self.assertIn(line, self.run_par2("r", name, status=status))
         self.check_content("a")
+
+    def test_unreadable_files(self):
+        self.run_par2("c", "-q", "-s1000", "-c13", "set", "a", "sub/c")
+        (self.data / "a").unlink()
+        (self.data / "a").symlink_to("a")
+        line = 'Target: "a" - cannot be read: Too many levels of symbolic links.\n'
+        for command in "vr":
+            output = self.run_par2(command, "set", status=6)
+            self.assertIn(line, output)
+            self.assertNotIn("epair", output.replace("repaired", ""))
+        self.write_at("sub/c", 10, b"damage")
+        output = self.run_par2("v", "set", status=6)
+        self.assertIn("Repair is possible.\n", output)
+        output = self.run_par2("r", "-p", "set", status=6)
+        self.assertIn("1 file(s) cannot be read, and stay as they are.\n", output)
+        self.assertTrue((self.data / "a").is_symlink() and self.made())
+        self.check_content("sub/c")
 
     def test_purge_rename_only_and_links(self):
         self.run_par2("c", "-q", "-s1000", "-c3", "set", "a", "sub/c")

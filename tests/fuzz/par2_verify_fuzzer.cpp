@@ -107,8 +107,43 @@ void check_scan(const Set &set, const std::string &path, const Bytes &data, std:
   if (calls > 1000 * scans + 20 * data.size()) wrong("work");
 }
 
+// A set with slices of up to 1 GiB, for files of a few bytes and files that claim to be large. Bytes are hashed in
+// pieces of 32 KiB, and each piece is progress: so few pieces are allowed beside those of the data.
+void fuzz_work(FuzzInput &input) {
+  const MemoryFile data_file;
+  const Bytes content = take_data(input, {}), data = take_data(input, {content});
+  data_file.write(data);
+  Set set;
+  set.slice_bytes = (1u << (16 + input.byte() % 15)) - 4 * (input.byte() % 2);
+  for (unsigned i = 0, count = 1 + input.byte() % 3; i < count; ++i) {
+    File file{};
+    file.name = i == 0 ? data_file.name() : std::string(1, static_cast<char>('a' + i));
+    file.bytes = input.byte() % 2 == 0 ? content.size() : (1 + input.byte() % 2) * set.slice_bytes + input.byte();
+    file.md5 = Md5::of(content.data(), content.size());
+    file.md5_of_beginning = file.md5;
+    file.first_slice = set.slice_count;
+    file.slice_count = slices_of(file.bytes, set.slice_bytes);
+    set.slice_count += file.slice_count;
+    for (std::uint64_t slice = 0; slice < file.slice_count; ++slice) {
+      const std::uint64_t bytes = file.bytes_of_slice(slice, set.slice_bytes), known = std::min(bytes, data.size());
+      const std::uint32_t crc = crc32_zeros(crc32(0, data.data(), known), set.slice_bytes - known);
+      file.sums.push_back({{input.byte()}, input.byte() % 4 != 0 ? crc : 0});
+    }
+    set.files.push_back(file);
+  }
+  constexpr std::uint64_t kPieces = (256u << 20) / 32768;
+  base::TaskPool pool(0);
+  std::uint64_t calls = 0;
+  const auto progressed = [&](std::uint64_t) {
+    if (++calls > 2 * kPieces) wrong("more is hashed than was read");
+  };
+  verify(set, "/proc/self/fd", {}, 0, pool, {progressed, [](std::uint64_t) {}});
+}
+
 void fuzz(FuzzInput &input) {
-  const std::size_t slice_bytes = 4 * (1 + input.byte() % 16);
+  const std::uint8_t size = input.byte();
+  if (size >= 0xe0) return fuzz_work(input);
+  const std::size_t slice_bytes = 4 * (1 + size % 16);
   const MemoryFile data_file, packet_file;
   std::vector<Bytes> contents;
   std::vector<Description> files;

@@ -104,6 +104,28 @@ class Create(unittest.TestCase):
                 for path in self.folder.glob("*.par2"):
                     path.unlink()
 
+    def test_copies_of_critical_packets(self):
+        """Damage of a third of the packet file leaves one of each."""
+        self.write({"a": os.urandom(5000)})
+        for recovery, copies in ((0, 2), (1, 2), (5, 2), (9, 7)):
+            result = library.create(self.folder / "set", [self.folder / "a"], slice_bytes=500, recovery_slice_count=recovery,
+                                    volumes=UNIFORM, volume_count=1, critical_copies=copies, force=1)
+            path = sorted(self.folder.glob("set*.par2"))[-1]
+            data = path.read_bytes()
+            kinds = [kind for kind, *_ in packets_of(data)]
+            count = max(copies, recovery.bit_length())
+            self.assertEqual({kind: kinds.count(kind) for kind in kinds},
+                             {b"Main\0\0\0\0": count, b"FileDesc": count, b"IFSC\0\0\0\0": count, b"Creator\0": count, **({b"RecvSlic": recovery} if recovery else {})})
+            self.assertEqual((kinds[0], kinds[-1] == b"RecvSlic", result.recovery_slice_count), (b"Main\0\0\0\0", False, recovery))
+            for name in self.folder.glob("set*.par2"):
+                name.unlink()
+            third = len(data) // 3
+            for at in (0, third, 2 * third):
+                self.write({"set.par2": data[:at] + bytes(third) + data[at + third:]})
+                self.assertEqual(library.verify(self.folder / "set.par2").summary.complete_count, 1)
+            (self.folder / "set.par2").unlink()
+        self.failure(INVALID_ARGUMENT, "critical_copies is 17", self.folder / "set", [self.folder / "a"], critical_copies=17)
+
     def test_more_files_than_descriptors(self):
         paths = self.write({f"f{i:03}": os.urandom(4) for i in range(300)})
         with descriptors(64):
@@ -176,6 +198,14 @@ class Create(unittest.TestCase):
             self.assertLessEqual(slices(size), count)
             self.assertTrue(size == 4 or slices(size - 4) > count)
             self.assertEqual(result.recovery_slice_count, max(1, (result.slice_count * 10 + 50) // 100))
+
+    def test_default_sizes(self):
+        """Neither many files nor little data get many times as much recovery data."""
+        many = {f"f{i}": bytes(100) for i in range(2100)}
+        for contents, size, count in (({**many, "large": bytes(5000000)}, 4096, 2100 + 1221), ({"a": bytes(20000)}, 4096, 5),
+                                      (many, 108, 2100), ({"a": bytes(10), "b": bytes(3)}, 12, 2), ({"a": bytes(20000001), "b": b"1"}, 10004, 2001)):
+            result = library.create(self.folder / "s", self.write(contents), recovery_percent=5, force=1)
+            self.assertEqual((result.slice_bytes, result.slice_count), (size, count))
 
     def test_refusals(self):
         paths = self.write({"a": bytes(1000), "b": b"1", "empty": b""})

@@ -8,7 +8,7 @@ import resource
 from ctypes import POINTER, byref, c_char_p, c_int32, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 
 PROGRESS = ctypes.CFUNCTYPE(c_int32, c_void_p, c_uint64, c_uint64)
-COMPLETE, RENAMED, DAMAGED, MISSING = range(4)
+COMPLETE, RENAMED, DAMAGED, MISSING, UNREADABLE = range(5)
 INVALID_ARGUMENT, UNSUPPORTED, TOO_LARGE, NOT_RECOVERABLE, CANCELLED, IO, DAMAGED_SET = 1, 2, 5, 8, 9, 11, 12
 
 
@@ -24,7 +24,8 @@ CreateOptions = structure("CreateOptions", ("path", c_char_p), ("base_path", c_c
                           ("source_count", c_size_t), ("slice_bytes", c_uint64), ("slice_count", c_uint32),
                           ("recovery_slice_count", c_uint32), ("recovery_percent", ctypes.c_double), ("first_exponent", c_uint32),
                           ("volumes", c_int32), ("volume_count", c_uint32), ("thread_count", c_uint32), ("memory_bytes", c_uint64),
-                          ("force", c_int32), ("no_sync", c_int32), ("progress", PROGRESS), ("progress_user", c_void_p))
+                          ("force", c_int32), ("no_sync", c_int32), ("progress", PROGRESS), ("progress_user", c_void_p),
+                          ("critical_copies", c_uint32), ("reserved", c_uint32))
 CreateResult = structure("CreateResult", ("set_id", c_uint8 * 16), ("slice_bytes", c_uint64),
                          *((name, c_uint32) for name in ("file_count", "slice_count", "recovery_slice_count", "packet_file_count")),
                          ("source_bytes", c_uint64), ("packet_file_bytes", c_uint64))
@@ -32,13 +33,15 @@ Summary = structure("Summary", ("set_id", c_uint8 * 16), ("slice_bytes", c_uint6
                     *((name, c_uint32) for name in ("slice_count", "found_slice_count", "recovery_slice_count", "file_count",
                                                     "complete_count", "renamed_count", "damaged_count", "missing_count")),
                     ("repair_needed", c_int32), ("repair_possible", c_int32), ("damaged_packet_bytes", c_uint64),
-                    ("repaired_count", c_uint32), ("reserved", c_uint32))
+                    ("repaired_count", c_uint32), ("unreadable_count", c_uint32))
 File = structure("File", ("name", c_char_p), ("found_as", c_char_p), ("bytes", c_uint64), ("state", c_int32), ("recoverable", c_int32),
-                 ("slice_count", c_uint32), ("found_slice_count", c_uint32), ("repaired", c_int32), ("reserved", c_uint32), sized=False)
+                 ("slice_count", c_uint32), ("found_slice_count", c_uint32), ("repaired", c_int32), ("error_number", c_int32), sized=False)
 RepairOptions = structure("RepairOptions", ("memory_bytes", c_uint64), ("thread_count", c_uint32), ("rename_only", c_int32),
                           ("keep_replaced", c_int32), ("no_sync", c_int32), ("progress", PROGRESS), ("progress_user", c_void_p))
 PacketFile = structure("PacketFile", ("path", c_char_p), ("bytes", c_uint64), ("damaged_bytes", c_uint64), ("packet_count", c_uint32),
                        ("recovery_slice_count", c_uint32), sized=False)
+SearchedFile = structure("SearchedFile", ("path", c_char_p), ("name", c_char_p), ("slice_count", c_uint32), ("found_slice_count", c_uint32),
+                         ("repeated_slice_count", c_uint32), ("error_number", c_int32), sized=False)
 
 
 class Failure(Exception):
@@ -60,6 +63,7 @@ class Report:
         self.summary = Summary(ctypes.sizeof(Summary))
         library.check(library.par2.tandem_par2_report_query(self.handle, byref(self.summary)))
         self.files = {each["name"].decode(): each for each in library.list_of(library.par2.tandem_par2_report_files, self.handle, File)}
+        self.searched_files = library.list_of(library.par2.tandem_par2_report_searched_files, self.handle, SearchedFile)
         self.packet_files = library.list_of(library.par2.tandem_par2_report_packet_files, self.handle, PacketFile)
 
     def repair(self, progress=None, **options):

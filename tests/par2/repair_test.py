@@ -15,7 +15,7 @@ import sys
 import time
 import unittest
 
-from library import (CANCELLED, COMPLETE, DAMAGED, DAMAGED_SET, IO, MISSING, NOT_RECOVERABLE, RENAMED, UNSUPPORTED, Failure, Library,
+from library import (CANCELLED, COMPLETE, DAMAGED, DAMAGED_SET, IO, MISSING, NOT_RECOVERABLE, RENAMED, UNREADABLE, UNSUPPORTED, Failure, Library,
                      ordinary_user)
 from reference import Case, Set, packet
 
@@ -164,6 +164,31 @@ class Repair(Case):
                     self.assertEqual(states, contents.keys() - (left.keys() if "rename_only" in options else set()))
                 if "rename_only" not in options:
                     self.assertEqual(report.summary.found_slice_count, report.summary.slice_count)
+
+    def test_what_cannot_be_read_stays(self):
+        """And the others are repaired, if the recovery slices suffice for all."""
+        contents = {"a": os.urandom(640), "b": os.urandom(640), "c": os.urandom(640), "loop": os.urandom(100)}
+        self.folder.chmod(0o777)
+        self.write_set(contents, exponents=range(14))
+        self.change("loop", "loop")
+        self.change("b", contents["b"][:64] + b"x" * 64 + contents["b"][128:])
+        self.change("c", os.urandom(640))
+        (self.folder / "a").chmod(0)
+        before = {name: os.lstat(self.folder / name) for name in ("a", "loop")}
+        with ordinary_user(), self.assertRaises(Failure) as caught:
+            self.report().repair()
+        self.assertEqual(caught.exception.status, IO)
+        self.assertIn("11 slices are lost, and 12 slices cannot be read; the set has only 14", str(caught.exception))
+        self.change("c", contents["a"])  # what is replaced may be needed
+        os.chown(self.folder / "b", 65534, 65534)
+        with ordinary_user():
+            report = self.report()
+            report.repair()
+        self.assertEqual((self.folder / "c.1").read_bytes(), contents["a"])
+        self.assertEqual([report.files[name]["state"] for name in contents], [UNREADABLE, COMPLETE, COMPLETE, UNREADABLE])
+        self.assertEqual((report.summary.repaired_count, report.summary.unreadable_count, report.summary.repair_needed), (2, 2, 1))
+        self.assertEqual({name: os.lstat(self.folder / name) for name in before}, before)
+        self.assertEqual([(self.folder / name).read_bytes() for name in "bc"], [contents[name] for name in "bc"])
 
     def test_random_damage(self):
         """Verify finds what the model does. Repairable if and only if enough slices are left; every byte is compared."""
@@ -361,6 +386,19 @@ class Repair(Case):
         self.write_set(contents, others=("other",))
         self.write("other", b"x" * 100)
         self.fails(NOT_RECOVERABLE, "no recovery data", self.report())
+        self.write("a", b"y" * 100)
+        report = self.report()
+        with self.assertRaises(Failure) as caught:
+            report.repair()
+        report.look()
+        self.assertEqual(caught.exception.status, NOT_RECOVERABLE)
+        self.assertRegex(str(caught.exception), "other is not right, .* no recovery data for it; the other files are repaired")
+        self.assertEqual(((self.folder / "a").read_bytes(), report.summary.repaired_count), (contents["a"], 1))
+        (self.folder / "a").unlink()
+        (self.folder / "a").mkdir()
+        self.write("other", contents["other"])
+        self.fails(IO, "a is a folder", self.report())
+        (self.folder / "a").rmdir()
         extra = self.write("extra", contents["other"])
         self.report(extra=[extra]).repair()
         self.assertEqual((self.folder / "other").read_bytes(), contents["other"])
@@ -482,7 +520,15 @@ class Repair(Case):
         self.fails(UNSUPPORTED, "another file of the set", self.report())
         (base / "c").unlink()
         (base / "c").mkdir()
-        self.fails(IO, "is a folder", self.report())
+        report = self.report()
+        with self.assertRaises(Failure) as caught:
+            report.repair()
+        self.assertEqual(caught.exception.status, IO)
+        self.assertIn("c is a folder, and a file must take its place; the other files are repaired", str(caught.exception))
+        self.assertEqual(((base / "b").read_bytes(), (base / "b.1").read_bytes()), (contents["b"], contents["c"]))
+        (base / "b").rename(base / "b.2")
+        (base / "b.1").rename(base / "b")
+        (base / "b.2").unlink()
         (base / "c").rmdir()
         os.mkfifo(base / "c")
         report = self.report()
@@ -611,9 +657,27 @@ class Faults(unittest.TestCase):
                     if done.status == 0:  # a file that cannot be opened is not searched, and so on
                         self.assertTrue(self.is_whole(after), what)
                         continue
-                    if n <= first and count == 1:
+                    if n <= first and count == 1 and done.status != 1:  # 1: a file could not be read, and the others are repaired
                         self.assertEqual(after, self.damaged, what)
                     self.check_repairable(what)
+
+    def test_errors_that_say_nothing_about_a_file(self):
+        """It stays. A read error of the disk is damage."""
+        contents = {"a": os.urandom(256), "b": os.urandom(1000)}
+        the_set = Set(contents, 64, range(9))
+        damaged = contents["b"][:70] + b"x" + contents["b"][71:]
+        packets = the_set.critical + b"".join(the_set.recovery.values())
+        for call, error, is_damage in (("look", errno.ENOMEM, False), ("look", errno.EACCES, False), ("open", errno.EPERM, False),
+                                       ("open", errno.ESTALE, False), ("read", errno.ESTALE, False), ("read", errno.ENOMEM, False),
+                                       ("read", errno.EIO, True)):
+            self.box.restore({"a": contents["a"], "b": damaged, "set.par2": packets})
+            inode = os.stat(self.box.path("a")).st_ino
+            done = self.box.run("par2", "repair", self.box.path("set"), "--threads", 1, calls=[call], action="fail", at=1, count=1000, errno=error,
+                                path=self.box.path("a"))
+            after, what = self.box.tree(), (call, error, done.stderr)
+            self.assertEqual((done.status, os.stat(self.box.path("a")).st_ino == inode), (0, False) if is_damage else (3, True), what)
+            self.assertEqual((after["a"], after["b"]), (contents["a"], contents["b"]), what)
+            self.assertEqual(os.strerror(error) in done.stderr, not is_damage, what)
 
     def test_failure_of_a_rename(self):
         """Old files get their names back, until the first new file has its name."""

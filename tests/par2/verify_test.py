@@ -3,18 +3,37 @@
 """Verify (par2.h) against sets of the reference and of Debian's par2: verify_test.py FOLDER-OF-LIBRARIES
 Random damage: repair_test.py."""
 
+import errno
 import os
 import random
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import time
 import unittest
+import zlib
 
-from library import (CANCELLED, COMPLETE, DAMAGED, DAMAGED_SET, INVALID_ARGUMENT, IO, MISSING, NOT_RECOVERABLE, RENAMED, TOO_LARGE, UNSUPPORTED,
+from library import (CANCELLED, COMPLETE, DAMAGED, DAMAGED_SET, INVALID_ARGUMENT, IO, MISSING, NOT_RECOVERABLE, RENAMED, TOO_LARGE, UNREADABLE, UNSUPPORTED,
                      Failure, Library, ordinary_user)
-from reference import Case, Set
+from reference import Case, Set, md5, packet, padded
+
+
+
+def crc32_zeros(crc, count):
+    """Of the same bytes with `count` zeros after them, by squares of the matrix of one zero bit."""
+    def apply(matrix, value):
+        result = 0
+        for bit in range(32):
+            result ^= matrix[bit] if value >> bit & 1 else 0
+        return result
+    matrix, value, count = [0xEDB88320] + [1 << bit for bit in range(31)], crc ^ 0xFFFFFFFF, 8 * count
+    while count:
+        value = apply(matrix, value) if count & 1 else value
+        matrix, count = [apply(matrix, row) for row in matrix], count >> 1
+    return value ^ 0xFFFFFFFF
+
 
 SEED = int(os.environ.get("TANDEM_TEST_SEED", random.randrange(1 << 32)))
 print("TANDEM_TEST_SEED", SEED)
@@ -73,6 +92,31 @@ class Verify(Case):
         (self.folder / "a").unlink()
         report = self.verify()
         self.assertEqual((self.state(report, "a"), report.files["a"]["found_slice_count"]), (MISSING, 10))
+
+    def test_zeros_are_not_hashed_for_their_own_sake(self):
+        """A header may ask for any number of them (a slice of 2^40 bytes; the set has 700)."""
+        size, found, total = 1 << 40, [], []
+        small, large = b"hello", bytes(10)
+        for name, data, length in (("small", small, 5), ("large", large, size), ("longer", large, size + 5)):
+            identity = md5(md5(data) + struct.pack("<Q", length) + name.encode())
+            sums = b"".join(bytes(16) + struct.pack("<I", crc32_zeros(zlib.crc32(small), size - 5)) for _ in range(-(-length // size)))
+            found.append((int.from_bytes(identity, "little"), identity, md5(data) * 2 + struct.pack("<Q", length) + padded(name.encode(), 4), sums))
+        main = struct.pack("<QI", size, 3) + b"".join(each[1] for each in sorted(found))
+        self.write("set.par2", packet(md5(main), b"PAR 2.0\0Main\0\0\0\0", main) + b"".join(
+            packet(md5(main), kind, identity + body) for _, identity, *bodies in found
+            for kind, body in zip((b"PAR 2.0\0FileDesc", b"PAR 2.0\0IFSC\0\0\0\0"), bodies)))
+        self.write("small", small)
+        extra = [self.write("extra", b"hallo"), self.write("joined", b"hello" * 3)]
+        self.write("longer", small)
+
+        def progress(user, done, all):
+            total.append(all)
+            return len(total) > 100  # ten seconds
+
+        report = self.verify(extra=extra, progress=progress)
+        self.assertEqual([self.state(report, name) for name in ("small", "large", "longer")], [COMPLETE, MISSING, DAMAGED])
+        (self.folder / "small").unlink()
+        self.assertEqual(self.verify(extra=extra[1:], progress=progress).files["small"]["found_slice_count"], 1)
 
     def test_short_slices_that_begin_alike(self):
         long = b"x" + os.urandom(30)
@@ -143,16 +187,77 @@ class Verify(Case):
         self.assertLess(time.monotonic() - begin, 30)
 
     def test_files_that_may_not_be_read(self):
+        """They are neither damaged nor missing."""
         self.folder.chmod(0o755)
-        self.write_set({"a": os.urandom(100)})
-        (self.folder / "a").chmod(0)
+        extra = os.urandom(500)
+        self.write_set({"a": os.urandom(100), "loop": os.urandom(100), "sub/b": os.urandom(100), "other": os.urandom(100), "lost": extra},
+                       others=("other",))
+        (self.folder / "loop").unlink()
+        (self.folder / "loop").symlink_to("loop")
+        (self.folder / "lost").rename(self.folder / "extra")
+        for name in ("a", "sub", "other", "extra"):
+            (self.folder / name).chmod(0)
         with ordinary_user():
-            self.assertEqual(self.state(self.verify(), "a"), DAMAGED)
+            report = self.verify(extra=[self.folder / "extra", self.folder / "none"])
+        self.assertEqual({name: (each["state"], each["error_number"]) for name, each in report.files.items()},
+                         {"a": (UNREADABLE, errno.EACCES), "loop": (UNREADABLE, errno.ELOOP), "sub/b": (UNREADABLE, errno.EACCES),
+                          "other": (UNREADABLE, errno.EACCES), "lost": (MISSING, 0)})
+        summary = report.summary
+        self.assertEqual((summary.unreadable_count, summary.damaged_count, summary.missing_count), (4, 0, 1))
+        self.assertEqual({os.path.basename(each["path"]): each["error_number"] for each in report.searched_files}, {b"extra": errno.EACCES})
         (self.folder / "set.vol0+3.par2").chmod(0)
         with ordinary_user(), self.assertRaises(Failure) as caught:
             self.verify()
         self.assertEqual(caught.exception.status, IO)
         self.assertIn("set.vol0+3.par2: Permission denied", str(caught.exception))
+
+    def test_lost_main_packet(self):
+        """Other packets tell what it said. A set of another name does not take its place."""
+        draw = random.Random(SEED)
+        other = self.write("set.other.par2", Set({"other": b"other"}, 4, []).critical)
+        for contents, size, exponents in (({"a": bytes(1000), "b": draw.randbytes(70), "empty": b"", "c": b"1"}, 64, range(3)),
+                                          ({"a": bytes(100000), "b": draw.randbytes(70)}, 4096, ()), ({"a": draw.randbytes(4095)}, 4096, ()),
+                                          ({f"f{i}": draw.randbytes(draw.randrange(2000)) for i in range(50)}, 1000, ()),
+                                          ({"empty": b"", "large": bytes(8 << 20)}, 1 << 20, (65000,))):
+            the_set = self.write_set(contents, size, exponents)
+            for path in (self.folder / "set.par2", self.folder / "set.vol0+3.par2"):
+                data = bytearray(path.read_bytes())
+                at = data.index(the_set.main) + draw.randrange(8, len(the_set.main))
+                data[at] ^= 1 << draw.randrange(8)
+                path.write_bytes(data)
+            report = self.verify()
+            self.assertEqual((bytes(report.summary.set_id), report.summary.slice_bytes, set(report.files)), (the_set.id, size, set(contents)), SEED)
+            self.assertEqual((report.summary.complete_count, report.summary.recovery_slice_count), (len(contents), len(exponents)))
+            self.assertGreater(report.summary.damaged_packet_bytes, 0)
+        (self.folder / "set.vol0+3.par2").unlink()
+        other.unlink()
+        begin = time.monotonic()  # candidates are bounded
+        self.write("set.par2", Set({"a": bytes(5)}, 1 << 28, []).critical[len(the_set.main):])
+        with self.assertRaises(Failure) as caught:
+            self.verify()
+        self.assertEqual(caught.exception.status, DAMAGED_SET)
+        self.assertLess(time.monotonic() - begin, 20)
+
+    def test_no_set_and_a_set_of_no_use(self):
+        self.folder.chmod(0o755)
+        path = self.folder / "set.par2"
+
+        def fails(status, message):
+            with ordinary_user(), self.assertRaises(Failure) as caught:
+                self.verify()
+            self.assertEqual((caught.exception.status, message in str(caught.exception)), (status, True), caught.exception)
+
+        fails(IO, "cannot find a set")
+        path.symlink_to("nothing")
+        fails(IO, "set.par2 is no regular file")
+        path.unlink()
+        path.symlink_to("set.par2")
+        fails(IO, "set.par2: Too many levels")
+        path.unlink()
+        path.write_bytes(b"")
+        fails(DAMAGED_SET, "no file has an intact main packet")
+        path.chmod(0)
+        fails(IO, "set.par2: Permission denied")
 
     def test_files_without_recovery_data(self):
         contents = {"a": os.urandom(100), "other": os.urandom(100), "empty": b""}

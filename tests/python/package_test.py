@@ -814,6 +814,25 @@ class Par2(unittest.TestCase):
         if TANDEM:
             subprocess.run([TANDEM, "par2", "verify", "--quiet", self.set], check=True)
 
+    def test_trees(self):
+        path, name = self.folder / "data/a", str(self.folder / "data/a")
+        os.utime(path, (1, 1))
+        report = par2.sync(self.folder, redundancy=100, sync=False, exclude="empty")
+        self.assertTrue(report)
+        self.assertEqual([(each.what, each.path, each.recovery_percent) for each in report.events if each.slice_count],
+                         [("made", str(self.folder / "data/.tandem.par2"), 100)])
+        path.write_bytes(b"")
+        os.utime(path, (1, 1))
+        report = par2.sync(self.folder, exclude=["empty"])
+        self.assertEqual((bool(report), report.severity, [each.what for each in report.events if each.severity]), (False, 1, ["suspect", "kept"]))
+        self.assertEqual([each.path for each in par2.scrub(self.folder, repair=True).events if each.what == "repaired"], [name])
+        self.assertEqual(path.stat().st_size, 10000)
+        path.unlink()
+        self.assertTrue(par2.sync(self.folder, accept=[path], exclude="empty"))
+        self.assertEqual([each.what for each in par2.scrub(self.folder).events if each.severity], ["unprotected"])
+        with self.assertRaises(ZeroDivisionError):
+            par2.sync(self.folder, force=True, progress=lambda *call: 1 / 0)
+
     def test_options(self):
         result = self.create(recovery_slices=8, first_exponent=50, volumes="uniform", volume_count=2, base=self.folder, memory=1 << 16, backend="cpu")
         self.assertEqual((result.recovery_slice_count, result.packet_file_count), (8, 3))
