@@ -38,7 +38,8 @@ ASSERT_STATIC(TANDEM_MATRIX_ISAL_CAUCHY == 0 && TANDEM_MATRIX_ISAL_VANDERMONDE =
                   TANDEM_MATRIX_LIBERASURECODE_RS_VAND == 17 && TANDEM_MATRIX_LRC_AZURE == 18 &&
                   TANDEM_MATRIX_LIBERASURECODE_ISAL_LRC == 19 && TANDEM_MATRIX_CUSTOM == 1000,
               "matrix values");
-ASSERT_STATIC(TANDEM_PAR2_COMPLETE == 0 && TANDEM_PAR2_MISSING == 3, "states of files of PAR2 sets");
+ASSERT_STATIC(TANDEM_PAR2_COMPLETE == 0 && TANDEM_PAR2_MISSING == 3 && TANDEM_PAR2_UNREADABLE == 4,
+              "states of files of PAR2 sets");
 ASSERT_STATIC(TANDEM_VOLUME_DELAY == 4 && TANDEM_VOLUME_MEMBER_STALE == 3, "values of volumes");
 ASSERT_STATIC(sizeof(tandem_volume_extent) == 24 && sizeof(tandem_volume_window) == 16 &&
                   sizeof(tandem_volume_column) == 4,
