@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <stdexcept>
 
 #include "cli/commands.hpp"
@@ -121,13 +123,40 @@ int finish_par2(const Par2Report &report, const char *command, const OutputFlags
   return exit_status_of(report);
 }
 
+// Says which extra files had no effect. Packets of another set are an error of a verify: that set was not checked.
+void complain_of_extra(const Par2Report &report, const Par2VerifyFlags &flags, bool is_verify) {
+  namespace fs = std::filesystem;
+  const auto whole = [](const fs::path &path) {
+    std::error_code error;  // of a file that cannot be looked at: verify has named it
+    return fs::weakly_canonical(path, error);
+  };
+  std::set<fs::path> known;
+  const fs::path base = !flags.base.empty() ? fs::path(flags.base) : fs::path(flags.set).parent_path();
+  for (const tandem_par2_file &file : report.files) known.insert(whole(base / file.name));
+  for (const tandem_par2_packet_file &file : report.packet_files) {
+    known.insert(whole(file.path));
+    const bool is_other = file.packet_count == 0 && file.damaged_bytes != file.bytes;
+    if (!is_other || std::ranges::find(flags.extra, std::string_view(file.path)) == flags.extra.end()) continue;
+    if (is_verify)
+      fail(kExitWrongUsage, file.path, " is of another set, which is not checked: verify one set at a time");
+    complain("note: ", file.path, ": its packets are of another set");
+  }
+  if (report.summary.repair_needed != 0) return;
+  for (const std::string &path : flags.extra)
+    if (!known.contains(whole(path)))
+      complain("note: ", path, ": no file of the set, and not searched: all files of the set are complete");
+}
+
 int run_verify(const Par2VerifyFlags &flags) {
-  return finish_par2(verify_with(flags, "par2 verify"), "par2 verify", flags.output);
+  const Par2Report report = verify_with(flags, "par2 verify");
+  complain_of_extra(report, flags, true);
+  return finish_par2(report, "par2 verify", flags.output);
 }
 
 int run_repair(Par2RepairFlags flags) {
   constexpr const char *kCommand = "par2 repair";
   Par2Report report = verify_with(flags.verify, kCommand);
+  complain_of_extra(report, flags.verify, false);
   if (can_repair_some(report) || (report.summary.repair_needed != 0 && flags.rename_only)) {
     flags.options.thread_count = flags.context.thread_count;
     flags.options.keep_replaced = flags.keep_replaced;

@@ -173,7 +173,7 @@ int repair_each(const RepairFlags &flags, const ContextOwner &context, const Sea
 int repair_found(const RepairFlags &flags, Places &places, Ranks *ranks) {
   const bool leads = ranks == nullptr || ranks->leads();
   if (leads) recover(places.paths, flags.write.dry_run, flags.write.lock_wait_seconds);
-  const SearchOwner found = search(places.paths, flags.output, places.recursive);
+  const SearchOwner found = search(places.all(), flags.output, places.recursive);
   if (leads) note_unread(found, places);
   const ContextOwner context = make_context(flags.context);
   const std::vector<ChosenSet> sets =

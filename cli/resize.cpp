@@ -69,7 +69,7 @@ Json to_json(const ChosenSet &chosen, const ResizeFlags &flags, const Resized &r
 
 int resize_found(const ResizeFlags &flags, Places &places) {
   recover(places.paths, flags.write.dry_run, flags.write.lock_wait_seconds);
-  const SearchOwner found = search(places.paths, flags.output, places.recursive);
+  const SearchOwner found = search(places.all(), flags.output, places.recursive);
   note_unread(found, places);
   const ChosenSet chosen = only_set(found, flags.set);
   const std::string set_id = hexadecimal(chosen.set.set_id);

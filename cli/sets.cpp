@@ -42,6 +42,7 @@ std::optional<Listing> list_or_note(const fs::path &folder, Places &places) {
   if (!error) return listing;
   complain("note: cannot read the folder ", folder.string(), ": ", error.message());
   places.folders_read = false;
+  places.closed.push_back(folder.string());
   return std::nullopt;
 }
 
@@ -224,7 +225,8 @@ void note_unread(const SearchOwner &found, Places &places) {
   for (std::size_t i = 0; i < std::min(count, kMostNotes); ++i) {
     const char *why = nullptr;
     check(tandem_files_search_unread(found.get(), i, &why));
-    complain("note: ", why);
+    const auto is_noted = [&](const std::string &folder) { return std::string_view(why).find(folder) != folder.npos; };
+    if (std::ranges::none_of(places.closed, is_noted)) complain("note: ", why);
   }
   if (count > kMostNotes) complain("note: ", plural(count - kMostNotes, "file"), " more cannot be read");
   places.files_read = count == 0;

@@ -19,9 +19,15 @@ struct Places {
   std::vector<std::string> named;    // folders that the user named
   std::vector<std::string> paths;    // to search: these, or those that stand for them, and files
   std::vector<std::string> folders;  // of `paths`, and those between them; repair may use them as new disks
+  std::vector<std::string> closed;   // folders that cannot be read; a search must know that shards may lie there
   bool recursive = false;
   bool folders_read = true, files_read = true;  // false: one below cannot be read; a note has named it
   bool all_read() const { return folders_read && files_read; }
+  std::vector<std::string> all() const {
+    std::vector<std::string> both = paths;
+    both.insert(both.end(), closed.begin(), closed.end());
+    return both;
+  }
 };
 // With --recursive: all folders below the named ones; symbolic links are not followed. Without it, a named folder that
 // holds folders but no file stands for these folders, as after `encode -o 'm/disk{i}'`.

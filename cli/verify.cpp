@@ -153,6 +153,8 @@ int verify_one(const VerifyFlags &flags, const SearchOwner &found, const Places 
     print_sets("verify", Json::array({std::move(object)}), total.json(), exit_status, places.all_read());
   } else if (!flags.output.quiet) {
     print(chosen, verified);
+    if (!places.all_read() && verified.result.missing_shard_count != 0)
+      fmt::print("shards that were not found may lie in what cannot be read\n");
   }
   return exit_status;
 }
@@ -195,7 +197,7 @@ int verify_each(const VerifyFlags &flags, Places &places) {
       fmt::print("{}, {} read in {:.2f} s\n", each.counts(), size(total.sum.read_bytes), total.sum.seconds);
     return each.finish(places, total.json());
   };
-  return with_search(places.paths, flags.output, true, verify_found, places.recursive);
+  return with_search(places.all(), flags.output, true, verify_found, places.recursive);
 }
 
 int verify(VerifyFlags flags, Ranks *ranks) {
@@ -208,7 +210,7 @@ int verify(VerifyFlags flags, Ranks *ranks) {
   recover(places.paths, false);
   // Each rank searches; one rank cannot repeat it alone. Rank 0 needs the result for its report.
   if (ranks != nullptr) {
-    const SearchOwner found = search(places.paths, flags.output, places.recursive);
+    const SearchOwner found = search(places.all(), flags.output, places.recursive);
     note_unread(found, places);
     return verify_one(flags, found, places, ranks);
   }

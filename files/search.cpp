@@ -37,7 +37,11 @@ class Searcher {
       struct stat status;
       if (stat(path.c_str(), &status) != 0) fail_io("find", path, errno);
       if (S_ISDIR(status.st_mode)) {
-        whole_folders.push_back(folders_.add(path, FolderUse::list));
+        try {
+          whole_folders.push_back(folders_.add(path, FolderUse::list));
+        } catch (const base::Error &error) {  // shards may lie there
+          found_.unread.emplace_back(error.what());
+        }
       } else {
         files.emplace_back(path, folders_.add(folder_of(path), FolderUse::enter));
       }

@@ -115,6 +115,16 @@ class Par2(unittest.TestCase):
         self.run_command("create", "film.par2", "film", "-s", 1000, "-c", 1, "--no-sync")
         self.assertIn("1 of 1 file complete", self.run_command("verify", "film").stdout)
 
+    def test_extra_files_without_effect(self):
+        for name in "ab":
+            self.run_command("create", name, f"data/{'a' if name == 'a' else 'empty'}", "-s", 1000, "-c", int(name == "a"), "--no-sync")
+        (self.folder / "other").write_bytes(b"other")
+        done = self.run_command("verify", "a.par2", "a.vol0+1.par2", "b.par2", status=2)
+        self.assertIn("b.par2 is of another set, which is not checked", done.stderr)
+        self.assertIn("note: b.par2: its packets are of another set", self.run_command("repair", "a", "b.par2").stderr)
+        done = self.run_command("verify", "a", "data/a", "a.vol0+1.par2", "other")
+        self.assertEqual(done.stderr, "tandem: note: other: no file of the set, and not searched: all files of the set are complete\n")
+
     def test_options_reach_the_library(self):
         base = ("create", "sub/set", "data", "-B", ".", "--no-sync", "--force")
         (self.folder / "sub").mkdir()
