@@ -46,6 +46,16 @@ struct Generations::Guess {
   std::vector<std::uint8_t> present;      // their entries are known, and are not in `old`
   std::vector<std::uint32_t> known, old;  // columns
   bool may_be_right = false;              // columns in `old` need not be old in this row
+
+  Guess without(const std::function<bool(std::size_t)> &is_old) const {  // numbers of known columns
+    Guess guess = *this;
+    for (std::size_t i = 0; i < known.size(); ++i) {
+      if (!is_old(i)) continue;
+      guess.old.push_back(known[i]);
+      guess.present[known[i]] = false;
+    }
+    return guess;
+  }
 };
 
 Generations::Generations(const Geometry &geometry, tandem_context *context)
@@ -110,22 +120,17 @@ bool Generations::judge_rows(View &view, std::uint32_t begin, std::uint32_t end,
   const std::vector<bool> fits = solve(view, begin, end, newest, guess);
   for (std::uint32_t row = begin; row < end; ++row) {
     if (fits[row - begin]) continue;
-    Guess of_row = guess;
+    std::optional<Guess> found;
     if (doubts) {
-      for (const std::uint32_t column : guess.known)
-        if (is_old(column)) of_row.old.push_back(column);
-      of_row.may_be_right = true;
-      for (const std::uint32_t column : of_row.old) of_row.present[column] = false;
-      if (of_row.known.size() - of_row.old.size() < k_ || !solve(view, row, row + 1, newest, of_row)[0]) {
-        of_row = guess;
-        view.contradicts[row] = !name_old(view, row, newest, of_row);
-      }
-    } else {
-      view.contradicts[row] = !name_old(view, row, newest, of_row);
+      found = guess.without([&](std::size_t i) { return is_old(guess.known[i]); });
+      found->may_be_right = true;
+      if (guess.known.size() - found->old.size() < k_ || !solve(view, row, row + 1, newest, *found)[0]) found.reset();
     }
-    for (const std::uint32_t column : of_row.old) {
-      const std::size_t at = view.at(column, row);
-      if (view.contradicts[row] || view.entries[at].generation == view.generations[at]) continue;
+    if (!found) found = name_old(view, row, newest, guess);
+    view.contradicts[row] = !found;
+    for (std::size_t i = 0; found && i < found->old.size(); ++i) {
+      const std::size_t at = view.at(found->old[i], row);
+      if (view.entries[at].generation == view.generations[at]) continue;
       view.entries[at] = kLostEntry;
       view.stale[at] = found_old = true;
     }
@@ -133,38 +138,26 @@ bool Generations::judge_rows(View &view, std::uint32_t begin, std::uint32_t end,
   return found_old;
 }
 
-// Finds the smallest set of old columns that explains the row. False: there is none, or more than one.
-bool Generations::name_old(View &view, std::uint32_t row, std::uint64_t newest, Guess &guess) const {
+// Finds the smallest set of old columns that explains the row. Nothing: there is none, or more than one.
+std::optional<Generations::Guess> Generations::name_old(View &view, std::uint32_t row, std::uint64_t newest,
+                                                        const Guess &guess) const {
   std::uint32_t tries = 0;
   for (std::size_t count = 1; count + k_ <= guess.known.size(); ++count) {
-    std::vector<std::size_t> at(count);  // in known, ascending
-    for (std::size_t i = 0; i < count; ++i) at[i] = i;
-    std::vector<std::uint32_t> found;
-    for (bool more = true; more;) {
-      if (++tries > kMostGuesses) return false;
-      Guess one = guess;
-      for (const std::size_t each : at) {
-        one.old.push_back(guess.known[each]);
-        one.present[guess.known[each]] = false;
-      }
-      if (solve(view, row, row + 1, newest, one)[0]) {
-        if (!found.empty()) return false;
-        found = one.old;
-      }
-      more = false;
-      for (std::size_t i = count; i-- > 0 && !more;) {
-        if (at[i] == guess.known.size() - count + i) continue;
-        ++at[i];
-        for (std::size_t j = i + 1; j < count; ++j) at[j] = at[j - 1] + 1;
-        more = true;
-      }
-    }
-    if (found.empty()) continue;
-    guess.old = found;
-    for (const std::uint32_t column : found) guess.present[column] = false;
-    return solve(view, row, row + 1, newest, guess)[0];
+    std::optional<Guess> found;
+    std::vector<std::uint8_t> is_old(guess.known.size());
+    std::fill_n(is_old.begin(), count, std::uint8_t{1});
+    do {
+      if (++tries > kMostGuesses) return {};
+      Guess one = guess.without([&](std::size_t i) { return is_old[i] != 0; });
+      if (!solve(view, row, row + 1, newest, one)[0]) continue;
+      if (found) return {};
+      found = std::move(one);
+    } while (std::prev_permutation(is_old.begin(), is_old.end()));
+    if (!found) continue;
+    solve(view, row, row + 1, newest, *found);  // again, for the view
+    return found;
   }
-  return false;
+  return {};
 }
 
 // Computes the generations and words of rows from the columns that are present, at least k. Returns for each row

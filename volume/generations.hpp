@@ -5,6 +5,9 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
+#include <vector>
 
 #include "volume/layout.hpp"
 #include "volume/view.hpp"
@@ -29,7 +32,7 @@ class Generations {
   struct Guess;
   bool judge_rows(View &view, std::uint32_t begin, std::uint32_t end, std::uint64_t newest,
                   const std::function<bool(std::uint32_t)> &is_old) const;
-  bool name_old(View &view, std::uint32_t row, std::uint64_t newest, Guess &guess) const;
+  std::optional<Guess> name_old(View &view, std::uint32_t row, std::uint64_t newest, const Guess &guess) const;
   std::vector<bool> solve(View &view, std::uint32_t begin, std::uint32_t end, std::uint64_t newest,
                           const Guess &guess) const;
 
