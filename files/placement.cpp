@@ -232,7 +232,7 @@ std::vector<std::string> Layout::crowded(tandem_context *context, bool all) cons
     if (!holds([&](std::uint32_t shard) { return shard % spread == folder; })) return {};
   std::vector<std::string> sentences;
   for (const auto &[folder, shards] : lone)
-    if (!holds([&](std::uint32_t shard) { return shards.contains(shard); }))
+    if (!holds([&its = shards](std::uint32_t shard) { return its.contains(shard); }))
       sentences.push_back(base::text("folder ", folder, " holds ", count(folder), " shards of a ", header_.k, "+",
                                      header_.m, " set: its loss loses the set"));
   return sentences;

@@ -87,9 +87,10 @@ std::size_t file_to_move(const RepairTask &task, const std::set<std::uint32_t> &
   for (const std::uint32_t shard : shards) ++counts[turn(shard)];
   std::size_t found = kNoFile;
   for (const std::uint32_t shard : shards) {
-    const auto files = std::ranges::equal_range(task.set.files, shard, {}, &ShardFile::index);
-    const auto file = static_cast<std::size_t>(files.begin() - task.set.files.begin());
-    if (files.size() != 1 || files.front().condition != 0 || !task.findings.bad[file].empty()) continue;
+    if (std::ranges::count(task.set.files, shard, &ShardFile::index) != 1) continue;
+    const auto at = std::ranges::find(task.set.files, shard, &ShardFile::index);
+    const auto file = static_cast<std::size_t>(at - task.set.files.begin());
+    if (at->condition != 0 || !task.findings.bad[file].empty()) continue;
     if (found == kNoFile || counts[turn(shard)] <= counts[turn(task.set.files[found].index)]) found = file;
   }
   return found;
