@@ -109,6 +109,7 @@ class TreeReport {
 
   std::int32_t hear(const tandem_par2_event &event) {
     const bool only_lists = times_ && !is_listed_;
+    all_read_ = all_read_ && event.severity != TANDEM_PAR2_UNREAD;
     if (event.what == TANDEM_PAR2_SET_BEGUN) {
       if (only_lists) sets_.push_back({key_of(event.path), std::max<std::uint64_t>(event.bytes, 1)});
       if (only_lists || (times_ && !oldest_.contains(key_of(event.path)))) return 1;
@@ -128,7 +129,6 @@ class TreeReport {
   }
 
   void hear_of_tree(const tandem_par2_event &event) {
-    all_read_ = all_read_ && event.severity == TANDEM_PAR2_FINE;
     if (event.what == TANDEM_PAR2_FOLDER_UNREADABLE)
       complain("cannot read the folder ", event.path, ": ", event.message);
     else if (event.severity != TANDEM_PAR2_FINE)
@@ -167,13 +167,13 @@ class TreeReport {
     if (event.what == TANDEM_PAR2_FILE_CHANGED)
       return fmt::format("{} is newer than its set{}. To protect it: {} par2 sync {}", path, slices, program_name(),
                          flags_.root);
-    const std::string what = event.what == TANDEM_PAR2_FILE_GONE ? "is gone"
-                             : slices.empty()                    ? "differs from its set, and is not newer"
-                                                                 : "is damaged" + slices;
+    const std::string what = event.what == TANDEM_PAR2_FILE_GONE
+                                 ? event.message != nullptr ? "is excluded now" : "is gone"
+                             : slices.empty() ? "differs from its set, and is not newer"
+                                              : "is damaged" + slices;
     if (!is_sync_) return fmt::format("{} {}.{}", path, what, mend);
     return fmt::format("{} {}. The old set was kept.{}; if this is meant: {} par2 sync {} {}", path, what, mend,
-                       program_name(), event.what == TANDEM_PAR2_FILE_GONE ? "--accept-removed" : "--accept " + path,
-                       flags_.root);
+                       program_name(), "--accept " + path, flags_.root);
   }
 
   void hear_of_set(const tandem_par2_event &event) {
@@ -372,8 +372,7 @@ void add_par2_sync(CLI::App &par2, Invocation &invocation) {
 void add_par2_scrub(CLI::App &par2, Invocation &invocation) {
   const auto flags = std::make_shared<TreeFlags>();
   CLI::App &command = *par2.add_subcommand("scrub", "Check the files of all sets in a tree");
-  add_switch(command, "--repair", flags->options.repair,
-             "Repair files; not in sets of which a file has changed since the set was made");
+  add_switch(command, "--repair", flags->options.repair, "Repair files, but none that is newer than its set says");
   add_part_flags(command, flags->options.rate_bytes_per_second, &flags->oldest_part);
   command.footer(
       "Exit status: 0 all files are in complete sets, 1 something needs attention: a repair is possible, or files or "

@@ -225,7 +225,9 @@ void note_unread(const SearchOwner &found, Places &places) {
   for (std::size_t i = 0; i < std::min(count, kMostNotes); ++i) {
     const char *why = nullptr;
     check(tandem_files_search_unread(found.get(), i, &why));
-    const auto is_noted = [&](const std::string &folder) { return std::string_view(why).find(folder) != folder.npos; };
+    const auto is_noted = [&](const std::string &folder) {
+      return std::string_view(why).find(" " + folder + ":") != folder.npos;
+    };
     if (std::ranges::none_of(places.closed, is_noted)) complain("note: ", why);
   }
   if (count > kMostNotes) complain("note: ", plural(count - kMostNotes, "file"), " more cannot be read");

@@ -21,13 +21,15 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kListTitle = "# PAR2 sets below this folder; `tandem par2 sync` keeps this list\n";
 
-// A line of the list: %HH stands for the byte of a control character and for '%'.
+// A line of the list: %HH stands for the byte of a control character, for '%', and for '#'.
 std::string escaped(const std::string &path) {
   std::string text;
   for (const unsigned char c : path)
-    text += c < ' ' || c == '%' ? "%" + base::digits(c, 16, 2) : std::string(1, char(c));
+    text += c < ' ' || c == '%' || c == '#' ? "%" + base::digits(c, 16, 2) : std::string(1, char(c));
   return text;
 }
+// Its last line, which a list that was cut does not have.
+std::string list_end(std::size_t count) { return text("# ", count, " in all\n"); }
 std::string unescaped(std::string_view text) {
   std::string path;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -74,16 +76,22 @@ Folders::Folders(const tandem_par2_tree_options &options) : options_(options) {
   const fs::path root = fs::weakly_canonical(root_);
   for (const std::string_view path :
        base::read_strings(options.accepted_paths, options.accepted_count, "accepted_paths")) {
-    // As the working folder names it, or as the root does.
+    // As the working folder names it; if that is not below the root, as the root does. Never both.
     const fs::path accepted = fs::absolute(path).lexically_normal();
-    Names inside;
+    std::string inside;
     for (const fs::path &each :
          {fs::weakly_canonical(accepted.parent_path()) / accepted.filename(), (root / path).lexically_normal()})
-      if (const std::string name = each.lexically_relative(root).string(); is_safe_name(name)) inside.insert(name);
+      if (const std::string name = each.lexically_relative(root).string(); inside.empty() && is_safe_name(name))
+        inside = name;
     if (inside.empty()) fail(TANDEM_ERROR_INVALID_ARGUMENT, path, " is no file below ", root_);
-    accepted_.merge(inside);
+    accepted_.insert(inside);
   }
-  read_list();
+  std::string problem;
+  list_ = read_list(&problem);
+  if (!list_)
+    report(event_of(TANDEM_PAR2_NO_LIST, joined(root_, kListName),
+                    problem.empty() ? TANDEM_PAR2_FINE : TANDEM_PAR2_UNREAD),
+           problem);
 }
 
 bool Folders::report(tandem_par2_event event, const std::string &message) {
@@ -182,9 +190,9 @@ tandem_par2_verify_options Folders::verify_options(const std::string &set, bool 
   return options;
 }
 
-void Folders::read_list() {
-  const std::string path = joined(root_, kListName);
-  const base::Descriptor file = open_regular(path);
+// Nothing: there is no list, or it is of no use, and `problem_out` says why.
+std::optional<Names> Folders::read_list(std::string *problem_out) const {
+  const base::Descriptor file = open_regular(joined(root_, kListName));
   int error = errno;
   std::string text(65536, 0);
   std::size_t bytes = 0;
@@ -195,52 +203,64 @@ void Folders::read_list() {
     if (got < 0) break;
     bytes += static_cast<std::size_t>(got);
     if (bytes < text.size()) {
-      list_.emplace();
       text.resize(bytes);
+      Names names;
       for (std::optional<std::string_view> rest = text; rest;)
-        if (const std::string name = unescaped(base::cut(rest, "\n")); !name.starts_with('#') && is_safe_name(name))
-          list_->insert(name);
-      return;
+        if (const std::string_view line = base::cut(rest, "\n"); !line.empty() && !line.starts_with('#'))
+          if (const std::string name = unescaped(line); is_safe_name(name)) names.insert(name);
+      if (text.starts_with(kListTitle) && text.ends_with(list_end(names.size()))) return names;
+      *problem_out = "it is damaged; remove it, and sync makes a new one";
+      return {};
     }
     text.resize(2 * text.size());
   }
-  const bool is_unread = error != ENOENT;
-  report(event_of(TANDEM_PAR2_NO_LIST, path, is_unread ? TANDEM_PAR2_UNREAD : TANDEM_PAR2_FINE),
-         is_unread ? base::error_text(error) : std::string());
+  if (error != ENOENT) *problem_out = base::error_text(error);
+  return {};
 }
 
 void Folders::finish_list(bool writes) {
-  Names sets = there_;
-  for (const std::string &name : list_.value_or(Names())) {
-    const std::string path = joined(root_, name);
-    struct stat status;
-    if (there_.contains(name) || removed_.contains(name)) continue;
-    const bool is_gone = lstat(path.c_str(), &status) != 0 && (errno == ENOENT || errno == ENOTDIR);
-    if (is_gone && (options_.accept_removed != 0 || is_accepted(path, true))) continue;
-    if (is_gone) report(event_of(TANDEM_PAR2_SET_ABSENT, path, TANDEM_PAR2_ATTENTION));
-    sets.insert(name);
-  }
-  if (writes && sets != list_.value_or(Names())) write_list(sets);
-}
-
-void Folders::write_list(const Names &sets) {
   try {
-    const auto folder = std::make_shared<base::Folder>(root_);
-    const base::FoldersLock lock({folder}, lock_wait());
-    const std::string temporary = std::string(kNewName) + ".sets";
-    folder->remove(temporary);
-    base::PendingFile file(folder, temporary, 01000);
-    std::string text(kListTitle);
-    for (const std::string &name : sets) text += escaped(name) + "\n";
-    if (!base::write_at(file.descriptor(), reinterpret_cast<const std::byte *>(text.data()), text.size(), 0))
-      fail_io("write", file.path(), errno);
-    file.finish(options_.no_sync != 0);
-    file.rename(kListName, true, options_.no_sync != 0);
+    std::optional<base::FoldersLock> lock;
+    if (writes) {  // another call may have changed it since
+      lock.emplace(base::Folders{std::make_shared<base::Folder>(root_)}, lock_wait());
+      std::string problem;
+      list_ = read_list(&problem);
+      writes = problem.empty();
+    }
+    Names sets = there_;
+    for (const std::string &name : list_.value_or(Names())) {
+      const std::string path = joined(root_, name);
+      struct stat status;
+      if (there_.contains(name) || removed_.contains(name)) continue;
+      const bool is_there = lstat(path.c_str(), &status) == 0;
+      const bool is_gone = !is_there && (errno == ENOENT || errno == ENOTDIR);
+      if (is_gone && (options_.accept_removed != 0 || is_accepted(path, true))) continue;
+      if (is_gone) report(event_of(TANDEM_PAR2_SET_ABSENT, path, TANDEM_PAR2_ATTENTION));
+      if (is_there && !S_ISREG(status.st_mode))
+        report(event_of(TANDEM_PAR2_SET_FAILED, path, TANDEM_PAR2_ATTENTION), "it is no regular file");
+      sets.insert(name);
+    }
+    if (writes && (!list_ || sets != *list_)) write_list(sets);
   } catch (const Error &error) {
     if (error.status() != TANDEM_ERROR_IO) throw;
     const std::int32_t severity = list_ ? TANDEM_PAR2_UNREAD : TANDEM_PAR2_FINE;
     report(event_of(TANDEM_PAR2_NO_LIST, joined(root_, kListName), severity), error.what());
   }
+}
+
+// The root is locked.
+void Folders::write_list(const Names &sets) {
+  const auto folder = std::make_shared<base::Folder>(root_);
+  const std::string temporary = std::string(kNewName) + ".sets";
+  folder->remove(temporary);
+  base::PendingFile file(folder, temporary, 01000);
+  std::string text(kListTitle);
+  for (const std::string &name : sets) text += escaped(name) + "\n";
+  text += list_end(sets.size());
+  if (!base::write_at(file.descriptor(), reinterpret_cast<const std::byte *>(text.data()), text.size(), 0))
+    fail_io("write", file.path(), errno);
+  file.finish(options_.no_sync != 0);
+  file.rename(kListName, true, options_.no_sync != 0);
 }
 
 }  // namespace tandem::par2

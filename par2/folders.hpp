@@ -80,7 +80,7 @@ class Folders {
   }
 
  private:
-  void read_list();
+  std::optional<Names> read_list(std::string *problem_out) const;
   void write_list(const Names &sets);
 
   const tandem_par2_tree_options &options_;

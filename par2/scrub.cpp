@@ -78,6 +78,7 @@ class Scrub {
     }
     for (const PacketFile &file : report.set.packet_files) protected_.insert(file.path);
     if (folders_.report(begun)) return;
+    if (failure && base::name_of(path) == kMoreName) unread_more_.insert(base::folder_of(path));
     if (failure) std::rethrow_exception(failure);
     report = verify_with(folders_.verify_options(path, false));
     std::map<std::int32_t, std::size_t> counts;
@@ -91,7 +92,10 @@ class Scrub {
     std::vector<std::int32_t> all = states();
     tandem_par2_summary summary = summary_of(report);
     if (options_.repair != 0 && summary.repair_possible != 0 &&
-        counts[TANDEM_PAR2_FILE_SUSPECT] + counts[TANDEM_PAR2_FILE_GONE] != 0 && leave_changed_alone(report, all)) {
+        counts[TANDEM_PAR2_FILE_SUSPECT] + counts[TANDEM_PAR2_FILE_GONE] != 0 &&
+        // Else the second set may describe newer content of these files.
+        !(base::name_of(path) == kSetName && unread_more_.contains(base::folder_of(path))) &&
+        leave_changed_alone(report, all)) {
       mend(report);
       all = states();
       summary = summary_of(report);
@@ -200,7 +204,8 @@ class Scrub {
   tandem_context *const context_;
   const tandem_par2_tree_options &options_;
   Folders folders_;
-  Names protected_, superseding_, unread_;  // paths of files; of folders with sets that cannot be read
+  Names protected_, superseding_;  // paths of files
+  Names unread_, unread_more_;     // of folders with sets, or with a second set, that cannot be read
 };
 
 }  // namespace

@@ -106,7 +106,12 @@ class Sync {
     if (first_.stays && first_.report) end(first_, TANDEM_PAR2_SET_KEPT, TANDEM_PAR2_ATTENTION);
     if (second_.stays && second_.report) end(second_, TANDEM_PAR2_SET_KEPT, TANDEM_PAR2_ATTENTION);
     OldSet &into = first_.stays ? second_ : first_;
-    if (into.stays) return;
+    if (into.stays) {
+      for (const auto &[name, status] : files_)
+        if (!owners_.contains(name) || changed_.contains(name))
+          say(TANDEM_PAR2_FILE_UNPROTECTED, name, TANDEM_PAR2_ATTENTION);
+      return;
+    }
     Files wanted = files_;
     std::erase_if(wanted, [&](const auto &file) {
       const auto owner = owners_.find(file.first);
@@ -161,9 +166,7 @@ class Sync {
     }
     return differs || !has_gone;
   }
-  bool is_accepted(const std::string &name) const {
-    return folders_.is_accepted(folder_->path_of(name), false) || folders_.is_excluded(folder_->path_of(name));
-  }
+  bool is_accepted(const std::string &name) const { return folders_.is_accepted(folder_->path_of(name), false); }
 
   // New files that are packets, or cannot be read.
   void leave_out() {
@@ -199,7 +202,8 @@ class Sync {
         rewritten_ += !is_accepted_one;
         const bool is_meant = is_accepted_one || options_.accept_removed != 0;
         owner->stays = owner->stays || !is_meant;
-        say(TANDEM_PAR2_FILE_GONE, name, is_meant ? TANDEM_PAR2_FINE : TANDEM_PAR2_ATTENTION);
+        say(TANDEM_PAR2_FILE_GONE, name, is_meant ? TANDEM_PAR2_FINE : TANDEM_PAR2_ATTENTION,
+            folders_.is_excluded(folder_->path_of(name)) ? "it is excluded now" : "");
         continue;
       }
       const Look look = owner->look(i, now->second);

@@ -30,7 +30,7 @@ void Volume::survey(View &view, tandem_volume_care_result *result) {
     if (!members_->is_usable(member_of(view, column))) result->lost_block_count += view.count;
   for (std::size_t i = 0; i < view.have.size(); ++i) {
     if (view.have[i] == Have::none) continue;
-    result->block_count += view.entries[i].generation != 0;
+    result->block_count += !is_zeros(view.entries[i].generation);
     result->bad_block_count += is_wrong(view, i);
     result->left_block_count += is_wrong(view, i);
   }
@@ -52,7 +52,7 @@ void Volume::check_parity(View &view, tandem_volume_care_result *result) {
   const std::uint32_t k = geometry().k, m = geometry().m;
   if (is_delayed(view.stripe)) return;
   for (std::uint32_t row = 0; row < view.count; ++row)
-    if (view.contradicts[row]) tell_once(view, row, "their generations do not fit to each other");
+    if (view.contradicts[row]) tell_once(view, row, "their generations do not fit together");
   const auto is_whole = [&](std::uint32_t row) {
     for (std::uint32_t column = 0; column < k; ++column)
       if (view.have[view.at(column, row)] != Have::good) return false;
@@ -111,6 +111,11 @@ void Volume::repair_stripe(std::uint64_t stripe, Mends mends, tandem_volume_care
   recover(view, true);
   if (mends != Mends::missing) check_parity(view, result);
 
+  const auto names_old = [&](std::uint32_t row) {
+    for (std::uint32_t column = 0; column < members_->count(); ++column)
+      if (view.stale[view.at(column, row)]) return true;
+    return false;
+  };
   whole([&] {
     std::vector<Stored> stored;
     for (std::uint32_t column = 0; column < members_->count(); ++column)
@@ -122,10 +127,11 @@ void Volume::repair_stripe(std::uint64_t stripe, Mends mends, tandem_volume_care
           continue;
         }
         if (!members_->is_usable(member_of(view, column))) continue;
-        if (view.stale[at] && mends != Mends::all) {
-          result->lost_block_count += mends == Mends::known;
+        if (mends == Mends::known && names_old(row)) {
+          ++result->lost_block_count;
           continue;
         }
+        if (mends == Mends::missing && view.stale[at]) continue;
         --result->left_block_count;
         result->mended_block_count += !is_zeros(view.generations[at]) || view.stale[at];
         if (view.entries[at].generation != kUnknown) continue;  // recover() has written it
@@ -191,25 +197,41 @@ void Volume::end_left_over_windows() {
   }
 }
 
-// Looks before anything is mended: if rows name more members as old than the parity that is left can stand for, some
-// rows are mistaken, and the evidence is worth nothing.
-bool Volume::old_members_are_plausible() {
-  std::set<std::uint32_t> old;
+// Looks at the tables of all stripes, so that what one row tells of a member is known for all rows.
+tandem_status Volume::look_for_old_members(const CareSettings &settings) {
   for (std::uint64_t stripe = 0; stripe < geometry().stripe_count; ++stripe) {
-    const std::shared_lock lock(lock_of(stripe));
-    View view(*spares_, geometry(), stripe, 0, geometry().rows());
-    load_entries(view);
-    for (std::uint32_t column = 0; column < members_->count(); ++column)
-      for (std::uint32_t row = 0; row < view.count; ++row)
-        if (view.stale[view.at(column, row)]) old.insert(member_of(view, column));
+    check_enough_members();
+    look_at_rows(stripe);
+    if (settings.progress && settings.progress(settings.progress_user, 0, geometry().volume_bytes()) != 0)
+      return TANDEM_ERROR_CANCELLED;
   }
-  check_enough_members();
-  const std::uint32_t left = members_->usable_count() - geometry().k;
-  if (old.size() <= left) return true;
+  return TANDEM_OK;
+}
+
+// False: rows of it contradict themselves.
+bool Volume::look_at_rows(std::uint64_t stripe) {
+  const std::shared_lock lock(lock_of(stripe));
+  View view(*spares_, geometry(), stripe, 0, geometry().rows());
+  load_entries(view);
+  return std::ranges::find(view.contradicts, true) == view.contradicts.end();
+}
+
+std::string Volume::old_members() const {
   std::string names;
-  for (const std::uint32_t each : old) names += (names.empty() ? "" : ", ") + std::to_string(each);
-  settings_.note(text("old blocks are not mended: rows name ", old.size(), " members (", names, ") as old, but only ",
-                      left, " can be: leave out those that you put back"));
+  for (std::uint32_t i = 0; i < members_->count(); ++i)
+    if (members_->is_usable(i) && members_->is_old(i)) names += (names.empty() ? "" : ", ") + std::to_string(i);
+  return names;
+}
+
+// If rows name more members as old than the parity that is left can stand for, some rows are mistaken, and the evidence
+// is worth nothing.
+bool Volume::old_members_are_plausible() const {
+  std::uint32_t old = 0;
+  for (std::uint32_t i = 0; i < members_->count(); ++i) old += members_->is_usable(i) && members_->is_old(i);
+  const std::uint32_t current = members_->count_of(TANDEM_VOLUME_MEMBER_CURRENT), k = geometry().k;
+  if (old == 0 || old + k <= current) return true;
+  settings_.note(text("old blocks are not mended: rows name ", old, " members (", old_members(),
+                      ") as old, too many for the parity that is left: leave out those that you put back"));
   return false;
 }
 
@@ -217,7 +239,10 @@ tandem_status Volume::scrub(const CareSettings &settings, tandem_volume_care_res
   if (settings.repair) check_writable();
   const auto lock = alone(care_mutex_);
   told_.clear();
-  if (settings.repair) end_left_over_windows();
+  if (settings.repair) {
+    if (const tandem_status looked = look_for_old_members(settings); looked != TANDEM_OK) return looked;
+    end_left_over_windows();
+  }
   // A repair makes a missing member stale. That member may have the only copy of data of an open window.
   const bool repairs = settings.repair && (window_list().empty() || !session_would_make_stale());
   if (settings.repair && !repairs)
@@ -261,6 +286,7 @@ tandem_status Volume::rebuild(const CareSettings &settings, tandem_volume_care_r
   check_writable();
   const auto lock = alone(care_mutex_);
   check_enough_members();
+  if (const tandem_status looked = look_for_old_members(settings); looked != TANDEM_OK) return looked;
   for (std::uint32_t i = 0; i < members_->count(); ++i) {
     tandem_volume_member member{};
     members_->query(i, &member);
@@ -339,13 +365,12 @@ void Volume::join(std::uint32_t index, const std::string &name, std::shared_ptr<
 void Volume::check_dispensable(std::uint32_t index) const {
   check_enough_members();
   const std::int32_t state = members_->state(index);
-  if (state <= TANDEM_VOLUME_MEMBER_REBUILDING) {
-    const std::uint32_t left =
-        members_->count_of(TANDEM_VOLUME_MEMBER_CURRENT) - (state == TANDEM_VOLUME_MEMBER_CURRENT);
-    if (left < geometry().k)
-      fail(TANDEM_ERROR_NOT_RECOVERABLE, "without member ", index, ", ", left, " of ", members_->count(),
-           " current members would be left, ", geometry().k, " are needed");
-  }
+  std::uint32_t left = 0;
+  for (std::uint32_t i = 0; i < members_->count(); ++i)
+    left += i != index && members_->state(i) == TANDEM_VOLUME_MEMBER_CURRENT && !members_->is_old(i);
+  if (left < geometry().k && (state <= TANDEM_VOLUME_MEMBER_REBUILDING || !old_members().empty()))
+    fail(TANDEM_ERROR_NOT_RECOVERABLE, "without member ", index, ", ", left, " of ", members_->count(),
+         " current members without old blocks would be left, ", geometry().k, " are needed");
   if (!window_list().empty())
     fail(TANDEM_ERROR_UNAVAILABLE, "a window of delayed parity is open: data of member ", index, " would be lost");
 }
@@ -355,6 +380,8 @@ void Volume::replace(std::uint32_t index, Given given, bool force) {
   const auto lock = alone(care_mutex_);
   if (index >= members_->count())
     fail(TANDEM_ERROR_INVALID_ARGUMENT, "index is ", index, ", the volume has ", members_->count(), " members");
+  check_enough_members();
+  look_for_old_members({});
   check_dispensable(index);
   try {
     check_overwritable(given, force);

@@ -40,6 +40,11 @@ tandem_volume_window Volume::delay_begin(std::uint64_t offset, std::uint64_t byt
   if (first >= end)
     fail(TANDEM_ERROR_INVALID_ARGUMENT, "no full stripe of ", stripe_bytes, " bytes lies in the range of ", bytes,
          " bytes at ", offset);
+  // In the window no parity would tell old blocks from right ones.
+  for (std::uint64_t stripe = first; stripe < end; ++stripe)
+    if (!look_at_rows(stripe) || !old_members().empty())
+      fail(TANDEM_ERROR_UNAVAILABLE, "blocks of stripe ", stripe, " are old or contradict each other",
+           old_members().empty() ? "" : ", or a member is an old copy: " + old_members(), "; scrub with repair first");
   const Gate::Exclusive exclusive(*gate_);
   const auto check_all_current = [&] {
     for (std::uint32_t i = 0; i < members_->count(); ++i)
@@ -87,6 +92,9 @@ void Volume::delay_end(const tandem_volume_window &given, bool accept_loss) {
              each.window.end() * stripe_bytes == given.end_bytes;
     });
   };
+  if (const std::string old = old_members(); !old.empty() && !accept_loss)
+    fail(TANDEM_ERROR_NOT_RECOVERABLE, "member ", old,
+         " holds old blocks elsewhere, so its data in the window may be old: without the loss accepted it stays open");
   Window window;
   std::atomic<std::uint64_t> next;
   {

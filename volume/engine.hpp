@@ -242,7 +242,10 @@ class Volume {
   void tell_once(const View &view, std::uint32_t row, const char *why);
   // Counts parity that does not match, in rows with all data present. No evidence tells which block is wrong there.
   void check_parity(View &view, tandem_volume_care_result *result);
-  bool old_members_are_plausible();
+  tandem_status look_for_old_members(const CareSettings &settings);
+  bool look_at_rows(std::uint64_t stripe);
+  std::string old_members() const;  // their numbers; "" if none is known
+  bool old_members_are_plausible() const;
   void check_stripe(std::uint64_t stripe, tandem_volume_care_result *result);
   // Mends blocks that can be mended, in a session that has begun.
   enum class Mends {

@@ -8,7 +8,7 @@
 namespace tandem::volume {
 namespace {
 
-// A row of many columns has more sets of two and three columns than can be tried for each read.
+// Of a call: a row of many columns has more sets of two and three columns than can be tried.
 constexpr std::uint32_t kMostGuesses = 4096;
 
 // A bijection that leaves 0 alone (the finalizer of MurmurHash3). Generations are coded as their images: a generation
@@ -71,6 +71,7 @@ bool Generations::judge(View &view, std::uint64_t newest, const std::function<bo
     return view.entries[view.at(column, row)].generation != kUnknown;
   };
   bool found_old = false;
+  std::uint32_t tries_left = kMostGuesses;
   for (std::uint32_t begin = 0, end; begin < view.count; begin = end) {
     const auto is_same = [&](std::uint32_t row) {
       for (std::uint32_t column = 0; column < n; ++column)
@@ -78,14 +79,14 @@ bool Generations::judge(View &view, std::uint64_t newest, const std::function<bo
       return true;
     };
     for (end = begin + 1; end < view.count && is_same(end);) ++end;
-    found_old = judge_rows(view, begin, end, newest, is_old) || found_old;
+    found_old = judge_rows(view, begin, end, newest, is_old, tries_left) || found_old;
   }
   return found_old;
 }
 
 // Rows with the same known columns.
 bool Generations::judge_rows(View &view, std::uint32_t begin, std::uint32_t end, std::uint64_t newest,
-                             const std::function<bool(std::uint32_t)> &is_old) const {
+                             const std::function<bool(std::uint32_t)> &is_old, std::uint32_t &tries_left) const {
   const std::uint32_t n = k_ + m_;
   Guess guess;
   bool doubts = false;
@@ -101,8 +102,7 @@ bool Generations::judge_rows(View &view, std::uint32_t begin, std::uint32_t end,
   }
   if (guess.known.size() < k_) {
     for (std::uint32_t row = begin; row < end; ++row) {
-      // No more is known than the entries say, and that no data was ever written if parity was not. One entry is not
-      // enough: it may be of an old copy.
+      // No more is known than the entries say, and that no data was ever written if no known parity was.
       std::uint64_t of_parity = kUnknown;
       for (const std::uint32_t column : guess.known) {
         const Entry &entry = view.entries[view.at(column, row)];
@@ -126,7 +126,7 @@ bool Generations::judge_rows(View &view, std::uint32_t begin, std::uint32_t end,
       found->may_be_right = true;
       if (guess.known.size() - found->old.size() < k_ || !solve(view, row, row + 1, newest, *found)[0]) found.reset();
     }
-    if (!found) found = name_old(view, row, newest, guess);
+    if (!found) found = name_old(view, row, newest, guess, tries_left);
     view.contradicts[row] = !found;
     for (std::size_t i = 0; found && i < found->old.size(); ++i) {
       const std::size_t at = view.at(found->old[i], row);
@@ -140,14 +140,14 @@ bool Generations::judge_rows(View &view, std::uint32_t begin, std::uint32_t end,
 
 // Finds the smallest set of old columns that explains the row. Nothing: there is none, or more than one.
 std::optional<Generations::Guess> Generations::name_old(View &view, std::uint32_t row, std::uint64_t newest,
-                                                        const Guess &guess) const {
-  std::uint32_t tries = 0;
+                                                        const Guess &guess, std::uint32_t &tries_left) const {
   for (std::size_t count = 1; count + k_ <= guess.known.size(); ++count) {
     std::optional<Guess> found;
     std::vector<std::uint8_t> is_old(guess.known.size());
     std::fill_n(is_old.begin(), count, std::uint8_t{1});
     do {
-      if (++tries > kMostGuesses) return {};
+      if (tries_left == 0) return {};
+      --tries_left;
       Guess one = guess.without([&](std::size_t i) { return is_old[i] != 0; });
       if (!solve(view, row, row + 1, newest, one)[0]) continue;
       if (found) return {};
@@ -210,7 +210,8 @@ std::vector<bool> Generations::solve(View &view, std::uint32_t begin, std::uint3
       const std::size_t at = view.at(column, begin + row);
       const std::uint64_t own = transaction_of(view.entries[at].generation),
                           right = transaction_of(view.generations[at]);
-      all_fit = all_fit && (own < right || (guess.may_be_right && own == right));
+      const bool has_word = column < k_ || view.entries[at].word == view.words[view.at(column - k_, begin + row)];
+      all_fit = all_fit && (own < right || (guess.may_be_right && own == right && has_word));
     }
     fits[row] = all_fit;
   }

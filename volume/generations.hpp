@@ -31,8 +31,9 @@ class Generations {
  private:
   struct Guess;
   bool judge_rows(View &view, std::uint32_t begin, std::uint32_t end, std::uint64_t newest,
-                  const std::function<bool(std::uint32_t)> &is_old) const;
-  std::optional<Guess> name_old(View &view, std::uint32_t row, std::uint64_t newest, const Guess &guess) const;
+                  const std::function<bool(std::uint32_t)> &is_old, std::uint32_t &tries_left) const;
+  std::optional<Guess> name_old(View &view, std::uint32_t row, std::uint64_t newest, const Guess &guess,
+                                std::uint32_t &tries_left) const;
   std::vector<bool> solve(View &view, std::uint32_t begin, std::uint32_t end, std::uint64_t newest,
                           const Guess &guess) const;
 

@@ -172,6 +172,10 @@ Volume::Behind Volume::choose_superblock(std::vector<Given> &given) {
         superblock_.session_tags[own.session % kSessionsKept] != own_tag)
       fail(TANDEM_ERROR_DAMAGED, newest_given->name, " and ", name, " were written apart from each other in session ",
            own.session, ": leave out the members with unwanted writes");
+    if (own.member_tags[own.index] != superblock_.member_tags[own.index]) {
+      settings_.note(text(name, ": another member has taken its place as member ", own.index));
+      continue;
+    }
     // A session that is not remembered may have been one of this volume's past, or apart from it. It was apart if it
     // wrote without a member that this volume calls current.
     if (!is_remembered && own.is_of_a_begun_session())
@@ -181,10 +185,6 @@ Volume::Behind Volume::choose_superblock(std::vector<Given> &given) {
           fail(TANDEM_ERROR_DAMAGED, newest_given->name, " and ", name,
                " may have been written apart from each other: session ", own.session, " of ", name,
                " wrote without member ", other, ", which is current. Leave out ", name, ", or replace it");
-    if (own.member_tags[own.index] != superblock_.member_tags[own.index]) {
-      settings_.note(text(name, ": another member has taken its place as member ", own.index));
-      continue;
-    }
     if (seen[own.index])
       fail(TANDEM_ERROR_INVALID_ARGUMENT, "member ", own.index, " is there twice, the second time as ", name);
     seen[own.index] = true;
@@ -322,7 +322,7 @@ void Volume::replay() {
   }
   // A session has its own sequence numbers, greater than all before, including those of torn records.
   const std::uint64_t session = std::max(superblock_.session, newest >> kSessionShift) + 1;
-  if (session >> 23 != 0) fail(TANDEM_ERROR_UNSUPPORTED, "the volume was opened ", session, " times");
+  if (session >= kMostSessions) fail(TANDEM_ERROR_UNSUPPORTED, "the volume was opened ", session, " times");
   sequence_ = (session << kSessionShift) + 1;
   superblock_.session = session;
   superblock_.session_tags[session % kSessionsKept] = base::random_number<std::uint64_t>();

@@ -136,6 +136,10 @@ void Volume::decode_rows(View &view, std::uint32_t begin, std::uint32_t end, boo
         ++mended_;
     }
   }
+  // A block that does not have its checksum was computed from a wrong one. So were the others of its row.
+  for (std::uint32_t row = begin; row < end; ++row)
+    for (std::uint32_t column = 0; view.contradicts[row] && column < n; ++column)
+      if (!present[column]) view.have[view.at(column, row)] = Have::lost;
 }
 
 void Volume::require(const View &view, std::span<const Part> parts) const {

@@ -9,7 +9,6 @@ namespace {
 constexpr char kMagic[8] = {'T', 'N', 'D', 'M', 'V', 'O', 'L', '\x1a'};
 constexpr std::uint32_t kVersion = 2;
 constexpr std::size_t kTagsAt = 128, kStandingsAt = 384, kMemberTagsAt = 640, kWindowsAt = 1664, kHashAt = 4088;
-constexpr std::uint64_t kMostSessions = std::uint64_t{1} << 23;
 constexpr std::uint64_t kMostWritings = std::uint64_t{1} << 63;  // no volume gets there
 
 }  // namespace

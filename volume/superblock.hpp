@@ -23,6 +23,7 @@ enum class Standing : std::uint8_t { current = 0, rebuilding = 1, lost = 2 };
 
 inline constexpr std::size_t kSessionsKept = 32;
 inline constexpr int kSessionShift = 40;  // of the session in a sequence number
+inline constexpr std::uint64_t kMostSessions = std::uint64_t{1} << 23;
 
 struct Superblock {
   VolumeId id{};
@@ -31,7 +32,7 @@ struct Superblock {
   std::uint64_t epoch = 0;    // grows when a member is lost, replaced or rebuilt
   std::uint64_t counter = 0;  // grows with every writing of superblocks
   std::uint64_t settled = 0;  // the counter of the last writing that reached all current members
-  std::uint64_t session = 0;  // grows with every opening that commits: the upper 24 bits of its sequence numbers
+  std::uint64_t session = 0;  // grows with every opening that commits: bits 40 to 62 of its sequence numbers
   std::uint64_t scrub_stripe = 0;
   std::array<std::uint64_t, kSessionsKept> session_tags{};  // random; of session s at s mod 32
   std::vector<Standing> standings;                          // of the k+m members

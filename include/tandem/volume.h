@@ -122,7 +122,7 @@ typedef struct tandem_volume_create_options {
   uint64_t reserved;        /* 0 */
 } tandem_volume_create_options;
 
-/* Makes a volume that holds zeros. Writes the superblocks and the tables of checksums (0.4 % of each member).
+/* Makes a volume that holds zeros. Writes the superblocks and the tables of checksums (0.6 % of each member).
  *   options   see above
  * Status: INVALID_ARGUMENT (k, m, unit_bytes, log_bytes or member_count out of range; a member listed twice, too small,
  *   or, without force, not empty), UNSUPPORTED (custom matrix; a URI without libnbd), NOT_MDS, TOO_LARGE,
@@ -150,7 +150,7 @@ typedef struct tandem_volume_open_options {
  * A member counts as lost if it cannot be found, or if both its superblocks are damaged. Open windows of delayed parity
  * stay open: tandem_volume_windows lists them.
  * Status: INVALID_ARGUMENT (NULL; members of two volumes; a member listed twice, or smaller than its superblock says),
- *   UNSUPPORTED (a superblock of a later version; a URI without libnbd), UNAVAILABLE (locked by another process),
+ *   UNSUPPORTED (a superblock of another version; a URI without libnbd), UNAVAILABLE (locked by another process),
  *   DAMAGED (members that were written apart from each other), NOT_RECOVERABLE (fewer than k current members: the
  *   message tells what is wrong with each), IO (no permission to write to a member), OUT_OF_MEMORY.
  * Threads: any. A child process after fork must not use a volume of its parent. */
