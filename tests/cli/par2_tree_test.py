@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import time
 import unittest
@@ -347,9 +348,48 @@ class Sets(Tree):
         self.call("scrub", ".")
         shutil.rmtree(self.root / "b%\n")
         self.call("sync", ".", "--accept-removed")
-        self.assertEqual(len(self.bytes(LIST).splitlines()), 2)
+        self.assertEqual(len(self.bytes(LIST).splitlines()), 3)
         (self.root / LIST).unlink()
         self.assertIn(b"nothing can be said about missing sets", self.call("scrub", ".").stdout)
+
+    def test_a_list_that_was_cut_is_damaged_and_stays(self):
+        for name in ("#recycle", "b"):
+            self.write(f"{name}/x", 3000)
+        self.call("sync", ".")
+        shutil.rmtree(self.root / "#recycle")
+        self.assertIn("#recycle/.tandem.par2 is not there", self.call("scrub", ".", status=1).stderr)
+        whole = self.bytes(LIST)
+        for cut in (b"", whole[:-1], b"".join(whole.splitlines(True)[::2]), bytes(len(whole))):
+            (self.root / LIST).write_bytes(cut)
+            for command in ("scrub", "sync"):
+                self.assertIn("it is damaged", self.call(command, ".", status=3).stderr)
+            self.assertEqual(self.bytes(LIST), cut)
+
+    def test_an_accepted_path_names_one_file(self):
+        for name in ("x", "a/x"):
+            self.write(name, 3000)
+        self.call("sync", ".")
+        for name in ("x", "a/x"):
+            path = self.root / name
+            times = path.stat()
+            path.write_bytes(b"rot" * 500)
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        done = subprocess.run([self.box.tandem, "par2", "sync", "--accept", "x", ".."], cwd=self.root / "a", capture_output=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"../x is damaged", done.stderr + done.stdout)
+        self.assertEqual(self.call("scrub", ".", "--repair", status=0).status, 0)
+        self.assertEqual(self.bytes("a/x"), b"rot" * 500)
+        self.assertNotEqual(self.bytes("x"), b"rot" * 500)
+
+    def test_a_file_that_is_excluded_later_keeps_its_set(self):
+        self.write("a/x", 3000)
+        self.write("a/y.jpg", 3000)
+        self.call("sync", ".")
+        before = self.bytes("a/" + SET)
+        self.assertIn("y.jpg is excluded now", self.call("sync", ".", "--exclude", "*.jpg", status=1).stderr)
+        self.assertEqual(self.bytes("a/" + SET), before)
+        self.call("sync", ".", "--exclude", "*.jpg", "--accept-removed")
+        self.assertNotEqual(self.bytes("a/" + SET), before)
 
     def test_files_in_no_set_are_counted(self):
         self.write("a/x", 3000)

@@ -111,6 +111,13 @@ class Copied {
       ever_[block].insert(content(block));
     if (below(4) == 0) volume->flush();
   }
+  void write(std::uint64_t offset, std::uint64_t bytes) {
+    const Bytes data = paint(bytes, random_());
+    volume->write(offset, data.data(), bytes);
+    volume->flush();
+    std::copy(data.begin(), data.end(), now.begin() + static_cast<std::ptrdiff_t>(offset));
+    ever_[offset / kBlockBytes].insert(content(offset / kBlockBytes));
+  }
   void changes(std::uint64_t count) {
     while (count-- != 0) change();
     volume->flush();
@@ -273,6 +280,35 @@ TEST(OldCopies, FromBeforeTheSuperblocksWereWrittenAgainAreStale) {
   own.put_back(false);
   ASSERT_TRUE(own.open({}));
   EXPECT_EQ(member_of(*own.volume, 0).state, TANDEM_VOLUME_MEMBER_STALE);
+}
+
+// ---- what waits until they are mended --------------------------------------------------------------
+
+// A member that is replaced is needed by the rows of an old one, and a window would believe its data.
+TEST(OldCopies, ForbidToReplaceAnotherMemberAndToDelayParity) {
+  for (const bool is_known : {false, true}) {
+    Copied own(3, {2, 1});
+    own.changes(20);
+    own.copy(0);
+    own.changes(10);
+    // The last record has no page of member 0: it would be replayed there.
+    const Geometry geometry = own.volume->geometry();
+    for (std::uint64_t stripe = 0; stripe < 3; ++stripe)
+      for (std::uint32_t column = 0; column < 2; ++column)
+        if (geometry.member_of(stripe, column) != 0 && geometry.member_of(stripe, 2) != 0)
+          own.write(stripe * geometry.stripe_bytes() + column * std::uint64_t{geometry.unit_bytes}, 100);
+    own.put_back(false);
+    ASSERT_TRUE(own.open({}));
+    if (is_known) {
+      ASSERT_EQ(own.not_now(), 0u);
+    }
+    EXPECT_FALSE(own.replace(1)) << "only member 2 would be whole";
+    EXPECT_EQ(status_of([&] { own.volume->delay_begin(0, own.now.size()); }), TANDEM_ERROR_UNAVAILABLE);
+    EXPECT_EQ(own.scrub().left_block_count, 0u);
+    own.volume->delay_end(own.volume->delay_begin(0, own.now.size()), false);
+    EXPECT_TRUE(own.replace(1) && own.rebuild());
+    EXPECT_EQ(own.not_now(), 0u);
+  }
 }
 
 // ---- what rows cannot tell ---------------------------------------------------------------------------

@@ -508,7 +508,7 @@ class Supervised(Case):
             server.stop()
             self.assertFalse(pid_file.exists())
         pid_file.write_text("of another program")
-        self.ok("serve", members[0], "--pid-file", pid_file, status=4)
+        self.ok("serve", members[0], "--pid-file", pid_file, status=3)
         self.assertEqual(pid_file.read_text(), "of another program")
 
 
