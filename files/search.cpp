@@ -215,9 +215,10 @@ class Searcher {
     if (best_set == nullptr) {
       if (!shard.unread.empty()) return found_.unread.push_back(std::move(shard.unread));
       ignore(shard.path, headless.why);
-      std::string *const first = headless.result == ParseResult::unknown_version ? &found_.other_version
-                                 : headless.result == ParseResult::out_of_limits ? &found_.out_of_limits
-                                                                                 : nullptr;
+      std::string *const first =
+          headless.result == ParseResult::unknown_version ? &found_.other_version
+          : headless.result == ParseResult::out_of_limits || headless.result == ParseResult::damaged ? &found_.unusable
+                                                                                                     : nullptr;
       if (first != nullptr && first->empty()) *first = found_.ignored.back();
       return;
     }
@@ -281,8 +282,8 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
   if (sets.empty()) {
     if (const std::string why = not_read(); !why.empty()) fail(TANDEM_ERROR_IO, why);
     if (!other_version.empty()) fail(TANDEM_ERROR_UNSUPPORTED, other_version);
-    fail(TANDEM_ERROR_IO, "no shard file found (", ignored.size(), " other file", ignored.size() == 1 ? "" : "s", ")",
-         out_of_limits.empty() ? "" : "; ", out_of_limits);
+    fail(unusable.empty() ? TANDEM_ERROR_IO : TANDEM_ERROR_NOT_RECOVERABLE, "no shard file found (", ignored.size(),
+         " other file", ignored.size() == 1 ? "" : "s", ")", unusable.empty() ? "" : "; ", unusable);
   }
   std::string wanted = set_id_prefix;
   for (char &c : wanted) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

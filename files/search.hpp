@@ -43,7 +43,7 @@ struct Search {
   std::vector<std::string> unread;   // sentences: why files that may be shard files could not be read
   std::string vanished;              // a sentence about the first listed file that did not exist any more
   std::string other_version;         // of `ignored`: the first shard file of another format version
-  std::string out_of_limits;         // the same: the first one with numbers that no writer makes
+  std::string unusable;              // the same: the first damaged one, or with numbers that no writer makes
   std::vector<std::string> folders;  // folders that were named, or that hold named files; each once
 
   // Why there may be more shard files than were found; empty: all files were read.
