@@ -83,7 +83,13 @@ def wide_pages(site, pages, browser):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=600000", "--dump-dom",
                f"http://127.0.0.1:{server.server_port}/check-width"]
-    page = subprocess.run(command, capture_output=True, text=True, timeout=300).stdout
+    page = ""
+    for _ in range(3):  # it takes seconds, but the first start of a browser on a machine may hang
+        try:
+            page = subprocess.run(command, capture_output=True, text=True, timeout=100).stdout
+            break
+        except subprocess.TimeoutExpired:
+            print(f"check_site.py: {browser} hung, and starts again")
     server.shutdown()
     found = re.search(r'<pre id="found">(.*?)</pre>', page)
     if not found or not found.group(1).startswith("["):
