@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 
@@ -54,6 +55,15 @@ Look look_at(const File &file, const timespec &set_time, const struct stat &now)
   const bool is_same =
       static_cast<std::uint64_t>(now.st_size) == file.bytes && modified >= file.modified_ns.value_or(modified);
   return is_same ? Look::same : Look::other;
+}
+
+double count_of(double percent, double slice_count) noexcept {
+  return slice_count == 0 ? 0 : std::max(1.0, std::floor((slice_count * percent + 50) / 100));
+}
+
+bool lacks_recovery_slices(const Set &set) noexcept {
+  return set.recovery_percent != 0 && static_cast<double>(set.recovery.size()) <
+                                          count_of(set.recovery_percent, static_cast<double>(set.slice_count));
 }
 
 tandem_par2_event event_of(std::int32_t what, const std::string &path, std::int32_t severity) {

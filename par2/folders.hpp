@@ -34,6 +34,11 @@ enum class Look { same, newer, other };
 // set_time: the record, if the set does not keep the times of files.
 Look look_at(const File &file, const timespec &set_time, const struct stat &now) noexcept;
 
+// Recovery slices, as create counts them.
+double count_of(double percent, double slice_count) noexcept;
+// Of a set that keeps how many it was made with: some are gone.
+bool lacks_recovery_slices(const Set &set) noexcept;
+
 tandem_par2_event event_of(std::int32_t what, const std::string &path, std::int32_t severity = TANDEM_PAR2_FINE);
 
 class Folders {

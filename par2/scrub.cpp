@@ -119,7 +119,7 @@ class Scrub {
       folders_.report(event,
                       all[i] == TANDEM_PAR2_FILE_UNREADABLE ? base::error_text(report.files[i].error) : std::string());
     }
-    const bool is_whole = summary.damaged_packet_bytes == 0;
+    const bool lacks = lacks_recovery_slices(report.set), is_whole = summary.damaged_packet_bytes == 0 && !lacks;
     const std::int32_t what = is_lost                                    ? TANDEM_PAR2_SET_LOST
                               : is_damaged || !is_whole                  ? TANDEM_PAR2_SET_RECOVERABLE
                               : counts[TANDEM_PAR2_FILE_CHANGED] != 0    ? TANDEM_PAR2_SET_OUTDATED
@@ -135,8 +135,10 @@ class Scrub {
     event.slice_count = summary.slice_count;
     event.lost_slice_count = summary.slice_count - summary.found_slice_count;
     event.recovery_slice_count = summary.recovery_slice_count;
-    folders_.report(event,
-                    is_whole ? std::string() : text(summary.damaged_packet_bytes, " bytes of the set are damaged"));
+    folders_.report(event, is_whole ? std::string()
+                           : lacks  ? text("the set has only ", summary.recovery_slice_count,
+                                           " recovery slices, fewer than it was made with: sync makes it anew")
+                                    : text(summary.damaged_packet_bytes, " bytes of the set are damaged"));
   }
 
   // Of a file that the second set describes, the first one has an older version.

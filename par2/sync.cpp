@@ -43,11 +43,6 @@ struct OldSet {
   }
 };
 
-// Recovery slices, as create counts them.
-double count_of(double percent, double slice_count) {
-  return slice_count == 0 ? 0 : std::max(1.0, std::floor((slice_count * percent + 50) / 100));
-}
-
 // The set's own; of another program's set `guess`, if it may be that.
 double percent_of(const Set &set, double guess) {
   if (set.recovery_percent != 0) return set.recovery_percent;
@@ -181,6 +176,7 @@ class Sync {
   // Whether the set must be made anew to describe these files as they are.
   bool needs(const OldSet &set, const Files &wanted) const {
     if (!set.report || options_.force != 0 || set.report->files.size() != wanted.size()) return true;
+    if (lacks_recovery_slices(set.report->set)) return true;
     if (options_.recovery_percent != 0 &&
         std::abs(percent_of(set.report->set, options_.recovery_percent) - options_.recovery_percent) > 1e-9)
       return true;

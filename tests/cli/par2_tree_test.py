@@ -365,6 +365,23 @@ class Sets(Tree):
                 self.assertIn("it is damaged", self.call(command, ".", status=3).stderr)
             self.assertEqual(self.bytes(LIST), cut)
 
+    def test_a_set_that_lost_recovery_slices_is_no_complete_one(self):
+        self.write("a/x", 200_000)
+        self.call("sync", ".", "-r", "10%")
+        path = self.root / "a" / SET
+        whole, at = path.read_bytes(), 0
+        kept = b""
+        while at < len(whole):  # packets without recovery slices
+            length = int.from_bytes(whole[at + 8:at + 16], "little")
+            if b"RecvSlic" not in whole[at + 48:at + 64]:
+                kept += whole[at:at + length]
+            at += length
+        path.write_bytes(kept)
+        self.assertIn(b"fewer than it was made with", self.call("scrub", ".", status=1).stdout)
+        self.assertEqual(self.outcomes("sync", "."), {"./a": "replaced"})
+        self.call("scrub", ".")
+        self.assertEqual(len(self.bytes("a/" + SET)) // 1000, len(whole) // 1000)
+
     def test_an_accepted_path_names_one_file(self):
         for name in ("x", "a/x"):
             self.write(name, 3000)
