@@ -311,6 +311,30 @@ TEST(OldCopies, ForbidToReplaceAnotherMemberAndToDelayParity) {
   }
 }
 
+// Each row names one member, but together they name more than parity can stand for: some rows must be mistaken.
+TEST(OldCopies, OfMoreMembersThanParityAreNotMended) {
+  Copied own(1, {4, 2});
+  const Geometry geometry = own.volume->geometry();
+  own.write(0, 4096);
+  const auto write = [&](std::uint64_t stripe, std::uint32_t member, std::uint32_t row) {
+    std::uint32_t column = 0;
+    while (geometry.member_of(stripe, column) != member) ++column;
+    ASSERT_LT(column, geometry.k);
+    own.write(stripe * geometry.stripe_bytes() + column * std::uint64_t{geometry.unit_bytes} + row * kBlockBytes, 4096);
+  };
+  for (const std::size_t member : {0, 1, 2}) own.copy(member);
+  write(2, 0, 0);  // parity is on members 3 and 4
+  write(2, 1, 1);
+  write(1, 2, 0);  // on 4 and 5
+  write(1, 3, 1);  // the last record has no page of the copied members
+  own.put_back(false);
+  ASSERT_TRUE(own.open({}));
+  const auto result = own.scrub();
+  EXPECT_EQ(result.lost_block_count, 3u);
+  EXPECT_EQ(result.mended_block_count, 0u);
+  EXPECT_EQ(own.not_now(), 0u) << "each row names its own";
+}
+
 // ---- what rows cannot tell ---------------------------------------------------------------------------
 
 // The end of a window makes parity from the data that it finds, so an old copy that is put back before is believed.
