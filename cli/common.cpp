@@ -182,10 +182,6 @@ void make_room_for_timeline(const ContextFlags &flags) {
   if (unlink(path) != 0) fail(kExitInputOutput, "cannot replace ", path, ": ", std::strerror(errno));
 }
 
-}  // namespace
-
-namespace {
-
 template <bool is_log_shown>
 void hear(void *, std::int32_t, const char *text) {
   const bool is_failure = std::string_view(text).starts_with("no timeline: ");
