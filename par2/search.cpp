@@ -142,9 +142,9 @@ class Search::Scan {
   std::optional<std::uint32_t> find_short(std::span<const Key> keys, std::uint32_t crc, Range range) const {
     bool all_whole = true;
     sum({&range, 1});
-    for (const Key &key : std::ranges::equal_range(keys, crc, {}, &Key::crc)) {
-      const Content &content = search_.contents_[key.content];
-      if (range.error == 0 && content.whole == range.sum.md5) return key.content;
+    for (auto key = std::ranges::lower_bound(keys, crc, {}, &Key::crc); key != keys.end() && key->crc == crc; ++key) {
+      const Content &content = search_.contents_[key->content];
+      if (range.error == 0 && content.whole == range.sum.md5) return key->content;
       all_whole = all_whole && content.whole;
     }
     range.zeros = search_.slice_bytes_ - range.bytes;
