@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint32_t kMostGuesses = 4096;
 
 // A bijection that leaves 0 alone (the finalizer of MurmurHash3). Generations are coded as their images: a generation
-// that follows from a wrong one then differs in all its bits, and is none that a session gave out.
+// that follows from a wrong one then differs in all its bits, and is greater than any that a session gave out.
 constexpr std::uint64_t kFactors[] = {0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53};
 constexpr std::uint64_t inverse(std::uint64_t odd) {
   std::uint64_t found = odd;  // right in its 3 lowest bits; each step doubles them
@@ -30,13 +30,6 @@ std::uint64_t unmix(std::uint64_t symbol) {
     symbol ^= symbol >> 33;
   }
   return symbol;
-}
-
-bool was_given_out(std::uint64_t generation, std::uint64_t newest) {
-  if (generation == 0) return true;
-  const std::uint64_t transaction = transaction_of(generation);
-  return generation != kUnknown && transaction <= newest && transaction >> kSessionShift != 0 &&
-         transaction << (64 - kSessionShift) != 0;
 }
 
 }  // namespace
@@ -65,7 +58,7 @@ Generations::Generations(const Geometry &geometry, tandem_context *context)
       // Always this matrix: it is MDS for every number of members, and its columns are single bytes.
       codec_(make_codec({.k = geometry.k, .m = geometry.m, .matrix = TANDEM_MATRIX_ISAL_CAUCHY})) {}
 
-bool Generations::judge(View &view, std::uint64_t newest, const std::function<bool(std::uint32_t)> &is_old) const {
+bool Generations::judge(View &view, const std::function<bool(std::uint32_t)> &is_old) const {
   const std::uint32_t n = k_ + m_;
   const auto is_known = [&](std::uint32_t column, std::uint32_t row) {
     return view.entries[view.at(column, row)].generation != kUnknown;
@@ -79,13 +72,13 @@ bool Generations::judge(View &view, std::uint64_t newest, const std::function<bo
       return true;
     };
     for (end = begin + 1; end < view.count && is_same(end);) ++end;
-    found_old = judge_rows(view, begin, end, newest, is_old, tries_left) || found_old;
+    found_old = judge_rows(view, begin, end, is_old, tries_left) || found_old;
   }
   return found_old;
 }
 
 // Rows with the same known columns.
-bool Generations::judge_rows(View &view, std::uint32_t begin, std::uint32_t end, std::uint64_t newest,
+bool Generations::judge_rows(View &view, std::uint32_t begin, std::uint32_t end,
                              const std::function<bool(std::uint32_t)> &is_old, std::uint32_t &tries_left) const {
   const std::uint32_t n = k_ + m_;
   Guess guess;
@@ -117,16 +110,16 @@ bool Generations::judge_rows(View &view, std::uint32_t begin, std::uint32_t end,
     return false;
   }
   bool found_old = false;
-  const std::vector<bool> fits = solve(view, begin, end, newest, guess);
+  const std::vector<bool> fits = solve(view, begin, end, guess);
   for (std::uint32_t row = begin; row < end; ++row) {
     if (fits[row - begin]) continue;
     std::optional<Guess> found;
     if (doubts) {
       found = guess.without([&](std::size_t i) { return is_old(guess.known[i]); });
       found->may_be_right = true;
-      if (guess.known.size() - found->old.size() < k_ || !solve(view, row, row + 1, newest, *found)[0]) found.reset();
+      if (guess.known.size() - found->old.size() < k_ || !solve(view, row, row + 1, *found)[0]) found.reset();
     }
-    if (!found) found = name_old(view, row, newest, guess, tries_left);
+    if (!found) found = name_old(view, row, guess, tries_left);
     view.contradicts[row] = !found;
     for (std::size_t i = 0; found && i < found->old.size(); ++i) {
       const std::size_t at = view.at(found->old[i], row);
@@ -139,8 +132,8 @@ bool Generations::judge_rows(View &view, std::uint32_t begin, std::uint32_t end,
 }
 
 // Finds the smallest set of old columns that explains the row. Nothing: there is none, or more than one.
-std::optional<Generations::Guess> Generations::name_old(View &view, std::uint32_t row, std::uint64_t newest,
-                                                        const Guess &guess, std::uint32_t &tries_left) const {
+std::optional<Generations::Guess> Generations::name_old(View &view, std::uint32_t row, const Guess &guess,
+                                                        std::uint32_t &tries_left) const {
   for (std::size_t count = 1; count + k_ <= guess.known.size(); ++count) {
     std::optional<Guess> found;
     std::vector<std::uint8_t> is_old(guess.known.size());
@@ -149,21 +142,20 @@ std::optional<Generations::Guess> Generations::name_old(View &view, std::uint32_
       if (tries_left == 0) return {};
       --tries_left;
       Guess one = guess.without([&](std::size_t i) { return is_old[i] != 0; });
-      if (!solve(view, row, row + 1, newest, one)[0]) continue;
+      if (!solve(view, row, row + 1, one)[0]) continue;
       if (found) return {};
       found = std::move(one);
     } while (std::prev_permutation(is_old.begin(), is_old.end()));
     if (!found) continue;
-    solve(view, row, row + 1, newest, *found);  // again, for the view
+    solve(view, row, row + 1, *found);  // again, for the view
     return found;
   }
   return {};
 }
 
 // Computes the generations and words of rows from the columns that are present, at least k. Returns for each row
-// whether they fit to each other, to what a session can have given out, and to the columns that are taken for old.
-std::vector<bool> Generations::solve(View &view, std::uint32_t begin, std::uint32_t end, std::uint64_t newest,
-                                     const Guess &guess) const {
+// whether they fit to each other and to the columns that are taken for old. Parity is never older than its data.
+std::vector<bool> Generations::solve(View &view, std::uint32_t begin, std::uint32_t end, const Guess &guess) const {
   const std::uint32_t n = k_ + m_, count = end - begin;
   std::vector<std::uint64_t> symbols(std::size_t{n + m_} * count);
   const auto symbol = [&](std::uint32_t column, std::uint32_t row) -> std::uint64_t & {
@@ -192,7 +184,6 @@ std::vector<bool> Generations::solve(View &view, std::uint32_t begin, std::uint3
     for (std::uint32_t column = 0; column < k_; ++column) {
       const std::size_t at = view.at(column, begin + row);
       view.generations[at] = guess.present[column] ? view.entries[at].generation : unmix(symbol(column, row));
-      all_fit = all_fit && was_given_out(view.generations[at], newest);
       newest_data = std::max(newest_data, transaction_of(view.generations[at]));
       all_zeros = all_zeros && is_zeros(view.generations[at]);
     }

@@ -22,7 +22,7 @@ void Volume::load_entries(View &view) {
     return;
   }
   const auto is_old = [&](std::uint32_t column) { return members_->is_old(member_of(view, column)); };
-  if (!generations_->judge(view, sequence_, is_old)) return;
+  if (!generations_->judge(view, is_old)) return;
   for (std::uint32_t column = 0; column < members_->count(); ++column)
     for (std::uint32_t row = 0; row < view.count; ++row)
       if (view.stale[view.at(column, row)]) members_->set_old(member_of(view, column), true);

@@ -63,7 +63,7 @@ TEST(Rows, NameTheirOldColumnsOrContradict) {
     for (const std::uint32_t column : is_old) view.entries[column] = old[column];
     for (const std::uint32_t column : is_unknown) view.entries[column] = kLostEntry;
     std::erase_if(is_old, [&](std::uint32_t column) { return old[column] == entries[column]; });
-    generations.judge(view, now, [&](std::uint32_t) { return false; });
+    generations.judge(view, [&](std::uint32_t) { return false; });
     ASSERT_FALSE(view.contradicts[0]) << round << ": " << k << "+" << m;
     for (std::uint32_t column = 0; column < n; ++column) {
       ASSERT_EQ(view.stale[column], is_old.contains(column)) << round << ": " << k << "+" << m << ", column " << column;
