@@ -184,16 +184,18 @@ std::string window_text(const Json &window) {
                      size(number(window, "bytes")));
 }
 
-// "whole: any 2 members may be lost", "of 6 members 1 lost or stale, 0 being rebuilt: 1 more may be lost".
+// "whole: any 2 members may be lost", "of 6 members 1 lost or stale, 0 being rebuilt, 0 with old blocks: 1 more may be
+// lost".
 std::string state_text(const Json &info) {
   const std::uint64_t k = number(info, "k"), m = number(info, "m"), away = number(info, "lost_count"),
-                      rebuilding = number(info, "rebuilding_count");
+                      rebuilding = number(info, "rebuilding_count"), old = number(info, "old_count");
   std::string state;
-  if (away + rebuilding == 0) {
+  if (const std::uint64_t not_whole = away + rebuilding + old; not_whole == 0) {
     state = fmt::format("whole: any {} members may be lost", m);
   } else {
-    state = fmt::format("of {} members {} lost or stale, {} being rebuilt: ", k + m, away, rebuilding);
-    state += away + rebuilding < m ? fmt::format("{} more may be lost", m - away - rebuilding) : "no more may be lost";
+    state = fmt::format("of {} members {} lost or stale, {} being rebuilt, {} with old blocks: ", k + m, away,
+                        rebuilding, old);
+    state += not_whole < m ? fmt::format("{} more may be lost", m - not_whole) : "no more may be lost";
   }
   if (!info.at("windows").empty())
     state += fmt::format("; {} of delayed parity open: no member may be lost there",
@@ -294,7 +296,11 @@ int rebuild(const CareFlags &flags) {
                if (is_told(flags.output))
                  fmt::print("{} rebuilt in {}\n", plural(number(answer, "mended_block_count"), "block"),
                             plural(number(answer, "stripe_count"), "stripe"));
-               return kExitDone;
+               const std::uint64_t old = number(answer, "old_count");
+               if (old != 0 && is_told(flags.output))
+                 fmt::print("{} old blocks: `{} volume scrub --repair` mends them\n",
+                            old == 1 ? "a member holds" : "members hold", program_name());
+               return old == 0 ? kExitDone : kExitDamageFound;
              });
 }
 

@@ -37,7 +37,13 @@ void Volume::survey(View &view, tandem_volume_care_result *result) {
 }
 
 bool Volume::is_wrong(const View &view, std::size_t at) {
-  return view.have[at] >= Have::bad || view.entries[at].generation == kUnknown;
+  return view.have[at] >= Have::bad || (view.have[at] != Have::none && view.entries[at].generation == kUnknown);
+}
+
+std::vector<bool> Volume::wrong_blocks(const View &view) {
+  std::vector<bool> wrong(view.have.size());
+  for (std::size_t at = 0; at < wrong.size(); ++at) wrong[at] = is_wrong(view, at);
+  return wrong;
 }
 
 void Volume::tell_once(const View &view, std::uint32_t row, const char *why) {
@@ -89,14 +95,23 @@ void Volume::check_parity(View &view, tandem_volume_care_result *result) {
   }
 }
 
-void Volume::check_stripe(std::uint64_t stripe, tandem_volume_care_result *result) {
+bool Volume::names_old(const View &view, std::size_t row) const {
+  for (std::uint32_t column = 0; column < members_->count(); ++column)
+    if (view.stale[std::size_t{column} * view.count + row]) return true;
+  return false;
+}
+
+void Volume::check_stripe(std::uint64_t stripe, Mends mends, tandem_volume_care_result *result) {
   const std::shared_lock lock(lock_of(stripe));
   View view(*spares_, geometry(), stripe, 0, geometry().rows());
   load_entries(view);
   survey(view, result);
   check_parity(view, result);
+  const std::vector<bool> wrong = wrong_blocks(view);
   recover(view, false);
-  result->lost_block_count += static_cast<std::uint64_t>(std::ranges::count(view.have, Have::lost));
+  for (std::size_t at = 0; at < view.have.size(); ++at)
+    result->lost_block_count +=
+        view.have[at] == Have::lost || (mends == Mends::known && wrong[at] && names_old(view, at % view.count));
 }
 
 void Volume::repair_stripe(std::uint64_t stripe, Mends mends, tandem_volume_care_result *result) {
@@ -105,17 +120,10 @@ void Volume::repair_stripe(std::uint64_t stripe, Mends mends, tandem_volume_care
   View view(*spares_, geometry(), stripe, 0, geometry().rows());
   load_entries(view);
   survey(view, result);
-  std::vector<bool> before;
-  for (std::size_t at = 0; at < view.have.size(); ++at)
-    before.push_back(view.have[at] != Have::none && is_wrong(view, at));
+  const std::vector<bool> before = wrong_blocks(view);
   recover(view, true);
   if (mends != Mends::missing) check_parity(view, result);
 
-  const auto names_old = [&](std::uint32_t row) {
-    for (std::uint32_t column = 0; column < members_->count(); ++column)
-      if (view.stale[view.at(column, row)]) return true;
-    return false;
-  };
   whole([&] {
     std::vector<Stored> stored;
     for (std::uint32_t column = 0; column < members_->count(); ++column)
@@ -127,7 +135,7 @@ void Volume::repair_stripe(std::uint64_t stripe, Mends mends, tandem_volume_care
           continue;
         }
         if (!members_->is_usable(member_of(view, column))) continue;
-        if (mends == Mends::known && names_old(row)) {
+        if (mends == Mends::known && names_old(view, row)) {
           ++result->lost_block_count;
           continue;
         }
@@ -199,11 +207,18 @@ void Volume::end_left_over_windows() {
 
 // Looks at the tables of all stripes, so that what one row tells of a member is known for all rows.
 tandem_status Volume::look_for_old_members(const CareSettings &settings) {
+  const base::Pace pace(settings.rate_bytes_per_second);
+  const std::uint64_t table_bytes = sizeof(Entry) * geometry().rows() * members_->count();  // of a stripe
+  bool is_cancelled = false;
   for (std::uint64_t stripe = 0; stripe < geometry().stripe_count; ++stripe) {
     check_enough_members();
     look_at_rows(stripe);
-    if (settings.progress && settings.progress(settings.progress_user, 0, geometry().volume_bytes()) != 0)
-      return TANDEM_ERROR_CANCELLED;
+    const auto ask = [&] {
+      is_cancelled = settings.progress && settings.progress(settings.progress_user, 0, geometry().volume_bytes()) != 0;
+      return is_cancelled;
+    };
+    if (!ask()) pace.wait((stripe + 1) * table_bytes, ask);
+    if (is_cancelled) return TANDEM_ERROR_CANCELLED;
   }
   return TANDEM_OK;
 }
@@ -226,9 +241,8 @@ std::string Volume::old_members() const {
 // If rows name more members as old than the parity that is left can stand for, some rows are mistaken, and the evidence
 // is worth nothing.
 bool Volume::old_members_are_plausible() const {
-  std::uint32_t old = 0;
-  for (std::uint32_t i = 0; i < members_->count(); ++i) old += members_->is_usable(i) && members_->is_old(i);
-  const std::uint32_t current = members_->count_of(TANDEM_VOLUME_MEMBER_CURRENT), k = geometry().k;
+  const std::uint32_t old = members_->old_count(), current = members_->count_of(TANDEM_VOLUME_MEMBER_CURRENT),
+                      k = geometry().k;
   if (old == 0 || old + k <= current) return true;
   settings_.note(text("old blocks are not mended: rows name ", old, " members (", old_members(),
                       ") as old, too many for the parity that is left: leave out those that you put back"));
@@ -239,10 +253,8 @@ tandem_status Volume::scrub(const CareSettings &settings, tandem_volume_care_res
   if (settings.repair) check_writable();
   const auto lock = alone(care_mutex_);
   told_.clear();
-  if (settings.repair) {
-    if (const tandem_status looked = look_for_old_members(settings); looked != TANDEM_OK) return looked;
-    end_left_over_windows();
-  }
+  if (const tandem_status looked = look_for_old_members(settings); looked != TANDEM_OK) return looked;
+  if (settings.repair) end_left_over_windows();
   // A repair makes a missing member stale. That member may have the only copy of data of an open window.
   const bool repairs = settings.repair && (window_list().empty() || !session_would_make_stale());
   if (settings.repair && !repairs)
@@ -250,7 +262,7 @@ tandem_status Volume::scrub(const CareSettings &settings, tandem_volume_care_res
         "nothing is mended: a window of delayed parity is open, and a missing member may have data of it. Give that "
         "member, or end the window first");
   if (repairs) begin_session();
-  const Mends mends = repairs && !old_members_are_plausible() ? Mends::known : Mends::all;
+  const Mends mends = old_members_are_plausible() ? Mends::all : Mends::known;
   constexpr std::uint64_t kBytesPerNote = 1 << 30;
   const std::uint64_t stripes_per_note = std::max<std::uint64_t>(1, kBytesPerNote / geometry().stripe_bytes());
   const std::uint64_t first = settings.restart ? 0 : scrub_stripe_.load();
@@ -260,7 +272,7 @@ tandem_status Volume::scrub(const CareSettings &settings, tandem_volume_care_res
     if (repairs)
       repair_stripe(stripe, mends, result);
     else
-      check_stripe(stripe, result);
+      check_stripe(stripe, mends, result);
     next = stripe + 1;
     if ((next - first) % stripes_per_note == 0) keep_scrub_position(next, repairs);
   });

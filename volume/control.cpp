@@ -154,6 +154,7 @@ Json answer_info(tandem_volume *volume, Request &request) {
           {"read_only", info.read_only != 0},
           {"lost_count", info.lost_count},
           {"rebuilding_count", info.rebuilding_count},
+          {"old_count", info.old_count},
           {"scrub_position_bytes", info.scrub_position_bytes},
           {"pid", getpid()},
           {"windows", windows_json(volume)},
@@ -234,12 +235,11 @@ Json answer_care(tandem_volume *volume, Request &request, const ControlProgress 
   const tandem_status status = care(volume, &options, &result);
   Json answer = status == TANDEM_OK ? Json::object() : failure(status, tandem_last_error_message());
   if (status == TANDEM_OK || status == TANDEM_ERROR_CANCELLED) answer.update(to_json(result));
-  if (is_scrub) {
-    const tandem_volume_info info = query(volume);
-    answer["scrub_position_bytes"] = info.scrub_position_bytes;
-    answer["lost_count"] = info.lost_count;
-    answer["rebuilding_count"] = info.rebuilding_count;
-  }
+  const tandem_volume_info info = query(volume);
+  if (is_scrub) answer["scrub_position_bytes"] = info.scrub_position_bytes;
+  answer["lost_count"] = info.lost_count;
+  answer["rebuilding_count"] = info.rebuilding_count;
+  answer["old_count"] = info.old_count;
   return answer;
 }
 

@@ -238,7 +238,9 @@ class Volume {
   // care.cpp
   // Reads the blocks that usable members should have of a stripe, and counts the errors.
   void survey(View &view, tandem_volume_care_result *result);
-  static bool is_wrong(const View &view, std::size_t at);
+  static bool is_wrong(const View &view, std::size_t at);  // a block that was read, or should have been
+  static std::vector<bool> wrong_blocks(const View &view);
+  bool names_old(const View &view, std::size_t row) const;
   void tell_once(const View &view, std::uint32_t row, const char *why);
   // Counts parity that does not match, in rows with all data present. No evidence tells which block is wrong there.
   void check_parity(View &view, tandem_volume_care_result *result);
@@ -246,13 +248,13 @@ class Volume {
   bool look_at_rows(std::uint64_t stripe);
   std::string old_members() const;  // their numbers; "" if none is known
   bool old_members_are_plausible() const;
-  void check_stripe(std::uint64_t stripe, tandem_volume_care_result *result);
-  // Mends blocks that can be mended, in a session that has begun.
   enum class Mends {
     missing,  // bad blocks, and those without an entry
     known,    // these, and checks parity
     all       // also blocks of old copies
   };
+  void check_stripe(std::uint64_t stripe, Mends mends, tandem_volume_care_result *result);
+  // Mends blocks that can be mended, in a session that has begun.
   void repair_stripe(std::uint64_t stripe, Mends mends, tandem_volume_care_result *result);
   tandem_status walk(const CareSettings &settings, std::uint64_t first_stripe,
                      const std::function<void(std::uint64_t)> &visit);

@@ -29,6 +29,12 @@ std::uint32_t Members::usable_count() const {
   return count_of(TANDEM_VOLUME_MEMBER_CURRENT) + count_of(TANDEM_VOLUME_MEMBER_REBUILDING);
 }
 
+std::uint32_t Members::old_count() const {
+  std::uint32_t old = 0;
+  for (std::uint32_t i = 0; i < count(); ++i) old += is_usable(i) && is_old(i);
+  return old;
+}
+
 std::vector<Standing> Members::standings() const {
   std::vector<Standing> found;
   for (std::uint32_t i = 0; i < count(); ++i) {
@@ -104,7 +110,7 @@ void Members::query(std::uint32_t index, tandem_volume_member *out) const {
   out->read_error_count = slot.read_errors;
   out->bad_block_count = slot.bad_blocks;
   copy_text(slot.name, out->name);
-  copy_text(slot.why, out->why);
+  copy_text(slot.is_old && slot.why.empty() ? "it holds old blocks, scrub with repair mends them" : slot.why, out->why);
 }
 
 bool Members::read(std::uint32_t index, IoKind kind, std::uint64_t offset, std::byte *to, std::size_t bytes) {

@@ -176,7 +176,9 @@ typedef struct tandem_volume_info {
   uint32_t lost_count;       /* members that are lost or stale */
   uint32_t rebuilding_count; /* members that are current, except for blocks still to be rebuilt */
   uint32_t window_count;
+  uint32_t old_count; /* usable members known to hold old blocks: a scrub with repair mends them */
   int32_t read_only;
+  uint32_t reserved;             /* 0 */
   uint64_t scrub_position_bytes; /* in the volume: where the next scrub continues; 0 = at the beginning */
 } tandem_volume_info;
 
@@ -199,7 +201,7 @@ typedef struct tandem_volume_member {
   uint64_t size_bytes;                        /* 0: unknown */
   uint64_t read_error_count, bad_block_count; /* since open: failed reads; blocks with a wrong checksum */
   char name[256];                             /* the path or URI, cut to fit; "" = not given to open */
-  char why[256];                              /* why it is lost or stale; "" = it is neither */
+  char why[256]; /* why it is lost or stale, or that it holds old blocks; "" = nothing is wrong */
 } tandem_volume_member;
 
 /* Describes one member.
@@ -297,7 +299,7 @@ TANDEM_API tandem_status tandem_volume_windows(const tandem_volume *volume, tand
 /* ---- care ------------------------------------------------------------------------------------------ */
 
 /* Receives the progress of scrub or rebuild, after each stripe, on the calling thread.
- *   done_bytes, total_bytes   of the volume
+ *   done_bytes, total_bytes   of the volume; done_bytes is 0 while the tables are looked at, before any data
  * Returns 0 to continue. Any other value ends the call with TANDEM_ERROR_CANCELLED. It may call other functions of the
  * volume. */
 typedef int32_t (*tandem_volume_progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);

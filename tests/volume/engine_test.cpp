@@ -746,8 +746,8 @@ TEST_F(Damage, ScrubGoesOnWhereItWasEnded) {
   CareSettings settings;
   int calls = 0;
   settings.progress_user = &calls;
-  settings.progress = [](void *user, std::uint64_t, std::uint64_t) -> std::int32_t {
-    return ++*static_cast<int *>(user) == 5;
+  settings.progress = [](void *user, std::uint64_t done, std::uint64_t) -> std::int32_t {
+    return done != 0 && ++*static_cast<int *>(user) == 5;
   };
   tandem_volume_care_result result{};
   EXPECT_EQ(volume->scrub(settings, &result), TANDEM_ERROR_CANCELLED);

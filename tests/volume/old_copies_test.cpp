@@ -118,6 +118,16 @@ class Copied {
     std::copy(data.begin(), data.end(), now.begin() + static_cast<std::ptrdiff_t>(offset));
     ever_[offset / kBlockBytes].insert(content(offset / kBlockBytes));
   }
+  // So that the last record has no page of this member: it would be replayed there.
+  void write_beside(std::uint32_t member) {
+    const Geometry geometry = volume->geometry();
+    for (std::uint64_t stripe = 0; stripe < geometry.member_count(); ++stripe) {
+      const auto is_here = [&](std::uint32_t column) { return geometry.member_of(stripe, column) == member; };
+      bool is_parity = false;
+      for (std::uint32_t i = 0; i < shape_.m; ++i) is_parity = is_parity || is_here(shape_.k + i);
+      if (!is_parity) write(stripe * geometry.stripe_bytes() + (is_here(0) ? geometry.unit_bytes : 0), 100);
+    }
+  }
   void changes(std::uint64_t count) {
     while (count-- != 0) change();
     volume->flush();
@@ -291,12 +301,7 @@ TEST(OldCopies, ForbidToReplaceAnotherMemberAndToDelayParity) {
     own.changes(20);
     own.copy(0);
     own.changes(10);
-    // The last record has no page of member 0: it would be replayed there.
-    const Geometry geometry = own.volume->geometry();
-    for (std::uint64_t stripe = 0; stripe < 3; ++stripe)
-      for (std::uint32_t column = 0; column < 2; ++column)
-        if (geometry.member_of(stripe, column) != 0 && geometry.member_of(stripe, 2) != 0)
-          own.write(stripe * geometry.stripe_bytes() + column * std::uint64_t{geometry.unit_bytes}, 100);
+    own.write_beside(0);
     own.put_back(false);
     ASSERT_TRUE(own.open({}));
     if (is_known) {
@@ -329,10 +334,35 @@ TEST(OldCopies, OfMoreMembersThanParityAreNotMended) {
   write(1, 3, 1);  // the last record has no page of the copied members
   own.put_back(false);
   ASSERT_TRUE(own.open({}));
-  const auto result = own.scrub();
-  EXPECT_EQ(result.lost_block_count, 3u);
-  EXPECT_EQ(result.mended_block_count, 0u);
+  for (const bool repairs : {false, true}) {
+    const auto result = own.scrub(repairs);
+    EXPECT_EQ(result.lost_block_count, 3u);
+    EXPECT_EQ(result.mended_block_count, 0u);
+  }
   EXPECT_EQ(own.not_now(), 0u) << "each row names its own";
+}
+
+// A rebuild leaves them as they are, so it says which members a scrub still has to mend.
+TEST(OldCopies, AreNamedUntilTheyAreMended) {
+  Copied own(1, {3, 2});
+  own.changes(20);
+  own.copy(0);
+  own.changes(10);
+  own.write_beside(0);
+  own.put_back(false);
+  ASSERT_TRUE(own.open({4}));
+  ASSERT_TRUE(own.replace(4) && own.rebuild());
+  const auto old_count = [&] {
+    auto info = sized<tandem_volume_info>();
+    own.volume->query(&info);
+    return info.old_count;
+  };
+  EXPECT_EQ(old_count(), 1u);
+  EXPECT_NE(std::string(member_of(*own.volume, 0).why), "");
+  EXPECT_EQ(std::string(member_of(*own.volume, 1).why), "");
+  own.scrub();
+  EXPECT_EQ(old_count(), 0u);
+  EXPECT_EQ(std::string(member_of(*own.volume, 0).why), "");
 }
 
 // ---- what rows cannot tell ---------------------------------------------------------------------------
@@ -358,6 +388,29 @@ TEST(OldCopies, ThatAreThereWhenAWindowEndsAreBelieved) {
   own.volume->read(0, found.data(), found.size());
   EXPECT_TRUE(found == first || found == second);
   EXPECT_EQ(own.scrub().lost_block_count, 0u);
+}
+
+// The log of one member is rotten, and the others are old: the record that is found is older than pages of that member.
+TEST(OldCopies, OfAllButOneMemberGiveOldOrNewBlocks) {
+  for (std::uint64_t i = 0; i < (tandem::test::runs_every_case() ? 1000u : 30u); ++i) {
+    const std::uint64_t seed = tandem::test::slice_seed() + i;
+    SCOPED_TRACE(seed);
+    Copied own(seed);
+    own.changes(1 + own.below(30));
+    const std::size_t newest = own.any_member();
+    for (std::size_t member = 0; member < own.array.disks.size(); ++member)
+      if (member != newest) own.copy(member);
+    own.changes(1 + own.below(4));
+    own.put_back(false);
+    std::fill_n(own.array.disks[newest]->bytes.begin() + kLogOffset, kBlockBytes, std::byte{0});
+    ASSERT_TRUE(own.open({})) << tandem_last_error_message();
+    own.not_now();
+    own.scrub();
+    own.not_now();
+    if (!own.open({own.any_member()})) continue;
+    own.not_now();
+    ASSERT_FALSE(::testing::Test::HasFailure());
+  }
 }
 
 // Without its page of the only parity a row has no witness.
