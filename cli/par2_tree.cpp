@@ -131,6 +131,8 @@ class TreeReport {
   void hear_of_tree(const tandem_par2_event &event) {
     if (event.what == TANDEM_PAR2_FOLDER_UNREADABLE)
       complain("cannot read the folder ", event.path, ": ", event.message);
+    else if (event.what == TANDEM_PAR2_ACCEPTED_NOTHING)
+      complain("--accept ", event.path, " had no effect: it is as its set says, or in no set");
     else if (event.severity != TANDEM_PAR2_FINE)
       complain("the list of sets ", event.path, ": ", event.message);
     else if (!is_sync_ || event.message != nullptr)

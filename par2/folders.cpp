@@ -94,7 +94,7 @@ Folders::Folders(const tandem_par2_tree_options &options) : options_(options) {
       if (const std::string name = each.lexically_relative(root).string(); inside.empty() && is_safe_name(name))
         inside = name;
     if (inside.empty()) fail(TANDEM_ERROR_INVALID_ARGUMENT, path, " is no file below ", root_);
-    accepted_.insert(inside);
+    accepted_.emplace(inside, false);
   }
   std::string problem;
   list_ = read_list(&problem);
@@ -116,9 +116,9 @@ std::string Folders::relative(const std::string &path) const {
   return fs::path(path).lexically_relative(root_).string();
 }
 
-bool Folders::is_accepted(const std::string &path, bool or_around) const {
+bool Folders::is_accepted(const std::string &path, bool or_around) {
   for (fs::path each = relative(path); !each.empty(); each = or_around ? each.parent_path() : fs::path())
-    if (accepted_.contains(each.string())) return true;
+    if (const auto found = accepted_.find(each.string()); found != accepted_.end()) return found->second = true;
   return false;
 }
 
@@ -236,6 +236,10 @@ void Folders::finish_list(bool writes) {
       std::string problem;
       list_ = read_list(&problem);
       writes = problem.empty();
+      if (writes && !list_ && found_below_)
+        report(event_of(TANDEM_PAR2_NO_LIST, joined(root_, kListName), TANDEM_PAR2_ATTENTION),
+               "it was not there, though sets of folders were: sets that are gone with their folders are not named. A "
+               "new one is made");
     }
     Names sets = there_;
     for (const std::string &name : list_.value_or(Names())) {
@@ -250,6 +254,8 @@ void Folders::finish_list(bool writes) {
         report(event_of(TANDEM_PAR2_SET_FAILED, path, TANDEM_PAR2_ATTENTION), "it is no regular file");
       sets.insert(name);
     }
+    for (const auto &[path, had_effect] : accepted_)
+      if (!had_effect) report(event_of(TANDEM_PAR2_ACCEPTED_NOTHING, joined(root_, path)));
     if (writes && (!list_ || sets != *list_)) write_list(sets);
   } catch (const Error &error) {
     if (error.status() != TANDEM_ERROR_IO) throw;

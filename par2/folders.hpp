@@ -57,7 +57,7 @@ class Folders {
   bool is_excluded(const std::string &path) const;
   std::string relative(const std::string &path) const;  // to the root
   // Whether an accepted path names it, or a folder around it.
-  bool is_accepted(const std::string &path, bool or_around) const;
+  bool is_accepted(const std::string &path, bool or_around);
   base::LockWait lock_wait() const;
 
   // 0: it is a file for a set. Else errno, or -1: packets.
@@ -66,12 +66,21 @@ class Folders {
 
   // Relative paths of sets. Empty: there is no list, or it cannot be read.
   const std::optional<Names> &list() const noexcept { return list_; }
-  void set_is_there(const std::string &path) { there_.insert(relative(path)); }
+  void set_is_there(const std::string &path, bool was_there = true) {
+    const std::string name = relative(path);
+    found_below_ = found_below_ || (was_there && name.find('/') != std::string::npos);
+    there_.insert(name);
+  }
   void set_is_removed(const std::string &path) { removed_.insert(relative(path)); }
-  // When all sets had their turn: an event for each other set of the list that is not there, unless it is accepted.
+  // When all sets had their turn: an event for each other set of the list that is not there, unless it is accepted, and
+  // for each accepted path without effect.
   // writes: the list.
   void finish_list(bool writes);
 
+  static std::int32_t severity_of(const Error &error) {
+    const bool is_lost = error.status() == TANDEM_ERROR_DAMAGED || error.status() == TANDEM_ERROR_NOT_RECOVERABLE;
+    return is_lost ? TANDEM_PAR2_LOST : TANDEM_PAR2_UNREAD;
+  }
   // Runs `body` for a set; a failure becomes an event.
   template <class Body>
   void guard(const std::string &set, const Body &body) {
@@ -79,8 +88,7 @@ class Folders {
       body();
     } catch (const Error &error) {
       if (error.status() == TANDEM_ERROR_CANCELLED || error.status() == TANDEM_ERROR_OUT_OF_MEMORY) throw;
-      const bool is_lost = error.status() == TANDEM_ERROR_DAMAGED || error.status() == TANDEM_ERROR_NOT_RECOVERABLE;
-      report(event_of(TANDEM_PAR2_SET_FAILED, set, is_lost ? TANDEM_PAR2_LOST : TANDEM_PAR2_UNREAD), error.what());
+      report(event_of(TANDEM_PAR2_SET_FAILED, set, severity_of(error)), error.what());
     }
   }
 
@@ -92,9 +100,10 @@ class Folders {
   std::string root_;
   struct stat root_status_;
   std::vector<std::string> excluded_;
-  Names accepted_;  // relative
+  std::map<std::string, bool> accepted_;  // relative paths, and whether that had an effect
   std::optional<Names> list_;
   Names there_, removed_;
+  bool found_below_ = false;  // a set of a folder below the root, as an earlier sync of the root makes it
   std::int32_t severity_ = TANDEM_PAR2_FINE;
 };
 

@@ -96,7 +96,7 @@ class Scrub {
         // Else the second set may describe newer content of these files.
         !(base::name_of(path) == kSetName && unread_more_.contains(base::folder_of(path))) &&
         leave_changed_alone(report, all)) {
-      mend(report);
+      failure = mend(report);
       all = states();
       summary = summary_of(report);
     }
@@ -119,6 +119,7 @@ class Scrub {
       folders_.report(event,
                       all[i] == TANDEM_PAR2_FILE_UNREADABLE ? base::error_text(report.files[i].error) : std::string());
     }
+    if (failure) std::rethrow_exception(failure);
     const bool lacks = lacks_recovery_slices(report.set), is_whole = summary.damaged_packet_bytes == 0 && !lacks;
     const std::int32_t what = is_lost                                    ? TANDEM_PAR2_SET_LOST
                               : is_damaged || !is_whole                  ? TANDEM_PAR2_SET_RECOVERABLE
@@ -173,14 +174,20 @@ class Scrub {
     });
   }
 
-  // Files get the times that they had when sync made the set: they are as old as that.
-  void mend(Report &report) {
+  // Files get the times that they had when sync made the set: they are as old as that. Returns why some files could not
+  // be repaired.
+  std::exception_ptr mend(Report &report) {
     auto options = base::sized<tandem_par2_repair_options>();
     options.memory_bytes = options_.memory_bytes;
     options.no_sync = options_.no_sync;
     base::TaskPool pool(more_threads(options_.thread_count));
     Meter meter(options_.progress, options_.progress_user);
-    repair(context_, report, options, pool, meter);
+    std::exception_ptr failure;
+    try {
+      repair(context_, report, options, pool, meter);
+    } catch (const Error &) {
+      failure = std::current_exception();
+    }
     meter.finish();
     for (std::size_t i = 0; i < report.files.size(); ++i) {
       const auto modified = report.set.files[i].modified_ns;
@@ -191,6 +198,7 @@ class Scrub {
                                  {static_cast<time_t>((*modified - rest) / kSecond), static_cast<long>(rest)}};
       utimensat(AT_FDCWD, joined(report.folder, report.set.files[i].name).c_str(), times, AT_SYMLINK_NOFOLLOW);
     }
+    return failure;
   }
 
   void look_for_unprotected(const base::Folder &folder) {

@@ -133,7 +133,7 @@ class Sync {
       if (S_ISREG(status.st_mode)) set.set_report(verify_with(folders_.verify_options(set.path, true)));
     } catch (const Error &error) {
       if (error.status() == TANDEM_ERROR_CANCELLED || error.status() == TANDEM_ERROR_OUT_OF_MEMORY) throw;
-      if (error.status() == TANDEM_ERROR_IO) severity = TANDEM_PAR2_UNREAD;
+      severity = Folders::severity_of(error);
       problem = error.what();
     }
     if (set.report || options_.force != 0) return;
@@ -150,7 +150,7 @@ class Sync {
   }
 
   // Not if it stays anyway, and nothing has changed but that files are gone.
-  bool must_be_read(const OldSet &set) const {
+  bool must_be_read(const OldSet &set) {
     bool has_gone = false, differs = false;
     for (const auto &[name, owner] : owners_) {
       const auto now = owner == &set ? files_.find(name) : files_.end();
@@ -161,7 +161,7 @@ class Sync {
     }
     return differs || !has_gone;
   }
-  bool is_accepted(const std::string &name) const { return folders_.is_accepted(folder_->path_of(name), false); }
+  bool is_accepted(const std::string &name) { return folders_.is_accepted(folder_->path_of(name), false); }
 
   // New files that are packets, or cannot be read.
   void leave_out() {
@@ -192,9 +192,9 @@ class Sync {
       const std::size_t i = owner->files.at(name);
       const File &file = owner->report->set.files[i];
       const FileReport &found = owner->report->files[i];
-      const bool is_accepted_one = is_accepted(name);
       const auto now = files_.find(name);
       if (now == files_.end()) {
+        const bool is_accepted_one = is_accepted(name);
         rewritten_ += !is_accepted_one;
         const bool is_meant = is_accepted_one || options_.accept_removed != 0;
         owner->stays = owner->stays || !is_meant;
@@ -204,6 +204,7 @@ class Sync {
       }
       const Look look = owner->look(i, now->second);
       if (owner->is_read() ? found.state == FileState::complete : look == Look::same) continue;
+      const bool is_accepted_one = is_accepted(name);
       const int opened = Folders::reason_to_leave_out(*folder_, name);
       if (const int error = found.error != 0 ? found.error : opened; error > 0) {
         owner->stays = true;
@@ -336,15 +337,22 @@ class Sync {
   // Of a set's turn.
   void end(const OldSet &set, std::int32_t what, std::int32_t severity = TANDEM_PAR2_FINE,
            const std::string &message = {}) {
-    if (what != TANDEM_PAR2_SET_REMOVED) folders_.set_is_there(set.path);
+    if (what != TANDEM_PAR2_SET_REMOVED) folders_.set_is_there(set.path, set.status.has_value());
     auto event = event_of(what, set.path, severity);
     if (result_) {
       event.bytes = result_->source_bytes;
       event.file_count = result_->file_count;
       event.slice_count = result_->slice_count;
       event.recovery_slice_count = result_->recovery_slice_count;
+      event.recovery_percent = percent_;
+    } else if (set.report) {
+      const Set &old = set.report->set;
+      for (const File &file : old.files) event.bytes += file.bytes;
+      event.file_count = static_cast<std::uint32_t>(old.files.size());
+      event.slice_count = static_cast<std::uint32_t>(old.slice_count);
+      event.recovery_slice_count = static_cast<std::uint32_t>(old.recovery.size());
+      event.recovery_percent = percent_of(old, kDefaultPercent);
     }
-    event.recovery_percent = percent_;
     folders_.report(event, message);
   }
 

@@ -326,7 +326,8 @@ enum tandem_par2_event_value {
   TANDEM_PAR2_FILE_REPAIRED = 40,
   /* Of the tree. */
   TANDEM_PAR2_FOLDER_UNREADABLE = 64,
-  TANDEM_PAR2_NO_LIST = 65 /* without the list of sets, missing sets cannot be named */
+  TANDEM_PAR2_NO_LIST = 65,         /* without the list of sets, missing sets cannot be named */
+  TANDEM_PAR2_ACCEPTED_NOTHING = 66 /* sync: accepting this path had no effect */
 };
 
 /* Texts are valid during the callback. */

@@ -12,7 +12,7 @@ from .files import _paths, _progress
 _STATES = ("complete", "renamed", "damaged", "missing", "unreadable")
 _EVENTS = dict(enumerate(("begun", "unchanged", "made", "replaced", "removed", "kept", "complete", "outdated", "recoverable", "lost", "absent", "failed")))
 _EVENTS.update(enumerate(("right", "added", "changed", "suspect", "gone", "unreadable", "packets", "unprotected", "repaired"), 32))
-_EVENTS.update({64: "folder unreadable", 65: "no list"})
+_EVENTS.update({64: "folder unreadable", 65: "no list", 66: "accepted nothing"})
 _VOLUMES = ("doubling", "limited", "uniform")
 
 
