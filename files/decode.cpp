@@ -174,7 +174,7 @@ class Decoder {
         wanted_(header_.shard_count(), 0),
         rounds_(team, header_, places_.count()),
         digest_(team),
-        workers_(context, options.progress, options.progress_user, progress_bytes()) {
+        meter_(options.progress, options.progress_user, progress_bytes()) {
     std::fill_n(wanted_.begin(), header_.k, std::uint8_t{1});
   }
 
@@ -187,7 +187,7 @@ class Decoder {
         fail(TANDEM_ERROR_NOT_RECOVERABLE, set_.shard_count, " of ", header_.shard_count(), " shards found, ",
              header_.k, " are needed");
       }
-      if (team_.leads()) sink_.emplace(options_, set_, team_, [this] { workers_.check_cancelled(); });
+      if (team_.leads()) sink_.emplace(options_, set_, team_, [this] { meter_.check(); });
     });
     if (!team_.is_alone()) {
       Words leading = team_.broadcast([&](Words &words) { words.put(sink_->pending_path()); });
@@ -288,8 +288,9 @@ class Decoder {
     const Division division = divide(context_, options_.thread_count, header_, places.count);
     source_.set_piece_bytes(division.piece_bytes);
     next_batch_ = 0;
+    turns_.restart();
     try {
-      workers_.run(division.worker_count, [&](unsigned) { work(places, division.batch_stripes); });
+      run_workers(context_, division.worker_count, meter_, [&](std::size_t) { work(places, division.batch_stripes); });
     } catch (const Error &error) {
       // The block may lie in a file that could not be looked at.
       if (error.status() == TANDEM_ERROR_NOT_RECOVERABLE) check_all_read(search_, set_, false);
@@ -302,7 +303,7 @@ class Decoder {
     const BatchBuffers buffers = make_buffers(header_, batch_stripes);
     const std::uint64_t end = places.first + places.count;
     std::vector<Stripe> stripes;
-    while (!workers_.stopped().load(std::memory_order_relaxed)) {
+    while (!meter_.stopped().load(std::memory_order_relaxed)) {
       const std::uint64_t batch = next_batch_.fetch_add(1), first = places.first + batch * batch_stripes;
       if (first >= end) return;
       stripes.clear();
@@ -316,10 +317,10 @@ class Decoder {
         if (!stripe.complete) make_holes(stripe);
         source_.hash_computed(stripe);  // a block of padding alone is zeros: no hole, and part of the digest
       }
-      if (!workers_.enter(batch)) return;
+      if (!turns_.enter(batch)) return;
       for (const Stripe &stripe : stripes) note(stripe);
       if (sink_->is_stream()) write(stripes);
-      workers_.leave(batch);
+      turns_.leave(batch);
       if (!sink_->is_stream()) write(stripes);
     }
   }
@@ -331,11 +332,11 @@ class Decoder {
       base::TimedStep step = step_of(options_.dry_run == 0 ? timeline_ : nullptr, "write", header_, stripe.number);
       step.add_bytes(content_bytes);
       if (sink_->is_stream()) {
-        for (const iovec &piece : pieces) sink_->write_next(piece, workers_.stopped());
+        for (const iovec &piece : pieces) sink_->write_next(piece, meter_.stopped());
       } else {
         sink_->write_pieces(pieces, stripe.number * header_.stripe_data_bytes());
       }
-      workers_.add_done(content_bytes);
+      meter_.done(content_bytes);
       content_bytes_.fetch_add(content_bytes, std::memory_order_relaxed);
     }
   }
@@ -364,7 +365,8 @@ class Decoder {
   SharedDigest digest_;
   Ranges holes_{kMostHoles};       // bytes
   std::uint64_t next_stripe_ = 0;  // after the last one that was noted
-  Workers workers_;
+  base::Meter meter_;
+  Turns turns_{meter_};
   std::optional<Sink> sink_;
   std::atomic<std::uint64_t> next_batch_{0}, content_bytes_{0};
 };

@@ -103,10 +103,10 @@ class Encoder {
       : context_(context),
         options_(options),
         source_(options, !Team(options.team).is_alone()),
-        writer_(context, options, source_.content_bytes(), source_.mode(), [this] { workers_.check_cancelled(); }),
+        writer_(context, options, source_.content_bytes(), source_.mode(), [this] { meter_.check(); }),
         header_(writer_.header()),
         rounds_(writer_.team(), header_, source_.is_stream() ? UINT64_MAX : header_.stripe_count()),
-        workers_(context, options.progress, options.progress_user, progress_bytes()) {}
+        meter_(options.progress, options.progress_user, progress_bytes()) {}
 
   // Called by all processes of the team.
   tandem_files_result run() {
@@ -126,15 +126,13 @@ class Encoder {
       team.together([&] {
         const Division division = divide(context_, options_.thread_count, header_, stripes.count);
         next_batch_ = 0;
-        workers_.run(division.worker_count, [&](unsigned) { work(stripes, division); });
+        turns_.restart();
+        run_workers(context_, division.worker_count, meter_, [&](std::size_t) { work(stripes, division); });
         thread_count = std::max(thread_count, division.worker_count);
       });
       writer_.written().hand_over(team, header_.stripe_count());
     }
-    if (source_.is_stream()) {
-      workers_.end_stream();
-      workers_.check_cancelled();
-    }
+    if (source_.is_stream()) meter_.finish();
     writer_.commit(source_.is_stream() ? stream_bytes_ : header_.content_bytes, [this] { source_.check_unchanged(); });
     tandem_files_result result = writer_.result();
     result.thread_count = thread_count;
@@ -151,13 +149,13 @@ class Encoder {
   void work(const tandem_files_range &stripes, const Division &division) {
     const BatchBuffers buffers = make_buffers(header_, division.batch_stripes);
     const std::uint64_t end = stripes.first + stripes.count;
-    while (!workers_.stopped().load(std::memory_order_relaxed)) {
+    while (!meter_.stopped().load(std::memory_order_relaxed)) {
       const std::uint64_t batch = next_batch_.fetch_add(1), first = stripes.first + batch * division.batch_stripes;
       std::uint64_t content_bytes = 0;
       if (source_.is_stream()) {
-        if (!workers_.enter(batch)) return;
+        if (!turns_.enter(batch)) return;
         content_bytes = read_batch_of_stream(first, buffers);
-        workers_.leave(batch);
+        turns_.leave(batch);
         if (content_bytes == 0) return;
       } else {
         if (first >= end) return;
@@ -165,12 +163,12 @@ class Encoder {
       }
       std::vector<Hash128> hashes = writer_.hash_data(first, content_bytes, buffers);
       // In order, so that a worker that reads slowly lets no hashes pile up.
-      if (!source_.is_stream() && !workers_.enter(batch)) return;
+      if (!source_.is_stream() && !turns_.enter(batch)) return;
       writer_.written().take(first, hashes.size() / header_.k, UINT64_MAX);
       writer_.written().add(first, hashes);
-      if (!source_.is_stream()) workers_.leave(batch);
+      if (!source_.is_stream()) turns_.leave(batch);
       writer_.write_stripes(first, content_bytes, hashes, buffers, division.piece_bytes);
-      workers_.add_done(content_bytes);
+      meter_.done(content_bytes);
     }
   }
 
@@ -201,7 +199,7 @@ class Encoder {
     base::TimedStep read = step_of(base::timeline_of(context_), "read", header_, stripe);
     std::uint64_t content_bytes = 0;
     for (std::uint32_t i = 0; i < header_.k && !stream_ended_; ++i) {
-      const std::uint64_t got = source_.read_next(buffers.at(i), header_.payload_bytes(), workers_.stopped());
+      const std::uint64_t got = source_.read_next(buffers.at(i), header_.payload_bytes(), meter_.stopped());
       content_bytes += got;
       stream_ended_ = got < header_.payload_bytes();
     }
@@ -232,7 +230,8 @@ class Encoder {
   SetWriter writer_;
   const SetHeader header_;
   const Rounds rounds_;
-  Workers workers_;
+  base::Meter meter_;
+  Turns turns_{meter_};
   std::atomic<std::uint64_t> next_batch_{0};
   bool stream_ended_ = false;  // this and the next members: used by one worker at a time, in turn
   std::uint64_t stream_bytes_ = 0;

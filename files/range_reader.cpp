@@ -53,13 +53,13 @@ void RangeReader::read(std::uint64_t offset, std::uint64_t byte_count, std::byte
     return {std::max(offset, begins) - begins, std::min(end, begins + stripe_bytes) - begins,
             header.payload_bytes_of(stripe)};
   };
-  Workers workers(context_, nullptr, nullptr, byte_count);
+  base::Meter meter;
   std::atomic<std::uint64_t> next{0};
-  const auto work = [&](unsigned) {
+  const auto work = [&](std::size_t) {
     const SpareBuffers::Loan loan(spare_buffers_, header, division.batch_stripes);
     const BatchBuffers &buffers = *loan;
     std::vector<StripeSource::Stripe> stripes;
-    for (std::uint64_t i; !workers.stopped().load() && (i = next.fetch_add(buffers.size())) < stripe_count;) {
+    for (std::uint64_t i; !meter.stopped().load() && (i = next.fetch_add(buffers.size())) < stripe_count;) {
       stripes.clear();
       for (std::uint64_t place = 0; place < std::min<std::uint64_t>(buffers.size(), stripe_count - i); ++place) {
         StripeSource::Stripe &stripe = stripes.emplace_back();
@@ -77,7 +77,7 @@ void RangeReader::read(std::uint64_t offset, std::uint64_t byte_count, std::byte
     }
   };
   if (division.worker_count == 1) return work(0);
-  workers.run(division.worker_count, work);
+  run_workers(context_, division.worker_count, meter, work);
 }
 
 }  // namespace tandem::files

@@ -19,23 +19,22 @@ void run_workers(RepairTask &task, const Work &work) {
   const RangeList stripes(task.findings.readable);
   const auto [first_place, stripe_count] = range_of(stripes.count(), task.team.process(), task.team.process_count());
   const std::uint64_t end = first_place + stripe_count;
-  Workers workers(task.context, task.options.progress, task.options.progress_user,
-                  stripe_count * task.header.stripe_data_bytes());
+  base::Meter meter(task.options.progress, task.options.progress_user, stripe_count * task.header.stripe_data_bytes());
   std::atomic<std::uint64_t> next{first_place};
   const Division division = divide(task.context, task.options.thread_count, task.header, stripe_count);
   task.source.set_piece_bytes(division.piece_bytes);
-  workers.check_cancelled();  // the bytes are counted anew
-  workers.run(division.worker_count, [&](unsigned) {
+  meter.check();  // the bytes are counted anew
+  files::run_workers(task.context, division.worker_count, meter, [&](std::size_t) {
     const BatchBuffers buffers = make_buffers(task.header, division.batch_stripes);
     std::vector<std::uint64_t> batch;
-    while (!workers.stopped().load(std::memory_order_relaxed)) {
+    while (!meter.stopped().load(std::memory_order_relaxed)) {
       const std::uint64_t first = next.fetch_add(buffers.size());
       batch.clear();
       for (std::uint64_t place = first; place < end && batch.size() < buffers.size(); ++place)
         batch.push_back(stripes.at(place));
       if (batch.empty()) return;
       work(batch, buffers);
-      workers.add_done(batch.size() * task.header.stripe_data_bytes());
+      meter.done(batch.size() * task.header.stripe_data_bytes());
     }
   });
 }

@@ -253,12 +253,12 @@ void SetWriter::write_range(std::uint64_t first_stripe, std::uint64_t stripe_cou
            " bytes of content, ", content.size(), " are given");
     std::vector<Hash128> hashes(stripe_count * header_.k);
     const Division division = divide(context_, thread_count_, header_, stripe_count);
-    Workers workers(context_, progress_, progress_user_, bytes);
+    base::Meter meter(progress_, progress_user_, bytes);
     std::atomic<std::uint64_t> next{0};
-    workers.run(division.worker_count, [&](unsigned) {
+    run_workers(context_, division.worker_count, meter, [&](std::size_t) {
       const SpareBuffers::Loan loan(spare_buffers_, header_, division.batch_stripes);
       const BatchBuffers &buffers = *loan;
-      for (std::uint64_t i; !workers.stopped().load() && (i = next.fetch_add(buffers.size())) < stripe_count;) {
+      for (std::uint64_t i; !meter.stopped().load() && (i = next.fetch_add(buffers.size())) < stripe_count;) {
         const std::uint64_t first = first_stripe + i, count = std::min<std::uint64_t>(buffers.size(), stripe_count - i);
         const std::byte *const begin = content.data() + (first * header_.stripe_data_bytes() - first_byte);
         const std::byte *from = begin;
@@ -271,7 +271,7 @@ void SetWriter::write_range(std::uint64_t first_stripe, std::uint64_t stripe_cou
         const std::vector<Hash128> of_batch = hash_data(first, batch_bytes, buffers);
         write_stripes(first, batch_bytes, of_batch, buffers, division.piece_bytes);
         std::ranges::copy(of_batch, hashes.begin() + static_cast<std::ptrdiff_t>(i * header_.k));
-        workers.add_done(batch_bytes);
+        meter.done(batch_bytes);
       }
     });
     written_.add(first_stripe, std::move(hashes));
@@ -340,14 +340,10 @@ void SetWriter::finish_files(const std::function<void()> &check_source) {
 // that takes a third of the time of writing it.
 void SetWriter::let_go(std::vector<Descriptor> replaced) const {
   if (replaced.empty()) return;
-  std::atomic<std::size_t> next{0};
   try {
-    Workers workers(context_, nullptr, nullptr, 0);
-    workers.run(worker_count_for(context_, thread_count_, 0, replaced.size()), [&](unsigned) {
-      for (std::size_t i; (i = next.fetch_add(1)) < replaced.size();) replaced[i].reset();
-    });
-  } catch (const std::exception &) {
-    // No thread could be started. The set is complete, and the files are closed here.
+    base::Crew crew(worker_count_for(context_, thread_count_, 0, replaced.size()) - 1);
+    crew.run(replaced.size(), [&](std::size_t i) { replaced[i].reset(); });
+  } catch (const std::exception &) {  // the set is complete, and the files are closed here
   }
 }
 

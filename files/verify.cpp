@@ -29,9 +29,7 @@ class Inspector {
         team_(team),
         rounds_(team, header_, stripes_.count()),
         digest_(team),
-        workers_(context, options.progress, options.progress_user, total_bytes()) {
-    workers_.limit_rate(options.rate_bytes_per_second);
-  }
+        meter_(options.progress, options.progress_user, total_bytes(), options.rate_bytes_per_second) {}
 
   Findings run() {
     for (std::uint64_t round = 0; round < rounds_.count(); ++round) {
@@ -98,8 +96,9 @@ class Inspector {
   void look_at(const tandem_files_range &places) {
     next_ = first_ = places.first;
     end_ = places.first + places.count;
-    workers_.run(worker_count_for(context_, thread_count_, header_.block_bytes, places.count),
-                 [this](unsigned) { work(); });
+    turns_.restart();
+    run_workers(context_, worker_count_for(context_, thread_count_, header_.block_bytes, places.count), meter_,
+                [this](std::size_t) { work(); });
   }
 
   void tell(Words &words) const {
@@ -131,7 +130,7 @@ class Inspector {
     std::vector<std::uint8_t> present(header_.shard_count());
     std::vector<Hash128> hashes(header_.shard_count());
     std::vector<std::size_t> bad_files;
-    while (!workers_.stopped().load(std::memory_order_relaxed)) {
+    while (!meter_.stopped().load(std::memory_order_relaxed)) {
       const std::uint64_t place = next_.fetch_add(1);
       if (place >= end_) return;
       const std::uint64_t stripe = stripes_.at(place);
@@ -146,11 +145,11 @@ class Inspector {
           bad_files.push_back(file);
         }
       }
-      if (!workers_.enter(place - first_)) return;
+      if (!turns_.enter(place - first_)) return;
       digest_.add(std::span(hashes).first(header_.k));
       if (std::count(present.begin(), present.begin() + header_.k, 1) != header_.k) data_is_intact_ = false;
-      workers_.leave(place - first_);
-      workers_.add_done(set_.files.size() * (header_.payload_bytes_of(stripe) + kCheckBytes));
+      turns_.leave(place - first_);
+      meter_.done(set_.files.size() * (header_.payload_bytes_of(stripe) + kCheckBytes));
       const auto bad_count = static_cast<std::uint32_t>(std::ranges::count(present, 0));
       if (bad_count == 0 && bad_files.empty()) continue;
       for (std::uint32_t shard = 0; shard < header_.k; ++shard)
@@ -181,7 +180,8 @@ class Inspector {
   const Rounds rounds_;
   SharedDigest digest_;  // this and the next: used by the worker that has the turn
   bool data_is_intact_ = true;
-  Workers workers_;
+  base::Meter meter_;
+  Turns turns_{meter_};
   std::atomic<std::uint64_t> next_{0};
   std::uint64_t first_ = 0, end_ = 0;  // places of this round
   std::mutex mutex_;                   // found_, while threads run

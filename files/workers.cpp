@@ -1,24 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "files/workers.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <chrono>
 #include <string_view>
-#include <thread>
-#include <vector>
 
 #include "base/affinity.hpp"
 #include "base/options.hpp"
-#include "base/signals.hpp"
 #include "files/error.hpp"
 
 namespace tandem::files {
 namespace {
 
 constexpr std::uint64_t kOne = 1;
-constexpr auto kReportInterval = std::chrono::milliseconds(100);
 
 tandem_context_info query(const tandem_context *context) {
   auto info = base::sized<tandem_context_info>();
@@ -28,86 +22,22 @@ tandem_context_info query(const tandem_context *context) {
 
 }  // namespace
 
-void Workers::run(unsigned thread_count, const std::function<void(unsigned)> &work) {
-  std::vector<std::thread> threads;
-  threads.reserve(thread_count);
-  turn_ = 0;
-  const std::span<const unsigned> cores = base::cores_for_workers(context_);
-  {
-    const base::SignalsBlocked blocked;
-    for (unsigned i = 0; i < thread_count; ++i) {
-      {
-        const std::lock_guard lock(mutex_);
-        ++running_count_;
-      }
-      try {
-        threads.emplace_back([this, &work, cores, i] {
-          if (!cores.empty()) base::pin_thread(pthread_self(), cores[i % cores.size()]);
-          try {
-            work(i);
-          } catch (...) {
-            stop_with(std::current_exception());
-          }
-          const std::lock_guard lock(mutex_);
-          --running_count_;
-          worker_ended_.notify_all();
-        });
-      } catch (const std::exception &) {
-        const std::lock_guard lock(mutex_);
-        --running_count_;
-        break;  // fewer threads do the same work
-      }
-    }
-  }
-  if (threads.empty()) fail(TANDEM_ERROR_OUT_OF_MEMORY, "cannot start a thread");
+void run_workers(const tandem_context *context, unsigned thread_count, base::Meter &meter,
+                 const std::function<void(std::size_t)> &work) {
+  base::Crew(thread_count, base::cores_for_workers(context)).run(thread_count, work, meter);
+}
 
+bool Turns::enter(std::uint64_t turn) {
   std::unique_lock lock(mutex_);
-  while (running_count_ != 0) {
-    if (worker_ended_.wait_for(lock, kReportInterval) != std::cv_status::timeout) continue;
-    lock.unlock();
-    report();
-    lock.lock();
-  }
-  lock.unlock();
-  for (std::thread &thread : threads) thread.join();
-  if (error_) std::rethrow_exception(error_);
-  if (stopped_.load()) fail(TANDEM_ERROR_CANCELLED, "cancelled");
-  check_cancelled();
+  constexpr std::chrono::milliseconds kBetweenLooks{100};
+  while (turn_ != turn && !meter_.stopped()) changed_.wait_for(lock, kBetweenLooks);
+  return turn_ == turn && !meter_.stopped();
 }
 
-void Workers::add_done(std::uint64_t bytes) {
-  const std::uint64_t done = done_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  pace_.wait(done, [this] { return stopped_.load(std::memory_order_relaxed); });
-}
-
-void Workers::check_cancelled() {
-  report();
-  if (error_) std::rethrow_exception(error_);
-}
-
-void Workers::report() {
-  if (progress_ == nullptr) return;
-  if (progress_(progress_user_, done_bytes_.load(std::memory_order_relaxed), total_bytes_) != 0)
-    stop_with(std::make_exception_ptr(Error(TANDEM_ERROR_CANCELLED, "cancelled")));
-}
-
-void Workers::stop_with(std::exception_ptr error) {
-  const std::lock_guard lock(mutex_);
-  if (!error_) error_ = std::move(error);
-  stopped_.store(true);
-  turn_changed_.notify_all();
-}
-
-bool Workers::enter(std::uint64_t turn) {
-  std::unique_lock lock(mutex_);
-  turn_changed_.wait(lock, [&] { return turn_ == turn || stopped_.load(); });
-  return !stopped_.load();
-}
-
-void Workers::leave(std::uint64_t turn) {
+void Turns::leave(std::uint64_t turn) {
   const std::lock_guard lock(mutex_);
   turn_ = turn + 1;
-  turn_changed_.notify_all();
+  changed_.notify_all();
 }
 
 unsigned worker_count_for(const tandem_context *context, std::uint32_t asked_count, std::uint64_t stripe_bytes,

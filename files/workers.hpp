@@ -3,60 +3,34 @@
 // stripes overlap without queues. The calling thread reports progress meanwhile.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <mutex>
 
-#include "base/pace.hpp"
+#include "base/crew.hpp"
 #include "files/format.hpp"
 #include "tandem/files.h"
 
 namespace tandem::files {
 
-class Workers {
+// Runs work(0) ... work(thread_count - 1) at once, as base::Crew does with a meter. If the context pins its threads,
+// each worker runs on one core, and so do the pages that it touches first.
+void run_workers(const tandem_context *context, unsigned thread_count, base::Meter &meter,
+                 const std::function<void(std::size_t)> &work);
+
+// Lets the workers of a run pass in order.
+class Turns {
  public:
-  // If the context pins its threads, each worker runs on one core, and so do the pages that it touches first.
-  Workers(const tandem_context *context, tandem_files_progress progress, void *progress_user, std::uint64_t total_bytes)
-      : context_(context), progress_(progress), progress_user_(progress_user), total_bytes_(total_bytes) {}
-
-  // Runs work(0) ... work(thread_count - 1), each on a thread of its own. Throws the exception of the first that threw,
-  // or TANDEM_ERROR_CANCELLED. Workers check stopped() between stripes.
-  void run(unsigned thread_count, const std::function<void(unsigned)> &work);
-
-  const std::atomic<bool> &stopped() const noexcept { return stopped_; }
-  // With a limit of the rate: waits until the bytes of all workers are due.
-  void add_done(std::uint64_t bytes);
-  // 0 = no limit, as from the start.
-  void limit_rate(std::uint64_t bytes_per_second) { pace_ = base::Pace(bytes_per_second); }
-
-  // After run of a stream: the bytes that are done become the total.
-  void end_stream() { total_bytes_ = done_bytes_.load(); }
-
-  // After run: reports, and throws TANDEM_ERROR_CANCELLED if that is the answer.
-  void check_cancelled();
-
-  // Lets workers of one run pass in order: enter(n) returns when n - 1 has left, false when stopped.
-  bool enter(std::uint64_t turn);
+  explicit Turns(const base::Meter &meter) : meter_(meter) {}
+  void restart() { turn_ = 0; }
+  bool enter(std::uint64_t turn);  // returns when turn - 1 has left; false when the meter has stopped
   void leave(std::uint64_t turn);
 
  private:
-  void stop_with(std::exception_ptr error);
-  void report();
-
-  const tandem_context *context_;
-  tandem_files_progress progress_;
-  void *progress_user_;
-  std::uint64_t total_bytes_;
-  std::atomic<std::uint64_t> done_bytes_{0};
-  std::atomic<bool> stopped_{false};
-  base::Pace pace_;
-  std::mutex mutex_;  // what follows
-  std::condition_variable worker_ended_, turn_changed_;
-  std::exception_ptr error_;
-  unsigned running_count_ = 0;
+  const base::Meter &meter_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
   std::uint64_t turn_ = 0;
 };
 

@@ -10,8 +10,8 @@
 #include "base/lists.hpp"
 #include "base/options.hpp"
 #include "par2/calls.hpp"
+#include "par2/error.hpp"
 #include "par2/files.hpp"
-#include "par2/meter.hpp"
 
 struct tandem_par2_report {
   tandem::par2::Report report;
@@ -20,7 +20,8 @@ struct tandem_par2_report {
 namespace {
 
 using namespace tandem::par2;
-using tandem::base::TaskPool;
+using tandem::base::Crew;
+using tandem::base::Meter;
 
 }  // namespace
 
@@ -127,17 +128,16 @@ Report tandem::par2::verify_with(const tandem_par2_verify_options &options) {
        tandem::base::read_strings(options.extra_paths, options.extra_count, "extra_paths"))
     extra.emplace_back(path);
   const std::size_t threads = more_threads(options.thread_count);
-  TaskPool pool(options.rate_bytes_per_second == 0 ? threads : 0);  // waits must see a cancel
-  Meter meter(options.progress, options.progress_user, options.rate_bytes_per_second);
-  const Progress progress = progress_of(meter);
+  Crew crew(options.rate_bytes_per_second == 0 ? threads : 0);  // waits must see a cancel
+  Meter meter(options.progress, options.progress_user, 0, options.rate_bytes_per_second);
   const std::vector<std::string> packet_files = packet_files_of(options.path, extra);
   const bool packets_only = options.packets_only != 0;
-  Set set = is_par1_file_name(packet_files.front()) ? read_par1_set(packet_files, pool, progress)
-                                                    : read_set(packet_files, pool, progress, !packets_only);
+  Set set = is_par1_file_name(packet_files.front()) ? read_par1_set(packet_files, crew, meter)
+                                                    : read_set(packet_files, crew, meter, !packets_only);
   const std::string folder =
       options.base_path != nullptr ? options.base_path : tandem::base::folder_of(packet_files.front());
   put_slashes(set, folder);
-  Report report = verify(std::move(set), folder, extra, options.search_distance, pool, progress, packets_only);
+  Report report = verify(std::move(set), folder, extra, options.search_distance, crew, meter, packets_only);
   meter.finish();
   return report;
 }
@@ -150,9 +150,9 @@ tandem_status tandem_par2_create(tandem_context *context, const tandem_par2_crea
     const auto ours = tandem::base::read_options(options, "tandem_par2_create_options");
     tandem::base::check_result(result_out, "tandem_par2_create_result");
     if (ours.path == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "path is NULL");
-    TaskPool pool(more_threads(ours.thread_count));
+    Crew crew(more_threads(ours.thread_count));
     Meter meter(ours.progress, ours.progress_user);
-    tandem::base::write_result(create(context, ours, pool, meter), result_out, "tandem_par2_create_result");
+    tandem::base::write_result(create(context, ours, crew, meter), result_out, "tandem_par2_create_result");
   });
 }
 
@@ -167,9 +167,9 @@ tandem_status tandem_par2_repair(tandem_context *context, tandem_par2_report *re
                                  const tandem_par2_repair_options *options) {
   return guarded({{"report", report}}, [&] {
     const auto ours = tandem::base::read_options(options, "tandem_par2_repair_options");
-    TaskPool pool(more_threads(ours.thread_count));
+    Crew crew(more_threads(ours.thread_count));
     Meter meter(ours.progress, ours.progress_user);
-    repair(context, report->report, ours, pool, meter);
+    repair(context, report->report, ours, crew, meter);
     meter.finish();
   });
 }

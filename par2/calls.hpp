@@ -2,8 +2,7 @@
 // The calls of par2.h, after c_api.cpp has read their options.
 #pragma once
 
-#include "base/pool.hpp"
-#include "par2/meter.hpp"
+#include "base/crew.hpp"
 #include "par2/verify.hpp"
 #include "tandem/par2.h"
 
@@ -16,10 +15,10 @@ tandem_par2_summary summary_of(const Report &report);
 std::int32_t sync(tandem_context *context, const tandem_par2_tree_options &options);
 std::int32_t scrub(tandem_context *context, const tandem_par2_tree_options &options);
 // is_sync: the set has a Kept.
-tandem_par2_create_result create(tandem_context *context, const tandem_par2_create_options &options,
-                                 base::TaskPool &pool, Meter &meter, bool is_sync = false);
+tandem_par2_create_result create(tandem_context *context, const tandem_par2_create_options &options, base::Crew &crew,
+                                 base::Meter &meter, bool is_sync = false);
 // report: changes to the new state.
-void repair(tandem_context *context, Report &report, const tandem_par2_repair_options &options, base::TaskPool &pool,
-            Meter &meter);
+void repair(tandem_context *context, Report &report, const tandem_par2_repair_options &options, base::Crew &crew,
+            base::Meter &meter);
 
 }  // namespace tandem::par2

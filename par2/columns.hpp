@@ -24,7 +24,7 @@ struct Column {
 // Of each column: read(column, first, end) for groups of inputs, code(column), write for groups of outputs.
 template <class Read, class Code, class Write>
 void code_columns(std::size_t inputs, std::size_t outputs, std::uint64_t slice_bytes, std::uint64_t memory_bytes,
-                  base::TaskPool &pool, const Read &read, const Code &code, const Write &write) {
+                  base::Crew &crew, const Read &read, const Code &code, const Write &write) {
   constexpr std::uint64_t kUnit = 64;
   const std::uint64_t most = std::max(memory_bytes / (inputs + outputs) / kUnit * kUnit, kUnit);
   const std::uint64_t each = slices_of(slices_of(slice_bytes, slices_of(slice_bytes, most)), kUnit) * kUnit;
@@ -34,9 +34,9 @@ void code_columns(std::size_t inputs, std::size_t outputs, std::uint64_t slice_b
   Column column{0, 0, std::span(buffers).first(inputs), std::span(buffers).subspan(inputs)};
   for (; column.offset < slice_bytes; column.offset += each) {
     column.bytes = std::min(each, slice_bytes - column.offset);
-    run_groups(inputs, pool, [&](std::size_t first, std::size_t end) { read(column, first, end); });
+    run_groups(inputs, crew, [&](std::size_t first, std::size_t end) { read(column, first, end); });
     if (outputs != 0) code(column);
-    run_groups(outputs, pool, [&](std::size_t first, std::size_t end) { write(column, first, end); });
+    run_groups(outputs, crew, [&](std::size_t first, std::size_t end) { write(column, first, end); });
   }
 }
 

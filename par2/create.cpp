@@ -126,9 +126,9 @@ void write(const base::PendingFile &file, const void *data, std::size_t count, s
 
 class Creation {
  public:
-  Creation(tandem_context *context, const tandem_par2_create_options &options, base::TaskPool &pool, Meter &meter,
+  Creation(tandem_context *context, const tandem_par2_create_options &options, base::Crew &crew, base::Meter &meter,
            bool is_sync)
-      : context_(context), options_(options), pool_(pool), meter_(meter), is_sync_(is_sync) {
+      : context_(context), options_(options), crew_(crew), meter_(meter), is_sync_(is_sync) {
     const std::string base = without_ending(options.path);
     folder_ = std::make_shared<base::Folder>(base::folder_of(base));
     base_name_ = base::name_of(base);
@@ -151,7 +151,8 @@ class Creation {
       }
     }
     attempt([&] { code(); });
-    while (hashing.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout) attempt([&] { done(0); });
+    while (hashing.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout)
+      attempt([&] { meter_.done(0); });
     hashing.get();
     if (failure_) std::rethrow_exception(failure_);
     check_unchanged(sources_);
@@ -166,12 +167,9 @@ class Creation {
     try {
       part();
     } catch (...) {
-      if (!stop_.exchange(true)) failure_ = std::current_exception();
+      if (!has_failed_.exchange(true)) failure_ = std::current_exception();
+      meter_.stop();
     }
-  }
-  void done(std::uint64_t bytes) {
-    if (stop_) fail(TANDEM_ERROR_CANCELLED, "another part of the call failed");
-    meter_.done(bytes);
   }
 
   void find_files() {
@@ -225,7 +223,7 @@ class Creation {
     std::vector<Range> beginnings;
     for (const Source &source : sources_)
       beginnings.push_back({&source.path, 0, std::min<std::uint64_t>(source.bytes, kBeginningBytes)});
-    sum_ranges(beginnings, false, pool_, {});
+    sum_ranges(beginnings, false, crew_, {});
     for (std::size_t i = 0; i < sources_.size(); ++i) {
       check_read(beginnings[i]);
       sources_[i].md5_of_beginning = beginnings[i].sum.md5;
@@ -306,8 +304,8 @@ class Creation {
     std::ranges::stable_sort(order, std::ranges::greater(), &Source::bytes);  // files of one size end together
     std::vector<Range> ranges;
     for (const Source *source : order) ranges.push_back({&source->path, 0, source->bytes});
-    base::TaskPool alone(0);
-    sum_ranges(ranges, false, alone, [&](std::uint64_t bytes) { done(bytes); });
+    base::Crew alone(0);
+    sum_ranges(ranges, false, alone, meter_.counter());
     for (std::size_t i = 0; i < order.size(); ++i) {
       check_read(ranges[i]);
       order[i]->md5 = ranges[i].sum.md5;
@@ -332,7 +330,7 @@ class Creation {
           fail(TANDEM_ERROR_IO, *slices_[i].path, " has become shorter");
         sums_[i].crc = crc32(sums_[i].crc, column.inputs[i], column.bytes);
         parts.push_back({&slice_md5s[i], column.inputs[i], column.bytes});
-        done(std::clamp(slices_[i].bytes, column.offset, column.offset + column.bytes) - column.offset);
+        meter_.done(std::clamp(slices_[i].bytes, column.offset, column.offset + column.bytes) - column.offset);
       }
       Md5Streams::update(parts);
     };
@@ -346,10 +344,10 @@ class Creation {
         write(file, column.outputs[i], column.bytes, places_[i].offset + kRecoveryPrefixBytes + column.offset);
       });
       Md5Streams::update(parts);
-      done(column.bytes * (end - first));
+      meter_.done(column.bytes * (end - first));
     };
     const std::uint64_t memory = options_.memory_bytes != 0 ? options_.memory_bytes : kDefaultMemory;
-    code_columns(k, m, slice_bytes_, memory, pool_, read, encode, write_column);
+    code_columns(k, m, slice_bytes_, memory, crew_, read, encode, write_column);
     const std::vector<Digest> digests = Md5Streams::finish(slice_md5s);
     for (std::size_t i = 0; i < k; ++i) sums_[i].md5 = digests[i];
     finish_packets(packet_md5s);
@@ -418,8 +416,8 @@ class Creation {
 
   tandem_context *const context_;
   const tandem_par2_create_options &options_;
-  base::TaskPool &pool_;
-  Meter &meter_;
+  base::Crew &crew_;
+  base::Meter &meter_;
   const bool is_sync_;
   std::shared_ptr<base::Folder> folder_;
   std::string base_name_;
@@ -432,15 +430,15 @@ class Creation {
   std::vector<SliceSum> sums_;
   std::vector<Output> outputs_;      // the one without recovery slices first
   std::vector<PacketPlace> places_;  // of recovery packets
-  std::atomic<bool> stop_{false};
-  std::exception_ptr failure_;  // that set stop_
+  std::atomic<bool> has_failed_{false};
+  std::exception_ptr failure_;  // the first
 };
 
 }  // namespace
 
-tandem_par2_create_result create(tandem_context *context, const tandem_par2_create_options &options,
-                                 base::TaskPool &pool, Meter &meter, bool is_sync) {
-  return Creation(context, options, pool, meter, is_sync).run();
+tandem_par2_create_result create(tandem_context *context, const tandem_par2_create_options &options, base::Crew &crew,
+                                 base::Meter &meter, bool is_sync) {
+  return Creation(context, options, crew, meter, is_sync).run();
 }
 
 }  // namespace tandem::par2

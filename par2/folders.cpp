@@ -184,7 +184,7 @@ base::LockWait Folders::lock_wait() const {
   if (options_.lock_wait_seconds != 0) wait.seconds = options_.lock_wait_seconds;
   wait.check_cancelled = [this] {
     if (options_.progress != nullptr && options_.progress(options_.progress_user, 0, 0) != 0)
-      fail(TANDEM_ERROR_CANCELLED, "the progress callback cancelled the call");
+      fail(TANDEM_ERROR_CANCELLED, "cancelled");
   };
   return wait;
 }

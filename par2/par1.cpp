@@ -108,7 +108,7 @@ Bytes read_part(const base::Descriptor &file, const std::string &path, std::uint
 
 }  // namespace
 
-Set read_par1_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress) {
+Set read_par1_set(const std::vector<std::string> &paths, base::Crew &crew, base::Meter &meter) {
   Set set;
   set.is_par1 = true;
   set.slice_bytes = 1;
@@ -127,9 +127,9 @@ Set read_par1_set(const std::vector<std::string> &paths, base::TaskPool &pool, c
     numbers.push_back(static_cast<std::uint32_t>(set.packet_files.size() - 1));
     volumes.push_back(*volume);
     ranges.push_back({&path, kHashedFrom, bytes - kHashedFrom});
-    progress.add_total(ranges.back().bytes);
+    meter.add_total(ranges.back().bytes);
   }
-  sum_ranges(ranges, false, pool, progress.done);
+  sum_ranges(ranges, false, crew, meter.counter());
   const Par1Volume *first = nullptr;
   std::map<std::uint32_t, RecoverySlice> recovery;
   for (std::size_t i = 0; i < volumes.size(); ++i) {

@@ -123,15 +123,15 @@ void sum_together(std::span<Range> ranges, bool with_crc, const Progressed &prog
   }
 }
 
-void run_groups(std::size_t count, base::TaskPool &pool,
+void run_groups(std::size_t count, base::Crew &crew,
                 const std::function<void(std::size_t first, std::size_t end)> &task) {
   constexpr std::size_t kGroup = kMaxMd5Streams;
-  pool.run(tandem::base::divide_up(count, kGroup),
+  crew.run(tandem::base::divide_up(count, kGroup),
            [&](std::size_t i) { task(i * kGroup, std::min((i + 1) * kGroup, count)); });
 }
 
-void sum_ranges(std::span<Range> ranges, bool with_crc, base::TaskPool &pool, const Progressed &progressed) {
-  run_groups(ranges.size(), pool, [&](std::size_t first, std::size_t end) {
+void sum_ranges(std::span<Range> ranges, bool with_crc, base::Crew &crew, const Progressed &progressed) {
+  run_groups(ranges.size(), crew, [&](std::size_t first, std::size_t end) {
     sum_together(ranges.subspan(first, end - first), with_crc, progressed);
   });
 }

@@ -97,13 +97,13 @@ class Store {
 
 class Repair {
  public:
-  Repair(tandem_context *context, Report &report, const tandem_par2_repair_options &options, base::TaskPool &pool,
-         Meter &meter)
+  Repair(tandem_context *context, Report &report, const tandem_par2_repair_options &options, base::Crew &crew,
+         base::Meter &meter)
       : context_(context),
         report_(report),
         set_(report.set),
         options_(options),
-        pool_(pool),
+        crew_(crew),
         meter_(meter),
         tree_(report.folder) {}
   ~Repair() {
@@ -361,7 +361,7 @@ class Repair {
     std::vector<const Job *> copies;
     for (const Job &job : jobs_)
       if (job.from) copies.push_back(&job);
-    run_groups(copies.size(), pool_, [&](std::size_t first, std::size_t end) {
+    run_groups(copies.size(), crew_, [&](std::size_t first, std::size_t end) {
       Bytes piece(kCopyPiece);
       Opened from, to;
       for (std::size_t i = first; i < end; ++i) {
@@ -401,7 +401,9 @@ class Repair {
     plan_options.operation = TANDEM_OPERATION_DECODE;
     plan_options.present = present.data();
     plan_options.wanted = wanted.data();
-    plan_options.cancelled = [](void *meter) -> std::int32_t { return static_cast<Meter *>(meter)->is_cancelled(); };
+    plan_options.cancelled = [](void *meter) -> std::int32_t {
+      return static_cast<base::Meter *>(meter)->shall_stop();
+    };
     plan_options.cancelled_user = &meter_;
     tandem_plan *plan = nullptr;
     const tandem_status status = tandem_plan_create(context_, codec.get(), &plan_options, &plan);
@@ -448,7 +450,7 @@ class Repair {
         meter_.done(column.bytes);
       }
     };
-    code_columns(inputs.size(), lost.size(), set_.slice_bytes, column_memory_, pool_, read_column, decode,
+    code_columns(inputs.size(), lost.size(), set_.slice_bytes, column_memory_, crew_, read_column, decode,
                  write_column);
   }
 
@@ -473,7 +475,7 @@ class Repair {
         expected.emplace_back(&work, file.md5_of_slice(slice, set_.slice_bytes));
       }
     }
-    sum_ranges(ranges, false, pool_, [&](std::uint64_t bytes) { meter_.done(bytes); });
+    sum_ranges(ranges, false, crew_, meter_.counter());
     for (std::size_t i = 0; i < ranges.size(); ++i) {
       if (is_unreadable(ranges[i].error)) fail_io("read", *ranges[i].path, ranges[i].error);
       if (ranges[i].error != 0 || ranges[i].sum.md5 != expected[i].second) fail_wrong(*expected[i].first);
@@ -492,13 +494,12 @@ class Repair {
       stored.push_back(&job);
       ranges.push_back({&path_of(works_[job.work]), 0, job.bytes, set_.slice_bytes - job.bytes});
     }
-    run_groups(stored.size(), pool_, [&](std::size_t first, std::size_t end) {
+    run_groups(stored.size(), crew_, [&](std::size_t first, std::size_t end) {
       const auto read = [&](std::size_t i, std::byte *into, std::size_t bytes, std::uint64_t at) {
         store_.read(stored[first + i]->stored_at + at, into, bytes);
         return static_cast<std::int64_t>(bytes);
       };
-      sum_read(
-          std::span(ranges).subspan(first, end - first), false, [&](std::uint64_t bytes) { meter_.done(bytes); }, read);
+      sum_read(std::span(ranges).subspan(first, end - first), false, meter_.counter(), read);
     });
     for (std::size_t i = 0; i < stored.size(); ++i) {
       const Work &work = works_[stored[i]->work];
@@ -703,8 +704,8 @@ class Repair {
     // Files have other names now.
     std::vector<bool> repaired;
     for (const FileReport &found : report_.files) repaired.push_back(found.is_repaired);
-    report_ = verify(Set(set_), std::string(report_.folder), std::vector(report_.extra), report_.search_distance, pool_,
-                     progress_of(meter_));
+    report_ = verify(Set(set_), std::string(report_.folder), std::vector(report_.extra), report_.search_distance, crew_,
+                     meter_);
     for (std::size_t i = 0; i < repaired.size(); ++i) report_.files[i].is_repaired = repaired[i];
   }
 
@@ -712,8 +713,8 @@ class Repair {
   Report &report_;
   const Set &set_;
   const tandem_par2_repair_options &options_;
-  base::TaskPool &pool_;
-  Meter &meter_;
+  base::Crew &crew_;
+  base::Meter &meter_;
   Tree tree_;
   std::mutex tree_mutex_;
   std::map<Identity, std::size_t> sharing_;                 // names of files that are not complete
@@ -732,10 +733,10 @@ class Repair {
 
 }  // namespace
 
-void repair(tandem_context *context, Report &report, const tandem_par2_repair_options &options, base::TaskPool &pool,
-            Meter &meter) {
+void repair(tandem_context *context, Report &report, const tandem_par2_repair_options &options, base::Crew &crew,
+            base::Meter &meter) {
   if (report.is_of_packets) fail(TANDEM_ERROR_INVALID_ARGUMENT, "the report is of packets_only: verify the files");
-  Repair(context, report, options, pool, meter).run();
+  Repair(context, report, options, crew, meter).run();
 }
 
 }  // namespace tandem::par2

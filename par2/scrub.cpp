@@ -180,11 +180,11 @@ class Scrub {
     auto options = base::sized<tandem_par2_repair_options>();
     options.memory_bytes = options_.memory_bytes;
     options.no_sync = options_.no_sync;
-    base::TaskPool pool(more_threads(options_.thread_count));
-    Meter meter(options_.progress, options_.progress_user);
+    base::Crew crew(more_threads(options_.thread_count));
+    base::Meter meter(options_.progress, options_.progress_user);
     std::exception_ptr failure;
     try {
-      repair(context_, report, options, pool, meter);
+      repair(context_, report, options, crew, meter);
     } catch (const Error &) {
       failure = std::current_exception();
     }

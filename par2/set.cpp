@@ -89,8 +89,8 @@ struct Recovery {
 // be damaged, another walk looks for packets that begin inside it.
 class Walk {
  public:
-  Walk(const std::string &path, std::size_t number, Criticals &criticals, const Progressed &progressed)
-      : path_(path), number_(number), criticals_(criticals), progressed_(progressed) {}
+  Walk(const std::string &path, std::size_t number, Criticals &criticals, base::Meter &meter)
+      : path_(path), number_(number), criticals_(criticals), meter_(meter) {}
 
   void run() {
     if (parts_.empty()) return;
@@ -147,7 +147,7 @@ class Walk {
     for (std::uint64_t at = first; at < end && at + kHeaderBytes <= bytes_;) {
       buffer_.resize(std::min(wanted, bytes_ - at));
       buffer_.resize(read_past_errors(file_, path_, buffer_.data(), buffer_.size(), at));
-      if (progressed_) progressed_(0);
+      meter_.done(0);
       if (buffer_.empty()) return;
       found_.clear();
       const std::uint64_t next = walk_buffer(at, end);
@@ -216,7 +216,7 @@ class Walk {
   const std::string &path_;
   const std::size_t number_;
   Criticals &criticals_;
-  const Progressed &progressed_;
+  base::Meter &meter_;
   base::Descriptor file_;
   std::uint64_t bytes_ = 0, damaged_bytes_ = 0;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> parts_{{0, UINT64_MAX}};  // first, end: walks to do
@@ -228,8 +228,8 @@ class Walk {
 
 // Checks recovery packets by their MD5 and removes damaged ones. Walks through these; what is found there is checked,
 // too.
-void check_recovery(std::vector<Walk> &walks, const std::vector<std::string> &paths, bool reads, base::TaskPool &pool,
-                    const Progress &progress) {
+void check_recovery(std::vector<Walk> &walks, const std::vector<std::string> &paths, bool reads, base::Crew &crew,
+                    base::Meter &meter) {
   std::vector<std::vector<Recovery>> intact(walks.size());
   for (;;) {
     std::vector<Range> ranges;
@@ -238,8 +238,8 @@ void check_recovery(std::vector<Walk> &walks, const std::vector<std::string> &pa
         ranges.push_back({&paths[i], each.offset + kHashedFrom, each.header.bytes - kHashedFrom});
     if (ranges.empty()) break;
     if (reads) {
-      for (const Range &range : ranges) progress.add_total(range.bytes);
-      sum_ranges(ranges, false, pool, progress.done);
+      for (const Range &range : ranges) meter.add_total(range.bytes);
+      sum_ranges(ranges, false, crew, meter.counter());
     }
     std::size_t next = 0;
     for (std::size_t i = 0; i < walks.size(); ++i) {
@@ -490,14 +490,13 @@ std::span<const RecoverySlice> usable_recovery(const Set &set, std::size_t lost)
   return best;
 }
 
-Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress,
-             bool checks_recovery) {
+Set read_set(const std::vector<std::string> &paths, base::Crew &crew, base::Meter &meter, bool checks_recovery) {
   std::vector<Walk> walks;
   Criticals criticals;
-  for (const std::string &path : paths) walks.emplace_back(path, walks.size(), criticals, progress.done);
-  pool.run(
-      walks.size(), [&](std::size_t i) { walks[i].run(); }, base::TaskPool::Tasks::compute);
-  check_recovery(walks, paths, checks_recovery, pool, progress);
+  for (const std::string &path : paths) walks.emplace_back(path, walks.size(), criticals, meter);
+  crew.run(
+      walks.size(), [&](std::size_t i) { walks[i].run(); }, base::Crew::Tasks::compute);
+  check_recovery(walks, paths, checks_recovery, crew, meter);
   Set set;
   std::map<Digest, std::set<std::uint64_t>> sizes;
   for (const Walk &walk : walks)

@@ -79,9 +79,8 @@ const std::string *file_and_folder(const std::set<std::string> &names);
 
 // Reads packets of the set that the first file has. Damaged packets and packets of other sets are skipped. Throws if a
 // file exists and cannot be opened. checks_recovery: reads the data of recovery packets; else they count as intact.
-Set read_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress,
-             bool checks_recovery = true);
+Set read_set(const std::vector<std::string> &paths, base::Crew &crew, base::Meter &meter, bool checks_recovery = true);
 // The same for files of PAR 1.0: volumes are always read, and no file has checksums of slices.
-Set read_par1_set(const std::vector<std::string> &paths, base::TaskPool &pool, const Progress &progress);
+Set read_par1_set(const std::vector<std::string> &paths, base::Crew &crew, base::Meter &meter);
 
 }  // namespace tandem::par2

@@ -281,9 +281,9 @@ class Sync {
     options.memory_bytes = options_.memory_bytes;
     options.force = 1;
     options.no_sync = options_.no_sync;
-    base::TaskPool pool(more_threads(options.thread_count));
-    Meter meter(options_.progress, options_.progress_user);
-    result_ = create(context_, options, pool, meter, true);
+    base::Crew crew(more_threads(options.thread_count));
+    base::Meter meter(options_.progress, options_.progress_user);
+    result_ = create(context_, options, crew, meter, true);
     for (const auto &[name, status] : wanted) {
       struct stat now;
       if (fstatat(folder_->descriptor(), name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0 || !base::unchanged(status, now))

@@ -17,8 +17,8 @@ namespace {
 
 class Verification {
  public:
-  Verification(Report &report, base::TaskPool &pool, const Progress &progress)
-      : report_(report), set_(report.set), pool_(pool), progress_(progress), search_(set_), paths_(report.paths) {
+  Verification(Report &report, base::Crew &crew, base::Meter &meter)
+      : report_(report), set_(report.set), crew_(crew), meter_(meter), search_(set_), paths_(report.paths) {
     report_.files.resize(set_.files.size());
     report_.places.resize(search_.contents().size());
     for (std::uint64_t i = 0; i < set_.slice_count; ++i) report_.contents.push_back(search_.content_of(i));
@@ -83,7 +83,7 @@ class Verification {
     std::vector<Range> ranges;
     for (const Source &source : sources)
       ranges.push_back({source.path, 0, std::min<std::uint64_t>(source.bytes, kBeginningBytes)});
-    sum_ranges(ranges, false, pool_, {});
+    sum_ranges(ranges, false, crew_, {});
     // A source is hashed once, however many files begin as it does.
     struct Hashed {
       const Source *source;
@@ -106,10 +106,10 @@ class Verification {
           ranges.push_back({sources[i].path, at, count, each - count});
         }
         hashed.push_back({&sources[i], by_slices, first, ranges.size() - first});
-        progress_.add_total(bytes);
+        meter_.add_total(bytes);
       }
     }
-    sum_ranges(ranges, false, pool_, progress_.done);
+    sum_ranges(ranges, false, crew_, meter_.counter());
     for (const auto &[source, by_slices, first, count] : hashed) {
       Md5 all;
       bool is_read = true;
@@ -147,13 +147,13 @@ class Verification {
     constexpr std::uint64_t kLeastTask = 8u << 20;
     const std::uint64_t task_bytes = std::max(kLeastTask, 4 * set_.slice_bytes);
     for (const Region &region : regions) {
-      progress_.add_total(region.end - region.begin);
+      meter_.add_total(region.end - region.begin);
       for (std::uint64_t at = region.begin; at < region.end; at += std::min(task_bytes, region.end - at))
         tasks.push_back({&region, at, at + std::min(task_bytes, region.end - at)});
     }
     std::vector<std::vector<Match>> matches(tasks.size());
-    pool_.run(tasks.size(), [&](std::size_t i) {
-      matches[i] = search_.scan(*tasks[i].region, tasks[i].first, tasks[i].last, progress_.done);
+    crew_.run(tasks.size(), [&](std::size_t i) {
+      matches[i] = search_.scan(*tasks[i].region, tasks[i].first, tasks[i].last, meter_.counter());
     });
     for (std::size_t i = 0; i < tasks.size(); ++i)
       for (const Match &match : matches[i]) {
@@ -243,7 +243,7 @@ class Verification {
         if (file.bytes != candidates[i].bytes || file.bytes == 0) continue;
         ranges.push_back({candidates[i].path, 0, file.bytes});
         parts.push_back({i, 0});
-        progress_.add_total(file.bytes);
+        meter_.add_total(file.bytes);
         continue;
       }
       for (std::uint64_t slice = 0; slice < file.sums.size(); ++slice) {
@@ -251,10 +251,10 @@ class Verification {
         if (offset + bytes > candidates[i].bytes) break;
         ranges.push_back({candidates[i].path, offset, bytes, file.zeros_of_slice(slice, set_.slice_bytes)});
         parts.push_back({i, slice});
-        progress_.add_total(bytes);
+        meter_.add_total(bytes);
       }
     }
-    sum_ranges(ranges, false, pool_, progress_.done);
+    sum_ranges(ranges, false, crew_, meter_.counter());
     std::vector<std::uint64_t> right(candidates.size());
     for (std::size_t i = 0; i < ranges.size(); ++i) {
       const auto [candidate, slice] = parts[i];
@@ -291,8 +291,8 @@ class Verification {
 
   Report &report_;
   const Set &set_;
-  base::TaskPool &pool_;
-  const Progress &progress_;
+  base::Crew &crew_;
+  base::Meter &meter_;
   const Search search_;
   const std::vector<std::string> &paths_;         // of the set's files
   std::set<std::pair<dev_t, ino_t>> identities_;  // of files that were looked at
@@ -306,14 +306,14 @@ class Verification {
 std::string replaced_name(const std::string &name) { return name.substr(0, 240); }
 
 Report verify(Set set, const std::string &folder, const std::vector<std::string> &extra, std::uint64_t search_distance,
-              base::TaskPool &pool, const Progress &progress, bool packets_only) {
+              base::Crew &crew, base::Meter &meter, bool packets_only) {
   Report report;
   report.set = std::move(set);
   report.folder = folder;
   report.extra = extra;
   report.is_of_packets = packets_only;
   report.search_distance = search_distance;
-  Verification verification(report, pool, progress);
+  Verification verification(report, crew, meter);
   if (packets_only) return report;
   verification.check_places();
   if (verification.misses_files()) verification.find_renamed();

@@ -49,6 +49,6 @@ std::string replaced_name(const std::string &name);
 // folder: of the set's files. extra: files that are searched if something is missing. search_distance: see par2.h.
 // packets_only: looks at no file.
 Report verify(Set set, const std::string &folder, const std::vector<std::string> &extra, std::uint64_t search_distance,
-              base::TaskPool &pool, const Progress &progress, bool packets_only = false);
+              base::Crew &crew, base::Meter &meter, bool packets_only = false);
 
 }  // namespace tandem::par2

@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "base/pool.hpp"
+#include "base/crew.hpp"
 #include "volume/error.hpp"
 #include "volume/gate.hpp"
 #include "volume/generations.hpp"
@@ -273,7 +273,7 @@ class Volume {
   std::unique_ptr<Seed> seed_;
   std::unique_ptr<Table> table_;
   std::unique_ptr<Generations> generations_;
-  std::unique_ptr<base::TaskPool> pool_;
+  std::unique_ptr<base::Crew> pool_;
   std::unique_ptr<Spares> spares_;
   Pending pending_;
   std::unique_ptr<Gate> gate_;

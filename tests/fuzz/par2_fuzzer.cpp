@@ -156,11 +156,11 @@ void fuzz(FuzzInput &input) {
   const int descriptor = memfd_create("par2", MFD_CLOEXEC);
   if (descriptor < 0 || write(descriptor, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
     wrong("no file in memory");
-  base::TaskPool pool(0);
+  base::Crew crew(0);
+  base::Meter meter;
   try {
     const std::vector<std::string> paths = {"/proc/self/fd/" + std::to_string(descriptor)};
-    const Progress progress{{}, [](std::uint64_t) {}};
-    check(first == 0xff ? read_par1_set(paths, pool, progress) : read_set(paths, pool, progress), bytes.size());
+    check(first == 0xff ? read_par1_set(paths, crew, meter) : read_set(paths, crew, meter), bytes.size());
   } catch (const base::Error &error) {
     constexpr tandem_status kExpected[] = {TANDEM_ERROR_DAMAGED, TANDEM_ERROR_NOT_RECOVERABLE, TANDEM_ERROR_TOO_LARGE,
                                            TANDEM_ERROR_UNSUPPORTED};

@@ -132,12 +132,10 @@ void fuzz_work(FuzzInput &input) {
     set.files.push_back(file);
   }
   constexpr std::uint64_t kPieces = (256u << 20) / 32768;
-  base::TaskPool pool(0);
-  std::uint64_t calls = 0;
-  const auto progressed = [&](std::uint64_t) {
-    if (++calls > 2 * kPieces) wrong("more is hashed than was read");
-  };
-  verify(set, "/proc/self/fd", {}, 0, pool, {progressed, [](std::uint64_t) {}});
+  base::Crew crew(0);
+  base::Meter meter;
+  verify(set, "/proc/self/fd", {}, 0, crew, meter);
+  if (meter.call_count() > 2 * kPieces) wrong("more is hashed than was read");
 }
 
 void fuzz(FuzzInput &input) {
@@ -178,13 +176,12 @@ void fuzz(FuzzInput &input) {
   }
   packet_file.write(packets);
 
-  base::TaskPool pool(0);
-  std::uint64_t done = 0, total = 0;
-  const Progress progress{[&](std::uint64_t bytes) { done += bytes; }, [&](std::uint64_t bytes) { total += bytes; }};
-  const Set set = read_set({packet_file.path()}, pool, progress);
+  base::Crew crew(0);
+  base::Meter meter;
+  const Set set = read_set({packet_file.path()}, crew, meter);
   check_scan(set, data_file.path(), data, 4 * slice_bytes + input.byte());
-  const Report report = verify(set, "/proc/self/fd", {}, 0, pool, progress);
-  if (done > total) wrong("more progress than work");
+  const Report report = verify(set, "/proc/self/fd", {}, 0, crew, meter);
+  if (meter.done_bytes() > meter.total_bytes()) wrong("more progress than work");
   std::set<Digest> there;  // of slices of any length: an equal slice may be shorter, with zeros of its own
   for (std::size_t bytes = 1; bytes <= slice_bytes; ++bytes) there.merge(md5s_in(data, bytes, slice_bytes));
   for (std::size_t i = 0; i < files.size(); ++i) {

@@ -20,8 +20,8 @@
 #include <random>
 
 #include "base/bytes.hpp"
+#include "base/crew.hpp"
 #include "base/error.hpp"
-#include "base/pool.hpp"
 #include "par2/crc.hpp"
 #include "par2/search.hpp"
 #include "par2/set.hpp"
@@ -223,9 +223,11 @@ class PacketFiles : public testing::Test {
     return folder_ + "/" + name;
   }
   Set read(const std::vector<Bytes> &pieces) {
-    base::TaskPool pool(1);
-    reads_ = 0;
-    return read_set({write("a.par2", pieces)}, pool, {[&](std::uint64_t) { ++reads_; }, [](std::uint64_t) {}});
+    base::Crew crew(1);
+    base::Meter meter;
+    const Set set = read_set({write("a.par2", pieces)}, crew, meter);
+    reads_ = meter.call_count();
+    return set;
   }
   Digest id_of_set(const Main &main) {
     const Bytes body = main_body(main);
@@ -250,7 +252,7 @@ class PacketFiles : public testing::Test {
     return "";
   }
   std::string folder_;
-  std::atomic<std::size_t> reads_{0};
+  std::uint64_t reads_ = 0;
 };
 
 TEST_F(PacketFiles, IntactPacketsAreFoundBetweenDamage) {
