@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/affinity.hpp"
+#include "base/gate.hpp"
 #include "base/options.hpp"
 #include "base/signals.hpp"
-#include "files/error.hpp"
 
 namespace tandem::files {
 namespace {

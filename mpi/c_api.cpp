@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // extern "C" of mpi.h.
 #include "mpi/calls.hpp"
-#include "mpi/error.hpp"
 #include "mpi/world.hpp"
 #include "tandem/mpi.h"
 

@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "base/bytes.hpp"
-#include "mpi/error.hpp"
 #include "tandem/results.hpp"
 
 namespace tandem::mpi {
