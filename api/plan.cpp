@@ -147,11 +147,10 @@ class PlanRun final : public SubmittedRun {
     const core::VerifyReport report = core::explain(*plan_, task_, control);
     if (ranges_out_ != nullptr) {
       core::find_ranges(*plan_, task_, control);
-      core::find_suspects(*plan_, task_, report, control);
       for (std::size_t i = 0; i < ranges_.list.size(); ++i) {
         const core::MismatchRange &range = ranges_.list[i];
-        ranges_out_->ranges[i] = {plan_->outputs()[range.output], range.suspect_shard, range.begin_bytes,
-                                  range.end_bytes, range.byte_count};
+        ranges_out_->ranges[i] = {plan_->outputs()[range.output], 0, range.begin_bytes, range.end_bytes,
+                                  range.byte_count};
       }
       ranges_out_->count = ranges_.count;
     }

@@ -53,14 +53,14 @@ class AllRanks : public Ranks {
   tandem_status encode(tandem_context *context, const tandem_files_encode_options &options,
                        tandem_files_result *result_out) override {
     if (const tandem_status status = agree(TANDEM_OK); status != TANDEM_OK) return status;
-    return tandem_mpi_encode(communicator_, context, &options, result_out, nullptr);
+    return tandem_mpi_encode(communicator_, context, &options, result_out);
   }
 
   tandem_status decode(tandem_context *context, const std::vector<std::string> &paths,
                        const tandem_files_decode_options &options, tandem_files_result *result_out) override {
     if (const tandem_status status = agree(TANDEM_OK); status != TANDEM_OK) return status;
     const std::vector<const char *> list = pointers(paths);
-    return tandem_mpi_decode(communicator_, context, list.data(), list.size(), &options, result_out, nullptr);
+    return tandem_mpi_decode(communicator_, context, list.data(), list.size(), &options, result_out);
   }
 
   tandem_status verify(tandem_context *context, const std::vector<std::string> &paths,

@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "tandem/tandem.h"
-
 namespace tandem::core {
 
 // A part of one output with differences. Its first byte differs; others may match.
@@ -14,7 +12,6 @@ struct MismatchRange {
   std::uint32_t output;
   std::uint64_t begin_bytes, end_bytes;  // offsets in the shard; end_bytes is exclusive
   std::uint64_t byte_count;              // of bytes that differ
-  std::uint32_t suspect_shard = TANDEM_SHARD_NONE;
 };
 
 // Ranges that hold every difference of a task, sorted by output and place, disjoint.

@@ -210,38 +210,6 @@ void find_ranges(const Plan &plan, const Task &task, Control &control) {
   if (!task.ranges->is_filled) SecondLook(plan, task, control);
 }
 
-void find_suspects(const Plan &plan, const Task &task, const VerifyReport &report, Control &control) {
-  std::vector<MismatchRange *> ranges;
-  for (MismatchRange &range : task.ranges->list) {
-    range.suspect_shard = report.suspect_shard;
-    ranges.push_back(&range);
-  }
-  if (report.suspect_shard != TANDEM_SHARD_NONE || plan.codec().m() < 2) return;
-  std::ranges::sort(ranges, {}, &MismatchRange::begin_bytes);
-  const std::uint64_t task_end = task.offset_bytes + task.length_bytes, unit = task.prepared->granularity_bytes();
-  std::vector<Mismatch> found(task.prepared->rows());
-  for (auto first = ranges.begin(), last = first; first != ranges.end(); first = last) {
-    std::uint64_t end = 0;
-    for (; last != ranges.end() && (last == first || (*last)->begin_bytes < end); ++last)
-      end = std::max(end, (*last)->end_bytes);
-    Task columns = task;
-    const auto down = [&](std::uint64_t at) { return at - (at - task.offset_bytes) % unit; };
-    columns.offset_bytes = down((*first)->begin_bytes);
-    columns.length_bytes = std::min(task_end - columns.offset_bytes, down(end - 1) + unit - columns.offset_bytes);
-    std::ranges::fill(found, Mismatch{});
-    columns.mismatches = found.data();
-    columns.ranges = nullptr;
-    try {
-      plan.backend().run({&columns, 1}, control);
-    } catch (const base::Error &error) {
-      if (error.status() != TANDEM_ERROR_UNSUPPORTED) throw;  // a queue that is captured, as in explain()
-      return;
-    }
-    const std::uint32_t suspect = explain(plan, columns, control).suspect_shard;
-    for (auto each = first; each != last; ++each) (*each)->suspect_shard = suspect;
-  }
-}
-
 VerifyReport explain(const Plan &plan, const Task &task, Control &control) {
   const Mismatch *mismatches = task.mismatches;
   VerifyReport report;

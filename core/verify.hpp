@@ -24,9 +24,4 @@ VerifyReport explain(const Plan &plan, const Task &task, Control &control);
 // differs. Throws Error.
 void find_ranges(const Plan &plan, const Task &task, Control &control);
 
-// Names the suspect of each range in task.ranges. `report` is that of explain() for the task. If it has a suspect, each
-// range has it too. Otherwise explain() looks at the columns of each range alone; ranges that overlap count as one.
-// Throws Error.
-void find_suspects(const Plan &plan, const Task &task, const VerifyReport &report, Control &control);
-
 }  // namespace tandem::core

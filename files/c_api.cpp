@@ -7,7 +7,6 @@
 #include "base/options.hpp"
 #include "base/text.hpp"
 #include "files/calls.hpp"
-#include "files/error.hpp"
 #include "files/range_reader.hpp"
 #include "files/recoverable.hpp"
 #include "files/recovery.hpp"

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <vector>
 
-#include "files/error.hpp"
+#include "base/gate.hpp"
 
 namespace tandem::files {
 namespace {
@@ -48,9 +48,9 @@ void Coder::encode(const tandem_codec *codec, std::span<const tandem_stripe> str
   const Timed timed(nanoseconds_);
   if (m_ == 0) return;
   if (stripes.size() > 1)
-    return check(tandem_encode_stripes(context_, codec, stripes.data(), stripes.size(), sizeof stripes[0]));
+    return base::check(tandem_encode_stripes(context_, codec, stripes.data(), stripes.size(), sizeof stripes[0]));
   for (const tandem_stripe &stripe : stripes)
-    check(code_in_pieces(stripe, k_ + m_, piece_bytes, [&](void **shards, std::uint64_t bytes) {
+    base::check(code_in_pieces(stripe, k_ + m_, piece_bytes, [&](void **shards, std::uint64_t bytes) {
       return tandem_encode(context_, codec, shards, shards + k_, bytes);
     }));
 }
@@ -60,17 +60,17 @@ void Coder::decode(const tandem_codec *codec, std::span<tandem_stripe> stripes, 
   if (stripes.size() > 1) {
     const tandem_status first =
         tandem_decode_stripes(context_, codec, stripes.data(), stripes.size(), sizeof stripes[0]);
-    if (first != TANDEM_ERROR_NOT_RECOVERABLE) check(first);
+    if (first != TANDEM_ERROR_NOT_RECOVERABLE) base::check(first);
     for (const tandem_stripe &stripe : stripes)
       if (stripe.status != TANDEM_OK && stripe.status != TANDEM_ERROR_NOT_RECOVERABLE)
-        fail(stripe.status, "a stripe could not be decoded");  // the last message is of an earlier stripe
+        base::fail(stripe.status, "a stripe could not be decoded");  // the last message is of an earlier stripe
     return;
   }
   for (tandem_stripe &stripe : stripes) {
     stripe.status = code_in_pieces(stripe, k_ + m_, piece_bytes, [&](void **shards, std::uint64_t bytes) {
       return tandem_decode(context_, codec, shards, stripe.present, bytes);
     });
-    if (stripe.status != TANDEM_ERROR_NOT_RECOVERABLE) check(stripe.status);
+    if (stripe.status != TANDEM_ERROR_NOT_RECOVERABLE) base::check(stripe.status);
   }
 }
 

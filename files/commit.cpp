@@ -9,8 +9,8 @@
 #include <charconv>
 #include <cstring>
 
+#include "base/io_error.hpp"
 #include "base/text.hpp"
-#include "files/error.hpp"
 
 namespace tandem::files {
 namespace {

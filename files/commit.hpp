@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "files/folder.hpp"
+#include "base/pending_file.hpp"
 #include "files/format.hpp"
 
 namespace tandem::files {

@@ -9,11 +9,10 @@
 #include <optional>
 #include <thread>
 
+#include "base/io_error.hpp"
 #include "base/text.hpp"
 #include "files/calls.hpp"
 #include "files/commit.hpp"
-#include "files/error.hpp"
-#include "files/folder.hpp"
 #include "files/handles.hpp"
 #include "files/ranges.hpp"
 #include "files/recoverable.hpp"

@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/io_error.hpp"
 #include "files/calls.hpp"
-#include "files/error.hpp"
 #include "files/format.hpp"
 #include "files/handles.hpp"
 #include "files/io.hpp"

@@ -17,15 +17,7 @@
 
 namespace tandem::files {
 
-using base::hash128;
-using base::Hash128;
-using base::hash64;
-using base::hexadecimal;
-using base::load;
-using base::printed_order;
-using base::random_bytes;
-using base::store;
-using base::StreamHash;
+using namespace base;
 
 constexpr std::uint32_t kFormatVersion = 2;      // of sets that need nothing newer
 constexpr std::uint32_t kWideFormatVersion = 3;  // of sets of more than kNarrowShardCount shards
@@ -39,8 +31,8 @@ constexpr std::uint64_t kMaxStripeBytes = 256u << 20;               // (k + m) *
 constexpr std::uint64_t kMaxContentBytes = std::uint64_t{1} << 60;  // keeps every product below 2^63
 constexpr std::uint32_t kMaxShardCount = TANDEM_FILES_MAX_SHARDS;
 constexpr std::uint32_t kNarrowShardCount = 256;
-constexpr std::uint32_t kFieldGf16 = 1;  // enum tandem_field_value
-constexpr std::uint32_t kModeUnknown = UINT32_MAX;
+constexpr std::uint32_t kFieldGf16 = 1;             // enum tandem_field_value
+constexpr std::uint32_t kModeUnknown = UINT32_MAX;  // above 0777, as a PendingFile expects
 
 using SetId = std::array<std::uint8_t, 16>;
 

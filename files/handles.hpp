@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/gate.hpp"
 #include "base/options.hpp"
 #include "base/timeline.hpp"
-#include "files/error.hpp"
 #include "files/format.hpp"
 #include "tandem/tandem.h"
 

@@ -10,8 +10,8 @@
 #include <cerrno>
 #include <vector>
 
+#include "base/io_error.hpp"
 #include "base/text.hpp"
-#include "files/error.hpp"
 #include "files/format.hpp"
 
 namespace tandem::files {

@@ -12,16 +12,7 @@
 
 namespace tandem::files {
 
-using base::Descriptor;
-using base::folder_of;
-using base::name_of;
-using base::open_to_read;
-using base::read_at;
-using base::read_pieces_at;
-using base::set_length;
-using base::unchanged;
-using base::write_at;
-using base::write_pieces_at;
+using namespace base;
 
 // Reads or writes a pipe, socket, terminal or file from its position. Waits in short sleeps and checks `stop`, so that
 // a call can be cancelled while the other end is silent: then -1 or false with errno = ECANCELED.

@@ -11,8 +11,9 @@
 #include <exception>
 #include <set>
 
+#include "base/io_error.hpp"
 #include "base/text.hpp"
-#include "files/error.hpp"
+#include "files/io.hpp"
 #include "files/recovery.hpp"
 
 namespace tandem::files {

@@ -8,11 +8,10 @@
 #include <map>
 #include <set>
 
+#include "base/error.hpp"
 #include "base/rounding.hpp"
 #include "base/text.hpp"
 #include "files/commit.hpp"
-#include "files/error.hpp"
-#include "files/folder.hpp"
 
 namespace tandem::files {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "files/error.hpp"
+#include "base/error.hpp"
 #include "files/workers.hpp"
 
 namespace tandem::files {

@@ -9,9 +9,9 @@
 #include <optional>
 #include <set>
 
+#include "base/io_error.hpp"
 #include "base/text.hpp"
 #include "files/commit.hpp"
-#include "files/error.hpp"
 #include "files/recoverable.hpp"
 
 namespace tandem::files {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "files/folder.hpp"
+#include "base/pending_file.hpp"
 #include "files/format.hpp"
 
 namespace tandem::files {

@@ -8,10 +8,10 @@
 #include <chrono>
 #include <memory>
 
+#include "base/io_error.hpp"
 #include "base/text.hpp"
 #include "files/calls.hpp"
 #include "files/commit.hpp"
-#include "files/error.hpp"
 #include "files/repair_steps.hpp"
 
 namespace tandem::files {

@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
+#include "base/io_error.hpp"
 #include "base/text.hpp"
-#include "files/error.hpp"
 #include "files/repair_steps.hpp"
 
 namespace tandem::files {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "files/folder.hpp"
+#include "base/pending_file.hpp"
 #include "files/placement.hpp"
 #include "files/recoverable.hpp"
 #include "files/stripe_source.hpp"

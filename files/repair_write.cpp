@@ -5,8 +5,8 @@
 #include <cerrno>
 #include <functional>
 
+#include "base/io_error.hpp"
 #include "base/text.hpp"
-#include "files/error.hpp"
 #include "files/repair_steps.hpp"
 #include "files/workers.hpp"
 

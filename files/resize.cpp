@@ -11,7 +11,6 @@
 #include "base/options.hpp"
 #include "files/calls.hpp"
 #include "files/commit.hpp"
-#include "files/error.hpp"
 #include "files/repair_steps.hpp"
 #include "tandem/tools.h"
 

@@ -16,10 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/io_error.hpp"
 #include "base/text.hpp"
 #include "files/commit.hpp"
-#include "files/error.hpp"
-#include "files/folder.hpp"
 #include "files/handles.hpp"
 #include "files/recoverable.hpp"
 #include "files/recovery.hpp"

@@ -10,8 +10,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/io_error.hpp"
 #include "base/text.hpp"
-#include "files/error.hpp"
 
 namespace tandem::files {
 

@@ -13,9 +13,9 @@
 #include <map>
 #include <utility>
 
+#include "base/io_error.hpp"
 #include "base/text.hpp"
 #include "files/calls.hpp"
-#include "files/error.hpp"
 #include "files/io.hpp"
 #include "files/placement.hpp"
 #include "files/recoverable.hpp"

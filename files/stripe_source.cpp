@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "files/error.hpp"
+#include "base/error.hpp"
 
 namespace tandem::files {
 

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/gate.hpp"
-#include "files/error.hpp"
 #include "files/format.hpp"
 #include "files/ranges.hpp"
 #include "tandem/files.h"

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "base/affinity.hpp"
+#include "base/gate.hpp"
 #include "base/options.hpp"
-#include "files/error.hpp"
 
 namespace tandem::files {
 namespace {

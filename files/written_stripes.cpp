@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "files/error.hpp"
+#include "base/error.hpp"
 
 namespace tandem::files {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // extern "C" of mpi.h.
 #include "mpi/calls.hpp"
-#include "mpi/error.hpp"
 #include "mpi/world.hpp"
 #include "tandem/mpi.h"
 
@@ -16,18 +15,6 @@ tandem_status call(std::int32_t communicator, Result *result_out, const char *na
     const World world(communicator);
     world.together([&] { check_result(result_out, name); });
     write_result(body(world), result_out, name);
-  });
-}
-
-// The same for a result of two parts.
-template <class Body>
-tandem_status call(std::int32_t communicator, tandem_files_result *result_out, tandem_mpi_work *work_out,
-                   const Body &body) {
-  return call(communicator, result_out, "tandem_files_result", [&](const World &world) {
-    world.together([&] { check_result(work_out, "tandem_mpi_work"); });
-    const Outcome outcome = body(world);
-    write_result(outcome.work, work_out, "tandem_mpi_work");
-    return outcome.files;
   });
 }
 
@@ -56,15 +43,15 @@ tandem_status tandem_mpi_thread_count(int32_t communicator, uint32_t *thread_cou
 }
 
 tandem_status tandem_mpi_encode(int32_t communicator, tandem_context *context,
-                                const tandem_files_encode_options *options, tandem_files_result *result_out,
-                                tandem_mpi_work *work_out) {
-  return call(communicator, result_out, work_out, [&](const World &world) { return encode(world, context, options); });
+                                const tandem_files_encode_options *options, tandem_files_result *result_out) {
+  return call(communicator, result_out, "tandem_files_result",
+              [&](const World &world) { return encode(world, context, options); });
 }
 
 tandem_status tandem_mpi_decode(int32_t communicator, tandem_context *context, const char *const *paths,
                                 size_t path_count, const tandem_files_decode_options *options,
-                                tandem_files_result *result_out, tandem_mpi_work *work_out) {
-  return call(communicator, result_out, work_out,
+                                tandem_files_result *result_out) {
+  return call(communicator, result_out, "tandem_files_result",
               [&](const World &world) { return decode(world, context, paths, path_count, options); });
 }
 

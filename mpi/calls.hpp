@@ -14,13 +14,9 @@ namespace tandem::mpi {
 std::uint32_t thread_count(const World &world);
 
 // The calls of files.h with all ranks as their team. An option that one rank may not give is refused on all.
-struct Outcome {
-  tandem_files_result files;
-  tandem_mpi_work work;
-};
-Outcome encode(const World &world, tandem_context *context, const tandem_files_encode_options *given);
-Outcome decode(const World &world, tandem_context *context, const char *const *paths, std::size_t path_count,
-               const tandem_files_decode_options *given);
+tandem_files_result encode(const World &world, tandem_context *context, const tandem_files_encode_options *given);
+tandem_files_result decode(const World &world, tandem_context *context, const char *const *paths,
+                           std::size_t path_count, const tandem_files_decode_options *given);
 tandem_files_verify_result verify(const World &world, tandem_context *context, const char *const *paths,
                                   std::size_t path_count, const tandem_files_verify_options *given);
 tandem_files_repair_result repair(const World &world, tandem_context *context, const char *const *paths,

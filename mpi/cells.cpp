@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "mpi/error.hpp"
-
 namespace tandem::mpi {
 
 template <class Body>

@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "base/rounding.hpp"
-#include "mpi/error.hpp"
 #include "tandem/diagnose.h"
 #include "tandem/tools.h"
 

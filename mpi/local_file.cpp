@@ -3,8 +3,6 @@
 
 #include <cerrno>
 
-#include "mpi/error.hpp"
-
 namespace tandem::mpi {
 
 void write_at(int descriptor, const std::string &path, std::span<const std::byte> bytes, std::uint64_t offset) {

@@ -11,11 +11,7 @@
 
 namespace tandem::mpi {
 
-using base::Descriptor;
-using base::Folder;
-using base::folder_of;
-using base::name_of;
-using base::PendingFile;
+using namespace base;
 
 // All bytes. read_at: false if the file ends before.
 void write_at(int descriptor, const std::string &path, std::span<const std::byte> bytes, std::uint64_t offset);

@@ -16,7 +16,6 @@
 #include "base/bytes.hpp"
 #include "base/rounding.hpp"
 #include "mpi/cells.hpp"
-#include "mpi/error.hpp"
 #include "mpi/groups.hpp"
 
 namespace tandem::mpi {

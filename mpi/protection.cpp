@@ -13,7 +13,6 @@
 #include "base/bytes.hpp"
 #include "base/hash.hpp"
 #include "base/rounding.hpp"
-#include "mpi/error.hpp"
 
 namespace tandem::mpi {
 namespace {

@@ -15,7 +15,6 @@
 #include "base/descriptor.hpp"
 #include "mpi/calls.hpp"
 #include "mpi/cells.hpp"
-#include "mpi/error.hpp"
 
 namespace tandem::mpi {
 namespace {

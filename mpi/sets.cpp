@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "base/bytes.hpp"
-#include "mpi/error.hpp"
 #include "tandem/results.hpp"
 
 namespace tandem::mpi {
@@ -97,30 +96,25 @@ void run_on_set(const World &world, const char *const *paths, std::size_t path_c
 std::string flag(std::int32_t value) { return value != 0 ? "1" : "0"; }
 
 // The sums over all ranks.
-Outcome add_up(const World &world, const tandem_files_result &mine, Clock::time_point began) {
-  Outcome all{mine, sized<tandem_mpi_work>()};
+tandem_files_result add_up(const World &world, const tandem_files_result &mine, Clock::time_point began) {
+  tandem_files_result all = mine;
   constexpr double kMicro = 1e6;
   results::each_row(mine, [&](const auto &row) {
     if (row.unit != results::Unit::sum) return;
     const auto &value = mine.*row.member;
     if constexpr (std::is_floating_point_v<std::remove_cvref_t<decltype(value)>>)
-      all.files.*row.member = static_cast<double>(world.sum(static_cast<std::uint64_t>(value * kMicro))) / kMicro;
+      all.*row.member = static_cast<double>(world.sum(static_cast<std::uint64_t>(value * kMicro))) / kMicro;
     else if constexpr (std::is_integral_v<std::remove_cvref_t<decltype(value)>>)
-      all.files.*row.member = static_cast<std::remove_cvref_t<decltype(value)>>(world.sum(value));
+      all.*row.member = static_cast<std::remove_cvref_t<decltype(value)>>(world.sum(value));
   });
-  all.files.shards_read = static_cast<std::uint32_t>(world.most(mine.shards_read));
-  all.files.seconds = std::chrono::duration<double>(Clock::now() - began).count();
-  all.work.rank_count = static_cast<std::uint32_t>(world.size());
-  all.work.node_count = static_cast<std::uint32_t>(world.sum(world.node().leads() ? 1 : 0));
-  all.work.read_bytes = mine.read_bytes;
-  all.work.least_read_bytes = world.least(mine.read_bytes);
-  all.work.most_read_bytes = world.most(mine.read_bytes);
+  all.shards_read = static_cast<std::uint32_t>(world.most(mine.shards_read));
+  all.seconds = std::chrono::duration<double>(Clock::now() - began).count();
   return all;
 }
 
 }  // namespace
 
-Outcome encode(const World &world, tandem_context *context, const tandem_files_encode_options *given) {
+tandem_files_result encode(const World &world, tandem_context *context, const tandem_files_encode_options *given) {
   const Clock::time_point began = Clock::now();
   auto result = sized<tandem_files_result>();
   run(
@@ -146,8 +140,8 @@ Outcome encode(const World &world, tandem_context *context, const tandem_files_e
   return add_up(world, result, began);
 }
 
-Outcome decode(const World &world, tandem_context *context, const char *const *paths, std::size_t path_count,
-               const tandem_files_decode_options *given) {
+tandem_files_result decode(const World &world, tandem_context *context, const char *const *paths,
+                           std::size_t path_count, const tandem_files_decode_options *given) {
   const Clock::time_point began = Clock::now();
   auto result = sized<tandem_files_result>();
   run_on_set(

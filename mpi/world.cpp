@@ -9,8 +9,6 @@
 #include <cstring>
 #include <exception>
 
-#include "mpi/error.hpp"
-
 namespace tandem::mpi {
 namespace {
 

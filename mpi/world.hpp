@@ -14,9 +14,14 @@
 #include <utility>
 #include <vector>
 
-#include "mpi/error.hpp"
+#include "base/gate.hpp"
+#include "base/io_error.hpp"
+#include "base/options.hpp"
+#include "base/text.hpp"
 
 namespace tandem::mpi {
+
+using namespace base;
 
 class World {
  public:

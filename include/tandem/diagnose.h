@@ -57,8 +57,7 @@ TANDEM_API tandem_status tandem_plan_query(const tandem_plan *plan, tandem_plan_
 /* A part of one parity shard that does not match the data. */
 typedef struct tandem_verify_range {
   uint32_t shard;               /* index, k..k+m-1 */
-  uint32_t suspect_shard;       /* as in tandem_verify_result, for the columns of this range and of ranges that overlap
-                                   it, widened to whole elements or groups of packets */
+  uint32_t reserved;            /* 0 */
   uint64_t begin_bytes;         /* offset in the shard of its first byte, which does not match */
   uint64_t end_bytes;           /* offset behind its last byte */
   uint64_t mismatch_byte_count; /* how many of its bytes do not match, 1 or more */
@@ -69,9 +68,7 @@ typedef struct tandem_verify_range {
  * matching bytes between mismatches; with packets up to two groups of them, if that is more.
  *
  * CUDA device memory: the same pass finds the ranges. Elsewhere, a mismatch costs one or two more passes, from the
- * first mismatch to the last. If one shard explains all mismatches, it is the suspect of each range. Otherwise each
- * listed range costs two more passes over its columns. The run, or the wait for the job, makes these passes; a cancel
- * does not stop them. */
+ * first mismatch to the last. The run, or the wait for the job, makes these passes; a cancel does not stop them. */
 typedef struct tandem_verify_ranges {
   size_t struct_bytes;         /* sizeof(tandem_verify_ranges) */
   tandem_verify_range *ranges; /* receives the first ranges when the run is done; NULL with capacity 0 only counts */

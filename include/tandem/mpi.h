@@ -60,13 +60,6 @@ TANDEM_API tandem_status tandem_mpi_thread_count(int32_t communicator, uint32_t 
 
 /* ---- shard sets ---------------------------------------------------------------------------------- */
 
-typedef struct tandem_mpi_work {
-  size_t struct_bytes; /* set by the caller: sizeof(tandem_mpi_work) */
-  uint32_t rank_count, node_count;
-  uint64_t read_bytes;                        /* by this rank */
-  uint64_t least_read_bytes, most_read_bytes; /* by the ranks that read least and most */
-} tandem_mpi_work;
-
 /* Runs tandem_files_encode on all ranks. The files are the same, byte for byte, for every number of ranks. Each rank
  * reads stripes of its own, encodes them and writes them to all shard files. Rank 0 leads. If a process dies, whichever
  * rank it is, the guarantees of files.h hold.
@@ -74,15 +67,13 @@ typedef struct tandem_mpi_work {
  *   options      as tandem_files_encode, without a team. source_path must name a regular file. thread_count is of this
  *                rank. All ranks must see source and folders. set_id NULL: rank 0 draws a random one
  *   result_out   NULL, or as tandem_files_encode; bytes, coding_seconds and thread_count are sums over the ranks
- *   work_out     NULL, or bytes read by each rank
  * Memory: as tandem_files_encode, plus the hashes of the data blocks in 64 MiB of shard files.
  * Status: as tandem_files_encode; INVALID_ARGUMENT (no source_path; different arguments), IO (also: a folder or the
  *   source that a rank does not see).
  * On failure the new files are removed.
  * Threads: one call at a time with a communicator. */
 TANDEM_API tandem_status tandem_mpi_encode(int32_t communicator, tandem_context *context,
-                                           const tandem_files_encode_options *options, tandem_files_result *result_out,
-                                           tandem_mpi_work *work_out);
+                                           const tandem_files_encode_options *options, tandem_files_result *result_out);
 
 /* Runs tandem_files_decode on all ranks. Each rank checks and rebuilds stripes of its own and writes them to the
  * output. The output gets its name when it is complete and the digest is right.
@@ -91,7 +82,6 @@ TANDEM_API tandem_status tandem_mpi_encode(int32_t communicator, tandem_context 
  *   options      as tandem_files_decode, without a team and salvage. output_path must be given, and name a regular
  *                file or nothing. thread_count is of this rank
  *   result_out   NULL, or as tandem_files_decode; sums as in tandem_mpi_encode. shards_read is the maximum over ranks
- *   work_out     NULL, or bytes read by each rank
  * Memory: as tandem_mpi_encode.
  * Status: as tandem_files_decode; INVALID_ARGUMENT (a stream; different arguments), IO (also: ranks that see different
  *   sets).
@@ -99,7 +89,7 @@ TANDEM_API tandem_status tandem_mpi_encode(int32_t communicator, tandem_context 
  * Threads: one call at a time with a communicator. */
 TANDEM_API tandem_status tandem_mpi_decode(int32_t communicator, tandem_context *context, const char *const *paths,
                                            size_t path_count, const tandem_files_decode_options *options,
-                                           tandem_files_result *result_out, tandem_mpi_work *work_out);
+                                           tandem_files_result *result_out);
 
 /* Runs tandem_files_verify on all ranks. Each rank reads stripes of its own from all shard files.
  *   context      of this rank

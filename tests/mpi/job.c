@@ -95,7 +95,7 @@ static tandem_status verify(int32_t world, tandem_context *context, const char *
 static tandem_status salvage(int32_t world, tandem_context *context, const char *folder) {
   const tandem_files_decode_options options = {
       .struct_bytes = sizeof options, .output_path = "output", .salvage = 1, .dry_run = 1};
-  return tandem_mpi_decode(world, context, &folder, 1, &options, NULL, NULL);
+  return tandem_mpi_decode(world, context, &folder, 1, &options, NULL);
 }
 
 static tandem_status repair(int32_t world, tandem_context *context, const char *folder) {
@@ -231,17 +231,12 @@ static tandem_status encode(int32_t world, tandem_context *context, int count, c
   }
   const unsigned long long before = bytes_read();
   tandem_files_result result = {.struct_bytes = sizeof result};
-  tandem_mpi_work work = {.struct_bytes = sizeof work};
   const tandem_status status =
-      tandem_mpi_encode(world, odd && strcmp(words[6], "context") == 0 ? NULL : context, &options, &result, &work);
+      tandem_mpi_encode(world, odd && strcmp(words[6], "context") == 0 ? NULL : context, &options, &result);
   if (status != TANDEM_OK) return status;
   add("system_read", bytes_read() - before);
   add("backwards", heard.backwards);
-  add("read", work.read_bytes);
-  add("least", work.least_read_bytes);
-  add("most", work.most_read_bytes);
   add("all", result.read_bytes);
-  add("nodes", work.node_count);
   return status;
 }
 

@@ -166,8 +166,7 @@ class ShardSets(MpiTest):
                 self.assertEqual(status, "TANDEM_OK", message)
                 self.assertEqual(int(numbers["all"]), source_bytes)
                 self.assertEqual(int(numbers["backwards"]), 0)
-                self.assertLess(abs(int(numbers["read"]) / (source_bytes / rank_count) - 1), 0.1)
-                if os.path.exists("/proc/self/io"):  # and so says the operating system
+                if os.path.exists("/proc/self/io"):
                     self.assertLess(abs(int(numbers["system_read"]) / (source_bytes / rank_count) - 1), 0.1, numbers)
             self.tandem("verify", self.path("shards"))
         os.remove(self.path("shards", "source.bin.003.tandem"))
