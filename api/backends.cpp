@@ -42,7 +42,7 @@ cpu::Options cpu_options(const tandem_context &context, const Settings &settings
 // Logs once whether the tuning file has entries for this CPU. Backends log only the values that they use. Devices are
 // not asked, because no device is touched before it is needed.
 void say_what_is_known(const tandem_context &context, core::Backend &cpu, bool named) {
-  if (context.tuning == nullptr || context.tuning->entries().empty()) return;
+  if (context.tuning == nullptr) return;
   const core::TuningIdentity identity = cpu.tunable()->tuning_identity();
   const std::size_t count = context.tuning->entries().size();
   if (context.tuning->knows(identity)) {

@@ -56,12 +56,6 @@ const BackendKind *find_backend_kind(const std::string &name);  // null: the nam
 // malformed list, for a resource that kinds of tasks hold by themselves, and for more than the whole amount.
 std::vector<core::Need> plan_needs(core::Budget &budget, const char *resources);
 
-// The speeds that hybrids learned on this machine, passed from one process to the next.
-std::string machine_name();  // as SpeedEntry::machine
-std::vector<core::SpeedEntry> speeds_of_this_machine(const tuning::Table &table);
-// Adds the entries, with the present time, to a tuning file. Throws Error: as update_file.
-void remember_speeds(const std::string &path, std::vector<core::SpeedEntry> entries);
-
 inline const BackendKind &cpu_kind() { return backend_kinds().front(); }
 inline std::span<const BackendKind> device_kinds() { return backend_kinds().subspan(1); }
 

@@ -103,16 +103,6 @@ std::vector<hybrid::Member> named_members(tandem_context &context, const Setting
   return members;
 }
 
-// Connects a hybrid with the speeds that earlier processes stored, and stores those that it learns.
-void use_tuning_file(hybrid::Options &options, const tandem_context &context) {
-  options.machine = machine_name();
-  if (context.tuning != nullptr) options.known = speeds_of_this_machine(*context.tuning);
-  if (context.tuning_path.empty()) return;
-  options.remember = [path = context.tuning_path](std::vector<core::SpeedEntry> learned) {
-    remember_speeds(path, std::move(learned));
-  };
-}
-
 // "hybrid:..." names its devices. "hybrid": the CPU and all devices found. "auto": the same, but only large calls start
 // the search, and only if the system has device nodes of GPUs. So no driver is loaded in vain.
 std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settings &settings) {
@@ -123,7 +113,6 @@ std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settin
   options.policy = settings.policy;
   options.resources = context.budget.get();
   options.timeline = context.timeline;
-  use_tuning_file(options, context);
   bool has_cpu = !is_named;
   if (is_named) {
     const std::string_view names = std::string_view(settings.backend).substr(kNamed.size());

@@ -260,7 +260,7 @@ tandem_status tandem_tuning_merge(const char *const *files, size_t file_count, c
         merged.merge(tuning::read_file(other));
       }
     });
-    if (entry_count_out != nullptr) *entry_count_out = table.entries().size() + table.speeds().size();
+    if (entry_count_out != nullptr) *entry_count_out = table.entries().size();
   });
 }
 

@@ -82,8 +82,7 @@ struct Runner {
   ContextOwner context;
 };
 
-// The tuning file is not used: a new context must know nothing, and speeds learned with a forced kernel or a limit must
-// not reach other programs.
+// The tuning file is not used: all runs have the built-in values.
 ContextOwner context_of(const HybridRequest &request, const Runner &runner) {
   tandem_context_options options = {};
   options.struct_bytes = sizeof options;

@@ -177,9 +177,6 @@ struct Traits {
   std::string name;                  // "cpu", "cuda:0"
   unsigned lanes = 1;                // runs that make progress at the same time
   std::vector<MemoryKind> memories;  // allowed values of Task::memory
-  // A device reads and writes all host memory directly: it needs no staging. False until its first prepare or run has
-  // looked for the device.
-  bool shares_memory = false;
 };
 
 class Backend {

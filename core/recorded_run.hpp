@@ -41,8 +41,6 @@ class RecordedRun {
   RecordedRun(const RecordedRun &) = delete;
   RecordedRun &operator=(const RecordedRun &) = delete;
 
-  void forget() noexcept { timeline_ = nullptr; }  // nothing was run
-
  private:
   void record() const noexcept;
 

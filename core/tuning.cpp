@@ -2,7 +2,6 @@
 #include "core/tuning.hpp"
 
 #include <cstdint>
-#include <tuple>
 #include <utility>
 
 #include "base/text.hpp"
@@ -33,10 +32,6 @@ std::optional<TunedOperation> tuned_operation_from_name(std::string_view name) n
 Mode tuned_operation_mode(TunedOperation operation) noexcept {
   if (operation == TunedOperation::verify) return Mode::compare;
   return operation == TunedOperation::update ? Mode::accumulate : Mode::assign;
-}
-
-bool same_key(const SpeedEntry &a, const SpeedEntry &b) noexcept {
-  return std::tie(a.machine, a.worker, a.operation, a.k, a.m) == std::tie(b.machine, b.worker, b.operation, b.k, b.m);
 }
 
 std::string tuning_hash(std::string_view text) {

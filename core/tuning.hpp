@@ -87,20 +87,6 @@ const char *tuned_operation_name(TunedOperation operation) noexcept;
 std::optional<TunedOperation> tuned_operation_from_name(std::string_view name) noexcept;
 Mode tuned_operation_mode(TunedOperation operation) noexcept;
 
-// The measured speed of a worker of a hybrid.
-struct SpeedEntry {
-  std::string machine;                                // the model of its CPU
-  std::string worker;                                 // "cpu", "opencl:0:0"
-  TunedOperation operation = TunedOperation::encode;  // encode: also decode and repair
-  unsigned k = 0, m = 0;                              // shards that are read, and that are written or compared
-  unsigned lanes = 1;                                 // each is a thread of the CPU, or a queue of a device
-  // Of one lane, in bytes of data. A task of b bytes takes its latency plus b / speed.
-  double bytes_per_second = 0, latency_seconds = 0;
-  std::string date;  // UTC, "2025-11-21T16:55:20Z": compared as text
-};
-// Machine, worker, operation, k and m.
-bool same_key(const SpeedEntry &a, const SpeedEntry &b) noexcept;
-
 inline constexpr std::uint64_t kMostTuningValue = std::uint64_t{1} << 40;
 
 // "local_x=64, local_y=1"

@@ -97,7 +97,6 @@ const DeviceBackend::Found &DeviceBackend::found() const {
     found.chooser = std::make_unique<const KernelChooser>(options_, device, log_);
     found.check = std::make_unique<AnswerCheck>(options_, device, log_);
     found.traits = traits_called(device.name);
-    found.traits.shares_memory = device.shares_memory;
     if (options_.tuning != nullptr && !options_.tuning->knows(found.chooser->identity())) {
       log_.say(TANDEM_LOG_WARNING, base::text(device.identity.backend, ": ", device.name,
                                               " is ignored: no entry of the tuning file was measured on ",
@@ -230,13 +229,6 @@ void DeviceBackend::run(std::span<const Task> tasks, Control &control) {
       if (control.cancelled()) fail_cancelled(device);
       apply_nothing(task);
     } else {
-      core::RecordedRun recorded(options_.timeline, device.identity.backend, {&task, 1});
-      // The XOR of accumulate happens at its commit, when its piece is known to be right. Every byte of every piece is
-      // checked in staging memory.
-      if (control.guard() == nullptr && task.mode != Mode::accumulate && !known().check->is_of_all() &&
-          run_in_place(task, control))
-        continue;
-      recorded.forget();
       staged.push_back(task);
     }
   }

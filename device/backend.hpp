@@ -53,8 +53,6 @@ class DeviceBackend : public core::Backend, public core::Tunable {
   virtual std::shared_ptr<DeviceSession> open() const = 0;  // on known()
   // An error of the driver ended a run in this session; null: it could not be opened.
   virtual void failed(const std::shared_ptr<DeviceSession> &session, const DriverError &error) = 0;
-  // Runs a task directly on host shards. false: nothing was done, and the shards must be streamed.
-  virtual bool run_in_place(const core::Task &, core::Control &) { return false; }
   virtual std::unique_ptr<core::Ticket> start_on_device(std::span<const core::Task> tasks, core::Control &control) = 0;
   // Reads bytes of a shard of this task in device memory, and waits.
   virtual void read_bytes(const core::Task &task, const void *shard, std::uint64_t offset_bytes, std::uint8_t *out,

@@ -72,7 +72,7 @@ struct Device {
   unsigned most_tried_element_bytes = 64;  // by autotune
   // Local sizes that autotune tries, least and most; 0: not tried.
   std::array<std::array<std::size_t, 2>, 3> tried_items{};
-  bool shares_memory = false;  // as core::Traits
+  bool shares_memory = false;  // CUDA: it reads and writes all host memory directly, without staging
   // The driver allocates memory when a buffer is created. So smaller pieces help after an out-of-memory error.
   bool allocates_at_once = false;
 };

@@ -252,26 +252,6 @@ KernelSpec KernelChooser::program_spec(const DevicePrepared &prepared, const Dev
                " bytes of local memory, and at most ", kMostTransformGroups, " groups of 8 points with outputs");
 }
 
-bool KernelChooser::is_worth_arguments(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode,
-                                       Access access, std::uint64_t length_bytes) const {
-  if (technique_ != "tables" && waits(prepared)) return true;
-  const DeviceSettings settings = this->settings(prepared, mode);
-  Variant variant;
-  variant.spec = spec_of(mode, access, Binding::arguments, settings);
-  variant.spec.technique = Technique::tables;
-  if (programs.known(text_key(prepared, programs, variant.spec))) return true;
-  if (technique_ != "tables") {
-    variant.spec = program_spec(prepared, programs, variant.spec, settings);
-    if (programs.known(text_key(prepared, programs, variant.spec))) return true;
-  }
-  if (prepared.need == DevicePrepared::Need::when_it_pays &&
-      prepared.bytes_run + length_bytes * prepared.columns() < settings.compile_after_bytes)
-    return false;
-  if (technique_ == "tables" || !can_compile(prepared, variant.spec)) return true;
-  if (programs.no_compiler().empty()) build(prepared, programs, variant, Wait::no);
-  return false;
-}
-
 // Tables, until the number of bytes run so far pays for a compile, or the program is ready for another reason. A
 // program is awaited if it was asked for, if there is no other, and if it need only be loaded.
 KernelChooser::Choice KernelChooser::decide(const DevicePrepared &prepared, const DevicePrograms &programs,

@@ -98,12 +98,6 @@ class KernelChooser {
   void begin(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode, Access access,
              Binding binding) const;
 
-  // Whether a run should use a text with the task's shape in it (Binding::arguments of OpenCL): if it is compiled
-  // already, or the run waits for it. Compiles it in the background when the number of bytes pays for that. Tables with
-  // Binding::offsets have one text for all shapes.
-  bool is_worth_arguments(const DevicePrepared &prepared, DevicePrograms &programs, core::Mode mode, Access access,
-                          std::uint64_t length_bytes) const;
-
   // The tuning parameters for a matrix of this shape.
   std::vector<core::TuningParameter> parameters(unsigned rows, unsigned columns) const;
   // Values as prepare_tuned() takes them. Throws Error: INVALID_ARGUMENT, UNAVAILABLE.

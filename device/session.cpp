@@ -100,11 +100,10 @@ void DeviceSession::take_back(std::unique_ptr<DeviceLane> lane) noexcept {
   lane_is_free_.notify_one();
 }
 
-bool DeviceSession::settle(LaneLease &lane) noexcept {
-  if (lane->drain()) return true;
+void DeviceSession::settle(LaneLease &lane) noexcept {
+  if (lane->drain()) return;
   quarantine(std::unique_ptr<DeviceLane>(lane.release()));
   take_back(nullptr);
-  return false;
 }
 
 Variant Workplace::choose(const DevicePrepared &prepared, core::Mode mode, Access access, Binding binding,

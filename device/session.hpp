@@ -130,9 +130,9 @@ class DeviceSession : public std::enable_shared_from_this<DeviceSession> {
   using LaneLease = std::unique_ptr<DeviceLane, GiveBack>;
   // A lane for one run; waits while all are taken. Throws Error (CANCELLED) if a cancel comes first.
   LaneLease take_lane(const core::Control &control);
-  // After an error: drains the lane. If that fails (false), the lane is quarantined, with all memory that the device
-  // may still write to.
-  bool settle(LaneLease &lane) noexcept;
+  // After an error: drains the lane. If that fails, the lane is quarantined, with all memory that the device may still
+  // write to.
+  void settle(LaneLease &lane) noexcept;
 
   // For host shards: the alignment that kernels may assume in the slots' buffers, and which shards the device uses
   // directly.

@@ -21,9 +21,6 @@ using core::Control;
 using core::MemoryKind;
 using core::Task;
 
-constexpr double kLeastWorth = 0.05;  // of the time, for which a device is worth naming
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
-
 class HybridBackend final : public core::Backend {
  public:
   HybridBackend(Options options, const base::Log &log) : options_(std::move(options)), log_(log) {
@@ -37,9 +34,7 @@ class HybridBackend final : public core::Backend {
     Shared *shared = shared_.get_if_made();  // in a child the parent's threads do not exist
     if (shared == nullptr) return;
     if (shared->search.joinable()) shared->search.join();
-    if (shared->runtime == nullptr) return;
-    shared->runtime->stop();
-    remember(*shared->runtime);
+    if (shared->runtime != nullptr) shared->runtime->stop();
   }
 
   const core::Traits &traits() const noexcept override { return *traits_.load(std::memory_order_acquire); }
@@ -259,17 +254,6 @@ class HybridBackend final : public core::Backend {
     }
   }
 
-  void remember(const Runtime &runtime) const noexcept {
-    // Other policies do not measure the CPU alone.
-    if (!options_.remember || options_.policy != Policy::automatic) return;
-    try {
-      std::vector<core::SpeedEntry> learned = runtime.learned();
-      if (!learned.empty()) options_.remember(std::move(learned));
-    } catch (const std::exception &error) {
-      log_.say(TANDEM_LOG_INFO, "hybrid: learned speeds cannot be stored: ", error.what());
-    }
-  }
-
   Options options_;
   const base::Log log_;
   core::Traits traits_of_members_, found_traits_;
@@ -279,29 +263,6 @@ class HybridBackend final : public core::Backend {
 };
 
 }  // namespace
-
-Worth worth_of(const core::SpeedEntry &cpu, const core::SpeedEntry &device) {
-  if (!(cpu.bytes_per_second > 0) || !(device.bytes_per_second > 0)) return {0, UINT64_MAX};
-  // Speeds of data work as well as speeds of bytes moved.
-  const double cpu_speed = cpu.bytes_per_second * cpu.lanes, device_speed = device.bytes_per_second * device.lanes;
-  const auto is_worth_it = [&](std::uint64_t bytes) {
-    const double together = finish_seconds(
-        [&](auto body) {
-          body(Candidate{cpu_speed, cpu.latency_seconds});
-          body(Candidate{device_speed, device.latency_seconds});
-        },
-        static_cast<double>(bytes));
-    return together < (1 - kLeastWorth) * (cpu.latency_seconds + static_cast<double>(bytes) / cpu_speed);
-  };
-  const double gain = (cpu_speed + device_speed) / cpu_speed;
-  if (!is_worth_it(kMostBytes)) return {gain, UINT64_MAX};
-  std::uint64_t too_few = 0, enough = kMostBytes;
-  while (enough - too_few > 1) {
-    const std::uint64_t middle = too_few + (enough - too_few) / 2;
-    (is_worth_it(middle) ? enough : too_few) = middle;
-  }
-  return {gain, enough};
-}
 
 std::unique_ptr<core::Backend> make_backend(Options options, const base::Log &log) {
   return std::make_unique<HybridBackend>(std::move(options), log);

@@ -12,7 +12,6 @@
 #include "base/timeline.hpp"
 #include "core/backend.hpp"
 #include "core/budget.hpp"
-#include "core/tuning.hpp"
 #include "hybrid/policy/policy.hpp"
 
 namespace tandem::hybrid {
@@ -47,20 +46,7 @@ struct Options {
   core::Budget *resources = nullptr;         // outlives the backend; changes take effect within one chunk
   std::shared_ptr<base::Timeline> timeline;  // null: none. A lane that hangs may outlive the backend
   double least_deadline_seconds = 10;        // a device that has not answered for this long is given up
-  // The model of the CPU; the speeds that earlier processes learned on such a machine; and the function that receives
-  // this process' speeds when the backend ends. May throw.
-  std::string machine;
-  std::vector<core::SpeedEntry> known;
-  std::function<void(std::vector<core::SpeedEntry>)> remember;
 };
-
-// The gain of a device, from the stored speeds of device and CPU, in the same kind of work.
-struct Worth {
-  double gain;               // speed of both together / speed of the CPU alone; 0: unknown
-  std::uint64_t from_bytes;  // a call with this many bytes of data, or more, is faster with the device; UINT64_MAX:
-                             // none is
-};
-Worth worth_of(const core::SpeedEntry &cpu, const core::SpeedEntry &device);
 
 std::unique_ptr<core::Backend> make_backend(Options options, const base::Log &log);
 

@@ -39,8 +39,7 @@ class OpenclBackend final : public device::DeviceBackend {
                                                                 : "the first GPU or accelerator")
                                              : "as asked",
                    ": ", found->unit_count, " compute units, ", budget_bytes(*found, found->memory_bytes / 2), " of ",
-                   found->memory_bytes, " bytes of memory, ",
-                   may_share_memory(*found) ? "host shards are used in place" : "host shards are staged"));
+                   found->memory_bytes, " bytes of memory"));
     return found;
   }
 
@@ -55,27 +54,6 @@ class OpenclBackend final : public device::DeviceBackend {
     opencl_device().say(log_, TANDEM_LOG_WARNING, error.what(), "; its context is given up");
     const std::lock_guard lock(mutex_);
     if (session_ == session) session_.reset();
-  }
-
-  bool may_share_memory(const OpenclDevice &device) const noexcept {
-    return asked_.transfer == Transfer::automatic ? device.shares_memory : asked_.transfer == Transfer::zero_copy;
-  }
-
-  bool run_in_place(const Task &task, Control &control) override {
-    if (!may_share_memory(opencl_device()) || !fits_zero_copy(opencl_device(), task)) return false;
-    bool is_done = false;
-    guarded([&](const Workplace &place) {
-      OpenclSession &session = session_of(place);
-      if (asked_.transfer != Transfer::zero_copy &&
-          !place.chooser.is_worth_arguments(device::prepared_of(task), session.programs(), task.mode,
-                                            session.access(false), task.length_bytes))
-        return;
-      is_done = run_zero_copy(place, task, control);
-      if (is_done) return;
-      log_.say(TANDEM_LOG_DEBUG,
-               base::text("opencl: ", session.device().name, " cannot use shards in place; they are staged"));
-    });
-    return is_done;
   }
 
   // The session in the context of a caller's queue. The latest few are kept, because their programs are built.

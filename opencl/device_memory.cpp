@@ -19,6 +19,15 @@ using device::Access;
 using device::Binding;
 using device::DeviceShard;
 
+// Arguments besides shards: offsets, begin, end, length, records, tables, columns, rows, space.
+constexpr std::uint64_t kOtherArgumentBytes = 9 * 8;
+
+// Whether the kernel can have a buffer for each of the task's shards.
+bool fits_arguments(const OpenclDevice &device, const Task &task) noexcept {
+  const std::uint64_t shards = std::uint64_t{task.prepared->rows()} + task.prepared->columns();
+  return shards * sizeof(void *) + kOtherArgumentBytes <= device.parameter_bytes;
+}
+
 cl_mem buffer_of(const DeviceShard &shard) { return static_cast<cl_mem>(const_cast<void *>(shard.buffer)); }
 
 // A kernel call of a task, and the objects that it needs until it is over.
@@ -32,7 +41,7 @@ struct KernelCall {
 // A group, started on the caller's queue. Its kernel is made before any group is started.
 class OpenclRun final : public device::DeviceRun {
  public:
-  OpenclRun(device::Workplace place, device::DeviceGroup group, bool by_arguments)
+  OpenclRun(device::Workplace place, device::DeviceGroup group)
       : place_(std::move(place)),
         session_(session_of(place_)),
         driver_(session_.driver()),
@@ -44,8 +53,7 @@ class OpenclRun final : public device::DeviceRun {
     const bool is_batch = group.stripes.size() > 1;
     const bool is_in_two = device::share_a_buffer(ranges_, false) && device::share_a_buffer(ranges_, true);
     if (is_batch) binding_ = Binding::table;
-    if (by_arguments || (!is_batch && !is_in_two && fits_arguments(session_.opencl_device(), task_)))
-      binding_ = Binding::arguments;
+    if (!is_batch && !is_in_two && fits_arguments(session_.opencl_device(), task_)) binding_ = Binding::arguments;
     is_copied_ = !is_in_two && binding_ == Binding::offsets;
     variant_ = place_.choose(device::prepared_of(task_), task_.mode, is_copied_ ? session_.access(true) : group.access,
                              binding_, group.length_bytes());
@@ -280,7 +288,7 @@ class OpenclInspector final : public device::ShardInspector {
 
   std::unique_ptr<device::DeviceRun> make_run(device::DeviceGroup group) override {
     const device::Workplace &place = places_.at(group.task.queue);
-    return opencl::make_run(place, std::move(group), false);
+    return std::make_unique<OpenclRun>(place, std::move(group));
   }
 
  private:
@@ -359,11 +367,6 @@ class OpenclShardMemory final : public core::DeviceMemory {
 };
 
 }  // namespace
-
-std::unique_ptr<device::DeviceRun> make_run(const device::Workplace &place, device::DeviceGroup group,
-                                            bool by_arguments) {
-  return std::make_unique<OpenclRun>(place, std::move(group), by_arguments);
-}
 
 std::shared_ptr<core::DeviceMemory> OpenclSession::make_shard_memory(std::uint64_t bytes) {
   return std::make_shared<OpenclShardMemory>(std::static_pointer_cast<OpenclSession>(shared_from_this()), bytes);

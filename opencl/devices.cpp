@@ -80,7 +80,6 @@ void describe(OpenclDevice &device) {
   device.most_group_items = ask.number<std::size_t>(CL_DEVICE_MAX_WORK_GROUP_SIZE);
   device.unit_count = ask.number<cl_uint>(CL_DEVICE_MAX_COMPUTE_UNITS);
   device.base_alignment_bytes = ask.number<cl_uint>(CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;
-  device.shares_memory = ask.number<cl_bool>(CL_DEVICE_HOST_UNIFIED_MEMORY) != CL_FALSE;
 }
 
 // Why the device cannot be used, or "".

@@ -16,15 +16,8 @@ namespace tandem::opencl {
 
 inline constexpr const char *kMemoryResource = "opencl_mib";  // MiB of its buffers
 
-enum class Transfer {
-  automatic,  // zero-copy if the device shares memory with the host and its kernels take enough arguments
-  staged,
-  zero_copy  // even if the driver copies mapped memory
-};
-
 struct Options : device::Options {  // `device` is "opencl" or "opencl:P:D", `resources` has "opencl_mib"
   Options() { device = "opencl"; }
-  Transfer transfer = Transfer::automatic;
   bool always_shifted = false;                   // kernels that do not use alignment: GPUs run them if shards have none
   const tandem_opencl_module *driver = nullptr;  // nullptr = libtandem_opencl.so; else outlives the backend
 };

@@ -14,7 +14,6 @@
 #include <memory>
 #include <span>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 
 #include "base/bytes.hpp"
@@ -33,7 +32,8 @@ namespace {
 using base::cut;
 using base::number_in;
 
-// A row of one kind leaves the columns of the other empty. The first name tells the version.
+// The first name tells the version. Rows of kind "speed", of earlier builds, are left out. Only they filled lanes and
+// latency_seconds.
 constexpr std::string_view kVersion = "tandem_tuning_2", kVersionStart = "tandem_tuning_";
 constexpr std::string_view kHeader =
     "tandem_tuning_2\tbackend\tvendor\tdevice\tdriver\tkernel_hash\tmemory\toperation\tk\tm\tlanes\tvalues\t"
@@ -52,10 +52,8 @@ struct Column {
 };
 
 constexpr Column kKind = "tandem_tuning_2", kBehindTheKey = "lanes";
-constexpr std::string_view kTuned = "tuned", kSpeed = "speed";
+constexpr std::string_view kTuned = "tuned", kLeftOut = "speed";
 
-constexpr std::uint64_t kMostLanes = 65'536;
-constexpr double kMostRate = 1e15, kMostLatencySeconds = 1e4;
 constexpr std::size_t kMostTextBytes = 256;  // of a name of a device and the like
 
 // The text as a field may have it: short, and safe on a terminal.
@@ -154,7 +152,7 @@ class Reader {
 // Writes a row with the members of an entry.
 class Writer {
  public:
-  explicit Writer(std::string_view kind) { fields_[kKind.index] = kind; }
+  Writer() { fields_[kKind.index] = kTuned; }
 
   void text(Column column, const std::string &text) { fields_[column.index] = clean(text); }
   template <class Number>
@@ -180,7 +178,6 @@ class Writer {
 
 // The members of a row, for Reader and Writer.
 template <class Either, class Access>
-requires std::is_same_v<std::remove_const_t<Either>, Entry>
 void each_member(Either &entry, Access &&access) {
   access.text("backend", entry.key.identity.backend);
   access.text("vendor", entry.key.identity.vendor);
@@ -200,23 +197,8 @@ void each_member(Either &entry, Access &&access) {
   access.date("date", entry.date);
 }
 
-template <class Either, class Access>
-requires std::is_same_v<std::remove_const_t<Either>, core::SpeedEntry>
-void each_member(Either &entry, Access &&access) {
-  access.text("backend", entry.worker);
-  access.text("device", entry.machine);
-  access.operation("operation", entry.operation);
-  access.number("k", entry.k, core::kMaxShards);
-  access.number("m", entry.m, core::kMaxShards);
-  access.number("lanes", entry.lanes, kMostLanes);
-  access.rate("bytes_per_second", entry.bytes_per_second);
-  access.rate("latency_seconds", entry.latency_seconds);
-  access.date("date", entry.date);
-}
-
-template <class Any>
-Writer row_of(const Any &entry) {
-  Writer row(std::is_same_v<Any, Entry> ? kTuned : kSpeed);
+Writer row_of(const Entry &entry) {
+  Writer row;
   each_member(entry, row);
   return row;
 }
@@ -226,30 +208,24 @@ bool has_valid_rates(const Entry &entry) {
   return valid(entry.bytes_per_second) && valid(entry.default_bytes_per_second);
 }
 
-bool has_valid_rates(const core::SpeedEntry &entry) {
-  return entry.bytes_per_second >= 1 && entry.bytes_per_second <= kMostRate &&
-         entry.latency_seconds <= kMostLatencySeconds;
-}
-
 // Entries as they are read. Of the same key the newest counts, and of the same date the last one.
-template <class Any>
 class Newest {
  public:
-  explicit Newest(std::vector<Any> &list) : list_(list) {}
+  explicit Newest(std::vector<Entry> &list) : list_(list) {}
 
-  void add(const Any &entry) {
+  void add(const Entry &entry) {
     const auto [place, is_new] = places_.emplace(row_of(entry).key(), list_.size());
     if (is_new && list_.size() == Table::kMostEntries)
-      base::fail(TANDEM_ERROR_DAMAGED, "more than ", Table::kMostEntries, " rows of one kind");
+      base::fail(TANDEM_ERROR_DAMAGED, "more than ", Table::kMostEntries, " rows");
     if (is_new) {
       list_.push_back(entry);
-    } else if (Any &same = list_[place->second]; entry.date >= same.date) {
+    } else if (Entry &same = list_[place->second]; entry.date >= same.date) {
       same = entry;
     }
   }
 
  private:
-  std::vector<Any> &list_;
+  std::vector<Entry> &list_;
   std::map<std::string, std::size_t> places_;
 };
 
@@ -270,9 +246,8 @@ double distance(const Entry &entry, const core::TuningQuery &query) {
   return query.mode == core::Mode::accumulate ? of_m : of_m + ratio(entry.key.k, query.columns);
 }
 
-template <class Any>
-void put_into(std::vector<Any> &list, Any entry, bool also_older) {
-  const auto same = std::ranges::find_if(list, [&](const Any &known) { return same_key(known, entry); });
+void put_into(std::vector<Entry> &list, Entry entry, bool also_older) {
+  const auto same = std::ranges::find_if(list, [&](const Entry &known) { return known.key == entry.key; });
   if (same == list.end()) {
     list.push_back(std::move(entry));
   } else if (also_older || entry.date >= same->date) {
@@ -281,7 +256,7 @@ void put_into(std::vector<Any> &list, Any entry, bool also_older) {
 }
 
 void check_size(const std::string &path, const Table &table) {
-  const std::size_t count = std::max(table.entries().size(), table.speeds().size());
+  const std::size_t count = table.entries().size();
   if (count > Table::kMostEntries)
     base::fail(TANDEM_ERROR_TOO_LARGE, count, " entries do not fit ", path, ": at most ", Table::kMostEntries);
 }
@@ -320,8 +295,6 @@ bool operator==(const EntryKey &a, const EntryKey &b) noexcept {
   return all(a) == all(b);
 }
 
-bool same_key(const Entry &a, const Entry &b) noexcept { return a.key == b.key; }
-
 bool valid_name(std::string_view name) noexcept {
   if (name.empty() || name.size() > 64) return false;
   return std::ranges::all_of(name, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
@@ -330,21 +303,15 @@ bool valid_name(std::string_view name) noexcept {
 Table Table::parse(std::string_view text) {
   if (text.size() > kMostFileBytes) base::fail(TANDEM_ERROR_DAMAGED, text.size(), " bytes, more than ", kMostFileBytes);
   Table table;
-  Newest<Entry> entries(table.entries_);
-  Newest<core::SpeedEntry> speeds(table.speeds_);
+  Newest entries(table.entries_);
   const auto add_row = [&](std::string_view line) {
     const Fields fields = fields_of(line);
     if (fields[kKind.index] == kTuned) {
       Entry entry;
       each_member(entry, Reader(fields));
       entries.add(entry);
-    } else if (fields[kKind.index] == kSpeed) {
-      core::SpeedEntry entry;
-      each_member(entry, Reader(fields));
-      if (!has_valid_rates(entry)) base::fail(TANDEM_ERROR_DAMAGED, "its speeds or latencies make no sense");
-      speeds.add(entry);
-    } else {
-      base::fail(TANDEM_ERROR_DAMAGED, "the first field is neither tuned nor speed");
+    } else if (fields[kKind.index] != kLeftOut) {
+      base::fail(TANDEM_ERROR_DAMAGED, "the first field is not tuned");
     }
   };
   std::size_t number = 0;
@@ -362,19 +329,14 @@ std::string Table::to_text() const {
   std::string text = base::text(kHeader, "\n");
   for (const Entry &entry : entries_)
     if (has_valid_rates(entry)) text += row_of(entry).line();
-  for (const core::SpeedEntry &entry : speeds_)
-    if (has_valid_rates(entry)) text += row_of(entry).line();
   return text;
 }
 
 void Table::put(Entry entry) { put_into(entries_, std::move(entry), false); }
-void Table::put(core::SpeedEntry entry) { put_into(speeds_, std::move(entry), false); }
 void Table::replace(Entry entry) { put_into(entries_, std::move(entry), true); }
-void Table::replace(core::SpeedEntry entry) { put_into(speeds_, std::move(entry), true); }
 
 void Table::merge(const Table &other) {
   for (const Entry &entry : other.entries_) put(entry);
-  for (const core::SpeedEntry &entry : other.speeds_) put(entry);
 }
 
 bool Table::knows(const core::TuningIdentity &identity) const noexcept {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measurements of autotune and of hybrids, by device, in a file: a table with a header line (docs/tuning.md). The file
-// is read as hostile input, and written whole or not at all. Backends look values up in it.
+// Measurements of autotune, by device, in a file: a table with a header line (docs/tuning.md). The file is read as
+// hostile input, and written whole or not at all. Backends look values up in it.
 #pragma once
 
 #include <cstdint>
@@ -36,13 +36,12 @@ struct Entry {
   std::string searched;  // a hash of what was searched; empty: the time was short
   std::string date;      // UTC, "2025-11-21T16:55:20Z": compared as text
 };
-bool same_key(const Entry &a, const Entry &b) noexcept;
 
 // Immutable once a backend has it; then any number of threads may read it.
 class Table final : public core::TuningSource {
  public:
   static constexpr std::size_t kMostFileBytes = std::size_t{8} << 20;
-  static constexpr std::size_t kMostEntries = 10'000;  // of each kind
+  static constexpr std::size_t kMostEntries = 10'000;
 
   // Throws Error with the line: DAMAGED (malformed), UNSUPPORTED (another version).
   static Table parse(std::string_view text);
@@ -50,15 +49,12 @@ class Table final : public core::TuningSource {
 
   // Of entries with the same key the newer one stays; of entries with the same date, the later one in the file.
   void put(Entry entry);
-  void put(core::SpeedEntry entry);
   // Replaces an older or newer entry: a clock may have been wrong.
   void replace(Entry entry);
-  void replace(core::SpeedEntry entry);
   void merge(const Table &other);
 
   const std::vector<Entry> &entries() const noexcept { return entries_; }
-  const std::vector<core::SpeedEntry> &speeds() const noexcept { return speeds_; }
-  bool empty() const noexcept { return entries_.empty() && speeds_.empty(); }
+  bool empty() const noexcept { return entries_.empty(); }
 
   // Exact -> nearest (k, m) on the device, first with its driver and kernels -> nearest of the same vendor -> nothing.
   core::TuningChoice find(const core::TuningQuery &query) const override;
@@ -67,7 +63,6 @@ class Table final : public core::TuningSource {
 
  private:
   std::vector<Entry> entries_;
-  std::vector<core::SpeedEntry> speeds_;
 };
 
 bool valid_name(std::string_view name) noexcept;  // of a value: [a-z0-9_]{1,64}

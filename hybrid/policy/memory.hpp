@@ -3,11 +3,8 @@
 #pragma once
 
 #include <map>
-#include <string>
-#include <vector>
 
 #include "core/backend.hpp"
-#include "core/tuning.hpp"
 #include "hybrid/policy/speed.hpp"
 
 namespace tandem::hybrid {
@@ -24,14 +21,13 @@ struct WorkKind {
 // Speeds of one member's lane, by kind of work. The CPU has one lane.
 class Memory {
  public:
-  Speed speed(const WorkKind &kind) const;
-  void keep(const WorkKind &kind, const Speed &speed);
-
-  // From and for the tuning file. A row has data bytes per second of one lane. learned(): what is new, or
-  // differs by more than a tenth. Of a device only if latency and speed could be told apart.
-  void recall(const core::SpeedEntry &entry, bool is_cpu);
-  std::vector<core::SpeedEntry> learned(const std::string &worker, unsigned lanes, bool is_cpu,
-                                        const std::vector<core::SpeedEntry> &known) const;
+  Speed speed(const WorkKind &kind) const {
+    const auto found = speeds_.find(kind);
+    return found != speeds_.end() ? found->second : Speed();
+  }
+  void keep(const WorkKind &kind, const Speed &speed) {
+    if (speed.is_seen()) speeds_[kind] = speed;
+  }
 
  private:
   std::map<WorkKind, Speed> speeds_;

@@ -141,8 +141,6 @@ void Runtime::add(std::vector<Member> members) {
   for (Member &each : members) {
     members_.push_back(std::make_unique<MemberState>(std::move(each)));
     MemberState &state = *members_.back();
-    for (const core::SpeedEntry &entry : options_.known)
-      if (entry.worker == state.member.name) state.memory.recall(entry, state.member.is_in_place);
     for (unsigned i = 0; i < (state.member.is_in_place ? 0 : state.member.lanes); ++i) {
       auto lane = std::make_unique<Lane>();
       lane->index = static_cast<unsigned>(lanes_.size() + has_cpu());
@@ -175,20 +173,6 @@ std::optional<std::size_t> Runtime::only_member() const {
   }
   // A device that failed before shows its error in a shared run.
   return members_.size() == 1 || (only && members_[*only]->member.is_in_place) ? only : std::nullopt;
-}
-
-std::vector<core::SpeedEntry> Runtime::learned() const {
-  const Lock lock(mutex_);
-  std::vector<core::SpeedEntry> list;
-  for (const auto &state : members_) {
-    const Member &member = state->member;
-    for (core::SpeedEntry &each :
-         state->memory.learned(member.name, member.lanes, member.is_in_place, options_.known)) {
-      each.machine = options_.machine;
-      list.push_back(std::move(each));
-    }
-  }
-  return list;
 }
 
 void Runtime::ran_alone(std::span<const core::Task> tasks, double took) {

@@ -68,8 +68,6 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   // Ends the threads. The thread of a device that does not answer is left behind, with all memory that it may use.
   void stop() noexcept;
 
-  std::vector<core::SpeedEntry> learned() const;
-
  private:
   struct MemberState {
     explicit MemberState(Member given) : member(std::move(given)) {}

@@ -21,8 +21,8 @@
  *   overlap    No output may overlap another output or an input. Inputs may alias each other. Calls of 4 KiB or
  *              more in total check this (TANDEM_ERROR_OVERLAP). Debug builds always check it.
  *   context    NULL stands for the process's own context: all defaults, made by the first call that needs it. It is
- *              never destroyed, so it writes no timeline and no learned speeds. The call that makes it may also fail
- *              with the statuses of tandem_context_create.
+ *              never destroyed, so it writes no timeline. The call that makes it may also fail with the statuses of
+ *              tandem_context_create.
  *   ownership  Until a call returns (a job: until it was waited for), do not write to its inputs and do not touch its
  *              outputs. The library keeps no pointer afterwards.
  *   errors     Every function returns a tandem_status. After a failure, tandem_last_error_message() has a sentence
@@ -223,8 +223,7 @@ typedef struct tandem_context_options {
  * has no option: "all" compares all that devices compute with the CPU, in place of the first answer of each kernel.
  *
  * The tuning file holds what tandem_autotune (tools.h) found on this machine. It changes speed, never bytes. A damaged,
- * newer or foreign file is ignored, with a warning in the log. A hybrid with the policy "auto" adds the speeds that it
- * learned when the context ends.
+ * newer or foreign file is ignored, with a warning in the log.
  *
  * An option that has no effect on the backend is refused:
  *   - policy, unless the backend is a hybrid

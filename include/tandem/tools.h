@@ -232,28 +232,6 @@ TANDEM_API tandem_status tandem_tuning_merge(const char *const *files, size_t fi
  * Status: INVALID_ARGUMENT (NULL path_out, or capacity_bytes too small). */
 TANDEM_API tandem_status tandem_tuning_path(const char *tuning_file, char *path_out, size_t capacity_bytes);
 
-typedef struct tandem_speed {
-  char machine[128];        /* the model of its CPU, as tandem_devices describes it */
-  char worker[32];          /* "cpu", "cuda:0", "opencl:0:0" */
-  char date[32];            /* UTC: "2025-11-21T16:55:20Z" */
-  int32_t operation;        /* enum tandem_operation_value; ENCODE: decode and repair too */
-  uint32_t k, m;            /* shards that are read, and that are written or compared. UPDATE: k is 1 */
-  uint32_t lane_count;      /* threads of the CPU; queues of a device */
-  double bytes_per_second;  /* of data, all lanes together */
-  double latency_seconds;   /* of each task. A task takes this, plus its bytes / the speed of a lane */
-  double gain;              /* device: speed of device and CPU together / speed of the CPU alone. 0: unknown */
-  uint64_t pays_from_bytes; /* device: bytes of data from which on a call is faster with it. UINT64_MAX: never, or
-                               unknown. CPU: 0 */
-  int32_t is_this_machine;  /* non-zero: this machine has a CPU of that model */
-  uint32_t reserved;
-} tandem_speed;
-
-/* Lists what hybrids have learned and stored in a tuning file: the speed of each worker, and the size from which on a
- * device pays. A context of a hybrid writes this when it ends, if it has a tuning file and learned something new.
- * Parameters and status as tandem_tuning_read; without a file the list is empty. */
-TANDEM_API tandem_status tandem_speeds(const char *file, tandem_speed *speeds_out, size_t capacity, size_t stride_bytes,
-                                       size_t *count_out);
-
 #ifdef __cplusplus
 }
 #endif

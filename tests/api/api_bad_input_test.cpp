@@ -326,6 +326,20 @@ TEST(BadContext, OptionsWithoutEffect) {
   unsetenv("TANDEM_EXPERT");
 }
 
+TEST(Hybrid, BadNamesAreRefused) {
+  tandem_context_options options = context_options("", 2);
+  for (const char *name :
+       {"hybrid:", "hybrid:gpu", "hybrid:cpu+", "hybrid:cpu+disk", "hybrid+cpu", "hybrid:opencl:0"}) {
+    options.backend = name;
+    EXPECT_TRUE(context_refused(options, TANDEM_ERROR_UNAVAILABLE, {})) << name;
+  }
+  options.backend = "hybrid:cpu+cpu";
+  EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {}));
+  options.backend = "hybrid:cpu";
+  options.policy = "fair";
+  EXPECT_TRUE(context_refused(options, TANDEM_ERROR_INVALID_ARGUMENT, {"known are budget, auto"}));
+}
+
 TEST(BadContext, Resources) {
   for (const char *text : {"cpu", "cpu=", "cpu=0", "cpu=-1", "cpu=1x", "=3", "di sk=1", "cpu=1,", ",", "cpu=1,cpu=2",
                            "cpu=99999999999999999999999", " cpu=1", "cpu =1"}) {

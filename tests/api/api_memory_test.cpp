@@ -14,7 +14,6 @@
 #include "tests/support/api.hpp"
 #include "tests/support/failing_memory.hpp"
 #include "tests/support/slice.hpp"
-#include "tests/support/tuning_text.hpp"
 
 namespace tandem::test {
 namespace {
@@ -111,10 +110,12 @@ TEST(OutOfMemory, FilesOfAContext) {
   const std::string name =
       (std::filesystem::temp_directory_path() / ("tandem-memory-" + std::to_string(getpid()))).string();
   const std::string tuning = name + "-tuning.tsv", timeline = name + "-timeline.json";
-  std::ofstream(tuning) << kTuningHeader
-                        << "tuned\tcpu\ta vendor with a long name\tone\td\t0123456789abcdef\thost\tencode\t10\t4\t\t"
-                           "chunk_bytes=65536\t1e9\t5\t\t1\t1\t\t2025-11-21T16:55:20Z\n"
-                        << speed_row("cpu", "a machine with a long name", 1e9, 0);
+  std::ofstream(tuning)
+      << "tandem_tuning_2\tbackend\tvendor\tdevice\tdriver\tkernel_hash\tmemory\toperation\tk\tm\tlanes\t"
+         "values\tbytes_per_second\tdefault_bytes_per_second\tlatency_seconds\tshard_bytes\trepeats\t"
+         "searched\tdate\n"
+         "tuned\tcpu\ta vendor with a long name\tone\td\t0123456789abcdef\thost\tencode\t10\t4\t\t"
+         "chunk_bytes=65536\t1e9\t5\t\t1\t1\t\t2025-11-21T16:55:20Z\n";
   tandem_context_options options = context_options();
   options.tuning_file = tuning.c_str();
   std::string heard;

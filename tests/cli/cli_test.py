@@ -22,9 +22,6 @@ import xml.etree.ElementTree
 import cli_kit
 from cli_kit import TANDEM
 
-TUNING_COLUMNS = ("tandem_tuning_2 backend vendor device driver kernel_hash memory operation k m lanes values bytes_per_second "
-                  "default_bytes_per_second latency_seconds shard_bytes repeats searched date").split()
-
 
 def tandem(*arguments):
     return subprocess.run([TANDEM, *map(str, arguments)], capture_output=True, timeout=120)
@@ -217,40 +214,6 @@ class Command(cli_kit.Command):
             self.assertIn(b"technique transform", done.stderr)
         self.assertEqual(sorted(os.listdir(self.shards)), before)
         self.assertFalse(os.path.exists(self.output))
-
-    def test_devices_tell_from_which_size_on_they_pay(self):
-        file = self.path("tuning.tsv")
-        os.environ["TANDEM_TUNING"] = file
-        self.addCleanup(os.environ.__setitem__, "TANDEM_TUNING", "")
-        here = self.json("devices")
-        self.assertEqual(here["speeds"], [])
-        machine = next(device["description"] for device in here["devices"] if device["name"] == "cpu")
-
-        def speed(worker, of_data, machine=machine):
-            return {"tandem_tuning_2": "speed", "device": machine, "backend": worker, "operation": "encode", "k": 10, "m": 4, "lanes": 2,
-                    "bytes_per_second": of_data, "latency_seconds": 1e-4 if worker != "cpu" else 0, "date": "2025-11-21T16:55:20Z"}
-
-        def write(*speeds):
-            with open(file, "w", newline="") as stream:
-                table = csv.DictWriter(stream, TUNING_COLUMNS, delimiter="\t", lineterminator="\n")
-                table.writeheader()
-                table.writerows(speeds)
-
-        write(speed("cpu", 4e9), speed("cuda:0", 1e10), speed("opencl:0:0", 1e8), speed("cpu", 1, machine="other"))
-        cpu, cuda, opencl = self.json("devices")["speeds"]
-        self.assertEqual((cpu["worker"], cpu["bytes_per_second"]), ("cpu", 8e9))
-        self.assertAlmostEqual(cuda["gain"], 3.5)
-        self.assertTrue(8e5 < cuda["pays_from_bytes"] < 1e7)
-        self.assertIsNone(opencl["pays_from_bytes"])
-        text = self.ok("devices").stdout.decode()
-        self.assertRegex(text, r"\ncpu +encode +10\+4 +8\.0 *\n")
-        self.assertRegex(text, r"\ncuda:0 +encode +10\+4 +20\.0 +3\.50 +[\d.]+ kB\n")
-        self.assertRegex(text, r"\nopencl:0:0 .* 1\.02 +never\n")
-        write(speed("cuda:0", 1e10))  # of the CPU nothing is known
-        cuda, = self.json("devices")["speeds"]
-        self.assertEqual((cuda["gain"], cuda["pays_from_bytes"]), (0, None))
-        self.write(file, b"no tuning file")
-        self.assertEqual(self.json("devices")["speeds"], [])
 
     def trace(self, *arguments, status=0):
         """What the command's timeline says: (boxes by kind, the trace)."""

@@ -1,31 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests OpenCL backends on the drivers of this machine: both techniques, each with staged and with shared memory.
-// Without a device it prints NOT RUN, or fails if TANDEM_TEST_REQUIRE_OPENCL is set.
+// Tests OpenCL backends on the drivers of this machine: both techniques. Without a device it prints NOT RUN, or fails
+// if TANDEM_TEST_REQUIRE_OPENCL is set.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "opencl/driver.hpp"
 #include "opencl/factory.hpp"
 #include "tests/conformance/suite.hpp"
 #include "tests/conformance/work.hpp"
-#include "tests/support/expected.hpp"
 #include "tests/support/random.hpp"
 
 namespace tandem::test {
 namespace {
 
-using opencl::Transfer;
-
 // A compile takes a second or two. So "compiled" is by bytes here: each matrix that enough of them run through.
-std::unique_ptr<core::Backend> make(const char *technique, Transfer transfer, const base::Log &log = base::Log()) {
+std::unique_ptr<core::Backend> make(const char *technique, const base::Log &log = base::Log()) {
   static const Values compile_soon({{"compile_after_bytes", 200'000}});
   opencl::Options options;
   if (technique != std::string("compiled")) {
@@ -33,7 +27,6 @@ std::unique_ptr<core::Backend> make(const char *technique, Transfer transfer, co
   } else {
     options.tuning = &compile_soon;
   }
-  options.transfer = transfer;
   options.reference = cpu_reference();
   return opencl::make_backend(options, log);
 }
@@ -42,7 +35,7 @@ std::unique_ptr<core::Backend> make(const char *technique, Transfer transfer, co
 const std::string &missing() {
   static const std::string reason = [] {
     try {
-      make("", Transfer::automatic)->prepare(core::Matrix(1, 1));
+      make("")->prepare(core::Matrix(1, 1));
       return std::string();
     } catch (const base::Error &error) {
       return std::string(error.what());
@@ -53,11 +46,8 @@ const std::string &missing() {
 
 std::vector<BackendMaker> makers() {
   std::vector<BackendMaker> list;
-  for (const char *technique : {"tables", "compiled"}) {
-    list.push_back({std::string("staged_") + technique, [=] { return make(technique, Transfer::staged); }, missing()});
-    list.push_back(
-        {std::string("zero_copy_") + technique, [=] { return make(technique, Transfer::zero_copy); }, missing()});
-  }
+  for (const char *technique : {"tables", "compiled"})
+    list.push_back({std::string("staged_") + technique, [=] { return make(technique); }, missing()});
   return list;
 }
 
@@ -66,7 +56,7 @@ TEST(OpenclTechnique, IsTheOneThatWasAskedFor) {
   if (!missing().empty()) GTEST_SKIP() << "NOT RUN: " << missing();
   for (const char *technique : {"tables", "compiled"}) {
     Heard heard;
-    const auto backend = make(technique, Transfer::automatic, heard.log());
+    const auto backend = make(technique, heard.log());
     Work work(2, 4, 60'000);
     const auto prepared = backend->prepare(work.matrix);
     backend->make_ready(*prepared, core::Mode::assign, core::MemoryKind::host, true);  // the first run waits
@@ -79,13 +69,11 @@ TEST(OpenclTechnique, IsTheOneThatWasAskedFor) {
 
 struct Way {
   std::string technique;
-  Transfer transfer;
   bool always_shifted;
   core::TuningValues values;
 
   std::string text() const {
-    std::string made =
-        technique + (transfer == Transfer::staged ? ", staged" : ", zero-copy") + (always_shifted ? ", shifted" : "");
+    std::string made = technique + (always_shifted ? ", shifted" : "");
     for (const auto &[name, value] : values) made += ", " + name + "=" + std::to_string(value);
     return made;
   }
@@ -97,7 +85,6 @@ void run_one_way(const Way &way, const core::Operator &what, const std::vector<s
   Heard heard;
   opencl::Options options;
   options.technique = way.technique;
-  options.transfer = way.transfer;
   options.always_shifted = way.always_shifted;
   const auto backend = opencl::make_backend(options, base::Log(Heard::hear, &heard, TANDEM_LOG_INFO));
   const auto prepared = backend->tunable()->prepare_tuned(what, way.values);
@@ -114,23 +101,19 @@ void run_one_way(const Way &way, unsigned rows, unsigned columns, const std::vec
   run_one_way(way, core::Operator(Work::random_matrix(rows, columns)), lengths);
 }
 
-// Small enough for a simulator that looks at each access (oclgrind): each mode, technique, way of transfer and access,
-// at lengths with and without whole elements and tiles.
+// Small enough for a simulator that looks at each access (oclgrind): each mode, technique and access, at lengths with
+// and without whole elements and tiles.
 TEST(OpenclSmall, EveryKernelWithinItsBounds) {
   if (!missing().empty()) GTEST_SKIP() << "NOT RUN: " << missing();
   const std::vector<std::size_t> lengths = {1, 15, 16, 300, 1025};
   for (const char *technique : {"tables", "compiled"}) {
-    for (const Transfer transfer : {Transfer::staged, Transfer::zero_copy}) {
-      run_one_way(
-          {technique, transfer, false, {{"local_x", 8}, {"local_y", 2}, {"element_bytes", 16}, {"rows_per_pass", 2}}},
-          5, 3, lengths);
-      run_one_way(
-          {technique,
-           transfer,
-           true,
-           {{"local_x", 4}, {"local_z", 2}, {"element_bytes", 8}, {"elements_per_item", 2}, {"rows_per_pass", 2}}},
-          5, 3, lengths);
-    }
+    run_one_way({technique, false, {{"local_x", 8}, {"local_y", 2}, {"element_bytes", 16}, {"rows_per_pass", 2}}}, 5, 3,
+                lengths);
+    run_one_way(
+        {technique,
+         true,
+         {{"local_x", 4}, {"local_z", 2}, {"element_bytes", 8}, {"elements_per_item", 2}, {"rows_per_pass", 2}}},
+        5, 3, lengths);
   }
 }
 
@@ -140,13 +123,10 @@ TEST(OpenclForced, EachTechniqueAndAccessIsUsed) {
   if (!missing().empty()) GTEST_SKIP() << "NOT RUN: " << missing();
   const std::vector<std::size_t> lengths = {1, 63, 64, 4095, 4096, 70'001, 1'000'003};
   for (const char *technique : {"tables", "compiled"}) {
-    for (const Transfer transfer : {Transfer::staged, Transfer::zero_copy}) {
-      run_one_way({technique, transfer, false, {}}, 4, 10, lengths);
-      run_one_way({technique, transfer, true, {}}, 3, 5, lengths);
-      run_one_way({technique, transfer, true, {{"element_bytes", 4}, {"elements_per_item", 3}, {"local_z", 2}}}, 1, 1,
-                  lengths);
-      run_one_way({technique, transfer, false, {{"rows_per_pass", 3}, {"element_bytes", 32}}}, 7, 17, {777, 100'001});
-    }
+    run_one_way({technique, false, {}}, 4, 10, lengths);
+    run_one_way({technique, true, {}}, 3, 5, lengths);
+    run_one_way({technique, true, {{"element_bytes", 4}, {"elements_per_item", 3}, {"local_z", 2}}}, 1, 1, lengths);
+    run_one_way({technique, false, {{"rows_per_pass", 3}, {"element_bytes", 32}}}, 7, 17, {777, 100'001});
   }
 }
 
@@ -161,8 +141,7 @@ TEST(OpenclForced, TransformOfAWideCode) {
       (i < inputs ? form.input_points : form.output_points).push_back(static_cast<core::Element>(i + 3));
       (i < inputs ? form.input_scales : form.output_scales).push_back(static_cast<core::Element>(3 * i + 1));
     }
-    run_one_way({"transform", has_many_outputs ? Transfer::zero_copy : Transfer::staged, has_many_outputs, {}},
-                core::Operator(form), {1, 63, 1024, 4095, 70'001});
+    run_one_way({"transform", has_many_outputs, {}}, core::Operator(form), {1, 63, 1024, 4095, 70'001});
   }
   // It compiles operators that are no wide code.
   opencl::Options options;
@@ -172,96 +151,6 @@ TEST(OpenclForced, TransformOfAWideCode) {
   Work work(1, 1, 16);
   work.run(*backend, *backend->prepare(work.matrix), core::Mode::assign);
   EXPECT_TRUE(heard.has("technique compiled: technique transform does not do this operator here")) << heard.text;
-}
-
-// By its kind as tandem_devices() has it: a device of kind "cpu" (PoCL) runs on the host's cores, in its memory.
-TEST(OpenclTraits, ADeviceThatIsTheCpuSharesItsMemory) {
-  if (!missing().empty()) GTEST_SKIP() << "NOT RUN: " << missing();
-  for (const device::DeviceDescription &device : opencl::describe_devices(std::chrono::seconds(60)).devices) {
-    opencl::Options options;
-    options.device = device.name;
-    const auto backend = opencl::make_backend(options, base::Log());
-    backend->prepare(core::Matrix(1, 1));
-    if (device.kind == "cpu") {
-      EXPECT_TRUE(backend->traits().shares_memory) << device.name;
-    }
-  }
-}
-
-// The driver of this machine, with the bytes counted that it is asked to copy.
-struct CountingDriver {
-  CountingDriver() {
-    real = &opencl::open_driver();
-    table = *real;
-    table.clEnqueueReadBuffer = [](cl_command_queue queue, cl_mem buffer, cl_bool blocking, std::size_t offset,
-                                   std::size_t bytes, void *to, cl_uint count, const cl_event *events,
-                                   cl_event *event) -> cl_int {
-      copied_bytes += bytes;
-      return real->clEnqueueReadBuffer(queue, buffer, blocking, offset, bytes, to, count, events, event);
-    };
-    table.clEnqueueWriteBuffer = [](cl_command_queue queue, cl_mem buffer, cl_bool blocking, std::size_t offset,
-                                    std::size_t bytes, const void *from, cl_uint count, const cl_event *events,
-                                    cl_event *event) -> cl_int {
-      copied_bytes += bytes;
-      return real->clEnqueueWriteBuffer(queue, buffer, blocking, offset, bytes, from, count, events, event);
-    };
-    // A buffer over memory of the host is mapped there, unless the driver works on a copy of it.
-    table.clEnqueueMapBuffer = [](cl_command_queue queue, cl_mem buffer, cl_bool blocking, cl_map_flags flags,
-                                  std::size_t offset, std::size_t bytes, cl_uint count, const cl_event *events,
-                                  cl_event *event, cl_int *error) -> void * {
-      void *const address =
-          real->clEnqueueMapBuffer(queue, buffer, blocking, flags, offset, bytes, count, events, event, error);
-      mapped.insert(address);
-      return address;
-    };
-  }
-  static inline const opencl::Driver *real = nullptr;
-  static inline std::atomic<std::uint64_t> copied_bytes{0};
-  static inline std::set<void *> mapped;
-  opencl::Driver table;
-};
-
-// The caller's inputs, outputs in staging memory or the caller's own, at any address.
-TEST(OpenclShared, MixedMemoryIsUsedWhereItLies) {
-  if (!missing().empty()) GTEST_SKIP() << "NOT RUN: " << missing();
-  CountingDriver driver;
-  opencl::Options options;
-  options.driver = &driver.table;
-  options.technique = "compiled";
-  const auto backend = opencl::make_backend(options, base::Log());
-  core::Matrix matrix(2, 3);
-  for (unsigned i = 0; i < 6; ++i) matrix.at(i / 3, i % 3) = static_cast<std::uint8_t>(29 * i + 7);
-  const auto prepared = backend->prepare(matrix);
-  if (!backend->traits().shares_memory) GTEST_SKIP() << "NOT RUN: the device does not share the host's memory";
-  constexpr std::uint64_t kBytes = 3'000'001;
-  Random random(11);
-  Shards inputs;
-  std::vector<const std::uint8_t *> in;
-  for (unsigned c = 0; c < 3; ++c) inputs.push_back(random.bytes(kBytes + c));
-  for (unsigned c = 0; c < 3; ++c) in.push_back(inputs[c].data() + c);
-  const Shards product = expected(matrix.data(), 2, 3, in.data(), kBytes);
-  Shards own = {random.bytes(kBytes + 5), random.bytes(kBytes + 5)};
-  std::vector<std::byte *> out;
-  for (unsigned r = 0; r < 2; ++r) out.push_back(reinterpret_cast<std::byte *>(own[r].data()) + 2 * r + 1);
-  std::vector<core::Mismatch> found(2);
-  core::Task task = {
-      prepared.get(), reinterpret_cast<const std::byte *const *>(in.data()), out.data(), 0, kBytes, core::Mode::assign,
-      found.data()};
-  core::Control control;
-  driver.copied_bytes = 0;
-  driver.mapped.clear();
-  backend->run({&task, 1}, control);
-  EXPECT_EQ(driver.copied_bytes, 0u) << "no byte of a shard";
-  EXPECT_EQ(driver.mapped, std::set<void *>(out.begin(), out.end()));
-  for (unsigned r = 0; r < 2; ++r) EXPECT_EQ(std::memcmp(out[r], product[r].data(), kBytes), 0);
-  driver.copied_bytes = 0;
-  task.mode = core::Mode::compare;
-  out[1][kBytes / 2] ^= std::byte{1};
-  backend->run({&task, 1}, control);
-  EXPECT_LT(driver.copied_bytes, kBytes / 10) << "offsets and records";
-  EXPECT_EQ(found[0].byte_count, 0u);
-  EXPECT_EQ(found[1].byte_count, 1u);
-  EXPECT_EQ(found[1].first_bytes, kBytes / 2);
 }
 
 // Gives a part of each commit to the run, and knows which: offsets in a shard.
@@ -290,33 +179,31 @@ class PartlyOwned final : public core::Guard {
 
 TEST(OpenclGuard, WritesOrRecordsWhatItOwnsAndNothingElse) {
   if (!missing().empty()) GTEST_SKIP() << "NOT RUN: " << missing();
-  for (const Transfer transfer : {Transfer::staged, Transfer::zero_copy}) {
-    const auto backend = make("compiled", transfer);
-    for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
-      for (const std::uint64_t bytes : {std::uint64_t{100'003}, std::uint64_t{3'000'001}}) {
-        Work stripe(3, 5, bytes);
-        stripe.reset();
-        const auto prepared = backend->prepare(stripe.matrix);
-        const core::Task whole = {prepared.get(), stripe.in.data(),        stripe.out.data(), 0, bytes,
-                                  mode,           stripe.mismatches.data()};
-        PartlyOwned guard(8, bytes);
-        core::Control control(guard);
-        backend->run(uneven_slices(whole, false), control);
-        EXPECT_EQ(guard.entered, 0);
-        ASSERT_EQ(guard.own.size(), bytes);
-        for (unsigned r = 0; r < 3; ++r) {
-          std::uint64_t differing = 0;
-          for (std::uint64_t i = 0; i < bytes; ++i) {
-            const std::uint8_t old = stripe.before[r][i], product = stripe.product[r][i];
-            const auto sum = static_cast<std::uint8_t>(old ^ product);
-            const std::uint8_t want = !guard.own[i] || mode == core::Mode::compare ? old
-                                      : mode == core::Mode::assign                 ? product
-                                                                                   : sum;
-            ASSERT_EQ(stripe.outputs[r][i], want) << r << " " << i;
-            differing += guard.own[i] && old != product;
-          }
-          EXPECT_EQ(stripe.mismatches[r].byte_count, mode == core::Mode::compare ? differing : 0);
+  const auto backend = make("compiled");
+  for (const core::Mode mode : {core::Mode::assign, core::Mode::accumulate, core::Mode::compare}) {
+    for (const std::uint64_t bytes : {std::uint64_t{100'003}, std::uint64_t{3'000'001}}) {
+      Work stripe(3, 5, bytes);
+      stripe.reset();
+      const auto prepared = backend->prepare(stripe.matrix);
+      const core::Task whole = {prepared.get(), stripe.in.data(),        stripe.out.data(), 0, bytes,
+                                mode,           stripe.mismatches.data()};
+      PartlyOwned guard(8, bytes);
+      core::Control control(guard);
+      backend->run(uneven_slices(whole, false), control);
+      EXPECT_EQ(guard.entered, 0);
+      ASSERT_EQ(guard.own.size(), bytes);
+      for (unsigned r = 0; r < 3; ++r) {
+        std::uint64_t differing = 0;
+        for (std::uint64_t i = 0; i < bytes; ++i) {
+          const std::uint8_t old = stripe.before[r][i], product = stripe.product[r][i];
+          const auto sum = static_cast<std::uint8_t>(old ^ product);
+          const std::uint8_t want = !guard.own[i] || mode == core::Mode::compare ? old
+                                    : mode == core::Mode::assign                 ? product
+                                                                                 : sum;
+          ASSERT_EQ(stripe.outputs[r][i], want) << r << " " << i;
+          differing += guard.own[i] && old != product;
         }
+        EXPECT_EQ(stripe.mismatches[r].byte_count, mode == core::Mode::compare ? differing : 0);
       }
     }
   }
@@ -329,7 +216,7 @@ TEST(OpenclGuard, ARunEndsWhenTheCallIsOver) {
     Own commit(std::uint64_t, bool) noexcept override { return {}; }
     void leave() noexcept override { ADD_FAILURE() << "it was not entered"; }
   };
-  const auto backend = make("compiled", Transfer::staged);
+  const auto backend = make("compiled");
   Work stripe(3, 5, 100'000);
   const auto prepared = backend->prepare(stripe.matrix);
   const core::Task task = {prepared.get(), stripe.in.data(), stripe.out.data(), 0, stripe.bytes, core::Mode::assign};

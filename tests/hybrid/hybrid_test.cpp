@@ -150,17 +150,9 @@ struct Stripe : Work {
   explicit Stripe(std::size_t shard_bytes = kShardBytes) : Work(3, 5, shard_bytes) { reset(); }
 };
 
-core::SpeedEntry known(const std::string &worker, double bytes_per_second) {
-  core::SpeedEntry entry;
-  entry.machine = "here";
-  entry.worker = worker;
-  entry.k = 5;  // as Stripe
-  entry.m = 3;
-  entry.bytes_per_second = bytes_per_second;
-  entry.lanes = worker == "cpu" ? 2 : 1;
-  entry.latency_seconds = worker == "cpu" ? 0 : 1e-4;
-  entry.date = "2025-11-21T16:55:20Z";
-  return entry;
+// Sleeps `factor` times as long as a script says.
+std::function<void(double)> sleep_times(std::shared_ptr<const std::atomic<double>> factor) {
+  return [factor](double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds * *factor)); };
 }
 
 TEST(HybridFault, AnOutputHalfDoneByAFailedDeviceIsDoneOnceByTheOthers) {
@@ -239,15 +231,18 @@ TEST(HybridFault, ADeviceThatHangsForEverDoesNotHoldUpTheEnd) {
 TEST(HybridFault, ALateDeviceIsNotGivenUp) {
   Heard heard;
   FakeScript late;
-  late.bytes_per_second = 0.75e6;
+  const auto factor = std::make_shared<std::atomic<double>>(1);
+  late.bytes_per_second = 6e6;
+  late.pass_time = sleep_times(factor);
   hybrid::Options given = options({device("a", late), device("b", late)}, Policy::automatic);
   for (Member &each : given.members) each.staging_bytes = 8 << 20;  // for a large piece
   given.least_deadline_seconds = 0.25;
-  given.known = {known("a", 6e6), known("b", 6e6)};  // 0.1 seconds for the first pieces, and not 0.8
-  given.machine = "here";
   const auto backend = hybrid::make_backend(given, heard.log());
   Stripe stripe(300'000);
-  EXPECT_TRUE(stripe.runs_right(*backend, *backend->prepare(stripe.matrix), Mode::assign));
+  const auto prepared = backend->prepare(stripe.matrix);
+  EXPECT_TRUE(stripe.runs_right(*backend, *prepared, Mode::assign));
+  *factor = 8;  // 0.2 seconds were learned for these pieces, and not 1.6
+  EXPECT_TRUE(stripe.runs_right(*backend, *prepared, Mode::assign));
   EXPECT_FALSE(heard.has("has not answered")) << heard.text;
 }
 
@@ -472,7 +467,6 @@ TEST(HybridDiscovery, WhatIsFoundTakesPart) {
     given.discover_bytes = 5'000'000;
     const Member gpu = device("gpu");
     std::atomic<int> asked{0};
-    given.known = {known("cpu", 1e7), known("gpu", 1e12)};
     given.discover = [&]() -> std::vector<Member> {
       ++asked;
       if (found == 2) throw std::runtime_error("the driver is broken");
@@ -524,11 +518,13 @@ TEST(HybridFault, AFailedDeviceHoldsNothingWhileAnotherDoesItsRun) {
   script.fails_for_ever = true;
   hybrid::Options given = options({device("broken", script), device("gpu")}, Policy::automatic);
   given.resources = &budget;
-  given.machine = "here";
-  given.known = {known("broken", 1e12), known("gpu", 1e7)};
-  const auto backend = hybrid::make_backend(given, {});
+  Heard heard;
+  const auto backend = hybrid::make_backend(given, heard.log());
   Stripe stripe(300'000);
-  EXPECT_TRUE(stripe.runs_right(*backend, *backend->prepare(stripe.matrix), Mode::assign));
+  const auto prepared = backend->prepare(stripe.matrix);
+  for (int round = 0; round < 500 && !heard.has("broken failed"); ++round)
+    EXPECT_TRUE(stripe.runs_right(*backend, *prepared, Mode::assign));
+  EXPECT_TRUE(heard.has("broken failed")) << heard.text;
   constexpr core::Need kUnit[] = {{core::Budget::kGpu, 1}};
   budget.acquire(kUnit);  // comes back only if the unit was given back
   budget.release(kUnit);
@@ -811,67 +807,59 @@ TEST(HybridResources, NoMorePiecesAtOnceThanTheAmountOfGpu) {
   }
 }
 
-// What was remembered of a device may be wrong, or it has changed: a probe finds it.
+// A CPU, and a device that is too slow to help. Their speeds are known after one run: the CPU waits there until the
+// device has done three chunks.
+struct LearnedDevice {
+  LearnedDevice(double latency_seconds, std::size_t shard_bytes) : stripe(shard_bytes) {
+    FakeScript slow, waiting;
+    slow.latency_seconds = latency_seconds;
+    slow.bytes_per_second = 2e4;
+    slow.chunk_bytes = 4;  // of each shard: 1.6 ms
+    slow.pass_time = sleep_times(factor);
+    gpu = device("gpu", slow);
+    waiting.chunk_bytes = 4000;
+    waiting.before_chunk = [backend = gpu.backend](std::uint64_t, std::uint64_t) {
+      const double start = base::Timeline::now();
+      do {
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+      } while (static_cast<FakeBackend &>(*backend).counts().chunks < 3 && base::Timeline::now() < start + 20);
+    };
+    backend = make({cpu(1, waiting), gpu}, Policy::automatic);
+    prepared = backend->prepare(stripe.matrix);
+    EXPECT_TRUE(Stripe(300'000).runs_right(*backend, *prepared, Mode::assign));
+  }
+  void run() { EXPECT_TRUE(stripe.runs_right(*backend, *prepared, Mode::assign)); }
+
+  const std::shared_ptr<std::atomic<double>> factor = std::make_shared<std::atomic<double>>(1);
+  Member gpu;
+  std::unique_ptr<core::Backend> backend;
+  std::shared_ptr<const core::Prepared> prepared;
+  Stripe stripe;
+};
+
+// What was learned of a device may be wrong, or it has changed: a probe finds it.
 TEST(HybridMemory, AnIdleDeviceThatBecameFastIsFound) {
-  hybrid::Options given = options({cpu(2, slow_lane()), device("gpu")}, Policy::automatic);
-  const Member gpu = given.members[1];
-  given.machine = "here";
-  given.known = {known("cpu", 1e9), known("gpu", 1e3)};
-  given.known[1].latency_seconds = 1e-3;
-  const auto backend = hybrid::make_backend(given, {});
-  Stripe stripe(300'000);
-  const auto prepared = backend->prepare(stripe.matrix);
+  LearnedDevice device(2e-3, 300'000);
+  *device.factor = 0;
   unsigned in_a_row = 0;
-  for (int round = 0; round < 2000 && in_a_row < 5; ++round) {
-    const std::uint64_t before = tasks_of(gpu);
-    EXPECT_TRUE(stripe.runs_right(*backend, *prepared, Mode::assign));
-    in_a_row = tasks_of(gpu) > before ? in_a_row + 1 : 0;
+  for (const double start = base::Timeline::now(); in_a_row < 5 && base::Timeline::now() < start + 30;) {
+    const std::uint64_t before = tasks_of(device.gpu);
+    device.run();
+    in_a_row = tasks_of(device.gpu) > before ? in_a_row + 1 : 0;
   }
   EXPECT_EQ(in_a_row, 5u) << "it still does nothing";
 }
 
 // Its probes are never done before the others have done their bytes. Still there is one in a hundred times its time.
 TEST(HybridMemory, ADeviceThatDoesNotAnswerInTimeIsProbedRarely) {
-  FakeScript late;
-  late.latency_seconds = 20e-3;
-  hybrid::Options given = options({cpu(), device("gpu", late)}, Policy::automatic);
-  const Member gpu = given.members[1];
-  given.machine = "here";
-  given.known = {known("cpu", 1e9), known("gpu", 1e3)};
-  given.known[1].latency_seconds = 0.1;
-  const auto backend = hybrid::make_backend(given, {});
-  Stripe stripe(50'000);
-  const auto prepared = backend->prepare(stripe.matrix);
-  for (const double start = base::Timeline::now(); base::Timeline::now() < start + 0.4;)
-    stripe.run(*backend, *prepared, Mode::assign);
-  EXPECT_EQ(tasks_of(gpu), 1u);
-}
-
-TEST(HybridMemory, WhatIsLearnedIsToldAtTheEndAndWhatWasKnownIsNot) {
-  std::vector<core::SpeedEntry> told;
-  hybrid::Options given = options({cpu(2, slow_lane()), device("gpu")}, Policy::automatic);
-  given.machine = "here";
-  given.remember = [&](std::vector<core::SpeedEntry> entries) { told = std::move(entries); };
-  {
-    const auto backend = hybrid::make_backend(given, {});
-    Stripe stripe(300'000);
-    for (int round = 0; round < 20; ++round) stripe.run(*backend, *backend->prepare(stripe.matrix), Mode::assign);
-  }
-  ASSERT_EQ(told.size(), 2u);
-  EXPECT_EQ(told[0].worker, "cpu");
-  EXPECT_EQ(told[1].worker, "gpu");
-  for (const core::SpeedEntry &each : told) {
-    EXPECT_EQ(each.machine, "here");
-    EXPECT_EQ(each.operation, core::TunedOperation::encode);
-    EXPECT_EQ(each.k, 5u);
-    EXPECT_EQ(each.m, 3u);
-    EXPECT_EQ(each.lanes, each.worker == "cpu" ? 2u : 1u);
-    EXPECT_GT(each.bytes_per_second, 0);
-  }
-  given.known = told;
-  told.clear();
-  { const auto backend = hybrid::make_backend(given, {}); }
-  EXPECT_TRUE(told.empty());
+  LearnedDevice device(5e-3, 100'000);
+  *device.factor = 4;
+  const std::uint64_t before = tasks_of(device.gpu);
+  const double start = base::Timeline::now();
+  while (tasks_of(device.gpu) == before && base::Timeline::now() < start + 30) device.run();
+  EXPECT_GT(tasks_of(device.gpu), before) << "no probe";
+  for (const double first = base::Timeline::now(); base::Timeline::now() < first + 0.4;) device.run();
+  EXPECT_LE(tasks_of(device.gpu), before + 5);  // one, and what a busy machine adds; not one in each run
 }
 
 // Also for shards in memory of a device, which runs them alone.

@@ -26,7 +26,6 @@ namespace {
 
 struct Storage {
   std::vector<std::uint8_t> bytes;
-  void *host = nullptr;  // CL_MEM_USE_HOST_PTR: copied in at first, and out when mapped, as a driver may
 };
 
 using Command = FakeCommand;
@@ -70,7 +69,6 @@ int platform_object, device_objects[8];
 
 struct FakeDriver::State {
   FakeDriverScript script;
-  std::uint64_t copied_bytes = 0;
 
   // Out of order: what was put in last is done first.
   static void execute_all(std::vector<std::shared_ptr<Command>> queued) {
@@ -247,7 +245,6 @@ cl_int CL_API_CALL clGetDeviceInfo(cl_device_id id, cl_device_info what, std::si
       {CL_DEVICE_MAX_WORK_GROUP_SIZE, bytes_of(device.most_group_items)},
       {CL_DEVICE_MAX_COMPUTE_UNITS, bytes_of(device.compute_units)},
       {CL_DEVICE_MEM_BASE_ADDR_ALIGN, bytes_of(cl_uint{8 * device.base_alignment_bytes})},
-      {CL_DEVICE_HOST_UNIFIED_MEMORY, bytes_of(cl_bool{device.shares_memory})},
       {CL_DEVICE_AVAILABLE, bytes_of(cl_bool{device.is_available})},
       {CL_DEVICE_COMPILER_AVAILABLE, bytes_of(cl_bool{device.has_compiler})},
       {CL_DEVICE_ENDIAN_LITTLE, bytes_of(cl_bool{CL_TRUE})},
@@ -290,15 +287,10 @@ cl_int CL_API_CALL clGetCommandQueueInfo(cl_command_queue queue, cl_command_queu
 cl_mem CL_API_CALL clCreateBuffer(cl_context context, cl_mem_flags flags, std::size_t bytes, void *host,
                                   cl_int *error) {
   const Lock lock(counts->mutex);
-  const bool on_device = (flags & (CL_MEM_ALLOC_HOST_PTR | CL_MEM_USE_HOST_PTR)) == 0;
+  const bool on_device = (flags & CL_MEM_ALLOC_HOST_PTR) == 0;
   *error = fails("clCreateBuffer") ? CL_MEM_OBJECT_ALLOCATION_FAILURE
            : bytes == 0            ? CL_INVALID_BUFFER_SIZE
                                    : CL_SUCCESS;
-  if (*error == CL_SUCCESS && (flags & CL_MEM_USE_HOST_PTR) != 0) {
-    const bool writes = (flags & CL_MEM_READ_ONLY) == 0;
-    if (writes && state->script.read_only.contains(host)) counts->violate("a buffer to write to over read-only memory");
-    if (state->script.refuses_host_memory) *error = CL_INVALID_HOST_PTR;
-  }
   if (*error == CL_SUCCESS && on_device && counts->alive_bytes + bytes > state->script.devices.front().memory_bytes)
     *error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
   if (*error != CL_SUCCESS) return nullptr;
@@ -309,7 +301,6 @@ cl_mem CL_API_CALL clCreateBuffer(cl_context context, cl_mem_flags flags, std::s
   buffer->storage = std::make_shared<Storage>();
   buffer->storage->bytes.assign(bytes, kOldByte);
   if (host != nullptr) std::memcpy(buffer->storage->bytes.data(), host, bytes);
-  if ((flags & CL_MEM_USE_HOST_PTR) != 0) buffer->storage->host = host;
   if (on_device) counts->account(bytes);
   return reinterpret_cast<cl_mem>(buffer);
 }
@@ -476,7 +467,6 @@ cl_int CL_API_CALL clEnqueueReadBuffer(cl_command_queue queue, cl_mem mem, cl_bo
   const Lock lock(counts->mutex);
   if (fails("clEnqueueReadBuffer")) return CL_OUT_OF_RESOURCES;
   if (!inside(*as(mem)->storage, offset, bytes, "read")) return CL_INVALID_VALUE;
-  state->copied_bytes += bytes;
   return enqueue(queue, wait_count, waits, event, blocking != CL_FALSE,
                  [=, storage = as(mem)->storage] { std::memcpy(out, storage->bytes.data() + offset, bytes); });
 }
@@ -487,7 +477,6 @@ cl_int CL_API_CALL clEnqueueWriteBuffer(cl_command_queue queue, cl_mem mem, cl_b
   const Lock lock(counts->mutex);
   if (fails("clEnqueueWriteBuffer")) return CL_OUT_OF_RESOURCES;
   if (!inside(*as(mem)->storage, offset, bytes, "write")) return CL_INVALID_VALUE;
-  state->copied_bytes += bytes;
   return enqueue(queue, wait_count, waits, event, blocking != CL_FALSE,
                  [=, storage = as(mem)->storage] { std::memcpy(storage->bytes.data() + offset, from, bytes); });
 }
@@ -499,7 +488,6 @@ cl_int CL_API_CALL clEnqueueCopyBuffer(cl_command_queue queue, cl_mem from, cl_m
   if (fails("clEnqueueCopyBuffer")) return CL_OUT_OF_RESOURCES;
   if (!inside(*as(from)->storage, from_offset, bytes, "copy") || !inside(*as(to)->storage, to_offset, bytes, "copy"))
     return CL_INVALID_VALUE;
-  state->copied_bytes += bytes;
   return enqueue(queue, wait_count, waits, event, false, [=, source = as(from)->storage, target = as(to)->storage] {
     std::memcpy(target->bytes.data() + to_offset, source->bytes.data() + from_offset, bytes);
   });
@@ -524,14 +512,10 @@ void *CL_API_CALL clEnqueueMapBuffer(cl_command_queue queue, cl_mem mem, cl_bool
   const Lock lock(counts->mutex);
   *error = fails("clEnqueueMapBuffer") ? CL_MAP_FAILURE : CL_SUCCESS;
   if (*error != CL_SUCCESS || !inside(*as(mem)->storage, offset, bytes, "map")) return nullptr;
-  const auto storage = as(mem)->storage;
-  *error = enqueue(queue, wait_count, waits, event, blocking != CL_FALSE, [=] {
-    if (storage->host != nullptr) std::memcpy(storage->host, storage->bytes.data(), storage->bytes.size());
-  });
+  *error = enqueue(queue, wait_count, waits, event, blocking != CL_FALSE, [] {});
   if (*error != CL_SUCCESS) return nullptr;
   ++counts->objects["mapping"];
-  return storage->host != nullptr ? static_cast<std::uint8_t *>(storage->host) + offset
-                                  : storage->bytes.data() + offset;
+  return as(mem)->storage->bytes.data() + offset;
 }
 
 cl_int CL_API_CALL clEnqueueUnmapMemObject(cl_command_queue queue, cl_mem, void *, cl_uint wait_count,
@@ -620,12 +604,7 @@ const tandem_opencl_module *FakeDriver::table() const noexcept { return &kTable;
 void FakeDriver::set_script(const FakeDriverScript &script) {
   const Lock lock(mutex);
   state->script = script;
-  state->copied_bytes = 0;
   begin_again();
-}
-std::uint64_t FakeDriver::copied_bytes() const {
-  const Lock lock(counts->mutex);
-  return state->copied_bytes;
 }
 
 std::uint8_t *FakeDriver::address(cl_mem buffer) const { return as(buffer)->storage->bytes.data(); }

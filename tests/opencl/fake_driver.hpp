@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -19,16 +18,14 @@ struct FakeDevice {
   std::uint64_t memory_bytes = 1 << 30, most_buffer_bytes = 1 << 28, local_bytes = 48 << 10;
   std::size_t most_group_items = 256, parameter_bytes = 1024, kernel_group_items = 256;
   cl_uint compute_units = 8, base_alignment_bytes = 128;
-  bool shares_memory = false, has_compiler = true, is_available = true;
+  bool has_compiler = true, is_available = true;
 };
 
 struct FakeDriverScript {
   DriverScript common = {};
   std::vector<FakeDevice> devices = {FakeDevice()};
   bool finish_fails = false;  // clFinish does nothing and says so: what is in the queues is done when they are released
-  bool refuses_host_memory = false;    // no buffers over memory of the caller
-  std::set<const void *> read_only{};  // where read-only memory of the caller begins
-  double listing_seconds = 0;          // clGetPlatformIDs takes so long
+  double listing_seconds = 0;  // clGetPlatformIDs takes so long
 };
 
 // One at a time in a process: the table has no place for a pointer to it.
@@ -42,7 +39,6 @@ class FakeDriver : public DriverCounts {
   const tandem_opencl_module *table() const noexcept;
 
   void set_script(const FakeDriverScript &script);  // counters begin again
-  std::uint64_t copied_bytes() const;               // by commands that read, write or copy buffers
   std::uint8_t *address(cl_mem buffer) const;       // of its first byte
   void finish(cl_command_queue queue);              // as clFinish, uncounted
 

@@ -56,19 +56,6 @@ std::uint64_t local_x(const Table &table, const TuningQuery &asked) {
   return found != choice.values.end() ? found->second : 0;
 }
 
-core::SpeedEntry speed(const std::string &worker, unsigned k, double bytes_per_second) {
-  core::SpeedEntry made;
-  made.machine = "AMD EPYC 9R14";
-  made.worker = worker;
-  made.k = k;
-  made.m = 4;
-  made.lanes = 2;
-  made.bytes_per_second = bytes_per_second;
-  made.latency_seconds = worker == "cpu" ? 0 : 0.25;
-  made.date = "2025-11-21T16:55:20Z";
-  return made;
-}
-
 tandem_status status_of(const std::string &text) {
   return test::status_of([&] { Table::parse(text); }).first;
 }
@@ -118,9 +105,7 @@ struct OneRow {
 };
 
 TEST(Table, ReadsBackWhatItWrote) {
-  Table table = table_of({entry(TunedOperation::encode, 10, 4, 64), entry(TunedOperation::update, 1, 4, 32)});
-  table.put(speed("cpu", 10, 5e9));
-  table.put(speed("cuda:0", 10, 3e10));
+  const Table table = table_of({entry(TunedOperation::encode, 10, 4, 64), entry(TunedOperation::update, 1, 4, 32)});
   const Table again = Table::parse(table.to_text());
   EXPECT_EQ(again.to_text(), table.to_text());
   ASSERT_EQ(again.entries().size(), 2u);
@@ -133,16 +118,15 @@ TEST(Table, ReadsBackWhatItWrote) {
   EXPECT_EQ(first.repeats, 7u);
   EXPECT_EQ(first.date, "2025-11-21T16:55:20Z");
   EXPECT_EQ(first.searched, "fedcba9876543210");
-  ASSERT_EQ(again.speeds().size(), 2u);
-  const core::SpeedEntry &gpu = again.speeds()[1];
-  EXPECT_TRUE(core::same_key(gpu, table.speeds()[1]));
-  EXPECT_EQ(gpu.bytes_per_second, 3e10);
-  EXPECT_EQ(gpu.latency_seconds, 0.25);
-  EXPECT_EQ(gpu.lanes, 2u);
-  Table of_speeds;
-  of_speeds.put(speed("cpu", 10, 5e9));
-  EXPECT_FALSE(of_speeds.empty());
-  EXPECT_EQ(Table::parse(of_speeds.to_text()).speeds().size(), 1u);
+}
+
+// Earlier builds stored what a hybrid had learned.
+TEST(Table, RowsOfSpeedsAreLeftOut) {
+  const std::string text = table_of({entry(TunedOperation::encode, 10, 4, 64)}).to_text();
+  const std::string row =
+      "speed\tcuda:0\t\tAMD EPYC 9R14\t\t\t\tencode\t10\t4\t2\t\t3e+10\t\t0.25\t\t\t\t2025-11-21T16:55:20Z\n";
+  EXPECT_EQ(Table::parse(text + row).to_text(), text);
+  EXPECT_TRUE(Table::parse(table_of({}).to_text() + row).empty());
 }
 
 // Only at the end of a row a cut does not show. A file is replaced by a rename, so that none is cut there.
@@ -157,45 +141,37 @@ TEST(Table, EveryOtherTruncationIsRefused) {
 }
 
 TEST(Table, AFieldThatMakesNoSenseIsToldWithItsLine) {
-  Table speeds;
-  speeds.put(speed("cpu", 10, 5e9));
-  const OneRow tuned(table_of({entry(TunedOperation::encode, 10, 4, 64)})), learned(speeds);
+  const OneRow tuned(table_of({entry(TunedOperation::encode, 10, 4, 64)}));
   ASSERT_EQ(damage_of(tuned.with("k", "12")), "");
-  ASSERT_EQ(damage_of(learned.with("k", "12")), "");
   std::string many = "a0=1";
   for (unsigned i = 1; i < 65; ++i) many += ", a" + std::to_string(i) + "=1";
   struct {
-    const OneRow &row;
     const char *name;
     std::vector<std::string> fields;
     const char *says;
   } const bad[] = {
-      {tuned, "tandem_tuning_2", {"", "Tuned", "sample", "tuned "}, "the first field is neither tuned nor speed"},
-      {tuned, "k", {"", "0", "257", "-1", "10.5", "0x10", " 10", "10 ", "ten"}, "k is no number from 1 to 256"},
-      {tuned, "m", {"0", "18446744073709551615", "18446744073709551616"}, "m is no number from 1 to 256"},
-      {tuned, "operation", {"", "explode", "Encode"}, "operation is none of encode, decode, verify, update"},
-      {tuned, "memory", {"", "moon"}, "memory is neither host nor device"},
-      {tuned, "vendor", {std::string(257, 'x')}, "vendor has more than 256 bytes, or characters that cannot be shown"},
-      {tuned, "device", {"a\x1b[31m", "\x7f", "\xff", "\xc0\x80"}, "device has more than 256 bytes, or"},
-      {tuned, "searched", {"\r"}, "searched has more than 256 bytes, or"},
-      {tuned, "date", {"", "yesterday", "2025-11-21T16:55:2xZ"}, "date is not such as 2025-11-21T16:55:20Z"},
-      {tuned, "shard_bytes", {"0", ""}, "shard_bytes is no number from 1 to 18446744073709551615"},
-      {tuned, "repeats", {"0", "4294967296", "1e3"}, "repeats is no number from 1 to 4294967295"},
-      {tuned, "bytes_per_second", {"-1", "fast", "nan", "inf", "1e999", ""}, "bytes_per_second is no number from 0 on"},
-      {tuned, "default_bytes_per_second", {"", "+1"}, "default_bytes_per_second is no number from 0 on"},
-      {tuned,
-       "values",
+      {"tandem_tuning_2", {"", "Tuned", "sample", "tuned "}, "the first field is not tuned"},
+      {"k", {"", "0", "257", "-1", "10.5", "0x10", " 10", "10 ", "ten"}, "k is no number from 1 to 256"},
+      {"m", {"0", "18446744073709551615", "18446744073709551616"}, "m is no number from 1 to 256"},
+      {"operation", {"", "explode", "Encode"}, "operation is none of encode, decode, verify, update"},
+      {"memory", {"", "moon"}, "memory is neither host nor device"},
+      {"vendor", {std::string(257, 'x')}, "vendor has more than 256 bytes, or characters that cannot be shown"},
+      {"device", {"a\x1b[31m", "\x7f", "\xff", "\xc0\x80"}, "device has more than 256 bytes, or"},
+      {"searched", {"\r"}, "searched has more than 256 bytes, or"},
+      {"date", {"", "yesterday", "2025-11-21T16:55:2xZ"}, "date is not such as 2025-11-21T16:55:20Z"},
+      {"shard_bytes", {"0", ""}, "shard_bytes is no number from 1 to 18446744073709551615"},
+      {"repeats", {"0", "4294967296", "1e3"}, "repeats is no number from 1 to 4294967295"},
+      {"bytes_per_second", {"-1", "fast", "nan", "inf", "1e999", ""}, "bytes_per_second is no number from 0 on"},
+      {"default_bytes_per_second", {"", "+1"}, "default_bytes_per_second is no number from 0 on"},
+      {"values",
        {"a", "a=", "=1", "Local X=1", "a=-1", "a=1.5", "a=1,b=2", "a=1, ", "a=1, a=2", "a=2199023255552",
         std::string(65, 'a') + "=1", many},
        "values are not such as \"local_x=64, local_y=1\""},
-      {learned, "lanes", {"0", "65537", ""}, "lanes is no number from 1 to 65536"},
-      {learned, "bytes_per_second", {"0", "0.5", "1e16"}, "its speeds or latencies make no sense"},
-      {learned, "latency_seconds", {"1e5"}, "its speeds or latencies make no sense"},
-      {learned, "backend", {"a\vb"}, "backend has more than 256 bytes, or"},
+      {"backend", {"a\vb"}, "backend has more than 256 bytes, or"},
   };
   for (const auto &each : bad) {
     for (const std::string &field : each.fields) {
-      const std::string told = damage_of(each.row.with(each.name, field));
+      const std::string told = damage_of(tuned.with(each.name, field));
       EXPECT_EQ(told.find("line 2: " + std::string(each.says)), 0u) << each.name << " = " << field << ": " << told;
     }
   }
@@ -204,7 +180,7 @@ TEST(Table, AFieldThatMakesNoSenseIsToldWithItsLine) {
   EXPECT_EQ(damage_of(tuned.with("k", "10") + "\n"), "line 3: 1 fields, not 19");
 }
 
-// Names come from drivers. Speeds come from clocks.
+// Names come from drivers. Rates come from clocks.
 TEST(Table, WhatItWritesCanBeRead) {
   Entry odd = entry(TunedOperation::encode, 10, 4, 64);
   odd.key.identity.device = "two\tfields\nand \x1b[31m\xff\x7f \xc3\xa9";
@@ -217,14 +193,10 @@ TEST(Table, WhatItWritesCanBeRead) {
     table.replace(compared);
     EXPECT_EQ(Table::parse(table.to_text()).entries().size(), 1u) << wrong;
   }
-  table.put(speed("cpu", 10, 0.25));
-  table.put(speed("cpu", 11, 5e9));
   const Table again = Table::parse(table.to_text());
   ASSERT_EQ(again.entries().size(), 1u);
   EXPECT_EQ(again.entries()[0].key.identity.device, "two?fields?and ?[31m?? \xc3\xa9");
   EXPECT_EQ(again.entries()[0].key.identity.driver, std::string(255, 'x'));
-  ASSERT_EQ(again.speeds().size(), 1u);
-  EXPECT_EQ(again.speeds()[0].k, 11u);
 }
 
 TEST(Table, OtherVersionsAndForeignFiles) {
@@ -250,19 +222,19 @@ TEST(Table, LargeFiles) {
   EXPECT_EQ(status_of(std::string(Table::kMostFileBytes + 1, '\t')), TANDEM_ERROR_DAMAGED);
   EXPECT_EQ(status_of(std::string(Table::kMostFileBytes, '\t')), TANDEM_ERROR_DAMAGED);
   Table table;
-  table.put(speed("cpu", 1, 5e9));
+  table.put(entry(TunedOperation::encode, 10, 4, 1));
   const std::string one = table.to_text(), header = one.substr(0, one.find('\n') + 1), row = one.substr(header.size());
   EXPECT_EQ(status_of(header + std::string(Table::kMostFileBytes - header.size(), '\t')), TANDEM_ERROR_DAMAGED);
   std::string same = header, others = header;
   while (same.size() + row.size() <= Table::kMostFileBytes) same += row;
-  EXPECT_EQ(Table::parse(same).speeds().size(), 1u);
+  EXPECT_EQ(Table::parse(same).entries().size(), 1u);
   for (std::size_t i = 0; i <= Table::kMostEntries; ++i) {
     if (i == Table::kMostEntries) {
-      EXPECT_EQ(Table::parse(others).speeds().size(), i);
+      EXPECT_EQ(Table::parse(others).entries().size(), i);
     }
-    others += "speed\t" + std::to_string(i) + row.substr(row.find('\t', 6));
+    others += "tuned\t" + std::to_string(i) + row.substr(row.find('\t', 6));
   }
-  EXPECT_EQ(damage_of(others), "line 10002: more than 10000 rows of one kind");
+  EXPECT_EQ(damage_of(others), "line 10002: more than 10000 rows");
   alarm(0);
 }
 
@@ -280,19 +252,17 @@ TEST(Table, DamagedFiles) {
   }
 }
 
-const std::vector<Entry> &rows_of(const Table &table, const Entry &) { return table.entries(); }
-const std::vector<core::SpeedEntry> &rows_of(const Table &table, const core::SpeedEntry &) { return table.speeds(); }
-
 // Whether a table has one row of a key, the fresh one, and the others.
-template <class Row>
-void expect_rows(const Table &table, const Row &fresh, std::size_t count) {
-  ASSERT_EQ(rows_of(table, fresh).size(), count);
-  EXPECT_EQ(rows_of(table, fresh)[0].bytes_per_second, fresh.bytes_per_second);
+void expect_rows(const Table &table, const Entry &fresh, std::size_t count) {
+  ASSERT_EQ(table.entries().size(), count);
+  EXPECT_EQ(table.entries()[0].bytes_per_second, fresh.bytes_per_second);
 }
 
-template <class Row>
-void check_keys(const Row &fresh, const std::vector<Row> &others) {
-  Row old = fresh;
+// Of one key the newer row stays, when it is put, merged or read. A replacement stays, also with an older date.
+TEST(Table, OfTheSameKeyTheNewerStays) {
+  const Entry fresh = entry(TunedOperation::encode, 10, 4, 16);
+  Entry other = fresh, old = fresh;
+  other.key.identity.driver = "3559.0";
   old.date = "2024-01-01T00:00:00Z";
   old.bytes_per_second = fresh.bytes_per_second / 2;
   std::string text[2];
@@ -300,10 +270,10 @@ void check_keys(const Row &fresh, const std::vector<Row> &others) {
     Table a, b;
     a.put(old_first ? old : fresh);
     b.put(old_first ? fresh : old);
-    for (const Row &other : others) b.put(other);
+    b.put(other);
     text[old_first] = a.to_text();
     a.merge(b);
-    expect_rows(a, fresh, 1 + others.size());
+    expect_rows(a, fresh, 2);
   }
   const std::size_t row = text[0].find('\n') + 1;
   expect_rows(Table::parse(text[1] + text[0].substr(row) + text[1].substr(row)), fresh, 1);
@@ -313,14 +283,6 @@ void check_keys(const Row &fresh, const std::vector<Row> &others) {
   expect_rows(table, fresh, 1);
   table.replace(old);  // a result of our own: the clock may have been wrong
   expect_rows(table, old, 1);
-}
-
-// Of one key the newer row stays, when it is put, merged or read. A replacement stays, also with an older date.
-TEST(Table, OfTheSameKeyTheNewerStays) {
-  Entry other = entry(TunedOperation::encode, 10, 4, 16);
-  other.key.identity.driver = "3559.0";
-  check_keys(entry(TunedOperation::encode, 10, 4, 16), {other});
-  check_keys(speed("cpu", 10, 2e9), {speed("cpu", 11, 1), speed("cuda:0", 10, 1)});
 }
 
 TEST(Table, SaysWhoseMachineItWas) {
@@ -463,12 +425,13 @@ TEST_F(TuningFile, NobodyOverwritesWhatAnotherAdds) {
   for (unsigned t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (unsigned i = 0; i < kEach; ++i) {
-        tuning::update_file(file, [&](Table &table) { table.replace(speed("cpu", 1 + t * kEach + i, 1e9)); });
+        tuning::update_file(
+            file, [&](Table &table) { table.replace(entry(TunedOperation::encode, 1 + t * kEach + i, 4, 1)); });
       }
     });
   }
   for (std::thread &thread : threads) thread.join();
-  EXPECT_EQ(tuning::read_file(file).speeds().size(), kThreads * kEach);
+  EXPECT_EQ(tuning::read_file(file).entries().size(), kThreads * kEach);
 }
 
 // A process that was forked meanwhile does not hold the lock; and where there is no folder, no thread waits.
@@ -498,11 +461,11 @@ TEST_F(TuningFile, AnUpdateEnds) {
 TEST_F(TuningFile, AnUpdateDoesWithoutALockThatAnotherKeeps) {
   const base::FoldersLock another({std::make_shared<base::Folder>(folder_)}, {.seconds = 0});
   const auto began = std::chrono::steady_clock::now();
-  tuning::update_file(path("t.tsv"), [](Table &table) { table.replace(speed("cpu", 10, 1e9)); });
+  write_file(path("t.tsv"), {entry(TunedOperation::encode, 10, 4, 64)});
   const auto took = std::chrono::steady_clock::now() - began;
   EXPECT_GE(took, std::chrono::seconds(2));
   EXPECT_LT(took, std::chrono::seconds(5));
-  EXPECT_EQ(tuning::read_file(path("t.tsv")).speeds().size(), 1u);
+  EXPECT_EQ(tuning::read_file(path("t.tsv")).entries().size(), 1u);
 }
 
 TEST_F(TuningFile, WhatIsWrongIsAWarning) {
