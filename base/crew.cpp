@@ -19,14 +19,16 @@ constexpr std::chrono::milliseconds kBetweenReports{100};
 // ---- meter
 
 void Meter::tell() {
+  if (is_cancelled_) return;  // the caller may have let go what it reports to
   reported_ = Clock::now();
-  if (report_(user_, done_, total_) != 0) stopped_ = true;
+  if (report_(user_, done_, total_) == 0 || !can_cancel_) return;
+  stopped_ = is_cancelled_ = true;
 }
 
 bool Meter::shall_stop() {
   if (report_ != nullptr && std::this_thread::get_id() == caller_ && Clock::now() - reported_ >= kBetweenReports)
     tell();
-  return stopped_ && can_stop_;
+  return stopped_;
 }
 
 void Meter::done(std::uint64_t bytes) {
@@ -93,7 +95,7 @@ Crew::Crew(std::size_t thread_count, std::span<const unsigned> cores, std::size_
       threads_.emplace_back([this] { work(); });
       if (!cores.empty()) pin_thread(threads_.back().native_handle(), cores[i % cores.size()]);
     }
-  } catch (const std::exception &) {  // fewer threads: the caller does the rest
+  } catch (const std::exception &) {  // fewer threads do the same work
   }
 }
 
@@ -150,16 +152,16 @@ void Crew::run(std::size_t count, const std::function<void(std::size_t)> &task, 
   std::atomic<bool> has_failed{false};
   std::exception_ptr first;  // the next ones are of tasks that were stopped
   const std::function<void(std::size_t)> guarded = [&](std::size_t i) {
+    if (meter.stopped()) return;
     try {
       task(i);
     } catch (...) {
-      if (!has_failed.exchange(true)) first = std::current_exception();
+      if (!has_failed.exchange(true) && !meter.is_cancelled()) first = std::current_exception();
       meter.stop();
     }
   };
+  if (threads_.empty()) fail(TANDEM_ERROR_OUT_OF_MEMORY, "cannot start a thread");
   const auto batch = begin(count, guarded, std::min(count, threads_.size()));
-  while (threads_.empty() && batch->step()) {
-  }
   std::unique_lock lock(batch->mutex);
   while (!batch->all_done.wait_for(lock, kBetweenReports, [&] { return batch->done == count; })) {
     lock.unlock();

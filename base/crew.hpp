@@ -40,13 +40,14 @@ class Meter {
   // For loops that look at a flag; set by a cancel and by stop().
   const std::atomic<bool> &stopped() const noexcept { return stopped_; }
   void stop() noexcept { stopped_ = true; }
+  bool is_cancelled() const noexcept { return is_cancelled_; }
   std::uint64_t done_bytes() const noexcept { return done_; }
   std::uint64_t total_bytes() const noexcept { return total_; }
   std::uint64_t call_count() const noexcept { return calls_; }  // of done(): each is a moment to cancel
   // The last moment to cancel.
   void commit() {
     check();
-    can_stop_ = false;
+    can_cancel_ = false;
   }
   // All is done: the total is, or if it is unknown, what was done is the total.
   void finish();
@@ -61,7 +62,8 @@ class Meter {
   const std::thread::id caller_ = std::this_thread::get_id();
   Clock::time_point reported_{};
   std::atomic<std::uint64_t> done_{0}, total_, calls_{0};
-  std::atomic<bool> stopped_{false}, can_stop_{true};
+  std::atomic<bool> stopped_{false}, is_cancelled_{false};
+  bool can_cancel_ = true;  // of the thread that reports
 };
 
 struct TaskBatch;
@@ -82,8 +84,8 @@ class Crew {
   // Calls task(0) .. task(count - 1) and returns when all are done. Throws the first exception of a task; those that
   // had not begun then are left out. The calling thread works too. With 0 threads it does everything, in order.
   void run(std::size_t count, const std::function<void(std::size_t)> &task, Tasks kind = Tasks::wait);
-  // As run(), but the calling thread only reports, unless there is no other. The first task that fails stops the meter,
-  // so that tasks that count, or look at it, end too.
+  // As run(), but the calling thread only reports: there must be others. The first task that fails stops the meter, so
+  // that tasks that count, or look at it, end too. A failure after a cancel is the cancel.
   void run(std::size_t count, const std::function<void(std::size_t)> &task, Meter &meter);
 
  private:

@@ -132,7 +132,7 @@ class TreeReport {
     if (event.what == TANDEM_PAR2_FOLDER_UNREADABLE)
       complain("cannot read the folder ", event.path, ": ", event.message);
     else if (event.what == TANDEM_PAR2_ACCEPTED_NOTHING)
-      complain("--accept ", event.path, " had no effect: it is as its set says, or in no set");
+      complain("--accept ", event.path, " had no effect");
     else if (event.severity != TANDEM_PAR2_FINE)
       complain("the list of sets ", event.path, ": ", event.message);
     else if (!is_sync_ || event.message != nullptr)

@@ -263,6 +263,12 @@ int delay_list(const DelayFlags &flags) {
   });
 }
 
+void tell_old(const CareFlags &flags, std::uint64_t count) {
+  if (count != 0 && is_told(flags.output))
+    fmt::print("{} old blocks: `{} volume scrub --repair` mends them\n",
+               count == 1 ? "a member still holds" : "members still hold", program_name());
+}
+
 int scrub(const CareFlags &flags) {
   return ask(
       "scrub", flags, false,
@@ -272,7 +278,8 @@ int scrub(const CareFlags &flags) {
        {"rate_bytes_per_second", flags.rate_bytes_per_second}},
       [&](const Json &answer) -> int {
         const std::uint64_t lost = number(answer, "lost_block_count"),
-                            missing = number(answer, "lost_count") + number(answer, "rebuilding_count");
+                            missing = number(answer, "lost_count") + number(answer, "rebuilding_count"),
+                            old = number(answer, "old_count");
         if (is_told(flags.output)) {
           fmt::print("{} of {}: {} with a wrong checksum or unreadable, {} that {} not match, {} mended, {}\n",
                      plural(number(answer, "block_count"), "block"), plural(number(answer, "stripe_count"), "stripe"),
@@ -285,8 +292,9 @@ int scrub(const CareFlags &flags) {
             fmt::print("{} {} not whole: `{} volume info` names them, `replace` and `rebuild` bring them back\n",
                        plural(missing, "member"), missing == 1 ? "is" : "are", program_name());
         }
+        tell_old(flags, old);
         if (lost != 0) return kExitNotRecoverable;
-        return number(answer, "left_block_count") + missing != 0 ? kExitDamageFound : kExitDone;
+        return number(answer, "left_block_count") + missing + old != 0 ? kExitDamageFound : kExitDone;
       });
 }
 
@@ -297,9 +305,7 @@ int rebuild(const CareFlags &flags) {
                  fmt::print("{} rebuilt in {}\n", plural(number(answer, "mended_block_count"), "block"),
                             plural(number(answer, "stripe_count"), "stripe"));
                const std::uint64_t old = number(answer, "old_count");
-               if (old != 0 && is_told(flags.output))
-                 fmt::print("{} old blocks: `{} volume scrub --repair` mends them\n",
-                            old == 1 ? "a member holds" : "members hold", program_name());
+               tell_old(flags, old);
                return old == 0 ? kExitDone : kExitDamageFound;
              });
 }

@@ -287,9 +287,9 @@ class Decoder {
     const Division division = divide(context_, options_.thread_count, header_, places.count);
     source_.set_piece_bytes(division.piece_bytes);
     next_batch_ = 0;
-    turns_.restart();
     try {
-      run_workers(context_, division.worker_count, meter_, [&](std::size_t) { work(places, division.batch_stripes); });
+      run_workers(context_, division.worker_count, meter_, &turns_,
+                  [&](std::size_t) { work(places, division.batch_stripes); });
     } catch (const Error &error) {
       // The block may lie in a file that could not be looked at.
       if (error.status() == TANDEM_ERROR_NOT_RECOVERABLE) check_all_read(search_, set_, false);

@@ -126,8 +126,7 @@ class Encoder {
       team.together([&] {
         const Division division = divide(context_, options_.thread_count, header_, stripes.count);
         next_batch_ = 0;
-        turns_.restart();
-        run_workers(context_, division.worker_count, meter_, [&](std::size_t) { work(stripes, division); });
+        run_workers(context_, division.worker_count, meter_, &turns_, [&](std::size_t) { work(stripes, division); });
         thread_count = std::max(thread_count, division.worker_count);
       });
       writer_.written().hand_over(team, header_.stripe_count());

@@ -77,7 +77,7 @@ void RangeReader::read(std::uint64_t offset, std::uint64_t byte_count, std::byte
     }
   };
   if (division.worker_count == 1) return work(0);
-  run_workers(context_, division.worker_count, meter, work);
+  run_workers(context_, division.worker_count, meter, nullptr, work);
 }
 
 }  // namespace tandem::files

@@ -24,7 +24,7 @@ void run_workers(RepairTask &task, const Work &work) {
   const Division division = divide(task.context, task.options.thread_count, task.header, stripe_count);
   task.source.set_piece_bytes(division.piece_bytes);
   meter.check();  // the bytes are counted anew
-  files::run_workers(task.context, division.worker_count, meter, [&](std::size_t) {
+  files::run_workers(task.context, division.worker_count, meter, nullptr, [&](std::size_t) {
     const BatchBuffers buffers = make_buffers(task.header, division.batch_stripes);
     std::vector<std::uint64_t> batch;
     while (!meter.stopped().load(std::memory_order_relaxed)) {

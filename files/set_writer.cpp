@@ -255,7 +255,7 @@ void SetWriter::write_range(std::uint64_t first_stripe, std::uint64_t stripe_cou
     const Division division = divide(context_, thread_count_, header_, stripe_count);
     base::Meter meter(progress_, progress_user_, bytes);
     std::atomic<std::uint64_t> next{0};
-    run_workers(context_, division.worker_count, meter, [&](std::size_t) {
+    run_workers(context_, division.worker_count, meter, nullptr, [&](std::size_t) {
       const SpareBuffers::Loan loan(spare_buffers_, header_, division.batch_stripes);
       const BatchBuffers &buffers = *loan;
       for (std::uint64_t i; !meter.stopped().load() && (i = next.fetch_add(buffers.size())) < stripe_count;) {

@@ -96,8 +96,7 @@ class Inspector {
   void look_at(const tandem_files_range &places) {
     next_ = first_ = places.first;
     end_ = places.first + places.count;
-    turns_.restart();
-    run_workers(context_, worker_count_for(context_, thread_count_, header_.block_bytes, places.count), meter_,
+    run_workers(context_, worker_count_for(context_, thread_count_, header_.block_bytes, places.count), meter_, &turns_,
                 [this](std::size_t) { work(); });
   }
 

@@ -22,8 +22,9 @@ tandem_context_info query(const tandem_context *context) {
 
 }  // namespace
 
-void run_workers(const tandem_context *context, unsigned thread_count, base::Meter &meter,
+void run_workers(const tandem_context *context, unsigned thread_count, base::Meter &meter, Turns *turns,
                  const std::function<void(std::size_t)> &work) {
+  if (turns != nullptr) turns->restart();
   base::Crew(thread_count, base::cores_for_workers(context)).run(thread_count, work, meter);
 }
 

@@ -14,16 +14,11 @@
 
 namespace tandem::files {
 
-// Runs work(0) ... work(thread_count - 1) at once, as base::Crew does with a meter. If the context pins its threads,
-// each worker runs on one core, and so do the pages that it touches first.
-void run_workers(const tandem_context *context, unsigned thread_count, base::Meter &meter,
-                 const std::function<void(std::size_t)> &work);
-
 // Lets the workers of a run pass in order.
 class Turns {
  public:
   explicit Turns(const base::Meter &meter) : meter_(meter) {}
-  void restart() { turn_ = 0; }
+  void restart() { turn_ = 0; }    // no worker runs
   bool enter(std::uint64_t turn);  // returns when turn - 1 has left; false when the meter has stopped
   void leave(std::uint64_t turn);
 
@@ -33,6 +28,12 @@ class Turns {
   std::condition_variable changed_;
   std::uint64_t turn_ = 0;
 };
+
+// Runs work(0) ... work(thread_count - 1), each on a thread if so many can start, as base::Crew does with a meter. If
+// the context pins its threads, each worker runs on one core, and so do the pages that it touches first.
+//   turns   NULL, or what the workers pass in order: it begins anew
+void run_workers(const tandem_context *context, unsigned thread_count, base::Meter &meter, Turns *turns,
+                 const std::function<void(std::size_t)> &work);
 
 constexpr std::uint32_t kMaxThreadCount = 1024;
 

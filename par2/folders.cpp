@@ -116,10 +116,15 @@ std::string Folders::relative(const std::string &path) const {
   return fs::path(path).lexically_relative(root_).string();
 }
 
-bool Folders::is_accepted(const std::string &path, bool or_around) {
+bool Folders::is_accepted(const std::string &path, bool or_around) const {
   for (fs::path each = relative(path); !each.empty(); each = or_around ? each.parent_path() : fs::path())
-    if (const auto found = accepted_.find(each.string()); found != accepted_.end()) return found->second = true;
+    if (accepted_.contains(each.string())) return true;
   return false;
+}
+
+void Folders::note_accepted(const std::string &path) {
+  for (fs::path each = relative(path); !each.empty(); each = each.parent_path())
+    if (const auto found = accepted_.find(each.string()); found != accepted_.end()) found->second = true;
 }
 
 bool Folders::is_excluded(const std::string &path) const {
@@ -236,10 +241,6 @@ void Folders::finish_list(bool writes) {
       std::string problem;
       list_ = read_list(&problem);
       writes = problem.empty();
-      if (writes && !list_ && found_below_)
-        report(event_of(TANDEM_PAR2_NO_LIST, joined(root_, kListName), TANDEM_PAR2_ATTENTION),
-               "it was not there, though sets of folders were: sets that are gone with their folders are not named. A "
-               "new one is made");
     }
     Names sets = there_;
     for (const std::string &name : list_.value_or(Names())) {
@@ -248,6 +249,7 @@ void Folders::finish_list(bool writes) {
       if (there_.contains(name) || removed_.contains(name)) continue;
       const bool is_there = lstat(path.c_str(), &status) == 0;
       const bool is_gone = !is_there && (errno == ENOENT || errno == ENOTDIR);
+      if (is_gone && is_accepted(path, true)) note_accepted(path);
       if (is_gone && (options_.accept_removed != 0 || is_accepted(path, true))) continue;
       if (is_gone) report(event_of(TANDEM_PAR2_SET_ABSENT, path, TANDEM_PAR2_ATTENTION));
       if (is_there && !S_ISREG(status.st_mode))
@@ -256,7 +258,13 @@ void Folders::finish_list(bool writes) {
     }
     for (const auto &[path, had_effect] : accepted_)
       if (!had_effect) report(event_of(TANDEM_PAR2_ACCEPTED_NOTHING, joined(root_, path)));
-    if (writes && (!list_ || sets != *list_)) write_list(sets);
+    if (!writes || (list_ && sets == *list_)) return;
+    write_list(sets);
+    if (!list_ && found_below_)
+      report(
+          event_of(TANDEM_PAR2_NO_LIST, joined(root_, kListName), TANDEM_PAR2_ATTENTION),
+          "there was none, though folders have sets, and a new one was made. If one was lost, sets that are gone with "
+          "their folders are not named");
   } catch (const Error &error) {
     if (error.status() != TANDEM_ERROR_IO) throw;
     const std::int32_t severity = list_ ? TANDEM_PAR2_UNREAD : TANDEM_PAR2_FINE;

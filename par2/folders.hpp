@@ -57,7 +57,8 @@ class Folders {
   bool is_excluded(const std::string &path) const;
   std::string relative(const std::string &path) const;  // to the root
   // Whether an accepted path names it, or a folder around it.
-  bool is_accepted(const std::string &path, bool or_around);
+  bool is_accepted(const std::string &path, bool or_around) const;
+  void note_accepted(const std::string &path);  // that it had an effect
   base::LockWait lock_wait() const;
 
   // 0: it is a file for a set. Else errno, or -1: packets.

@@ -119,6 +119,7 @@ class Scrub {
       folders_.report(event,
                       all[i] == TANDEM_PAR2_FILE_UNREADABLE ? base::error_text(report.files[i].error) : std::string());
     }
+    unread_.erase(base::folder_of(path));
     if (failure) std::rethrow_exception(failure);
     const bool lacks = lacks_recovery_slices(report.set), is_whole = summary.damaged_packet_bytes == 0 && !lacks;
     const std::int32_t what = is_lost                                    ? TANDEM_PAR2_SET_LOST
@@ -188,7 +189,7 @@ class Scrub {
     } catch (const Error &) {
       failure = std::current_exception();
     }
-    meter.finish();
+    if (!failure) meter.finish();
     for (std::size_t i = 0; i < report.files.size(); ++i) {
       const auto modified = report.set.files[i].modified_ns;
       if (!report.files[i].is_repaired || !modified) continue;

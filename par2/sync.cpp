@@ -133,7 +133,8 @@ class Sync {
       if (S_ISREG(status.st_mode)) set.set_report(verify_with(folders_.verify_options(set.path, true)));
     } catch (const Error &error) {
       if (error.status() == TANDEM_ERROR_CANCELLED || error.status() == TANDEM_ERROR_OUT_OF_MEMORY) throw;
-      severity = Folders::severity_of(error);
+      const bool is_read = error.status() == TANDEM_ERROR_UNSUPPORTED || error.status() == TANDEM_ERROR_TOO_LARGE;
+      if (!is_read) severity = Folders::severity_of(error);
       problem = error.what();
     }
     if (set.report || options_.force != 0) return;
@@ -150,7 +151,7 @@ class Sync {
   }
 
   // Not if it stays anyway, and nothing has changed but that files are gone.
-  bool must_be_read(const OldSet &set) {
+  bool must_be_read(const OldSet &set) const {
     bool has_gone = false, differs = false;
     for (const auto &[name, owner] : owners_) {
       const auto now = owner == &set ? files_.find(name) : files_.end();
@@ -161,7 +162,7 @@ class Sync {
     }
     return differs || !has_gone;
   }
-  bool is_accepted(const std::string &name) { return folders_.is_accepted(folder_->path_of(name), false); }
+  bool is_accepted(const std::string &name) const { return folders_.is_accepted(folder_->path_of(name), false); }
 
   // New files that are packets, or cannot be read.
   void leave_out() {
@@ -197,6 +198,7 @@ class Sync {
         const bool is_accepted_one = is_accepted(name);
         rewritten_ += !is_accepted_one;
         const bool is_meant = is_accepted_one || options_.accept_removed != 0;
+        if (is_accepted_one) folders_.note_accepted(folder_->path_of(name));
         owner->stays = owner->stays || !is_meant;
         say(TANDEM_PAR2_FILE_GONE, name, is_meant ? TANDEM_PAR2_FINE : TANDEM_PAR2_ATTENTION,
             folders_.is_excluded(folder_->path_of(name)) ? "it is excluded now" : "");
@@ -211,6 +213,7 @@ class Sync {
         say(TANDEM_PAR2_FILE_UNREADABLE, name, TANDEM_PAR2_UNREAD, base::error_text(error));
       } else if (look == Look::newer || is_accepted_one) {
         rewritten_ += !is_accepted_one;
+        if (look != Look::newer) folders_.note_accepted(folder_->path_of(name));
         changed_.insert(name);
         say(TANDEM_PAR2_FILE_CHANGED, name);
       } else {
@@ -344,8 +347,7 @@ class Sync {
       event.file_count = result_->file_count;
       event.slice_count = result_->slice_count;
       event.recovery_slice_count = result_->recovery_slice_count;
-      event.recovery_percent = percent_;
-    } else if (set.report) {
+    } else if (set.report && (what == TANDEM_PAR2_SET_UNCHANGED || what == TANDEM_PAR2_SET_KEPT)) {
       const Set &old = set.report->set;
       for (const File &file : old.files) event.bytes += file.bytes;
       event.file_count = static_cast<std::uint32_t>(old.files.size());
@@ -353,6 +355,7 @@ class Sync {
       event.recovery_slice_count = static_cast<std::uint32_t>(old.recovery.size());
       event.recovery_percent = percent_of(old, kDefaultPercent);
     }
+    if (what == TANDEM_PAR2_SET_MADE || what == TANDEM_PAR2_SET_REPLACED) event.recovery_percent = percent_;
     folders_.report(event, message);
   }
 

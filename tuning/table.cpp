@@ -461,7 +461,7 @@ Table update_file(const std::string &path, const std::function<void(Table &)> &c
   try {
     lock.emplace(base::Folders{target.folder}, base::LockWait{.seconds = 2});
   } catch (const base::FolderLocked &) {
-    // Not a reason to lose a measurement, nor for a context to wait when it ends.
+    // Not a reason to lose a measurement.
   }
   Table table = read_file(path);
   change(table);

@@ -23,7 +23,7 @@ void Volume::survey(View &view, tandem_volume_care_result *result) {
   std::vector<Part> parts;
   for (std::uint32_t column = 0; column < (delayed ? geometry().k : members_->count()); ++column)
     if (members_->is_usable(member_of(view, column))) parts.push_back({column, 0, view.count});
-  pool_->run(parts.size(), [&](std::size_t i) { fetch_part(view, parts[i]); });
+  crew_->run(parts.size(), [&](std::size_t i) { fetch_part(view, parts[i]); });
   ++result->stripe_count;
   result->unprotected_stripe_count += delayed;
   for (std::uint32_t column = 0; delayed && column < geometry().k; ++column)
@@ -95,9 +95,9 @@ void Volume::check_parity(View &view, tandem_volume_care_result *result) {
   }
 }
 
-bool Volume::names_old(const View &view, std::size_t row) const {
+bool Volume::names_old(const View &view, std::uint32_t row) const {
   for (std::uint32_t column = 0; column < members_->count(); ++column)
-    if (view.stale[std::size_t{column} * view.count + row]) return true;
+    if (view.stale[view.at(column, row)]) return true;
   return false;
 }
 
@@ -111,7 +111,8 @@ void Volume::check_stripe(std::uint64_t stripe, Mends mends, tandem_volume_care_
   recover(view, false);
   for (std::size_t at = 0; at < view.have.size(); ++at)
     result->lost_block_count +=
-        view.have[at] == Have::lost || (mends == Mends::known && wrong[at] && names_old(view, at % view.count));
+        view.have[at] == Have::lost ||
+        (mends == Mends::known && wrong[at] && names_old(view, static_cast<std::uint32_t>(at % view.count)));
 }
 
 void Volume::repair_stripe(std::uint64_t stripe, Mends mends, tandem_volume_care_result *result) {
@@ -205,8 +206,9 @@ void Volume::end_left_over_windows() {
   }
 }
 
-// Looks at the tables of all stripes, so that what one row tells of a member is known for all rows.
+// Looks at the tables of all stripes, once in a session, so that what one row tells of a member is known for all rows.
 tandem_status Volume::look_for_old_members(const CareSettings &settings) {
+  if (has_looked_) return TANDEM_OK;
   const base::Pace pace(settings.rate_bytes_per_second);
   const std::uint64_t table_bytes = sizeof(Entry) * geometry().rows() * members_->count();  // of a stripe
   bool is_cancelled = false;
@@ -220,6 +222,7 @@ tandem_status Volume::look_for_old_members(const CareSettings &settings) {
     if (!ask()) pace.wait((stripe + 1) * table_bytes, ask);
     if (is_cancelled) return TANDEM_ERROR_CANCELLED;
   }
+  has_looked_ = true;
   return TANDEM_OK;
 }
 
@@ -253,7 +256,9 @@ tandem_status Volume::scrub(const CareSettings &settings, tandem_volume_care_res
   if (settings.repair) check_writable();
   const auto lock = alone(care_mutex_);
   told_.clear();
-  if (const tandem_status looked = look_for_old_members(settings); looked != TANDEM_OK) return looked;
+  const std::uint64_t continues_at = settings.restart ? 0 : scrub_stripe_.load();
+  if (settings.repair || continues_at == 0)
+    if (const tandem_status looked = look_for_old_members(settings); looked != TANDEM_OK) return looked;
   if (settings.repair) end_left_over_windows();
   // A repair makes a missing member stale. That member may have the only copy of data of an open window.
   const bool repairs = settings.repair && (window_list().empty() || !session_would_make_stale());
@@ -265,7 +270,7 @@ tandem_status Volume::scrub(const CareSettings &settings, tandem_volume_care_res
   const Mends mends = old_members_are_plausible() ? Mends::all : Mends::known;
   constexpr std::uint64_t kBytesPerNote = 1 << 30;
   const std::uint64_t stripes_per_note = std::max<std::uint64_t>(1, kBytesPerNote / geometry().stripe_bytes());
-  const std::uint64_t first = settings.restart ? 0 : scrub_stripe_.load();
+  const std::uint64_t first = repairs && members_->old_count() != 0 ? 0 : continues_at;  // old blocks are anywhere
   std::uint64_t next = first;
   const tandem_status status = walk(settings, first, [&](std::uint64_t stripe) {
     check_enough_members();

@@ -143,7 +143,7 @@ void Volume::sync_members() {
   std::vector<std::uint32_t> unsynced;
   for (std::uint32_t i = 0; i < members_->count(); ++i)
     if (members_->is_usable(i) && members_->is_unsynced(i)) unsynced.push_back(i);
-  pool_->run(unsynced.size(), [&](std::size_t i) { members_->sync(unsynced[i]); });
+  crew_->run(unsynced.size(), [&](std::size_t i) { members_->sync(unsynced[i]); });
 }
 
 void Volume::record_losses() {
@@ -164,7 +164,7 @@ void Volume::write_superblocks() {
     std::vector<std::uint32_t> written;
     for (std::uint32_t i = 0; i < members_->count(); ++i)
       if (members_->is_usable(i)) written.push_back(i);
-    pool_->run(written.size(), [&](std::size_t i) { write_superblock_of(written[i], superblock_); });
+    crew_->run(written.size(), [&](std::size_t i) { write_superblock_of(written[i], superblock_); });
     superblock_.settled = superblock_.counter;
     if (!is_known) play();
     if (is_known && members_->standings() == standings) break;
@@ -197,7 +197,7 @@ void Volume::write_log(const std::byte *bytes, std::size_t count) {
     const std::size_t first = next;
     const std::size_t tried = std::min(geometry().m + 1 - copies, candidates.size() - next);
     next += tried;
-    pool_->run(tried, [&](std::size_t i) {
+    crew_->run(tried, [&](std::size_t i) {
       const std::uint32_t index = candidates[first + i];
       if (members_->write(index, IoKind::log, kLogOffset, bytes, count) && members_->sync(index)) ++copies;
     });
@@ -227,7 +227,7 @@ void Volume::apply(std::span<const LogItem> items) {
       ++end;
     runs.emplace_back(i, end);
   }
-  pool_->run(runs.size(), [&](std::size_t run) {
+  crew_->run(runs.size(), [&](std::size_t run) {
     const auto [begin, end] = runs[run];
     const LogItem &first = sorted[begin];
     const std::uint64_t offset =

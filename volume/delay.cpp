@@ -115,7 +115,7 @@ void Volume::delay_end(const tandem_volume_window &given, bool accept_loss) {
     const std::uint64_t row_bytes = geometry().stripe_bytes() / geometry().k * members_->count();
     const std::uint64_t at_once = std::clamp<std::uint64_t>(kMostBytesAtOnce / row_bytes, 1, members_->count());
     std::atomic<bool> failed{false};
-    pool_->run(std::min(at_once, window.end() - next), [&](std::size_t) {
+    crew_->run(std::min(at_once, window.end() - next), [&](std::size_t) {
       try {
         for (std::uint64_t stripe; !failed && (stripe = next++) < window.end();)
           if (is_delayed(stripe)) end_stripe(stripe, accept_loss);

@@ -240,7 +240,7 @@ class Volume {
   void survey(View &view, tandem_volume_care_result *result);
   static bool is_wrong(const View &view, std::size_t at);  // a block that was read, or should have been
   static std::vector<bool> wrong_blocks(const View &view);
-  bool names_old(const View &view, std::size_t row) const;
+  bool names_old(const View &view, std::uint32_t row) const;
   void tell_once(const View &view, std::uint32_t row, const char *why);
   // Counts parity that does not match, in rows with all data present. No evidence tells which block is wrong there.
   void check_parity(View &view, tandem_volume_care_result *result);
@@ -273,7 +273,7 @@ class Volume {
   std::unique_ptr<Seed> seed_;
   std::unique_ptr<Table> table_;
   std::unique_ptr<Generations> generations_;
-  std::unique_ptr<base::Crew> pool_;
+  std::unique_ptr<base::Crew> crew_;
   std::unique_ptr<Spares> spares_;
   Pending pending_;
   std::unique_ptr<Gate> gate_;
@@ -288,6 +288,7 @@ class Volume {
   mutable std::shared_mutex windows_mutex_;
   std::vector<OpenWindow> windows_;
   std::mutex care_mutex_;
+  bool has_looked_ = false;     // for old members, at all tables; under care_mutex_
   std::set<std::string> told_;  // what this scrub has noted of blocks that do not fit; under care_mutex_
   Lock locks_[256];
   Buffer zeros_;  // a unit of them

@@ -31,7 +31,7 @@ std::uint32_t Members::usable_count() const {
 
 std::uint32_t Members::old_count() const {
   std::uint32_t old = 0;
-  for (std::uint32_t i = 0; i < count(); ++i) old += is_usable(i) && is_old(i);
+  for (std::uint32_t i = 0; i < count(); ++i) old += state(i) == TANDEM_VOLUME_MEMBER_CURRENT && is_old(i);
   return old;
 }
 

@@ -28,7 +28,7 @@ class Members {
   bool is_usable(std::uint32_t index) const { return state(index) <= TANDEM_VOLUME_MEMBER_REBUILDING; }
   std::uint32_t usable_count() const;
   std::uint32_t count_of(std::int32_t state) const;
-  std::uint32_t old_count() const;  // usable ones
+  std::uint32_t old_count() const;  // current ones that hold old blocks
   std::vector<Standing> standings() const;
 
   void put(std::uint32_t index, const std::string &name, std::shared_ptr<Member> member, std::int32_t state,

@@ -85,7 +85,7 @@ Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std:
   seed_ = std::make_unique<Seed>(superblock_.id);
   table_ = std::make_unique<Table>(*members_, geometry(), *seed_, settings_.cache_bytes);
   generations_ = std::make_unique<Generations>(geometry(), own);
-  pool_ = std::make_unique<base::Crew>(settings_.thread_count);
+  crew_ = std::make_unique<base::Crew>(settings_.thread_count);
   spares_ = std::make_unique<Spares>(std::uint64_t{geometry().member_count()} * geometry().unit_bytes);
   gate_ = std::make_unique<Gate>(most_log_items(geometry().log_bytes),
                                  [this] { return pending_.size() + table_->dirty_count(); });

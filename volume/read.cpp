@@ -14,7 +14,7 @@ void Volume::load_entries(View &view) {
   for (std::uint32_t column = 0; column < members_->count(); ++column)
     if (!table_->try_get(member_of(view, column), first, view.count, &view.entries[view.at(column, 0)]))
       missing.push_back(column);
-  pool_->run(missing.size(), [&](std::size_t i) {
+  crew_->run(missing.size(), [&](std::size_t i) {
     table_->get(member_of(view, missing[i]), first, view.count, &view.entries[view.at(missing[i], 0)]);
   });
   if (is_delayed(view.stripe)) {  // its parity, and the words there, do not match its data
@@ -29,7 +29,7 @@ void Volume::load_entries(View &view) {
 }
 
 void Volume::fetch(View &view, std::span<const Part> parts, bool mend) {
-  pool_->run(parts.size(), [&](std::size_t i) { fetch_part(view, parts[i]); });
+  crew_->run(parts.size(), [&](std::size_t i) { fetch_part(view, parts[i]); });
   if (std::ranges::find(view.have, Have::bad) != view.have.end()) recover(view, mend);
 }
 
@@ -90,7 +90,7 @@ void Volume::recover(View &view, bool mend) {
     while (end < view.count && row_has_bad(end)) ++end;
     std::vector<Part> others;
     for (std::uint32_t column = 0; column < n; ++column) others.push_back({column, begin, end});
-    pool_->run(others.size(), [&](std::size_t i) { fetch_part(view, others[i]); });
+    crew_->run(others.size(), [&](std::size_t i) { fetch_part(view, others[i]); });
     const auto pattern_is_same = [&](std::uint32_t a, std::uint32_t b) {
       for (std::uint32_t column = 0; column < n; ++column)
         if (view.have[view.at(column, a)] != view.have[view.at(column, b)]) return false;

@@ -330,7 +330,7 @@ bool Volume::store(const View &view, std::span<const Stored> parts) {
     }
     change_entries(view, column, begin, end - begin, entries.data());
   };
-  pool_->run(parts.size(), store_part, members_->all_cached() ? base::Crew::Tasks::compute : base::Crew::Tasks::wait);
+  crew_->run(parts.size(), store_part, members_->all_cached() ? base::Crew::Tasks::compute : base::Crew::Tasks::wait);
   return all;
 }
 

@@ -176,7 +176,7 @@ typedef struct tandem_volume_info {
   uint32_t lost_count;       /* members that are lost or stale */
   uint32_t rebuilding_count; /* members that are current, except for blocks still to be rebuilt */
   uint32_t window_count;
-  uint32_t old_count; /* usable members known to hold old blocks: a scrub with repair mends them */
+  uint32_t old_count; /* current members known to hold old blocks: a scrub with repair mends them */
   int32_t read_only;
   uint32_t reserved;             /* 0 */
   uint64_t scrub_position_bytes; /* in the volume: where the next scrub continues; 0 = at the beginning */
@@ -334,17 +334,17 @@ typedef struct tandem_volume_care_result {
  *   options      NULL = only count, no limit, continue after the last scrub
  *   result_out   NULL, or a struct with struct_bytes set; written on TANDEM_OK and on CANCELLED
  * The members store the position. After a cancel, or the end of its process, the next scrub continues there. A scrub
- * that reaches the end resets the position to 0. If a member is missing since the volume was opened, a scrub without
- * repair stores no position, so that the member does not become stale. Damage is a result, not an error.
- * Status: INVALID_ARGUMENT (NULL), UNAVAILABLE (read-only with repair; another scrub, rebuild or replace runs),
- *   CANCELLED, IO, OUT_OF_MEMORY.
- * Threads: any. */
+ * that reaches the end resets the position to 0. At the beginning, and with repair, all tables are read first (once
+ * while the volume is open); if they show old blocks, a repair begins at 0. If a member is missing since the volume was
+ * opened, a scrub without repair stores no position, so that the member does not become stale. Damage is a result, not
+ * an error. Status: INVALID_ARGUMENT (NULL), UNAVAILABLE (read-only with repair; another scrub, rebuild or replace
+ * runs), CANCELLED, IO, OUT_OF_MEMORY. Threads: any. */
 TANDEM_API tandem_status tandem_volume_scrub(tandem_volume *volume, const tandem_volume_care_options *options,
                                              tandem_volume_care_result *result_out);
 
 /* Rebuilds the missing blocks of stale and new members, while other calls run. A stale member that was given to open is
  * used again, but its old content is not trusted. A lost member needs tandem_volume_replace first. After a cancel, or
- * the end of its process, the next rebuild continues with the rest.
+ * the end of its process, the next rebuild continues with the rest. Old blocks stay as they are (old_count tells).
  *   options      as for scrub; repair and restart are ignored
  *   result_out   as for scrub
  * Status: INVALID_ARGUMENT (NULL), UNAVAILABLE (read-only; a member is lost; a member is stale and a window is open;

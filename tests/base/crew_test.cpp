@@ -74,42 +74,57 @@ TEST(Crew, TasksAfterAnErrorAreLeftOut) {
 
 // A task that is stopped because another one failed must not hide why.
 TEST(Crew, TheFirstFailureIsThatOfTheCall) {
-  for (const std::size_t threads : {0, 4}) {
-    Crew crew(threads);
-    Meter meter;
-    std::atomic<bool> waits{threads != 0};
-    try {
-      crew.run(
-          4,
-          [&](std::size_t i) {
-            while (i != 0 && waits) std::this_thread::yield();
-            if (i == 0) {
-              waits = false;
-              fail(TANDEM_ERROR_DAMAGED, "x");
-            }
-            for (;;) meter.done(1);
-          },
-          meter);
-      FAIL() << "no error";
-    } catch (const Error &error) {
-      EXPECT_EQ(error.status(), TANDEM_ERROR_DAMAGED);
-    }
+  Crew crew(4);
+  Meter meter;
+  std::atomic<bool> waits{true};
+  try {
+    crew.run(
+        4,
+        [&](std::size_t i) {
+          while (i != 0 && waits) std::this_thread::yield();
+          waits = false;
+          if (i == 0) fail(TANDEM_ERROR_DAMAGED, "x");
+          for (;;) meter.done(1);
+        },
+        meter);
+    FAIL() << "no error";
+  } catch (const Error &error) {
+    EXPECT_EQ(error.status(), TANDEM_ERROR_DAMAGED);
   }
 }
 
+// Whether tasks count or look at the flag. Who has cancelled is not called again, and later failures are the cancel.
 TEST(Crew, ACallbackCancelsWhileOthersWork) {
-  for (const std::size_t threads : {0, 2}) {
-    Crew crew(threads);
+  for (const bool counts : {false, true}) {
+    Crew crew(2);
     int calls = 0;
     Meter meter(
         [](void *user, std::uint64_t, std::uint64_t) -> std::int32_t { return ++*static_cast<int *>(user) == 3; },
         &calls);
-    const auto work = [&](std::size_t) {
-      for (;;) meter.done(1);
-    };
-    EXPECT_THROW(crew.run(2, work, meter), Error);
+    try {
+      crew.run(
+          3,
+          [&](std::size_t i) {
+            while (!meter.stopped()) counts ? meter.done(1) : std::this_thread::yield();
+            if (i == 0) fail(TANDEM_ERROR_IO, "x");
+          },
+          meter);
+      FAIL() << "no error";
+    } catch (const Error &error) {
+      EXPECT_EQ(error.status(), TANDEM_ERROR_CANCELLED);
+    }
     EXPECT_EQ(calls, 3);
   }
+}
+
+TEST(Crew, ACancelAfterTheCommitHasNoEffect) {
+  bool cancels = false;
+  Meter meter([](void *user, std::uint64_t, std::uint64_t) -> std::int32_t { return *static_cast<bool *>(user); },
+              &cancels);
+  meter.commit();
+  cancels = true;
+  meter.check();
+  EXPECT_FALSE(meter.stopped());
 }
 
 }  // namespace

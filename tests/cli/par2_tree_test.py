@@ -363,7 +363,7 @@ class Sets(Tree):
         self.assertEqual(len(self.bytes(LIST).splitlines()), 3)
         (self.root / LIST).unlink()
         self.assertIn(b"nothing can be said about missing sets", self.call("scrub", ".").stdout)
-        self.assertIn("it was not there, though sets of folders were", self.call("sync", ".", "-q", status=1).stderr)
+        self.assertIn("there was none, though folders have sets", self.call("sync", ".", "-q", status=1).stderr)
         self.call("sync", ".")
 
     def test_what_is_accepted_without_need_is_named(self):
@@ -555,6 +555,7 @@ class Cases(Tree):
             self.write(name, 3000)
         (self.root / "link").symlink_to("d")
         self.assertEqual(self.outcomes("sync", "./", "--dry-run"), {path: "made" for path in (".", "./cache", "./d", "./d/cache")})
+        self.assertIn(b"set made, 30%", self.call("sync", ".", "--dry-run", "-r", "30%").stdout)
         self.assertEqual(list(self.root.rglob(".tandem*")), [])
         self.assertEqual(self.outcomes("sync", ".", "--exclude", "*.tmp", "--exclude", "cache", "--one-file-system"),
                          {path: "made" for path in (".", "./d")})
@@ -562,6 +563,7 @@ class Cases(Tree):
         found = self.outcomes("sync", ".", "--exclude", "d/cache")
         self.assertEqual(found, {".": "replaced", "./cache": "made", "./d": "unchanged"})
         self.assertEqual(self.call("sync", ".", "--exclude", "d/cache").stdout, b"3 sets: 3 unchanged\n")
+        self.assertIn(b"set replaced, 30%", self.call("sync", ".", "--dry-run", "-r", "30%").stdout)
         self.assertEqual(self.call("sync", ".", "-q", "--force", "-r", "200%").stdout, b"")
         for arguments in ((".", "-r", "2"), ("a",), (), (".", "--accept", "/elsewhere")):
             self.call("sync", *arguments, status=2)

@@ -360,7 +360,15 @@ TEST(OldCopies, AreNamedUntilTheyAreMended) {
   EXPECT_EQ(old_count(), 1u);
   EXPECT_NE(std::string(member_of(*own.volume, 0).why), "");
   EXPECT_EQ(std::string(member_of(*own.volume, 1).why), "");
-  own.scrub();
+  // Also if an earlier scrub, that only looked, had come to the middle.
+  CareSettings settings;
+  settings.progress = [](void *, std::uint64_t done, std::uint64_t) -> std::int32_t { return done > 100000; };
+  tandem_volume_care_result result{};
+  EXPECT_EQ(own.volume->scrub(settings, &result), TANDEM_ERROR_CANCELLED);
+  settings.progress = nullptr;
+  settings.repair = true;
+  EXPECT_EQ(own.volume->scrub(settings, &(result = {})), TANDEM_OK);
+  EXPECT_GT(result.mended_block_count, 0u);
   EXPECT_EQ(old_count(), 0u);
   EXPECT_EQ(std::string(member_of(*own.volume, 0).why), "");
 }
