@@ -106,17 +106,19 @@ std::vector<tandem_par2_searched_file> searched_files_of(const Report &report) {
 // Old programs for Windows wrote backslashes between folders. A set has either such names or slashes: if any name is
 // that of an existing file as it stands, they all stay.
 void put_slashes(Set &set, const std::string &folder) {
-  const auto has_backslash = [](const File &file) { return file.name.find('\\') != std::string::npos; };
+  const auto has_backslash = [](const File &file) {
+    return file.name_error == 0 && file.name.find('\\') != std::string::npos;
+  };
   if (std::ranges::none_of(set.files, has_backslash)) return;
-  std::set<std::string> names;
-  for (const File &file : set.files) {
+  std::vector<File> files = set.files;
+  FileNames names;
+  for (File &file : files) {
     if (has_backslash(file) && (status_of(joined(folder, file.name)) || !is_absent(errno))) return;
-    std::string name = file.name;
+    std::string name = file.name + (file.is_folder ? "/" : "");
     std::ranges::replace(name, '\\', '/');
-    if (!is_safe_name(name) || !names.insert(name).second) return;
+    if (file.name_error == 0 && set_name(file, name, names) != 0) return;
   }
-  if (file_and_folder(names) != nullptr) return;
-  for (File &file : set.files) std::ranges::replace(file.name, '\\', '/');
+  if (file_and_folder(names.files) == nullptr) set.files = std::move(files);
 }
 
 }  // namespace

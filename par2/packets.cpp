@@ -100,6 +100,32 @@ std::optional<Kept> parse_kept(std::span<const std::byte> body) {
   return kept;
 }
 
+std::string utf8_of(std::span<const std::byte> utf16) {
+  std::string name;
+  for (; utf16.size() >= 2; utf16 = utf16.subspan(2)) {
+    std::uint32_t character = load<std::uint16_t>(utf16.data());
+    if ((character & 0xf800) == 0xd800) {  // the first of two
+      const std::uint32_t second = utf16.size() >= 4 ? load<std::uint16_t>(utf16.data() + 2) : 0;
+      if (character >= 0xdc00 || (second & 0xfc00) != 0xdc00) return {};
+      character = 0x10000 + ((character & 0x3ff) << 10 | (second & 0x3ff));
+      utf16 = utf16.subspan(2);
+    }
+    const unsigned more = character < 0x80 ? 0 : character < 0x800 ? 1 : character < 0x10000 ? 2 : 3;  // bytes
+    constexpr unsigned kFirst[] = {0, 0xc0, 0xe0, 0xf0};
+    name += static_cast<char>(kFirst[more] | character >> 6 * more);
+    for (unsigned i = more; i != 0; --i) name += static_cast<char>(0x80 | (character >> 6 * (i - 1) & 0x3f));
+  }
+  return utf16.empty() ? name : "";
+}
+
+std::optional<std::pair<Digest, std::string>> parse_unicode(std::span<const std::byte> body) {
+  if (body.size() < sizeof(Digest)) return {};
+  std::string name = utf8_of(body.subspan(sizeof(Digest)));
+  name.resize(name.find_last_not_of('\0') + 1);
+  if (name.empty()) return {};
+  return std::pair(load<Digest>(body.data()), name);
+}
+
 bool is_safe_name(std::string_view name) {
   if (name.find('\0') != std::string_view::npos) return false;
   for (;;) {

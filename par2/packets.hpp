@@ -76,6 +76,8 @@ std::optional<Main> parse_main(std::span<const std::byte> body);
 std::optional<Description> parse_description(std::span<const std::byte> body);
 std::optional<Sums> parse_sums(std::span<const std::byte> body);
 std::optional<Kept> parse_kept(std::span<const std::byte> body);
+std::optional<std::pair<Digest, std::string>> parse_unicode(std::span<const std::byte> body);  // id, name
+std::string utf8_of(std::span<const std::byte> utf16);                                         // empty: it is no UTF-16
 
 // Whether the name stays below the set's folder.
 bool is_safe_name(std::string_view name);

@@ -49,27 +49,8 @@ std::optional<Par1Volume> parse_volume(const Bytes &header, std::uint64_t file_b
   return volume;
 }
 
-// In UTF-8. Empty if it is no UTF-16.
-std::string name_of(std::span<const std::byte> utf16) {
-  std::string name;
-  for (; utf16.size() >= 2; utf16 = utf16.subspan(2)) {
-    std::uint32_t character = load<std::uint16_t>(utf16.data());
-    if ((character & 0xf800) == 0xd800) {  // the first of two
-      const std::uint32_t second = utf16.size() >= 4 ? load<std::uint16_t>(utf16.data() + 2) : 0;
-      if (character >= 0xdc00 || (second & 0xfc00) != 0xdc00) return {};
-      character = 0x10000 + ((character & 0x3ff) << 10 | (second & 0x3ff));
-      utf16 = utf16.subspan(2);
-    }
-    const unsigned more = character < 0x80 ? 0 : character < 0x800 ? 1 : character < 0x10000 ? 2 : 3;  // bytes
-    constexpr unsigned kFirst[] = {0, 0xc0, 0xe0, 0xf0};
-    name += static_cast<char>(kFirst[more] | character >> 6 * more);
-    for (unsigned i = more; i != 0; --i) name += static_cast<char>(0x80 | (character >> 6 * (i - 1) & 0x3f));
-  }
-  return utf16.empty() ? name : "";
-}
-
 void add_files(Set &set, std::span<const std::byte> list, std::uint64_t count) {
-  std::set<std::string> names;
+  FileNames names;
   std::vector<File> others;
   for (; count != 0; --count) {
     const std::uint64_t bytes = list.size() > kEntryBytes ? load<std::uint64_t>(list.data()) : 0;
@@ -80,9 +61,13 @@ void add_files(Set &set, std::span<const std::byte> list, std::uint64_t count) {
     file.bytes = load<std::uint64_t>(list.data() + 16);
     file.md5 = load<Digest>(list.data() + 24);
     file.md5_of_beginning = load<Digest>(list.data() + 40);
-    file.name = name_of(list.subspan(kEntryBytes, bytes - kEntryBytes));
+    file.name = utf8_of(list.subspan(kEntryBytes, bytes - kEntryBytes));
     list = list.subspan(bytes);
-    check_name(file.name.find_first_of("/\\") == std::string::npos ? file.name : "/" + file.name, names);
+    const std::string name = file.name;
+    const int error = name.find_first_of("/\\") == std::string::npos ? set_name(file, name, names) : EPERM;
+    if (error != 0 || file.is_folder)
+      fail(TANDEM_ERROR_UNSUPPORTED, "the set has a file \"", name,
+           "\", a name that cannot be used: ", base::error_text(error));
     if (file.bytes > kMostSliceBytes)
       fail(TANDEM_ERROR_UNSUPPORTED, "the set has a file of ", file.bytes, " bytes; at most ", kMostSliceBytes);
     if (!file.is_recoverable) {

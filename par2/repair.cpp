@@ -124,7 +124,9 @@ class Repair {
 
   void run() {
     plan();
+    make_folders();
     if (!works_.empty()) run_works();
+    is_done_ = true;
     if (!blocked_.empty()) fail(blocked_status_, blocked_, works_.empty() ? "" : "; the other files are repaired");
   }
 
@@ -179,6 +181,10 @@ class Repair {
       Work work{i, Way::rebuilt, {}};
       const Entry entry = tree_.find(file.name);
       work.old = entry.status();
+      if (file.is_folder) {
+        work.old ? block(TANDEM_ERROR_IO, i, " is no folder, and one must take its place") : folders_.push_back(i);
+        continue;
+      }
       if (work.old && !S_ISREG(work.old->st_mode) && !S_ISLNK(work.old->st_mode)) {
         block(TANDEM_ERROR_IO, i,
               S_ISDIR(work.old->st_mode) ? " is a folder, and a file must take its place"
@@ -200,6 +206,15 @@ class Repair {
     }
     if (options_.rename_only != 0 || works_.empty()) return;
     check_recovery();
+  }
+
+  void make_folders() {
+    for (const std::size_t i : folders_) tree_.find(set_.files[i].name + "/.", true);
+    if (options_.no_sync == 0) tree_.sync_made();
+    for (const std::size_t i : folders_) {
+      report_.files[i].state = FileState::complete;
+      report_.files[i].is_repaired = true;
+    }
   }
 
   // The file stays as it is, and the call fails when the others are repaired.
@@ -246,7 +261,7 @@ class Repair {
       }
     }
     for (std::size_t i = 0; i < set_.files.size(); ++i) {
-      if (report_.files[i].state != FileState::complete) continue;
+      if (report_.files[i].state != FileState::complete || set_.files[i].is_folder) continue;
       const struct stat &look = report_.looks.at(report_.paths[i]);
       if (const auto shared = sharing_.find({look.st_dev, look.st_ino}); shared != sharing_.end()) ++shared->second;
     }
@@ -722,7 +737,8 @@ class Repair {
   std::map<std::pair<Identity, Identity>, bool> can_move_;  // from folder to folder
   std::map<std::string, std::size_t> index_;                // of the set's paths
   std::vector<Work> works_;
-  std::vector<Job> jobs_;  // in the order of works
+  std::vector<std::size_t> folders_;  // to be made
+  std::vector<Job> jobs_;             // in the order of works
   Store store_;
   std::uint64_t column_memory_ = 0;
   std::uint64_t unknown_ = 0;  // slices

@@ -264,6 +264,7 @@ struct Contents {
   std::optional<Main> main;
   std::map<Digest, Description> descriptions;
   std::map<Digest, std::vector<SliceSum>> sums;
+  std::map<Digest, std::string> unicode_names;
 };
 
 // Makes a main packet that is lost: the size of a slice, and the ids of the files, which other packets name. The id of
@@ -311,6 +312,8 @@ class Assembly {
         if (auto file = parse_description(each->body)) set.descriptions.emplace(file->id, std::move(*file));
       } else if (each->kind == Kind::sums) {
         if (auto sums = parse_sums(each->body)) set.sums.emplace(sums->id, std::move(sums->sums));
+      } else if (each->kind == Kind::unicode) {
+        if (auto name = parse_unicode(each->body)) set.unicode_names.insert(std::move(*name));
       } else if (each->kind == Kind::main && !set.main &&
                  Md5::of(each->body.data(), each->body.size()) == each->set_id) {
         set.main = parse_main(each->body);
@@ -325,6 +328,7 @@ class Assembly {
       main_ = std::move(*set.main);
       descriptions_ = std::move(set.descriptions);
       sums_ = std::move(set.sums);
+      unicode_names_ = std::move(set.unicode_names);
       break;
     }
     if (main_.slice_bytes == 0)
@@ -348,7 +352,7 @@ class Assembly {
     set.recovery_percent = recovery_percent_;
     std::size_t lost = 0;
     std::set<Digest> ids;
-    std::set<std::string> names;
+    FileNames names;
     for (const auto *list : {&main_.recoverable, &main_.others}) {
       for (const Digest &id : *list) {
         if (!ids.insert(id).second) fail(TANDEM_ERROR_UNSUPPORTED, "the main packet has a file twice");
@@ -359,7 +363,10 @@ class Assembly {
         }
         File file;
         static_cast<Description &>(file) = description->second;
-        check_name(file.name, names);
+        const std::string name = file.name;
+        const auto unicode = unicode_names_.find(id);
+        if (unicode == unicode_names_.end() || set_name(file, unicode->second, names) != 0)
+          file.name_error = set_name(file, name, names);
         file.is_recoverable = list == &main_.recoverable;
         const std::uint64_t slices = slices_of(file.bytes, set.slice_bytes);
         if (file.is_recoverable) {
@@ -377,8 +384,11 @@ class Assembly {
         set.files.push_back(std::move(file));
       }
     }
-    if (const std::string *file = file_and_folder(names); file != nullptr)
-      fail(TANDEM_ERROR_UNSUPPORTED, "the set has a file \"", *file, "\", and files in a folder of this name");
+    while (const std::string *name = file_and_folder(names.files)) {
+      for (File &file : set.files)
+        if (!file.is_folder && file.name == *name) file.name_error = EISDIR;
+      names.files.erase(std::string(*name));
+    }
     std::uint64_t largest = kMostPaddedBytes;
     for (const File &file : set.files) largest = std::max(largest, file.bytes);
     if (lost == 0 && set.slice_bytes - 4 >= largest)
@@ -392,6 +402,7 @@ class Assembly {
   Main main_{};
   std::map<Digest, Description> descriptions_;
   std::map<Digest, std::vector<SliceSum>> sums_;
+  std::map<Digest, std::string> unicode_names_;
   std::map<Digest, std::int64_t> times_;
   double recovery_percent_ = 0;
 };
@@ -416,13 +427,20 @@ bool is_par1_file_name(std::string_view path) {
   return end[0] == '.' && (letter == 'p' || letter == 'q') && is_digit(end[2]) && is_digit(end[3]);
 }
 
-void check_name(const std::string &name, std::set<std::string> &names) {
-  if (!is_safe_name(name))
-    fail(TANDEM_ERROR_UNSUPPORTED, "the set has a file \"", name, "\", which may lie outside of its folder");
-  if (is_too_long(name))
-    fail(TANDEM_ERROR_UNSUPPORTED, "the set has a file name that is too long: ", name.size(), " bytes, \"",
-         std::string_view(name).substr(0, 100), "...\"");
-  if (!names.insert(name).second) fail(TANDEM_ERROR_UNSUPPORTED, "the set has two files \"", name, "\"");
+int set_name(File &file, std::string_view name, FileNames &names) {
+  file.is_folder = file.bytes == 0 && name.ends_with('/');
+  file.name = name;
+  if (!name.starts_with('/')) {
+    std::string cleaned;
+    for (std::optional<std::string_view> rest = name; rest;)
+      if (const std::string_view part = base::cut(rest, "/"); !part.empty() && part != ".")
+        cleaned.append(cleaned.empty() ? "" : "/").append(part);
+    file.name = cleaned;
+  }
+  if (!is_safe_name(file.name)) return EPERM;
+  if (is_too_long(file.name)) return ENAMETOOLONG;
+  if ((file.is_folder ? names.files : names.folders).contains(file.name)) return EEXIST;
+  return (file.is_folder ? names.folders : names.files).insert(file.name).second ? 0 : EEXIST;
 }
 
 std::string_view base_of(std::string_view path) {

@@ -20,6 +20,8 @@ struct File : Description {
   std::vector<SliceSum> sums;  // empty: their packet is lost, or the file has no slices
   std::uint64_t first_slice = 0, slice_count = 0;
   bool is_recoverable = true;
+  bool is_folder = false;                   // an empty one, as MultiPar keeps them
+  int name_error = 0;                       // errno: its name cannot be used, so nothing is read or written under it
   std::optional<std::int64_t> modified_ns;  // when sync made the set
 
   std::uint64_t bytes_of_slice(std::uint64_t slice, std::uint64_t slice_bytes) const {
@@ -72,8 +74,12 @@ std::span<const RecoverySlice> usable_recovery(const Set &set, std::size_t lost)
 // however it is spelled.
 std::vector<std::string> packet_files_of(const std::string &path, const std::vector<std::string> &extra = {});
 
-// Throws if a file of this name may lie outside of the set's folder, or is one of `names`. Adds it.
-void check_name(const std::string &name, std::set<std::string> &names);
+// Gives the file this name, without "." and empty parts; with a '/' at its end an empty file is a folder. Returns errno
+// if the name cannot be used: it may lie outside of the set's folder, is too long, or is one of `names`; else adds it.
+struct FileNames {
+  std::set<std::string> files, folders;
+};
+int set_name(File &file, std::string_view name, FileNames &names);
 // A name that is also that of another one's folder, as "a" beside "a/b"; NULL: none is.
 const std::string *file_and_folder(const std::set<std::string> &names);
 

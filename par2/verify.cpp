@@ -36,6 +36,18 @@ class Verification {
       if (const auto status = status_of(file.path); status && (file.recovery_count != 0 || packet_files.empty()))
         packet_files.insert(status->identity);
     for (std::size_t i = 0; i < set_.files.size(); ++i) {
+      if (set_.files[i].name_error != 0) {
+        set_unreadable(i, set_.files[i].name_error);
+        continue;
+      }
+      if (set_.files[i].is_folder) {
+        struct stat folder;
+        if (lstat(paths_[i].c_str(), &folder) != 0 && !is_absent(errno))
+          set_unreadable(i, errno);
+        else if (std::filesystem::is_directory(paths_[i]))
+          report_.files[i].state = FileState::complete;
+        continue;
+      }
       const auto status = status_of(paths_[i]);
       const int error = status && open_regular(paths_[i]) ? 0 : errno;
       if (status ? is_unreadable(error) : !is_absent(error)) set_unreadable(i, error);
@@ -54,14 +66,20 @@ class Verification {
   // Files that have the whole content of another one.
   void find_renamed() {
     report_.others = report_.extra;
-    add_replaced();
-    for (const std::string &path : report_.others) {
-      const auto status = status_of(path);
-      if ((!status || !open_regular(path)) && !is_absent(errno)) report_.unreadable_others[path] = errno;
-      if (!status || !identities_.insert(status->identity).second || report_.unreadable_others.contains(path)) continue;
-      others_.push_back({&path, status->bytes});
-      report_.looks[path] = status->all;
+    add_neighbours();
+    std::vector<Source> sources;
+    for (const auto *list : {&report_.others, &report_.neighbours}) {
+      for (const std::string &path : *list) {
+        const auto status = status_of(path);
+        if ((!status || !open_regular(path)) && !is_absent(errno) && list == &report_.others)
+          report_.unreadable_others[path] = errno;
+        if (!status || !identities_.insert(status->identity).second || report_.unreadable_others.contains(path))
+          continue;
+        (list == &report_.others ? others_ : sources).push_back({&path, status->bytes});
+        report_.looks[path] = status->all;
+      }
     }
+    sources.insert(sources.begin(), others_.begin(), others_.end());
     using Key = std::pair<std::uint64_t, Digest>;  // bytes of a file, MD5 of it or of a part
     std::set<std::uint64_t> sizes;
     std::map<Key, std::vector<std::size_t>> beginnings[2];  // of files that are checked whole, and by slices
@@ -76,7 +94,6 @@ class Verification {
       for (const SliceSum &sum : file.sums) all.update(sum.md5.data(), sum.md5.size());
       wanted[{file.bytes, by_slices ? all.finish() : file.md5}].push_back(i);
     }
-    std::vector<Source> sources = others_;
     for (std::size_t i = 0; i < set_.files.size(); ++i)
       if (report_.files[i].state == FileState::damaged) sources.push_back({&paths_[i], report_.files[i].bytes, i});
     std::erase_if(sources, [&](const Source &source) { return !sizes.contains(source.bytes); });
@@ -210,11 +227,19 @@ class Verification {
     if (!report_.places[content] && !(is_far && report_.search_distance != 0)) report_.places[content] = place;
   }
 
-  // A repair that is killed may leave "NAME.1" of a file NAME that it replaces. NAME may be right already: its old
-  // content may be that of another file.
-  void add_replaced() {
-    std::map<std::string, std::set<std::string>> names;  // by folder
-    for (const std::string &path : paths_) names[base::folder_of(path)].insert(replaced_name(base::name_of(path)));
+  // Files beside those of the set that may have their content. A repair that is killed may leave "NAME.1" of a file
+  // NAME that it replaces. NAME may be right already: its old content may be that of another file. And a missing file
+  // may have another name by now, as one that differs in case or in Unicode's normalization.
+  void add_neighbours() {
+    std::map<std::string, std::set<std::string>> names;    // by folder
+    std::map<std::string, std::set<std::uint64_t>> sizes;  // of missing files, by folder
+    for (std::size_t i = 0; i < paths_.size(); ++i) {
+      if (set_.files[i].name_error != 0) continue;
+      const std::string folder = base::folder_of(paths_[i]);
+      names[folder].insert(replaced_name(base::name_of(paths_[i])));
+      if (report_.files[i].state == FileState::missing && set_.files[i].bytes != 0)
+        sizes[folder].insert(set_.files[i].bytes);
+    }
     std::set<std::string> found;
     for (const auto &[folder, wanted] : names) {
       std::error_code error;
@@ -224,6 +249,10 @@ class Verification {
         if (dot != std::string::npos && dot + 1 != name.size() &&
             name.find_first_not_of("0123456789", dot + 1) == std::string::npos && wanted.contains(name.substr(0, dot)))
           found.insert(each->path().string());
+        else if (const auto missing = sizes.find(folder); missing != sizes.end() && each->is_regular_file(error) &&
+                                                          missing->second.contains(each->file_size(error)))
+          report_.neighbours.push_back(each->path().string());
+        error.clear();
       }
     }
     report_.others.insert(report_.others.end(), found.begin(), found.end());

@@ -35,6 +35,7 @@ struct Report {
   std::vector<std::string> extra;                 // as given
   std::uint64_t search_distance = 0;              // as given
   std::vector<std::string> paths, others;         // of the set's files; other files that were searched
+  std::vector<std::string> neighbours;            // of missing files, of the same size
   std::map<std::string, struct stat> looks;       // at files, before they were read
   std::map<std::string, int> unreadable_others;   // errno
   std::vector<std::uint32_t> contents;            // of slices

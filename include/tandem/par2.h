@@ -20,10 +20,12 @@
  * files into slices of one size; the last slice of a file is filled with zeros. A recovery slice replaces any slice
  * that is lost. MD5 and CRC-32 find accidents. They do not stop an attacker.
  *
- *   names      Packet files are read as untrusted input. A set with a name that is absolute, or has a part "..", "." or
- *              "", is refused (UNSUPPORTED). So are parts of more than 255 bytes, names of more than 4095, a file "a"
- *              beside "a/b", and a packet file of the set as one of its files. Backslashes count as slashes, unless a
- *              file exists that has such a name.
+ *   names      Packet files are read as untrusted input. Nothing is read or written under a name that is absolute, has
+ *              a part "..", a part of more than 255 bytes, or more than 4095 bytes, is there twice, or is "a" beside
+ *              "a/b": the file counts as UNREADABLE (EPERM, ENAMETOOLONG, EEXIST, EISDIR). Parts "." and "" are left
+ *              out. An empty file with a "/" at the end of its name is a folder. Backslashes count as slashes, unless
+ *              a file exists that has such a name. Names in UTF-16 (UniFileN packets) come first. A set that has one
+ *              of its packet files as a file is refused (UNSUPPORTED).
  *   promise    What could be restored before a call can be restored after it, unless an option named for it allowed the
  *              loss or the status is not TANDEM_OK.
  *   threads    Each call starts its own threads. They end before the call returns, and they block all signals.
@@ -154,6 +156,7 @@ enum tandem_par2_file_state_value {
  * The checksums of slices decide: a file is right if it has the right length and all its slices are right. Nothing is
  * written. The search looks at extra_paths and at files of the set that are not right under their own names, at each
  * offset. It also looks at "NAME.<number>" beside a file NAME of the set: a repair that was killed may have left it.
+ * Files of the same size in the folder of a missing file are compared with it as a whole.
  *   damaged      also bytes that the medium has lost (EIO and the like)
  *   unreadable   neither damaged nor missing: what the process may not read or cannot look at (EACCES, EPERM, ELOOP,
  *                ESTALE, ENOMEM, ...)
@@ -167,7 +170,7 @@ enum tandem_par2_file_state_value {
  *                    NOT_RECOVERABLE: descriptions of files have none. Less damage: OK, damaged_packet_bytes
  * Status: INVALID_ARGUMENT, IO (also if a folder cannot be listed, or the process may not open more files), DAMAGED,
  *   NOT_RECOVERABLE, TOO_LARGE (more than TANDEM_PAR2_MAX_SLICES slices or files), UNSUPPORTED
- *   (names; slices larger than 1 GiB and each file, or than 2^48 bytes; a file twice), OUT_OF_MEMORY, CANCELLED.
+ *   (slices larger than 1 GiB and each file, or than 2^48 bytes; a file twice), OUT_OF_MEMORY, CANCELLED.
  * Threads: any. */
 TANDEM_API tandem_status tandem_par2_verify(const tandem_par2_verify_options *options, tandem_par2_report **report_out);
 

@@ -93,7 +93,8 @@ TEST(Crew, TheFirstFailureIsThatOfTheCall) {
   }
 }
 
-// Whether tasks count or look at the flag. Who has cancelled is not called again, and later failures are the cancel.
+// Whether tasks count or look at the flag. A callback that has cancelled is not called again, and later failures are
+// the cancel.
 TEST(Crew, ACallbackCancelsWhileOthersWork) {
   for (const bool counts : {false, true}) {
     Crew crew(2);

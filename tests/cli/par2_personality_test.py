@@ -262,8 +262,9 @@ class Personality(unittest.TestCase):
             self.assertNotIn("no data found", output)
             self.run_par2("v", given, status=1)
             (self.data / "set.p01").unlink()
+            (self.data / "moved").rename(self.data / "sub/moved")  # beside the set it would be found
             self.assertIn("You need 1 more", self.run_par2("r", given, status=2))
-            self.assertIn("Repair complete.", self.run_par2("r", "-p", given, "moved"))
+            self.assertIn("Repair complete.", self.run_par2("r", "-p", given, "sub/moved"))
             self.check_content("a", "b [1]", "empty")
             self.assertEqual(sorted(path.name for path in self.data.glob("s*.p*")), ["set.b.par", "sit.par"])
 
@@ -274,7 +275,7 @@ class Personality(unittest.TestCase):
             ("set.par2", b"", 4, "Main packet not found: "), ("set.par", b"", 4, "Main packet not found: "),
             ("set.par2", lost.main, 4, "No details available for recoverable file: the descriptions of 1 of 1 files"),
             ("set.par2", Set({"a": bytes(4 * 32768 + 1)}, 4, []).critical, 4, "Too many source blocks in recovery set: "),
-            ("set.par2", Set({"../a": b"123"}, 4, []).critical, 4, "../a"), ("set.par", wrong, 5, "Repair Failed."),
+            ("set.par2", Set({"../a": b"123"}, 4, []).critical, 6, 'Target: "../a" - cannot be read'), ("set.par", wrong, 5, "Repair Failed."),
         ):
             with self.subTest(line=line):
                 (self.data / name).write_bytes(content)

@@ -303,8 +303,8 @@ TEST_F(PacketFiles, HostileSetsAreRefused) {
                               packet(Kind::description, id, description_body(file))};
   };
   EXPECT_EQ(refusal(all_of(described("x", 20), 8)), "");
-  EXPECT_NE(refusal(all_of(described("../x", 20), 8)).find("\"../x\", which may lie outside"), std::string::npos);
-  EXPECT_NE(refusal(all_of(described("/etc/x", 20), 8)).find("outside"), std::string::npos);
+  for (const char *name : {"../x", "/etc/x", ".", ".//"})
+    EXPECT_EQ(read(all_of(described(name, 20), 8)).files.at(0).name_error, EPERM) << name;
   EXPECT_NE(refusal(all_of(described("x", 32769 * 4), 4)).find("more than 32768 slices of 4"), std::string::npos);
   EXPECT_NE(refusal(all_of(described("x", std::uint64_t{1} << 62), 4)).find("more than 32768 slices"),
             std::string::npos);

@@ -145,7 +145,7 @@ class Par1(Case):
             (made(b"\xff" * 8 + entries[0][8:]), UNSUPPORTED, "ends before 1 "),
             *((named(name), UNSUPPORTED, "the set has a file \"") for name in
               ("..", ".", "/etc/x", "x/y", "..\\x", "x\0", b"x", b"x\0y", b"\0\xd8", b"\0\xd8x\0", b"\0\xdc", b"\0\xd8\0\xd8", b"\0\xdc\0\xdc")),
-            (named("a"), UNSUPPORTED, 'two files "a"'), (made(par1_entry("d", b"", size=2**49)), UNSUPPORTED, f"a file of {2**49} bytes"),
+            (named("a"), UNSUPPORTED, 'a file "a", a name that cannot be used'), (made(par1_entry("d", b"", size=2**49)), UNSUPPORTED, f"a file of {2**49} bytes"),
             (made(*(par1_entry(f"d{i}", b"") for i in range(253))), TOO_LARGE, "256 files with recovery data"),
             (made(*(par1_entry(f"d{i}", b"", False) for i in range(32769))), TOO_LARGE, "32769 others"),
         ):

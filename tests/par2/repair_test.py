@@ -190,6 +190,22 @@ class Repair(Case):
         self.assertEqual({name: os.lstat(self.folder / name) for name in before}, before)
         self.assertEqual([(self.folder / name).read_bytes() for name in "bc"], [contents[name] for name in "bc"])
 
+    def test_empty_folders_are_made(self):
+        contents = {"a": os.urandom(640), "hollow/": b"", "sub/hollow/": b"", "in the way/": b""}
+        the_set = Set(contents, 64, range(2), others=("hollow/", "sub/hollow/", "in the way/"))
+        self.write("set.par2", the_set.critical + b"".join(the_set.recovery.values()))
+        self.write("a", contents["a"][:600] + bytes(40))
+        self.write("in the way", b"1")
+        with self.assertRaises(Failure) as caught:
+            self.report().repair()
+        self.assertIn("no folder", str(caught.exception))
+        self.assertEqual((self.folder / "a").read_bytes(), contents["a"])
+        self.assertTrue((self.folder / "hollow").is_dir() and (self.folder / "sub/hollow").is_dir())
+        (self.folder / "in the way").unlink()
+        report = self.report()
+        report.repair()
+        self.assertEqual((report.summary.repaired_count, report.summary.repair_needed), (1, 0))
+
     def test_random_damage(self):
         """Verify finds what the model does. Repairable if and only if enough slices are left; every byte is compared."""
         draw = random.Random(SEED)

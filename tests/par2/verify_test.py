@@ -17,7 +17,7 @@ import zlib
 
 from library import (CANCELLED, COMPLETE, DAMAGED, DAMAGED_SET, INVALID_ARGUMENT, IO, MISSING, NOT_RECOVERABLE, RENAMED, TOO_LARGE, UNREADABLE, UNSUPPORTED,
                      Failure, Library, ordinary_user)
-from reference import Case, Set, md5, packet, padded
+from reference import Case, Set, md5, packet, packets_of, padded
 
 
 
@@ -297,12 +297,10 @@ class Verify(Case):
         library.verify(self.write("good.par2", Set({"a\\" * 150 + "b" * 255: b"123", "c": b"", "c!/d": b""}, 4, []).critical))
         large = Set({"a": bytes(4 * 32768 + 1)}, 4, [])
         lost = the_set.main + the_set.sums[0]
-        names = [({name: b"123" for name in each}, message) for each, message in (
-            (["../a"], 'file "../a"'), (["a/" * 2048 + "b"], "too long: 4097 bytes"), (["a/" * 30000 + "b"], "too long: 60001 bytes"),
-            (["a", "b/" + "c" * 256], "too long: 258 bytes"), (["b/c", "b/c/d", "b/c!"], 'file "b/c"'), (["bad.par2"], "its own packet file"))]
+        own = Set({"bad.par2": b"123"}, 4, [0])
         for data, status, message in ((b"", DAMAGED_SET, "main packet"), (lost, NOT_RECOVERABLE, "descriptions of 1 of 1 files"),
                                       (large.critical, TOO_LARGE, "more than 32768 slices"),
-                                      *((Set(files, 4, [0]).critical, UNSUPPORTED, message) for files, message in names)):
+                                      (own.critical, UNSUPPORTED, "its own packet file")):
             path = self.write("bad.par2", data)
             with self.assertRaises(Failure) as caught:
                 library.verify(path)
@@ -314,6 +312,45 @@ class Verify(Case):
         with self.assertRaises(Failure) as caught:
             self.verify(progress=lambda user, done, total: 1)
         self.assertEqual(caught.exception.status, CANCELLED)
+
+    def test_a_name_that_cannot_be_used_leaves_the_others(self):
+        for unusable, others in (("../a", "a"), ("/a", "b"), ("a/../../b", "b"), ("a/" * 2048 + "b", "c"), ("a/" * 30000 + "b", "c"),
+                                 ("b/" + "c" * 256, "a"), ("b/c", "b/c/d"), ("a/.//b", "a/b")):
+            with self.subTest(unusable[:20]):
+                the_set = Set({name: name.encode()[:100] for name in (unusable, others)}, 4, [])
+                report = library.verify(self.write("bad.par2", the_set.critical))
+                states = [each["state"] for each in report.files.values()]
+                self.assertEqual(sorted(states), [MISSING, UNREADABLE] if len(states) == 2 else [UNREADABLE])
+                if unusable in report.files and len(states) == 2:
+                    self.assertEqual(report.files[unusable]["state"], UNREADABLE)
+        self.assertFalse((self.folder.parent / "a").exists())
+
+    def test_other_spellings_of_a_name_are_taken(self):
+        contents = {"./b": os.urandom(100), "c//d": os.urandom(100), "e/./f": b"", "hollow/": b"", "g//hollow/": b""}
+        for name, data in contents.items():
+            (self.folder / name).mkdir(parents=True) if name.endswith("/") else self.write(name, data)
+        self.write("set.par2", Set(contents, 64, [], others=("hollow/", "g//hollow/")).critical)
+        self.assertEqual({name: each["state"] for name, each in self.verify().files.items()},
+                         {name: COMPLETE for name in ("b", "c/d", "e/f", "hollow", "g/hollow")})
+
+    def test_names_in_utf_16_are_read(self):
+        data = os.urandom(300)
+        for old in ("caf?.rar", "other"):
+            the_set = Set({old: data}, 64, [])
+            identity = packets_of(the_set.descriptions[0])[0][1][:16]
+            self.write("set.par2", the_set.critical + packet(the_set.id, b"PAR 2.0\0UniFileN", padded(identity + "caf\u00e9.rar".encode("utf-16-le"), 4)))
+            self.write("caf\u00e9.rar", data)
+            self.assertEqual([(name, each["state"]) for name, each in self.verify().files.items()], [("caf\u00e9.rar", COMPLETE)])
+
+    def test_a_missing_file_is_found_under_another_name_beside(self):
+        data = os.urandom(300)
+        self.write_set({"Caf\u00e9": data, "sub/x": b"1234"})
+        (self.folder / "Caf\u00e9").rename(self.folder / "cafe\u0301")
+        self.write("other", os.urandom(300))
+        report = self.verify()
+        self.assertEqual(report.files["Caf\u00e9"]["state"], RENAMED)
+        report.repair()
+        self.assertEqual([(self.folder / name).read_bytes() for name in ("Caf\u00e9", "cafe\u0301")], [data, data])
 
     def test_things_that_are_no_files(self):
         self.write_set({"a": os.urandom(100), "b": os.urandom(100)})
