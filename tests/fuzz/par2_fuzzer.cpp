@@ -133,9 +133,9 @@ void check(const Set &set, std::uint64_t file_bytes) {
   std::uint64_t slices = 0;
   for (const File &file : set.files) {
     const std::string around = "/" + file.name + "/";
-    if (around.find("/../") != std::string::npos || around.find("/./") != std::string::npos ||
-        around.find("//") != std::string::npos || file.name.find('\0') != std::string::npos)
-      wrong("name");
+    const bool is_safe = around.find("/../") == std::string::npos && around.find("/./") == std::string::npos &&
+                         around.find("//") == std::string::npos && file.name.find('\0') == std::string::npos;
+    if (!is_safe && file.name_error == 0) wrong("name");
     const std::uint64_t whole = file.bytes / set.slice_bytes, rest = file.bytes % set.slice_bytes != 0;
     if (file.is_recoverable && (file.slice_count != whole + rest || file.first_slice != slices)) wrong("slices");
     if (!file.sums.empty() && file.sums.size() != whole + rest) wrong("checksums");
