@@ -118,7 +118,7 @@ void put_slashes(Set &set, const std::string &folder) {
     std::ranges::replace(name, '\\', '/');
     if (file.name_error == 0 && set_name(file, name, names) != 0) return;
   }
-  if (file_and_folder(names.files) == nullptr) set.files = std::move(files);
+  if (files_and_folders(names.files).empty()) set.files = std::move(files);
 }
 
 }  // namespace

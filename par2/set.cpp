@@ -384,11 +384,9 @@ class Assembly {
         set.files.push_back(std::move(file));
       }
     }
-    while (const std::string *name = file_and_folder(names.files)) {
-      for (File &file : set.files)
-        if (!file.is_folder && file.name == *name) file.name_error = EISDIR;
-      names.files.erase(std::string(*name));
-    }
+    const std::set<std::string> folders = files_and_folders(names.files);
+    for (File &file : set.files)
+      if (!file.is_folder && file.name_error == 0 && folders.contains(file.name)) file.name_error = EISDIR;
     std::uint64_t largest = kMostPaddedBytes;
     for (const File &file : set.files) largest = std::max(largest, file.bytes);
     if (lost == 0 && set.slice_bytes - 4 >= largest)
@@ -409,11 +407,12 @@ class Assembly {
 
 }  // namespace
 
-const std::string *file_and_folder(const std::set<std::string> &names) {
+std::set<std::string> files_and_folders(const std::set<std::string> &names) {
+  std::set<std::string> both;
   for (const std::string &name : names)
     for (std::size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1))
-      if (const auto file = names.find(name.substr(0, slash)); file != names.end()) return &*file;
-  return nullptr;
+      if (const auto file = names.find(name.substr(0, slash)); file != names.end()) both.insert(*file);
+  return both;
 }
 
 bool is_packet_file_name(std::string_view path) { return ends_in(path, ".par2"); }

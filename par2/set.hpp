@@ -80,8 +80,8 @@ struct FileNames {
   std::set<std::string> files, folders;
 };
 int set_name(File &file, std::string_view name, FileNames &names);
-// A name that is also that of another one's folder, as "a" beside "a/b"; NULL: none is.
-const std::string *file_and_folder(const std::set<std::string> &names);
+// Names that are also those of other ones' folders, as "a" beside "a/b".
+std::set<std::string> files_and_folders(const std::set<std::string> &names);
 
 // Reads packets of the set that the first file has. Damaged packets and packets of other sets are skipped. Throws if a
 // file exists and cannot be opened. checks_recovery: reads the data of recovery packets; else they count as intact.
