@@ -45,12 +45,9 @@ class Scrub {
     if (sets.empty() && folders_.severity() == TANDEM_PAR2_FINE)
       fail(TANDEM_ERROR_IO, options_.path, " has no PAR2 set; tandem_par2_sync (`tandem par2 sync`) makes them");
     for (const std::string &set : sets) {
-      const std::string folder = base::folder_of(set);
-      unread_.insert(folder);
-      folders_.guard(set, [&] {
-        check(set);
-        unread_.erase(folder);
-      });
+      folder_is_known_ = false;
+      folders_.guard(set, [&] { check(set); });
+      if (!folder_is_known_) unread_.insert(base::folder_of(set));
     }
     for (const std::string &path : all)
       if (!unread_.contains(path)) folders_.guard(path, [&] { look_for_unprotected(base::Folder(path)); });
@@ -77,6 +74,7 @@ class Scrub {
       if (base::name_of(path) == kMoreName) superseding_.insert(folder->path_of(file.name));
     }
     for (const PacketFile &file : report.set.packet_files) protected_.insert(file.path);
+    folder_is_known_ = !failure;
     if (folders_.report(begun)) return;
     if (failure && base::name_of(path) == kMoreName) unread_more_.insert(base::folder_of(path));
     if (failure) std::rethrow_exception(failure);
@@ -119,7 +117,6 @@ class Scrub {
       folders_.report(event,
                       all[i] == TANDEM_PAR2_FILE_UNREADABLE ? base::error_text(report.files[i].error) : std::string());
     }
-    unread_.erase(base::folder_of(path));
     if (failure) std::rethrow_exception(failure);
     const bool lacks = lacks_recovery_slices(report.set), is_whole = summary.damaged_packet_bytes == 0 && !lacks;
     const std::int32_t what = is_lost                                    ? TANDEM_PAR2_SET_LOST
@@ -216,6 +213,7 @@ class Scrub {
   const tandem_par2_tree_options &options_;
   Folders folders_;
   Names protected_, superseding_;  // paths of files
+  bool folder_is_known_ = false;   // what this set has of its folder
   Names unread_, unread_more_;     // of folders with sets, or with a second set, that cannot be read
 };
 

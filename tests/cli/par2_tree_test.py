@@ -374,6 +374,14 @@ class Sets(Tree):
         self.write("a/x", 3000, age=1000)
         self.assertNotIn("had no effect", self.call("sync", ".", "--accept", "a/x").stderr)
 
+    def test_files_of_a_set_that_is_of_no_use_are_not_called_unprotected(self):
+        self.write("x", 3000)
+        self.call("sync", ".")
+        self.write("y", 3000)
+        self.call("create", "whole", "y")
+        (self.root / SET).write_bytes(b"no set")
+        self.assertEqual(self.json("scrub", ".", status=4)["totals"]["unprotected_file_count"], 0)
+
     def test_a_list_that_was_cut_is_damaged_and_stays(self):
         for name in ("#recycle", "b"):
             self.write(f"{name}/x", 3000)
