@@ -46,7 +46,8 @@ else()
 endif()
 function(tandem_in_batches target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${TANDEM_BATCHES} UNITY_BUILD_BATCH_SIZE 10)
-  if(TANDEM_BATCHES)  # in a batch, a .cpp file looks like a header to the first, and clang's shadow sees hidden names of other files
+  # In a batch, a .cpp file looks like a header to GCC's warning. For clang's, hidden names of other files are outer ones.
+  if(TANDEM_BATCHES)
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage> $<$<CXX_COMPILER_ID:Clang>:-Wno-shadow>)
   endif()
 endfunction()

@@ -21,7 +21,7 @@ class Generations {
   // Fills in generations, words and contradictions of the view from its entries. An entry that the others prove to be
   // old becomes kLostEntry, and `stale`. Returns whether there is one.
   //   is_old   whether other rows have named the member of this column. Such a column is believed only if the row
-  //             proves it right
+  //            proves it right
   bool judge(View &view, const std::function<bool(std::uint32_t column)> &is_old) const;
 
   // Changes the generations of the data to `next` (k x count), and the words with them, in rows that know enough.

@@ -337,8 +337,10 @@ typedef struct tandem_volume_care_result {
  * that reaches the end resets the position to 0. At the beginning, and with repair, all tables are read first (once
  * while the volume is open); if they show old blocks, a repair begins at 0. If a member is missing since the volume was
  * opened, a scrub without repair stores no position, so that the member does not become stale. Damage is a result, not
- * an error. Status: INVALID_ARGUMENT (NULL), UNAVAILABLE (read-only with repair; another scrub, rebuild or replace
- * runs), CANCELLED, IO, OUT_OF_MEMORY. Threads: any. */
+ * an error.
+ * Status: INVALID_ARGUMENT (NULL), UNAVAILABLE (read-only with repair; another scrub, rebuild or replace runs),
+ *   CANCELLED, IO, OUT_OF_MEMORY.
+ * Threads: any. */
 TANDEM_API tandem_status tandem_volume_scrub(tandem_volume *volume, const tandem_volume_care_options *options,
                                              tandem_volume_care_result *result_out);
 
