@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <string>
 #include <thread>
@@ -162,13 +163,16 @@ TEST(RegisteredMemory, IsNotUnregisteredWhileARunUsesIt) {
     }
   }
 
-  // A job counts as a user until it was waited for. Two jobs are counted.
+  // A job counts as a user until it was waited for. Two jobs are counted; they only read, as they have the same shards.
   ASSERT_EQ(tandem_memory_register(probe.registered, 1), TANDEM_OK);
   void *const registered = std::exchange(probe.registered, nullptr);  // the job's thread asks for nothing
-  const Plan plan = make_plan(context.get(), codec.get(), TANDEM_OPERATION_ENCODE);
+  const Plan plan = make_plan(context.get(), codec.get(), TANDEM_OPERATION_VERIFY);
+  auto results = std::array{sized<tandem_verify_result>(), sized<tandem_verify_result>()};
   std::vector<Job> jobs;
   for (unsigned i = 0; i < 2; ++i) {
-    jobs.push_back(submit(plan, stripe.arguments()));
+    tandem_plan_arguments arguments = stripe.arguments();
+    arguments.verify_result = &results[i];
+    jobs.push_back(submit(plan, arguments));
     if (i != 0) continue;
     EXPECT_TRUE(refused(tandem_memory_unregister(registered), TANDEM_ERROR_INVALID_ARGUMENT, {"1 run uses"}));
   }
