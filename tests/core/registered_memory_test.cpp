@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <string>
 #include <thread>
@@ -167,10 +166,10 @@ TEST(RegisteredMemory, IsNotUnregisteredWhileARunUsesIt) {
   ASSERT_EQ(tandem_memory_register(probe.registered, 1), TANDEM_OK);
   void *const registered = std::exchange(probe.registered, nullptr);  // the job's thread asks for nothing
   const Plan plan = make_plan(context.get(), codec.get(), TANDEM_OPERATION_VERIFY);
-  auto results = std::array{sized<tandem_verify_result>(), sized<tandem_verify_result>()};
+  tandem_verify_result results[] = {sized<tandem_verify_result>(), sized<tandem_verify_result>()};
   std::vector<Job> jobs;
   for (unsigned i = 0; i < 2; ++i) {
-    tandem_plan_arguments arguments = stripe.arguments();
+    auto arguments = stripe.arguments();
     arguments.verify_result = &results[i];
     jobs.push_back(submit(plan, arguments));
     if (i != 0) continue;
