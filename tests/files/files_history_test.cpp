@@ -934,7 +934,7 @@ class History {
 };
 
 TEST(History, ReadsGiveTheOldContentOrTheNewOneAndRepairMakesNothingWorse) {
-  const std::uint64_t count = tandem::test::thinned(tandem::test::runs_every_case() ? 10000 : 300);
+  const std::uint64_t count = tandem::test::thinned(tandem::test::runs_every_case() ? 10000 : 120);
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::uint64_t seed = tandem::test::slice_seed() + i;
     History history(seed);

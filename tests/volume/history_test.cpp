@@ -493,7 +493,7 @@ TEST(History, ASessionMayDieAtEveryWriteAndSync) {
 }
 
 TEST(History, NothingFlushedIsLostToDamageOfMMembers) {
-  const std::uint64_t count = tandem::test::thinned(tandem::test::runs_every_case() ? 20000 : 400);
+  const std::uint64_t count = tandem::test::thinned(tandem::test::runs_every_case() ? 20000 : 160);
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::uint64_t seed = tandem::test::slice_seed() + i;
     History history(seed);
