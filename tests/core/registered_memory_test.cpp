@@ -162,7 +162,7 @@ TEST(RegisteredMemory, IsNotUnregisteredWhileARunUsesIt) {
     }
   }
 
-  // A job counts as a user until it was waited for. Two jobs are counted; they only read, as they have the same shards.
+  // A job counts as a user until it was waited for. Two jobs are counted. Both only read, for they share all shards.
   ASSERT_EQ(tandem_memory_register(probe.registered, 1), TANDEM_OK);
   void *const registered = std::exchange(probe.registered, nullptr);  // the job's thread asks for nothing
   const Plan plan = make_plan(context.get(), codec.get(), TANDEM_OPERATION_VERIFY);
