@@ -70,8 +70,6 @@ struct Ranks;
 struct Invocation {
   std::function<int()> run;  // set by the command that was named; main runs it
   Ranks *ranks = nullptr;    // null: one process
-  // For a command that starts another one: the words after the first `--`. Null: no `--`.
-  std::optional<std::vector<std::string>> words_after_dashes;
 };
 
 void add_encode_command(CLI::App &app, Invocation &invocation);
@@ -248,6 +246,10 @@ void run_with_progress(std::string_view action, const OutputFlags &flags, Option
 // A name as text for people. A backslash becomes \\. Each byte of a control character, and each byte that is not
 // UTF-8, becomes \xHH. So a name cannot control a terminal, stays on its line, and can be read back.
 std::string printable(std::string_view name);
+std::string shell_word(std::string_view text);  // one word of a shell, in single quotes
+// The path of a file of lib/tandem/, relative to the command's own folder, because a prefix may be moved. `needs`: what
+// else than `make demo` builds it, for the message.
+std::string installed_part(const std::string &file, std::string_view needs);
 // Packages may give the command `tandem` another name. Messages use these names. `program`: the program that runs.
 // `command`: its name as `tandem`; it has commands that `tandem-mpi` lacks. The strings must stay valid.
 void set_names(const char *program, const char *command) noexcept;

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -22,6 +23,8 @@
 
 namespace tandem::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 volatile sig_atomic_t signal_caught = 0;
 bool a_timeline_failed = false;
@@ -268,6 +271,17 @@ tandem_context_info query(const ContextOwner &context) {
   auto info = sized<tandem_context_info>();
   check(tandem_context_query(context.get(), &info));
   return info;
+}
+
+std::string installed_part(const std::string &file, std::string_view needs) {
+  const fs::path own = fs::read_symlink("/proc/self/exe").parent_path();
+  // First the place after installation, then the place in a build folder.
+  const fs::path places[] = {(own / TANDEM_LIBRARY_FROM_COMMAND / "tandem" / file).lexically_normal(),
+                             (own / "../lib/tandem" / file).lexically_normal()};
+  for (const fs::path &place : places)
+    if (fs::exists(place)) return place;
+  fail(kExitInputOutput, places[0].string(), " is missing: ", needs,
+       "`make demo` does not build it; build all of Tandem (cmake --build build)");
 }
 
 void allow_open_files() {

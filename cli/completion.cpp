@@ -5,17 +5,11 @@
 
 #include <algorithm>
 
+#include "cli/commands.hpp"
 #include "cli/pages.hpp"
 
 namespace tandem::cli {
 namespace {
-
-// One word of a shell, in single quotes.
-std::string shell_word(std::string_view text) {
-  std::string result = "'";
-  for (const char each : text) result += each == '\'' ? std::string("'\\''") : std::string(1, each);
-  return result + "'";
-}
 
 std::string function_name(const CommandText &program) {
   std::string name = "_" + program.name;

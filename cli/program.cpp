@@ -21,16 +21,6 @@ constexpr const char *kFooter =
     "Exit status: 0 done, 1 something needs attention (recoverable damage, missing redundancy, a change that\n"
     "waits for a flag), 2 wrong usage, 3 input or output failed, 4 not recoverable, 130 interrupted.";
 
-// isal-env starts another command, which may have a `--` of its own. CLI11 cannot tell which `--` ends our options.
-// Moves the words after the first `--` to `invocation`. Returns the number of words before it.
-int set_words_after_dashes_aside(int argc, char **argv, Invocation &invocation) {
-  if (argc < 2 || argv[1] != std::string_view("isal-env")) return argc;
-  char **const end = argv + argc;
-  char **const dashes = std::find(argv + 2, end, std::string_view("--"));
-  if (dashes != end) invocation.words_after_dashes.emplace(dashes + 1, end);
-  return static_cast<int>(dashes - argv);
-}
-
 // If one of descriptors 0 to 2 is closed, the first opened file would get its number, and output would go to that file.
 // Opens /dev/null in the other direction, so that using the descriptor still fails. A started command does not get it.
 void open_standard_descriptors() {
@@ -85,15 +75,17 @@ struct Words {
 };
 
 // Finds options as CLI11 will: not among values of options, words after `--`, and words of another program. CLI11 takes
-// the word after `--name=` for its value, so the empty value gets a word of its own. Without an app no option has a
-// value.
+// the word after `--name=` for its value, so the empty value gets a word of its own. It would give the words after `--`
+// to the program, so a `--` before another program is left out. Without an app no option has a value.
 Words read_words(const CLI::App *app, int argc, char **argv) {
   Words read;
   bool may_be_option = true;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i], name = word.substr(0, word.find('='));
-    read.words.push_back(word);
+    const bool precedes_program = may_be_option && word == "--" && app != nullptr && app->get_prefix_command();
     may_be_option = may_be_option && word != "--";
+    if (precedes_program && i + 1 < argc && *argv[i + 1] != '-') continue;
+    read.words.push_back(word);
     if (!may_be_option) continue;
     if (!word.starts_with('-')) {
       if (app == nullptr) continue;
@@ -143,7 +135,7 @@ Ending run(const Program &program, int argc, char **argv, Invocation &invocation
   for (const AddCommand add : program.commands) add(app, invocation);
   add_help_command(app, invocation, quiet);
   read_numbers_in_decimal(app);
-  auto [words, has_json] = read_words(&app, set_words_after_dashes_aside(argc, argv, invocation), argv);
+  auto [words, has_json] = read_words(&app, argc, argv);
   const auto failed = [&app, wants_json = has_json](const Failure &failure) -> Ending {
     const bool is_told = wants_json && !json_was_printed();
     return {failure.exit_status, failure.message, is_told ? failure_text(app, failure) : ""};

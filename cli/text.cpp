@@ -53,6 +53,12 @@ void escape_strings(Json &value) {
 
 std::string printable(std::string_view name) { return escaped(name, true); }
 
+std::string shell_word(std::string_view text) {
+  std::string result = "'";
+  for (const char each : text) result += each == '\'' ? std::string("'\\''") : std::string(1, each);
+  return result + "'";
+}
+
 void write_standard_error(std::string_view text) noexcept {
   while (!text.empty()) {
     const ssize_t now = write(STDERR_FILENO, text.data(), text.size());

@@ -31,19 +31,6 @@ namespace fs = std::filesystem;
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
-fs::path plugin_path() {
-  const fs::path own = fs::read_symlink("/proc/self/exe").parent_path();
-  // First the place after installation, then the place in a build folder.
-  const fs::path candidates[] = {own / TANDEM_LIBRARY_FROM_COMMAND, own / "../lib"};
-  for (const fs::path &candidate : candidates) {
-    const fs::path plugin = (candidate / "tandem/nbdkit-tandem-plugin.so").lexically_normal();
-    if (fs::exists(plugin)) return plugin;
-  }
-  fail(kExitWrongUsage, (candidates[0] / "tandem/nbdkit-tandem-plugin.so").lexically_normal().string(),
-       " is missing: it is built where the headers of nbdkit are installed (Debian, Ubuntu: apt-get install "
-       "nbdkit-plugin-dev), and not by `make demo`; build all of Tandem (cmake --build build)");
-}
-
 // The process that gets our signals.
 volatile sig_atomic_t child = 0;
 void pass_on(int number) {
@@ -156,7 +143,9 @@ int serve(const ServeFlags &flags, Json &object) {
     uri = "nbd+unix:///?socket=" + percent_encoded(socket);
   }
   if (flags.read_only) words.push_back("--readonly");
-  words.push_back(plugin_path().string());
+  words.push_back(installed_part("nbdkit-tandem-plugin.so",
+                                 "it is built where the headers of nbdkit are installed (Debian, Ubuntu: apt-get "
+                                 "install nbdkit-plugin-dev); "));
   for (const std::string &member : flags.members) words.push_back("member=" + member);
   words.insert(words.end(), {"control=" + control, "report=3"});
   if (flags.read_only) words.push_back("read-only=true");

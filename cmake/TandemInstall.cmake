@@ -69,8 +69,8 @@ foreach(tool IN LISTS tool_targets)
   endif()
   install(TARGETS ${tool} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ${component})
 endforeach()
-if(TARGET tandem_cli)
-  set_property(SOURCE cli/isal_env.cpp cli/volume_serve.cpp TARGET_DIRECTORY tandem_cli APPEND PROPERTY
+if(TARGET tandem_cli_shared)
+  set_property(SOURCE cli/common.cpp TARGET_DIRECTORY tandem_cli_shared APPEND PROPERTY
     COMPILE_DEFINITIONS TANDEM_LIBRARY_FROM_COMMAND="${library_from_command}")
 endif()
 if(TARGET tandem_cli)

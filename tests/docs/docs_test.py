@@ -174,7 +174,6 @@ class Json(InEmptyFolder):
         for i, path in enumerate(raw):
             path.write_bytes(bytes([i if i == 3 else 0]) * 1000)  # parity of zeros is zeros: shard 3 is damaged
         run("verify", "--locate", "-k", 3, "-m", 3, *raw, statuses=(1,))
-        run("isal-env", "--status", statuses=(0, 3))
         run("autotune", "--show", statuses=(0, 2, 3))
         if subprocess.run(["tandem", "par2", "--help"], env=self.environment, capture_output=True).returncode == 0:
             run("par2", "create", "recovery", "file")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user of pyeclib. Its wheel opens libisal-pyeclib.so.2: write FOLDER | read FOLDER, [fork]; see erasurecode_client.c."""
+"""A user of pyeclib. `write FOLDER` encodes every case and writes each fragment into a file; `read FOLDER` drops fragments of
+each case, decodes and rebuilds. With `fork` each case runs in a later child, as in the workers of OpenStack Swift."""
 
 import os
 import pathlib
@@ -9,7 +10,7 @@ import sys
 from pyeclib.ec_iface import ALL_EC_TYPES, ECDriver
 
 BACKENDS = [name for name in ("isa_l_rs_vand", "isa_l_rs_vand_inv", "isa_l_rs_cauchy") if name in ALL_EC_TYPES]
-SHAPES = [(2, 1), (4, 2), (8, 3), (10, 4), (15, 3)]
+SHAPES = [(2, 1), (4, 2), (8, 3), (10, 4), (15, 3)]  # 10+4, 15+3: usual with Swift
 SIZES = [1, 1000, 65537, 1048576]
 
 
