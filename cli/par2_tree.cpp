@@ -113,7 +113,7 @@ class TreeReport {
     if (event.what == TANDEM_PAR2_SET_BEGUN) {
       if (only_lists) sets_.push_back({key_of(event.path), std::max<std::uint64_t>(event.bytes, 1)});
       if (only_lists || (times_ && !oldest_.contains(key_of(event.path)))) return 1;
-      if (times_ && !times_->set_now(key_of(event.path))) complain("note: the time of this check cannot be kept");
+      if (times_) times_->set_now(key_of(event.path));
       progress_.reset();
       progress_.emplace(command_, flags_.output);
     } else if (!only_lists && event.what >= TANDEM_PAR2_FOLDER_UNREADABLE) {

@@ -181,7 +181,7 @@ int verify_each(const VerifyFlags &flags, Places &places) {
     const ContextOwner context = make_context(flags.context);
     each.run(found, sets, true, [&](const ChosenSet &chosen, const std::string &action, Json &object) {
       const std::string set_id = hexadecimal(chosen.set.set_id);
-      if (times && !times->set_now(set_id)) complain("note: the time of this check cannot be kept");
+      if (times) times->set_now(set_id);
       const Verified verified = verify_set(flags, context, found, set_id, places, action, nullptr);
       total.add(verified.result);
       if (flags.output.json) {

@@ -2,21 +2,25 @@
 #include "cli/verify_times.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <tuple>
+
+#include "base/io_error.hpp"
+#include "base/pending_file.hpp"
 
 namespace tandem::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char *kName = "verified", *kTemporary = ".verified.tandem-tmp";
 
 fs::path state_folder() {
   const auto absolute = [](const char *variable) {  // the XDG specification: ignore a path that is not absolute
@@ -32,38 +36,30 @@ fs::path state_folder() {
 
 }  // namespace
 
-VerifyTimes::VerifyTimes() : path_(state_folder() / "verified") {
-  std::error_code none;
-  fs::create_directories(fs::path(path_).parent_path(), none);
-  if (!read() || !write())
-    fail(kExitInputOutput, path_ + " cannot be read and written: --oldest keeps its times there");
+VerifyTimes::VerifyTimes() {
+  const std::string path = state_folder();
+  std::vector<std::string> made;
+  base::make_folder(path, made);
+  folder_ = std::make_shared<base::Folder>(path);
+  keep("");
 }
 
-bool VerifyTimes::read() {
-  std::error_code error;
-  if (fs::symlink_status(path_, error).type() == fs::file_type::not_found) return true;
-  std::ifstream file(path_);
-  if (!file) return false;
+void VerifyTimes::keep(const std::string &key) {
+  const base::FoldersLock lock({folder_}, {});
+  std::ifstream file(folder_->path_of(kName));
   times_.clear();
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream row(line);
-    std::string id;
-    std::int64_t time = 0;
-    if (row >> id >> time) times_[id] = time;
-  }
-  return !file.bad();
-}
-
-bool VerifyTimes::write() const {
-  const std::string temporary = fmt::format("{}.{}", path_, getpid());
-  std::ofstream file(temporary, std::ios::trunc);
-  for (const auto &[id, time] : times_) file << id << '\t' << time << '\n';
-  file.close();
-  std::error_code error;
-  if (file) fs::rename(temporary, path_, error);
-  if (file && !error) return true;
-  fs::remove(temporary, error);
-  return false;
+  std::int64_t time = 0;
+  for (std::string id; file >> id >> time;) times_[id] = time;
+  if (file.is_open() ? file.bad() : folder_->has(kName)) base::fail_io("read", folder_->path_of(kName), errno);
+  if (!key.empty()) times_[key] = std::time(nullptr);
+  std::string rows;
+  for (const auto &[id, when] : times_) rows += fmt::format("{}\t{}\n", id, when);
+  folder_->remove(kTemporary);  // of a process that was killed
+  base::PendingFile pending(folder_, kTemporary, UINT32_MAX);
+  if (!base::write_at(pending.descriptor(), reinterpret_cast<const std::byte *>(rows.data()), rows.size(), 0))
+    base::fail_io("write", pending.path(), errno);
+  pending.finish(false);
+  pending.rename(kName, true, false);
 }
 
 std::set<std::string> VerifyTimes::oldest(const std::vector<Set> &sets, double part) const {
@@ -86,10 +82,8 @@ std::set<std::string> VerifyTimes::oldest(const std::vector<Set> &sets, double p
   return chosen;
 }
 
-bool VerifyTimes::set_now(const std::string &key) {
-  if (!read()) return false;
-  times_[key] = std::time(nullptr);
-  return write();
+void VerifyTimes::set_now(const std::string &key) try { keep(key); } catch (const std::exception &error) {
+  complain("note: the time of this check cannot be kept: ", error.what());
 }
 
 void add_part_flags(CLI::App &command, std::uint64_t &rate_bytes_per_second, double *oldest_part) {

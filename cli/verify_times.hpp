@@ -5,18 +5,20 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/folder.hpp"
 #include "cli/commands.hpp"
 
 namespace tandem::cli {
 
 class VerifyTimes {
  public:
-  // The folder: STATE_DIRECTORY (systemd), else tandem/ in XDG_STATE_HOME or ~/.local/state. Throws Failure without
-  // one, or if the file cannot be read and written.
+  // The folder: STATE_DIRECTORY (systemd), else tandem/ in XDG_STATE_HOME or ~/.local/state. Throws without one, or if
+  // the file cannot be read and written.
   VerifyTimes();
 
   struct Set {
@@ -26,15 +28,13 @@ class VerifyTimes {
   // Keys of the sets that were never read, or not for the longest time: as many as have this part of the bytes, at
   // least one.
   std::set<std::string> oldest(const std::vector<Set> &sets, double part) const;
-  // Adds the row to the file as it now is. Of two processes that write at the same moment, one may lose a row: that set
-  // is read again earlier. False: it cannot be written.
-  bool set_now(const std::string &key);
+  // Adds the row to the file as it now is. If that fails, it prints a note.
+  void set_now(const std::string &key);
 
  private:
-  bool read();  // rows that are none are ignored
-  bool write() const;
+  void keep(const std::string &key);  // "": only reads and writes
 
-  std::string path_;
+  std::shared_ptr<base::Folder> folder_;
   std::map<std::string, std::int64_t> times_;
 };
 
