@@ -23,7 +23,6 @@ constexpr const char *kName = "tandem-bench";
 constexpr tandem::cli::AddCommand kCommands[] = {
     tandem::bench::add_run_command,      tandem::bench::add_hybrid_command,  tandem::bench::add_batch_command,
     tandem::bench::add_simulate_command, tandem::bench::add_kernels_command, tandem::bench::add_techniques_command,
-    tandem::cli::add_generate_command,
 };
 
 }  // namespace

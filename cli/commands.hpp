@@ -84,7 +84,6 @@ void add_volume_command(CLI::App &app, Invocation &invocation);
 void add_par2_command(CLI::App &app, Invocation &invocation);
 void add_isal_env_command(CLI::App &app, Invocation &invocation);
 void add_durability_command(CLI::App &app, Invocation &invocation);
-void add_generate_command(CLI::App &app, Invocation &invocation);  // of the build
 
 // --json, --quiet.
 struct OutputFlags {

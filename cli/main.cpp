@@ -12,15 +12,15 @@ using namespace tandem::cli;
 
 // In the order of --help.
 constexpr AddCommand kCommands[] = {
-    add_encode_command,     add_decode_command,   add_verify_command,   add_repair_command,
-    add_resize_command,     add_info_command,     add_devices_command,  add_autotune_command,
+    add_encode_command,     add_decode_command,   add_verify_command,  add_repair_command,
+    add_resize_command,     add_info_command,     add_devices_command, add_autotune_command,
 #ifdef TANDEM_CLI_HAS_VOLUME
     add_volume_command,
 #endif
 #ifdef TANDEM_CLI_HAS_PAR2
     add_par2_command,
 #endif
-    add_durability_command, add_isal_env_command, add_generate_command,
+    add_durability_command, add_isal_env_command,
 };
 
 }  // namespace

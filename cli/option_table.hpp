@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands and options of a program as data: the source of --help, the manual pages and the completions of shells.
+// The commands and options of a program as data: the source of --help, of which the manual pages are made.
 #pragma once
 
 #include <string>
