@@ -110,6 +110,9 @@ void print_report(const Par2Report &report) {
   for (const tandem_par2_packet_file &file : report.packet_files)
     if (file.damaged_bytes != 0)
       fmt::print("{}: {} damaged\n", printable(file.path), plural(file.damaged_bytes, "byte"));
+  for (const char *path : report.temporaries)
+    fmt::print("{}: left by a process that ended early; repair removes it when all files are complete\n",
+               printable(path));
   fmt::print("{} of {} complete; {}\n", report.summary.complete_count, plural(report.summary.file_count, "file"),
              what_is_lost(report.summary));
 }
@@ -281,6 +284,7 @@ void repair_par2(Par2Report &report, tandem_par2_repair_options options, const C
 
 bool can_repair_some(const Par2Report &report) {
   const tandem_par2_summary &summary = report.summary;
+  if (summary.repair_needed == 0) return !report.temporaries.empty();
   const bool is_enough = summary.slice_count - summary.found_slice_count <= summary.recovery_slice_count;
   return is_enough && std::ranges::any_of(report.files, [](const tandem_par2_file &file) {
            const bool is_lost = file.state == TANDEM_PAR2_DAMAGED || file.state == TANDEM_PAR2_MISSING;
@@ -331,7 +335,8 @@ Json report_object(const Par2Report &report, std::string_view command) {
                  {"repaired_count", summary.repaired_count},
                  {"files", Json::array()},
                  {"packet_files", Json::array()},
-                 {"searched_files", Json::array()}};
+                 {"searched_files", Json::array()},
+                 {"temporary_files", report.temporaries}};
   for (const tandem_par2_file &file : report.files) {
     object["files"].push_back({{"name", file.name},
                                {"state", state_of(file)},

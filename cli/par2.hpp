@@ -29,6 +29,7 @@ class Par2Report {
     fill(tandem_par2_report_files, files);
     fill(tandem_par2_report_packet_files, packet_files);
     fill(tandem_par2_report_searched_files, searched_files);
+    fill(tandem_par2_report_temporaries, temporaries);
   }
   tandem_par2_report *get() const noexcept { return report_.get(); }
 
@@ -36,6 +37,7 @@ class Par2Report {
   std::vector<tandem_par2_file> files;
   std::vector<tandem_par2_packet_file> packet_files;
   std::vector<tandem_par2_searched_file> searched_files;
+  std::vector<const char *> temporaries;
 
  private:
   struct DestroyReport {
@@ -61,7 +63,7 @@ void repair_par2(Par2Report &report, tandem_par2_repair_options options, const C
 inline std::string base_of_set(const std::string &path) {
   return path.substr(0, tandem_par2_base_length(path.c_str()));
 }
-// Whether a repair can make a file complete, though perhaps not all.
+// Whether a repair can make a file complete, though perhaps not all; or all are, and it can remove temporaries.
 bool can_repair_some(const Par2Report &report);
 int exit_status_of(const tandem_par2_summary &summary);
 int exit_status_of(const Par2Report &report);

@@ -495,6 +495,7 @@ class Par2Check {
     const tandem_par2_summary &summary = report_->summary;
     if (summary.repair_needed == 0) {
       output_.line(-1, "All files are correct, repair is not required.");
+      if (words_.command() == Par2Command::repair && can_repair_some(*report_)) check(call_repair());
       purge();
       return kPar2Done;
     }
@@ -590,6 +591,8 @@ class Par2Check {
           output_.line(-1, "File: \"{}\" - is a match for \"{}\".", shown(file.found_as), file.name);
       for (const tandem_par2_searched_file &file : report_->searched_files) print_searched(file);
     }
+    for (const char *path : report_->temporaries)
+      output_.line(-1, "Left by a process that ended early: \"{}\"", shown(path));
     output_.line(-1, "");
   }
 
@@ -618,17 +621,21 @@ class Par2Check {
     output_.line(0, "{} recovery blocks will be used to repair.", lost);
   }
 
-  int repair_files() {
-    refuse_dangling_links();
+  tandem_status call_repair() {
     auto options = sized<tandem_par2_repair_options>();
     options.memory_bytes = words_.memory_bytes();
     options.thread_count = words_.threads();
     options.rename_only = words_.has('O');
     options.keep_replaced = !words_.has('p');
-    output_.line(0, "");
     const ContextOwner context = make_context(words_.context());
-    const tandem_status status =
-        output_.run("Repairing", options, [&] { return tandem_par2_repair(context.get(), report_->get(), &options); });
+    return output_.run("Repairing", options,
+                       [&] { return tandem_par2_repair(context.get(), report_->get(), &options); });
+  }
+
+  int repair_files() {
+    refuse_dangling_links();
+    output_.line(0, "");
+    const tandem_status status = call_repair();
     if (status != TANDEM_OK && status != TANDEM_ERROR_CANCELLED) output_.line(-1, "Repair Failed.");
     check(status);
     report_->read();

@@ -140,6 +140,7 @@ Report tandem::par2::verify_with(const tandem_par2_verify_options &options) {
       options.base_path != nullptr ? options.base_path : tandem::base::folder_of(packet_files.front());
   put_slashes(set, folder);
   Report report = verify(std::move(set), folder, extra, options.search_distance, crew, meter, packets_only);
+  if (!packets_only) report.temporaries = paths_of(temporaries_of(report));
   meter.finish();
   return report;
 }
@@ -212,6 +213,15 @@ tandem_status tandem_par2_report_searched_files(const tandem_par2_report *report
                                                 size_t capacity, size_t stride_bytes, size_t *count_out) {
   return guarded({{"report", report}}, [&] {
     tandem::base::write_list(searched_files_of(report->report), files_out, capacity, stride_bytes, count_out);
+  });
+}
+
+tandem_status tandem_par2_report_temporaries(const tandem_par2_report *report, const char **paths_out, size_t capacity,
+                                             size_t stride_bytes, size_t *count_out) {
+  return guarded({{"report", report}}, [&] {
+    std::vector<const char *> list;
+    for (const std::string &path : report->report.temporaries) list.push_back(path.c_str());
+    tandem::base::write_list(list, paths_out, capacity, stride_bytes, count_out);
   });
 }
 

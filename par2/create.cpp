@@ -25,6 +25,7 @@
 #include "par2/ranges.hpp"
 #include "par2/set.hpp"
 #include "par2/sources.hpp"
+#include "par2/tree.hpp"
 
 namespace tandem::par2 {
 namespace {
@@ -92,12 +93,12 @@ class Output {
     return packets_before(copy) * packet_bytes_ + copy * critical_bytes_;
   }
 
-  void make(const std::shared_ptr<base::Folder> &folder) {
+  void make(const std::shared_ptr<base::Folder> &folder, bool stays_locked) {
     folder_ = folder;
-    temporary_ = text(".", name_, ".", base::random_hexadecimal(8), ".tmp");
+    temporary_ = temporary_name(name_);
     file_ = base::PendingFile(folder, temporary_, 01000);
     if (!base::set_length(file_.descriptor(), bytes())) fail_io("write", file_.path(), errno);
-    file_.close();  // a set may have more files than the process may have open
+    if (!stays_locked) file_.close();  // a set may have more files than the process may have open
   }
   base::PendingFile open() const { return {folder_, temporary_}; }
   base::PendingFile &file() { return file_; }
@@ -287,7 +288,7 @@ class Creation {
     for (const Output &output : outputs_)
       if (options_.force == 0 && folder_->has(output.name()))
         fail(TANDEM_ERROR_IO, folder_->path_of(output.name()), " exists already");
-    for (Output &output : outputs_) output.make(folder_);
+    for (Output &output : outputs_) output.make(folder_, &output == &outputs_.front());
     for (std::size_t i = 1; i < outputs_.size(); ++i)
       for (std::uint32_t each = 0; each < outputs_[i].volume().count; ++each)
         places_.push_back({&outputs_[i], outputs_[i].packet_offset(each)});

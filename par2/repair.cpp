@@ -19,7 +19,7 @@
 namespace tandem::par2 {
 namespace {
 
-constexpr std::size_t kCopyPiece = 1u << 20;
+constexpr std::size_t kCopyPiece = 1u << 20, kMostLocked = 16;
 
 using Identity = std::pair<dev_t, ino_t>;
 
@@ -51,7 +51,8 @@ struct Job {
 class Store {
  public:
   // Returns how much memory it takes.
-  std::uint64_t open(std::uint64_t bytes, std::uint64_t most_memory, const base::Folder &folder) {
+  std::uint64_t open(std::uint64_t bytes, std::uint64_t most_memory, const base::Folder &folder,
+                     const std::string &name) {
     if (bytes <= most_memory) {
       memory_.resize(bytes);
       return bytes;
@@ -60,7 +61,6 @@ class Store {
     path_ = folder.path();
     file_ = base::Descriptor(openat(folder.descriptor(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
     if (!file_) {
-      const std::string name = text(".", base::random_hexadecimal(8), ".tmp");
       file_ = folder.open_file(name, O_RDWR | O_CREAT | O_EXCL, 0600);
       if (file_) folder.remove(name);
     }
@@ -127,6 +127,7 @@ class Repair {
     make_folders();
     if (!works_.empty()) run_works();
     is_done_ = true;
+    remove_old_temporaries();
     if (!blocked_.empty()) fail(blocked_status_, blocked_, works_.empty() ? "" : "; the other files are repaired");
   }
 
@@ -146,6 +147,18 @@ class Repair {
     rename();
     is_done_ = true;
     update_report();
+  }
+
+  // Of dead calls. While a file is not complete, one of them may have its content.
+  void remove_old_temporaries() {
+    const bool is_complete =
+        std::ranges::all_of(report_.files, [](const auto &file) { return file.state == FileState::complete; });
+    for (const Entry &entry : is_complete ? temporaries_of(report_) : std::vector<Entry>()) {
+      const base::Descriptor file = base::open_to_lock(*entry.folder, entry.name);
+      if (file && base::lock_file(file) == base::Lock::ours)
+        unlinkat(entry.folder->descriptor(), entry.name.c_str(), 0);  // else it stays, and the report has it
+    }
+    report_.temporaries = paths_of(temporaries_of(report_));
   }
 
   const File &file_of(const Work &work) const { return set_.files[work.file]; }
@@ -303,12 +316,14 @@ class Repair {
     return status && S_ISREG(status->st_mode) && can_move(*source.folder, to.folder ? *to.folder : tree_.base()) &&
            taken_.insert(from).second;
   }
+  // Of no file of the set. It is known by the name of the set.
+  std::string other_temporary() const { return temporary_name(base::name_of(set_.packet_files.front().path)); }
   // Tries it with an empty file: two mounts of one file system look alike, and a folder may be read-only.
   bool can_move(const base::Folder &from, const base::Folder &to) {
     if (from.identity() == to.identity()) return true;
     const auto [known, is_new] = can_move_.try_emplace({from.identity(), to.identity()});
     if (!is_new) return known->second;
-    const std::string name = text(".", base::random_hexadecimal(8), ".tmp");
+    const std::string name = other_temporary();
     if (!from.open_file(name, O_RDWR | O_CREAT | O_EXCL, 0600)) return false;
     known->second = renameat(from.descriptor(), name.c_str(), to.descriptor(), name.c_str()) == 0;
     (known->second ? to : from).remove(name);
@@ -322,11 +337,13 @@ class Repair {
       const Entry entry = tree_.find(file_of(work).name, work.way != Way::in_place);
       if (work.way != Way::rebuilt) continue;
       const bool was_file = work.old && S_ISREG(work.old->st_mode);
-      const std::string name = text(".", entry.name.substr(0, 200), ".", base::random_hexadecimal(8), ".tmp");
-      const base::Descriptor file = entry.folder->open_file(name, O_RDWR | O_CREAT | O_EXCL, was_file ? 0600 : 0666);
+      const std::string name = temporary_name(entry.name);
+      base::Descriptor file = entry.folder->open_file(name, O_RDWR | O_CREAT | O_EXCL, was_file ? 0600 : 0666);
       if (!file) fail_io("create", entry.folder->path_of(name), errno);
       work.temporary = name;
+      base::lock_file(file);
       if (!base::set_length(file.get(), file_of(work).bytes)) fail_io("write", entry.folder->path_of(name), errno);
+      if (locked_.size() < kMostLocked) locked_.push_back(std::move(file));
     }
   }
 
@@ -354,7 +371,7 @@ class Repair {
       }
     }
     const std::uint64_t most = options_.memory_bytes != 0 ? options_.memory_bytes : kDefaultMemory;
-    column_memory_ = most - store_.open(stored, most / 2, tree_.base());
+    column_memory_ = most - store_.open(stored, most / 2, tree_.base(), other_temporary());
   }
 
   void write(const Job &job, std::uint64_t at, const std::byte *bytes, std::size_t count, Opened &opened) {
@@ -737,8 +754,9 @@ class Repair {
   std::map<std::pair<Identity, Identity>, bool> can_move_;  // from folder to folder
   std::map<std::string, std::size_t> index_;                // of the set's paths
   std::vector<Work> works_;
-  std::vector<std::size_t> folders_;  // to be made
-  std::vector<Job> jobs_;             // in the order of works
+  std::vector<std::size_t> folders_;      // to be made
+  std::vector<Job> jobs_;                 // in the order of works
+  std::vector<base::Descriptor> locked_;  // temporaries
   Store store_;
   std::uint64_t column_memory_ = 0;
   std::uint64_t unknown_ = 0;  // slices

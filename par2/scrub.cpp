@@ -90,7 +90,7 @@ class Scrub {
     std::vector<std::int32_t> all = states();
     tandem_par2_summary summary = summary_of(report);
     if (options_.repair != 0 && summary.repair_possible != 0 &&
-        counts[TANDEM_PAR2_FILE_SUSPECT] + counts[TANDEM_PAR2_FILE_GONE] != 0 &&
+        (counts[TANDEM_PAR2_FILE_SUSPECT] + counts[TANDEM_PAR2_FILE_GONE] != 0 || !report.temporaries.empty()) &&
         // Else the second set may describe newer content of these files.
         !(base::name_of(path) == kSetName && unread_more_.contains(base::folder_of(path))) &&
         leave_changed_alone(report, all)) {

@@ -4,12 +4,26 @@
 #include <fcntl.h>
 
 #include <cerrno>
+#include <string_view>
 
+#include "base/bytes.hpp"
 #include "par2/error.hpp"
 
 namespace tandem::par2 {
 
-constexpr std::size_t kMostOpen = 16;
+constexpr std::size_t kMostOpen = 16, kRandomBytes = 8, kMostOfName = 200;
+constexpr std::string_view kEnding = ".tmp";
+
+std::string temporary_name(const std::string &name) {
+  return text(".", name.substr(0, kMostOfName), ".", base::random_hexadecimal(kRandomBytes), kEnding);
+}
+
+std::string name_of_temporary(const std::string &temporary) {
+  constexpr std::size_t kAfter = 1 + 2 * kRandomBytes + kEnding.size();
+  if (temporary.size() < kAfter + 2 || temporary[0] != '.' || !temporary.ends_with(kEnding)) return {};
+  const std::size_t end = temporary.size() - kAfter, other = temporary.find_first_not_of("0123456789abcdef", end + 1);
+  return temporary[end] == '.' && other == temporary.size() - kEnding.size() ? temporary.substr(1, end - 1) : "";
+}
 
 std::optional<struct stat> Entry::status() const {
   struct stat status;

@@ -334,6 +334,51 @@ class Verification {
 // At most 255 bytes with the number.
 std::string replaced_name(const std::string &name) { return name.substr(0, 240); }
 
+std::vector<Entry> temporaries_of(const Report &report) {
+  std::map<std::string, std::set<std::string>> beginnings;  // of names, by folder
+  std::set<std::pair<dev_t, ino_t>> own;                    // files of the set, and what was found
+  for (std::size_t i = 0; i < report.set.files.size(); ++i) {
+    const File &file = report.set.files[i];
+    if (const auto look = report.looks.find(report.paths[i]); look != report.looks.end())
+      own.emplace(look->second.st_dev, look->second.st_ino);
+    if (file.name_error == 0 && !file.is_folder)
+      beginnings[base::folder_of(file.name)].insert(name_of_temporary(temporary_name(base::name_of(file.name))));
+  }
+  const std::string &packets = report.set.packet_files.front().path;
+  std::vector<Entry> found;
+  bool is_held = false;
+  const auto add = [&](const std::shared_ptr<base::Folder> &folder, const std::set<std::string> &files) {
+    for (const std::string &name : folder->names()) {
+      const Entry entry{folder, name};
+      const std::string beginning = name_of_temporary(name);
+      const bool is_of_packets =
+          is_packet_file_name(beginning) && base_of(beginning) == base_of(base::name_of(packets));
+      if (!is_of_packets && (beginning.empty() || !files.contains(beginning))) continue;
+      const auto status = entry.status();
+      if (!status || !S_ISREG(status->st_mode) || !own.emplace(status->st_dev, status->st_ino).second) continue;
+      is_held = is_held || base::lock_file(base::open_to_lock(*folder, name)) == base::Lock::held_by_another;
+      found.push_back(entry);
+    }
+  };
+  beginnings["."];
+  beginnings[""];  // the folder of the packet files
+  for (const auto &[name, files] : beginnings) {
+    try {
+      const auto folder = name.empty() ? std::make_shared<base::Folder>(base::folder_of(packets))
+                                       : Tree(report.folder).find(name + "/.").folder;
+      if (folder) add(folder, files);
+    } catch (const Error &) {  // nothing can be removed there
+    }
+  }
+  return is_held ? std::vector<Entry>() : found;
+}
+
+std::vector<std::string> paths_of(const std::vector<Entry> &entries) {
+  std::vector<std::string> paths;
+  for (const Entry &entry : entries) paths.push_back(entry.path());
+  return paths;
+}
+
 Report verify(Set set, const std::string &folder, const std::vector<std::string> &extra, std::uint64_t search_distance,
               base::Crew &crew, base::Meter &meter, bool packets_only) {
   Report report;

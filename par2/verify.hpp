@@ -12,6 +12,7 @@
 #include "par2/files.hpp"
 #include "par2/search.hpp"
 #include "par2/set.hpp"
+#include "par2/tree.hpp"
 
 namespace tandem::par2 {
 
@@ -41,11 +42,17 @@ struct Report {
   std::vector<std::uint32_t> contents;            // of slices
   std::vector<std::optional<Place>> places;       // of contents
   std::map<std::string, std::uint32_t> repeated;  // by path: slices that another file has too
+  std::vector<std::string> temporaries;           // paths; see temporaries_of
   bool is_of_packets = false;                     // nothing else was read
 };
 
 // An old file that makes room gets this name, ".", and a number.
 std::string replaced_name(const std::string &name);
+
+// Temporaries of the set's files and packet files, if their writers are dead. None if another process holds one of
+// them: a writer may not have all of its own locked. A folder that cannot be listed has none.
+std::vector<Entry> temporaries_of(const Report &report);
+std::vector<std::string> paths_of(const std::vector<Entry> &entries);
 
 // folder: of the set's files. extra: files that are searched if something is missing. search_distance: see par2.h.
 // packets_only: looks at no file.

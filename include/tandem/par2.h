@@ -110,11 +110,10 @@ typedef struct tandem_par2_create_result {
  * program makes the same bytes. Names are bytes, in most programs UTF-8. A name beyond ASCII that is valid UTF-8 has a
  * Unicode packet too. Packet files are written beside their final names, and renamed when all are complete. A call that
  * fails leaves the folder as it was; but with force, if a rename fails, earlier ones stay. If the process dies,
- * temporaries ".NAME.*.tmp" may be left. A file that changes during the call is refused (IO).
- * Status: INVALID_ARGUMENT (a source that does not exist, is no regular file or lies outside of base_path; sizes and
- *   counts out of range: the message has the numbers), TOO_LARGE (more than TANDEM_PAR2_MAX_SLICES slices or files),
- *   OUT_OF_MEMORY, IO (also if a packet file exists), CANCELLED, DEVICE.
- * Threads: any. */
+ * temporaries ".NAME.*.tmp" may be left; tandem_par2_repair removes them. A file that changes during the call is
+ * refused (IO). Status: INVALID_ARGUMENT (a source that does not exist, is no regular file or lies outside of
+ * base_path; sizes and counts out of range: the message has the numbers), TOO_LARGE (more than TANDEM_PAR2_MAX_SLICES
+ * slices or files), OUT_OF_MEMORY, IO (also if a packet file exists), CANCELLED, DEVICE. Threads: any. */
 TANDEM_API tandem_status tandem_par2_create(tandem_context *context, const tandem_par2_create_options *options,
                                             tandem_par2_create_result *result_out);
 
@@ -251,6 +250,11 @@ TANDEM_API tandem_status tandem_par2_report_searched_files(const tandem_par2_rep
                                                            tandem_par2_searched_file *files_out, size_t capacity,
                                                            size_t stride_bytes, size_t *count_out);
 
+/* Lists temporaries that killed calls left beside files and packet files of the set, as paths that belong to the
+ * report. None if a process is writing one; arguments as for tandem_par2_report_files. */
+TANDEM_API tandem_status tandem_par2_report_temporaries(const tandem_par2_report *report, const char **paths_out,
+                                                        size_t capacity, size_t stride_bytes, size_t *count_out);
+
 /* ---- repair -------------------------------------------------------------------------------------- */
 
 typedef struct tandem_par2_repair_options {
@@ -282,7 +286,8 @@ typedef struct tandem_par2_repair_options {
  *   existing file changes. If the call fails before that, each file is as it was. If a rename fails, old files get
  *   their names back.
  * Kill: if the call fails later or the process dies, nothing is lost. The old file may then be called "NAME.1" (verify
- *   reads it), temporaries ".NAME.*.tmp" may be left, and the call can be made again, after a new verify.
+ *   reads it), temporaries ".NAME.*.tmp" may be left, and the call can be made again, after a new verify. A call that
+ *   leaves all files complete removes the set's temporaries of dead calls; it does so too if nothing is to be repaired.
  * Cost: the equations of e lost slices take about 2 e^2 bytes beside memory_bytes. With g gaps among the exponents they
  *   take up to 10 e^2, and about e^2 g steps of the context, at most 2^36.
  * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost and of recovery slices; nothing was

@@ -114,6 +114,12 @@ class Par2(unittest.TestCase):
         (self.folder / "film").write_bytes((self.folder / "set.2024.par2").read_bytes())
         self.run_command("create", "film.par2", "film", "-s", 1000, "-c", 1, "--no-sync")
         self.assertIn("1 of 1 file complete", self.run_command("verify", "film").stdout)
+        left = self.folder / "data/.c.0123456789abcdef.tmp"
+        left.write_bytes(b"of a repair that was killed")
+        self.assertIn("data/.c.0123456789abcdef.tmp: left by a process that ended early", self.run_command("verify", "set").stdout)
+        self.assertEqual(len(self.json("verify", "set")["temporary_files"]), 2)
+        self.assertEqual(self.json("repair", "set")["temporary_files"], [])
+        self.assertFalse(left.exists() or (self.folder / files[2]).exists())
 
     def test_extra_files_without_effect(self):
         for name in "ab":

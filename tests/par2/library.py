@@ -64,6 +64,8 @@ class Report:
         library.check(library.par2.tandem_par2_report_query(self.handle, byref(self.summary)))
         self.files = {each["name"].decode(): each for each in library.list_of(library.par2.tandem_par2_report_files, self.handle, File)}
         self.searched_files = library.list_of(library.par2.tandem_par2_report_searched_files, self.handle, SearchedFile)
+        self.temporaries = [os.fsdecode(each["path"]) for each in library.list_of(library.par2.tandem_par2_report_temporaries, self.handle,
+                                                                                  structure("Path", ("path", c_char_p), sized=False))]
         self.packet_files = library.list_of(library.par2.tandem_par2_report_packet_files, self.handle, PacketFile)
 
     def repair(self, progress=None, **options):

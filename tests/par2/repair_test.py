@@ -3,6 +3,7 @@
 """Repair (par2.h, `tandem par2 repair`): repair_test.py FOLDER-OF-LIBRARIES TANDEM FAULT-LIBRARY|none"""
 
 import errno
+import fcntl
 import os
 import pathlib
 import random
@@ -581,6 +582,38 @@ class Repair(Case):
         self.report().repair()
         self.assertEqual((self.folder / "a").read_bytes(), data)
 
+    def test_temporaries_of_dead_calls(self):
+        """Named; removed when all files are complete, unless a living process holds one of the set's."""
+        long_name = 250 * "n"
+        contents = {"a": os.urandom(300), "sub/b": os.urandom(200), long_name: os.urandom(100), ".a.ffffffffffffffff.tmp": b"of the set"}
+        self.write_set(contents)
+        left = [f"{name}.0123456789abcdef.tmp" for name in (".a", "sub/.b", ".set.par2", ".set.vol0+3.par2", "." + long_name[:200])]
+        others = [".b.0123456789abcdef.tmp", ".a.0123456789abcde.tmp", ".setx.par2.0123456789abcdef.tmp", ".a.ffffffffffffffff.tmp", "sub/.b.tmp"]
+        for name in left + others[:3] + others[4:]:
+            self.write(name, b"x")
+        paths = sorted(str(self.folder / name) for name in left)
+        report = self.report()
+        self.assertEqual(sorted(report.temporaries), paths)
+        self.assertEqual(len(self.report(base=self.folder / "none").temporaries), 2)  # those of the packet files
+        with open(self.folder / left[2]) as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            report.repair()
+            self.assertEqual((report.temporaries, self.report().temporaries), ([], []))
+            self.assertTrue(all((self.folder / name).exists() for name in left))
+        self.write("a", contents["a"][1:])
+        self.write("sub/b", os.urandom(200))
+        self.write(long_name, b"")
+        self.fails(NOT_RECOVERABLE, "", self.report())
+        self.write("sub/b", contents["sub/b"])
+        report = self.report()
+        self.assertEqual(sorted(report.temporaries), paths)
+        while_it_writes = []
+        report.repair(progress=lambda *_: while_it_writes.append(self.report().temporaries) or 0)
+        self.assertEqual((while_it_writes, report.temporaries), ([[]] * len(while_it_writes), []))
+        after = tree(self.folder)
+        self.assertEqual([name for name in left if name in after] + [name for name in others if name not in after], [])
+        self.assertEqual({name: after[name] for name in contents}, contents)
+
     @unittest.skipUnless(shutil.which("par2"), "NOT RUN: par2 is not installed")
     def test_sets_of_par2cmdline(self):
         draw = random.Random(SEED)
@@ -642,7 +675,9 @@ class Faults(unittest.TestCase):
         self.assertTrue(summary.repair_possible, what)
         done = self.repair()
         self.assertEqual(done.status, 0, (what, done.stderr))
-        self.assertTrue(self.is_whole(self.box.tree()), what)
+        after = self.box.tree()
+        self.assertTrue(self.is_whole(after), what)
+        self.assertEqual([name for name in after if name.endswith(".tmp")], [], what)
 
     def calls(self):
         done = self.repair(log=True)
