@@ -53,7 +53,10 @@ class TreeReport {
       : command_(command),
         flags_(flags),
         is_json_(flags.output.json || flags.json_lines),
-        is_sync_(command == std::string("par2 sync")) {}
+        is_sync_(command == std::string("par2 sync")),
+        is_dry_(flags.options.dry_run != 0) {
+    if (is_sync_) more_ = {{"dry_run", is_dry_}};
+  }
 
   int run(const ContextOwner &context) {
     const std::vector<const char *> excluded = pointers(flags_.excluded), accepted = pointers(flags_.accepted);
@@ -174,8 +177,8 @@ class TreeReport {
                              : slices.empty() ? "differs from its set, and is not newer"
                                               : "is damaged" + slices;
     if (!is_sync_) return fmt::format("{} {}.{}", path, what, mend);
-    return fmt::format("{} {}. The old set was kept.{}; if this is meant: {} par2 sync {} {}", path, what, mend,
-                       program_name(), "--accept " + path, flags_.root);
+    return fmt::format("{} {}. The old set {} kept.{}; if this is meant: {} par2 sync {} {}", path, what,
+                       is_dry_ ? "would be" : "was", mend, program_name(), "--accept " + path, flags_.root);
   }
 
   void hear_of_set(const tandem_par2_event &event) {
@@ -186,6 +189,7 @@ class TreeReport {
     Json object = {{"command", command_}, {"path", is_sync_ && event.what != TANDEM_PAR2_SET_ABSENT ? folder : path}};
     if (is_sync_) object["set"] = path;
     object["outcome"] = outcome;
+    object.update(more_);
     object["exit_status"] = event.severity;
     if (event.message != nullptr) object["message"] = event.message;
     for (const auto &[what, key] : {std::pair(TANDEM_PAR2_FILE_ADDED, "added_count"),
@@ -228,12 +232,20 @@ class TreeReport {
       complain(event.path, " is not there, but the list of sets has it. If this is meant: ", program_name(),
                " par2 sync --accept-removed ", flags_.root);
     else if (is_sync_ || event.what == TANDEM_PAR2_SET_FAILED)
-      if (!message.empty()) complain(is_made ? event.path : place, is_made ? " is made anew: " : ": ", message);
-    if (event.what == TANDEM_PAR2_SET_REMOVED) say("{}: no file is left: set removed", printable(place));
+      if (!message.empty())
+        complain(is_made ? event.path : place,
+                 !is_made  ? ": "
+                 : is_dry_ ? " would be made anew: "
+                           : " is made anew: ",
+                 message);
+    if (event.what == TANDEM_PAR2_SET_REMOVED)
+      say("{}: no file is left: {}", printable(place), is_dry_ ? "would remove set" : "set removed");
+    const std::string set = is_more ? "second set" : "set", done = kOutcomes[event.what];
     if (is_made)
-      say("{}: {} added, {} changed, {} removed: {} {}, {:g}%", printable(place), files_[TANDEM_PAR2_FILE_ADDED],
-          files_[TANDEM_PAR2_FILE_CHANGED], files_[TANDEM_PAR2_FILE_GONE], is_more ? "second set" : "set",
-          kOutcomes[event.what], event.recovery_percent);
+      say("{}: {} added, {} changed, {} removed: {}, {:g}%", printable(place), files_[TANDEM_PAR2_FILE_ADDED],
+          files_[TANDEM_PAR2_FILE_CHANGED], files_[TANDEM_PAR2_FILE_GONE],
+          !is_dry_ ? set + " " + done : (done == "made" ? "would make " : "would replace ") + set,
+          event.recovery_percent);
     if (!is_sync_ && event.file_count != 0 &&
         (event.severity != TANDEM_PAR2_FINE || files_[TANDEM_PAR2_FILE_REPAIRED] != 0))
       say("{}: {}{}{} of {} lost, {}{}", printable(event.path), message, message.empty() ? "" : "; ",
@@ -253,7 +265,9 @@ class TreeReport {
                  : std::vector<std::string>{"complete", "outdated", "recoverable", "lost", "absent", "failed"};
     for (const std::string &word : words) {
       totals[word + "_count"] = outcomes_[word];
-      if (outcomes_[word] != 0) texts.push_back(fmt::format("{} {}", outcomes_[word], word));
+      const bool is_change = word == "made" || word == "replaced" || word == "removed";
+      if (outcomes_[word] != 0)
+        texts.push_back(fmt::format("{} {}{}", outcomes_[word], is_dry_ && is_change ? "would be " : "", word));
     }
     const std::uint64_t unprotected = files_[TANDEM_PAR2_FILE_UNPROTECTED],
                         packets = files_[TANDEM_PAR2_FILE_IS_PACKETS];
@@ -269,14 +283,16 @@ class TreeReport {
           printable(flags_.root));
     say("{}{}{}", plural(set_count_, "set"), texts.empty() ? "" : ": ", fmt::join(texts, ", "));
     if (flags_.json_lines) {
-      print_line({{"command", command_},
-                  {"exit_status", exit_status},
-                  {"all_read", all_read_},
-                  {"totals", std::move(totals)},
-                  {"files", std::move(objects_)}});
+      Json object = {{"command", command_},
+                     {"exit_status", exit_status},
+                     {"all_read", all_read_},
+                     {"totals", std::move(totals)},
+                     {"files", std::move(objects_)}};
+      object.update(more_);
+      print_line(std::move(object));
     } else if (flags_.output.json) {
       totals["files"] = std::move(objects_);
-      print_sets(command_, std::move(sets_json_), std::move(totals), exit_status, all_read_);
+      print_sets(command_, std::move(sets_json_), std::move(totals), exit_status, all_read_, more_);
     }
   }
 
@@ -289,7 +305,8 @@ class TreeReport {
 
   const char *const command_;
   const TreeFlags &flags_;
-  const bool is_json_, is_sync_;
+  const bool is_json_, is_sync_, is_dry_;
+  Json more_ = Json::object();  // in each object
   std::optional<Progress> progress_;
   std::exception_ptr failure_;
   std::optional<VerifyTimes> times_;  // with --oldest

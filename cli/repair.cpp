@@ -190,7 +190,8 @@ int repair_found(const RepairFlags &flags, Places &places, Ranks *ranks) {
     total.add(repaired.result);
     Json object = to_json(sets[0], repaired, flags.write.dry_run);
     object["exit_status"] = of_set;
-    print_sets("repair", Json::array({std::move(object)}), total.json(), exit_status, places.all_read());
+    print_sets("repair", Json::array({std::move(object)}), total.json(), exit_status, places.all_read(),
+               Json::object());
   } else if (!flags.output.quiet) {
     print(sets[0], repaired, flags.write.dry_run);
   }

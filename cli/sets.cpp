@@ -355,10 +355,11 @@ std::vector<std::string> FoldersOfSets::of(const ChosenSet &chosen) const {
   return all;
 }
 
-void print_sets(const std::string &command, Json sets, Json totals, int exit_status, bool all_read) {
+void print_sets(const std::string &command, Json sets, Json totals, int exit_status, bool all_read, const Json &more) {
   Json object = {{"command", command}, {"exit_status", exit_status}, {"all_read", all_read}};
   if (sets.size() == 1) object.update(sets[0]);
   object["exit_status"] = exit_status;  // of the command, not of the set
+  object.update(more);
   object["sets"] = std::move(sets);
   object["totals"] = std::move(totals);
   print_json(object);
@@ -438,7 +439,8 @@ int EachSet::finish(const Places &places, Json totals) {
   int worst = places.all_read() ? kExitDone : kExitInputOutput;
   for (const int each : state_->exit_statuses) worst = std::max(worst, each);
   if (state_->flags.json)
-    print_sets(state_->command, std::move(state_->objects), std::move(totals), worst, places.all_read());
+    print_sets(state_->command, std::move(state_->objects), std::move(totals), worst, places.all_read(),
+               Json::object());
   return worst;
 }
 

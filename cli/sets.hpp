@@ -89,8 +89,8 @@ class FoldersOfSets {
 };
 
 // Prints {"command", "exit_status", "all_read", "sets": [...], "totals"}. If there is one set, its keys also stand at
-// the top.
-void print_sets(const std::string &command, Json sets, Json totals, int exit_status, bool all_read);
+// the top. more: keys beside "all_read".
+void print_sets(const std::string &command, Json sets, Json totals, int exit_status, bool all_read, const Json &more);
 
 // Runs `body` on each set. It prints its own line, or fills in `object`. A Failure of one set is reported, and the
 // other sets still have their turn. The exit status is the highest of the sets.

@@ -150,7 +150,8 @@ int verify_one(const VerifyFlags &flags, const SearchOwner &found, const Places 
     total.add(verified.result);
     Json object = to_json(chosen, verified);
     object["exit_status"] = of_set;
-    print_sets("verify", Json::array({std::move(object)}), total.json(), exit_status, places.all_read());
+    print_sets("verify", Json::array({std::move(object)}), total.json(), exit_status, places.all_read(),
+               Json::object());
   } else if (!flags.output.quiet) {
     print(chosen, verified);
     if (!places.all_read() && verified.result.missing_shard_count != 0)

@@ -205,7 +205,9 @@ class Sync {
         continue;
       }
       const Look look = owner->look(i, now->second);
-      if (owner->is_read() ? found.state == FileState::complete : look == Look::same) continue;
+      if (owner->is_read() ? found.state == FileState::complete
+                           : look == Look::same && folder_->open_file(name, O_RDONLY))
+        continue;
       const bool is_accepted_one = is_accepted(name);
       const int opened = Folders::reason_to_leave_out(*folder_, name);
       if (const int error = found.error != 0 ? found.error : opened; error > 0) {

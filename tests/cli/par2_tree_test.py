@@ -475,8 +475,11 @@ class Sets(Tree):
         for path in (self.root, self.root / SET, self.root / LIST):
             path.chmod(0o777)
         photo.chmod(0)
-        self.write("new", 3000, age=0)
         self.as_ordinary_user()
+        for command in (["sync", "--dry-run"], ["sync"]):  # nothing else would make it read the file
+            found = self.json(*command, ".", status=3)
+            self.assertEqual((found["all_read"], found["outcome"], found["unreadable_count"]), (False, "kept", 1))
+        self.write("new", 3000, age=0)
         for command in (["sync", "."], ["scrub", "."], ["scrub", ".", "--repair"]):
             self.assertIn("./x cannot be read: Permission denied", self.call(*command, status=3).stderr)
         self.assertEqual(self.bytes(SET), before)
@@ -563,7 +566,9 @@ class Cases(Tree):
             self.write(name, 3000)
         (self.root / "link").symlink_to("d")
         self.assertEqual(self.outcomes("sync", "./", "--dry-run"), {path: "made" for path in (".", "./cache", "./d", "./d/cache")})
-        self.assertIn(b"set made, 30%", self.call("sync", ".", "--dry-run", "-r", "30%").stdout)
+        done = self.call("sync", ".", "--dry-run", "-r", "30%").stdout
+        self.assertIn(b"would make set, 30%", done)
+        self.assertIn(b"4 sets: 4 would be made\n", done)
         self.assertEqual(list(self.root.rglob(".tandem*")), [])
         self.assertEqual(self.outcomes("sync", ".", "--exclude", "*.tmp", "--exclude", "cache", "--one-file-system"),
                          {path: "made" for path in (".", "./d")})
@@ -571,12 +576,21 @@ class Cases(Tree):
         found = self.outcomes("sync", ".", "--exclude", "d/cache")
         self.assertEqual(found, {".": "replaced", "./cache": "made", "./d": "unchanged"})
         self.assertEqual(self.call("sync", ".", "--exclude", "d/cache").stdout, b"3 sets: 3 unchanged\n")
-        self.assertIn(b"set replaced, 30%", self.call("sync", ".", "--dry-run", "-r", "30%").stdout)
+        done = self.call("sync", ".", "--exclude", "d/cache", "--dry-run", "-r", "30%").stdout
+        self.assertIn(b"would replace set, 30%", done)
+        self.assertIn(b"3 sets: 3 would be replaced\n", done)
+        for dry in (["--dry-run"], []):
+            lines = [json.loads(line) for line in self.call("sync", "d", "--json-lines", *dry).stdout.splitlines()]
+            self.assertEqual({each["dry_run"] for each in [self.json("sync", ".", *dry), *lines]}, {dry != []})
         self.assertEqual(self.call("sync", ".", "-q", "--force", "-r", "200%").stdout, b"")
         for arguments in ((".", "-r", "2"), ("a",), (), (".", "--accept", "/elsewhere")):
             self.call("sync", *arguments, status=2)
         self.call("sync", "none", status=3)
         self.call("scrub", "none", status=3)
+        (self.root / "a").unlink()
+        (self.root / "b.tmp").unlink()
+        self.assertIn("./a is gone. The old set would be kept.", self.call("sync", ".", "--dry-run", status=1).stderr)
+        self.assertIn(b".: no file is left: would remove set\n", self.call("sync", ".", "--dry-run", "--accept-removed").stdout)
 
     def test_the_oldest_sets_take_turns(self):
         for name in ("a/x", "b c/x", "d\n/x"):
