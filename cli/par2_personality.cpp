@@ -66,8 +66,8 @@ verify, repair:
 create:
   -b<n>      Cut the files into at most n blocks; default: blocks of a 2,000th of all bytes
   -s<n>      Bytes of a block, a multiple of 4
-  -r<n>      Recovery data in per cent of the blocks; default: 5
-  -rk<n>, -rm<n>, -rg<n>   As many recovery blocks as fit into n KiB, MiB, GiB
+  -r<n>      Recovery data in per cent of the blocks, also more than 100; default: 5
+  -rk<n>, -rm<n>, -rg<n>   As many recovery blocks as fit into n KiB, MiB, GiB; n may be 1.5
   -c<n>      Number of recovery blocks
   -f<n>      Number of the first recovery block
   -u         Recovery files of equal size
@@ -104,7 +104,7 @@ constexpr Par2Letter kPar2Letters[] = {
     {'S', Par2Letter::number, Par2Letter::verify, 1, UINT32_MAX},
     {'b', Par2Letter::number, Par2Letter::create, 1, TANDEM_PAR2_MAX_SLICES},
     {'s', Par2Letter::number, Par2Letter::create, 4, kPar2MostNumber},
-    {'r', Par2Letter::number, Par2Letter::create, 0, 100},
+    {'r', Par2Letter::number, Par2Letter::create, 0, 1000000},
     {'c', Par2Letter::number, Par2Letter::create, 0, 32768},
     {'f', Par2Letter::number, Par2Letter::create, 0, 65534},
     {'u', Par2Letter::none, Par2Letter::create},
@@ -161,7 +161,7 @@ class Par2Words {
     const auto found = texts_.find(letter);
     return found != texts_.end() ? found->second : "";
   }
-  std::uint64_t recovery_unit() const { return recovery_unit_; }  // of -r: 0 for per cent
+  bool has_recovery_bytes() const { return has_recovery_bytes_; }  // -r is no per cent
   int noise() const { return static_cast<int>(number('v')) - static_cast<int>(number('q')); }
   std::uint64_t memory_bytes() const { return number('m') << 20; }
   std::uint32_t threads() const { return static_cast<std::uint32_t>(number('t')); }
@@ -191,14 +191,19 @@ class Par2Words {
     if (known->value == Par2Letter::none || known->value == Par2Letter::repeated)
       refuse("Invalid option specified: " + word);
     if (has(letter)) refuse("Cannot specify -", letter, " twice.");
-    std::uint64_t most = known->most;
     if (value.empty() && next_ < words_.size()) value = words_[next_++];
     if (letter == 'r' && !value.empty()) {
       const std::size_t unit = std::string_view("kmg").find(value[0]);
       if (unit != std::string_view::npos) {
-        recovery_unit_ = std::uint64_t{1024} << (10 * unit);
-        most = kPar2MostNumber / recovery_unit_ * 1024;
         value.erase(0, 1);
+        const auto units = base::number_in<double>(value);
+        const double bytes = units.value_or(-1) * static_cast<double>(std::uint64_t{1024} << (10 * unit));
+        if (!(bytes >= 0 && bytes <= 1024.0 * kPar2MostNumber) ||
+            value.find_first_not_of("0123456789.") != std::string::npos)
+          refuse("Invalid value of -r: ", value, " is no number, or too large");
+        has_recovery_bytes_ = true;
+        numbers_[letter] = static_cast<std::uint64_t>(bytes);
+        return;
       }
     }
     if (known->value == Par2Letter::text) {
@@ -207,11 +212,13 @@ class Par2Words {
       return;
     }
     const auto number = base::number_in<std::uint64_t>(value);
-    if (!number || *number < known->least || *number > most) {
+    if (!number || *number < known->least || *number > known->most) {
       refuse(letter == 't' || letter == 'T' ? fmt::format("Invalid thread option: -{}{}", letter, value)
                                             : fmt::format("Invalid value of -{}: {} is no number from {} to {}", letter,
-                                                          value, known->least, most));
+                                                          value, known->least, known->most));
     }
+    if (letter == 'r' && *number > 100)
+      write_standard_error(fmt::format("WARNING: Creating recovery file(s) with {}% redundancy.\n", *number));
     numbers_[letter] = *number;
   }
 
@@ -265,7 +272,7 @@ class Par2Words {
   std::size_t next_ = 0;
   std::map<char, std::uint64_t> numbers_;
   std::map<char, std::string> texts_;
-  std::uint64_t recovery_unit_ = 0;
+  bool has_recovery_bytes_ = false;
   std::string set_;
   std::vector<std::string> names_;
 };
@@ -462,9 +469,9 @@ class Par2Creation {
                                                     : TANDEM_PAR2_DOUBLING;
     if (words_.has('c')) {
       recovery_count_ = static_cast<std::uint32_t>(words_.number('c'));
-    } else if (words_.recovery_unit() != 0) {
+    } else if (words_.has_recovery_bytes()) {
       constexpr std::uint64_t kPacketHeader = 68, kMost = 65535;
-      const std::uint64_t count = words_.number('r') * words_.recovery_unit() / (block_bytes_ + kPacketHeader);
+      const std::uint64_t count = words_.number('r') / (block_bytes_ + kPacketHeader);
       if (count == 0) refuse("No recovery block of ", block_bytes_, " bytes fits into that size.");
       recovery_count_ = static_cast<std::uint32_t>(std::min(count, kMost - words_.number('f')));
     } else if (const std::uint64_t percent = words_.number('r', 5); percent != 0 && block_count_ != 0) {

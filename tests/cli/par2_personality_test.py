@@ -149,7 +149,9 @@ class Personality(unittest.TestCase):
             ((), "Not enough"), (("x", "set"), "Invalid operation"), (("v",), "Not enough"), (("v", "-q"), "You must specify a Recovery file"),
             (("v", "-z", "set"), "Invalid option specified: -z"), (("v", "-Rx", "set"), "Cannot specify -R unless creating"),
             (("c", "-p", "set", "a"), "Cannot specify -p when creating"), (("c", "-t0", "set", "a"), "Invalid thread option: -t0"),
-            (("c", "-n32", "set", "a"), "1 to 31"), (("c", "-r", "101", "set", "a"), "0 to 100"), (("c", "-rkx", "set", "a"), "-r: x"),
+            (("c", "-n32", "set", "a"), "1 to 31"), (("c", "-r", "12.5", "set", "a"), "-r: 12.5"), (("c", "-rkx", "set", "a"), "-r: x"),
+            (("c", "-rm1e2", "set", "a"), "-r: 1e2"), (("c", "-rg1.5.5", "set", "a"), "-r: 1.5.5"), (("c", "-r1001", "-s1", "set", "a"), "-s: 1"),
+            (("c", "-r60000", "-b200", "set", "a"), "recovery slices"),
             (("c", "-c", "set", "a"), "-c: set"), (("c", "-n2", "-l", "set", "a"), "Cannot specify recovery file count"),
             (("c", "-u", "-l", "set", "a"), "Cannot specify"), (("c", "-b4", "-s4", "set", "a"), "Cannot specify"),
             (("c", "-r4", "-c4", "set", "a"), "Cannot specify"), (("c", "-s6", "set", "a"), "multiple of 4"),
@@ -199,8 +201,11 @@ class Personality(unittest.TestCase):
                 self.run_par2("c", *words, status=6)  # they exist
                 for name in [*self.made(), "link"]:
                     (self.data / name).unlink()
-        for words, count in ((("-rk30",), 30 * 1024 // 1068), (("-r", "m1"), 1024 ** 2 // 1068), (("-rg1", "-f65530"), 5), (("-r7",), 1)):
-            self.assertIn(f"Recovery block count: {count}\n", self.run_par2("c", "-s1000", *words, "set", "a"))
+        for words, count in ((("-rk30",), 30 * 1024 // 1068), (("-r", "m1"), 1024 ** 2 // 1068), (("-rg2000", "-f65530"), 5), (("-r7",), 1),
+                             (("-rk10.7",), 10), (("-r", "m0.25"), 2 ** 18 // 1068), (("-r100",), 10), (("-r101",), 10), (("-r1000",), 100)):
+            output = self.run_par2("c", "-s1000", *words, "set", "a")
+            self.assertIn(f"Recovery block count: {count}\n", output)
+            self.assertEqual("WARNING: Creating recovery file(s) with " in output, words[0] in ("-r101", "-r1000"))
             for name in self.made():
                 (self.data / name).unlink()
 
