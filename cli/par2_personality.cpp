@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -104,7 +105,7 @@ constexpr Par2Letter kPar2Letters[] = {
     {'S', Par2Letter::number, Par2Letter::verify, 1, UINT32_MAX},
     {'b', Par2Letter::number, Par2Letter::create, 1, TANDEM_PAR2_MAX_SLICES},
     {'s', Par2Letter::number, Par2Letter::create, 4, kPar2MostNumber},
-    {'r', Par2Letter::number, Par2Letter::create, 0, 1000000},
+    {'r', Par2Letter::number, Par2Letter::create, 1, 1000000},
     {'c', Par2Letter::number, Par2Letter::create, 0, 32768},
     {'f', Par2Letter::number, Par2Letter::create, 0, 65534},
     {'u', Par2Letter::none, Par2Letter::create},
@@ -339,9 +340,13 @@ Failure as_par2(const Failure &failure) {
       {TANDEM_ERROR_OUT_OF_MEMORY, kPar2MemoryError},
   };
   if (failure.status == TANDEM_OK || failure.status == TANDEM_ERROR_CANCELLED) return failure;
+  std::string message = failure.message;
+  for (const int full : {ENOSPC, EDQUOT})  // SABnzbd looks for these words
+    if (message.find(std::strerror(full)) != std::string::npos)
+      message = "There is not enough space on the disk: " + failure.message;
   for (const auto &[status, exit_status] : kKnown)
-    if (status == failure.status) return {exit_status, failure.message};
-  return {kPar2LogicError, failure.message};
+    if (status == failure.status) return {exit_status, message};
+  return {kPar2LogicError, message};
 }
 
 // ---- create
@@ -355,6 +360,9 @@ class Par2Creation {
   }
 
   int run() {
+    std::error_code error;
+    const std::string &set = words_.set(), path = set.ends_with(".par2") ? set : set + ".par2";
+    if (fs::exists(fs::symlink_status(path, error))) refuse("Par2 file already exists: ", path);
     find_par2_sources();
     choose_blocks();
     std::vector<const char *> paths;
@@ -532,6 +540,9 @@ class Par2Check {
     std::error_code error;
     if (status == TANDEM_ERROR_IO && !fs::exists(words_.set(), error))
       refuse("The recovery file does not exist: ", words_.set());
+    if (status == TANDEM_ERROR_DAMAGED && base_of_set(words_.set()) == words_.set() &&
+        !fs::exists(words_.set() + ".par2", error) && !fs::exists(words_.set() + ".par", error))
+      refuse("You must specify a Recovery file: ", words_.set(), " is none.");
     constexpr std::pair<tandem_status, const char *> kLines[] = {
         {TANDEM_ERROR_DAMAGED, "Main packet not found: "},
         {TANDEM_ERROR_NOT_RECOVERABLE, "No details available for recoverable file: "},

@@ -150,6 +150,7 @@ class Personality(unittest.TestCase):
             (("v", "-z", "set"), "Invalid option specified: -z"), (("v", "-Rx", "set"), "Cannot specify -R unless creating"),
             (("c", "-p", "set", "a"), "Cannot specify -p when creating"), (("c", "-t0", "set", "a"), "Invalid thread option: -t0"),
             (("c", "-n32", "set", "a"), "1 to 31"), (("c", "-r", "12.5", "set", "a"), "-r: 12.5"), (("c", "-rkx", "set", "a"), "-r: x"),
+            (("c", "-r0", "set", "a"), "-r: 0"), (("v", "a"), "You must specify a Recovery file: a is none."),
             (("c", "-rm1e2", "set", "a"), "-r: 1e2"), (("c", "-rg1.5.5", "set", "a"), "-r: 1.5.5"), (("c", "-r1001", "-s1", "set", "a"), "-s: 1"),
             (("c", "-r60000", "-b200", "set", "a"), "recovery slices"),
             (("c", "-c", "set", "a"), "-c: set"), (("c", "-n2", "-l", "set", "a"), "Cannot specify recovery file count"),
@@ -198,7 +199,10 @@ class Personality(unittest.TestCase):
                 self.assertIn(f"Source block count: {blocks}\n", output)
                 verified = self.run_par2("v", *(("-B", "..") if "-B" in words else ()), made[0])
                 self.assertIn(f"There are a total of {blocks} data blocks.", verified)
-                self.run_par2("c", *words, status=6)  # they exist
+                self.assertIn("Par2 file already exists", self.run_par2("c", *words, status=3))
+                (self.data / made[0]).unlink()
+                if len(made) > 1:
+                    self.run_par2("c", *words, status=6)  # others exist
                 for name in [*self.made(), "link"]:
                     (self.data / name).unlink()
         for words, count in ((("-rk30",), 30 * 1024 // 1068), (("-r", "m1"), 1024 ** 2 // 1068), (("-rg2000", "-f65530"), 5), (("-r7",), 1),
@@ -220,7 +224,7 @@ class Personality(unittest.TestCase):
         self.assertNotIn("ing: ", quiet)
         self.assertEqual(self.run_par2("-qq", "set", program="par2repair"), "")
         self.check_content("a")
-        self.assertNotEqual(self.run_par2("-qq", "set", "a", program="par2create", status=6), "")
+        self.assertNotEqual(self.run_par2("-qq", "set", "a", program="par2create", status=3), "")
         self.run_par2("-qq", "set", "@", program="par2create", status=3, stdin=subprocess.DEVNULL)
 
     def test_names_from_windows(self):

@@ -730,6 +730,17 @@ class Faults(unittest.TestCase):
             self.assertEqual((after["a"], after["b"]), (contents["a"], contents["b"]), what)
             self.assertEqual(os.strerror(error) in done.stderr, not is_damage, what)
 
+    def test_full_disk_as_sabnzbd_reads_it(self):
+        """The command `par2`. The last of these lines counts there."""
+        self.box.tandem = str(pathlib.Path(TANDEM).with_name("par2"))
+        for error in (errno.ENOSPC, errno.EDQUOT):
+            for call in ("ftruncate", "write", "fallocate"):
+                self.box.restore(self.damaged)
+                done = self.box.run("r", "set", "found", "gone", "-m1", calls=[call], action="fail", at=1, count=1000, errno=error)
+                self.assertEqual(done.status, 6, done.stderr)
+                self.assertIn(b"Repair Failed.", done.stdout)
+                self.assertIn("There is not enough space on the disk: ", done.stderr.splitlines()[-1])
+
     def test_failure_of_a_rename(self):
         """Old files get their names back, until the first new file has its name."""
         for name in ("flipped", "cut", "host"):
