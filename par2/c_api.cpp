@@ -54,7 +54,8 @@ tandem_par2_summary tandem::par2::summary_of(const Report &report) {
   }
   summary.repair_needed = summary.complete_count != summary.file_count;
   const std::size_t lost = summary.slice_count - summary.found_slice_count;
-  summary.repair_possible = !hopeless && lost <= usable_recovery(report.set, lost).size();
+  summary.repair_possible =
+      !hopeless && lost <= usable_recovery(report.set.recovery, exponent_window(report.set), lost).size();
   for (const PacketFile &file : report.set.packet_files) summary.damaged_packet_bytes += file.bytes - file.used_bytes;
   return summary;
 }

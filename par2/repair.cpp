@@ -170,10 +170,10 @@ class Repair {
     fail(TANDEM_ERROR_DAMAGED, path, " has changed since it was verified");
   }
   // What is read of other files is checked when it is used.
-  void check_unchanged() const {
+  void check_unchanged(bool all = false) const {
     for (const auto &[path, before] : report_.looks) {
       struct stat now;
-      if (!changing_.contains(path)) continue;
+      if (!all && !changing_.contains(path)) continue;
       const int error = stat(path.c_str(), &now) != 0 ? errno : 0;
       if (error != 0 && !is_absent(error)) fail_io("look at", path, error);
       if (error != 0 || !base::unchanged(before, now)) fail_changed(path);
@@ -251,11 +251,15 @@ class Repair {
       fail(TANDEM_ERROR_NOT_RECOVERABLE, lost, " slice", lost == 1 ? " is" : "s are", " lost, and the set has only ",
            set_.recovery.size(), " recovery slice", set_.recovery.size() == 1 ? "" : "s");
     }
-    if (const std::size_t usable = usable_recovery(set_, unknown_).size(); unknown_ > usable) {
-      fail(TANDEM_ERROR_NOT_RECOVERABLE, unknown_, " slices are lost, and only ", usable, " of the ",
+    if (const std::size_t most = usable(set_.recovery).size(); unknown_ > most) {
+      fail(TANDEM_ERROR_NOT_RECOVERABLE, unknown_, " slices are lost, and only ", most, " of the ",
            set_.recovery.size(), " recovery slices can be used together: their exponents must lie in a window of ",
            exponent_window(set_), ", 65536 less the ", set_.slice_count, " slices of the set");
     }
+  }
+
+  std::span<const RecoverySlice> usable(std::span<const RecoverySlice> all) const {
+    return usable_recovery(all, exponent_window(set_), unknown_);
   }
 
   // Files with bytes that other files need, other than slices at their own places: they are not changed in place.
@@ -410,13 +414,18 @@ class Repair {
 
   // ---- lost slices
 
-  void compute() {
+  // left_out: exponents.
+  void compute(std::span<const std::uint32_t> left_out = {}) {
     std::vector<const Job *> lost;
     for (const Job &job : jobs_)
       if (!job.from) lost.push_back(&job);
     if (lost.empty()) return;
     const std::size_t k = set_.slice_count;
-    const auto recovery = usable_recovery(set_, unknown_);
+    std::vector<RecoverySlice> left = set_.recovery;
+    std::erase_if(
+        left, [&](const RecoverySlice &each) { return std::ranges::find(left_out, each.exponent) != left_out.end(); });
+    const auto recovery = usable(left);
+    if (recovery.size() < unknown_) fail(TANDEM_ERROR_NOT_RECOVERABLE, "the other recovery slices are too few");
     const std::uint32_t first_exponent = set_.is_par1 ? 0 : recovery.front().exponent;
     const std::uint32_t exponents = recovery.back().exponent - first_exponent + 1;
     const CodecOwner codec = make_codec(set_.is_par1, k, first_exponent, exponents);
@@ -450,14 +459,14 @@ class Repair {
     check(tandem_plan_shards_to_read(plan, is_read.data()));
 
     std::vector<std::size_t> inputs;
-    std::set<std::string> files;  // with the recovery slices that are used
+    used_.clear();
     for (std::size_t i = 0; i < places.size(); ++i) {
       if (is_read[i] == 0) continue;
       inputs.push_back(i);
-      if (i >= k) files.insert(*places[i]->path);
+      if (i < k) continue;
+      used_.push_back(first_exponent + static_cast<std::uint32_t>(i - k));
+      used_files_.insert(*places[i]->path);
     }
-    for (const std::string &file : files) suspects_ += (suspects_.empty() ? "a recovery slice of " : ", ") + file;
-    suspects_ += " is, or ";
     meter_.add_total((inputs.size() + lost.size()) * set_.slice_bytes);
     std::vector<void *> shards(places.size());
     const auto read_column = [&](const Column &column, std::size_t first, std::size_t end) {
@@ -488,7 +497,31 @@ class Repair {
 
   // ---- checks
 
+  // A wrong recovery slice makes nearly all computed slices wrong, and does not show itself. So groups of those that
+  // were used are left out in turn, as many as there are others in their place.
   void check_results() {
+    constexpr std::size_t kMostTries = 100;
+    const Work *wrong = find_wrong();
+    const std::vector<std::uint32_t> used = used_;
+    const std::size_t others = set_.recovery.size() - used.size();
+    if (wrong != nullptr && others != 0) check_unchanged(true);
+    for (std::size_t at = 0; wrong != nullptr && at < std::min(used.size(), kMostTries * others); at += others) {
+      try {
+        compute(std::span(used).subspan(at, std::min(others, used.size() - at)));
+      } catch (const Error &error) {
+        if (error.status() != TANDEM_ERROR_NOT_RECOVERABLE) throw;
+        continue;
+      }
+      for (const Job &job : jobs_) meter_.add_total(job.bytes);
+      wrong = find_wrong();
+    }
+    if (wrong == nullptr) return;
+    std::string suspects;
+    for (const std::string &file : used_files_) suspects += (suspects.empty() ? "a recovery slice of " : ", ") + file;
+    fail(TANDEM_ERROR_DAMAGED, "what was made for ", path_of(*wrong), " is wrong: ", suspects,
+         suspects.empty() ? "" : " is, or ", "a file has changed since it was verified");
+  }
+  const Work *find_wrong() {
     std::vector<std::string> paths(works_.size());
     std::vector<Range> ranges;
     std::vector<std::pair<const Work *, Digest>> expected;
@@ -510,15 +543,11 @@ class Repair {
     sum_ranges(ranges, false, crew_, meter_.counter());
     for (std::size_t i = 0; i < ranges.size(); ++i) {
       if (is_unreadable(ranges[i].error)) fail_io("read", *ranges[i].path, ranges[i].error);
-      if (ranges[i].error != 0 || ranges[i].sum.md5 != expected[i].second) fail_wrong(*expected[i].first);
+      if (ranges[i].error != 0 || ranges[i].sum.md5 != expected[i].second) return expected[i].first;
     }
-    check_store();
+    return find_wrong_in_store();
   }
-  [[noreturn]] void fail_wrong(const Work &work) const {
-    fail(TANDEM_ERROR_DAMAGED, "what was made for ", path_of(work), " is wrong: ", suspects_,
-         "a file has changed since it was verified");
-  }
-  void check_store() {
+  const Work *find_wrong_in_store() {
     std::vector<const Job *> stored;
     std::vector<Range> ranges;
     for (const Job &job : jobs_) {
@@ -535,8 +564,9 @@ class Repair {
     });
     for (std::size_t i = 0; i < stored.size(); ++i) {
       const Work &work = works_[stored[i]->work];
-      if (ranges[i].sum.md5 != file_of(work).sums[stored[i]->slice - file_of(work).first_slice].md5) fail_wrong(work);
+      if (ranges[i].sum.md5 != file_of(work).sums[stored[i]->slice - file_of(work).first_slice].md5) return &work;
     }
+    return nullptr;
   }
 
   // ---- changes
@@ -759,8 +789,10 @@ class Repair {
   std::vector<base::Descriptor> locked_;  // temporaries
   Store store_;
   std::uint64_t column_memory_ = 0;
-  std::uint64_t unknown_ = 0;  // slices
-  std::string suspects_, blocked_;
+  std::uint64_t unknown_ = 0;         // slices
+  std::vector<std::uint32_t> used_;   // exponents of recovery slices
+  std::set<std::string> used_files_;  // that have them
+  std::string blocked_;
   tandem_status blocked_status_ = TANDEM_OK;
   bool is_done_ = false;
 };

@@ -494,14 +494,14 @@ std::uint64_t exponent_window(const Set &set) {
   return kMostShards - set.slice_count;
 }
 
-std::span<const RecoverySlice> usable_recovery(const Set &set, std::size_t lost) {
-  const std::span all = set.recovery;
+std::span<const RecoverySlice> usable_recovery(std::span<const RecoverySlice> all, std::uint64_t window,
+                                               std::size_t lost) {
   for (std::size_t i = 0; lost != 0 && i + lost <= all.size(); ++i)
     if (all[i + lost - 1].exponent - all[i].exponent == lost - 1) return all.subspan(i, lost);
   std::span<const RecoverySlice> best;
   for (std::size_t first = 0, end = 0; end < all.size();) {
     ++end;
-    while (all[end - 1].exponent - all[first].exponent >= exponent_window(set)) ++first;
+    while (all[end - 1].exponent - all[first].exponent >= window) ++first;
     if (end - first > best.size()) best = all.subspan(first, end - first);
   }
   return best;

@@ -67,7 +67,8 @@ bool is_par1_file_name(std::string_view path);    // "a.par", "a.p01", ..., "a.q
 std::uint64_t exponent_window(const Set &set);
 // Recovery slices for so many lost slices. Those with exponents that follow each other are solved by a formula. Else as
 // many as one codec can have; perhaps not enough.
-std::span<const RecoverySlice> usable_recovery(const Set &set, std::size_t lost);
+std::span<const RecoverySlice> usable_recovery(std::span<const RecoverySlice> all, std::uint64_t window,
+                                               std::size_t lost);
 
 // The packet files of the set that `path` belongs to: path itself, "base.par2" and "base.*.par2" beside it, and those
 // of `extra`. For the name of a PAR1 file: those with such names. path may lack ".par2" or ".par". Each file once,

@@ -336,12 +336,29 @@ class Repair(Case):
         the_set = self.write_set(contents, exponents=[0, 1])
         self.write("set.vol0+3.par2", packet(the_set.id, b"PAR 2.0\0RecvSlic", struct.pack("<I", 0) + os.urandom(64)))
         self.write("set.vol3+1.par2", the_set.recovery[1])
+        wrong_one = (self.folder / "set.vol0+3.par2").read_bytes()
+        right = Set(contents, 64, range(12)).recovery
         for wrong in (bytes(64), bytes(65)):  # in place, rebuilt
             self.write("a", wrong + contents["a"][64:])
+            (self.folder / "set.vol3+1.par2").unlink(missing_ok=True)
             self.fails(DAMAGED_SET, f"is wrong: a recovery slice of {self.folder}/set.vol0+3.par2 is, or a file has changed", self.report())
-        (self.folder / "set.vol0+3.par2").unlink()  # then the next one is taken
-        self.report().repair()
-        self.assertEqual((self.folder / "a").read_bytes(), contents["a"])
+            self.write("set.vol3+1.par2", the_set.recovery[1])
+            self.report().repair()  # without it
+            self.assertEqual((self.folder / "a").read_bytes(), contents["a"])
+        draw = random.Random(SEED)
+        for lost, others in ((5, 1), (5, 2), (4, 4), (9, 3)):  # groups of the used ones are left out
+            bad, data = draw.randrange(lost), bytearray(contents["a"])
+            self.write("set.vol0+3.par2", b"".join(right[e] for e in range(lost + others) if e != bad))
+            self.write("set.vol3+1.par2", packet(the_set.id, b"PAR 2.0\0RecvSlic", struct.pack("<I", bad) + wrong_one[-64:]))
+            for slice_number in draw.sample(range(10), lost):
+                data[64 * slice_number] ^= 1
+            self.write("a", bytes(data))
+            seen = []
+            report = self.report()
+            report.repair(progress=lambda user, done, total: seen.append((done, total)) or 0)
+            self.assertEqual((self.folder / "a").read_bytes(), contents["a"], (SEED, lost, others, bad))
+            self.assertEqual(seen[-1][0], seen[-1][1])
+            self.assertTrue(all(done <= total for done, total in seen), seen)
 
     def test_file_that_may_not_be_written(self):
         contents = {"a": os.urandom(640)}
@@ -429,7 +446,7 @@ class Repair(Case):
         self.fails(DAMAGED_SET, "a has changed", report)
         report = self.report()
         self.write("b", bytes(640))
-        self.fails(DAMAGED_SET, "is wrong", report)
+        self.fails(DAMAGED_SET, "has changed since it was verified", report)
         (self.folder / "b").unlink()
         report = self.report(extra=[self.write("extra", contents["b"])])
         self.write("extra", b"x")
