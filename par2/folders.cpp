@@ -14,6 +14,7 @@
 #include "base/options.hpp"
 #include "base/pending_file.hpp"
 #include "par2/files.hpp"
+#include "par2/tree.hpp"
 
 namespace tandem::par2 {
 namespace {
@@ -162,7 +163,7 @@ Files Folders::files_in(const base::Folder &folder) const {
   Files files;
   for (const std::string &name : folder.names()) {
     if (name == kSetName || name == kMoreName || name == kListName || is_of_new_set(name) ||
-        is_excluded(folder.path_of(name)))
+        !name_of_temporary(name).empty() || is_excluded(folder.path_of(name)))
       continue;
     struct stat status;
     if (fstatat(folder.descriptor(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {

@@ -52,7 +52,7 @@ class Folders {
 
   // The root first. Symbolic links are not followed. An event names what cannot be listed.
   std::vector<std::string> all();
-  // Without the sets of sync, its list and what is excluded.
+  // Without the sets of sync, its list, temporaries of create and repair, and what is excluded.
   Files files_in(const base::Folder &folder) const;
   bool is_excluded(const std::string &path) const;
   std::string relative(const std::string &path) const;  // to the root

@@ -487,6 +487,7 @@ class Sets(Tree):
 
     def test_packet_files_are_left_out(self):
         self.write("x", 3000)
+        left = self.write(".x.0123456789abcdef.tmp", 3000)  # by a repair that was killed, or that is under way
         self.call("create", "other", "x")
         shutil.copy(self.root / "other.par2", self.root / "renamed")
         count = len(list(self.root.glob("other*"))) + 1
@@ -494,6 +495,9 @@ class Sets(Tree):
         self.assertEqual([each["name"] for each in self.json("verify", SET)["files"]], ["x"])
         self.assertEqual(self.outcomes("sync", "."), {".": "unchanged"})
         self.call("scrub", ".")
+        self.assertTrue(left.exists())
+        self.call("scrub", ".", "--repair")
+        self.assertFalse(left.exists())
 
     def test_lock_wait(self):
         self.write("x", 3000)
