@@ -141,8 +141,7 @@ void add_encode_command(CLI::App &app, Invocation &invocation) {
                    "Bytes of a block in a shard file, such as 64k or 1M; a multiple of 64")
       ->transform(size_value())
       ->group(kExpert);
-  add_write_flags(*command, flags->write,
-                  "Replace a set of the same name, also one that was never finished because its first folder is lost",
+  add_write_flags(*command, flags->write, "Replace the sets of the same name in these folders",
                   "Check everything that can be checked, write nothing");
   add_context_flags(*command, flags->context);
   add_output_flags(*command, flags->output);

@@ -93,6 +93,8 @@ ChosenSet set_at(const SearchOwner &found, std::size_t index) {
   return chosen;
 }
 
+bool is_replaced(const ChosenSet &chosen) { return std::ranges::any_of(chosen.set.replaced_by, std::identity()); }
+
 // In the order of the search.
 std::vector<ChosenSet> all_sets(const SearchOwner &found) {
   std::vector<ChosenSet> sets;
@@ -105,73 +107,6 @@ void add_sentences(const SearchOwner &found, const ChosenSet &other, std::vector
     sentences.push_back(
         fmt::format("{} is of another set, {} (stale, or foreign)", shard.path, hexadecimal(other.set.set_id)));
 }
-
-// The first and the last time when one of these files was written. Any time, if that cannot be known.
-using Times = std::pair<fs::file_time_type, fs::file_time_type>;
-Times times_of(const std::vector<tandem_files_shard> &shards) {
-  Times times(fs::file_time_type::max(), fs::file_time_type::min());
-  for (const tandem_files_shard &shard : shards) {
-    std::error_code error;
-    const fs::file_time_type written = fs::last_write_time(shard.path, error);
-    if (error) return {fs::file_time_type::min(), fs::file_time_type::max()};
-    times = {std::min(times.first, written), std::max(times.second, written)};
-  }
-  return times;
-}
-
-// Tells sets of too few files that are the remains of an older set from sets that are lost.
-class Generations {
- public:
-  Generations(const SearchOwner &found, const std::vector<ChosenSet> &sets, bool recursive)
-      : sets_(sets), recursive_(recursive), times_(sets.size()) {
-    for (std::size_t i = 0; i < sets.size(); ++i) {
-      shards_.push_back(shards_of(found, sets[i].index));
-      layouts_.push_back(layout_of(shards_[i]));
-      if (has_enough(sets[i])) complete_[layouts_[i].name].push_back(i);
-    }
-  }
-
-  // The place of the set that replaced this one.
-  std::optional<std::size_t> successor_of(std::size_t old) {
-    if (has_enough(sets_[old]) || !layouts_[old].has_one_name) return std::nullopt;
-    for (const std::size_t now : complete_[layouts_[old].name])
-      if (takes_places_of(now, old) || lies_beside_and_is_newer(now, old)) return now;
-    return std::nullopt;
-  }
-
- private:
-  bool takes_places_of(std::size_t now, std::size_t old) const {
-    const tandem_files_set &a = sets_[old].set, &b = sets_[now].set;
-    return std::ranges::all_of(shards_[old], [&](const tandem_files_shard &shard) {
-      return layouts_[now].folders.contains(folder_of(shard.path)) ||
-             (a.k == b.k && a.m == b.m && !layouts_[now].folder_of_shard.contains(shard.index));
-    });
-  }
-
-  // Weekly sets of one name also lie side by side. A lost one of them still has its folder, and the newer one has no
-  // more folders than that.
-  bool lies_beside_and_is_newer(std::size_t now, std::size_t old) {
-    const std::set<std::string> &before = layouts_[old].folders, &after = layouts_[now].folders;
-    if (recursive_ || before.size() >= after.size()) return false;
-    std::set<std::string> beside;
-    for (const std::string &folder : after) beside.insert(folder_of(folder));
-    return std::ranges::all_of(before, [&](const std::string &folder) { return beside.contains(folder_of(folder)); }) &&
-           times(old).second <= times(now).first;
-  }
-
-  // Looked up when they are first asked for.
-  const Times &times(std::size_t i) {
-    if (!times_[i]) times_[i] = times_of(shards_[i]);
-    return *times_[i];
-  }
-
-  const std::vector<ChosenSet> &sets_;
-  bool recursive_;
-  std::vector<std::vector<tandem_files_shard>> shards_;
-  std::vector<Layout> layouts_;
-  std::vector<std::optional<Times>> times_;
-  std::map<std::string, std::vector<std::size_t>> complete_;  // by name
-};
 
 }  // namespace
 
@@ -280,15 +215,10 @@ std::vector<ChosenSet> named_sets(const SearchOwner &found, const SetFlags &flag
 std::vector<ChosenSet> chosen_sets(const SearchOwner &found, const SetFlags &flags) {
   if (tandem_files_search_set_count(found.get()) < 2 || !flags.set_id.empty()) return {only_set(found, flags)};
   std::vector<ChosenSet> sets = named_sets(found, flags);
-  Generations generations(found, sets, flags.recursive);
-  std::set<std::size_t> left_over;  // by index
-  for (std::size_t i = 0; i < sets.size(); ++i) {
-    const std::optional<std::size_t> successor = generations.successor_of(i);
-    if (!successor) continue;
-    add_sentences(found, sets[i], sets[*successor].others);
-    left_over.insert(sets[i].index);
-  }
-  std::erase_if(sets, [&](const ChosenSet &each) { return left_over.contains(each.index); });
+  for (const ChosenSet &old : sets)
+    for (ChosenSet &each : sets)
+      if (std::ranges::equal(old.set.replaced_by, each.set.set_id)) add_sentences(found, old, each.others);
+  std::erase_if(sets, is_replaced);
   std::ranges::stable_sort(sets, {}, &ChosenSet::name);
   return sets;
 }
@@ -297,6 +227,7 @@ ChosenSet only_set(const SearchOwner &found, const SetFlags &flags) {
   std::string id = flags.set_id;
   if (!flags.name.empty()) {
     std::vector<ChosenSet> named = named_sets(found, flags);
+    if (!std::ranges::all_of(named, is_replaced)) std::erase_if(named, is_replaced);
     if (std::ranges::any_of(named, has_enough))
       std::erase_if(named, [](const ChosenSet &each) { return !has_enough(each); });
     if (named.size() > 1)

@@ -58,11 +58,8 @@ std::string name_of_set(const SearchOwner &found, std::size_t set_index);
 
 // All sets that --set or --name name, in the order of the search.
 std::vector<ChosenSet> named_sets(const SearchOwner &found, const SetFlags &flags);
-// The set that --set names, or the sets that --name names; else every set. A set of too few files may be left over from
-// an older set. It then has the name of a complete set. It lies in that set's folders, or has shards that it lacks, or
-// it lies beside these folders, in fewer folders, and is older than all its files. The last does not count in a tree of
-// folders (--recursive), where different sets may have one name. Such files are listed in `others` of the complete set
-// and are not a set of their own.
+// The set that --set names, or the sets that --name names; else every set. Files of sets that another one has replaced
+// are listed in its `others`.
 std::vector<ChosenSet> chosen_sets(const SearchOwner &found, const SetFlags &flags);
 // The one set that decode and the ranks of a job need: where there are several, the only one with enough shards.
 ChosenSet only_set(const SearchOwner &found, const SetFlags &flags);

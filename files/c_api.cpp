@@ -9,9 +9,9 @@
 #include "files/calls.hpp"
 #include "files/range_reader.hpp"
 #include "files/recoverable.hpp"
-#include "files/recovery.hpp"
 #include "files/search.hpp"
 #include "files/set_writer.hpp"
+#include "files/unfinished.hpp"
 #include "files/verify.hpp"
 #include "tandem/files.h"
 
@@ -145,6 +145,7 @@ tandem_status tandem_files_search_set(const tandem_files_search *search, size_t 
     std::vector<std::uint8_t> present(set.header.shard_count(), 0);
     for (const ShardFile &file : set.files) present[file.index] = 1;
     ours.shards_suffice = shards_suffice(set.header, present) ? 1 : 0;
+    std::ranges::copy(set.replaced_by, ours.replaced_by);
     write_result(ours, set_out, "tandem_files_set");
   });
 }

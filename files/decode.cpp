@@ -12,13 +12,12 @@
 #include "base/io_error.hpp"
 #include "base/text.hpp"
 #include "files/calls.hpp"
-#include "files/commit.hpp"
 #include "files/handles.hpp"
 #include "files/ranges.hpp"
 #include "files/recoverable.hpp"
-#include "files/recovery.hpp"
 #include "files/stripe_source.hpp"
 #include "files/team.hpp"
+#include "files/unfinished.hpp"
 #include "files/verify.hpp"
 #include "files/workers.hpp"
 
@@ -72,9 +71,7 @@ class Sink {
     if (options.lock_wait_seconds != 0) wait.seconds = options.lock_wait_seconds;
     const FoldersLock lock(folders, wait);
     recover(folders, false);
-    OwnName temporary{OwnKind::lone_temporary};
-    random_bytes(temporary.set_id);
-    pending_.emplace(folders[0], own_name(temporary), set.header.mode);
+    pending_.emplace(folders[0], new_temporary_name(), set.header.mode);
   }
 
   // The file that process 0 has made, of that path; "": nowhere.

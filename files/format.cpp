@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "base/text.hpp"
+#include "files/names.hpp"
 
 namespace tandem::files {
 namespace {
@@ -30,9 +31,14 @@ enum : std::size_t {
   kAtFolderCount = 60,
   kAtContentBytes = 64,
   kAtDigest = 72,
-  kAtZeros = 88,
+  kAtNameBytes = 88,
+  kAtReplacedCount = 92,
+  kAtName = 96,
+  kAtReplaced = 352,
+  kAtZeros = kAtReplaced + kMaxReplacedCount * sizeof(SetId),
   kAtCheck = kRecordBytes - 8
 };
+static_assert(kAtZeros <= kAtCheck);
 
 // One number for each kind of set: a narrow set in a record of the wide version is refused.
 std::uint32_t version_of(const SetHeader &header) {
@@ -99,6 +105,7 @@ std::optional<std::string> out_of_limits(const SetHeader &header) {
     return base::text("mode is ", base::digits(header.mode, 8), " (octal)");
   if (header.folder_count > header.shard_count())
     return base::text(header.shard_count(), " shards lie in ", header.folder_count, " folders");
+  if (!header.name.empty() && !is_set_name(header.name, header.shard_count())) return "its name is no name of a file";
   return std::nullopt;
 }
 
@@ -119,6 +126,11 @@ void write_record(const Record &record, std::span<std::byte, kRecordBytes> bytes
   store(at + kAtFolderCount, record.set.folder_count);
   store(at + kAtContentBytes, record.set.content_bytes);
   write_check(record.set.digest, at + kAtDigest);
+  store(at + kAtNameBytes, static_cast<std::uint32_t>(record.set.name.size()));
+  store(at + kAtReplacedCount, static_cast<std::uint32_t>(record.set.replaced.size()));
+  std::memcpy(at + kAtName, record.set.name.data(), record.set.name.size());
+  for (std::size_t i = 0; i < record.set.replaced.size(); ++i)
+    std::memcpy(at + kAtReplaced + i * sizeof(SetId), record.set.replaced[i].data(), sizeof(SetId));
   store(at + kAtCheck, hash64(at, kAtCheck));
 }
 
@@ -155,8 +167,18 @@ ParseResult parse_record(std::span<const std::byte, kRecordBytes> bytes, Record 
   record.set.folder_count = load<std::uint32_t>(at + kAtFolderCount);
   record.set.content_bytes = load<std::uint64_t>(at + kAtContentBytes);
   record.set.digest = read_check(at + kAtDigest);
-
-  if (const auto limit = out_of_limits(record, end, *version)) {
+  const auto name_bytes = load<std::uint32_t>(at + kAtNameBytes), replaced = load<std::uint32_t>(at + kAtReplacedCount);
+  std::optional<std::string> limit;
+  if (name_bytes > kAtReplaced - kAtName || replaced > kMaxReplacedCount) {
+    limit = base::text("a name of ", name_bytes, " bytes, and ", replaced, " sets that it replaced");
+  } else {
+    record.set.name.assign(reinterpret_cast<const char *>(at + kAtName), name_bytes);
+    record.set.replaced.resize(replaced);
+    for (std::size_t i = 0; i < replaced; ++i)
+      std::memcpy(record.set.replaced[i].data(), at + kAtReplaced + i * sizeof(SetId), sizeof(SetId));
+    limit = out_of_limits(record, end, *version);
+  }
+  if (limit) {
     why = "its header is out of the format's limits: " + *limit;
     return ParseResult::out_of_limits;
   }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/hash.hpp"
@@ -33,6 +34,7 @@ constexpr std::uint32_t kMaxShardCount = TANDEM_FILES_MAX_SHARDS;
 constexpr std::uint32_t kNarrowShardCount = 256;
 constexpr std::uint32_t kFieldGf16 = 1;             // enum tandem_field_value
 constexpr std::uint32_t kModeUnknown = UINT32_MAX;  // above 0777, as a PendingFile expects
+constexpr std::size_t kMaxReplacedCount = 233;      // SetHeader::replaced; they fill the record
 
 using SetId = std::array<std::uint8_t, 16>;
 
@@ -46,7 +48,9 @@ struct SetHeader {
   std::uint32_t mode = kModeUnknown;
   std::uint32_t folder_count = 0;  // encode put shard i into folder i % folder_count; 0: in another way
   std::uint64_t content_bytes = 0;
-  Hash128 digest;  // of the content; see ContentDigest
+  Hash128 digest;               // of the content; see ContentDigest
+  std::string name;             // encode called shard III <name>.III.tandem; "": an older Tandem made the set
+  std::vector<SetId> replaced;  // the sets that encode replaced, and those that these replaced
   bool operator==(const SetHeader &) const = default;
 
   std::uint32_t shard_count() const { return k + m; }

@@ -2,19 +2,16 @@
 #include "files/new_set.hpp"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <exception>
 #include <set>
 
 #include "base/io_error.hpp"
 #include "base/text.hpp"
 #include "files/io.hpp"
-#include "files/recovery.hpp"
 
 namespace tandem::files {
 namespace {
@@ -23,28 +20,59 @@ namespace {
 void check_files_to_open(const std::vector<std::string> &folder_of_shard) {
   const std::size_t shards = folder_of_shard.size();
   const std::size_t folders = std::set(folder_of_shard.begin(), folder_of_shard.end()).size();
-  check_open_files(shards + 2 * folders, base::text(shards, " shard files, ", folders, " folder",
-                                                    folders == 1 ? "" : "s", " and the record in each"));
+  check_open_files(shards + folders,
+                   base::text(shards, " shard files and ", folders, " folder", folders == 1 ? "" : "s"));
 }
 
-// Shard files of this name that have no shard of the set in their place.
-std::bitset<kMaxShardCount> stale_files(const Folder &folder, const CommitRecord &record) {
-  std::bitset<kMaxShardCount> stale;
-  for (const std::string &other : record.force ? folder.names() : std::vector<std::string>())
-    if (const auto parts = parse_shard_file_name(other);
-        parts && parts->first == record.name && !record.is_here(parts->second))
-      stale[parts->second] = is_shard_file(folder, other);
-  return stale;
-}
+bool contains(const std::vector<SetId> &ids, const SetId &id) { return std::ranges::find(ids, id) != ids.end(); }
 
 }  // namespace
 
-void check_names_free(const std::string &folder, const std::string &name, std::uint32_t shard, bool force) {
+void check_name_free(const std::string &folder, const std::string &name, std::uint32_t shard, bool force) {
   const std::string path = base::text(folder, "/", shard_file_name(name, shard));
   struct stat status;
   if (lstat(path.c_str(), &status) != 0) return;
   if (!force) fail(TANDEM_ERROR_IO, path, " exists; use --force to replace it");
   if (S_ISDIR(status.st_mode)) fail(TANDEM_ERROR_IO, path, " is a folder");
+}
+
+std::vector<SetId> sets_to_replace(const Folders &folders, const NewSet::Options &options,
+                                   const std::vector<SetId> &except) {
+  const FolderContents contents = contents_of(folders, options.name);
+  const auto is_of_name = [&](const std::string &name) {
+    return parse_shard_file_name(name).value_or(std::pair("", 0)).first == options.name;
+  };
+  for (const auto &[path, why] : contents.unread)
+    if (is_of_name(name_of(path))) fail(TANDEM_ERROR_IO, why);
+  std::vector<SetId> ids;
+  for (const auto &entry : contents.sets) {
+    const SetId &id = entry.first;
+    const SetParts &set = entry.second;
+    // The name of temporaries that are damaged is not known.
+    const auto part = std::ranges::find_if(set.parts, [&](const Part &each) {
+      return set.header ? set.header->name == options.name || is_of_name(each.name)
+                        : !set.has_unfinished() && (each.form == Form::temporary || is_of_name(each.name));
+    });
+    if (part == set.parts.end() || contains(except, id)) continue;
+    const std::string path = folders[part->folder]->path_of(part->name);
+    if (!options.force)
+      fail(TANDEM_ERROR_IO, path, " is of set ", hexadecimal(id),
+           set.header ? ", also called " : ", perhaps also called ", options.name, "; use --force to replace it");
+    if (id == options.set_id)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, path, " is of set ", hexadecimal(id),
+           " already: a new set needs an id of its own");
+    ids.push_back(id);
+  }
+  if (ids.size() > kMaxReplacedCount)
+    fail(TANDEM_ERROR_IO, ids.size(), " sets are called ", options.name, ", and a new one replaces at most ",
+         kMaxReplacedCount, " at once: remove some of their files first");
+  for (std::size_t i = 0, count = ids.size(); i < count; ++i) {
+    const auto &header = contents.sets.at(ids[i]).header;
+    for (const SetId &id : header ? header->replaced : std::vector<SetId>())
+      if (ids.size() < kMaxReplacedCount && !contains(ids, id)) ids.push_back(id);
+  }
+  std::ranges::sort(ids);
+  return ids;
 }
 
 NewSet::NewSet(Options options) : options_(std::move(options)) {}
@@ -61,9 +89,7 @@ NewSet::NewSet(Options options, const std::vector<std::string> &folder_of_shard)
   const Recovered recovered = recover(folders_, false);
   for (const std::string &note : recovered.notes)
     if (options_.note) options_.note(note);
-  given_up_ = refuse_unfinished(folders_, options_.name, {options_.set_id}, options_.force);
-  check_names();
-  make_records();
+  (void)sets_to_replace();
   for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
     files_.emplace_back(folders_[folder_of_[i]], own_name({OwnKind::set_temporary, options_.set_id, i}), options_.mode);
 }
@@ -75,13 +101,15 @@ std::uint32_t NewSet::folders_in_turn() const {
   return count;
 }
 
+// The last file, which has no start record, goes last: it shows that the set is not complete.
 NewSet::~NewSet() {
-  if (counts_) return;
-  files_.clear();
+  if (is_complete_ || options_.joins) return;
+  while (files_.size() > 1) files_.erase(files_.begin());
   try {
-    if (!members_.empty()) roll_back(members_, options_.no_sync);
-  } catch (const std::exception &) {  // no memory, too
-    // The next command that reads this folder cleans up.
+    sync_folders();
+    files_.clear();
+  } catch (const Error &) {
+    for (PendingFile &file : files_) file.release();  // the next run removes it
   }
   while (!made_.empty()) {
     rmdir(made_.back().c_str());
@@ -95,118 +123,49 @@ void NewSet::make_folders(const std::vector<std::string> &folder_of_shard) {
     if (!options_.joins) make_folder(path, made_);  // else they exist
     folder_of_.push_back(static_cast<std::uint16_t>(add_folder(folders_, path)));
   }
+  // A command that finishes the set does not know which folders are new.
+  for (const std::string &path : made_)
+    if (!options_.no_sync) Folder(folder_of(path)).sync();
 }
 
-// A file of the same set at a final name would count as finished by this run.
-void NewSet::check_names() const {
-  for (std::uint32_t i = 0; i < folder_of_.size(); ++i) {
-    const Folder &folder = *folders_[folder_of_[i]];
-    check_names_free(folder.path(), options_.name, i, options_.force);
-    if (const std::string name = shard_file_name(options_.name, i);
-        options_.force && is_shard_of(folder, name, options_.set_id, i))
-      fail(TANDEM_ERROR_INVALID_ARGUMENT, folder.path_of(name), " is of set ", hexadecimal(options_.set_id),
-           " already: a new set needs an id of its own");
-  }
-}
-
-void NewSet::make_records() {
-  CommitRecord record;
-  record.set_id = options_.set_id;
-  record.shard_count = static_cast<std::uint32_t>(folder_of_.size());
-  record.folder_count = static_cast<std::uint32_t>(folders_.size());
-  record.force = options_.force;
-  record.name = options_.name;
-  record.folder_of = folder_of_;
-  const std::string name = own_name({OwnKind::pending_record, options_.set_id});
-  // If there is a record, all folders exist.
-  if (!options_.no_sync && folders_.size() > 1) sync_parents();
-  // The lead's record last: if it exists, the others exist, on the disk too. Temporaries are made after all records.
-  for (record.folder = record.folder_count; record.folder-- != 0;) {
-    const std::shared_ptr<Folder> &folder = folders_[record.folder];
-    if (record.folder == 0 && record.folder_count > 1 && !options_.no_sync)
-      for (const auto &each : folders_) each->sync();
-    record.stale = stale_files(*folder, record);
-    record.given_up = given_up_[record.folder];
-    const std::vector<std::byte> bytes = commit_record_bytes(record);
-    Descriptor file = folder->open_file(name, O_RDWR | O_CREAT | O_EXCL, 0666);
-    if (!file) fail_io("create", folder->path_of(name), errno);
-    const int descriptor = file.get();
-    lock_file(file);
-    members_.push_back({folder, record, false, std::move(file)});
-    if (!write_at(descriptor, bytes.data(), bytes.size(), 0)) fail_io("write", folder->path_of(name), errno);
-    if (!options_.no_sync && fsync(descriptor) != 0) fail_io("sync", folder->path_of(name), errno);
-  }
-  if (!options_.no_sync && folders_.size() > 1) folders_.front()->sync();
-}
-
-// The records have had the sets that this set gives up since they were made. They lack later ones.
-void NewSet::check_given_up() const {
-  const std::vector<std::vector<SetId>> now =
-      refuse_unfinished(folders_, options_.name, {options_.set_id}, options_.force);
-  for (std::size_t folder = 0; folder < now.size(); ++folder)
-    for (const SetId &id : now[folder])
-      if (std::ranges::find(given_up_[folder], id) == given_up_[folder].end())
-        fail(TANDEM_ERROR_IO, "set ", hexadecimal(id), ", also called ", options_.name, ", was begun in ",
-             folders_[folder]->path(), " and not finished while this set was written");
-}
-
-// Another set of this name may have got its files since the records were made.
-void NewSet::renew_records() {
-  for (FolderRecord &member : members_)
-    if (const auto stale = stale_files(*member.folder, member.record); stale != member.record.stale) {
-      member.record.stale = stale;
-      rewrite_record(member, options_.no_sync);
-    }
+std::vector<SetId> NewSet::sets_to_replace() const {
+  for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
+    check_name_free(folders_[folder_of_[i]]->path(), options_.name, i, options_.force);
+  return files::sets_to_replace(folders_, options_, {});
 }
 
 void NewSet::sync_folders() const {
   if (options_.no_sync) return;
   for (const auto &folder : folders_) folder->sync();
-  sync_parents();
 }
 
-void NewSet::sync_parents() const {
-  for (const std::string &path : made_) Folder(folder_of(path)).sync();
-}
-
-std::vector<Descriptor> NewSet::commit() {
+std::vector<Descriptor> NewSet::commit(
+    const std::function<void(std::uint32_t, const std::vector<SetId> &)> &write_records) {
   const FoldersLock lock(folders_, options_.wait);
   recover(folders_, false);  // a run that died meanwhile may have used the same names
-  check_given_up();
-  check_names();
-  renew_records();
-  sync_folders();
-  FolderRecord &lead = members_.back();
-  make_committed(lead);
+  const std::vector<SetId> replaced = sets_to_replace();
+  sync_folders();  // where a record is, no file of the set is missing
+  const auto complete = [&](std::uint32_t shard) {
+    write_records(shard, replaced);
+    finish(shard);
+  };
+  const auto last = static_cast<std::uint32_t>(files_.size() - 1);
+  for (std::uint32_t i = 0; i < last; ++i) complete(i);
+  // Readers may see the set from here on. After a failed sync it is not known what is on the disk, so nothing goes.
+  is_complete_ = true;
   for (PendingFile &file : files_) file.release();
-  counts_ = true;
   try {
-    if (!options_.no_sync) lead.folder->sync();
+    complete(last);
+    Finished finished =
+        finish_set(folders_, contents_of(folders_, options_.name), options_.set_id, options_.force, options_.no_sync);
+    for (const std::string &note : finished.notes)
+      if (options_.note) options_.note(note);
+    return std::move(finished.replaced);
   } catch (const Error &error) {
-    // A failed sync is final: it is unknown whether the set counts on the disk, and a second successful sync would not
-    // tell. So nothing is removed here. The file is renamed back. If that fails too, the set counts, which does no
-    // harm.
-    renameat(lead.folder->descriptor(), own_name({OwnKind::commit_record, options_.set_id}).c_str(),
-             lead.folder->descriptor(), own_name({OwnKind::pending_record, options_.set_id}).c_str());
     fail(error.status(), error.what(),
-         "; it is not known whether the new set is valid, and the next command that reads "
-         "all these folders decides");
+         "; files of the new set may not have their names yet, and the next command that reads or writes these folders "
+         "continues");
   }
-  Finished finished;
-  try {
-    finished = roll_forward(members_, folders_, options_.no_sync);
-  } catch (const Error &error) {
-    fail(error.status(), "the new set is complete, but not all of its files have their names yet (", error.what(),
-         "); the next command that reads or writes these folders continues");
-  }
-  for (std::size_t folder = 0; options_.note && folder < given_up_.size(); ++folder)
-    for (const SetId &id : given_up_[folder])
-      options_.note(base::text("gave up the files of the unfinished set ", hexadecimal(id), " in ",
-                               folders_[folder]->path(), ": the new set replaces it"));
-  if (!finished.missing.empty())
-    fail(TANDEM_ERROR_IO, "another program removed ", finished.missing.front(), " while it was written; of ",
-         folder_of_.size(), " shards, ", finished.missing.size(), " are missing");
-  return std::move(finished.replaced);
 }
 
 }  // namespace tandem::files

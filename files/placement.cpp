@@ -11,7 +11,7 @@
 #include "base/error.hpp"
 #include "base/rounding.hpp"
 #include "base/text.hpp"
-#include "files/commit.hpp"
+#include "files/unfinished.hpp"
 
 namespace tandem::files {
 namespace {
@@ -91,29 +91,6 @@ std::vector<std::size_t> folders_in_turn(const Usable &usable, const FoundSet &s
   return folders;
 }
 
-// The names that files of unfinished sets get in this folder when these are finished: a file there would be replaced.
-std::set<std::string> claimed_names(const std::string &path, const SetId &own_set) {
-  std::map<SetId, std::vector<std::uint32_t>> temporaries;
-  std::map<SetId, std::string> set_names;
-  try {
-    const Folder folder(path);
-    for (const std::string &name : folder.names()) {
-      const std::optional<OwnName> own = parse_own_name(name);
-      if (!own || own->kind == OwnKind::lone_temporary || own->set_id == own_set) continue;
-      CommitRecord record;
-      if (own->kind == OwnKind::set_temporary)
-        temporaries[own->set_id].push_back(own->index);
-      else if (parse_commit_record(read_commit_record(folder.open_file(name, O_RDONLY)), &record))
-        set_names[own->set_id] = record.name;
-    }
-  } catch (const Error &) {  // repair says what is wrong when it writes there
-  }
-  std::set<std::string> claimed;
-  for (const auto &[id, name] : set_names)
-    for (const std::uint32_t index : temporaries[id]) claimed.insert(shard_file_name(name, index));
-  return claimed;
-}
-
 // Files of other sets that can be recovered.
 std::set<std::pair<dev_t, ino_t>> files_in_need(const Search &search, const FoundSet &set) {
   std::set<std::pair<dev_t, ino_t>> needed;
@@ -144,11 +121,7 @@ Places places_for(const Search &search, const FoundSet &set, const std::vector<s
   std::set<std::pair<dev_t, ino_t>> kept;
   if (may_replace) kept = files_in_need(search, set);
   for (const ShardFile &file : set.files) kept.insert(file.identity);
-  std::map<std::string, std::set<std::string>> claimed;  // by folder
   const auto is_free = [&](Place &place) {
-    const auto [names, is_new] = claimed.try_emplace(place.folder);
-    if (is_new) names->second = claimed_names(place.folder, set.header.set_id);
-    if (names->second.contains(place.name)) return false;
     struct stat status;
     // If lstat is refused, there may be a file. The rename then fails, or does not replace it.
     if (lstat((place.folder + "/" + place.name).c_str(), &status) != 0) return true;

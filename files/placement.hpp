@@ -25,8 +25,7 @@ struct Places {
 // `given`: folders to use in turn, as encode does. Empty: those that encode used, as far as the search knows them.
 // `replacements`: folders that may stand for lost ones, the first ones first; empty: those of the search.
 // may_replace: the name may be that of a file outside the set, unless another set of the search can be recovered and
-// has that file. Otherwise no file has that name, except the shard itself, if it was written after the search. Nor will
-// a file of an unfinished set get it.
+// has that file. Otherwise no file has that name, except the shard itself, if it was written after the search.
 Places places_for(const Search &search, const FoundSet &set, const std::vector<std::uint32_t> &shards,
                   const std::vector<std::string> &given, const std::vector<std::string> &replacements,
                   bool may_replace);

@@ -11,8 +11,8 @@
 #include "base/io_error.hpp"
 #include "base/text.hpp"
 #include "files/calls.hpp"
-#include "files/commit.hpp"
 #include "files/repair_steps.hpp"
+#include "files/unfinished.hpp"
 
 namespace tandem::files {
 namespace {
@@ -69,12 +69,10 @@ class NewFiles {
     if (target.file == kNoFile) make_folder(target.place.folder, made_);
     target.folder = folders_[add_folder(folders_, target.place.folder)];
     const FoldersLock lock({target.folder}, wait_);
-    OwnName name{OwnKind::lone_temporary};
-    random_bytes(name.set_id);
     const std::string &model = task_.set.files[target.file != kNoFile ? target.file : 0].path;
     struct stat status;
     if (stat(model.c_str(), &status) != 0) fail_io("stat", model, errno);
-    target.pending.emplace(target.folder, own_name(name), status.st_mode & 0777);
+    target.pending.emplace(target.folder, new_temporary_name(), status.st_mode & 0777);
     // Without the right to change the owner, the file keeps this process' owner.
     [[maybe_unused]] const int owned = fchown(target.pending->descriptor(), status.st_uid, status.st_gid);
     if (!set_length(target.pending->descriptor(), task_.header.shard_file_bytes()))
@@ -297,6 +295,13 @@ tandem_files_repair_result run(RepairTask &task) {
   return tell(task);
 }
 
+// Its encode did not, and the missing shards are made now.
+void finish_set(const RepairTask &task) {
+  std::vector<std::string> paths = task.search.paths;
+  for (const Target &target : task.targets) paths.push_back(target.place.folder);
+  for (const std::string &note : recover(paths, false, lock_wait(task.options)).notes) task.note(note);
+}
+
 }  // namespace
 
 void write_targets(RepairTask &task, const std::function<void()> &lock_all) {
@@ -376,6 +381,11 @@ tandem_files_repair_result repair(tandem_context *context, const Search &search,
   std::unique_ptr<RepairTask> task;
   team.together([&] { task.reset(new RepairTask{context, search, set, options, team}); });
   tandem_files_repair_result result = run(*task);
+  team.together([&] {
+    const bool has_temporaries = std::ranges::any_of(
+        set.files, [](const ShardFile &file) { return parse_own_name(name_of(file.path)).has_value(); });
+    if (has_temporaries && team.leads() && options.dry_run == 0) finish_set(*task);
+  });
   result.seconds = std::chrono::duration<double>(Clock::now() - started).count();
   return result;
 }

@@ -10,8 +10,8 @@
 
 #include "base/options.hpp"
 #include "files/calls.hpp"
-#include "files/commit.hpp"
 #include "files/repair_steps.hpp"
+#include "files/unfinished.hpp"
 #include "tandem/tools.h"
 
 namespace tandem::files {

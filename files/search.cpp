@@ -18,10 +18,9 @@
 
 #include "base/io_error.hpp"
 #include "base/text.hpp"
-#include "files/commit.hpp"
 #include "files/handles.hpp"
 #include "files/recoverable.hpp"
-#include "files/recovery.hpp"
+#include "files/unfinished.hpp"
 #include "tandem/files.h"
 
 namespace tandem::files {
@@ -45,17 +44,15 @@ class Searcher {
         files.emplace_back(path, folders_.add(folder_of(path), FolderUse::enter));
       }
     }
-    // All folders together, because the state of one may depend on another.
     const Folders &folders = folders_.list();
-    hidden_ = hidden_names(folders);
+    names_ = names_in(folders);
     for (const std::size_t folder : whole_folders)
-      for (const std::string &name : folders[folder]->names())
-        look_at(folders[folder]->path_of(name), folder, hidden_[folder]);
-    for (const auto &[path, folder] : files) look_at(path, folder, hidden_[folder]);
+      for (const std::string &name : names_[folder]) look_at(folders[folder]->path_of(name), folder);
+    for (const auto &[path, folder] : files) look_at(path, folder);
   }
 
-  // No encode made or finished a set between the reading of the records and that of the files.
-  bool is_undisturbed() const { return hidden_names(folders_.list()) == hidden_; }
+  // No file got another name while they were read: what was found is the state of one moment.
+  bool is_undisturbed() const { return names_in(folders_.list()) == names_; }
 
   Search finish(const std::vector<std::string> &paths) {
     unite();
@@ -66,6 +63,7 @@ class Searcher {
       for (std::size_t i = 0; i < set.files.size(); ++i)
         if (i == 0 || set.files[i].index != set.files[i - 1].index) ++set.shard_count;
     }
+    set_aside();
     std::ranges::stable_sort(found_.sets,
                              [](const FoundSet &a, const FoundSet &b) { return a.shard_count > b.shard_count; });
     found_.paths = paths;
@@ -79,11 +77,16 @@ class Searcher {
     ParseResult result;  // of its records: the result that `why` describes
   };
 
-  void look_at(const std::string &path, std::size_t folder, const Hidden &hidden) {
-    if (const auto found = hidden.find(name_of(path)); found != hidden.end()) {
-      if (!found->second.empty()) ignore(path, found->second);
-      return;
-    }
+  static std::vector<std::vector<std::string>> names_in(const Folders &folders) {
+    std::vector<std::vector<std::string>> names;
+    for (const auto &folder : folders)
+      names.push_back(folder->can_be_listed() ? folder->names() : std::vector<std::string>());
+    return names;
+  }
+
+  void look_at(const std::string &path, std::size_t folder) {
+    const auto own = parse_own_name(name_of(path));
+    if (own && own->kind != OwnKind::set_temporary) return;
     const Descriptor file = open_to_read(path);
     struct stat status;
     if (!file) return leave_unopened(path, errno);
@@ -92,7 +95,7 @@ class Searcher {
     if (!seen_.emplace(status.st_dev, status.st_ino).second) return;  // named twice
 
     const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
-    if (file_bytes < kRecordBytes) return ignore(path, "no shard file");
+    if (file_bytes < kRecordBytes) return own ? void() : ignore(path, "no shard file");
     ShardFile shard;
     shard.path = path;
     shard.identity = {status.st_dev, status.st_ino};
@@ -100,14 +103,17 @@ class Searcher {
     shard.file_bytes = file_bytes;
     Record start, end;
     std::string start_why, end_why;
+    bool is_written = false;
     const auto parse_at = [&](std::uint64_t offset, Record *record_out, std::string *why_out) {
-      std::array<std::byte, kRecordBytes> bytes;
+      std::array<std::byte, kRecordBytes> bytes = {};
       const std::int64_t got = read_at(file.get(), bytes.data(), bytes.size(), offset);
       if (got < 0) shard.unread = cannot("read", path, errno);
+      is_written = is_written || !is_unwritten(bytes);
       return got == static_cast<std::int64_t>(bytes.size()) ? parse_record(bytes, record_out, why_out)
                                                             : ParseResult::not_a_record;
     };
     const ParseResult start_result = parse_at(0, &start, &start_why);
+    if (own && !is_written && shard.unread.empty()) return;
     const ParseResult end_result = parse_at(file_bytes - kRecordBytes, &end, &end_why);
     const bool start_good = start_result == ParseResult::record && start.end == RecordEnd::start;
     bool end_good = end_result == ParseResult::record && end.end == RecordEnd::end;
@@ -170,6 +176,48 @@ class Searcher {
     for (FoundSet &set : found_.sets)
       for (ShardFile &file : set.files)
         if (file.header != set.header) file.condition |= TANDEM_FILES_OTHER_M;
+  }
+
+  // Tells which sets were replaced, and takes those away of which no shard has a name yet.
+  void set_aside() {
+    std::map<SetId, SetId> successors;
+    for (const FoundSet &set : found_.sets) {
+      if (!has_name(set)) continue;
+      sync_names(set);
+      for (const SetId &id : set.header.replaced)
+        if (id != set.header.set_id && can_be_decoded(set)) successors[id] = set.header.set_id;
+    }
+    std::erase_if(found_.sets, [&](const FoundSet &set) {
+      if (has_name(set)) return false;
+      for (const ShardFile &file : set.files)
+        ignore(file.path, base::text("of set ", hexadecimal(set.header.set_id), ", which is not finished"));
+      return true;
+    });
+    for (FoundSet &set : found_.sets)
+      if (const auto successor = successors.find(set.header.set_id); successor != successors.end())
+        set.replaced_by = successor->second;
+  }
+
+  static bool is_temporary(const ShardFile &file) { return parse_own_name(name_of(file.path)).has_value(); }
+  static bool has_name(const FoundSet &set) { return !std::ranges::all_of(set.files, is_temporary); }
+
+  // A set that gets its names now must not be gone again after a loss of power, once it was read.
+  void sync_names(const FoundSet &set) {
+    const std::string by_set = hexadecimal(set.header.set_id) + ".";
+    std::set<std::size_t> folders;
+    for (const ShardFile &file : set.files)
+      if (is_temporary(file) || name_of(file.path).starts_with(by_set))
+        for (const ShardFile &each : set.files) folders.insert(each.folder);
+    for (const std::size_t folder : folders) try {
+        Folder(found_.folders[folder]).sync();
+      } catch (const Error &) {  // it may not be listed
+      }
+  }
+
+  static bool can_be_decoded(const FoundSet &set) {
+    std::vector<std::uint8_t> present(set.header.shard_count(), 0);
+    for (const ShardFile &file : set.files) present[file.index] = 1;
+    return shards_suffice(set.header, present);
   }
 
   // Whether it is a shard file is not known, unless it is a link to a missing file or no regular file.
@@ -257,7 +305,7 @@ class Searcher {
   void ignore(const std::string &path, std::string_view why) { found_.ignored.push_back(base::text(path, ": ", why)); }
 
   ManyFolders folders_;
-  std::vector<Hidden> hidden_;  // by folder
+  std::vector<std::vector<std::string>> names_;  // by folder, when the search began
   Search found_;
   std::multimap<SetId, std::size_t> places_;  // in Search::sets; records of one id may differ
   std::vector<Headless> headless_;
@@ -290,6 +338,7 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
   std::size_t match_count = 0, enough_count = 0;
   for (std::size_t i = 0; i < sets.size(); ++i) {
     if (!hexadecimal(sets[i].header.set_id).starts_with(wanted)) continue;
+    if (wanted.empty() && sets[i].replaced_by != SetId()) continue;
     ++match_count;
     chosen = i;
     if (known_shard_count(sets[i]) < sets[i].header.k) continue;
@@ -299,7 +348,16 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
   if (match_count == 1) return *chosen;
   if (match_count == 0)
     fail(TANDEM_ERROR_INVALID_ARGUMENT, "no set has an id that starts with ", wanted, "; there are: ", list(sets));
-  if (enough_count == 1) return *only_with_enough;  // the others are left-overs of other generations
+  if (enough_count == 1) {  // the others are left-overs, but for one that replaced it
+    const SetId &id = sets[*only_with_enough].header.set_id;
+    for (const FoundSet &set : sets)
+      if (const auto &replaced = set.header.replaced; std::ranges::find(replaced, id) != replaced.end())
+        fail(TANDEM_ERROR_NOT_RECOVERABLE, "set ", hexadecimal(set.header.set_id), " replaced set ", hexadecimal(id),
+             ", but only ", set.shard_count, " of the ", set.header.k,
+             " shards that it needs are found; the older content is read with --set ", hexadecimal(id),
+             " (in a program: set_id_prefix)");
+    return *only_with_enough;
+  }
   fail(TANDEM_ERROR_INVALID_ARGUMENT, match_count,
        " sets found, choose one with --set ID or --name NAME "
        "(in a program: set_id_prefix): ",

@@ -33,6 +33,7 @@ struct FoundSet {
   SetHeader header;
   std::vector<ShardFile> files;   // by index
   std::uint32_t shard_count = 0;  // different ones
+  SetId replaced_by{};            // a set that can be decoded and lists this one; {}: none
   bool operator==(const FoundSet &) const = default;
 };
 

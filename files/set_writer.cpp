@@ -19,7 +19,6 @@
 #include "files/io.hpp"
 #include "files/placement.hpp"
 #include "files/recoverable.hpp"
-#include "files/recovery.hpp"
 #include "files/workers.hpp"
 #include "tandem/tools.h"
 
@@ -130,22 +129,13 @@ void SetWriter::check_folders() {
       fail(TANDEM_ERROR_IO, writable, " has ", std::uint64_t{space.f_bavail} * space.f_frsize,
            " bytes free, and at least ", needed, " are needed");
   }
-  check_unfinished(there);
   for (std::uint32_t i = 0; i < header_.shard_count(); ++i)
-    check_names_free(folders_[i], options_.name, i, options_.force);
-}
-
-// The folders as they would be after a clean-up.
-void SetWriter::check_unfinished(const Folders &folders) {
-  const FoldersLock lock(folders, options_.wait);
-  const Recovered recovered = recover(folders, true);
+    check_name_free(folders_[i], options_.name, i, options_.force);
+  // The folders as they would be after a clean-up.
+  const FoldersLock lock(there, options_.wait);
+  const Recovered recovered = recover(there, true);
   for (const std::string &text : recovered.notes) options_.note(text);
-  const std::vector<std::vector<SetId>> given_up =
-      refuse_unfinished(folders, options_.name, recovered.would_finish, options_.force);
-  for (std::size_t folder = 0; folder < given_up.size(); ++folder)
-    for (const SetId &id : given_up[folder])
-      options_.note(base::text("would give up the files of the unfinished set ", hexadecimal(id), " in ",
-                               folders[folder]->path()));
+  (void)sets_to_replace(there, options_, recovered.removed);
 }
 
 void SetWriter::begin() {
@@ -281,15 +271,15 @@ void SetWriter::write_range(std::uint64_t first_stripe, std::uint64_t stripe_cou
   }
 }
 
-void SetWriter::write_records() {
+void SetWriter::write_records(std::uint32_t shard) {
   std::array<std::byte, kRecordBytes> bytes;
-  for (std::uint32_t i = 0; i < header_.shard_count(); ++i)
-    for (const RecordEnd end : {RecordEnd::end, RecordEnd::start}) {
-      write_record({header_, i, end}, bytes);
-      const std::uint64_t at = end == RecordEnd::start ? 0 : header_.shard_file_bytes() - kRecordBytes;
-      if (!write_at(files_->descriptor(i), bytes.data(), bytes.size(), at)) fail_io("write", files_->path(i), errno);
-      written_bytes_.fetch_add(bytes.size());
-    }
+  for (const RecordEnd end : {RecordEnd::end, RecordEnd::start}) {
+    write_record({header_, shard, end}, bytes);
+    const std::uint64_t at = end == RecordEnd::start ? 0 : header_.shard_file_bytes() - kRecordBytes;
+    if (!write_at(files_->descriptor(shard), bytes.data(), bytes.size(), at))
+      fail_io("write", files_->path(shard), errno);
+    written_bytes_.fetch_add(bytes.size());
+  }
 }
 
 void SetWriter::commit_ranges() {
@@ -312,16 +302,16 @@ void SetWriter::commit(std::uint64_t content_bytes, const std::function<void()> 
   header_.content_bytes = content_bytes;
   header_.digest = written_.digest(content_bytes);
   team_.share(header_.digest);
+  team_.together([&] { finish_files(check_source); });
+  // A start record says that everything before it is on the disk: the stripes of all processes.
   team_.together([&] {
-    if (team_.leads()) {
-      header_.folder_count = files_->folders_in_turn();
-      write_records();
-    }
-    finish_files(check_source);
-  });
-  // The set counts only after the stripes of all processes are on the disk.
-  team_.together([&] {
-    if (team_.leads()) let_go(files_->commit());
+    if (!team_.leads()) return;
+    header_.folder_count = files_->folders_in_turn();
+    header_.name = options_.name;
+    let_go(files_->commit([this](std::uint32_t shard, const std::vector<SetId> &replaced) {
+      header_.replaced = replaced;
+      write_records(shard);
+    }));
   });
   over_ = "the writer's commit has ended; nothing more can be written";
 }

@@ -49,7 +49,7 @@ class SetWriter {
   void write_range(std::uint64_t first_stripe, std::uint64_t stripe_count, std::span<const std::byte> content);
   void commit_ranges();
 
-  // Writes both records of each file, then syncs everything, then renames. Processes that do not lead sync their part.
+  // Syncs everything, then writes and syncs the records, then renames. Processes that do not lead sync their part.
   //   content_bytes   of the set, if it was unknown before
   //   check_source    throws if the content changed
   void commit(std::uint64_t content_bytes, const std::function<void()> &check_source);
@@ -61,9 +61,8 @@ class SetWriter {
                      std::span<Hash128> hashes_out) const;
   void write_blocks(std::uint64_t stripe, std::uint64_t payload_bytes, std::span<const Hash128> hashes,
                     const ShardBuffers &buffers);
-  void check_unfinished(const Folders &folders);
   void check_open() const;
-  void write_records();
+  void write_records(std::uint32_t shard);
   void finish_files(const std::function<void()> &check_source);
   void let_go(std::vector<Descriptor> replaced) const;
 

@@ -18,7 +18,7 @@
  *
  *   memory     Below 256 MiB plus 64 MiB for each thread, for any size of the file and any claim of a header. Each
  *              thread holds a stripe, (k+m) * block_bytes.
- *   open files Encode and writers have all shard files open at once, and two files for each folder. Repair opens the
+ *   open files Encode and writers have all shard files open at once, and each folder. Repair opens the
  *              files that it mends or rebuilds. If the process may not open so many, the call fails before it writes
  *              anything, with both numbers in the message. Reading works with fewer open files. The library does not
  *              change the limit (RLIMIT_NOFILE); the command raises its own.
@@ -27,8 +27,9 @@
  *              in its place.
  *   outputs    A call writes temporaries beside the final names, syncs them, and renames them when all are complete. A
  *              call that fails removes its temporaries, and a folder that it made. Only `force` replaces an existing
- *              file. One exception: repair replaces the damaged files of its set. Names never come from a header.
- *              If a process dies at any moment, either the old set or the new set is left, complete.
+ *              file. One exception: repair replaces the damaged files of its set. A name from a header is plain, and
+ *              stays in the folder of its file. If a process dies at any moment, either the old set or the new
+ *              set is left, complete.
  *              tandem_files_recover, and every later encode, cleans up. With `no_sync` this does not hold if the
  *              machine dies.
  *   errors     TANDEM_ERROR_IO: the operating system refused; path and errno are in the message.
@@ -107,8 +108,8 @@ typedef struct tandem_files_encode_options {
   size_t folder_count;   /* 1 .. k+m */
   const char *name;      /* shard files are called "<name>.<index, three digits or more>.tandem", 255 bytes at most; no
                             '/'. NULL = the last component of source_path, or "stdin" */
-  int32_t force;         /* non-zero: replace existing files of these names, and remove shard files of this name with
-                            other indices (a 10+4 set that becomes a 4+2 set) */
+  int32_t force;         /* non-zero: replace existing files of these names, and the sets of this name that lie in
+                            these folders: none is found again where the rest of it comes back later */
   int32_t no_sync;       /* non-zero: the operating system decides when bytes reach the disk */
   uint32_t thread_count; /* 0 = the context's caller_count */
   int32_t dry_run;       /* non-zero: checks names, folders, unfinished sets, space and geometry; writes nothing */
@@ -189,6 +190,7 @@ typedef struct tandem_files_set {
   size_t file_count;         /* shard files found, several copies of one shard included */
   int32_t any_k_suffice;     /* non-zero: any k shards are enough. 0: the matrix is not MDS, and some k are not */
   int32_t shards_suffice;    /* non-zero: the shards found are enough, by rank, if their blocks are intact */
+  uint8_t replaced_by[16];   /* id of a set that replaced this one, and that enough shards of were found; 0 = none */
 } tandem_files_set;
 
 /* What both ends of a shard file show; bits. */
@@ -593,7 +595,8 @@ typedef struct tandem_files_recover_result {
  * files of a complete set get their names, and replace what they were to replace. An incomplete set is removed. Files
  * that another process is writing stay. Name folders that one encode wrote to in one call. A folder that this process
  * may not write to is no error. Only folders with such remains are kept open and locked. encode does this by itself,
- * and so does decode in the folder of its output. A search shows folders as if it had been done.
+ * and so does decode in the folder of its output. A search takes an unfinished set once one of its shards has a name,
+ * and lists the files of others as ignored.
  *   options      NULL = defaults
  *   result_out   NULL, or a struct with struct_bytes set
  * Status: INVALID_ARGUMENT, OUT_OF_MEMORY, IO (a path that does not exist or cannot be listed). */

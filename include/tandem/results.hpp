@@ -50,7 +50,8 @@ constexpr auto table(const tandem_files_set &) {
                     row("content_bytes", &Of::content_bytes), row("stripe_count", &Of::stripe_count),
                     row("shard_file_bytes", &Of::shard_file_bytes), row("mode", &Of::mode, Unit::mode),
                     row("shard_count", &Of::shard_count), row("any_k_suffice", &Of::any_k_suffice, Unit::flag),
-                    row("shards_suffice", &Of::shards_suffice, Unit::flag, false));
+                    row("shards_suffice", &Of::shards_suffice, Unit::flag, false),
+                    row("replaced_by", &Of::replaced_by, Unit::id));
 }
 
 constexpr auto table(const tandem_files_verify_result &) {

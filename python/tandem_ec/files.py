@@ -59,6 +59,7 @@ class Set:
     shard_count: int  # different shards that were found
     any_k_suffice: bool
     shards_suffice: bool
+    replaced_by: str  # the id of the set that replaced this one; zeros: none
     files: Tuple[Shard, ...]
 
 

@@ -42,6 +42,7 @@ struct Generation {
   std::int32_t matrix = TANDEM_MATRIX_ISAL_CAUCHY;
   std::vector<std::string> folders;
   std::vector<Bytes> files;  // by shard
+  std::set<Bytes> replaced;  // ids of sets, of 16 bytes each, as its records say
 
   std::uint64_t stripe_count() const { return (files[0].size() - 2 * kRecord + block_bytes - 1) / block_bytes; }
   std::size_t offset(std::uint64_t block) const { return kRecord + block * block_bytes; }
@@ -59,6 +60,7 @@ struct Generation {
   bool is_padding(unsigned index) const { return stripe_count() == 1 && is_padding(index, 0); }
   std::string place(unsigned index) const { return folders[index % folders.size()] + "/" + shard_name(name, index); }
   std::string temporary(unsigned index) const { return shard_name("." + id, index) + "-tmp"; }
+  Bytes id_bytes() const { return files[0].substr(16, 16); }
 };
 using Generations = std::vector<Generation>;
 
@@ -170,53 +172,27 @@ inline Owner owner_by_blocks(const Bytes &file, const std::vector<const Generati
 
 class World {
  public:
-  // Temporaries count for a set that is known to count: it has a commit record, or a file with a name.
+  // A temporary with a record is a shard. It counts if a shard of its set has a name.
   World(const Tree &tree, const Generations &all) {
-    std::vector<std::pair<std::string, const Bytes *>> headless;
-    std::map<std::string, Owner> owned;
-    std::map<unsigned, const Generation *> chosen;
-    const auto own = [&](const std::string &path, const Bytes &bytes) {
-      const Owner owner = owner_by_records(bytes, all);
-      if (owner.of == nullptr) return false;
-      owned[path] = owner;
-      return true;
-    };
-    for (const Generation &each : all)
-      if (states_[each.number].of == nullptr) states_[each.number].of = &each;
-    for (const auto &[path, bytes] : tree)
-      if (bytes && name_in(path)[0] != '.' && !own(path, *bytes)) headless.emplace_back(path, &*bytes);
-    std::set<unsigned> named;  // with a file that has its name
-    for (const auto &[path, owner] : owned) named.insert(owner.of->number);
-    counting_ = named;
-    for (const Generation &each : all)
-      for (const auto &[path, bytes] : tree)
-        if (name_in(path) == "." + each.id + ".tandem-commit") counting_.insert(each.number);
-    for (const Generation &each : all)
-      for (unsigned i = 0; i < each.files.size() && counting_.contains(each.number); ++i)
-        for (const auto &[path, bytes] : tree)
-          if (name_in(path) == each.temporary(i)) own(path, *bytes);
-    std::vector<const Generation *> found;
-    std::vector<Owner> by_m;
-    for (const auto &[path, owner] : owned) by_m.push_back(owner);
-    std::stable_sort(by_m.begin(), by_m.end(), [](const Owner &a, const Owner &b) { return a.of->m < b.of->m; });
-    for (const Owner &owner : by_m) {
-      const Generation *&of = chosen[owner.of->number];
-      if (of == nullptr || owner.index >= of->k + of->m) of = owner.of;
-    }
-    for (const auto &[number, of] : chosen) {
-      states_[number].of = of;
-      if (named.contains(number)) found.push_back(of);
-    }
-    for (const auto &[path, owner] : owned) add(path, *tree.at(path), owner);
-    for (const auto &[path, bytes] : headless) add(path, *bytes, owner_by_blocks(*bytes, found));
+    build(tree, all);
+    for (const unsigned number : counting_)
+      for (const Generation &each : all)
+        if (states_.at(number).has_enough_shards() && states_.at(number).of->replaced.contains(each.id_bytes()))
+          replaced_.insert(each.number);
   }
 
   const State &state(const Generation &of) const { return states_.at(of.number); }
-  // The newest that counts and can be decoded: the one that decode must find.
+  // The newest that counts, was not replaced and can be decoded: the one that decode must find.
   const Generation *expected() const {
     for (auto each = states_.rbegin(); each != states_.rend(); ++each)
-      if (each->first != 0 && counting_.contains(each->first) && each->second.is_decodable()) return each->second.of;
+      if (each->first != 0 && counts(each->first) && each->second.is_decodable()) return each->second.of;
     return nullptr;
+  }
+  // One that replaced it, with too few shards.
+  bool has_lost_successor(const Generation &of) const {
+    return std::any_of(states_.begin(), states_.end(), [&](const auto &each) {
+      return counts(each.first) && each.second.of->replaced.contains(of.id_bytes());
+    });
   }
   const Generation *newest() const {
     return counting_.empty() || *counting_.rbegin() == 0 ? nullptr : states_.at(*counting_.rbegin()).of;
@@ -228,12 +204,53 @@ class World {
     return nullptr;
   }
   unsigned sets_with_enough_shards() const {
-    return static_cast<unsigned>(std::count_if(states_.begin(), states_.end(), [](const auto &each) {
-      return each.second.of != nullptr && !each.second.files.empty() && each.second.has_enough_shards();
+    return static_cast<unsigned>(std::count_if(states_.begin(), states_.end(), [this](const auto &each) {
+      return each.second.of != nullptr && !each.second.files.empty() && each.second.has_enough_shards() &&
+             !replaced_.contains(each.first);
     }));
   }
 
  private:
+  bool counts(unsigned number) const { return counting_.contains(number) && !replaced_.contains(number); }
+
+  void build(const Tree &tree, const Generations &all) {
+    std::vector<std::pair<std::string, const Bytes *>> headless;
+    std::map<std::string, Owner> owned;
+    std::map<unsigned, const Generation *> chosen;
+    for (const Generation &each : all)
+      if (states_[each.number].of == nullptr) states_[each.number].of = &each;
+    std::set<unsigned> named;  // with a file that has its name
+    for (const auto &[path, bytes] : tree) {
+      if (!bytes || name_in(path)[0] == '.') continue;
+      if (const Owner owner = owner_by_records(*bytes, all); owner.of != nullptr) {
+        owned[path] = owner;
+        named.insert(owner.of->number);
+      } else {
+        headless.emplace_back(path, &*bytes);
+      }
+    }
+    counting_ = named;
+    for (const Generation &each : all)
+      for (unsigned i = 0; i < each.files.size() && named.contains(each.number); ++i)
+        for (const auto &[path, bytes] : tree)
+          if (name_in(path) == each.temporary(i))
+            if (const Owner owner = owner_by_records(*bytes, all); owner.of != nullptr) owned[path] = owner;
+    std::vector<const Generation *> found;
+    std::vector<Owner> by_m;
+    for (const auto &[path, owner] : owned) by_m.push_back(owner);
+    std::stable_sort(by_m.begin(), by_m.end(), [](const Owner &a, const Owner &b) { return a.of->m < b.of->m; });
+    for (const Owner &owner : by_m) {
+      const Generation *&of = chosen[owner.of->number];
+      if (of == nullptr || owner.index >= of->k + of->m) of = owner.of;
+    }
+    for (const auto &[number, of] : chosen) {
+      states_[number].of = of;
+      found.push_back(of);
+    }
+    for (const auto &[path, owner] : owned) add(path, *tree.at(path), owner);
+    for (const auto &[path, bytes] : headless) add(path, *bytes, owner_by_blocks(*bytes, found));
+  }
+
   void add(const std::string &path, const Bytes &bytes, const Owner &owner) {
     if (owner.of == nullptr) return;
     const Generation &of = *states_.at(owner.of->number).of;
@@ -254,7 +271,7 @@ class World {
   }
 
   std::map<unsigned, State> states_;
-  std::set<unsigned> counting_;
+  std::set<unsigned> counting_, replaced_;
 };
 
 }  // namespace model

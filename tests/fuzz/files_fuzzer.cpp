@@ -21,8 +21,8 @@
 #include <string>
 #include <vector>
 
-#include "files/commit.hpp"
 #include "files/format.hpp"
+#include "files/names.hpp"
 #include "tandem/files.h"
 #include "tandem/tandem.h"
 #include "tests/fuzz/input.hpp"
@@ -246,34 +246,22 @@ bool forge_block(Bytes &file, FuzzInput &input) {
   return true;
 }
 
-std::string commit_record_file(Tree &tree, FuzzInput &input) {
+// Makes its record say that the set replaced another one.
+void list_another(Bytes &file, FuzzInput &input) {
   const unsigned flags = input.byte();
-  CommitRecord record;
-  std::copy_n(workshop().original(flags & 1).result.set_id, 16, record.set_id.begin());
-  record.shard_count = flags & 2 ? kK + kM : input.byte() + 1u;
-  record.folder_count = flags & 4 ? 1 : input.byte() % record.shard_count + 1;
-  record.folder = input.byte() % record.folder_count;
-  record.force = flags & 8;
-  record.name = flags & 16 ? "set" : std::string(1 + input.byte() % 20, static_cast<char>('a' + input.byte() % 26));
-  for (std::uint32_t i = 0; i < record.shard_count; ++i)
-    record.folder_of.push_back(
-        static_cast<std::uint16_t>(record.folder_count == 1 ? 0 : input.byte() % record.folder_count));
-  record.stale = std::bitset<kMaxShardCount>(input.number<std::uint32_t>());
-  if (flags & 64) {
-    record.given_up.resize(1);
-    std::copy_n(workshop().original(~flags & 1).result.set_id, 16, record.given_up[0].begin());
-  }
-  const std::vector<std::byte> bytes = commit_record_bytes(record);
-  Bytes file(bytes.size());
-  std::copy(bytes.begin(), bytes.end(), bytes_of(file));
-  const std::string name = own_name({flags & 32 ? OwnKind::commit_record : OwnKind::pending_record, record.set_id, 0});
-  tree[name] = std::move(file);
-  return name;
+  Record record;
+  const std::size_t at = flags & 1 ? 0 : file.size() - std::min(file.size(), kRecordBytes);
+  if (file.size() < kRecordBytes) return;
+  const std::span<std::byte, kRecordBytes> place(bytes_of(file) + at, kRecordBytes);
+  if (parse_record(place, &record) != ParseResult::record) return;
+  record.set.replaced.resize(1);
+  std::copy_n(workshop().original(flags >> 1 & 1).result.set_id, 16, record.set.replaced[0].begin());
+  write_record(record, place);
 }
 
 // Returns whether a block was forged.
 bool edit(Tree &tree, FuzzInput &input) {
-  constexpr std::size_t fields[] = {8, 12, 32, 36, 40, 44, 48, 52, 56, 60, 64, 72, 80, 16};
+  constexpr std::size_t fields[] = {8, 12, 32, 36, 40, 44, 48, 52, 56, 60, 64, 72, 80, 16, 88, 92, 96};
   const unsigned what = input.byte() % 14;
   auto at = tree.begin();
   std::advance(at, input.byte() % tree.size());
@@ -325,7 +313,7 @@ bool edit(Tree &tree, FuzzInput &input) {
     case 9:
       return forge_block(file, input);
     case 10: {
-      const OwnName own{static_cast<OwnKind>(input.byte() % 4), {}, input.byte() % (kK + kM)};
+      const OwnName own{static_cast<OwnKind>(input.byte() % 2), {}, input.byte() % (kK + kM)};
       OwnName named = own;
       std::copy_n(workshop().original(input.byte() % 2).result.set_id, 16, named.set_id.begin());
       Bytes moved = std::move(file);
@@ -334,7 +322,7 @@ bool edit(Tree &tree, FuzzInput &input) {
       return false;
     }
     case 11:
-      commit_record_file(tree, input);
+      list_another(file, input);
       return false;
     case 12:
       sum_record(file, input.byte() & 1);
