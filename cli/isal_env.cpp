@@ -38,10 +38,10 @@ bool occupied(const fs::path &path) { return fs::exists(fs::symlink_status(path)
 
 // The chained build is a folder of three links: to our library, also under the name that PyPI's pyeclib opens, and to
 // the real one, under the name that our library needs and looks for beside itself.
-struct Places {
+struct Builds {
   fs::path standalone, folder, chained, real;
 
-  explicit Places(const Flags &flags)
+  explicit Builds(const Flags &flags)
       : standalone(installed_part("isal/standalone/libisal.so.2", "")),
         folder(flags.to.empty() ? isal() / "chained" : fs::absolute(flags.to).lexically_normal()),
         chained(folder / kLibraryName),
@@ -64,57 +64,57 @@ fs::path real_library() {
   return fs::absolute(map->l_name).lexically_normal();
 }
 
-int install(const Flags &flags, const Places &places) {
+int install(const Flags &flags, const Builds &builds) {
   const fs::path real = real_library();
-  const fs::path isal = flags.to.empty() ? ".." : places.isal();  // relative in our own folder: a prefix may be moved
-  const std::pair<fs::path, fs::path> links[] = {{places.real, real},
-                                                 {places.folder / "libisal-pyeclib.so.2", kLibraryName},
-                                                 {places.chained, isal / "libisal-chained.so"}};
+  const fs::path isal = flags.to.empty() ? ".." : builds.isal();  // relative in our own folder: a prefix may be moved
+  const std::pair<fs::path, fs::path> links[] = {{builds.real, real},
+                                                 {builds.folder / "libisal-pyeclib.so.2", kLibraryName},
+                                                 {builds.chained, isal / "libisal-chained.so"}};
   for (const auto &[link, target] : links)
     if (occupied(link) && (!fs::is_symlink(link) || fs::read_symlink(link).filename() != target.filename()))
       fail(kExitWrongUsage, link.string(), " was not made by this command; remove it first");
   umask(022);
-  fs::create_directories(places.folder);
+  fs::create_directories(builds.folder);
   for (const auto &[link, target] : links) {
     const std::string beside = fmt::format("{}.{}", link.string(), getpid());
     fs::create_symlink(target, beside);
     fs::rename(beside, link);  // a program that starts finds the old link or the new one
   }
   fmt::print("made {}\n  in front of {}, which keeps everything but erasure code and RAID\n",
-             printable(places.chained.string()), printable(real.string()));
+             printable(builds.chained.string()), printable(real.string()));
   return kExitDone;
 }
 
 // Why the chained build cannot be used. Empty: it can.
-std::string chained_problem(const Flags &flags, const Places &places) {
-  for (const fs::path &path : {places.chained, places.real})
+std::string chained_problem(const Flags &flags, const Builds &builds) {
+  for (const fs::path &path : {builds.chained, builds.real})
     if (!fs::exists(path))
       return fmt::format("{} is missing; `{} isal-env --install{}` makes the chained build",
-                         (places.folder / (occupied(path) ? fs::read_symlink(path) : path)).lexically_normal().string(),
+                         (builds.folder / (occupied(path) ? fs::read_symlink(path) : path)).lexically_normal().string(),
                          program_name(), flags.to.empty() ? "" : " --to " + shell_word(flags.to));
   return "";
 }
 
-bool is_chained_chosen(const Flags &flags, const Places &places) {
-  return !flags.standalone && (!flags.to.empty() || occupied(places.chained));
+bool is_chained_chosen(const Flags &flags, const Builds &builds) {
+  return !flags.standalone && (!flags.to.empty() || occupied(builds.chained));
 }
 
-int status(const Flags &flags, const Places &places) {
-  const std::string problem = chained_problem(flags, places);
-  fmt::print("standalone  {}\nchained     {}\n            {}\ndefault     {}\n", printable(places.standalone.string()),
-             printable(places.chained.string()),
-             printable(problem.empty() ? "in front of " + fs::read_symlink(places.real).string() : problem),
-             is_chained_chosen(flags, places) ? "chained" : "standalone");
+int status(const Flags &flags, const Builds &builds) {
+  const std::string problem = chained_problem(flags, builds);
+  fmt::print("standalone  {}\nchained     {}\n            {}\ndefault     {}\n", printable(builds.standalone.string()),
+             printable(builds.chained.string()),
+             printable(problem.empty() ? "in front of " + fs::read_symlink(builds.real).string() : problem),
+             is_chained_chosen(flags, builds) ? "chained" : "standalone");
   return kExitDone;
 }
 
 using Assignment = std::pair<const char *, std::string>;
 
-std::vector<Assignment> assignments(const Flags &flags, const Places &places) {
-  const bool chained = is_chained_chosen(flags, places);
-  if (const std::string problem = chained ? chained_problem(flags, places) : ""; !problem.empty())
+std::vector<Assignment> assignments(const Flags &flags, const Builds &builds) {
+  const bool chained = is_chained_chosen(flags, builds);
+  if (const std::string problem = chained ? chained_problem(flags, builds) : ""; !problem.empty())
     fail(kExitInputOutput, problem);
-  const fs::path library = chained ? places.chained : places.standalone;
+  const fs::path library = chained ? builds.chained : builds.standalone;
   const char *const variable = flags.preload ? "LD_PRELOAD" : "LD_LIBRARY_PATH";
   std::string value = flags.preload ? library.string() : library.parent_path().string();
   if (value.find_first_of(flags.preload ? ":$ " : ":;$") != std::string::npos)
@@ -141,8 +141,8 @@ std::string libisal_by_rpath(const std::string &program, const std::string &fold
   return std::string(line, std::strcspn(line, "\n"));
 }
 
-int run_command(const Flags &flags, const Places &places, std::vector<std::string> words) {
-  const std::vector<Assignment> wanted = assignments(flags, places);
+int run_command(const Flags &flags, const Builds &builds, std::vector<std::string> words) {
+  const std::vector<Assignment> wanted = assignments(flags, builds);
   for (const auto &[variable, value] : wanted) setenv(variable, value.c_str(), 1);
   const std::string folder = wanted[0].second.substr(0, wanted[0].second.find(':'));
   if (const std::string other = flags.preload ? "" : libisal_by_rpath(words[0], folder); !other.empty())
@@ -162,11 +162,11 @@ int isal_env(const Flags &flags, const std::vector<std::string> &words) {
     fail(kExitWrongUsage, "unknown option ", words[0], "; see ", program_name(), " isal-env --help");
   if (flags.print + flags.install + flags.status + !words.empty() != 1)
     fail(kExitWrongUsage, "one of COMMAND, --print, --install and --status is needed");
-  const Places places(flags);
-  if (flags.install) return install(flags, places);
-  if (flags.status) return status(flags, places);
-  if (!flags.print) return run_command(flags, places, words);
-  for (const auto &[variable, value] : assignments(flags, places))
+  const Builds builds(flags);
+  if (flags.install) return install(flags, builds);
+  if (flags.status) return status(flags, builds);
+  if (!flags.print) return run_command(flags, builds, words);
+  for (const auto &[variable, value] : assignments(flags, builds))
     fmt::print("export {}={}\n", variable, shell_word(value));
   return kExitDone;
 }
