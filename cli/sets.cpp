@@ -233,7 +233,7 @@ ChosenSet only_set(const SearchOwner &found, const SetFlags &flags) {
     if (named.size() > 1)
       fail(kExitWrongUsage, named.size(), " sets are called ", flags.name,
            ", choose one with --set ID: ", list_of(named));
-    id = hexadecimal(named[0].set.set_id);
+    id = hexadecimal(is_replaced(named[0]) ? named[0].set.replaced_by : named[0].set.set_id);
   }
   std::size_t index = 0;
   check(tandem_files_search_choose(found.get(), id.empty() ? nullptr : id.c_str(), &index));

@@ -51,7 +51,7 @@ std::vector<SetId> sets_to_replace(const Folders &folders, const NewSet::Options
     // The name of temporaries that are damaged is not known.
     const auto part = std::ranges::find_if(set.parts, [&](const Part &each) {
       return set.header ? set.header->name == options.name || is_of_name(each.name)
-                        : !set.has_unfinished() && (each.form == Form::temporary || is_of_name(each.name));
+                        : set.is_known_damaged() || is_of_name(each.name);
     });
     if (part == set.parts.end() || contains(except, id)) continue;
     const std::string path = folders[part->folder]->path_of(part->name);

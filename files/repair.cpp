@@ -297,7 +297,7 @@ tandem_files_repair_result run(RepairTask &task) {
 
 // Its encode did not, and the missing shards are made now.
 void finish_set(const RepairTask &task) {
-  std::vector<std::string> paths = task.search.paths;
+  std::vector<std::string> paths = task.search.folders;
   for (const Target &target : task.targets) paths.push_back(target.place.folder);
   for (const std::string &note : recover(paths, false, lock_wait(task.options)).notes) task.note(note);
 }
@@ -384,7 +384,8 @@ tandem_files_repair_result repair(tandem_context *context, const Search &search,
   team.together([&] {
     const bool has_temporaries = std::ranges::any_of(
         set.files, [](const ShardFile &file) { return parse_own_name(name_of(file.path)).has_value(); });
-    if (has_temporaries && team.leads() && options.dry_run == 0) finish_set(*task);
+    if (has_temporaries && team.leads() && options.dry_run == 0 && result.state == TANDEM_FILES_INTACT)
+      finish_set(*task);
   });
   result.seconds = std::chrono::duration<double>(Clock::now() - started).count();
   return result;

@@ -180,12 +180,12 @@ class Searcher {
 
   // Tells which sets were replaced, and takes those away of which no shard has a name yet.
   void set_aside() {
-    std::map<SetId, SetId> successors;
+    std::map<std::pair<SetId, std::string>, SetId> successors;  // of a set of that name
     for (const FoundSet &set : found_.sets) {
       if (!has_name(set)) continue;
       sync_names(set);
       for (const SetId &id : set.header.replaced)
-        if (id != set.header.set_id && can_be_decoded(set)) successors[id] = set.header.set_id;
+        if (id != set.header.set_id && can_be_decoded(set)) successors[{id, set.header.name}] = set.header.set_id;
     }
     std::erase_if(found_.sets, [&](const FoundSet &set) {
       if (has_name(set)) return false;
@@ -194,7 +194,8 @@ class Searcher {
       return true;
     });
     for (FoundSet &set : found_.sets)
-      if (const auto successor = successors.find(set.header.set_id); successor != successors.end())
+      if (const auto successor = successors.find({set.header.set_id, set.header.name});
+          successor != successors.end() && !std::ranges::count(set.header.replaced, successor->second))
         set.replaced_by = successor->second;
   }
 

@@ -109,10 +109,10 @@ void sync(const Folders &folders, const std::set<std::size_t> &places, bool no_s
   for (const std::size_t place : places) folders[place]->sync();
 }
 
-// A process that lives and writes the set holds a lock on each of its temporaries.
+// A process that lives and writes the set holds a lock on each of its files until all have their names.
 Lock lock_of(const Folders &folders, const SetParts &set) {
   for (const Part &part : set.parts) {
-    if (part.form != Form::temporary) continue;
+    if (part.form != Form::temporary && part.form != Form::by_set) continue;
     const Descriptor file = open_to_lock(*folders[part.folder], part.name);
     if (!file && errno == ENOENT) continue;
     if (const Lock lock = file ? lock_file(file) : Lock::unknown; lock != Lock::ours) return lock;
@@ -132,6 +132,9 @@ bool SetParts::has(Form form) const {
   return std::ranges::any_of(parts, [&](const Part &part) { return part.form == form; });
 }
 bool SetParts::has_unfinished() const { return std::ranges::any_of(parts, &Part::is_unfinished); }
+bool SetParts::is_known_damaged() const {
+  return !header && !has_name() && !has_unfinished() && std::ranges::none_of(parts, &Part::is_unread);
+}
 // A rename begins when every file is complete and on the disk. So none has begun if one is not written, or if all are
 // here under their temporary names and one is damaged.
 bool SetParts::was_never_complete() const {
@@ -216,7 +219,8 @@ Finished finish_set(const Folders &folders, const FolderContents &contents, cons
     if (part.form == Form::by_set) by_set_parts.push_back(part);
     if (part.form != Form::temporary) continue;
     const bool has_name = std::ranges::any_of(set.parts, [&](const Part &other) {
-      return other.form != Form::temporary && other.folder == part.folder && other.index == part.index;
+      return other.form != Form::temporary && other.folder == part.folder && other.index == part.index &&
+             other.is_whole;
     });
     if (has_name) {  // a second name of one file, or repair made it
       folder.remove(part.name);
@@ -239,12 +243,13 @@ Finished finish_set(const Folders &folders, const FolderContents &contents, cons
     const auto old = contents.sets.find(id);
     if (old == contents.sets.end()) continue;
     // Temporaries that are damaged tell no name.
-    const bool is_namesake = old->second.header ? old->second.header->name == set.header->name
-                                                : !old->second.has_name() && !old->second.has_unfinished();
+    const bool is_namesake =
+        old->second.header ? old->second.header->name == set.header->name : old->second.is_known_damaged();
     for (const Part &part : old->second.parts) {
       const Folder &folder = *folders[part.folder];
       const bool is_of_name = parse_shard_file_name(part.name).value_or(std::pair("", 0)).first == set.header->name;
       if (!(is_of_name || (is_namesake && part.form != Form::renamed)) || !folder.is_held()) continue;
+      if (part.form != Form::temporary && !is_shard_of(folder, part.name, id, part.index)) continue;
       if (Descriptor file = folder.open_file(part.name, O_RDONLY); file && leaves_enough(file))
         finished.replaced.push_back(std::move(file));
       folder.remove(part.name);

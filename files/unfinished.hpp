@@ -31,7 +31,7 @@ struct Part {
   std::uint32_t index = 0;
   Form form = Form::temporary;
   bool is_whole = false;       // has its full length and an intact record; of a temporary, that at its start
-  bool is_unfinished = false;  // a temporary without a start record. Nothing of its set has a name yet.
+  bool is_unfinished = false;  // a temporary with zeros for a start record: nothing of its set has a name
   bool is_unread = false;      // neither is known of it
 };
 
@@ -41,6 +41,7 @@ struct SetParts {
 
   bool has(Form form) const;
   bool has_unfinished() const;
+  bool is_known_damaged() const;      // all are temporaries, and none tells the set's name
   bool was_never_complete() const;    // or a file was damaged before any of them got its name
   bool has_name() const;              // one of its shards
   std::uint32_t whole_count() const;  // different shards
