@@ -120,6 +120,11 @@ Lock lock_of(const Folders &folders, const SetParts &set) {
   return Lock::ours;
 }
 
+// Temporaries that are damaged tell no name.
+bool is_namesake(const SetParts &set, const std::string &name) {
+  return set.header ? set.header->name == name : set.is_known_damaged();
+}
+
 // Names are taken when nothing is left to remove. So a shard with its name says that this has ended: files of the old
 // sets came back later, and stay.
 std::vector<SetId> replaced_now(const SetParts &set) {
@@ -242,13 +247,12 @@ Finished finish_set(const Folders &folders, const FolderContents &contents, cons
   for (const SetId &id : replaced_now(set)) {
     const auto old = contents.sets.find(id);
     if (old == contents.sets.end()) continue;
-    // Temporaries that are damaged tell no name.
-    const bool is_namesake =
-        old->second.header ? old->second.header->name == set.header->name : old->second.is_known_damaged();
     for (const Part &part : old->second.parts) {
       const Folder &folder = *folders[part.folder];
       const bool is_of_name = parse_shard_file_name(part.name).value_or(std::pair("", 0)).first == set.header->name;
-      if (!(is_of_name || (is_namesake && part.form != Form::renamed)) || !folder.is_held()) continue;
+      if (!(is_of_name || (is_namesake(old->second, set.header->name) && part.form != Form::renamed)) ||
+          !folder.is_held())
+        continue;
       if (part.form != Form::temporary && !is_shard_of(folder, part.name, id, part.index)) continue;
       if (Descriptor file = folder.open_file(part.name, O_RDONLY); file && leaves_enough(file))
         finished.replaced.push_back(std::move(file));
@@ -317,11 +321,12 @@ class Recovery {
     leave("set ", id, " is not finished, and its temporaries in ", where(set), " are damaged");
   }
 
-  // A set that is whole and lists it, and on the disk: a shard of it has a name.
+  // A set of its name that is whole and lists it, and on the disk: a shard of it has a name.
   bool successor_of(const SetId &set_id) const {
+    const SetParts &old = contents_.sets.at(set_id);
     return std::ranges::any_of(contents_.sets, [&](const auto &each) {
       const SetParts &set = each.second;
-      return set.is_whole() && set.has_name() &&
+      return set.is_whole() && set.has_name() && is_namesake(old, set.header->name) &&
              std::ranges::find(set.header->replaced, set_id) != set.header->replaced.end();
     });
   }
