@@ -82,14 +82,12 @@ Layout layout_of(const std::vector<tandem_files_shard> &shards) {
   return layout;
 }
 
-bool has_enough(const ChosenSet &chosen) { return chosen.set.shards_suffice != 0; }
-
 ChosenSet set_at(const SearchOwner &found, std::size_t index) {
   ChosenSet chosen;
   chosen.index = index;
   chosen.set = sized<tandem_files_set>();
   check(tandem_files_search_set(found.get(), index, &chosen.set));
-  chosen.name = name_of_set(found, index);
+  chosen.name = chosen.set.name;
   return chosen;
 }
 
@@ -178,10 +176,6 @@ int run_in(const Places &places, const std::function<int()> &body) {
   }
 }
 
-std::string name_of_set(const SearchOwner &found, std::size_t set_index) {
-  return layout_of(shards_of(found, set_index)).name;
-}
-
 std::string label_of(const ChosenSet &chosen) {
   const std::string id = hexadecimal(chosen.set.set_id);
   return chosen.name.empty() ? "set " + id : fmt::format("set {} ({})", id, printable(chosen.name));
@@ -202,7 +196,7 @@ std::vector<ChosenSet> named_sets(const SearchOwner &found, const SetFlags &flag
   std::vector<ChosenSet> sets = all_sets(found);
   if (sets.empty() || !flags.set_id.empty()) {
     std::size_t index = 0;
-    check(tandem_files_search_choose(found.get(), flags.set_id_prefix(), &index));
+    check(tandem_files_search_choose(found.get(), flags.set_id_prefix(), nullptr, &index));
     return {sets[index]};
   }
   if (flags.name.empty()) return sets;
@@ -224,19 +218,9 @@ std::vector<ChosenSet> chosen_sets(const SearchOwner &found, const SetFlags &fla
 }
 
 ChosenSet only_set(const SearchOwner &found, const SetFlags &flags) {
-  std::string id = flags.set_id;
-  if (!flags.name.empty()) {
-    std::vector<ChosenSet> named = named_sets(found, flags);
-    if (!std::ranges::all_of(named, is_replaced)) std::erase_if(named, is_replaced);
-    if (std::ranges::any_of(named, has_enough))
-      std::erase_if(named, [](const ChosenSet &each) { return !has_enough(each); });
-    if (named.size() > 1)
-      fail(kExitWrongUsage, named.size(), " sets are called ", flags.name,
-           ", choose one with --set ID: ", list_of(named));
-    id = hexadecimal(is_replaced(named[0]) ? named[0].set.replaced_by : named[0].set.set_id);
-  }
   std::size_t index = 0;
-  check(tandem_files_search_choose(found.get(), id.empty() ? nullptr : id.c_str(), &index));
+  check(tandem_files_search_choose(found.get(), flags.set_id_prefix(),
+                                   flags.name.empty() ? nullptr : flags.name.c_str(), &index));
   ChosenSet chosen = set_at(found, index);
   for (std::size_t i = 0; i < tandem_files_search_set_count(found.get()); ++i)
     if (i != index) add_sentences(found, set_at(found, i), chosen.others);

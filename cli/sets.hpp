@@ -44,7 +44,7 @@ int run_in(const Places &places, const std::function<int()> &body);
 struct ChosenSet {
   std::size_t index = 0;  // in the search
   tandem_files_set set{};
-  std::string name;                 // name_of_set
+  std::string name;                 // of the set
   std::vector<std::string> others;  // sentences: files of other sets that were found beside it
 };
 // "set ID (NAME)", printable.
@@ -52,9 +52,6 @@ std::string label_of(const ChosenSet &chosen);
 
 // "ID (NAME, 6 of 6 shards), ...", of the first sets.
 std::string list_of(const std::vector<ChosenSet> &sets);
-
-// The first part of "NAME.003.tandem" that most shard files of the set have; "": none of them has such a name.
-std::string name_of_set(const SearchOwner &found, std::size_t set_index);
 
 // All sets that --set or --name name, in the order of the search.
 std::vector<ChosenSet> named_sets(const SearchOwner &found, const SetFlags &flags);

@@ -70,6 +70,7 @@ tandem_files_set set_of(const SetHeader &header) {
   auto set = description_of<tandem_files_set>(header, any_k_suffice(header));
   set.shard_file_bytes = header.shard_file_bytes();
   set.mode = header.mode;
+  set.name = header.name.c_str();
   return set;
 }
 
@@ -146,6 +147,7 @@ tandem_status tandem_files_search_set(const tandem_files_search *search, size_t 
     for (const ShardFile &file : set.files) present[file.index] = 1;
     ours.shards_suffice = shards_suffice(set.header, present) ? 1 : 0;
     std::ranges::copy(set.replaced_by, ours.replaced_by);
+    ours.name = set.name.c_str();
     write_result(ours, set_out, "tandem_files_set");
   });
 }
@@ -182,10 +184,11 @@ tandem_status tandem_files_search_check(const tandem_files_search *search) {
   return guarded({{"search", search}}, [&] { check_current(search->found); });
 }
 
-tandem_status tandem_files_search_choose(const tandem_files_search *search, const char *set_id_prefix,
+tandem_status tandem_files_search_choose(const tandem_files_search *search, const char *set_id_prefix, const char *name,
                                          size_t *set_index_out) {
-  return guarded({{"search", search}, {"set_index_out", set_index_out}},
-                 [&] { *set_index_out = search->found.choose(set_id_prefix != nullptr ? set_id_prefix : ""); });
+  return guarded({{"search", search}, {"set_index_out", set_index_out}}, [&] {
+    *set_index_out = search->found.choose(set_id_prefix != nullptr ? set_id_prefix : "", name != nullptr ? name : "");
+  });
 }
 
 tandem_status tandem_files_decode(tandem_context *context, const tandem_files_search *search,

@@ -3,6 +3,7 @@
 // functions.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -53,6 +54,7 @@ struct SetHeader {
   std::vector<SetId> replaced;  // the sets that encode replaced, and those that these replaced
   bool operator==(const SetHeader &) const = default;
 
+  bool lists(const SetId &id) const { return std::ranges::find(replaced, id) != replaced.end(); }
   std::uint32_t shard_count() const { return k + m; }
   std::uint64_t payload_bytes() const { return block_bytes - kCheckBytes; }
   std::uint64_t stripe_data_bytes() const { return k * payload_bytes(); }

@@ -23,7 +23,7 @@ auto most_voted(const auto &votes) {
 
 // The set's id, if the set has no name, or not all shards could have it.
 std::string common_name(const FoundSet &set) {
-  const std::string name = name_of_set(set);
+  const std::string name = name_of_files(set);
   return is_set_name(name, set.header.shard_count()) ? name : hexadecimal(set.header.set_id);
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "files/search.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -60,6 +62,8 @@ class Searcher {
     for (const auto &folder : folders_.list()) found_.folders.push_back(folder->path());
     for (FoundSet &set : found_.sets) {
       std::ranges::stable_sort(set.files, [](const ShardFile &a, const ShardFile &b) { return a.index < b.index; });
+      set.name = name_of_files(set);
+      if (set.name == hexadecimal(set.header.set_id) && !set.header.name.empty()) set.name = set.header.name;
       for (std::size_t i = 0; i < set.files.size(); ++i)
         if (i == 0 || set.files[i].index != set.files[i - 1].index) ++set.shard_count;
     }
@@ -146,7 +150,7 @@ class Searcher {
       found_.sets[same->second].files.push_back(std::move(shard));
     } else {
       places_.emplace(record.set.set_id, found_.sets.size());
-      found_.sets.push_back({record.set, {std::move(shard)}, 0});
+      found_.sets.push_back({record.set, {std::move(shard)}, "", 0});
     }
   }
 
@@ -195,7 +199,7 @@ class Searcher {
     });
     for (FoundSet &set : found_.sets)
       if (const auto successor = successors.find({set.header.set_id, set.header.name});
-          successor != successors.end() && !std::ranges::count(set.header.replaced, successor->second))
+          successor != successors.end() && !set.header.lists(successor->second))
         set.replaced_by = successor->second;
   }
 
@@ -209,10 +213,10 @@ class Searcher {
     for (const ShardFile &file : set.files)
       if (is_temporary(file) || name_of(file.path).starts_with(by_set))
         for (const ShardFile &each : set.files) folders.insert(each.folder);
-    for (const std::size_t folder : folders) try {
-        Folder(found_.folders[folder]).sync();
-      } catch (const Error &) {  // it may not be listed
-      }
+    for (const std::size_t folder : folders) {
+      const Descriptor held(open(found_.folders[folder].c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      if (held && fsync(held.get()) != 0 && errno == EIO) leave_unread("sync", found_.folders[folder], errno);
+    }
   }
 
   static bool can_be_decoded(const FoundSet &set) {
@@ -313,20 +317,20 @@ class Searcher {
   std::set<std::pair<dev_t, ino_t>> seen_;
 };
 
-std::string list(const std::vector<FoundSet> &sets) {
+std::string list(const std::vector<const FoundSet *> &sets) {
   constexpr std::size_t kMostListed = 8;
   std::string text;
   for (std::size_t i = 0; i < std::min(sets.size(), kMostListed); ++i) {
-    const std::string name = name_of_set(sets[i]);
-    text += base::text(i == 0 ? "" : ", ", hexadecimal(sets[i].header.set_id), " (", name, name.empty() ? "" : ", ",
-                       sets[i].shard_count, " of ", sets[i].header.shard_count(), " shards)");
+    const std::string &name = sets[i]->name;
+    text += base::text(i == 0 ? "" : ", ", hexadecimal(sets[i]->header.set_id), " (", name, name.empty() ? "" : ", ",
+                       sets[i]->shard_count, " of ", sets[i]->header.shard_count(), " shards)");
   }
   return sets.size() > kMostListed ? text + ", ..." : text;
 }
 
 }  // namespace
 
-std::size_t Search::choose(const std::string &set_id_prefix) const {
+std::size_t Search::choose(const std::string &set_id_prefix, const std::string &name) const {
   if (sets.empty()) {
     if (const std::string why = not_read(); !why.empty()) fail(TANDEM_ERROR_IO, why);
     if (!other_version.empty()) fail(TANDEM_ERROR_UNSUPPORTED, other_version);
@@ -335,37 +339,36 @@ std::size_t Search::choose(const std::string &set_id_prefix) const {
   }
   std::string wanted = set_id_prefix;
   for (char &c : wanted) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  std::optional<std::size_t> chosen, only_with_enough;
-  std::size_t match_count = 0, enough_count = 0;
-  for (std::size_t i = 0; i < sets.size(); ++i) {
-    if (!hexadecimal(sets[i].header.set_id).starts_with(wanted)) continue;
-    if (wanted.empty() && sets[i].replaced_by != SetId()) continue;
-    ++match_count;
-    chosen = i;
-    if (known_shard_count(sets[i]) < sets[i].header.k) continue;
-    ++enough_count;
-    only_with_enough = i;
+  std::vector<const FoundSet *> all, matches, enough, replaced;
+  for (const FoundSet &set : sets) {
+    all.push_back(&set);
+    if (!hexadecimal(set.header.set_id).starts_with(wanted) || (!name.empty() && set.name != name)) continue;
+    const bool counts = !wanted.empty() || set.replaced_by == SetId();
+    (counts ? matches : replaced).push_back(&set);
+    if (counts && known_shard_count(set) >= set.header.k) enough.push_back(&set);
   }
-  if (match_count == 1) return *chosen;
-  if (match_count == 0)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, "no set has an id that starts with ", wanted, "; there are: ", list(sets));
-  if (enough_count == 1) {  // the others are left-overs, but for one that replaced it
-    const SetId &id = sets[*only_with_enough].header.set_id;
+  if (matches.empty() && !replaced.empty())
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "set ", hexadecimal(replaced[0]->header.set_id), " was replaced by set ",
+         hexadecimal(replaced[0]->replaced_by), ", which is not called ", name, "; choose one with --set ID");
+  if (matches.empty())
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "no set ", wanted.empty() ? "is called " : "has an id that starts with ",
+         wanted.empty() ? name : wanted, "; there are: ", list(all));
+  if (matches.size() > 1 && enough.size() != 1)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, matches.size(), name.empty() ? " sets found" : " sets are called ", name,
+         ", choose one with --set ID", name.empty() ? " or --name NAME" : "",
+         " (in a program: set_id_prefix): ", list(matches));
+  const FoundSet *const chosen = matches.size() == 1 ? matches[0] : enough[0];  // the others are left-overs
+  if (wanted.empty())
     for (const FoundSet &set : sets)
-      if (const auto &replaced = set.header.replaced; std::ranges::find(replaced, id) != replaced.end())
-        fail(TANDEM_ERROR_NOT_RECOVERABLE, "set ", hexadecimal(set.header.set_id), " replaced set ", hexadecimal(id),
-             ", but only ", set.shard_count, " of the ", set.header.k,
-             " shards that it needs are found; the older content is read with --set ", hexadecimal(id),
-             " (in a program: set_id_prefix)");
-    return *only_with_enough;
-  }
-  fail(TANDEM_ERROR_INVALID_ARGUMENT, match_count,
-       " sets found, choose one with --set ID or --name NAME "
-       "(in a program: set_id_prefix): ",
-       list(sets));
+      if (set.header.lists(chosen->header.set_id) && set.header.name == chosen->header.name)
+        fail(TANDEM_ERROR_NOT_RECOVERABLE, "set ", hexadecimal(set.header.set_id), " replaced set ",
+             hexadecimal(chosen->header.set_id), ", but only ", set.shard_count, " of the ", set.header.k,
+             " shards that it needs are found; the older content is read with --set ",
+             hexadecimal(chosen->header.set_id), " (in a program: set_id_prefix)");
+  return static_cast<std::size_t>(chosen - sets.data());
 }
 
-std::string name_of_set(const FoundSet &set) {
+std::string name_of_files(const FoundSet &set) {
   std::map<std::string, std::size_t> votes;
   for (const ShardFile &file : set.files)
     if (const auto parts = parse_shard_file_name(name_of(file.path)); parts && parts->second == file.index)
@@ -396,7 +399,7 @@ void check_all_read(const Search &search, const FoundSet &set, bool recoverable)
 }
 
 std::size_t Search::choose_to_code(const std::string &set_id_prefix) const {
-  const std::size_t chosen = choose(set_id_prefix);
+  const std::size_t chosen = choose(set_id_prefix, "");
   try {
     make_codec(sets[chosen].header, true);
   } catch (const Error &error) {

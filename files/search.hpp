@@ -32,6 +32,7 @@ struct ShardFile {
 struct FoundSet {
   SetHeader header;
   std::vector<ShardFile> files;   // by index
+  std::string name;               // see name_of_files; of files with the id's name, that of the header
   std::uint32_t shard_count = 0;  // different ones
   SetId replaced_by{};            // a set that can be decoded and lists this one; {}: none
   bool operator==(const FoundSet &) const = default;
@@ -49,15 +50,15 @@ struct Search {
 
   // Why there may be more shard files than were found; empty: all files were read.
   std::string not_read() const { return unread.empty() ? vanished : unread.front(); }
-  // Throws INVALID_ARGUMENT (ambiguous or unknown), IO (no set, or unread) or UNSUPPORTED (only sets of another
-  // version). An empty prefix matches all. Of several sets the only one with k shards or more is chosen.
-  std::size_t choose(const std::string &set_id_prefix) const;
+  // Throws INVALID_ARGUMENT (ambiguous or unknown), IO (no set, or unread), UNSUPPORTED (only sets of another version)
+  // or NOT_RECOVERABLE. Empty words match all. Of several sets the only one with k shards or more is chosen.
+  std::size_t choose(const std::string &set_id_prefix, const std::string &name) const;
   // The same. Throws DAMAGED with a file's name if the header has a code that does not exist.
   std::size_t choose_to_code(const std::string &set_id_prefix) const;
 };
 
 // The first part of "NAME.003.tandem" that most files have with the number of their shard; "": none has.
-std::string name_of_set(const FoundSet &set);
+std::string name_of_files(const FoundSet &set);
 
 // Throw IO if a file, of all sets or of one, was replaced since the search, so that reading it proves nothing.
 void check_current(const Search &search);

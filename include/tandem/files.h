@@ -191,6 +191,7 @@ typedef struct tandem_files_set {
   int32_t any_k_suffice;     /* non-zero: any k shards are enough. 0: the matrix is not MDS, and some k are not */
   int32_t shards_suffice;    /* non-zero: the shards found are enough, by rank, if their blocks are intact */
   uint8_t replaced_by[16];   /* id of a set that replaced this one, and that enough shards of were found; 0 = none */
+  const char *name;          /* most of its files are called so; lives as long as the search or writer. "" = none */
 } tandem_files_set;
 
 /* What both ends of a shard file show; bits. */
@@ -234,13 +235,15 @@ TANDEM_API tandem_status tandem_files_search_unread(const tandem_files_search *s
 TANDEM_API tandem_status tandem_files_search_check(const tandem_files_search *search);
 
 /* Chooses a set.
- *   set_id_prefix   the first hexadecimal digits of its id, at least one. NULL: the only set, or the only one with at
- *                   least k shards (besides remains of other generations)
+ *   set_id_prefix   the first hexadecimal digits of its id, at least one. NULL: the only set that no other one has
+ *                   replaced, or the only one of these with at least k shards
+ *   name            of the files, NAME.003.tandem, of most shards. NULL: any
  *   set_index_out   its index in the search
  * Status: INVALID_ARGUMENT (none or several match: the message lists them), IO (there is no shard file, or a file could
- *   not be read), UNSUPPORTED (all shard files have another format version). */
+ *   not be read), UNSUPPORTED (all shard files have another format version), NOT_RECOVERABLE (the only one was replaced
+ *   by a set with too few shards; with its id it is chosen). */
 TANDEM_API tandem_status tandem_files_search_choose(const tandem_files_search *search, const char *set_id_prefix,
-                                                    size_t *set_index_out);
+                                                    const char *name, size_t *set_index_out);
 
 /* ---- decode -------------------------------------------------------------------------------------- */
 

@@ -412,10 +412,10 @@ class Search {
     check(tandem_files_search_set(get(), index, &found));
     return found;
   }
-  /* The index of the set with an id that begins so; NULL: of the only set. */
-  std::size_t choose(const char *set_id_prefix = nullptr) const {
+  /* The index of the set with an id that begins so, and files of this name; NULL: of the only set. */
+  std::size_t choose(const char *set_id_prefix = nullptr, const char *name = nullptr) const {
     std::size_t index = 0;
-    check(tandem_files_search_choose(get(), set_id_prefix, &index));
+    check(tandem_files_search_choose(get(), set_id_prefix, name, &index));
     return index;
   }
   const tandem_files_search *get() const noexcept { return search_.get(); }

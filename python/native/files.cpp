@@ -108,7 +108,7 @@ class Search {
 
   std::size_t choose(const std::optional<std::string> &set_id) const {
     std::size_t index = 0;
-    check(tandem_files_search_choose(get(), set_id ? set_id->c_str() : nullptr, &index));
+    check(tandem_files_search_choose(get(), set_id ? set_id->c_str() : nullptr, nullptr, &index));
     return index;
   }
 
