@@ -61,6 +61,9 @@ std::vector<SetId> sets_to_replace(const Folders &folders, const NewSet::Options
     if (id == options.set_id)
       fail(TANDEM_ERROR_INVALID_ARGUMENT, path, " is of set ", hexadecimal(id),
            " already: a new set needs an id of its own");
+    if ((set.has(Form::temporary) || set.has(Form::by_set)) && lock_of(folders, set) != Lock::ours)
+      fail(TANDEM_ERROR_IO, path, " is of set ", hexadecimal(id),
+           ", which is not finished and cannot be locked: a live process may be writing it");
     ids.push_back(id);
   }
   if (ids.size() > kMaxReplacedCount)
@@ -86,8 +89,7 @@ NewSet::NewSet(Options options, const std::vector<std::string> &folder_of_shard)
     return;
   }
   const FoldersLock lock(folders_, options_.wait);
-  const Recovered recovered = recover(folders_, false);
-  for (const std::string &note : recovered.notes)
+  for (const std::string &note : recover(folders_, false).notes)
     if (options_.note) options_.note(note);
   (void)sets_to_replace();
   for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
@@ -142,7 +144,7 @@ void NewSet::sync_folders() const {
 std::vector<Descriptor> NewSet::commit(
     const std::function<void(std::uint32_t, const std::vector<SetId> &)> &write_records) {
   const FoldersLock lock(folders_, options_.wait);
-  recover(folders_, false);  // a run that died meanwhile may have used the same names
+  recover(folders_, false);  // a run that died meanwhile may have used the same names; its notes name this set, too
   const std::vector<SetId> replaced = sets_to_replace();
   sync_folders();  // where a record is, no file of the set is missing
   const auto complete = [&](std::uint32_t shard) {

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -19,7 +20,9 @@ namespace {
 struct Ends {
   std::optional<Record> start, end;  // intact, and in their places
   bool is_unwritten = false;         // see files::is_unwritten
+  int start_error = 0;               // it could not be read
   std::uint64_t file_bytes = 0;
+  uid_t owner = 0;
 
   const Record *any() const { return start ? &*start : end ? &*end : nullptr; }
   bool has_full_length() const { return any() != nullptr && file_bytes == any()->set.shard_file_bytes(); }
@@ -34,12 +37,16 @@ std::optional<Ends> ends_of(const Folder &folder, const std::string &name) {
   if (!file || fstat(file.get(), &status) != 0) fail_io("open", folder.path_of(name), errno);
   Ends ends;
   ends.file_bytes = static_cast<std::uint64_t>(status.st_size);
+  ends.owner = status.st_uid;
   int error = 0;
   const auto record_at = [&](std::uint64_t at, RecordEnd end, std::optional<Record> *record_out) {
     std::array<std::byte, kRecordBytes> bytes = {};
     const std::int64_t got = read_at(file.get(), bytes.data(), bytes.size(), at);
     if (got < 0) error = errno;
-    if (end == RecordEnd::start) ends.is_unwritten = got >= 0 && is_unwritten(bytes);
+    if (end == RecordEnd::start) {
+      ends.start_error = error;
+      ends.is_unwritten = got >= 0 && is_unwritten(bytes);
+    }
     Record record;
     if (got == static_cast<std::int64_t>(bytes.size()) && parse_record(bytes, &record) == ParseResult::record &&
         record.end == end)
@@ -58,19 +65,21 @@ Form form_of(const std::string &stem, const SetHeader &header) {
 void add_temporary(const Folder &folder, std::size_t place, const std::string &name, const OwnName &own,
                    FolderContents &contents) {
   SetParts &set = contents.sets[own.set_id];
-  Part part{place, name, own.index};
+  Part part{place, name, own.index, Form::temporary, false, false, 0, ""};
   try {
     if (const auto ends = ends_of(folder, name)) {
       part.is_unfinished = ends->is_unwritten;
+      part.owner = ends->owner;
       const Record *const record = ends->any();
       if (record != nullptr && record->set.set_id == own.set_id && record->shard_index == own.index &&
           ends->has_full_length()) {
         set.header = record->set;
         part.is_whole = ends->start.has_value();
+        if (ends->start_error != 0) fail_io("read", folder.path_of(name), ends->start_error);
       }
     }
-  } catch (const Error &) {
-    part.is_unread = true;
+  } catch (const Error &error) {
+    part.unread = error.what();
   }
   set.parts.push_back(std::move(part));
 }
@@ -83,7 +92,8 @@ void add_shard(const Folder &folder, std::size_t place, const std::string &name,
     if (record == nullptr) return;
     SetParts &set = contents.sets[record->set.set_id];
     if (ends->has_full_length() && !set.header) set.header = record->set;
-    set.parts.push_back({place, name, record->shard_index, form_of(stem, record->set), ends->has_full_length(), false});
+    set.parts.push_back({place, name, record->shard_index, form_of(stem, record->set), ends->has_full_length(), false,
+                         ends->owner, ""});
   } catch (const Error &error) {
     contents.unread.emplace(folder.path_of(name), error.what());
   }
@@ -109,15 +119,15 @@ void sync(const Folders &folders, const std::set<std::size_t> &places, bool no_s
   for (const std::size_t place : places) folders[place]->sync();
 }
 
-// A process that lives and writes the set holds a lock on each of its files until all have their names.
-Lock lock_of(const Folders &folders, const SetParts &set) {
-  for (const Part &part : set.parts) {
-    if (part.form != Form::temporary && part.form != Form::by_set) continue;
-    const Descriptor file = open_to_lock(*folders[part.folder], part.name);
-    if (!file && errno == ENOENT) continue;
-    if (const Lock lock = file ? lock_file(file) : Lock::unknown; lock != Lock::ours) return lock;
-  }
-  return Lock::ours;
+// Names are taken when nothing is left to remove. So a shard with its name says that this has ended: files of the old
+// sets came back later, and stay.
+std::vector<SetId> replaced_now(const SetParts &set) {
+  return set.has(Form::by_name) ? std::vector<SetId>() : set.header->replaced;
+}
+
+bool is_called(const std::string &file_name, const std::string &set_name) {
+  const auto parts = parse_shard_file_name(file_name);
+  return parts && parts->first == set_name;
 }
 
 // Temporaries that are damaged tell no name.
@@ -125,11 +135,105 @@ bool is_namesake(const SetParts &set, const std::string &name) {
   return set.header ? set.header->name == name : set.is_known_damaged();
 }
 
-// Names are taken when nothing is left to remove. So a shard with its name says that this has ended: files of the old
-// sets came back later, and stay.
-std::vector<SetId> replaced_now(const SetParts &set) {
-  return set.has(Form::by_name) ? std::vector<SetId>() : set.header->replaced;
+// Files that the set replaces: those that are called like it, and those of its namesakes.
+bool replaces(const SetParts &set, const SetParts &old, const Part &part) {
+  return is_called(part.name, set.header->name) || (is_namesake(old, set.header->name) && part.form != Form::renamed);
 }
+
+// The steps of finish_set.
+class Finishing {
+ public:
+  Finishing(const Folders &folders, const FolderContents &contents, const SetId &set_id, bool replaces, bool no_sync)
+      : folders_(folders),
+        contents_(contents),
+        set_(contents.sets.at(set_id)),
+        set_id_(set_id),
+        replaces_(replaces),
+        no_sync_(no_sync) {
+    for (const Part &part : set_.parts) here_.insert(part.folder);
+  }
+
+  // What is complete need not be on the disk: the run before may have ended before its sync.
+  void sync_files() {
+    for (const Part &part : set_.parts)
+      if (part.form == Form::temporary && !no_sync_) sync_file(*folders_[part.folder], part.name);
+    sync(folders_, here_, no_sync_);
+  }
+
+  // The id's name, too, if something is replaced: it says that this may not have ended.
+  void name_temporaries() {
+    for (const Part &part : set_.parts) {
+      const Folder &folder = *folders_[part.folder];
+      if (part.form == Form::by_set) by_set_.push_back(part);
+      if (part.form != Form::temporary) continue;
+      if (has_name(part)) {  // a second name of one file, or repair made it
+        folder.remove(part.name);
+        continue;
+      }
+      std::string name = shard_file_name(set_.header->name, part.index);
+      if (!set_.header->replaced.empty() || folder.has(name)) {
+        name = shard_file_name(hexadecimal(set_id_), part.index);
+        by_set_.push_back(part);
+        by_set_.back().name = name;
+      }
+      folder.rename(part.name, name, false);
+    }
+    sync(folders_, here_, no_sync_);
+  }
+
+  void remove_replaced() {
+    std::set<std::size_t> changed;
+    for (const SetId &id : replaced_now(set_)) {
+      const auto found = contents_.sets.find(id);
+      if (found == contents_.sets.end()) continue;
+      const SetParts &old = found->second;
+      for (const Part &part : old.parts) {
+        const Folder &folder = *folders_[part.folder];
+        if (!replaces(set_, old, part) || !folder.is_held()) continue;
+        if (part.form != Form::temporary && !is_shard_of(folder, part.name, id, part.index)) continue;
+        if (Descriptor file = folder.open_file(part.name, O_RDONLY); file && leaves_enough(file))
+          finished.replaced.push_back(std::move(file));
+        folder.remove(part.name);
+        changed.insert(part.folder);
+      }
+      if (old.has_name() && old.header && !old.is_whole())
+        finished.notes.push_back(base::text("of the replaced set ", hexadecimal(id), ", ", old.whole_count(), " of ",
+                                            old.header->shard_count(),
+                                            " shards were found; the others are out of date where they lie"));
+    }
+    sync(folders_, changed, no_sync_);
+  }
+
+  void take_names() {
+    std::set<std::size_t> changed;
+    for (const Part &part : by_set_) {
+      const Folder &folder = *folders_[part.folder];
+      const std::string name = shard_file_name(set_.header->name, part.index);
+      if (!folder.is_held() || (!replaces_ && folder.has(name))) continue;
+      folder.rename(part.name, name, replaces_);
+      changed.insert(part.folder);
+    }
+    sync(folders_, changed, no_sync_);
+  }
+
+  Finished finished;
+
+ private:
+  bool has_name(const Part &temporary) const {
+    return std::ranges::any_of(set_.parts, [&](const Part &part) {
+      return part.form != Form::temporary && part.folder == temporary.folder && part.index == temporary.index &&
+             part.is_whole;
+    });
+  }
+
+  const Folders &folders_;
+  const FolderContents &contents_;
+  const SetParts &set_;
+  const SetId &set_id_;
+  bool replaces_, no_sync_;
+  std::set<std::size_t> here_;  // folders with files of the set
+  std::vector<Part> by_set_;    // that wait for their names
+};
 
 }  // namespace
 
@@ -138,13 +242,13 @@ bool SetParts::has(Form form) const {
 }
 bool SetParts::has_unfinished() const { return std::ranges::any_of(parts, &Part::is_unfinished); }
 bool SetParts::is_known_damaged() const {
-  return !header && !has_name() && !has_unfinished() && std::ranges::none_of(parts, &Part::is_unread);
+  return !header && !has_name() && !has_unfinished() && std::ranges::all_of(parts, &std::string::empty, &Part::unread);
 }
 // A rename begins when every file is complete and on the disk. So none has begun if one is not written, or if all are
 // here under their temporary names and one is damaged.
 bool SetParts::was_never_complete() const {
   if (has_name()) return false;
-  const auto is_damaged = [](const Part &part) { return !part.is_whole && !part.is_unread; };
+  const auto is_damaged = [](const Part &part) { return !part.is_whole && part.unread.empty(); };
   return has_unfinished() ||
          (header && parts.size() == header->shard_count() && std::ranges::any_of(parts, is_damaged));
 }
@@ -203,78 +307,33 @@ FolderContents contents_of(const Folders &folders, const std::string &set_name) 
   return contents;
 }
 
+Lock lock_of(const Folders &folders, const SetParts &set) {
+  for (const Part &part : set.parts) {
+    if (part.form != Form::temporary && part.form != Form::by_set) continue;
+    const Descriptor file = open_to_lock(*folders[part.folder], part.name);
+    if (!file && errno == ENOENT) continue;
+    if (const Lock lock = file ? lock_file(file) : Lock::unknown; lock != Lock::ours) return lock;
+  }
+  return Lock::ours;
+}
+
 Finished finish_set(const Folders &folders, const FolderContents &contents, const SetId &set_id, bool replaces,
                     bool no_sync) {
   const auto found = contents.sets.find(set_id);
-  const SetParts &set = found != contents.sets.end() ? found->second : SetParts();
-  const std::string by_set = hexadecimal(set_id);
-  if (!set.is_whole())
-    fail(TANDEM_ERROR_IO, "another program removed or changed files of set ", by_set,
-         " while it was written: ", set.whole_count(), " shards are left");
-  std::set<std::size_t> here;  // folders with files of the set
-  for (const Part &part : set.parts) here.insert(part.folder);
-  // What is complete need not be on the disk: the run before may have ended before its sync.
+  const SetParts set = found != contents.sets.end() ? found->second : SetParts();
   for (const Part &part : set.parts)
-    if (part.form == Form::temporary && !no_sync) sync_file(*folders[part.folder], part.name);
-  sync(folders, here, no_sync);
-
-  std::vector<Part> by_set_parts;  // that wait for their names
-  for (const Part &part : set.parts) {
-    const Folder &folder = *folders[part.folder];
-    if (part.form == Form::by_set) by_set_parts.push_back(part);
-    if (part.form != Form::temporary) continue;
-    const bool has_name = std::ranges::any_of(set.parts, [&](const Part &other) {
-      return other.form != Form::temporary && other.folder == part.folder && other.index == part.index &&
-             other.is_whole;
-    });
-    if (has_name) {  // a second name of one file, or repair made it
-      folder.remove(part.name);
-      continue;
-    }
-    // The id's name, too, if something is replaced: it says that this may not have ended.
-    std::string name = shard_file_name(set.header->name, part.index);
-    if (!set.header->replaced.empty() || folder.has(name)) {
-      name = shard_file_name(by_set, part.index);
-      by_set_parts.push_back(part);
-      by_set_parts.back().name = name;
-    }
-    folder.rename(part.name, name, false);
-  }
-  sync(folders, here, no_sync);
-
-  Finished finished;
-  std::set<std::size_t> changed;
-  for (const SetId &id : replaced_now(set)) {
-    const auto old = contents.sets.find(id);
-    if (old == contents.sets.end()) continue;
-    for (const Part &part : old->second.parts) {
-      const Folder &folder = *folders[part.folder];
-      const bool is_of_name = parse_shard_file_name(part.name).value_or(std::pair("", 0)).first == set.header->name;
-      if (!(is_of_name || (is_namesake(old->second, set.header->name) && part.form != Form::renamed)) ||
-          !folder.is_held())
-        continue;
-      if (part.form != Form::temporary && !is_shard_of(folder, part.name, id, part.index)) continue;
-      if (Descriptor file = folder.open_file(part.name, O_RDONLY); file && leaves_enough(file))
-        finished.replaced.push_back(std::move(file));
-      folder.remove(part.name);
-      changed.insert(part.folder);
-    }
-    if (old->second.has_name() && old->second.header && !old->second.is_whole())
-      finished.notes.push_back(base::text("of the replaced set ", hexadecimal(id), ", ", old->second.whole_count(),
-                                          " of ", old->second.header->shard_count(),
-                                          " shards were found; the others are out of date where they lie"));
-  }
-  sync(folders, changed, no_sync);
-
-  for (const Part &part : by_set_parts) {
-    const Folder &folder = *folders[part.folder];
-    const std::string name = shard_file_name(set.header->name, part.index);
-    if (!folder.is_held() || (!replaces && folder.has(name))) continue;
-    folder.rename(part.name, name, replaces);
-    changed.insert(part.folder);
-  }
-  sync(folders, changed, no_sync);
-  return finished;
+    if (!part.unread.empty()) fail(TANDEM_ERROR_IO, part.unread);
+  if (!set.is_whole())
+    fail(TANDEM_ERROR_IO, "another program removed or changed files of set ", hexadecimal(set_id),
+         " while it was written: ", set.whole_count(), " shards are left");
+  for (const auto &[path, why] : contents.unread)
+    if (!replaced_now(set).empty() && is_called(name_of(path), set.header->name)) fail(TANDEM_ERROR_IO, why);
+  Finishing finishing(folders, contents, set_id, replaces, no_sync);
+  finishing.sync_files();
+  finishing.name_temporaries();
+  finishing.remove_replaced();
+  finishing.take_names();
+  return std::move(finishing.finished);
 }
 
 namespace {
@@ -313,7 +372,10 @@ class Recovery {
           lock == Lock::held_by_another ? "" : ": its files cannot be locked, so a live process may be writing them");
     if (has_temporaries && successor_of(set_id)) return remove_set(set_id, set, "another set has replaced it");
     if (set.was_never_complete()) return remove_set(set_id, set, "its run ended early");
-    if (set.is_whole() && !set.header->name.empty()) return finish(set_id, set);
+    if (set.is_whole() && !set.header->name.empty())
+      return is_trusted(set) ? finish(set_id, set)
+                             : leave("set ", id, ", called ", set.header->name, ", is not finished in ", where(set),
+                                     ": it would replace files of another user; that user can finish it");
     if (set.header)
       return leave("set ", id, ", called ", set.header->name, ", is not finished: ", set.whole_count(), " of its ",
                    set.header->shard_count(), " shards are in ", where(set), " and the other named folders; name all ",
@@ -326,8 +388,7 @@ class Recovery {
     const SetParts &old = contents_.sets.at(set_id);
     return std::ranges::any_of(contents_.sets, [&](const auto &each) {
       const SetParts &set = each.second;
-      return set.is_whole() && set.has_name() && is_namesake(old, set.header->name) &&
-             std::ranges::find(set.header->replaced, set_id) != set.header->replaced.end();
+      return set.is_whole() && set.has_name() && is_namesake(old, set.header->name) && set.header->lists(set_id);
     });
   }
 
@@ -348,6 +409,19 @@ class Recovery {
                return part.folder == folder && part.name == name;
              });
     });
+  }
+
+  // Anyone can put a set into a folder such as /tmp, and say that it replaces another one.
+  bool is_trusted(const SetParts &set) const {
+    const auto may_replace = [&](const Part &part, const Part &old) {
+      return part.owner == old.owner || part.owner == geteuid() || part.owner == 0;
+    };
+    for (const SetId &id : replaced_now(set))
+      if (const auto old = contents_.sets.find(id); old != contents_.sets.end())
+        for (const Part &part : set.parts)
+          for (const Part &each : old->second.parts)
+            if (replaces(set, old->second, each) && !may_replace(part, each)) return false;
+    return true;
   }
 
   void finish(const SetId &set_id, const SetParts &set) {

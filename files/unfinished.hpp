@@ -4,6 +4,8 @@
 // it is on the disk.
 #pragma once
 
+#include <sys/types.h>
+
 #include <map>
 #include <optional>
 #include <string>
@@ -32,7 +34,8 @@ struct Part {
   Form form = Form::temporary;
   bool is_whole = false;       // has its full length and an intact record; of a temporary, that at its start
   bool is_unfinished = false;  // a temporary with zeros for a start record: nothing of its set has a name
-  bool is_unread = false;      // neither is known of it
+  uid_t owner = 0;             // of the file
+  std::string unread;          // why none of these three is known
 };
 
 struct SetParts {
@@ -66,6 +69,9 @@ bool is_shard_of(const Folder &folder, const std::string &name, const SetId &set
 bool is_unwritten(std::span<const std::byte, kRecordBytes> start);
 
 // ---- finishing ----
+
+// A process that lives and writes the set holds a lock on each of its files until all have their names.
+Lock lock_of(const Folders &folders, const SetParts &set);
 
 // Gives the temporaries of a whole set their names, removes what its header says that it replaces, and then takes the
 // names that this has made free. Each step is on the disk before the next begins. Can be repeated from any point.

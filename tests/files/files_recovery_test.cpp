@@ -272,11 +272,12 @@ TEST_F(Recovery, ShardsOfAReplacedSetAreStale) {
   ASSERT_EQ(decode(away), TANDEM_OK) << "alone it is the only one";
   const Search search({away, shards_});
   std::size_t index = 9;
-  ASSERT_EQ(tandem_files_search_choose(search, nullptr, &index), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_files_search_choose(search, nullptr, nullptr, &index), TANDEM_OK) << tandem_last_error_message();
   EXPECT_TRUE(std::ranges::equal(search.set(index).set_id, newest));
   EXPECT_TRUE(std::ranges::equal(search.set(1 - index).replaced_by, newest));
   EXPECT_EQ(shards_found({away, shards_}, newer), 0u);
-  ASSERT_EQ(tandem_files_search_choose(search, hexadecimal(old).c_str(), &index), TANDEM_OK) << "it can still be named";
+  ASSERT_EQ(tandem_files_search_choose(search, hexadecimal(old).c_str(), nullptr, &index), TANDEM_OK)
+      << "it can still be named";
 }
 
 TEST_F(Recovery, ANewerSetWithTooFewShardsIsNotPassedOverInSilence) {
@@ -284,10 +285,37 @@ TEST_F(Recovery, ANewerSetWithTooFewShardsIsNotPassedOverInSilence) {
   stage({shards_}, 3, 2, 2, {old}, 2);
   for (const auto &entry : fs::directory_iterator(shards_))
     if (entry.path().filename().string().ends_with(".tandem-tmp")) fs::remove(entry.path());
-  EXPECT_EQ(decode(shards_), TANDEM_ERROR_NOT_RECOVERABLE);
-  expect_message("replaced set " + hexadecimal(old));
+  const Search search(shards_);
+  std::size_t index = 9;
+  for (const char *name : {static_cast<const char *>(nullptr), "source"}) {
+    EXPECT_EQ(tandem_files_search_choose(search, nullptr, name, &index), TANDEM_ERROR_NOT_RECOVERABLE);
+    expect_message("replaced set " + hexadecimal(old));
+  }
   ASSERT_EQ(decode(shards_, hexadecimal(old)), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(slurp(root_ / "output"), paint(9000, 1));
+}
+
+// In a folder such as /tmp anyone can make one.
+TEST_F(Recovery, ASetOfAnotherUserIsNotFinishedAtTheCostOfOnesOwn) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can make files of two users";
+  constexpr uid_t kOne = 1000, kOther = 1001;
+  const auto give = [&](uid_t user, const std::string &but_not = "?") {
+    for (const auto &entry : fs::directory_iterator(shards_))
+      if (entry.path().filename().string().find(but_not) == std::string::npos) {
+        ASSERT_EQ(chown(entry.path().c_str(), user, user), 0);
+      }
+  };
+  const SetId old = encode_into({shards_}, 3, 2, 1, false);
+  stage({shards_}, 3, 2, 2, {old});
+  give(kOther);
+  give(kOne, "-tmp");
+  const Contents left = contents(shards_);
+  EXPECT_EQ(recover({shards_}).left_count, 1u);
+  EXPECT_NE(notes_.find("it would replace files of another user"), std::string::npos) << notes_;
+  EXPECT_EQ(contents(shards_), left);
+  give(kOne);
+  EXPECT_EQ(recover({shards_}).finished_set_count, 1u);
+  expect_content(2);
 }
 
 TEST_F(Recovery, ASetReplacesAsManyAsItsHeaderHolds) {

@@ -205,8 +205,7 @@ TEST_F(WideSets, AProcessThatMayOpenFewFiles) {
     const DescriptorLimit few(64);
     const tandem_files_encode_options options = options_of(kWide);
     EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_IO);
-    expect_message(
-        "cannot open 330 more files at once, for 320 shard files, 1 folder and the record in each: Too many");
+    expect_message("cannot open 329 more files at once, for 320 shard files and 1 folder: Too many");
     expect_message("this process may have 64 files open");
     EXPECT_FALSE(fs::exists(shards_));
   }
