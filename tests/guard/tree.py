@@ -409,7 +409,7 @@ class Tree(History):
         if done.status == 0 and loud:
             raise Broken(f"silence of sync: {sorted(loud)[0].rsplit(' ', 1)[0]}", f"{sorted(loud)}: {done.text}")
         unclear = {"hopeless", "renamed"} & set(self.how.values())
-        if done.status != 0 and not (self.trouble() or unclear or self.maybe or self.since or self.gone):
+        if done.status != 0 and not (self.trouble() or unclear or self.maybe or self.since or self.gone or not self.listed):
             raise Broken("alarm of sync without a cause", f"exit status {done.status}: {done.text}")
         if force or done.status == 0:
             self.maybe &= bool(unclear) and not force
