@@ -351,7 +351,7 @@ std::size_t Search::choose(const std::string &set_id_prefix, const std::string &
     fail(TANDEM_ERROR_INVALID_ARGUMENT, "set ", hexadecimal(replaced[0]->header.set_id), " was replaced by set ",
          hexadecimal(replaced[0]->replaced_by), ", which is not called ", name, "; choose one with --set ID");
   if (matches.empty())
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, "no set ", wanted.empty() ? "is called " : "has an id that starts with ",
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, wanted.empty() ? "no set is called " : "no set has an id that starts with ",
          wanted.empty() ? name : wanted, "; there are: ", list(all));
   if (matches.size() > 1 && enough.size() != 1)
     fail(TANDEM_ERROR_INVALID_ARGUMENT, matches.size(), name.empty() ? " sets found" : " sets are called ", name,
