@@ -129,7 +129,8 @@ struct ContextFlags {
   const CLI::App *command = nullptr;
 };
 // Also adds --force, for the file of --timeline, if the command has none.
-void add_context_flags(CLI::App &command, ContextFlags &flags);
+enum class CodesOn { cpu, devices_too };
+void add_context_flags(CLI::App &command, ContextFlags &flags, CodesOn where = CodesOn::devices_too);
 std::vector<std::string> executor_names();
 
 // What `tandem-mpi` puts in place of the library's calls for one process. All ranks return the same.

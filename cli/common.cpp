@@ -116,7 +116,7 @@ void add_write_flags(CLI::App &command, WriteFlags &flags, const std::string &fo
 
 std::vector<std::string> executor_names() { return {"serial", "pthread", "openmp"}; }
 
-void add_context_flags(CLI::App &command, ContextFlags &flags) {
+void add_context_flags(CLI::App &command, ContextFlags &flags, CodesOn where) {
   command.add_option("--backend", flags.backend, "Where to compute: auto, or a name that `tandem devices` lists")
       ->type_name("NAME");
   command.add_option("--kernel", flags.kernel, "CPU kernel to use instead of the best one; see `tandem devices`")
@@ -127,9 +127,14 @@ void add_context_flags(CLI::App &command, ContextFlags &flags) {
                   "How the CPU codes. transform is for wide codes and is refused for others. Default: the faster one")
       ->check(one_of({"matrix", "transform"}))
       ->group(kExpert);
-  command.add_option("--device-technique", flags.device_technique, "How a device codes; default: the faster one")
-      ->check(one_of({"compiled", "tables", "transform"}))
-      ->group(kExpert);
+  if (where == CodesOn::devices_too) {
+    command.add_option("--device-technique", flags.device_technique, "How a device codes; default: the faster one")
+        ->check(one_of({"compiled", "tables", "transform"}))
+        ->group(kExpert);
+    command.add_option("--policy", flags.policy, "How a hybrid backend shares its work; default: auto")
+        ->check(one_of({"budget", "auto"}))
+        ->group(kExpert);
+  }
   command.add_option("--threads", flags.thread_count, "Threads; default: every core that this process may use");
   command.add_option("--executor", flags.executor, "How work is spread over CPU threads")
       ->check(one_of(executor_names()))
@@ -141,9 +146,6 @@ void add_context_flags(CLI::App &command, ContextFlags &flags) {
                   "cuda_mib=512: MiB of device memory. pinned_mib=64: MiB of a hybrid's staging memory (repeatable)")
       ->type_name("NAME=N")
       ->allow_extra_args(false)
-      ->group(kExpert);
-  command.add_option("--policy", flags.policy, "How a hybrid backend shares its work; default: auto")
-      ->check(one_of({"budget", "auto"}))
       ->group(kExpert);
   command
       .add_option("--timeline", flags.timeline,

@@ -41,8 +41,9 @@ std::string options_text(const CommandText &command, const std::string &group, s
 
 class HelpFormatter : public CLI::Formatter {
  public:
-  std::string make_help(const CLI::App *app, std::string, CLI::AppFormatMode) const override {
-    return help_text(describe(*app), help_columns());
+  std::string make_help(const CLI::App *app, std::string, CLI::AppFormatMode mode) const override {
+    const HelpOf which = mode == CLI::AppFormatMode::All ? HelpOf::all_options : HelpOf::usual_options;
+    return help_text(describe(*app), which, help_columns());
   }
 };
 
@@ -128,14 +129,17 @@ std::string wrapped(std::string_view text, std::size_t indent, std::size_t colum
 
 std::size_t help_columns() { return std::clamp<std::size_t>(terminal_columns(STDOUT_FILENO), 60, 120); }
 
-std::string help_text(const CommandText &command, std::size_t columns) {
+std::string help_text(const CommandText &command, HelpOf which, std::size_t columns) {
   std::string text =
       wrapped("Usage: " + usage(command), 0, columns) + "\n\n" + wrapped(command.summary, 0, columns) + "\n";
   std::string arguments;
   for (const OptionText &option : command.options)
     if (option.by_position) arguments += row(signature(option), full_help(option), columns);
   if (!arguments.empty()) text += "\nArguments:\n" + arguments;
-  for (const std::string &group : groups_of(command)) text += options_text(command, group, columns);
+  for (const std::string &group : groups_of(command))
+    text += group != kExpert || which == HelpOf::all_options
+                ? options_text(command, group, columns)
+                : "\n" + wrapped("More options, for experts: " + command.name + " --help-all", 0, columns) + "\n";
   if (!command.commands.empty()) text += "\nCommands:\n";
   for (const CommandText &each : command.commands) text += row(each.last_word(), each.summary, columns);
   for (const Paragraph &paragraph : paragraphs(command.footer)) {

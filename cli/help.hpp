@@ -14,7 +14,8 @@ class ParseError;
 namespace tandem::cli {
 
 // The help of a command, for lines of so many columns.
-std::string help_text(const CommandText &command, std::size_t columns);
+enum class HelpOf { usual_options, all_options };
+std::string help_text(const CommandText &command, HelpOf which, std::size_t columns);
 // As wide as the terminal on standard output, in bounds; 80 without one.
 std::size_t help_columns();
 

@@ -90,7 +90,8 @@ CommandText describe(const CLI::App &app) {
   text.runs_a_command = app.get_prefix_command();
   text.needs_command = app.get_require_subcommand_min() != 0;
   for (const CLI::Option *option : app.get_options())
-    if (!option->get_group().empty()) text.options.push_back(describe_option(*option, program));
+    if (!option->get_group().empty() && option != app.get_help_all_ptr())
+      text.options.push_back(describe_option(*option, program));
   for (const CLI::App *each : app.get_subcommands({}))
     if (!each->get_group().empty()) text.commands.push_back(describe(*each));
   return text;

@@ -217,7 +217,7 @@ void add_par2_create(CLI::App &par2, Invocation &invocation) {
   add_memory_flag(command, flags->options.memory_bytes);
   command.add_flag("--force", flags->force, "Replace existing files of these names");
   add_no_sync_flag(command, flags->no_sync);
-  add_context_flags(command, flags->context);
+  add_context_flags(command, flags->context, CodesOn::cpu);
   add_output_flags(command, flags->output);
   command.callback([flags, recovery, &invocation] {
     flags->has_recovery = recovery->count() != 0;
@@ -260,7 +260,7 @@ void add_par2_repair(CLI::App &par2, Invocation &invocation) {
   command.footer(
       "Exit status: 0 all files are complete, 3 a file cannot be read: it stays as it is, 4 a repair is not possible;\n"
       "with --rename-only, 1 a repair is possible.");
-  add_context_flags(command, flags->context);
+  add_context_flags(command, flags->context, CodesOn::cpu);
   add_output_flags(command, flags->verify.output);
   command.callback([flags, &invocation] {
     flags->verify.options.thread_count = flags->context.thread_count;

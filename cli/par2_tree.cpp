@@ -343,7 +343,7 @@ void add_tree_flags(CLI::App &command, TreeFlags &flags) {
   command.add_flag("--json-lines", flags.json_lines, "Print a JSON object on a line for each set, and one for all");
   add_memory_flag(command, flags.options.memory_bytes);
   add_no_sync_flag(command, flags.no_sync);
-  add_context_flags(command, flags.context);
+  add_context_flags(command, flags.context, CodesOn::cpu);
   add_output_flags(command, flags.output);
 }
 

@@ -62,7 +62,7 @@ void add_help_command(CLI::App &app, Invocation &invocation, bool quiet) {
         if (next == found.commands.end()) fail(kExitWrongUsage, no_such_command(found, word));
         found = CommandText(*next);
       }
-      if (!quiet) fmt::print("{}", help_text(found, help_columns()));
+      if (!quiet) fmt::print("{}", help_text(found, HelpOf::usual_options, help_columns()));
       return kExitDone;
     };
   });
@@ -127,6 +127,7 @@ Ending run(const Program &program, int argc, char **argv, Invocation &invocation
   CLI::App app(program.description, program.name);
   use_help_text(app);
   app.set_help_flag("-h,--help", "Print this help");
+  app.set_help_all_flag("--help-all", "The same with the options for experts");
   app.set_version_flag(
       "-V,--version", [&] { return version_text(program.name, invocation.ranks == nullptr); },
       "Print the version, the build, the CPU kernel and the backends");

@@ -22,7 +22,7 @@ def tandem(*arguments, **more):
 
 
 def help_of(*command):
-    return tandem(*command, "--help").stdout.decode()
+    return tandem(*command, "--help-all").stdout.decode()
 
 
 def section(text, title):
@@ -139,7 +139,7 @@ class Help(Structure):
     def test_help_is_a_command(self):
         for command in COMMANDS:
             done = tandem("help", *command)
-            self.assertEqual((done.returncode, done.stdout.decode()), (0, help_of(*command)))
+            self.assertEqual((done.returncode, done.stdout.decode()), (0, tandem(*command, "--help").stdout.decode()))
             self.assertTrue(done.stdout.startswith(f"Usage: {' '.join((PROGRAM, *command))}".encode()), done.stdout)
         self.refused('no command "encod"; did you mean encode?', "help", "encod")
         self.refused('has no command "creat"; did you mean create?', "help", "volume", "creat")
@@ -238,6 +238,15 @@ class Help(Structure):
                 if name in text and command and command[0] in ("encode", "decode", "repair"):
                     self.assertIn(name, expert, command)
         self.assertIn("--backend", " ".join(section(help_of("encode"), "Options")))
+
+    def test_help_names_the_help_that_has_the_options_for_experts(self):
+        for command in COMMANDS:
+            usual, all_of_it = tandem(*command, "--help").stdout.decode(), help_of(*command)
+            self.assertNotIn("\nExpert:", usual)
+            self.assertEqual(" --help-all\n" in usual, "\nExpert:" in all_of_it, command)
+            self.assertEqual(section(usual, "Options"), section(all_of_it, "Options"))
+        for command in ("create", "sync"):  # PAR2 sets are coded on the CPU alone
+            self.assertNotIn("--policy", help_of("par2", command))
 
     # ---- manual pages ----
 

@@ -89,7 +89,7 @@ class Flags(unittest.TestCase):
 
     def help_of(self, *words):
         if words not in self.helps:
-            self.helps[words] = subprocess.run([self.PROGRAMS[words[0]], *words[1:], "--help"], capture_output=True, text=True).stdout
+            self.helps[words] = subprocess.run([self.PROGRAMS[words[0]], *words[1:], "--help-all"], capture_output=True, text=True).stdout
         return self.helps[words]
 
     def is_word(self, word, text):
@@ -175,7 +175,7 @@ class Json(InEmptyFolder):
             path.write_bytes(bytes([i if i == 3 else 0]) * 1000)  # parity of zeros is zeros: shard 3 is damaged
         run("verify", "--locate", "-k", 3, "-m", 3, *raw, statuses=(1,))
         run("autotune", "--show", statuses=(0, 2, 3))
-        if subprocess.run(["tandem", "par2", "--help"], env=self.environment, capture_output=True).returncode == 0:
+        if subprocess.run(["tandem", "par2", "--help-all"], env=self.environment, capture_output=True).returncode == 0:
             run("par2", "create", "recovery", "file")
             run("par2", "verify", "recovery")
             (self.folder / "file").rename(self.folder / "moved")
@@ -195,7 +195,7 @@ class Json(InEmptyFolder):
             run("par2", "scrub", "tree", statuses=(1, 4))
             (tree / ".tandem.par2").write_bytes(b"")
             run("par2", "scrub", "tree", statuses=(4,))
-        if subprocess.run(["tandem", "volume", "--help"], env=self.environment, capture_output=True).returncode == 0:
+        if subprocess.run(["tandem", "volume", "--help-all"], env=self.environment, capture_output=True).returncode == 0:
             members = [self.folder / f"member{i}" for i in range(3)]
             run("volume", "create", *members, "-k", 2, "-m", 1, "--member-bytes", "4M")
             for command in (["info"], ["scrub"], ["delay", "list"], ["delay", "begin"], ["delay", "end"]):
@@ -293,7 +293,7 @@ class Lists(unittest.TestCase):
         rows = re.findall(r"^    \{\"(\w+)\", [\w |]+, &Texts::\w+, (?:\"(TANDEM_\w+)\"|nullptr, nullptr, (k\w+))", source, re.MULTILINE)
         self.assertEqual(len(rows), source.count("&Texts::"))
         page = (ROOT / "docs/environment.md").read_text().splitlines()
-        shown = subprocess.run([TANDEM, "encode", "--help"], capture_output=True, text=True).stdout
+        shown = subprocess.run([TANDEM, "encode", "--help-all"], capture_output=True, text=True).stdout
         for name, variable, values in rows:
             (line,) = [line for line in page if line.startswith(f"| `{variable or name}` |")]
             self.assertIn(f"`{name}`", line)
