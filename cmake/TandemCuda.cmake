@@ -4,7 +4,7 @@
 # nvcc, the device code of gpu/device_code is compiled; without nvcc, NVRTC compiles every kernel.
 
 if(TANDEM_CUDA STREQUAL OFF)
-  set(TANDEM_CUDA_INCLUDE_DIR)
+  set(TANDEM_CUDA_INCLUDE_DIR NOTFOUND)  # hides what an earlier configuration found
   return()
 endif()
 find_path(TANDEM_CUDA_INCLUDE_DIR NAMES nvrtc.h

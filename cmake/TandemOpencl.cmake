@@ -3,7 +3,7 @@
 # of the backend "opencl". That module links libOpenCL.
 
 if(TANDEM_OPENCL STREQUAL OFF)
-  set(OpenCL_INCLUDE_DIR)
+  set(OpenCL_INCLUDE_DIR NOTFOUND)  # hides what an earlier configuration found
   return()
 endif()
 find_package(OpenCL QUIET)  # also finds the headers of a CUDA toolkit

@@ -52,15 +52,22 @@ function(tandem_in_batches target)
   endif()
 endfunction()
 
-# tandem_folder(NAME SOURCES...): an object library of one folder. Include paths are private: include/, and the tree's root,
-# so that includes read "core/gf.hpp". scripts/check-layers checks each folder against its row of the table.
+# tandem_folder(NAME [USES folder...] SOURCES files...): an object library of one folder. Include paths are private: include/, and
+# the tree's root, so that includes read "core/gf.hpp". scripts/check-layers checks each folder against its row of the table.
+# NAME_archive has the same objects, and the archives of the folders that it USES: a test of one folder builds only these, and
+# libraries on top of libtandem take what they need of base/, and keep its names hidden.
 #
 # Another project compiles the C++ library's headers once. A build of Tandem alone does not: ccache keeps no objects that are
 # made so, and every file must include what it uses. Kernel files include no such headers.
 function(tandem_folder name)
-  add_library(${name} OBJECT ${ARGN})
+  cmake_parse_arguments(arg "" "" "USES;SOURCES" ${ARGN})
+  add_library(${name} OBJECT ${arg_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(${name} PRIVATE Threads::Threads)
+  add_library(${name}_archive STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${name}>)
+  list(TRANSFORM arg_USES PREPEND tandem_ OUTPUT_VARIABLE archives)
+  list(TRANSFORM archives APPEND _archive)
+  target_link_libraries(${name}_archive PUBLIC ${archives} Threads::Threads ${CMAKE_DL_LIBS})
   if(name MATCHES "kernels|isal")
     return()
   endif()

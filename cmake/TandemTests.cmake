@@ -15,6 +15,8 @@ function(tandem_tests_have need)
     set(tandem_tests_have ${tandem_tests_have} ${need} PARENT_SCOPE)
   endif()
 endfunction()
+tandem_tests_have(command TARGET tandem_cli AND TARGET tandem_volume AND TARGET tandem_par2)  # with all that it can have
+tandem_tests_have(volume TARGET tandem_volume)
 tandem_tests_have(cuda TANDEM_CUDA_INCLUDE_DIR)
 tandem_tests_have(cuda_device_code TARGET tandem_cuda_device_code)
 tandem_tests_have(opencl OpenCL_INCLUDE_DIR)
@@ -102,7 +104,8 @@ endfunction()
 # tandem_test(FILE [INSIDE] [MODULES] [FIRST] [NEEDS need...] [WITH need...] [SOURCES more...] [KITS kit...]
 # [LINKS library...] [INCLUDES folder...] [DEFINES definition...] [LABELS label...] [TIMEOUT seconds]
 # [UNDER_TSAN filter]): a GoogleTest program named after its file.
-#   INSIDE   links the library's objects, so that all symbols are visible; other tests link libtandem as a user does
+#   INSIDE   links the archive of its folder, so that hidden functions are visible; of a folder without one, that of api/. Other
+#            tests link libtandem as a user does
 #   MODULES  the library opens its modules in this test
 #   FIRST    a long test: it starts first, so that the short ones run beside it on the other core
 #   NEEDS    the test exists only if the machine has these
@@ -137,7 +140,11 @@ function(tandem_test file)
   target_compile_definitions(${name} PRIVATE ${arg_DEFINES})
   set(library tandem)
   if(arg_INSIDE)
-    set(library tandem_internals)
+    string(REGEX REPLACE "/.*" "" folder ${file})
+    set(library tandem_${folder}_archive)
+    if(NOT TARGET ${library})
+      set(library tandem_api_archive)
+    endif()
   endif()
   target_link_libraries(${name} PRIVATE ${arg_LINKS} ${library} tandem_reference GTest::gtest GTest::gtest_main
     nlohmann_json::nlohmann_json tandem_fmt Threads::Threads ${CMAKE_DL_LIBS})
@@ -258,9 +265,7 @@ function(tandem_fuzzers)
     add_executable(${name} fuzz/${name}.cpp)
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-    target_link_libraries(${name} PRIVATE tandem_reference tandem_fmt nlohmann_json::nlohmann_json Threads::Threads
-      ${CMAKE_DL_LIBS})
-    target_link_libraries(${name} PRIVATE tandem_internals)
+    target_link_libraries(${name} PRIVATE tandem_reference tandem_fmt nlohmann_json::nlohmann_json tandem_files_archive)
     add_dependencies(fuzzers ${name})
   endforeach()
   foreach(folder tandem_base tandem_core tandem_tuning tandem_cpu tandem_files tandem_api)
