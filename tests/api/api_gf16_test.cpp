@@ -7,7 +7,6 @@
 #include "tests/support/api.hpp"
 #include "tests/support/failing_memory.hpp"
 #include "tests/support/slice.hpp"
-#include "tests/support/thinned.hpp"
 
 namespace {
 

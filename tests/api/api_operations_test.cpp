@@ -12,7 +12,6 @@
 #include "tests/support/guarded.hpp"
 #include "tests/support/reference16.hpp"
 #include "tests/support/slice.hpp"
-#include "tests/support/thinned.hpp"
 
 namespace tandem::test {
 namespace {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/support/random.hpp"
+#include "tests/support/slice.hpp"
 
 namespace tandem::test {
 namespace {
@@ -29,7 +30,7 @@ TEST(Text, Values) {
 
 TEST(Text, IntegersAsFmtWritesThem) {
   Random random(3);
-  for (unsigned i = 0; i < 10'000; ++i) {
+  for (unsigned i = 0; i < thinned(10'000); ++i) {
     const std::uint64_t natural = random.next() >> random.below(64);
     const auto integer = static_cast<std::int64_t>(natural) * (i % 2 == 0 ? 1 : -1);
     ASSERT_EQ(base::text(natural, " ", integer), fmt::format("{} {}", natural, integer));
@@ -78,7 +79,7 @@ TEST(Text, RealNumbersAsFmtWritesThem) {
   EXPECT_EQ(base::text(-INFINITY, " ", base::fixed(NAN, 2)), "-inf nan");
   EXPECT_EQ(base::fixed(1.7976931348623157e308, 99).size(), 309u + 1 + 99);
   Random random(4);
-  for (unsigned i = 0; i < 20'000; ++i) {
+  for (unsigned i = 0; i < thinned(20'000); ++i) {
     const auto number = std::bit_cast<double>(random.next());
     if (std::isfinite(number)) expect_like_fmt(number);
     expect_like_fmt(static_cast<double>(random.next() >> random.below(64)) / 1000);

@@ -22,7 +22,6 @@
 #include "tests/support/reference16.hpp"
 #include "tests/support/slice.hpp"
 #include "tests/support/structs.hpp"
-#include "tests/support/thinned.hpp"
 
 namespace tandem::test {
 

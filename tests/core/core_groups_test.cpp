@@ -19,6 +19,7 @@
 #include "tests/base/errors.hpp"
 #include "tests/core/rows.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/slice.hpp"
 #include "tests/support/structs.hpp"
 
 namespace tandem::core {
@@ -294,10 +295,12 @@ TEST(LocalGroups, SurviveWhatTheDocumentationSays) {
                                         {kIsal, 10, 3, 2},
                                         {kIsal, 12, 3, 3},
                                         {kIsal, 10, 2, 4}}) {
+    if (test::kThinning != 1 && k > 8) continue;
     const auto codec = make_codec(matrix, k, l, g);
     std::string line = "| `" + std::string(find_preset(matrix)->name) + "` | " + std::to_string(k) + ", " +
                        std::to_string(l) + ", " + std::to_string(g) + " | all of " + std::to_string(g + 1);
-    ASSERT_EQ(survival_of(*codec, g + 1).recoverable, survival_of(*codec, g + 1).all) << line;
+    const Survival sure = survival_of(*codec, g + 1);
+    ASSERT_EQ(sure.recoverable, sure.all) << line;
     for (unsigned lost = g + 2; lost <= g + l; ++lost) {
       const Survival survival = survival_of(*codec, lost);
       line += "; " + std::to_string(lost) + ": " + std::to_string(survival.recoverable) + " of " +

@@ -14,7 +14,7 @@
 #include "tests/cpu/counted_kernel.hpp"
 #include "tests/files/kit.hpp"
 #include "tests/support/api.hpp"
-#include "tests/support/thinned.hpp"
+#include "tests/support/slice.hpp"
 
 namespace tandem::test {
 namespace {

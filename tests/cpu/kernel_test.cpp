@@ -21,7 +21,6 @@
 #include "tests/support/guarded.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/slice.hpp"
-#include "tests/support/thinned.hpp"
 
 namespace tandem::cpu {
 namespace {
@@ -145,7 +144,7 @@ Bytes nibble_tables(const Bytes &matrix, unsigned columns, std::size_t row_bytes
 // tiles side by side.
 TEST_P(KernelTest, AnyCallOnGuardedMemory) {
   Random random(test::slice_seed());
-  for (unsigned round = 0; round < (test::runs_every_case() ? 60'000 : test::thinned(9000)); ++round) {
+  for (unsigned round = 0; round < test::rounds(9000, 60'000); ++round) {
     const bool is_small = random.chance(80), is_wide = random.chance(4), is_raid = random.chance(10);
     auto rows = static_cast<unsigned>(random.between(1, is_wide && random.chance(50) ? 255
                                                         : is_small || is_wide        ? 12

@@ -17,7 +17,6 @@
 #include "tests/support/guarded.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/slice.hpp"
-#include "tests/support/thinned.hpp"
 
 namespace tandem::cpu {
 namespace {
@@ -223,7 +222,7 @@ TEST_P(TransformTest, EveryCodeByUnitVectors) {
 // Against the front of a page all shards start at the same place of one, where they may be streamed past the cache.
 TEST_P(TransformTest, AnyPointsScalesLengthsAndPlaces) {
   Random random(test::slice_seed());
-  for (unsigned i = 0; i < (test::runs_every_case() ? 4000 : test::thinned(600)); ++i) {
+  for (unsigned i = 0; i < test::rounds(600, 4000); ++i) {
     const Code code = random.chance(70) ? random_code(random)
                                         : encode_code(static_cast<unsigned>(random.between(8, 40)),
                                                       static_cast<unsigned>(random.between(8, 24)));

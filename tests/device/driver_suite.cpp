@@ -18,7 +18,6 @@
 #include "tests/conformance/forms.hpp"
 #include "tests/support/sanitizers.hpp"
 #include "tests/support/slice.hpp"
-#include "tests/support/thinned.hpp"
 
 namespace tandem::test {
 

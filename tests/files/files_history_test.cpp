@@ -8,7 +8,6 @@
 #include "tests/files/kit.hpp"
 #include "tests/files/model.hpp"
 #include "tests/support/slice.hpp"
-#include "tests/support/thinned.hpp"
 
 namespace model {
 namespace {
@@ -978,7 +977,7 @@ class History {
 };
 
 TEST(History, ReadsGiveTheOldContentOrTheNewOneAndRepairMakesNothingWorse) {
-  const std::uint64_t count = tandem::test::thinned(tandem::test::runs_every_case() ? 10000 : 120);
+  const std::uint64_t count = tandem::test::rounds(120, 10000);
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::uint64_t seed = tandem::test::slice_seed() + i;
     History history(seed);

@@ -35,7 +35,6 @@
 #include "tests/support/mismatch_ranges.hpp"
 #include "tests/support/sanitizers.hpp"
 #include "tests/support/slice.hpp"
-#include "tests/support/thinned.hpp"
 
 namespace tandem::test {
 namespace {

@@ -19,7 +19,6 @@
 #include "tests/conformance/work.hpp"
 #include "tests/support/sanitizers.hpp"
 #include "tests/support/slice.hpp"
-#include "tests/support/thinned.hpp"
 
 namespace tandem::test {
 namespace {

@@ -28,7 +28,7 @@
 #include "tests/support/expected.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/sanitizers.hpp"
-#include "tests/support/thinned.hpp"
+#include "tests/support/slice.hpp"
 
 namespace tandem::test {
 namespace {

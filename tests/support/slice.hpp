@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A random slice of many cases. If a test repeats one property over thousands of cases, each run tests another slice of
 // them. `make test-all` (TANDEM_TEST_ALL=1) runs all cases. The seed is printed; TANDEM_TEST_SEED=N repeats a run.
+// Sanitizers make code 5 to 20 times as slow, and find kinds of mistakes, so their slices are thinner.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,17 @@ inline bool runs_every_case() {
   static const bool all = std::getenv("TANDEM_TEST_ALL") != nullptr;
   return all;
 }
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr unsigned kThinning = 4;
+#else
+inline constexpr unsigned kThinning = 1;
+#endif
+
+constexpr std::uint64_t thinned(std::uint64_t count) { return count / kThinning; }
+
+// How many cases of a property to try: `usual`, or `all` in `make test-all`.
+inline std::uint64_t rounds(std::uint64_t usual, std::uint64_t all) { return thinned(runs_every_case() ? all : usual); }
 
 // Takes one case of `one_in` at random, all of them in `make test-all`.
 class Slice {

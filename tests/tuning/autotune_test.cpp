@@ -14,7 +14,7 @@
 #include "tests/base/errors.hpp"
 #include "tests/conformance/fake_backend.hpp"
 #include "tests/support/random.hpp"
-#include "tests/support/thinned.hpp"
+#include "tests/support/slice.hpp"
 
 namespace tandem::test {
 namespace {

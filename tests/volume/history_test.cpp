@@ -9,7 +9,6 @@
 #include <set>
 
 #include "tests/support/slice.hpp"
-#include "tests/support/thinned.hpp"
 #include "tests/volume/disks.hpp"
 
 namespace tandem::volume::test {
@@ -493,7 +492,7 @@ TEST(History, ASessionMayDieAtEveryWriteAndSync) {
 }
 
 TEST(History, NothingFlushedIsLostToDamageOfMMembers) {
-  const std::uint64_t count = tandem::test::thinned(tandem::test::runs_every_case() ? 20000 : 160);
+  const std::uint64_t count = tandem::test::rounds(160, 20000);
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::uint64_t seed = tandem::test::slice_seed() + i;
     History history(seed);

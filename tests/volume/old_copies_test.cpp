@@ -193,7 +193,7 @@ class Copied {
 // Old copies and lost members, at most m together, after the server was killed: each read is right at once, writes make
 // nothing worse, rebuild and scrub make all of it right.
 TEST(OldCopies, CostNoMoreThanLostMembers) {
-  for (std::uint64_t i = 0; i < (tandem::test::runs_every_case() ? 2000u : 60u); ++i) {
+  for (std::uint64_t i = 0; i < tandem::test::rounds(60, 2000); ++i) {
     const std::uint64_t seed = tandem::test::slice_seed() + i;
     SCOPED_TRACE(seed);
     Copied own(seed);
@@ -231,7 +231,7 @@ TEST(OldCopies, CostNoMoreThanLostMembers) {
 // More of them than parity can stand for: bytes that were never written are never read, and after scrub the volume
 // still has all without the old copies.
 TEST(OldCopies, OfMoreMembersThanParityDestroyNothing) {
-  for (std::uint64_t i = 0; i < (tandem::test::runs_every_case() ? 2000u : 60u); ++i) {
+  for (std::uint64_t i = 0; i < tandem::test::rounds(60, 2000); ++i) {
     const std::uint64_t seed = tandem::test::slice_seed() + i;
     SCOPED_TRACE(seed);
     Copied own(seed);
@@ -400,7 +400,7 @@ TEST(OldCopies, ThatAreThereWhenAWindowEndsAreBelieved) {
 
 // The log of one member is rotten, and the others are old: the record that is found is older than pages of that member.
 TEST(OldCopies, OfAllButOneMemberGiveOldOrNewBlocks) {
-  for (std::uint64_t i = 0; i < (tandem::test::runs_every_case() ? 1000u : 30u); ++i) {
+  for (std::uint64_t i = 0; i < tandem::test::rounds(30, 1000); ++i) {
     const std::uint64_t seed = tandem::test::slice_seed() + i;
     SCOPED_TRACE(seed);
     Copied own(seed);
