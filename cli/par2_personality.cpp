@@ -653,15 +653,18 @@ class Par2Check {
   int repair_files() {
     refuse_dangling_links();
     output_.line(0, "");
+    const bool is_possible = report_->summary.repair_possible != 0;  // else "Repair is not possible." is printed
     const tandem_status status = call_repair();
-    if (status != TANDEM_OK && status != TANDEM_ERROR_CANCELLED) output_.line(-1, "Repair Failed.");
-    check(status);
+    const bool is_in_part = status == TANDEM_ERROR_NOT_RECOVERABLE && !is_possible;
+    if (status != TANDEM_OK && status != TANDEM_ERROR_CANCELLED && !is_in_part) output_.line(-1, "Repair Failed.");
+    if (!is_in_part) check(status);
     report_->read();
     output_.lines(0, "\nVerifying repaired files:\n\n");
     for (const tandem_par2_file &file : report_->files)
       if (file.repaired != 0) print_target(file);
     const tandem_par2_summary &summary = report_->summary;
     output_.line(-1, "");
+    if (is_in_part) return status_of_need();
     if (summary.unreadable_count != 0) {
       output_.line(-1, "Repair Failed: {} file(s) cannot be read, and stay as they are.", summary.unreadable_count);
       return kPar2FileError;

@@ -270,9 +270,9 @@ typedef struct tandem_par2_repair_options {
 } tandem_par2_repair_options;
 
 /* Repairs what tandem_par2_verify found. On TANDEM_OK the report describes the new state. With rename_only, files may
- * still not be complete. An UNREADABLE file stays as it is, and the others are repaired if the recovery slices suffice
- * without it; what they replace stays as "NAME.1" then. So does a file without recovery data, and one that has a folder
- * or a device in its place, and the call fails when the others are repaired: the message names these files.
+ * still not be complete. An UNREADABLE file stays as it is, and the others are repaired; what they replace stays as
+ * "NAME.1" then. So does a file without recovery data, one that has a folder or a device in its place, and one that
+ * needs recovery slices if these do not suffice. The call fails when the others are repaired: the message names some.
  *   context      where lost slices are computed; NULL = the process's own
  *   report       of tandem_par2_verify
  *   options      NULL: all defaults
@@ -290,8 +290,8 @@ typedef struct tandem_par2_repair_options {
  *   leaves all files complete removes the set's temporaries of dead calls; it does so too if nothing is to be repaired.
  * Cost: the equations of e lost slices take about 2 e^2 bytes beside memory_bytes. With g gaps among the exponents they
  *   take up to 10 e^2, and about e^2 g steps of the context, at most 2^36.
- * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost and of recovery slices; nothing was
- *   changed; also for too many gaps among the exponents, and see above), DAMAGED (a file has changed since verify,
+ * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost and of recovery slices, and says
+ *   whether files were repaired; also for too many gaps among the exponents), DAMAGED (a file has changed since verify,
  *   or what was computed is wrong), IO (also if only the slices that cannot be read are too many), UNSUPPORTED,
  *   OUT_OF_MEMORY, CANCELLED, DEVICE.
  * Threads: one call at a time for each report. */
