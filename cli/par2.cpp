@@ -230,7 +230,7 @@ void add_par2_places(CLI::App &command, Par2VerifyFlags &flags) {
   command.add_option(
       "EXTRA", flags.extra,
       "More files of the set (*.par2), and files that are searched for renamed, joined, split or shifted "
-      "data");
+      "data; repair copies what lies outside of the base folder");
   add_base_flag(command, flags.base);
 }
 

@@ -46,8 +46,8 @@ constexpr const char *kPar2Help =
   par2 -h | -V | -VV                         print this help, the version, the version and the licence
 
 par2create, par2verify and par2repair are names for the same program. verify and repair also take SET.par, of
-PAR 1.0. FILEs of verify and repair are searched for renamed, joined, split or shifted data. `*` and `?` in the
-last part of a FILE stand for names.
+PAR 1.0. FILEs of verify and repair are searched for renamed, joined, split or shifted data. Repair copies those that
+lie outside of the basepath. `*` and `?` in the last part of a FILE stand for names.
 A number may stand right after the letter of its option, or be the next word.
 
 All:

@@ -2,10 +2,12 @@
 #include "par2/calls.hpp"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 
@@ -230,8 +232,8 @@ class Repair {
         work.way = Way::in_place;
       } else if (is_renamed && can_be_renamed(found.found_as, entry)) {
         work.way = Way::renamed;
-      } else if (is_renamed && (!file.is_recoverable || file.sums.empty())) {
-        work.is_whole = true;
+      } else {
+        work.is_whole = is_renamed;
       }
       works_.push_back(work);
     }
@@ -344,16 +346,23 @@ class Repair {
     if (const auto known = index_.find(path); known != index_.end()) return tree_.find(set_.files[known->second].name);
     return {std::make_shared<base::Folder>(base::folder_of(path)), base::name_of(path)};
   }
-  // A "NAME.1" that was only searched stays: it may belong to a user.
+  // A "NAME.1" that was only searched stays: it may belong to a user. So does what lies outside of the base folder.
   bool can_be_renamed(const std::string &from, const Entry &to) {
     const auto own = index_.find(from);
-    if (own == index_.end() && std::ranges::find(report_.extra, from) == report_.extra.end()) return false;
+    if (own == index_.end() && (std::ranges::find(report_.extra, from) == report_.extra.end() || !is_in_base(from)))
+      return false;
     // Else nothing would find these slices: complete files are not searched.
     if (own != index_.end() && stays(own->second) && !report_.files[own->second].in_place.empty()) return false;
     const Entry source = entry_at(from);
     const auto status = source.status();
     return status && S_ISREG(status->st_mode) && can_move(*source.folder, to.folder ? *to.folder : tree_.base()) &&
            taken_.insert(from).second;
+  }
+  bool is_in_base(const std::string &path) const {
+    std::error_code error;
+    const auto base = std::filesystem::canonical(tree_.base().path(), error);
+    const auto folder = std::filesystem::canonical(base::folder_of(path), error);
+    return !error && !base.empty() && *folder.lexically_relative(base).begin() != "..";
   }
   // Of no file of the set. It is known by the name of the set.
   std::string other_temporary() const { return temporary_name(base::name_of(set_.packet_files.front().path)); }
@@ -413,21 +422,33 @@ class Repair {
     column_memory_ = most - store_.open(stored, most / 2, tree_.base(), other_temporary());
   }
 
+  int open_new(const Work &work, Opened &opened) {
+    return opened.get(&work, path_of(work), [&] {
+      const std::lock_guard lock(tree_mutex_);
+      return entry_of(work).folder->open_file(work.temporary, O_RDWR);
+    });
+  }
   void write(const Job &job, std::uint64_t at, const std::byte *bytes, std::size_t count, Opened &opened) {
     if (at >= job.bytes) return;
     count = std::min<std::uint64_t>(count, job.bytes - at);
     const Work &work = works_[job.work];
     if (work.way == Way::in_place) return store_.write(job.stored_at + at, bytes, count);
-    const int file = opened.get(&work, path_of(work), [&] {
-      const std::lock_guard lock(tree_mutex_);
-      return entry_of(work).folder->open_file(work.temporary, O_RDWR);
-    });
+    const int file = open_new(work, opened);
     if (!base::write_at(file, bytes, count, job.offset + at)) fail_io("write", path_of(work), errno);
   }
   static void read(const Place &place, std::uint64_t at, void *into, std::size_t count, Opened &opened) {
     if (!read_place(place, at, into, count, opened)) fail_changed(*place.path);
   }
 
+  // A file system may share the blocks of both files. What comes of it is checked.
+  bool clone(const Job &job, std::uint64_t at, std::size_t count, Opened &from, Opened &to) {
+    const Work &work = works_[job.work];
+    if (!work.is_whole) return false;
+    const std::string &path = *job.from->path;
+    const int source = from.get(&path, path, [&] { return open_regular(path); }), target = open_new(work, to);
+    auto source_at = static_cast<off64_t>(at), target_at = source_at;
+    return copy_file_range(source, &source_at, target, &target_at, count, 0) == static_cast<ssize_t>(count);
+  }
   void copy() {
     std::vector<const Job *> copies;
     for (const Job &job : jobs_)
@@ -439,8 +460,10 @@ class Repair {
         const Job &job = *copies[i];
         for (std::uint64_t at = 0; at < job.bytes; at += kCopyPiece) {
           const std::size_t count = std::min<std::uint64_t>(kCopyPiece, job.bytes - at);
-          read(*job.from, at, piece.data(), count, from);
-          write(job, at, piece.data(), count, to);
+          if (!clone(job, at, count, from, to)) {
+            read(*job.from, at, piece.data(), count, from);
+            write(job, at, piece.data(), count, to);
+          }
           meter_.done(2 * count);
         }
       }

@@ -277,11 +277,11 @@ typedef struct tandem_par2_repair_options {
  *   report       of tandem_par2_verify
  *   options      NULL: all defaults
  * If the right slices of a file lie at their places, it is repaired in place: only its damaged slices are written. Else
- * a whole file that was found elsewhere is renamed, if it is one of the set's or of extra_paths and its folder can be
- * written to. Else the file is written beside, and renamed. Owner and times of the damaged file are kept where
- * permitted, and so are its permission bits. A symbolic link at a file's place is replaced, never written through; a
- * pipe, socket or device is refused (IO). Folders below the base folder must not be symbolic links. If another
- * program has changed a file before it is written or renamed, it stays as that program wrote it (DAMAGED).
+ * a whole file that was found elsewhere is renamed, if it is one of the set's or of extra_paths below the base folder,
+ * and its folder can be written to. Else the file is written beside, and renamed. Owner and times of the damaged file
+ * are kept where permitted, and so are its permission bits. A symbolic link at a file's place is replaced, never
+ * written through; a pipe, socket or device is refused (IO). Folders below the base folder must not be symbolic links.
+ * If another program has changed a file before it is written or renamed, it stays as that program wrote it (DAMAGED).
  * Order: all lost slices are computed and checked, in memory_bytes or in an unnamed file in the base folder, before an
  *   existing file changes. If the call fails before that, each file is as it was. If a rename fails, old files get
  *   their names back.

@@ -386,6 +386,59 @@ class Repair(Case):
             (self.folder / "moved").unlink()
             (self.folder / "hollow").rmdir()
 
+    def test_what_lies_outside_of_the_base_folder_is_copied(self):
+        contents = {"a": os.urandom(3 << 20), "b": os.urandom(100), "sub/c": os.urandom(640), "d": os.urandom(640), "e": os.urandom(70)}
+        base, out = self.folder / "base", self.folder / "out"
+        other_disk = pathlib.Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+        self.addCleanup(shutil.rmtree, other_disk)
+        self.folder = base
+        self.write_set(contents, 1 << 16, ())
+        out.mkdir()
+        (self.folder / "in").mkdir()
+        (base / "link").symlink_to(out)
+        self.write("damaged", contents["a"][:-1] + b"x")
+        moves = {"a": out / "a", "b": base / "link/b", "sub/c": base / "in/c", "d": base / "../out/../base/in/d", "e": other_disk / "e"}
+        for name, path in moves.items():
+            shutil.move(base / name, path)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(base)  # a base folder that is given as "."
+        for given in (base, "."):
+            before = tree(base.parent)
+            report = library.verify(base / "set.par2", base=given, extra=moves.values())
+            self.assertEqual({file["state"] for file in report.files.values()}, {RENAMED})
+            report.repair()
+            self.assertEqual({name: (base / name).read_bytes() for name in contents}, contents)
+            self.assertEqual({name: path.exists() for name, path in moves.items()}, {"a": True, "b": True, "sub/c": False, "d": False, "e": True})
+            self.assertEqual({**before, **{f"base/{name}": data for name, data in contents.items()}}, {**tree(base.parent), "base/in/c": contents["sub/c"],
+                                                                                                     "base/in/d": contents["d"]})
+            self.assertEqual([(other_disk / "e").read_bytes(), (out / "a").stat().st_nlink], [contents["e"], 1])
+            for name in contents:
+                (base / name).unlink()
+            for name in ("sub/c", "d"):
+                moves[name].write_bytes(contents[name])
+
+    def test_from_a_disc_that_cannot_be_written(self):
+        contents = {"a": os.urandom(640), "sub/b": os.urandom(1000), "c": os.urandom(100)}
+        disc, out = self.folder / "disc", self.folder / "out"
+        self.folder = disc
+        self.write_set(contents, exponents=range(4))
+        self.write("a", contents["a"][:100] + b"xyz" + contents["a"][103:])
+        (disc / "c").unlink()
+        out.mkdir(mode=0o777)
+        if os.geteuid() == 0:
+            os.chown(out, 65534, 65534)
+        self.folder.parent.chmod(0o755)
+        for path in [disc, disc / "sub", *disc.rglob("*")]:
+            path.chmod(0o555)
+        before = tree(disc)
+        with ordinary_user():
+            report = library.verify(disc / "set.par2", base=out, extra=[disc / "a", disc / "sub/b"])
+            report.repair()
+        self.assertEqual((report.summary.repair_needed, tree(disc)), (0, before))
+        self.assertEqual({name: (out / name).read_bytes() for name in contents}, contents)
+        for path in (disc, disc / "sub"):
+            path.chmod(0o755)
+
     def test_gaps_in_exponents(self):
         # The constants of slices 0 and 2 are 2^1 and 2^4. 3 * 21845 = 65535, so their ratio has the 21845th power 1.
         contents = {"a": os.urandom(64 * 5)}
