@@ -137,9 +137,10 @@ void complain_of_extra(const Par2Report &report, const Par2VerifyFlags &flags, b
   const fs::path base = !flags.base.empty() ? fs::path(flags.base) : fs::path(flags.set).parent_path();
   for (const tandem_par2_file &file : report.files) known.insert(whole(base / file.name));
   for (const tandem_par2_packet_file &file : report.packet_files) {
-    known.insert(whole(file.path));
+    const bool is_protected = !known.insert(whole(file.path)).second;
     const bool is_other = file.packet_count == 0 && file.damaged_bytes != file.bytes;
-    if (!is_other || std::ranges::find(flags.extra, std::string_view(file.path)) == flags.extra.end()) continue;
+    if (!is_other || is_protected || std::ranges::find(flags.extra, std::string_view(file.path)) == flags.extra.end())
+      continue;
     if (is_verify)
       fail(kExitWrongUsage, file.path, " is of another set, which is not checked: verify one set at a time");
     complain("note: ", file.path, ": its packets are of another set");
@@ -227,10 +228,9 @@ void add_par2_create(CLI::App &par2, Invocation &invocation) {
 
 void add_par2_places(CLI::App &command, Par2VerifyFlags &flags) {
   command.add_option("SET", flags.set, "A file of the set, with or without .par2")->required();
-  command.add_option(
-      "EXTRA", flags.extra,
-      "More files of the set (*.par2), and files that are searched for renamed, joined, split or shifted "
-      "data; repair copies what lies outside of the base folder");
+  command.add_option("EXTRA", flags.extra,
+                     "More packet files of the set, and files that are searched for renamed, joined, split or shifted "
+                     "data; repair copies what lies outside of the base folder");
   add_base_flag(command, flags.base);
 }
 

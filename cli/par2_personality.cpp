@@ -700,6 +700,11 @@ class Par2Check {
       const bool is_destroyed =
           file.damaged_bytes == file.bytes && fs::path(base_of_set(path)) == fs::path(base_of_set(words_.set()));
       if (file.packet_count == 0 && !is_destroyed) continue;
+      // A file that its name does not show to be of packets alone, or one that the set protects.
+      const std::string name = shown(path);
+      if (base_of_set(path) == path ||
+          std::ranges::any_of(report_->files, [&](const tandem_par2_file &each) { return each.name == name; }))
+        continue;
       output_.line(-1, "Remove \"{}\".", shown(path));
       std::error_code error;
       if (!fs::remove(path, error)) fail(kPar2FileError, "Cannot remove \"", path, "\": ", error.message());

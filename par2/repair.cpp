@@ -299,6 +299,8 @@ class Repair {
   // Files with bytes that other files need, other than slices at their own places: they are not changed in place.
   void find_needed() {
     for (std::size_t i = 0; i < set_.files.size(); ++i) index_[report_.paths[i]] = i;
+    for (const PacketFile &file : set_.packet_files)
+      if (const auto status = status_of(file.path); status && file.packet_count != 0) packets_.insert(status->identity);
     for (std::size_t i = 0; i < set_.files.size(); ++i) {
       const FileReport &found = report_.files[i];
       if (found.state == FileState::complete) continue;
@@ -324,6 +326,8 @@ class Repair {
            std::ranges::binary_search(report_.files[index->second].in_place, place.offset / set_.slice_bytes);
   }
 
+  // Of this set. They may be the only ones: the old file stays, under another name.
+  bool has_packets(const struct stat &old) const { return packets_.contains({old.st_dev, old.st_ino}); }
   void check_old(std::size_t file, const std::optional<struct stat> &old) const {
     const std::string &path = report_.paths[file];
     if (!old) {
@@ -337,7 +341,7 @@ class Repair {
   }
   bool can_be_in_place(std::size_t file, const std::optional<struct stat> &old, const Entry &entry) const {
     return old && S_ISREG(old->st_mode) && old->st_nlink == 1 && !report_.files[file].in_place.empty() &&
-           set_.files[file].is_recoverable && !needed_.contains(report_.paths[file]) &&
+           set_.files[file].is_recoverable && !needed_.contains(report_.paths[file]) && !has_packets(*old) &&
            entry.folder->open_file(entry.name, O_RDWR);
   }
 
@@ -765,7 +769,8 @@ class Repair {
       throw;
     }
     if (options_.keep_replaced != 0 || !is_complete_now()) return;
-    for (const auto &[path, work] : moved) entry_of(*work).folder->remove(work->aside);
+    for (const auto &[path, work] : moved)
+      if (!has_packets(*work->old)) entry_of(*work).folder->remove(work->aside);
   }
   // Removes from `moved` what gets another file's name.
   void put_in_places(std::map<std::string, const Work *> &moved) {
@@ -841,6 +846,7 @@ class Repair {
   Tree tree_;
   std::mutex tree_mutex_;
   std::map<Identity, std::size_t> sharing_;                 // names of files that are not complete
+  std::set<Identity> packets_;                              // packet files of the set
   std::set<std::string> needed_, taken_, changing_;         // paths
   std::map<std::pair<Identity, Identity>, bool> can_move_;  // from folder to folder
   std::map<std::string, std::size_t> index_;                // of the set's paths

@@ -121,11 +121,12 @@ TANDEM_API tandem_status tandem_par2_create(tandem_context *context, const tande
 
 typedef struct tandem_par2_verify_options {
   size_t struct_bytes;            /* sizeof(tandem_par2_verify_options) */
-  const char *path;               /* a packet file of the set, with or without ".par2". "base.par2" and "base.*.par2"
-                                     beside it are read too. "base.par" or "base.p01": of PAR 1.0, each file is a slice */
+  const char *path;               /* a packet file of the set, with or without ".par2". "base.par2", "base.*.par2" and
+                                     files that begin with a packet of this set, all beside it, are read too.
+                                     "base.par" or "base.p01": of PAR 1.0, each file is a slice */
   const char *base_path;          /* the folder of the set's files; NULL = that of `path` */
   const char *const *extra_paths; /* files that are searched if something is missing: renamed, joined, split or shifted
-                                     data. A name that ends in ".par2" is read as a packet file too */
+                                     data. Packet files, by ".par2" or by their first bytes, are read as such too */
   size_t extra_count;
   uint32_t thread_count;         /* 0 = one for each core */
   uint32_t search_distance;      /* not 0: slices that begin more bytes away from a multiple of the size of a slice are

@@ -129,6 +129,10 @@ class Par2(unittest.TestCase):
         self.run_command("create", "set", *files[:3], "-s", 1000, "-c", 1, "--force=false", status=3)
         (self.folder / "set.par2").write_bytes(b"lost")
         self.assertIn("4 of 4 files complete", self.run_command("verify", "set").stdout)
+        # A packet file of another set that this one protects is no mistake.
+        self.run_command("create", "other", "data/a", "-s", 1000, "-c", 1, "--no-sync")
+        self.run_command("create", "both", "data", "other.par2", "-s", 1000, "-c", 1, "--no-sync")
+        self.assertIn("5 of 5 files complete", self.run_command("verify", "both", "other.par2").stdout)
         # A file may have the name of the set.
         (self.folder / "film").write_bytes((self.folder / "set.2024.par2").read_bytes())
         self.run_command("create", "film.par2", "film", "-s", 1000, "-c", 1, "--no-sync")

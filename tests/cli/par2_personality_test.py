@@ -319,6 +319,19 @@ class Personality(unittest.TestCase):
         self.assertNotIn("Repair Failed", output)
         self.check_content("b [1]")
 
+    def test_purge_leaves_what_may_be_more_than_packets(self):
+        self.run_par2("c", "-q", "-s1000", "-c3", "set", "a")
+        packets = {name: (self.data / name).read_bytes() for name in self.made()}
+        (self.data / "set.vol1+2.par2").rename(self.data / "unlike")
+        self.write_at("a", 10, b"damage")
+        self.assertIn("3 recovery blocks available", self.run_par2("v", "set", status=1))
+        self.assertIn('Remove "set.par2".', self.run_par2("r", "-p", "set"))
+        self.assertEqual((self.made(), (self.data / "unlike").read_bytes()), ([], packets["set.vol1+2.par2"]))
+        with open(self.data / "a", "ab") as file:
+            file.write(b"".join(packets.values()))
+        self.run_par2("r", "-p", "a")
+        self.check_content("a")
+
     def test_purge_rename_only_and_links(self):
         self.run_par2("c", "-q", "-s1000", "-c3", "set", "a", "sub/c")
         self.run_par2("c", "-q", "-s1000", "-c3", "set.other", "b [1]")

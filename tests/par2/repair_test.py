@@ -439,6 +439,24 @@ class Repair(Case):
         for path in (disc, disc / "sub"):
             path.chmod(0o755)
 
+    def test_packets_at_the_end_of_a_file_of_the_set(self):
+        """They stay, in the old file: there may be no others."""
+        contents = {"a.zip": os.urandom(640), "b": os.urandom(640)}
+        the_set = self.write_set(contents, exponents=range(4))
+        packets = (self.folder / "set.par2").read_bytes() + (self.folder / "set.vol0+3.par2").read_bytes()
+        for path in self.folder.glob("*.par2"):
+            path.unlink()
+        for damaged in (contents["a.zip"], contents["a.zip"][:70] + b"xyz" + contents["a.zip"][73:]):
+            self.write("a.zip", damaged + packets)
+            self.write("b", contents["b"][:-100])
+            report = library.verify(self.folder / "a.zip")
+            self.assertEqual((report.summary.damaged_count, report.summary.repair_possible, report.summary.recovery_slice_count), (2, 1, 4))
+            report.repair()
+            self.assertEqual(tree(self.folder), {**contents, "a.zip.1": damaged + packets})
+            self.assertEqual(library.verify(self.folder / "a.zip.1").summary.repair_needed, 0)
+            (self.folder / "a.zip.1").unlink()
+        self.assertEqual(len(the_set.recovery), 4)
+
     def test_gaps_in_exponents(self):
         # The constants of slices 0 and 2 are 2^1 and 2^4. 3 * 21845 = 65535, so their ratio has the 21845th power 1.
         contents = {"a": os.urandom(64 * 5)}
