@@ -303,13 +303,14 @@ class Repair(Case):
             self.assertEqual({name for name, each in seen.files.items() if each["state"] != COMPLETE}, stay, where)
             for name, each in seen.files.items():
                 self.assertGreaterEqual(each["found_slice_count"], found[name] - overlaps, (where, name))
+            self.assertGreaterEqual(seen.summary.found_slice_count, sum(found.values()), where)
         self.assertEqual({name: (self.folder / name).read_bytes() for name in contents.keys() - stay},
                          {name: contents[name] for name in contents.keys() - stay}, where)
         with tempfile.TemporaryDirectory() as whole:  # with more recovery data all comes back
             for name, data in contents.items():
                 pathlib.Path(whole, name).write_bytes(data)
             library.create(self.folder / "set.more.par2", [pathlib.Path(whole, name) for name in contents], base=whole, slice_bytes=the_set.slice_bytes,
-                           recovery_slice_count=lost + overlaps, first_exponent=60500, volumes=2, volume_count=1, no_sync=1)
+                           recovery_slice_count=lost, first_exponent=60500, volumes=2, volume_count=1, no_sync=1)
         self.report(extra=extra).repair()
         self.assertEqual({name: (self.folder / name).read_bytes() for name in contents}, contents, where)
         return True
@@ -882,6 +883,21 @@ class Faults(unittest.TestCase):
                 self.box.restore(self.damaged)
                 self.assertTrue(self.repair(action=action, at=n).killed)
                 self.check_repairable((SEED, action, n, calls[n - 1]))
+
+    def test_kill_of_a_repair_in_part(self):
+        """With the other recovery slices, which come later, all is repaired."""
+        recovery = self.damaged.pop("set.vol0+9.par2")
+        self.box.restore(self.damaged)
+        done = self.repair(log=True)
+        self.assertEqual((done.status, "the other files are repaired" in done.stderr), (4, True), done.stderr)
+        after = self.box.tree()
+        self.assertEqual([name for name in self.contents if after.get(name) != self.contents[name]], ["flipped", "cut", "new/gone"])
+        for n in range(1, len(done.calls) + 1):
+            self.box.restore(self.damaged)
+            self.assertTrue(self.repair(action="kill", at=n).killed)
+            self.assertGreaterEqual(self.state().found_slice_count, self.found, (SEED, n, done.calls[n - 1]))
+            pathlib.Path(self.box.path("set.vol0+9.par2")).write_bytes(recovery)
+            self.check_repairable((SEED, n, done.calls[n - 1]))
 
     def test_failure_of_each_call(self):
         """Everything is as it was, until an existing file changes; later it is as repairable as before."""
