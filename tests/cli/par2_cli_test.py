@@ -90,7 +90,10 @@ class Par2(unittest.TestCase):
         whole = (self.folder / "data/b\n").read_bytes()
         (self.folder / "data/a").unlink()
         for json_flag in ((), ("--json",)):
-            shutil.move(self.folder / "data/b\n", self.folder / "moved")
+            if json_flag:  # all slices are there, and not at their places
+                (self.folder / "data/b\n").write_bytes(b"x" + whole)
+            else:
+                shutil.move(self.folder / "data/b\n", self.folder / "moved")
             done = self.run_command("repair", "set", "moved", *json_flag, status=4)
             self.assertIn("10 slices are lost, and the set has only 2 recovery slices; data/a stays as it is; the other files are repaired", " ".join(done.stderr.split()).replace("./", ""))
             self.assertEqual(((self.folder / "data/b\n").read_bytes(), (self.folder / "moved").exists()), (whole, False))
