@@ -137,9 +137,10 @@ void complain_of_extra(const Par2Report &report, const Par2VerifyFlags &flags, b
   const fs::path base = !flags.base.empty() ? fs::path(flags.base) : fs::path(flags.set).parent_path();
   for (const tandem_par2_file &file : report.files) known.insert(whole(base / file.name));
   for (const tandem_par2_packet_file &file : report.packet_files) {
-    known.insert(whole(file.path));
+    const bool is_protected = !known.insert(whole(file.path)).second;
     const bool is_other = file.packet_count == 0 && file.damaged_bytes != file.bytes;
-    if (!is_other || std::ranges::find(flags.extra, std::string_view(file.path)) == flags.extra.end()) continue;
+    if (!is_other || is_protected || std::ranges::find(flags.extra, std::string_view(file.path)) == flags.extra.end())
+      continue;
     if (is_verify)
       fail(kExitWrongUsage, file.path, " is of another set, which is not checked: verify one set at a time");
     complain("note: ", file.path, ": its packets are of another set");
@@ -227,10 +228,9 @@ void add_par2_create(CLI::App &par2, Invocation &invocation) {
 
 void add_par2_places(CLI::App &command, Par2VerifyFlags &flags) {
   command.add_option("SET", flags.set, "A file of the set, with or without .par2")->required();
-  command.add_option(
-      "EXTRA", flags.extra,
-      "More files of the set (*.par2), and files that are searched for renamed, joined, split or shifted "
-      "data");
+  command.add_option("EXTRA", flags.extra,
+                     "More packet files of the set, and files that are searched for renamed, joined, split or shifted "
+                     "data; repair copies what lies outside of the base folder");
   add_base_flag(command, flags.base);
 }
 
@@ -258,8 +258,8 @@ void add_par2_repair(CLI::App &par2, Invocation &invocation) {
                    "Only put whole files that were found under other names in their places");
   add_no_sync_flag(command, flags->no_sync);
   command.footer(
-      "Exit status: 0 all files are complete, 3 a file cannot be read: it stays as it is, 4 a repair is not possible;\n"
-      "with --rename-only, 1 a repair is possible.");
+      "Exit status: 0 all files are complete, 3 a file cannot be read: it stays as it is, 4 not all files can be\n"
+      "repaired; with --rename-only, 1 a repair is possible.");
   add_context_flags(command, flags->context, CodesOn::cpu);
   add_output_flags(command, flags->verify.output);
   command.callback([flags, &invocation] {
@@ -286,10 +286,12 @@ bool can_repair_some(const Par2Report &report) {
   const tandem_par2_summary &summary = report.summary;
   if (summary.repair_needed == 0) return !report.temporaries.empty();
   const bool is_enough = summary.slice_count - summary.found_slice_count <= summary.recovery_slice_count;
-  return is_enough && std::ranges::any_of(report.files, [](const tandem_par2_file &file) {
-           const bool is_lost = file.state == TANDEM_PAR2_DAMAGED || file.state == TANDEM_PAR2_MISSING;
-           return file.state == TANDEM_PAR2_RENAMED || (is_lost && (file.recoverable != 0 || file.bytes == 0));
-         });
+  return std::ranges::any_of(report.files, [&](const tandem_par2_file &file) {
+    const bool is_lost = file.state == TANDEM_PAR2_DAMAGED || file.state == TANDEM_PAR2_MISSING;
+    const bool is_found = file.found_slice_count == file.slice_count;
+    return file.state == TANDEM_PAR2_RENAMED ||
+           (is_lost && (file.bytes == 0 || (file.recoverable != 0 && (is_enough || is_found))));
+  });
 }
 
 int exit_status_of(const tandem_par2_summary &summary) {

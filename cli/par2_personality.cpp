@@ -46,8 +46,8 @@ constexpr const char *kPar2Help =
   par2 -h | -V | -VV                         print this help, the version, the version and the licence
 
 par2create, par2verify and par2repair are names for the same program. verify and repair also take SET.par, of
-PAR 1.0. FILEs of verify and repair are searched for renamed, joined, split or shifted data. `*` and `?` in the
-last part of a FILE stand for names.
+PAR 1.0. FILEs of verify and repair are searched for renamed, joined, split or shifted data. Repair copies those that
+lie outside of the basepath. `*` and `?` in the last part of a FILE stand for names.
 A number may stand right after the letter of its option, or be the next word.
 
 All:
@@ -653,15 +653,18 @@ class Par2Check {
   int repair_files() {
     refuse_dangling_links();
     output_.line(0, "");
+    const bool is_possible = report_->summary.repair_possible != 0;  // else "Repair is not possible." is printed
     const tandem_status status = call_repair();
-    if (status != TANDEM_OK && status != TANDEM_ERROR_CANCELLED) output_.line(-1, "Repair Failed.");
-    check(status);
+    const bool is_in_part = status == TANDEM_ERROR_NOT_RECOVERABLE && !is_possible;
+    if (status != TANDEM_OK && status != TANDEM_ERROR_CANCELLED && !is_in_part) output_.line(-1, "Repair Failed.");
+    if (!is_in_part) check(status);
     report_->read();
     output_.lines(0, "\nVerifying repaired files:\n\n");
     for (const tandem_par2_file &file : report_->files)
       if (file.repaired != 0) print_target(file);
     const tandem_par2_summary &summary = report_->summary;
     output_.line(-1, "");
+    if (is_in_part) return status_of_need();
     if (summary.unreadable_count != 0) {
       output_.line(-1, "Repair Failed: {} file(s) cannot be read, and stay as they are.", summary.unreadable_count);
       return kPar2FileError;
@@ -697,6 +700,11 @@ class Par2Check {
       const bool is_destroyed =
           file.damaged_bytes == file.bytes && fs::path(base_of_set(path)) == fs::path(base_of_set(words_.set()));
       if (file.packet_count == 0 && !is_destroyed) continue;
+      // A file that its name does not show to be of packets alone, or one that the set protects.
+      const std::string name = shown(path);
+      if (base_of_set(path) == path ||
+          std::ranges::any_of(report_->files, [&](const tandem_par2_file &each) { return each.name == name; }))
+        continue;
       output_.line(-1, "Remove \"{}\".", shown(path));
       std::error_code error;
       if (!fs::remove(path, error)) fail(kPar2FileError, "Cannot remove \"", path, "\": ", error.message());

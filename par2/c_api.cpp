@@ -78,6 +78,7 @@ std::vector<tandem_par2_searched_file> searched_files_of(const Report &report) {
   std::set<std::string_view> left_out(report.paths.begin(), report.paths.end());
   for (const FileReport &file : report.files)
     if (file.state == FileState::renamed) left_out.insert(file.found_as);
+  for (const PacketFile &file : report.set.packet_files) left_out.insert(file.path);
   std::vector<tandem_par2_searched_file> list;
   std::map<std::string_view, std::size_t> known;
   const auto is_of_set = report.set.is_par1 ? is_par1_file_name : is_packet_file_name;
@@ -124,7 +125,7 @@ void put_slashes(Set &set, const std::string &folder) {
 
 }  // namespace
 
-Report tandem::par2::verify_with(const tandem_par2_verify_options &options) {
+Report tandem::par2::verify_with(const tandem_par2_verify_options &options, bool by_content) {
   if (options.path == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "path is NULL");
   std::vector<std::string> extra;
   for (const std::string_view path :
@@ -133,7 +134,7 @@ Report tandem::par2::verify_with(const tandem_par2_verify_options &options) {
   const std::size_t threads = more_threads(options.thread_count);
   Crew crew(options.rate_bytes_per_second == 0 ? threads : 0);  // waits must see a cancel
   Meter meter(options.progress, options.progress_user, 0, options.rate_bytes_per_second);
-  const std::vector<std::string> packet_files = packet_files_of(options.path, extra);
+  const std::vector<std::string> packet_files = packet_files_of(options.path, extra, by_content);
   const bool packets_only = options.packets_only != 0;
   Set set = is_par1_file_name(packet_files.front()) ? read_par1_set(packet_files, crew, meter)
                                                     : read_set(packet_files, crew, meter, !packets_only);
@@ -163,7 +164,7 @@ tandem_status tandem_par2_create(tandem_context *context, const tandem_par2_crea
 tandem_status tandem_par2_verify(const tandem_par2_verify_options *options, tandem_par2_report **report_out) {
   return guarded({{"options", options}, {"report_out", report_out}}, [&] {
     const auto ours = tandem::base::read_options(options, "tandem_par2_verify_options");
-    *report_out = new tandem_par2_report{verify_with(ours)};
+    *report_out = new tandem_par2_report{verify_with(ours, true)};
   });
 }
 

@@ -9,7 +9,8 @@
 namespace tandem::par2 {
 
 std::size_t more_threads(std::uint32_t thread_count);  // beside the calling one
-Report verify_with(const tandem_par2_verify_options &options);
+// by_content: see packet_files_of.
+Report verify_with(const tandem_par2_verify_options &options, bool by_content = false);
 tandem_par2_summary summary_of(const Report &report);
 // The greatest severity.
 std::int32_t sync(tandem_context *context, const tandem_par2_tree_options &options);

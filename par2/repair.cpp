@@ -2,10 +2,12 @@
 #include "par2/calls.hpp"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 
@@ -19,7 +21,7 @@
 namespace tandem::par2 {
 namespace {
 
-constexpr std::size_t kCopyPiece = 1u << 20, kMostLocked = 16;
+constexpr std::size_t kCopyPiece = 1u << 20, kMostLocked = 16, kMostNamed = 10;
 
 using Identity = std::pair<dev_t, ino_t>;
 
@@ -95,11 +97,20 @@ class Store {
   std::string path_;
 };
 
+// Lost slices cannot be computed. Files that need none of them can still be made complete.
+struct NotComputed : Error {
+  template <class... Parts>
+  NotComputed(tandem_status status, const Parts &...sentence) : Error(status, text(sentence...)) {}
+};
+
 class Repair {
  public:
+  // why_not: computes no lost slices; files that need some stay as they are, and the call fails so when the others are
+  // repaired.
   Repair(tandem_context *context, Report &report, const tandem_par2_repair_options &options, base::Crew &crew,
-         base::Meter &meter)
-      : context_(context),
+         base::Meter &meter, const NotComputed *why_not = nullptr)
+      : why_not_(why_not),
+        context_(context),
         report_(report),
         set_(report.set),
         options_(options),
@@ -128,7 +139,9 @@ class Repair {
     if (!works_.empty()) run_works();
     is_done_ = true;
     remove_old_temporaries();
-    if (!blocked_.empty()) fail(blocked_status_, blocked_, works_.empty() ? "" : "; the other files are repaired");
+    if (blocked_count_ > kMostNamed) blocked_ += text("; ", blocked_count_ - kMostNamed, " more such files");
+    if (!blocked_.empty())
+      fail(blocked_status_, blocked_, works_.empty() && folders_.empty() ? "" : "; the other files are repaired");
   }
 
  private:
@@ -185,12 +198,22 @@ class Repair {
   void plan() {
     find_needed();
     check_unchanged();
+    if (why_not_ != nullptr) {
+      blocked_ = why_not_->what();
+      blocked_status_ = why_not_->status();
+    }
     for (std::size_t i = 0; i < set_.files.size(); ++i) {
       const File &file = set_.files[i];
       const FileReport &found = report_.files[i];
       if (found.state == FileState::complete || found.state == FileState::unreadable) continue;
       const bool is_renamed = found.state == FileState::renamed;
       if (options_.rename_only != 0 && !is_renamed) continue;
+      if (stays(i)) {
+        file.is_recoverable
+            ? block(blocked_status_, i, " stays as it is")
+            : block(TANDEM_ERROR_NOT_RECOVERABLE, i, " is not right, and the set has no recovery data for it");
+        continue;
+      }
       Work work{i, Way::rebuilt, {}};
       const Entry entry = tree_.find(file.name);
       work.old = entry.status();
@@ -209,21 +232,30 @@ class Repair {
         work.way = Way::in_place;
       } else if (is_renamed && can_be_renamed(found.found_as, entry)) {
         work.way = Way::renamed;
-      } else if (is_renamed && (!file.is_recoverable || file.sums.empty())) {
-        work.is_whole = true;
-      } else if (!file.is_recoverable && file.bytes != 0) {
-        block(TANDEM_ERROR_NOT_RECOVERABLE, i, " is not right, and the set has no recovery data for it");
-        continue;
+      } else {
+        work.is_whole = is_renamed;
       }
       works_.push_back(work);
     }
-    if (options_.rename_only != 0 || works_.empty()) return;
-    check_recovery();
+    if (why_not_ != nullptr && works_.empty() && folders_.empty()) throw Error(*why_not_);
+    if (std::ranges::any_of(works_, [&](const Work &work) { return lacks_slices(work.file); })) check_recovery();
+  }
+  bool lacks_slices(std::size_t file) const {
+    const auto first = report_.contents.begin() + static_cast<std::ptrdiff_t>(set_.files[file].first_slice);
+    return std::any_of(first, first + static_cast<std::ptrdiff_t>(set_.files[file].slice_count),
+                       [&](std::uint32_t content) { return !report_.places[content]; });
+  }
+  // Whether a file that is not right stays so.
+  bool stays(std::size_t file) const {
+    const FileState state = report_.files[file].state;
+    if (state == FileState::complete || state == FileState::renamed) return false;
+    if (state == FileState::unreadable || options_.rename_only != 0) return true;
+    return set_.files[file].is_recoverable ? why_not_ != nullptr && lacks_slices(file) : set_.files[file].bytes != 0;
   }
 
   void make_folders() {
     for (const std::size_t i : folders_) tree_.find(set_.files[i].name + "/.", true);
-    if (options_.no_sync == 0) tree_.sync_made();
+    tree_.keep_made(options_.no_sync == 0);
     for (const std::size_t i : folders_) {
       report_.files[i].state = FileState::complete;
       report_.files[i].is_repaired = true;
@@ -233,7 +265,7 @@ class Repair {
   // The file stays as it is, and the call fails when the others are repaired.
   void block(tandem_status status, std::size_t file, const char *why) {
     if (blocked_.empty()) blocked_status_ = status;
-    blocked_ += (blocked_.empty() ? "" : "; ") + report_.paths[file] + why;
+    if (++blocked_count_ <= kMostNamed) blocked_ += (blocked_.empty() ? "" : "; ") + report_.paths[file] + why;
   }
 
   // Also slices of files that cannot be read are unknown.
@@ -244,17 +276,19 @@ class Repair {
     for (const std::uint32_t content : report_.contents) unknown_ += !report_.places[content];
     const std::uint64_t lost = unknown_ - unread;
     if (unknown_ > set_.recovery.size() && lost <= set_.recovery.size()) {
-      fail(TANDEM_ERROR_IO, lost, " slices are lost, and ", unread, " slices cannot be read; the set has only ",
-           set_.recovery.size(), " recovery slices");
+      throw NotComputed(TANDEM_ERROR_IO, lost, " slices are lost, and ", unread,
+                        " slices cannot be read; the set has only ", set_.recovery.size(), " recovery slices");
     }
     if (lost > set_.recovery.size()) {
-      fail(TANDEM_ERROR_NOT_RECOVERABLE, lost, " slice", lost == 1 ? " is" : "s are", " lost, and the set has only ",
-           set_.recovery.size(), " recovery slice", set_.recovery.size() == 1 ? "" : "s");
+      throw NotComputed(TANDEM_ERROR_NOT_RECOVERABLE, lost, " slice", lost == 1 ? " is" : "s are",
+                        " lost, and the set has only ", set_.recovery.size(), " recovery slice",
+                        set_.recovery.size() == 1 ? "" : "s");
     }
     if (const std::size_t most = usable(set_.recovery).size(); unknown_ > most) {
-      fail(TANDEM_ERROR_NOT_RECOVERABLE, unknown_, " slices are lost, and only ", most, " of the ",
-           set_.recovery.size(), " recovery slices can be used together: their exponents must lie in a window of ",
-           exponent_window(set_), ", 65536 less the ", set_.slice_count, " slices of the set");
+      throw NotComputed(TANDEM_ERROR_NOT_RECOVERABLE, unknown_, " slices are lost, and only ", most, " of the ",
+                        set_.recovery.size(),
+                        " recovery slices can be used together: their exponents must lie in a window of ",
+                        exponent_window(set_), ", 65536 less the ", set_.slice_count, " slices of the set");
     }
   }
 
@@ -265,6 +299,8 @@ class Repair {
   // Files with bytes that other files need, other than slices at their own places: they are not changed in place.
   void find_needed() {
     for (std::size_t i = 0; i < set_.files.size(); ++i) index_[report_.paths[i]] = i;
+    for (const PacketFile &file : set_.packet_files)
+      if (const auto status = status_of(file.path); status && file.packet_count != 0) packets_.insert(status->identity);
     for (std::size_t i = 0; i < set_.files.size(); ++i) {
       const FileReport &found = report_.files[i];
       if (found.state == FileState::complete) continue;
@@ -290,6 +326,8 @@ class Repair {
            std::ranges::binary_search(report_.files[index->second].in_place, place.offset / set_.slice_bytes);
   }
 
+  // Of this set. They may be the only ones: the old file stays, under another name.
+  bool has_packets(const struct stat &old) const { return packets_.contains({old.st_dev, old.st_ino}); }
   void check_old(std::size_t file, const std::optional<struct stat> &old) const {
     const std::string &path = report_.paths[file];
     if (!old) {
@@ -303,7 +341,7 @@ class Repair {
   }
   bool can_be_in_place(std::size_t file, const std::optional<struct stat> &old, const Entry &entry) const {
     return old && S_ISREG(old->st_mode) && old->st_nlink == 1 && !report_.files[file].in_place.empty() &&
-           set_.files[file].is_recoverable && !needed_.contains(report_.paths[file]) &&
+           set_.files[file].is_recoverable && !needed_.contains(report_.paths[file]) && !has_packets(*old) &&
            entry.folder->open_file(entry.name, O_RDWR);
   }
 
@@ -312,13 +350,23 @@ class Repair {
     if (const auto known = index_.find(path); known != index_.end()) return tree_.find(set_.files[known->second].name);
     return {std::make_shared<base::Folder>(base::folder_of(path)), base::name_of(path)};
   }
-  // A "NAME.1" that was only searched stays: it may belong to a user.
+  // A "NAME.1" that was only searched stays: it may belong to a user. So does what lies outside of the base folder.
   bool can_be_renamed(const std::string &from, const Entry &to) {
-    if (!index_.contains(from) && std::ranges::find(report_.extra, from) == report_.extra.end()) return false;
+    const auto own = index_.find(from);
+    if (own == index_.end() && (std::ranges::find(report_.extra, from) == report_.extra.end() || !is_in_base(from)))
+      return false;
+    // Else nothing would find these slices: complete files are not searched.
+    if (own != index_.end() && stays(own->second) && !report_.files[own->second].in_place.empty()) return false;
     const Entry source = entry_at(from);
     const auto status = source.status();
     return status && S_ISREG(status->st_mode) && can_move(*source.folder, to.folder ? *to.folder : tree_.base()) &&
            taken_.insert(from).second;
+  }
+  bool is_in_base(const std::string &path) const {
+    std::error_code error;
+    const auto base = std::filesystem::canonical(tree_.base().path(), error);
+    const auto folder = std::filesystem::canonical(base::folder_of(path), error);
+    return !error && !base.empty() && *folder.lexically_relative(base).begin() != "..";
   }
   // Of no file of the set. It is known by the name of the set.
   std::string other_temporary() const { return temporary_name(base::name_of(set_.packet_files.front().path)); }
@@ -378,21 +426,33 @@ class Repair {
     column_memory_ = most - store_.open(stored, most / 2, tree_.base(), other_temporary());
   }
 
+  int open_new(const Work &work, Opened &opened) {
+    return opened.get(&work, path_of(work), [&] {
+      const std::lock_guard lock(tree_mutex_);
+      return entry_of(work).folder->open_file(work.temporary, O_RDWR);
+    });
+  }
   void write(const Job &job, std::uint64_t at, const std::byte *bytes, std::size_t count, Opened &opened) {
     if (at >= job.bytes) return;
     count = std::min<std::uint64_t>(count, job.bytes - at);
     const Work &work = works_[job.work];
     if (work.way == Way::in_place) return store_.write(job.stored_at + at, bytes, count);
-    const int file = opened.get(&work, path_of(work), [&] {
-      const std::lock_guard lock(tree_mutex_);
-      return entry_of(work).folder->open_file(work.temporary, O_RDWR);
-    });
+    const int file = open_new(work, opened);
     if (!base::write_at(file, bytes, count, job.offset + at)) fail_io("write", path_of(work), errno);
   }
   static void read(const Place &place, std::uint64_t at, void *into, std::size_t count, Opened &opened) {
     if (!read_place(place, at, into, count, opened)) fail_changed(*place.path);
   }
 
+  // A file system may share the blocks of both files. What comes of it is checked.
+  bool clone(const Job &job, std::uint64_t at, std::size_t count, Opened &from, Opened &to) {
+    const Work &work = works_[job.work];
+    if (!work.is_whole) return false;
+    const std::string &path = *job.from->path;
+    const int source = from.get(&path, path, [&] { return open_regular(path); }), target = open_new(work, to);
+    auto source_at = static_cast<off64_t>(at), target_at = source_at;
+    return copy_file_range(source, &source_at, target, &target_at, count, 0) == static_cast<ssize_t>(count);
+  }
   void copy() {
     std::vector<const Job *> copies;
     for (const Job &job : jobs_)
@@ -404,8 +464,10 @@ class Repair {
         const Job &job = *copies[i];
         for (std::uint64_t at = 0; at < job.bytes; at += kCopyPiece) {
           const std::size_t count = std::min<std::uint64_t>(kCopyPiece, job.bytes - at);
-          read(*job.from, at, piece.data(), count, from);
-          write(job, at, piece.data(), count, to);
+          if (!clone(job, at, count, from, to)) {
+            read(*job.from, at, piece.data(), count, from);
+            write(job, at, piece.data(), count, to);
+          }
           meter_.done(2 * count);
         }
       }
@@ -425,7 +487,8 @@ class Repair {
     std::erase_if(
         left, [&](const RecoverySlice &each) { return std::ranges::find(left_out, each.exponent) != left_out.end(); });
     const auto recovery = usable(left);
-    if (recovery.size() < unknown_) fail(TANDEM_ERROR_NOT_RECOVERABLE, "the other recovery slices are too few");
+    if (recovery.size() < unknown_)
+      throw NotComputed(TANDEM_ERROR_NOT_RECOVERABLE, "the other recovery slices are too few");
     const std::uint32_t first_exponent = set_.is_par1 ? 0 : recovery.front().exponent;
     const std::uint32_t exponents = recovery.back().exponent - first_exponent + 1;
     const CodecOwner codec = make_codec(set_.is_par1, k, first_exponent, exponents);
@@ -449,11 +512,12 @@ class Repair {
     tandem_plan *plan = nullptr;
     const tandem_status status = tandem_plan_create(context_, codec.get(), &plan_options, &plan);
     if (status == TANDEM_ERROR_NOT_RECOVERABLE)
-      fail(status, unknown_, " slices are lost, and the equations of the ", recovery.size(),
-           " recovery slices do not determine them: their exponents have gaps");
+      throw NotComputed(status, unknown_, " slices are lost, and the equations of the ", recovery.size(),
+                        " recovery slices do not determine them: their exponents have gaps");
     if (status == TANDEM_ERROR_TOO_LARGE)
-      fail(TANDEM_ERROR_NOT_RECOVERABLE, unknown_, " slices are lost, and the exponents of the recovery slices ",
-           "have too many gaps: the equations would take too long");
+      throw NotComputed(TANDEM_ERROR_NOT_RECOVERABLE, unknown_,
+                        " slices are lost, and the exponents of the recovery slices ",
+                        "have too many gaps: the equations would take too long");
     check(status);
     const std::unique_ptr<tandem_plan, void (*)(tandem_plan *)> plan_owner(plan, tandem_plan_destroy);
     check(tandem_plan_shards_to_read(plan, is_read.data()));
@@ -518,8 +582,8 @@ class Repair {
     if (wrong == nullptr) return;
     std::string suspects;
     for (const std::string &file : used_files_) suspects += (suspects.empty() ? "a recovery slice of " : ", ") + file;
-    fail(TANDEM_ERROR_DAMAGED, "what was made for ", path_of(*wrong), " is wrong: ", suspects,
-         suspects.empty() ? "" : " is, or ", "a file has changed since it was verified");
+    throw NotComputed(TANDEM_ERROR_DAMAGED, "what was made for ", path_of(*wrong), " is wrong: ", suspects,
+                      suspects.empty() ? "" : " is, or ", "a file has changed since it was verified");
   }
   const Work *find_wrong() {
     std::vector<std::string> paths(works_.size());
@@ -705,7 +769,8 @@ class Repair {
       throw;
     }
     if (options_.keep_replaced != 0 || !is_complete_now()) return;
-    for (const auto &[path, work] : moved) entry_of(*work).folder->remove(work->aside);
+    for (const auto &[path, work] : moved)
+      if (!has_packets(*work->old)) entry_of(*work).folder->remove(work->aside);
   }
   // Removes from `moved` what gets another file's name.
   void put_in_places(std::map<std::string, const Work *> &moved) {
@@ -742,7 +807,7 @@ class Repair {
     std::set<std::string> done;
     for (const std::string &name : names)
       if (done.insert(base::folder_of(name)).second) tree_.find(name).folder->sync();
-    tree_.sync_made();
+    tree_.keep_made(true);
   }
   bool is_complete_now() const {
     const auto complete = std::ranges::count(report_.files, FileState::complete, &FileReport::state);
@@ -771,6 +836,7 @@ class Repair {
     for (std::size_t i = 0; i < repaired.size(); ++i) report_.files[i].is_repaired = repaired[i];
   }
 
+  const NotComputed *const why_not_;
   tandem_context *const context_;
   Report &report_;
   const Set &set_;
@@ -780,6 +846,7 @@ class Repair {
   Tree tree_;
   std::mutex tree_mutex_;
   std::map<Identity, std::size_t> sharing_;                 // names of files that are not complete
+  std::set<Identity> packets_;                              // packet files of the set
   std::set<std::string> needed_, taken_, changing_;         // paths
   std::map<std::pair<Identity, Identity>, bool> can_move_;  // from folder to folder
   std::map<std::string, std::size_t> index_;                // of the set's paths
@@ -794,6 +861,7 @@ class Repair {
   std::set<std::string> used_files_;  // that have them
   std::string blocked_;
   tandem_status blocked_status_ = TANDEM_OK;
+  std::size_t blocked_count_ = 0;
   bool is_done_ = false;
 };
 
@@ -802,7 +870,11 @@ class Repair {
 void repair(tandem_context *context, Report &report, const tandem_par2_repair_options &options, base::Crew &crew,
             base::Meter &meter) {
   if (report.is_of_packets) fail(TANDEM_ERROR_INVALID_ARGUMENT, "the report is of packets_only: verify the files");
-  Repair(context, report, options, crew, meter).run();
+  try {
+    Repair(context, report, options, crew, meter).run();
+  } catch (const NotComputed &error) {
+    Repair(context, report, options, crew, meter, &error).run();
+  }
 }
 
 }  // namespace tandem::par2

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "par2/set.hpp"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <strings.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -17,6 +19,7 @@
 #include "base/interval_set.hpp"
 #include "par2/error.hpp"
 #include "par2/files.hpp"
+#include "par2/tree.hpp"
 
 namespace tandem::par2 {
 namespace {
@@ -455,7 +458,16 @@ std::string_view base_of(std::string_view path) {
   return volume != first && ends_in(volume, ".vol") ? volume.substr(0, volume.size() - 4) : path;
 }
 
-std::vector<std::string> packet_files_of(const std::string &path, const std::vector<std::string> &extra) {
+// The set that the packet at the beginning of a file is of. Empty: there is none.
+static std::optional<Digest> set_at_beginning(const base::Descriptor &file) {
+  std::array<std::byte, kHeaderBytes> bytes;
+  if (!file || base::read_at(file.get(), bytes.data(), bytes.size(), 0) != kHeaderBytes) return {};
+  const auto header = parse_header(bytes, UINT64_MAX);
+  return header ? std::optional(header->set_id) : std::nullopt;
+}
+
+std::vector<std::string> packet_files_of(const std::string &path, const std::vector<std::string> &extra,
+                                         bool by_content) {
   std::vector<std::string> paths;
   std::string given = path;
   const auto exists = [](const std::string &file) {
@@ -480,7 +492,16 @@ std::vector<std::string> packet_files_of(const std::string &path, const std::vec
   if (struct stat status; paths.empty() && lstat(given.c_str(), &status) == 0)
     fail(TANDEM_ERROR_IO, given, " is no regular file, and no symbolic link to one");
   if (paths.empty()) fail_io("find a set", path, ENOENT);
-  std::ranges::copy_if(extra, std::back_inserter(paths), is_of_set);
+  const bool is_par1 = is_par1_file_name(given);
+  std::ranges::copy_if(extra, std::back_inserter(paths), [&](const std::string &each) {
+    return is_of_set(each) || (!is_par1 && set_at_beginning(open_regular(each)));
+  });
+  std::optional<Digest> id;
+  for (std::size_t i = 0; by_content && !is_par1 && !id && i < paths.size(); ++i)
+    id = set_at_beginning(open_regular(paths[i]));
+  for (const std::string &other : id ? folder.names() : std::vector<std::string>())
+    if (name_of_temporary(other).empty() && set_at_beginning(folder.open_file(other, O_RDONLY)) == id)
+      paths.push_back(folder.path_of(other));
   std::set<std::pair<dev_t, ino_t>> known;
   std::erase_if(paths, [&](const std::string &each) {
     const auto status = status_of(each);

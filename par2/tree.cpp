@@ -64,8 +64,9 @@ std::shared_ptr<base::Folder> Tree::folder(const std::string &name, bool makes) 
   return open_[name] = std::make_shared<base::Folder>(parent->path_of(last), std::move(opened));
 }
 
-void Tree::sync_made() {
-  for (const std::string &name : made_) find(name).folder->sync();
+void Tree::keep_made(bool syncs) {
+  for (const std::string &name : made_)
+    if (syncs) find(name).folder->sync();
   made_.clear();
 }
 

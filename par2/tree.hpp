@@ -36,8 +36,8 @@ class Tree {
   const base::Folder &base() const { return *base_; }
   // Throws if something that is no folder, or a symbolic link, lies on the way. makes_folders: those that are missing.
   Entry find(const std::string &name, bool makes_folders = false);
-  void sync_made();             // the folders that were made
-  void remove_made() noexcept;  // if they are empty
+  void keep_made(bool syncs);   // the folders that were made
+  void remove_made() noexcept;  // unless they are kept, if they are empty
 
  private:
   std::shared_ptr<base::Folder> folder(const std::string &name, bool makes);

@@ -31,10 +31,6 @@ class Verification {
   // Slices at their own places, and whole files without checksums of slices.
   void check_places() {
     std::vector<Candidate> all;
-    std::set<std::pair<dev_t, ino_t>> packet_files;
-    for (const PacketFile &file : set_.packet_files)
-      if (const auto status = status_of(file.path); status && (file.recovery_count != 0 || packet_files.empty()))
-        packet_files.insert(status->identity);
     for (std::size_t i = 0; i < set_.files.size(); ++i) {
       if (set_.files[i].name_error != 0) {
         set_unreadable(i, set_.files[i].name_error);
@@ -52,8 +48,6 @@ class Verification {
       const int error = status && open_regular(paths_[i]) ? 0 : errno;
       if (status ? is_unreadable(error) : !is_absent(error)) set_unreadable(i, error);
       if (!status || is_known(i)) continue;
-      if (packet_files.contains(status->identity))
-        fail(TANDEM_ERROR_UNSUPPORTED, "the set has its own packet file ", paths_[i], " as a file");
       identities_.insert(status->identity);
       report_.looks[paths_[i]] = status->all;
       report_.files[i].bytes = status->bytes;

@@ -121,11 +121,12 @@ TANDEM_API tandem_status tandem_par2_create(tandem_context *context, const tande
 
 typedef struct tandem_par2_verify_options {
   size_t struct_bytes;            /* sizeof(tandem_par2_verify_options) */
-  const char *path;               /* a packet file of the set, with or without ".par2". "base.par2" and "base.*.par2"
-                                     beside it are read too. "base.par" or "base.p01": of PAR 1.0, each file is a slice */
+  const char *path;               /* a packet file of the set, with or without ".par2". "base.par2", "base.*.par2" and
+                                     files that begin with a packet of this set, all beside it, are read too.
+                                     "base.par" or "base.p01": of PAR 1.0, each file is a slice */
   const char *base_path;          /* the folder of the set's files; NULL = that of `path` */
   const char *const *extra_paths; /* files that are searched if something is missing: renamed, joined, split or shifted
-                                     data. A name that ends in ".par2" is read as a packet file too */
+                                     data. Packet files, by ".par2" or by their first bytes, are read as such too */
   size_t extra_count;
   uint32_t thread_count;         /* 0 = one for each core */
   uint32_t search_distance;      /* not 0: slices that begin more bytes away from a multiple of the size of a slice are
@@ -270,18 +271,18 @@ typedef struct tandem_par2_repair_options {
 } tandem_par2_repair_options;
 
 /* Repairs what tandem_par2_verify found. On TANDEM_OK the report describes the new state. With rename_only, files may
- * still not be complete. An UNREADABLE file stays as it is, and the others are repaired if the recovery slices suffice
- * without it; what they replace stays as "NAME.1" then. So does a file without recovery data, and one that has a folder
- * or a device in its place, and the call fails when the others are repaired: the message names these files.
+ * still not be complete. An UNREADABLE file stays as it is, and the others are repaired; what they replace stays as
+ * "NAME.1" then. So does a file without recovery data, one that has a folder or a device in its place, and one that
+ * needs recovery slices if these do not suffice. The call fails when the others are repaired: the message names some.
  *   context      where lost slices are computed; NULL = the process's own
  *   report       of tandem_par2_verify
  *   options      NULL: all defaults
  * If the right slices of a file lie at their places, it is repaired in place: only its damaged slices are written. Else
- * a whole file that was found elsewhere is renamed, if it is one of the set's or of extra_paths and its folder can be
- * written to. Else the file is written beside, and renamed. Owner and times of the damaged file are kept where
- * permitted, and so are its permission bits. A symbolic link at a file's place is replaced, never written through; a
- * pipe, socket or device is refused (IO). Folders below the base folder must not be symbolic links. If another
- * program has changed a file before it is written or renamed, it stays as that program wrote it (DAMAGED).
+ * a whole file that was found elsewhere is renamed, if it is one of the set's or of extra_paths below the base folder,
+ * and its folder can be written to. Else the file is written beside, and renamed. Owner and times of the damaged file
+ * are kept where permitted, and so are its permission bits. A symbolic link at a file's place is replaced, never
+ * written through; a pipe, socket or device is refused (IO). Folders below the base folder must not be symbolic links.
+ * If another program has changed a file before it is written or renamed, it stays as that program wrote it (DAMAGED).
  * Order: all lost slices are computed and checked, in memory_bytes or in an unnamed file in the base folder, before an
  *   existing file changes. If the call fails before that, each file is as it was. If a rename fails, old files get
  *   their names back.
@@ -290,8 +291,8 @@ typedef struct tandem_par2_repair_options {
  *   leaves all files complete removes the set's temporaries of dead calls; it does so too if nothing is to be repaired.
  * Cost: the equations of e lost slices take about 2 e^2 bytes beside memory_bytes. With g gaps among the exponents they
  *   take up to 10 e^2, and about e^2 g steps of the context, at most 2^36.
- * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost and of recovery slices; nothing was
- *   changed; also for too many gaps among the exponents, and see above), DAMAGED (a file has changed since verify,
+ * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost and of recovery slices, and says
+ *   whether files were repaired; also for too many gaps among the exponents), DAMAGED (a file has changed since verify,
  *   or what was computed is wrong), IO (also if only the slices that cannot be read are too many), UNSUPPORTED,
  *   OUT_OF_MEMORY, CANCELLED, DEVICE.
  * Threads: one call at a time for each report. */

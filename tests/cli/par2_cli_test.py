@@ -84,6 +84,28 @@ class Par2(unittest.TestCase):
         found = self.json("repair", "all")
         self.assertEqual([(file["name"], file["state"], file["repaired"]) for file in found["files"]], [("data/b\n", "complete", True)])
 
+    def test_repair_in_part(self):
+        """What needs no recovery data becomes complete, and the others are named."""
+        self.run_command("create", "set", "data", "-s", 1000, "-c", 2, "--no-sync")
+        whole = (self.folder / "data/b\n").read_bytes()
+        (self.folder / "data/a").unlink()
+        for json_flag in ((), ("--json",)):
+            if json_flag:  # all slices are there, and not at their places
+                (self.folder / "data/b\n").write_bytes(b"x" + whole)
+            else:
+                shutil.move(self.folder / "data/b\n", self.folder / "moved")
+            done = self.run_command("repair", "set", "moved", *json_flag, status=4)
+            self.assertIn("10 slices are lost, and the set has only 2 recovery slices; data/a stays as it is; the other files are repaired", " ".join(done.stderr.split()).replace("./", ""))
+            self.assertEqual(((self.folder / "data/b\n").read_bytes(), (self.folder / "moved").exists()), (whole, False))
+            if json_flag:
+                found = json.loads(done.stdout)
+                self.assertEqual((found["exit_status"], found["repaired_count"], found["repair_possible"]), (4, 1, False))
+            else:
+                self.assertEqual(sorted(done.stdout.splitlines()), sorted([
+                    "data/a: missing, 0 of 10 slices found", "data/b\\x0a: repaired",
+                    "2 of 3 files complete; 10 of 15 slices lost, 2 recovery slices: a repair is not possible"]))
+        self.assertNotIn("stays", self.run_command("repair", "set", status=4).stderr)
+
     def test_unreadable_files(self):
         self.run_command("create", "set", "data", "-s", 1000, "-c", 15, "--no-sync")
         (self.folder / "data/a").unlink()
@@ -110,6 +132,10 @@ class Par2(unittest.TestCase):
         self.run_command("create", "set", *files[:3], "-s", 1000, "-c", 1, "--force=false", status=3)
         (self.folder / "set.par2").write_bytes(b"lost")
         self.assertIn("4 of 4 files complete", self.run_command("verify", "set").stdout)
+        # A packet file of another set that this one protects is no mistake.
+        self.run_command("create", "other", "data/a", "-s", 1000, "-c", 1, "--no-sync")
+        self.run_command("create", "both", "data", "other.par2", "-s", 1000, "-c", 1, "--no-sync")
+        self.assertIn("5 of 5 files complete", self.run_command("verify", "both", "other.par2").stdout)
         # A file may have the name of the set.
         (self.folder / "film").write_bytes((self.folder / "set.2024.par2").read_bytes())
         self.run_command("create", "film.par2", "film", "-s", 1000, "-c", 1, "--no-sync")

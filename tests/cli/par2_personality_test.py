@@ -308,6 +308,30 @@ class Personality(unittest.TestCase):
         self.assertTrue((self.data / "a").is_symlink() and self.made())
         self.check_content("sub/c")
 
+    def test_repair_in_part(self):
+        """SABnzbd fetches more blocks then: it must not read of a failure."""
+        self.run_par2("c", "-q", "-s1000", "-c2", "set", "a", "b [1]")
+        (self.data / "a").unlink()
+        (self.data / "b [1]").rename(self.data / "moved")
+        output = self.run_par2("r", "set", "moved", status=2)
+        for line in ("Repair is not possible.\n", "You need 8 more recovery blocks", 'Target: "b [1]" - found.\n'):
+            self.assertIn(line, output)
+        self.assertNotIn("Repair Failed", output)
+        self.check_content("b [1]")
+
+    def test_purge_leaves_what_may_be_more_than_packets(self):
+        self.run_par2("c", "-q", "-s1000", "-c3", "set", "a")
+        packets = {name: (self.data / name).read_bytes() for name in self.made()}
+        (self.data / "set.vol1+2.par2").rename(self.data / "unlike")
+        self.write_at("a", 10, b"damage")
+        self.assertIn("3 recovery blocks available", self.run_par2("v", "set", status=1))
+        self.assertIn('Remove "set.par2".', self.run_par2("r", "-p", "set"))
+        self.assertEqual((self.made(), (self.data / "unlike").read_bytes()), ([], packets["set.vol1+2.par2"]))
+        with open(self.data / "a", "ab") as file:
+            file.write(b"".join(packets.values()))
+        self.run_par2("r", "-p", "a")
+        self.check_content("a")
+
     def test_purge_rename_only_and_links(self):
         self.run_par2("c", "-q", "-s1000", "-c3", "set", "a", "sub/c")
         self.run_par2("c", "-q", "-s1000", "-c3", "set.other", "b [1]")

@@ -74,15 +74,16 @@ class Par1(Case):
                 self.assertEqual(self.verify().summary.repair_needed, 0)
                 for name, data in contents.items():
                     self.assertEqual((self.folder / name).read_bytes(), data, f"seed {SEED}, round {round}")
-            elif hopeless and rank8(rows) == len(lost):  # the others are repaired
+            else:  # the others are repaired
+                left = {name for name in others if contents[name] and states[name] in (MISSING, DAMAGED)}
+                left |= {saved[i] for i in lost} if rank8(rows) < len(lost) else set()
+                if all(states[name] == COMPLETE or name in left for name in contents):
+                    self.fails(NOT_RECOVERABLE, "", report.repair)
                 with self.assertRaises(Failure) as caught:
                     report.repair()
                 self.assertEqual(caught.exception.status, NOT_RECOVERABLE)
-                left = {name for name in others if contents[name] and states[name] in (MISSING, DAMAGED)}
                 for name in contents.keys() - left:
                     self.assertEqual((self.folder / name).read_bytes(), contents[name], f"seed {SEED}, round {round}")
-            else:
-                self.fails(NOT_RECOVERABLE, "", report.repair)
             for path in self.folder.iterdir():
                 path.unlink()
         self.assertLessEqual({"too few", "right"}, outcomes)

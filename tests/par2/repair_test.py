@@ -13,6 +13,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -270,9 +271,7 @@ class Repair(Case):
             lost = summary.slice_count - summary.found_slice_count
             self.assertEqual(summary.repair_possible, lost <= summary.recovery_slice_count, where)
             if lost > summary.recovery_slice_count:
-                self.fails(NOT_RECOVERABLE, f"{lost} slice{'s are' if lost > 1 else ' is'} lost, and the set has only "
-                           f"{summary.recovery_slice_count} recovery", report)
-                outcomes[0] += 1
+                outcomes[0] += 1 + self.check_repair_in_part(report, the_set, contents, where, extra)
                 continue
             report.repair(memory_bytes=draw.choice([0, 1, 10000]), thread_count=draw.randrange(1, 4))
             after, found = tree(self.folder), {path.name for path in extra}
@@ -282,6 +281,182 @@ class Repair(Case):
                 self.assertEqual(after[name], before[name], where)
             outcomes[1] += lost > 0
         self.assertGreater(min(outcomes), 5, f"seed {SEED}: {outcomes}")
+
+    def check_repair_in_part(self, report, the_set, contents, where, extra=()):
+        """Files that need no lost slice become complete; all others are named, and nothing that they need goes. Returns whether
+        something could be done."""
+        found = {name: each["found_slice_count"] for name, each in report.files.items()}
+        lost, spare = report.summary.slice_count - sum(found.values()), report.summary.recovery_slice_count
+        overlaps = Model(the_set, contents, {name: data for name, data in tree(self.folder).items() if not name.endswith(".par2")}).overlaps
+        stay = {name for name, each in report.files.items() if each["state"] in (DAMAGED, MISSING) and found[name] != each["slice_count"]}
+        message = f"{lost} slice{'s are' if lost > 1 else ' is'} lost, and the set has only {spare} recovery slice"
+        if all(name in stay or each["state"] == COMPLETE for name, each in report.files.items()):
+            self.fails(NOT_RECOVERABLE, message, report)
+            return False
+        with self.assertRaises(Failure) as caught:
+            report.repair()
+        self.assertEqual(caught.exception.status, NOT_RECOVERABLE, (caught.exception, where))
+        for each in [message, "; the other files are repaired", *(f"{self.folder}/{name} stays as it is" for name in list(stay)[:10 * (len(stay) <= 10)])]:
+            self.assertIn(each, str(caught.exception), where)
+        report.look()
+        for seen in (report, self.report(extra=extra)):
+            self.assertEqual({name for name, each in seen.files.items() if each["state"] != COMPLETE}, stay, where)
+            for name, each in seen.files.items():
+                self.assertGreaterEqual(each["found_slice_count"], found[name] - overlaps, (where, name))
+            self.assertGreaterEqual(seen.summary.found_slice_count, sum(found.values()), where)
+        self.assertEqual({name: (self.folder / name).read_bytes() for name in contents.keys() - stay},
+                         {name: contents[name] for name in contents.keys() - stay}, where)
+        with tempfile.TemporaryDirectory() as whole:  # with more recovery data all comes back
+            for name, data in contents.items():
+                pathlib.Path(whole, name).write_bytes(data)
+            library.create(self.folder / "set.more.par2", [pathlib.Path(whole, name) for name in contents], base=whole, slice_bytes=the_set.slice_bytes,
+                           recovery_slice_count=lost, first_exponent=60500, volumes=2, volume_count=1, no_sync=1)
+        self.report(extra=extra).repair()
+        self.assertEqual({name: (self.folder / name).read_bytes() for name in contents}, contents, where)
+        return True
+
+    def test_random_repairs_in_part(self):
+        """Too few recovery slices: renamed, joined and copied files come to their places beside lost ones."""
+        draw, done = random.Random(SEED), 0
+        for round in range(60):
+            for path in list(self.folder.iterdir()):
+                path.unlink()
+            size = draw.choice([16, 64, 100])
+            contents = {f"f{i}": draw.randbytes(draw.randrange(8, 6 * size)) for i in range(draw.randrange(3, 9))}
+            for name in draw.sample(list(contents), 2):  # some begin as others do, or have their slices
+                other = contents[draw.choice(list(contents))]
+                contents[name] = draw.choice([other[:draw.randrange(8, len(other) + 1)], contents[name] + other, other])
+            the_set = self.write_set(contents, size, range(draw.choice([0, 0, 1, 2])))
+            names = list(contents)
+            holders = draw.sample([*names, "extra0", "extra1", "extra2"], len(names))
+            for name in names:
+                (self.folder / name).unlink()
+            for name, holder in zip(names, holders):
+                data = contents[name]
+                what = draw.randrange(8)
+                if what == 0:
+                    data = data[:draw.randrange(len(data))]
+                elif what == 1:
+                    data = draw.randbytes(draw.randrange(1, 70)) + data
+                elif what == 2:
+                    data += contents[draw.choice(names)]
+                elif what == 3:
+                    at = draw.randrange(len(data))
+                    data = data[:at] + draw.randbytes(1) + data[at + 1:]
+                if what != 4:
+                    self.write(draw.choice([holder, holder, name]), data)
+            extra = [self.folder / name for name in ("extra0", "extra1", "extra2")]
+            report = self.report(extra=extra)
+            lost = report.summary.slice_count - report.summary.found_slice_count
+            if lost > report.summary.recovery_slice_count:
+                done += self.check_repair_in_part(report, the_set, contents, f"seed {SEED}, round {round}", extra)
+        self.assertGreater(done, 10, SEED)
+
+    def test_repair_in_part_keeps_what_others_need(self):
+        """The end of b, two bytes, is found at its place in the whole content of a, and nowhere else when that is renamed."""
+        a, b = os.urandom(640), os.urandom(64)
+        contents = {"a": a, "b": b + a[64:66], "c": os.urandom(640)}
+        for options in ({}, {"rename_only": 1}):
+            with self.subTest(options):
+                the_set = self.write_set(contents, exponents=())
+                self.write("b", a)
+                (self.folder / "a").unlink()
+                (self.folder / "c").unlink()
+                report = self.report()
+                self.assertEqual({name: (each["state"], each["found_slice_count"]) for name, each in report.files.items()},
+                                 {"a": (RENAMED, 10), "b": (DAMAGED, 1), "c": (MISSING, 0)})
+                if options:
+                    report.repair(**options)
+                    self.assertEqual(self.report().files["b"]["found_slice_count"], 1)
+                else:
+                    self.check_repair_in_part(report, the_set, contents, "")
+
+    def test_repair_in_part_if_equations_have_no_solution(self):
+        contents = {"a": os.urandom(64 * 5), "moved": os.urandom(100), "hollow/": b""}
+        the_set = Set(contents, 64, (0, 21845), others=("hollow/",))
+        self.write("set.par2", the_set.critical + b"".join(the_set.recovery.values()))
+        lost = [the_set.slices[2], the_set.slices[3]]  # of a; their constants are 2^4 and 2^7, see below
+        damaged = contents["a"].replace(lost[0], bytes(64)).replace(lost[1], bytes(64))
+        for no_sync in (0, 1):
+            self.write("a", damaged)
+            report = self.report(extra=[self.write("extra", contents["moved"])])
+            with self.assertRaises(Failure) as caught:
+                report.repair(no_sync=no_sync)
+            self.assertRegex(str(caught.exception), "do not determine them: their exponents have gaps; .*/a stays as it is; the other files are repaired")
+            self.assertEqual(tree(self.folder), {"a": damaged, "moved": contents["moved"], "hollow": None, "set.par2": (self.folder / "set.par2").read_bytes()})
+            (self.folder / "moved").unlink()
+            (self.folder / "hollow").rmdir()
+
+    def test_what_lies_outside_of_the_base_folder_is_copied(self):
+        contents = {"a": os.urandom(3 << 20), "b": os.urandom(100), "sub/c": os.urandom(640), "d": os.urandom(640), "e": os.urandom(70)}
+        base, out = self.folder / "base", self.folder / "out"
+        other_disk = pathlib.Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+        self.addCleanup(shutil.rmtree, other_disk)
+        self.folder = base
+        self.write_set(contents, 1 << 16, ())
+        out.mkdir()
+        (self.folder / "in").mkdir()
+        (base / "link").symlink_to(out)
+        self.write("damaged", contents["a"][:-1] + b"x")
+        moves = {"a": out / "a", "b": base / "link/b", "sub/c": base / "in/c", "d": base / "../out/../base/in/d", "e": other_disk / "e"}
+        for name, path in moves.items():
+            shutil.move(base / name, path)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(base)  # a base folder that is given as "."
+        for given in (base, "."):
+            before = tree(base.parent)
+            report = library.verify(base / "set.par2", base=given, extra=moves.values())
+            self.assertEqual({file["state"] for file in report.files.values()}, {RENAMED})
+            report.repair()
+            self.assertEqual({name: (base / name).read_bytes() for name in contents}, contents)
+            self.assertEqual({name: path.exists() for name, path in moves.items()}, {"a": True, "b": True, "sub/c": False, "d": False, "e": True})
+            self.assertEqual({**before, **{f"base/{name}": data for name, data in contents.items()}}, {**tree(base.parent), "base/in/c": contents["sub/c"],
+                                                                                                     "base/in/d": contents["d"]})
+            self.assertEqual([(other_disk / "e").read_bytes(), (out / "a").stat().st_nlink], [contents["e"], 1])
+            for name in contents:
+                (base / name).unlink()
+            for name in ("sub/c", "d"):
+                moves[name].write_bytes(contents[name])
+
+    def test_from_a_disc_that_cannot_be_written(self):
+        contents = {"a": os.urandom(640), "sub/b": os.urandom(1000), "c": os.urandom(100)}
+        disc, out = self.folder / "disc", self.folder / "out"
+        self.folder = disc
+        self.write_set(contents, exponents=range(4))
+        self.write("a", contents["a"][:100] + b"xyz" + contents["a"][103:])
+        (disc / "c").unlink()
+        out.mkdir(mode=0o777)
+        if os.geteuid() == 0:
+            os.chown(out, 65534, 65534)
+        self.folder.parent.chmod(0o755)
+        for path in [disc, disc / "sub", *disc.rglob("*")]:
+            path.chmod(0o555)
+        before = tree(disc)
+        with ordinary_user():
+            report = library.verify(disc / "set.par2", base=out, extra=[disc / "a", disc / "sub/b"])
+            report.repair()
+        self.assertEqual((report.summary.repair_needed, tree(disc)), (0, before))
+        self.assertEqual({name: (out / name).read_bytes() for name in contents}, contents)
+        for path in (disc, disc / "sub"):
+            path.chmod(0o755)
+
+    def test_packets_at_the_end_of_a_file_of_the_set(self):
+        """They stay, in the old file: there may be no others."""
+        contents = {"a.zip": os.urandom(640), "b": os.urandom(640)}
+        the_set = self.write_set(contents, exponents=range(4))
+        packets = (self.folder / "set.par2").read_bytes() + (self.folder / "set.vol0+3.par2").read_bytes()
+        for path in self.folder.glob("*.par2"):
+            path.unlink()
+        for damaged in (contents["a.zip"], contents["a.zip"][:70] + b"xyz" + contents["a.zip"][73:]):
+            self.write("a.zip", damaged + packets)
+            self.write("b", contents["b"][:-100])
+            report = library.verify(self.folder / "a.zip")
+            self.assertEqual((report.summary.damaged_count, report.summary.repair_possible, report.summary.recovery_slice_count), (2, 1, 4))
+            report.repair()
+            self.assertEqual(tree(self.folder), {**contents, "a.zip.1": damaged + packets})
+            self.assertEqual(library.verify(self.folder / "a.zip.1").summary.repair_needed, 0)
+            (self.folder / "a.zip.1").unlink()
+        self.assertEqual(len(the_set.recovery), 4)
 
     def test_gaps_in_exponents(self):
         # The constants of slices 0 and 2 are 2^1 and 2^4. 3 * 21845 = 65535, so their ratio has the 21845th power 1.
@@ -709,6 +884,21 @@ class Faults(unittest.TestCase):
                 self.assertTrue(self.repair(action=action, at=n).killed)
                 self.check_repairable((SEED, action, n, calls[n - 1]))
 
+    def test_kill_of_a_repair_in_part(self):
+        """With the other recovery slices, which come later, all is repaired."""
+        recovery = self.damaged.pop("set.vol0+9.par2")
+        self.box.restore(self.damaged)
+        done = self.repair(log=True)
+        self.assertEqual((done.status, "the other files are repaired" in done.stderr), (4, True), done.stderr)
+        after = self.box.tree()
+        self.assertEqual([name for name in self.contents if after.get(name) != self.contents[name]], ["flipped", "cut", "new/gone"])
+        for n in range(1, len(done.calls) + 1):
+            self.box.restore(self.damaged)
+            self.assertTrue(self.repair(action="kill", at=n).killed)
+            self.assertGreaterEqual(self.state().found_slice_count, self.found, (SEED, n, done.calls[n - 1]))
+            pathlib.Path(self.box.path("set.vol0+9.par2")).write_bytes(recovery)
+            self.check_repairable((SEED, n, done.calls[n - 1]))
+
     def test_failure_of_each_call(self):
         """Everything is as it was, until an existing file changes; later it is as repairable as before."""
         calls = self.calls()
@@ -725,7 +915,8 @@ class Faults(unittest.TestCase):
                     if done.status == 0:  # a file that cannot be opened is not searched, and so on
                         self.assertTrue(self.is_whole(after), what)
                         continue
-                    if n <= first and count == 1 and done.status != 1:  # 1: a file could not be read, and the others are repaired
+                    # 1: a file could not be read, and the others are repaired; not all of them if the recovery slices are too few then.
+                    if n <= first and count == 1 and done.status != 1 and "stays as it is" not in done.stderr:
                         self.assertEqual(after, self.damaged, what)
                     self.check_repairable(what)
 

@@ -282,6 +282,31 @@ class Verify(Case):
         self.assertEqual(self.state(self.verify(base=moved), "a"), COMPLETE)
         self.assertEqual(self.state(self.verify(extra=[moved / "a"]), "a"), RENAMED)
 
+    def test_packet_files_are_known_by_their_first_bytes(self):
+        contents = {"a": os.urandom(300)}
+        the_set = self.write_set(contents, exponents=range(6))
+        for path in self.folder.glob("*.par2"):
+            path.unlink()
+        packets = the_set.recovery
+        given = self.write("5e1f", the_set.critical)
+        self.write("77ab.mkv", packets[0] + packets[1])
+        self.write("unlike.par2", packets[2])
+        other = Set({"z": b"other"}, 4, [])
+        for name, data in {"other": other.critical, "late": b"x" + packets[3], "short": b"PAR2\0PKT", ".set.par2.0011223344556677.tmp": packets[4]}.items():
+            self.write(name, data)
+        os.mkfifo(self.folder / "pipe")
+        (self.folder / "link").symlink_to("late")
+        elsewhere = [self.write("else/x", packets[3]), self.write("else/late", b"x" + packets[5]), self.write("else/other", other.critical)]
+        for extra, names, count in (([], {"5e1f", "77ab.mkv", "unlike.par2"}, 3), (elsewhere, {"5e1f", "77ab.mkv", "unlike.par2", "x", "other"}, 4)):
+            report = library.verify(given, extra=extra)
+            self.assertEqual({os.path.basename(each["path"]).decode() for each in report.packet_files}, names)
+            self.assertEqual((report.summary.recovery_slice_count, report.summary.complete_count), (count, 1))
+        self.write("a", contents["a"][:100])
+        report = library.verify(given, extra=elsewhere)
+        self.assertEqual([os.path.basename(each["path"]) for each in report.searched_files], [b"late"])
+        report.repair()
+        self.assertEqual((self.folder / "a").read_bytes(), contents["a"])
+
     def test_packet_files_elsewhere(self):
         the_set = self.write_set({"a": os.urandom(100)}, exponents=range(2))
         self.write("else/x.par2", packet := the_set.recovery[1])
@@ -293,19 +318,20 @@ class Verify(Case):
         self.assertEqual(report.summary.damaged_packet_bytes, len(packet) - 1)
 
     def test_refusals(self):
-        the_set = self.write_set({"a": os.urandom(100)})
+        self.write_set({"a": os.urandom(100)})
         library.verify(self.write("good.par2", Set({"a\\" * 150 + "b" * 255: b"123", "c": b"", "c!/d": b""}, 4, []).critical))
         large = Set({"a": bytes(4 * 32768 + 1)}, 4, [])
-        lost = the_set.main + the_set.sums[0]
-        own = Set({"bad.par2": b"123"}, 4, [0])
+        other = Set({"b": os.urandom(100)}, 64, [])
+        lost = other.main + other.sums[0]
         for data, status, message in ((b"", DAMAGED_SET, "main packet"), (lost, NOT_RECOVERABLE, "descriptions of 1 of 1 files"),
-                                      (large.critical, TOO_LARGE, "more than 32768 slices"),
-                                      (own.critical, UNSUPPORTED, "its own packet file")):
+                                      (large.critical, TOO_LARGE, "more than 32768 slices")):
             path = self.write("bad.par2", data)
             with self.assertRaises(Failure) as caught:
                 library.verify(path)
             self.assertEqual(caught.exception.status, status)
             self.assertIn(message, str(caught.exception))
+        own = self.write("bad.par2", Set({"bad.par2": b"123"}, 4, [0]).critical)
+        self.assertEqual([each["state"] for each in library.verify(own).files.values()], [DAMAGED])
         with self.assertRaises(Failure) as caught:
             library.verify(self.folder / "none.par2")
         self.assertEqual(caught.exception.status, IO)
