@@ -379,8 +379,8 @@ class EveryKernel : public testing::TestWithParam<Technique> {};
 // A mode and an element with an access, so that three modes bring every pair of a mode, an access and an element. Else
 // all accesses, in `make test-all`.
 bool is_in_slice(core::Mode mode, unsigned element, Access access, unsigned access_count) {
-  return test::runs_every_case() || (static_cast<unsigned>(mode) + std::bit_width(element)) % access_count ==
-                                        static_cast<unsigned>(access);
+  return test::runs_every_case() ||
+         (static_cast<unsigned>(mode) + std::bit_width(element)) % access_count == static_cast<unsigned>(access);
 }
 
 INSTANTIATE_TEST_SUITE_P(KernelText, EveryKernel, testing::Values(Technique::compiled, Technique::tables),
