@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tandem encode FILE -k K -m M -o DIR
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 

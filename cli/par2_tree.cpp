@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tandem par2 sync, tandem par2 scrub: a set in each folder of a tree.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tandem-bench simulate
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
