@@ -15,7 +15,7 @@ function(tandem_tests_have need)
     set(tandem_tests_have ${tandem_tests_have} ${need} PARENT_SCOPE)
   endif()
 endfunction()
-tandem_tests_have(command TARGET tandem_cli AND TARGET tandem_volume AND TARGET tandem_par2)  # with all that it can have
+tandem_tests_have(command TARGET tandem_cli AND TARGET tandem_volume)
 tandem_tests_have(volume TARGET tandem_volume)
 tandem_tests_have(cuda TANDEM_CUDA_INCLUDE_DIR)
 tandem_tests_have(cuda_device_code TARGET tandem_cuda_device_code)
