@@ -61,9 +61,12 @@ std::vector<SetId> sets_to_replace(const Folders &folders, const NewSet::Options
     if (id == options.set_id)
       fail(TANDEM_ERROR_INVALID_ARGUMENT, path, " is of set ", hexadecimal(id),
            " already: a new set needs an id of its own");
-    if ((set.has(Form::temporary) || set.has(Form::by_set)) && lock_of(folders, set) != Lock::ours)
-      fail(TANDEM_ERROR_IO, path, " is of set ", hexadecimal(id),
-           ", which is not finished and cannot be locked: a live process may be writing it");
+    if (set.has(Form::temporary) || set.has(Form::by_set))
+      if (const Lock lock = lock_of(folders, set); lock != Lock::ours)
+        fail(TANDEM_ERROR_IO, path, " is of set ", hexadecimal(id), ", which is not finished and ",
+             lock == Lock::held_by_another
+                 ? "is being written"
+                 : "cannot be locked: if no process writes it, on any machine, remove its files to replace it");
     ids.push_back(id);
   }
   if (ids.size() > kMaxReplacedCount)
@@ -71,8 +74,12 @@ std::vector<SetId> sets_to_replace(const Folders &folders, const NewSet::Options
          kMaxReplacedCount, " at once: remove some of their files first");
   for (std::size_t i = 0, count = ids.size(); i < count; ++i) {
     const auto &header = contents.sets.at(ids[i]).header;
-    for (const SetId &id : header ? header->replaced : std::vector<SetId>())
+    for (const SetId &id : header ? header->replaced : std::vector<SetId>()) {
+      if (id == options.set_id)
+        fail(TANDEM_ERROR_INVALID_ARGUMENT, "set ", hexadecimal(header->set_id), " has replaced a set ",
+             hexadecimal(id), ": a new set needs an id of its own");
       if (ids.size() < kMaxReplacedCount && !contains(ids, id)) ids.push_back(id);
+    }
   }
   std::ranges::sort(ids);
   return ids;

@@ -349,7 +349,7 @@ std::size_t Search::choose(const std::string &set_id_prefix, const std::string &
   }
   if (matches.empty() && !replaced.empty())
     fail(TANDEM_ERROR_INVALID_ARGUMENT, "set ", hexadecimal(replaced[0]->header.set_id), " was replaced by set ",
-         hexadecimal(replaced[0]->replaced_by), ", which is not called ", name, "; choose one with --set ID");
+         hexadecimal(replaced[0]->replaced_by), "; choose one with --set ID");
   if (matches.empty())
     fail(TANDEM_ERROR_INVALID_ARGUMENT, wanted.empty() ? "no set is called " : "no set has an id that starts with ",
          wanted.empty() ? name : wanted, "; there are: ", list(all));
@@ -360,7 +360,7 @@ std::size_t Search::choose(const std::string &set_id_prefix, const std::string &
   const FoundSet *const chosen = matches.size() == 1 ? matches[0] : enough[0];  // the others are left-overs
   if (wanted.empty())
     for (const FoundSet &set : sets)
-      if (set.header.lists(chosen->header.set_id) && set.header.name == chosen->header.name)
+      if (&set != chosen && set.header.lists(chosen->header.set_id) && set.header.name == chosen->header.name)
         fail(TANDEM_ERROR_NOT_RECOVERABLE, "set ", hexadecimal(set.header.set_id), " replaced set ",
              hexadecimal(chosen->header.set_id), ", but only ", set.shard_count, " of the ", set.header.k,
              " shards that it needs are found; the older content is read with --set ",

@@ -92,7 +92,7 @@ SetWriter::SetWriter(tandem_context *context, const tandem_files_encode_options 
   any_k_suffice_ = any_k_suffice(header_);
   folders_ = folders_of_shards(options, header_.shard_count());
   options_.set_id = header_.set_id;
-  options_.name = set_name(options, header_.shard_count());
+  header_.name = options_.name = set_name(options, header_.shard_count());
   options_.mode = header_.mode;
   options_.force = options.force != 0;
   options_.no_sync = options.no_sync != 0;
@@ -307,7 +307,6 @@ void SetWriter::commit(std::uint64_t content_bytes, const std::function<void()> 
   team_.together([&] {
     if (!team_.leads()) return;
     header_.folder_count = files_->folders_in_turn();
-    header_.name = options_.name;
     let_go(files_->commit([this](std::uint32_t shard, const std::vector<SetId> &replaced) {
       header_.replaced = replaced;
       write_records(shard);

@@ -67,16 +67,16 @@ void add_temporary(const Folder &folder, std::size_t place, const std::string &n
   SetParts &set = contents.sets[own.set_id];
   Part part{place, name, own.index, Form::temporary, false, false, 0, ""};
   try {
-    if (const auto ends = ends_of(folder, name)) {
-      part.is_unfinished = ends->is_unwritten;
-      part.owner = ends->owner;
-      const Record *const record = ends->any();
-      if (record != nullptr && record->set.set_id == own.set_id && record->shard_index == own.index &&
-          ends->has_full_length()) {
-        set.header = record->set;
-        part.is_whole = ends->start.has_value();
-        if (ends->start_error != 0) fail_io("read", folder.path_of(name), ends->start_error);
-      }
+    const auto ends = ends_of(folder, name);
+    if (!ends) return;
+    part.is_unfinished = ends->is_unwritten;
+    part.owner = ends->owner;
+    const Record *const record = ends->any();
+    if (record != nullptr && record->set.set_id == own.set_id && record->shard_index == own.index &&
+        ends->has_full_length()) {
+      set.header = record->set;
+      part.is_whole = ends->start.has_value();
+      if (ends->start_error != 0) fail_io("read", folder.path_of(name), ends->start_error);
     }
   } catch (const Error &error) {
     part.unread = error.what();
@@ -122,7 +122,9 @@ void sync(const Folders &folders, const std::set<std::size_t> &places, bool no_s
 // Names are taken when nothing is left to remove. So a shard with its name says that this has ended: files of the old
 // sets came back later, and stay.
 std::vector<SetId> replaced_now(const SetParts &set) {
-  return set.has(Form::by_name) ? std::vector<SetId>() : set.header->replaced;
+  std::vector<SetId> ids = set.has(Form::by_name) ? std::vector<SetId>() : set.header->replaced;
+  std::erase(ids, set.header->set_id);  // no encode writes that
+  return ids;
 }
 
 bool is_called(const std::string &file_name, const std::string &set_name) {
@@ -249,8 +251,9 @@ bool SetParts::is_known_damaged() const {
 bool SetParts::was_never_complete() const {
   if (has_name()) return false;
   const auto is_damaged = [](const Part &part) { return !part.is_whole && part.unread.empty(); };
-  return has_unfinished() ||
-         (header && parts.size() == header->shard_count() && std::ranges::any_of(parts, is_damaged));
+  std::set<std::uint32_t> here;
+  for (const Part &part : parts) here.insert(part.index);
+  return has_unfinished() || (header && here.size() == header->shard_count() && std::ranges::any_of(parts, is_damaged));
 }
 bool SetParts::has_name() const {
   return std::ranges::any_of(parts, [](const Part &part) { return part.form != Form::temporary; });
@@ -371,7 +374,7 @@ class Recovery {
           "set ", id, lock == Lock::held_by_another ? " is being written to " : " stays as it is in ", where(set),
           lock == Lock::held_by_another ? "" : ": its files cannot be locked, so a live process may be writing them");
     if (has_temporaries && successor_of(set_id)) return remove_set(set_id, set, "another set has replaced it");
-    if (set.was_never_complete()) return remove_set(set_id, set, "its run ended early");
+    if (set.was_never_complete() && may_replace(set, set)) return remove_set(set_id, set, "its run ended early");
     if (set.is_whole() && !set.header->name.empty())
       return is_trusted(set) ? finish(set_id, set)
                              : leave("set ", id, ", called ", set.header->name, ", is not finished in ", where(set),
@@ -388,7 +391,8 @@ class Recovery {
     const SetParts &old = contents_.sets.at(set_id);
     return std::ranges::any_of(contents_.sets, [&](const auto &each) {
       const SetParts &set = each.second;
-      return set.is_whole() && set.has_name() && is_namesake(old, set.header->name) && set.header->lists(set_id);
+      return each.first != set_id && set.is_whole() && set.has_name() && is_namesake(old, set.header->name) &&
+             set.header->lists(set_id) && may_replace(set, old);
     });
   }
 
@@ -411,17 +415,18 @@ class Recovery {
     });
   }
 
-  // Anyone can put a set into a folder such as /tmp, and say that it replaces another one.
+  // Anyone can put files of a set into a folder such as /tmp, and say that it replaces another one.
+  static bool may_replace(const SetParts &set, const SetParts &old) {
+    return std::ranges::all_of(set.parts, [&](const Part &part) {
+      return part.owner == geteuid() || part.owner == 0 ||
+             std::ranges::all_of(old.parts, [&](const Part &each) { return each.owner == part.owner; });
+    });
+  }
   bool is_trusted(const SetParts &set) const {
-    const auto may_replace = [&](const Part &part, const Part &old) {
-      return part.owner == old.owner || part.owner == geteuid() || part.owner == 0;
-    };
-    for (const SetId &id : replaced_now(set))
-      if (const auto old = contents_.sets.find(id); old != contents_.sets.end())
-        for (const Part &part : set.parts)
-          for (const Part &each : old->second.parts)
-            if (replaces(set, old->second, each) && !may_replace(part, each)) return false;
-    return true;
+    return std::ranges::all_of(replaced_now(set), [&](const SetId &id) {
+      const auto old = contents_.sets.find(id);
+      return old == contents_.sets.end() || may_replace(set, old->second);
+    });
   }
 
   void finish(const SetId &set_id, const SetParts &set) {

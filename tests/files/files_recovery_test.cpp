@@ -318,6 +318,47 @@ TEST_F(Recovery, ASetOfAnotherUserIsNotFinishedAtTheCostOfOnesOwn) {
   expect_content(2);
 }
 
+TEST_F(Recovery, AnotherUsersFileMakesNoSetUnfinished) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can make files of two users";
+  fs::create_directory(shards_);
+  const SetId id = stage({shards_}, 3, 2, 2, {});
+  const fs::path planted = temporary(shards_, id, 4);
+  for (const auto &entry : fs::directory_iterator(shards_)) ASSERT_EQ(chown(entry.path().c_str(), 1000, 1000), 0);
+  forget_start(planted);
+  ASSERT_EQ(chown(planted.c_str(), 1001, 1001), 0);
+  EXPECT_EQ(recover({shards_}).left_count, 1u);
+  EXPECT_EQ(entries(shards_), 5u);
+  ASSERT_EQ(chown(planted.c_str(), 1000, 1000), 0);
+  EXPECT_EQ(recover({shards_}).removed_set_count, 1u);
+  EXPECT_EQ(entries(shards_), 0u);
+}
+
+// As if an id had been used again. No encode writes that.
+TEST_F(Recovery, ASetThatListsItselfIsReadAndLosesNothing) {
+  fs::create_directory(shards_);
+  stage({shards_}, 3, 2, 2, {}, 3);
+  for (const auto &entry : fs::directory_iterator(shards_))
+    change_header(entry.path(), [&](SetHeader &header) { header.replaced = {header.set_id}; });
+  EXPECT_EQ(recover({shards_}).finished_set_count, 1u);
+  EXPECT_EQ(entries(shards_), 5u);
+  expect_content(2);
+}
+
+TEST_F(Recovery, AnIdIsNotUsedAgainInANameThatHadIt) {
+  const SetId first = encode_into({shards_}, 3, 2, 1, false);
+  encode_into({shards_}, 3, 2, 2, true);
+  tandem_files_encode_options options = encode_options(root_ / "source", 3, 2, 256);
+  options.force = true;
+  options.set_id = reinterpret_cast<const std::uint8_t *>(first.data());
+  const std::string shards = shards_.string();
+  const char *folder = shards.c_str();
+  options.folders = &folder;
+  options.folder_count = 1;
+  EXPECT_EQ(tandem_files_encode(context_, &options, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
+  expect_message("a new set needs an id of its own");
+  expect_content(2);
+}
+
 TEST_F(Recovery, ASetReplacesAsManyAsItsHeaderHolds) {
   fs::create_directory(shards_);
   const fs::path aside = root_ / "aside";
