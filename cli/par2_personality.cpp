@@ -656,15 +656,20 @@ class Par2Check {
     const bool is_possible = report_->summary.repair_possible != 0;  // else "Repair is not possible." is printed
     const tandem_status status = call_repair();
     const bool is_in_part = status == TANDEM_ERROR_NOT_RECOVERABLE && !is_possible;
-    if (status != TANDEM_OK && status != TANDEM_ERROR_CANCELLED && !is_in_part) output_.line(-1, "Repair Failed.");
-    if (!is_in_part) check(status);
+    std::optional<Failure> failure;
+    try {
+      check(status);
+    } catch (const Failure &caught) {
+      failure = caught;
+    }
     report_->read();
-    output_.lines(0, "\nVerifying repaired files:\n\n");
-    for (const tandem_par2_file &file : report_->files)
-      if (file.repaired != 0) print_target(file);
     const tandem_par2_summary &summary = report_->summary;
-    output_.line(-1, "");
+    if (!failure || is_in_part || summary.repaired_count != 0) print_repaired();
     if (is_in_part) return status_of_need();
+    if (failure) {
+      if (status != TANDEM_ERROR_CANCELLED) output_.line(-1, "Repair Failed.");
+      throw Failure(*failure);
+    }
     if (summary.unreadable_count != 0) {
       output_.line(-1, "Repair Failed: {} file(s) cannot be read, and stay as they are.", summary.unreadable_count);
       return kPar2FileError;
@@ -676,6 +681,13 @@ class Par2Check {
     output_.line(-1, "Repair complete.");
     purge();
     return kPar2Done;
+  }
+
+  void print_repaired() const {
+    output_.lines(0, "\nVerifying repaired files:\n\n");
+    for (const tandem_par2_file &file : report_->files)
+      if (file.repaired != 0) print_target(file);
+    output_.line(-1, "");
   }
 
   // It may point out of the base folder, and what it was for is unknown.

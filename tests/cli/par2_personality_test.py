@@ -6,13 +6,14 @@ import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "par2"))
-from reference import Set, par1_entry, par1_set, par1_volume  # noqa: E402
+from reference import Set, packet, par1_entry, par1_set, par1_volume  # noqa: E402
 
 TANDEM = os.path.abspath(sys.argv.pop(1))
 FILES = {"a": 10000, "b [1]": 5000, "sub/c": 3000, "empty": 0}
@@ -317,6 +318,18 @@ class Personality(unittest.TestCase):
         for line in ("Repair is not possible.\n", "You need 8 more recovery blocks", 'Target: "b [1]" - found.\n'):
             self.assertIn(line, output)
         self.assertNotIn("Repair Failed", output)
+        self.check_content("b [1]")
+
+    def test_list_of_repaired_files_after_a_failure(self):
+        contents = {"a": self.content["a"], "b [1]": self.content["b [1]"]}
+        the_set = Set(contents, 1000, range(1))
+        wrong = packet(the_set.id, b"PAR 2.0\0RecvSlic", struct.pack("<I", 0) + os.urandom(1000))
+        (self.data / "set.par2").write_bytes(the_set.critical + wrong)
+        self.write_at("a", 10, b"damage")
+        (self.data / "b [1]").rename(self.data / "moved")
+        output = self.run_par2("r", "set", "moved", status=5)
+        self.assertRegex(output, r'Verifying repaired files:\n\nTarget: "b \[1\]" - found\.\n\nRepair Failed\.\n.*is wrong: a recovery slice of')
+        self.assertTrue(Sabnzbd(output).failed)
         self.check_content("b [1]")
 
     def test_purge_leaves_what_may_be_more_than_packets(self):
