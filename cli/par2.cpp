@@ -319,6 +319,7 @@ int exit_status_of(const Par2Report &report) {
 void complain_of_unreadable(const Par2Report &report) {
   for (const tandem_par2_file &file : report.files)
     if (file.error_number != 0) complain(file.name, ": cannot be read: ", std::strerror(file.error_number));
+  if (report.summary.repair_needed == 0) return;
   for (const tandem_par2_searched_file &file : report.searched_files)
     if (file.error_number != 0) complain(file.path, ": cannot be read: ", std::strerror(file.error_number));
 }

@@ -587,7 +587,9 @@ class Par2Check {
 
   void print_searched(const tandem_par2_searched_file &file) const {
     const std::string path = shown(file.path);
-    if (file.found_slice_count == 0 && file.repeated_slice_count != 0) {
+    if (file.error_number != 0) {
+      output_.line(-1, "File: \"{}\" - cannot be read: {}.", path, std::strerror(file.error_number));
+    } else if (file.found_slice_count == 0 && file.repeated_slice_count != 0) {
       output_.line(-1, "File: \"{}\" - found {} duplicate data blocks.", path, file.repeated_slice_count);
     } else if (file.found_slice_count == 0) {
       output_.line(-1, "File: \"{}\" - no data found.", path);

@@ -245,7 +245,8 @@ typedef struct tandem_par2_searched_file {
   int32_t error_number;          /* not 0: errno, why it could not be searched */
 } tandem_par2_searched_file;
 
-/* Lists the searched files other than those of the set, without those that a renamed file was found as; arguments as
+/* Lists the searched files other than those of the set, without those that a renamed file was found as. If something is
+ * missing, also files beside the set that may have packets of it, and cannot be read at their beginnings. Arguments as
  * for tandem_par2_report_files. */
 TANDEM_API tandem_status tandem_par2_report_searched_files(const tandem_par2_report *report,
                                                            tandem_par2_searched_file *files_out, size_t capacity,
