@@ -705,19 +705,23 @@ class Par2Check {
     }
   }
 
-  // The packet files of the set. Those of other sets stay, also if their names begin with the same words.
+  // The packet files of the set that have its name or were named by the user. Those of other sets stay, also if their
+  // names begin with the same words.
   void purge() const {
     if (!words_.has('p')) return;
     output_.lines(-1, "\nPurge par files.\n");
     for (const tandem_par2_packet_file &file : report_->packet_files) {
       const std::string path = file.path;
-      const bool is_destroyed =
-          file.damaged_bytes == file.bytes && fs::path(base_of_set(path)) == fs::path(base_of_set(words_.set()));
-      if (file.packet_count == 0 && !is_destroyed) continue;
+      const auto is_it = [&](const fs::path &other) {  // also by another name
+        std::error_code error;
+        return fs::equivalent(other, path, error);
+      };
+      const bool has_name = fs::path(base_of_set(path)) == fs::path(base_of_set(words_.set()));
+      const bool is_of_set = file.packet_count != 0 || (has_name && file.damaged_bytes == file.bytes);
+      if (!is_of_set || !(has_name || is_it(words_.set()) || std::ranges::any_of(words_.names(), is_it))) continue;
       // A file that its name does not show to be of packets alone, or one that the set protects.
-      const std::string name = shown(path);
       if (base_of_set(path) == path ||
-          std::ranges::any_of(report_->files, [&](const tandem_par2_file &each) { return each.name == name; }))
+          std::ranges::any_of(report_->files, [&](const auto &each) { return is_it(base_ / each.name); }))
         continue;
       output_.line(-1, "Remove \"{}\".", shown(path));
       std::error_code error;

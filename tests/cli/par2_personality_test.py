@@ -345,6 +345,34 @@ class Personality(unittest.TestCase):
         self.run_par2("r", "-p", "a")
         self.check_content("a")
 
+    def test_purge_leaves_what_nobody_named(self):
+        self.run_par2("c", "-q", "-s1000", "-c3", "set", "a")
+        packets = b"".join((self.data / name).read_bytes() for name in self.made())
+        (self.data / "backup.par2").write_bytes(packets)
+        self.run_par2("r", "-p", "set")
+        self.assertEqual(self.made(), ["backup.par2"])
+        (self.data / "set.par2").write_bytes(packets)
+        self.run_par2("r", "-p", "set", "./backup.par2")
+        self.assertEqual(self.made(), [])
+        # An old file with the only packets gives its name to the right one.
+        (self.data / "a").write_bytes(b"x" + self.content["a"] + packets)
+        self.run_par2("r", "-p", "a")
+        self.check_content("a")
+        self.assertEqual((self.data / "a.1").read_bytes(), b"x" + self.content["a"] + packets)
+
+    def test_purge_leaves_what_the_set_protects(self):
+        """A file with a name of the set, by that name or by another one."""
+        name = "set.vol9+9.par2"
+        for protected, link in ((name, None), ("x", os.symlink), ("x", os.link)):
+            contents = {"a": self.content["a"], protected: b"no packets"}
+            (self.data / "set.par2").write_bytes(Set(contents, 1000, ()).critical)
+            (self.data / name).write_bytes(b"no packets")
+            if link is not None:
+                (self.data / "x").unlink(missing_ok=True)
+                link(self.data / name, self.data / "x")
+            self.assertNotIn(name, self.run_par2("r", "-p", "set.par2").split("Purge")[1])
+            self.assertEqual((self.made(), (self.data / protected).read_bytes()), ([name], b"no packets"))
+
     def test_purge_rename_only_and_links(self):
         self.run_par2("c", "-q", "-s1000", "-c3", "set", "a", "sub/c")
         self.run_par2("c", "-q", "-s1000", "-c3", "set.other", "b [1]")
