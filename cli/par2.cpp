@@ -117,13 +117,23 @@ void print_report(const Par2Report &report) {
              what_is_lost(report.summary));
 }
 
-int finish_par2(const Par2Report &report, const char *command, const OutputFlags &output) {
+// failure: of a repair. That something is not recoverable is not known while something cannot be read.
+int finish_par2(const Par2Report &report, const char *command, const OutputFlags &output,
+                const Failure *failure = nullptr) {
+  int status = exit_status_of(report);
+  if (failure != nullptr && !(failure->exit_status == kExitNotRecoverable && status == kExitInputOutput))
+    status = failure->exit_status;
+  if (failure != nullptr) complain(failure->message);
   complain_of_unreadable(report);
-  if (output.json)
-    print_json(report_object(report, command));
-  else if (!output.quiet)
+  if (output.json) {
+    Json object = report_object(report, command);
+    if (failure != nullptr) object.update(failure_object(*failure));
+    object["exit_status"] = status;
+    print_json(object);
+  } else if (!output.quiet) {
     print_report(report);
-  return exit_status_of(report);
+  }
+  return status;
 }
 
 // Says which extra files had no effect. Packets of another set are an error of a verify: that set was not checked.
@@ -169,9 +179,10 @@ int run_repair(Par2RepairFlags flags) {
     try {
       repair_par2(report, flags.options, make_context(flags.context), kCommand, flags.verify.output);
     } catch (const Failure &failure) {
-      if (failure.status != TANDEM_ERROR_NOT_RECOVERABLE || report.summary.repair_possible != 0) throw;
-      complain(failure.message);
-      report.read();  // the others are repaired
+      report.read();  // other files may be repaired
+      const bool is_too_little = failure.status == TANDEM_ERROR_NOT_RECOVERABLE && report.summary.repair_possible == 0;
+      if (!is_too_little && report.summary.repaired_count == 0) throw;
+      return finish_par2(report, kCommand, flags.verify.output, &failure);
     }
   }
   return finish_par2(report, kCommand, flags.verify.output);
@@ -308,6 +319,7 @@ int exit_status_of(const Par2Report &report) {
 void complain_of_unreadable(const Par2Report &report) {
   for (const tandem_par2_file &file : report.files)
     if (file.error_number != 0) complain(file.name, ": cannot be read: ", std::strerror(file.error_number));
+  if (report.summary.repair_needed == 0) return;
   for (const tandem_par2_searched_file &file : report.searched_files)
     if (file.error_number != 0) complain(file.path, ": cannot be read: ", std::strerror(file.error_number));
 }

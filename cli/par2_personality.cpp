@@ -587,7 +587,9 @@ class Par2Check {
 
   void print_searched(const tandem_par2_searched_file &file) const {
     const std::string path = shown(file.path);
-    if (file.found_slice_count == 0 && file.repeated_slice_count != 0) {
+    if (file.error_number != 0) {
+      output_.line(-1, "File: \"{}\" - cannot be read: {}.", path, std::strerror(file.error_number));
+    } else if (file.found_slice_count == 0 && file.repeated_slice_count != 0) {
       output_.line(-1, "File: \"{}\" - found {} duplicate data blocks.", path, file.repeated_slice_count);
     } else if (file.found_slice_count == 0) {
       output_.line(-1, "File: \"{}\" - no data found.", path);
@@ -656,15 +658,20 @@ class Par2Check {
     const bool is_possible = report_->summary.repair_possible != 0;  // else "Repair is not possible." is printed
     const tandem_status status = call_repair();
     const bool is_in_part = status == TANDEM_ERROR_NOT_RECOVERABLE && !is_possible;
-    if (status != TANDEM_OK && status != TANDEM_ERROR_CANCELLED && !is_in_part) output_.line(-1, "Repair Failed.");
-    if (!is_in_part) check(status);
+    std::optional<Failure> failure;
+    try {
+      check(status);
+    } catch (const Failure &caught) {
+      failure = caught;
+    }
     report_->read();
-    output_.lines(0, "\nVerifying repaired files:\n\n");
-    for (const tandem_par2_file &file : report_->files)
-      if (file.repaired != 0) print_target(file);
     const tandem_par2_summary &summary = report_->summary;
-    output_.line(-1, "");
+    if (!failure || is_in_part || summary.repaired_count != 0) print_repaired();
     if (is_in_part) return status_of_need();
+    if (failure) {
+      if (status != TANDEM_ERROR_CANCELLED) output_.line(-1, "Repair Failed.");
+      throw Failure(*failure);
+    }
     if (summary.unreadable_count != 0) {
       output_.line(-1, "Repair Failed: {} file(s) cannot be read, and stay as they are.", summary.unreadable_count);
       return kPar2FileError;
@@ -676,6 +683,13 @@ class Par2Check {
     output_.line(-1, "Repair complete.");
     purge();
     return kPar2Done;
+  }
+
+  void print_repaired() const {
+    output_.lines(0, "\nVerifying repaired files:\n\n");
+    for (const tandem_par2_file &file : report_->files)
+      if (file.repaired != 0) print_target(file);
+    output_.line(-1, "");
   }
 
   // It may point out of the base folder, and what it was for is unknown.
@@ -691,19 +705,23 @@ class Par2Check {
     }
   }
 
-  // The packet files of the set. Those of other sets stay, also if their names begin with the same words.
+  // The packet files of the set that have its name or were named by the user. Those of other sets stay, also if their
+  // names begin with the same words.
   void purge() const {
     if (!words_.has('p')) return;
     output_.lines(-1, "\nPurge par files.\n");
     for (const tandem_par2_packet_file &file : report_->packet_files) {
       const std::string path = file.path;
-      const bool is_destroyed =
-          file.damaged_bytes == file.bytes && fs::path(base_of_set(path)) == fs::path(base_of_set(words_.set()));
-      if (file.packet_count == 0 && !is_destroyed) continue;
+      const auto is_it = [&](const fs::path &other) {  // also by another name
+        std::error_code error;
+        return fs::equivalent(other, path, error);
+      };
+      const bool has_name = fs::path(base_of_set(path)) == fs::path(base_of_set(words_.set()));
+      const bool is_of_set = file.packet_count != 0 || (has_name && file.damaged_bytes == file.bytes);
+      if (!is_of_set || !(has_name || is_it(words_.set()) || std::ranges::any_of(words_.names(), is_it))) continue;
       // A file that its name does not show to be of packets alone, or one that the set protects.
-      const std::string name = shown(path);
       if (base_of_set(path) == path ||
-          std::ranges::any_of(report_->files, [&](const tandem_par2_file &each) { return each.name == name; }))
+          std::ranges::any_of(report_->files, [&](const auto &each) { return is_it(base_ / each.name); }))
         continue;
       output_.line(-1, "Remove \"{}\".", shown(path));
       std::error_code error;

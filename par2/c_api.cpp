@@ -91,6 +91,9 @@ std::vector<tandem_par2_searched_file> searched_files_of(const Report &report) {
       list.push_back({path.c_str(), nullptr, 0, 0, repeated != report.repeated.end() ? repeated->second : 0, error});
     }
   }
+  for (const auto &[path, error] : report.unreadable_others)  // beside the set
+    if (!left_out.contains(path) && known.emplace(path, list.size()).second)
+      list.push_back({path.c_str(), nullptr, 0, 0, 0, error});
   for (const File &file : report.set.files) {
     for (std::uint64_t slice = 0; slice < file.slice_count; ++slice) {
       const auto &place = report.places[report.contents[file.first_slice + slice]];
@@ -123,6 +126,21 @@ void put_slashes(Set &set, const std::string &folder) {
   if (files_and_folders(names.files).empty()) set.files = std::move(files);
 }
 
+// Files that may have packets of the set, if it needs some. Those that are known by other names are left out.
+void add_unreadable(Report &report, const std::map<std::string, int> &unreadable) {
+  if (std::ranges::all_of(report.files, [](const auto &file) { return file.state == FileState::complete; })) return;
+  std::set<std::pair<dev_t, ino_t>> known;
+  const auto learn = [&](const std::string &path) {
+    const auto status = status_of(path);
+    return status && known.insert(status->identity).second;
+  };
+  for (const std::string &path : report.paths) learn(path);
+  for (const PacketFile &file : report.set.packet_files) learn(file.path);
+  for (const auto &[path, error] : report.unreadable_others) learn(path);
+  for (const auto &[path, error] : unreadable)
+    if (learn(path)) report.unreadable_others.emplace(path, error);
+}
+
 }  // namespace
 
 Report tandem::par2::verify_with(const tandem_par2_verify_options &options, bool by_content) {
@@ -134,7 +152,8 @@ Report tandem::par2::verify_with(const tandem_par2_verify_options &options, bool
   const std::size_t threads = more_threads(options.thread_count);
   Crew crew(options.rate_bytes_per_second == 0 ? threads : 0);  // waits must see a cancel
   Meter meter(options.progress, options.progress_user, 0, options.rate_bytes_per_second);
-  const std::vector<std::string> packet_files = packet_files_of(options.path, extra, by_content);
+  std::map<std::string, int> unreadable;
+  const std::vector<std::string> packet_files = packet_files_of(options.path, extra, by_content, &unreadable);
   const bool packets_only = options.packets_only != 0;
   Set set = is_par1_file_name(packet_files.front()) ? read_par1_set(packet_files, crew, meter)
                                                     : read_set(packet_files, crew, meter, !packets_only);
@@ -142,6 +161,7 @@ Report tandem::par2::verify_with(const tandem_par2_verify_options &options, bool
       options.base_path != nullptr ? options.base_path : tandem::base::folder_of(packet_files.front());
   put_slashes(set, folder);
   Report report = verify(std::move(set), folder, extra, options.search_distance, crew, meter, packets_only);
+  if (!packets_only) add_unreadable(report, unreadable);
   if (!packets_only) report.temporaries = paths_of(temporaries_of(report));
   meter.finish();
   return report;

@@ -458,16 +458,18 @@ std::string_view base_of(std::string_view path) {
   return volume != first && ends_in(volume, ".vol") ? volume.substr(0, volume.size() - 4) : path;
 }
 
-// The set that the packet at the beginning of a file is of. Empty: there is none.
+// The set that the packet at the beginning of a file is of. Empty: there is none, or errno is not 0.
 static std::optional<Digest> set_at_beginning(const base::Descriptor &file) {
   std::array<std::byte, kHeaderBytes> bytes;
-  if (!file || base::read_at(file.get(), bytes.data(), bytes.size(), 0) != kHeaderBytes) return {};
+  if (!file) return {};
+  errno = 0;
+  if (base::read_at(file.get(), bytes.data(), bytes.size(), 0) != kHeaderBytes) return {};
   const auto header = parse_header(bytes, UINT64_MAX);
   return header ? std::optional(header->set_id) : std::nullopt;
 }
 
 std::vector<std::string> packet_files_of(const std::string &path, const std::vector<std::string> &extra,
-                                         bool by_content) {
+                                         bool by_content, std::map<std::string, int> *unreadable_out) {
   std::vector<std::string> paths;
   std::string given = path;
   const auto exists = [](const std::string &file) {
@@ -493,15 +495,24 @@ std::vector<std::string> packet_files_of(const std::string &path, const std::vec
     fail(TANDEM_ERROR_IO, given, " is no regular file, and no symbolic link to one");
   if (paths.empty()) fail_io("find a set", path, ENOENT);
   const bool is_par1 = is_par1_file_name(given);
+  const auto set_of = [&](const std::string &each, const base::Descriptor &file) {
+    const auto id = set_at_beginning(file);
+    const int error = id ? 0 : errno;
+    struct stat status;
+    const bool is_file = error != 0 && lstat(each.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+    if (is_file && unreadable_out != nullptr) unreadable_out->emplace(each, error);
+    return id;
+  };
   std::ranges::copy_if(extra, std::back_inserter(paths), [&](const std::string &each) {
-    return is_of_set(each) || (!is_par1 && set_at_beginning(open_regular(each)));
+    return is_of_set(each) || (!is_par1 && set_of(each, open_regular(each)));
   });
   std::optional<Digest> id;
   for (std::size_t i = 0; by_content && !is_par1 && !id && i < paths.size(); ++i)
     id = set_at_beginning(open_regular(paths[i]));
   for (const std::string &other : id ? folder.names() : std::vector<std::string>())
-    if (name_of_temporary(other).empty() && set_at_beginning(folder.open_file(other, O_RDONLY)) == id)
-      paths.push_back(folder.path_of(other));
+    if (const std::string each = folder.path_of(other);
+        name_of_temporary(other).empty() && set_of(each, folder.open_file(other, O_RDONLY)) == id)
+      paths.push_back(each);
   std::set<std::pair<dev_t, ino_t>> known;
   std::erase_if(paths, [&](const std::string &each) {
     const auto status = status_of(each);

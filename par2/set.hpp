@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -73,9 +74,9 @@ std::span<const RecoverySlice> usable_recovery(std::span<const RecoverySlice> al
 // The packet files of the set that `path` belongs to: path itself, "base.par2" and "base.*.par2" beside it, and those
 // of `extra`, by name or because they begin with a packet. For the name of a PAR1 file: those with such names. path may
 // lack ".par2" or ".par". by_content: also files beside it that begin with a packet of the same set. Each file once,
-// however it is spelled.
+// however it is spelled. unreadable_out: gets files that could not be read at their beginnings, and errno.
 std::vector<std::string> packet_files_of(const std::string &path, const std::vector<std::string> &extra = {},
-                                         bool by_content = false);
+                                         bool by_content = false, std::map<std::string, int> *unreadable_out = nullptr);
 
 // Gives the file this name, without "." and empty parts; with a '/' at its end an empty file is a folder. Returns errno
 // if the name cannot be used: it may lie outside of the set's folder, is too long, or is one of `names`; else adds it.

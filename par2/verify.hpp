@@ -38,7 +38,7 @@ struct Report {
   std::vector<std::string> paths, others;         // of the set's files; other files that were searched
   std::vector<std::string> neighbours;            // of missing files, of the same size
   std::map<std::string, struct stat> looks;       // at files, before they were read
-  std::map<std::string, int> unreadable_others;   // errno
+  std::map<std::string, int> unreadable_others;   // errno; also files beside the packet files
   std::vector<std::uint32_t> contents;            // of slices
   std::vector<std::optional<Place>> places;       // of contents
   std::map<std::string, std::uint32_t> repeated;  // by path: slices that another file has too

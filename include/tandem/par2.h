@@ -245,7 +245,8 @@ typedef struct tandem_par2_searched_file {
   int32_t error_number;          /* not 0: errno, why it could not be searched */
 } tandem_par2_searched_file;
 
-/* Lists the searched files other than those of the set, without those that a renamed file was found as; arguments as
+/* Lists the searched files other than those of the set, without those that a renamed file was found as. If something is
+ * missing, also files beside the set that may have packets of it, and cannot be read at their beginnings. Arguments as
  * for tandem_par2_report_files. */
 TANDEM_API tandem_status tandem_par2_report_searched_files(const tandem_par2_report *report,
                                                            tandem_par2_searched_file *files_out, size_t capacity,
@@ -284,17 +285,18 @@ typedef struct tandem_par2_repair_options {
  * written through; a pipe, socket or device is refused (IO). Folders below the base folder must not be symbolic links.
  * If another program has changed a file before it is written or renamed, it stays as that program wrote it (DAMAGED).
  * Order: all lost slices are computed and checked, in memory_bytes or in an unnamed file in the base folder, before an
- *   existing file changes. If the call fails before that, each file is as it was. If a rename fails, old files get
- *   their names back.
+ *   existing file changes. If the call fails before that, each file is as it was. But if they cannot be computed (too
+ *   few or wrong recovery slices, gaps among the exponents), files that need none of them are then still repaired. If a
+ *   rename fails, old files get their names back.
  * Kill: if the call fails later or the process dies, nothing is lost. The old file may then be called "NAME.1" (verify
  *   reads it), temporaries ".NAME.*.tmp" may be left, and the call can be made again, after a new verify. A call that
  *   leaves all files complete removes the set's temporaries of dead calls; it does so too if nothing is to be repaired.
  * Cost: the equations of e lost slices take about 2 e^2 bytes beside memory_bytes. With g gaps among the exponents they
  *   take up to 10 e^2, and about e^2 g steps of the context, at most 2^36.
- * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost and of recovery slices, and says
- *   whether files were repaired; also for too many gaps among the exponents), DAMAGED (a file has changed since verify,
- *   or what was computed is wrong), IO (also if only the slices that cannot be read are too many), UNSUPPORTED,
- *   OUT_OF_MEMORY, CANCELLED, DEVICE.
+ * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost and of recovery slices; also for too
+ *   many gaps among the exponents), DAMAGED (a file has changed since verify, or what was computed is wrong), IO (also
+ *   if only the slices that cannot be read are too many), UNSUPPORTED, OUT_OF_MEMORY, CANCELLED, DEVICE. If
+ *   files were repaired and others stay, the message says so.
  * Threads: one call at a time for each report. */
 TANDEM_API tandem_status tandem_par2_repair(tandem_context *context, tandem_par2_report *report,
                                             const tandem_par2_repair_options *options);

@@ -7,10 +7,14 @@ import json
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 import unittest
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "par2"))
+from reference import Set, packet  # noqa: E402
 
 TANDEM = os.path.abspath(sys.argv.pop(1))
 
@@ -105,6 +109,25 @@ class Par2(unittest.TestCase):
                     "data/a: missing, 0 of 10 slices found", "data/b\\x0a: repaired",
                     "2 of 3 files complete; 10 of 15 slices lost, 2 recovery slices: a repair is not possible"]))
         self.assertNotIn("stays", self.run_command("repair", "set", status=4).stderr)
+
+    def test_report_after_a_failure(self):
+        """What needs no recovery slices is repaired and named, also if those are wrong or their equations have no solution."""
+        contents = {"a": os.urandom(320), "b": os.urandom(100)}
+        the_set = Set(contents, 64, (0, 21845))
+        wrong = [packet(the_set.id, b"PAR 2.0\0RecvSlic", struct.pack("<I", e) + os.urandom(64)) for e in range(2)]
+        (self.folder / "a").write_bytes(contents["a"][:128] + bytes(128) + contents["a"][256:])
+        for recovery, name in ((wrong, "TANDEM_ERROR_DAMAGED"), (the_set.recovery.values(), "TANDEM_ERROR_NOT_RECOVERABLE")):
+            (self.folder / "set.par2").write_bytes(the_set.critical + b"".join(recovery))
+            (self.folder / "b").unlink(missing_ok=True)
+            (self.folder / "moved").write_bytes(contents["b"])
+            done = self.run_command("repair", "set", "moved", status=4)
+            self.assertIn("a stays as it is; the other files are repaired", " ".join(done.stderr.split()))
+            self.assertEqual(sorted(done.stdout.splitlines()), [
+                "1 of 2 files complete; 2 of 7 slices lost, 2 recovery slices: a repair is possible", "a: damaged, 3 of 5 slices found", "b: repaired"])
+            (self.folder / "b").rename(self.folder / "moved")
+            found = self.json("repair", "set", "moved", status=4)
+            self.assertEqual((found["exit_status"], found["status_name"], found["repaired_count"]), (4, name, 1))
+            self.assertEqual({file["name"]: file["repaired"] for file in found["files"]}, {"a": False, "b": True})
 
     def test_unreadable_files(self):
         self.run_command("create", "set", "data", "-s", 1000, "-c", 15, "--no-sync")

@@ -6,13 +6,14 @@ import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "par2"))
-from reference import Set, par1_entry, par1_set, par1_volume  # noqa: E402
+from reference import Set, packet, par1_entry, par1_set, par1_volume  # noqa: E402
 
 TANDEM = os.path.abspath(sys.argv.pop(1))
 FILES = {"a": 10000, "b [1]": 5000, "sub/c": 3000, "empty": 0}
@@ -319,6 +320,18 @@ class Personality(unittest.TestCase):
         self.assertNotIn("Repair Failed", output)
         self.check_content("b [1]")
 
+    def test_list_of_repaired_files_after_a_failure(self):
+        contents = {"a": self.content["a"], "b [1]": self.content["b [1]"]}
+        the_set = Set(contents, 1000, range(1))
+        wrong = packet(the_set.id, b"PAR 2.0\0RecvSlic", struct.pack("<I", 0) + os.urandom(1000))
+        (self.data / "set.par2").write_bytes(the_set.critical + wrong)
+        self.write_at("a", 10, b"damage")
+        (self.data / "b [1]").rename(self.data / "moved")
+        output = self.run_par2("r", "set", "moved", status=5)
+        self.assertRegex(output, r'Verifying repaired files:\n\nTarget: "b \[1\]" - found\.\n\nRepair Failed\.\n.*is wrong: a recovery slice of')
+        self.assertTrue(Sabnzbd(output).failed)
+        self.check_content("b [1]")
+
     def test_purge_leaves_what_may_be_more_than_packets(self):
         self.run_par2("c", "-q", "-s1000", "-c3", "set", "a")
         packets = {name: (self.data / name).read_bytes() for name in self.made()}
@@ -331,6 +344,34 @@ class Personality(unittest.TestCase):
             file.write(b"".join(packets.values()))
         self.run_par2("r", "-p", "a")
         self.check_content("a")
+
+    def test_purge_leaves_what_nobody_named(self):
+        self.run_par2("c", "-q", "-s1000", "-c3", "set", "a")
+        packets = b"".join((self.data / name).read_bytes() for name in self.made())
+        (self.data / "backup.par2").write_bytes(packets)
+        self.run_par2("r", "-p", "set")
+        self.assertEqual(self.made(), ["backup.par2"])
+        (self.data / "set.par2").write_bytes(packets)
+        self.run_par2("r", "-p", "set", "./backup.par2")
+        self.assertEqual(self.made(), [])
+        # An old file with the only packets gives its name to the right one.
+        (self.data / "a").write_bytes(b"x" + self.content["a"] + packets)
+        self.run_par2("r", "-p", "a")
+        self.check_content("a")
+        self.assertEqual((self.data / "a.1").read_bytes(), b"x" + self.content["a"] + packets)
+
+    def test_purge_leaves_what_the_set_protects(self):
+        """A file with a name of the set, by that name or by another one."""
+        name = "set.vol9+9.par2"
+        for protected, link in ((name, None), ("x", os.symlink), ("x", os.link)):
+            contents = {"a": self.content["a"], protected: b"no packets"}
+            (self.data / "set.par2").write_bytes(Set(contents, 1000, ()).critical)
+            (self.data / name).write_bytes(b"no packets")
+            if link is not None:
+                (self.data / "x").unlink(missing_ok=True)
+                link(self.data / name, self.data / "x")
+            self.assertNotIn(name, self.run_par2("r", "-p", "set.par2").split("Purge")[1])
+            self.assertEqual((self.made(), (self.data / protected).read_bytes()), ([name], b"no packets"))
 
     def test_purge_rename_only_and_links(self):
         self.run_par2("c", "-q", "-s1000", "-c3", "set", "a", "sub/c")

@@ -938,6 +938,23 @@ class Faults(unittest.TestCase):
             self.assertEqual((after["a"], after["b"]), (contents["a"], contents["b"]), what)
             self.assertEqual(os.strerror(error) in done.stderr, not is_damage, what)
 
+    def test_packet_files_that_cannot_be_read(self):
+        """Their names do not tell what they are: that data is lost is not known."""
+        contents = {"a": os.urandom(256), "b": os.urandom(1000)}
+        the_set = Set(contents, 64, range(9))
+        whole = {**contents, "hidden.0": the_set.critical + the_set.recovery[0], "hidden.1": b"".join(the_set.recovery.values())}
+        for call, error in (("open", errno.EACCES), ("open", errno.EIO), ("read", errno.EIO), ("read", errno.ESTALE)):
+            for damage, statuses in ((0, (0, 0)), (1, (1, 0)), (2, (3, 3))):
+                self.box.restore({**whole, "hidden.1.folder": None, "a": bytes(64 * damage) + contents["a"][64 * damage:]})
+                os.symlink("hidden.1", self.box.path("hidden.1.link"))
+                for command, status in zip(("verify", "repair"), statuses):
+                    done = self.box.run("par2", command, "hidden.0", calls=[call], action="fail", at=1, count=1000, errno=error,
+                                        path=self.box.path("hidden.1"))
+                    what = f"tandem: ./hidden.1: cannot be read: {os.strerror(error)}\n" if damage > 0 and (command, damage) != ("repair", 1) else ""
+                    self.assertEqual((done.status, done.stderr), (status, what), (call, error, damage, command))
+        self.box.restore({**whole, "a": bytes(256)})
+        self.assertEqual(self.box.run("par2", "repair", "hidden.0").status, 0)
+
     def test_full_disk_as_sabnzbd_reads_it(self):
         """The command `par2`. The last of these lines counts there."""
         self.box.tandem = str(pathlib.Path(TANDEM).with_name("par2"))
