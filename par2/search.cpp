@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 #include <map>
 #include <tuple>
 #include <unordered_map>
 
+#include "par2/error.hpp"
 #include "par2/files.hpp"
 
 namespace tandem::par2 {
@@ -75,6 +77,13 @@ bool Search::take_zeros(std::uint64_t count) const {
   return false;
 }
 
+// It could be opened before: what it has is not known now.
+static base::Descriptor open_to_search(const std::string &path) {
+  base::Descriptor file = open_regular(path);
+  if (!file && !is_absent(errno)) fail_io("open", path, errno);
+  return file;
+}
+
 class Search::Scan {
  public:
   Scan(const Search &search, const Region &region, std::uint64_t last, const Progressed &progressed)
@@ -82,7 +91,7 @@ class Search::Scan {
         region_(region),
         last_(last),
         progressed_(progressed),
-        file_(open_regular(*region.path)),
+        file_(open_to_search(*region.path)),
         tried_(search.shorts_.size()),
         entering_(kReadBytes),
         leaving_(kReadBytes) {}

@@ -47,12 +47,13 @@ class Verification {
       const auto status = status_of(paths_[i]);
       const int error = status && open_regular(paths_[i]) ? 0 : errno;
       if (status ? is_unreadable(error) : !is_absent(error)) set_unreadable(i, error);
+      if (error != 0) unopened_.insert(i);
       if (!status || is_known(i)) continue;
       identities_.insert(status->identity);
       report_.looks[paths_[i]] = status->all;
       report_.files[i].bytes = status->bytes;
       report_.files[i].state = FileState::damaged;
-      all.push_back({i, &paths_[i], status->bytes});
+      if (error == 0) all.push_back({i, &paths_[i], status->bytes});
     }
     check(all);
   }
@@ -149,7 +150,7 @@ class Verification {
     for (const Source &source : others_)
       if (source.bytes != 0) regions.push_back({source.path, 0, source.bytes, true});
     for (std::size_t i = 0; i < set_.files.size(); ++i)
-      if (!is_known(i) && !known_.contains(&paths_[i])) add_gaps(i, regions);
+      if (!is_known(i) && !known_.contains(&paths_[i]) && !unopened_.contains(i)) add_gaps(i, regions);
     struct Task {
       const Region *region;
       std::uint64_t first, last;
@@ -321,6 +322,7 @@ class Verification {
   std::set<std::pair<dev_t, ino_t>> identities_;  // of files that were looked at
   std::vector<Source> others_;
   std::set<const std::string *> known_;  // paths of files that have the whole content of one of the set
+  std::set<std::size_t> unopened_;       // files of the set
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 import errno
 import fcntl
+import json
 import os
 import pathlib
 import random
@@ -898,6 +899,28 @@ class Faults(unittest.TestCase):
             self.assertGreaterEqual(self.state().found_slice_count, self.found, (SEED, n, done.calls[n - 1]))
             pathlib.Path(self.box.path("set.vol0+9.par2")).write_bytes(recovery)
             self.check_repairable((SEED, n, done.calls[n - 1]))
+
+    def test_failure_of_each_call_of_a_repair_in_part(self):
+        """No slice is lost, and what the command calls repaired is right."""
+        def repair(**more):
+            return self.box.run("par2", "repair", "set", "found", "gone", "--threads", 1, "--json", calls=self.CALLS, **more)
+
+        recovery = self.damaged.pop("set.vol0+9.par2")
+        self.box.restore(self.damaged)
+        calls, reports = repair(log=True).calls, 0
+        for error in (errno.ENOSPC, errno.EIO):
+            for count in (1, 1000):
+                for n in range(1, len(calls) + 1):
+                    self.box.restore(self.damaged)
+                    done = repair(action="fail", at=n, count=count, errno=error)
+                    after, what = self.box.tree(), (SEED, error, count, n, calls[n - 1], done.stderr)
+                    self.assertNotEqual(done.status, 0, what)
+                    repaired = [file["name"] for file in json.loads(done.stdout).get("files", []) if file["repaired"]]
+                    self.assertEqual([name for name in repaired if after.get(name) != self.contents[name]], [], what)
+                    reports += repaired != []
+                    pathlib.Path(self.box.path("set.vol0+9.par2")).write_bytes(recovery)
+                    self.check_repairable(what)
+        self.assertGreater(reports, 0)
 
     def test_failure_of_each_call(self):
         """Everything is as it was, until an existing file changes; later it is as repairable as before."""
