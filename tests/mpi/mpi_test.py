@@ -299,10 +299,10 @@ class ShardSets(MpiTest):
         self.assertFalse(os.path.exists(self.path("shards")))
         self.assertIn("--bind-to core", self.ok(2, "encode", source, "-k", 2, "-m", 1, "-o", self.path("shards"), "--pin", status=2).stderr)
         self.assertIn("tandem-mpi", self.ok(2, "--help").stdout)
-        help_text = self.ok(2, "decode", "--help").stdout
+        help_text = self.ok(2, "decode", "--help-all").stdout
         self.assertNotIn("--salvage", help_text)
         self.assertIn("`tandem devices`", help_text)  # there is no `tandem-mpi devices`
-        help_text = self.ok(2, "verify", "--help").stdout
+        help_text = self.ok(2, "verify", "--help-all").stdout
         self.assertNotIn("--locate", help_text)
         self.assertIn("Check every block of a set ", help_text)
 
