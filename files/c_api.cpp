@@ -143,9 +143,7 @@ tandem_status tandem_files_search_set(const tandem_files_search *search, size_t 
     tandem_files_set ours = set_of(set.header);
     ours.shard_count = set.shard_count;
     ours.file_count = set.files.size();
-    std::vector<std::uint8_t> present(set.header.shard_count(), 0);
-    for (const ShardFile &file : set.files) present[file.index] = 1;
-    ours.shards_suffice = shards_suffice(set.header, present) ? 1 : 0;
+    ours.shards_suffice = has_enough_shards(set) ? 1 : 0;
     std::ranges::copy(set.replaced_by, ours.replaced_by);
     ours.name = set.name.c_str();
     write_result(ours, set_out, "tandem_files_set");

@@ -95,9 +95,7 @@ std::vector<std::size_t> folders_in_turn(const Usable &usable, const FoundSet &s
 std::set<std::pair<dev_t, ino_t>> files_in_need(const Search &search, const FoundSet &set) {
   std::set<std::pair<dev_t, ino_t>> needed;
   for (const FoundSet &other : search.sets) {
-    std::vector<std::uint8_t> present(other.header.shard_count(), 0);
-    for (const ShardFile &file : other.files) present[file.index] = 1;
-    if (&other == &set || !shards_suffice(other.header, present)) continue;
+    if (&other == &set || !has_enough_shards(other)) continue;
     for (const ShardFile &file : other.files) needed.insert(file.identity);
   }
   return needed;

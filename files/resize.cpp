@@ -64,9 +64,7 @@ template <class... Parts>
 
 // If an earlier resize is not finished, shards above the smaller m may be missing.
 void check_files(const FoundSet &set, const FoundSet &goal) {
-  std::vector<std::uint8_t> present(set.header.shard_count(), 0);
-  for (const ShardFile &file : set.files) present[file.index] = 1;
-  if (!shards_suffice(set.header, present))
+  if (!has_enough_shards(set))
     fail(TANDEM_ERROR_NOT_RECOVERABLE, set.shard_count, " shards of a set of ", set.header.k, " + ", set.header.m,
          " are found: too few to recover the others");
   const std::uint32_t wanted_count = set.header.k + std::min(least_m(set), goal.header.m);

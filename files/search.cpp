@@ -188,8 +188,9 @@ class Searcher {
     for (const FoundSet &set : found_.sets) {
       if (!has_name(set)) continue;
       sync_names(set);
+      if (set.header.replaced.empty() || !has_enough_shards(set)) continue;
       for (const SetId &id : set.header.replaced)
-        if (id != set.header.set_id && can_be_decoded(set)) successors[{id, set.header.name}] = set.header.set_id;
+        if (id != set.header.set_id) successors[{id, set.header.name}] = set.header.set_id;
     }
     std::erase_if(found_.sets, [&](const FoundSet &set) {
       if (has_name(set)) return false;
@@ -209,20 +210,16 @@ class Searcher {
   // A set that gets its names now must not be gone again after a loss of power, once it was read.
   void sync_names(const FoundSet &set) {
     const std::string by_set = hexadecimal(set.header.set_id) + ".";
+    if (std::ranges::none_of(set.files, [&](const ShardFile &file) {
+          return is_temporary(file) || name_of(file.path).starts_with(by_set);
+        }))
+      return;
     std::set<std::size_t> folders;
-    for (const ShardFile &file : set.files)
-      if (is_temporary(file) || name_of(file.path).starts_with(by_set))
-        for (const ShardFile &each : set.files) folders.insert(each.folder);
+    for (const ShardFile &file : set.files) folders.insert(file.folder);
     for (const std::size_t folder : folders) {
       const Descriptor held(open(found_.folders[folder].c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
       if (held && fsync(held.get()) != 0 && errno == EIO) leave_unread("sync", found_.folders[folder], errno);
     }
-  }
-
-  static bool can_be_decoded(const FoundSet &set) {
-    std::vector<std::uint8_t> present(set.header.shard_count(), 0);
-    for (const ShardFile &file : set.files) present[file.index] = 1;
-    return shards_suffice(set.header, present);
   }
 
   // Whether it is a shard file is not known, unless it is a link to a missing file or no regular file.
@@ -432,6 +429,12 @@ std::vector<std::uint32_t> missing_shards(const FoundSet &set) {
   for (std::uint32_t i = 0; i < found.size(); ++i)
     if (!found[i]) missing.push_back(i);
   return missing;
+}
+
+bool has_enough_shards(const FoundSet &set) {
+  std::vector<std::uint8_t> present(set.header.shard_count(), 0);
+  for (const ShardFile &file : set.files) present[file.index] = 1;
+  return shards_suffice(set.header, present);
 }
 
 std::uint32_t known_shard_count(const FoundSet &set) {

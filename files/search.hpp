@@ -73,6 +73,8 @@ Search search(const std::vector<std::string> &paths);
 std::uint32_t least_m(const FoundSet &set);
 // Shards that have no file.
 std::vector<std::uint32_t> missing_shards(const FoundSet &set);
+// By rank, if their blocks are intact.
+bool has_enough_shards(const FoundSet &set);
 // Shards with a file, and those that need none.
 std::uint32_t known_shard_count(const FoundSet &set);
 
