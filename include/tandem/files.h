@@ -237,7 +237,7 @@ TANDEM_API tandem_status tandem_files_search_check(const tandem_files_search *se
 /* Chooses a set.
  *   set_id_prefix   the first hexadecimal digits of its id, at least one. NULL: the only set that no other one has
  *                   replaced (one of the same name when they were encoded), or the only one of these with k shards
- *   name            of the files, NAME.003.tandem, of most shards. NULL: any
+ *   name            what most files of the set are called: the NAME of NAME.003.tandem. NULL: any
  *   set_index_out   its index in the search
  * Status: INVALID_ARGUMENT (none or several match: the message lists them), IO (there is no shard file, or a file could
  *   not be read), UNSUPPORTED (all shard files have another format version), NOT_RECOVERABLE (the only one was replaced
