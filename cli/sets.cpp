@@ -73,7 +73,6 @@ Layout layout_of(const std::vector<tandem_files_shard> &shards) {
   for (const tandem_files_shard &shard : shards) {
     const auto parts = parse_shard_name(shard.path);
     if (parts) ++votes[parts->first];
-    layout.has_one_name = layout.has_one_name && parts && votes.size() == 1;
     layout.folders.insert(folder_of(shard.path));
     layout.folder_of_shard.emplace(shard.index, folder_of(shard.path));
   }

@@ -64,7 +64,6 @@ ChosenSet only_set(const SearchOwner &found, const SetFlags &flags);
 // Names and folders of the files of a set.
 struct Layout {
   std::string name;
-  bool has_one_name = true;  // of all its files
   std::set<std::string> folders;
   std::map<std::uint32_t, std::string> folder_of_shard;
 };

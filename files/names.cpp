@@ -81,6 +81,11 @@ std::optional<std::pair<std::string, std::uint32_t>> parse_shard_file_name(const
   return std::pair(std::string(left), *index);
 }
 
+bool is_called(const std::string &file_name, std::string_view set_name) {
+  const auto parts = parse_shard_file_name(file_name);
+  return parts && parts->first == set_name;
+}
+
 std::size_t max_set_name_bytes(std::uint32_t shard_count) { return 255 - shard_file_name("", shard_count - 1).size(); }
 
 bool is_set_name(std::string_view name, std::uint32_t shard_count) {

@@ -26,6 +26,7 @@ std::string new_temporary_name();           // of a lone one
 std::string shard_file_name(std::string_view set_name, std::uint32_t index);
 // "video.mp4.003.tandem" -> {"video.mp4", 3}.
 std::optional<std::pair<std::string, std::uint32_t>> parse_shard_file_name(const std::string &name);
+bool is_called(const std::string &file_name, std::string_view set_name);  // with any index
 
 // A file's name has at most 255 bytes.
 std::size_t max_set_name_bytes(std::uint32_t shard_count);

@@ -39,19 +39,16 @@ void check_name_free(const std::string &folder, const std::string &name, std::ui
 std::vector<SetId> sets_to_replace(const Folders &folders, const NewSet::Options &options,
                                    const std::vector<SetId> &except) {
   const FolderContents contents = contents_of(folders, options.name);
-  const auto is_of_name = [&](const std::string &name) {
-    return parse_shard_file_name(name).value_or(std::pair("", 0)).first == options.name;
-  };
   for (const auto &[path, why] : contents.unread)
-    if (is_of_name(name_of(path))) fail(TANDEM_ERROR_IO, why);
+    if (is_called(name_of(path), options.name)) fail(TANDEM_ERROR_IO, why);
   std::vector<SetId> ids;
   for (const auto &entry : contents.sets) {
     const SetId &id = entry.first;
     const SetParts &set = entry.second;
     // The name of temporaries that are damaged is not known.
     const auto part = std::ranges::find_if(set.parts, [&](const Part &each) {
-      return set.header ? set.header->name == options.name || is_of_name(each.name)
-                        : set.is_known_damaged() || is_of_name(each.name);
+      return is_called(each.name, options.name) ||
+             (set.header ? set.header->name == options.name : set.is_known_damaged());
     });
     if (part == set.parts.end() || contains(except, id)) continue;
     const std::string path = folders[part->folder]->path_of(part->name);

@@ -127,11 +127,6 @@ std::vector<SetId> replaced_now(const SetParts &set) {
   return ids;
 }
 
-bool is_called(const std::string &file_name, const std::string &set_name) {
-  const auto parts = parse_shard_file_name(file_name);
-  return parts && parts->first == set_name;
-}
-
 // Temporaries that are damaged tell no name.
 bool is_namesake(const SetParts &set, const std::string &name) {
   return set.header ? set.header->name == name : set.is_known_damaged();
@@ -323,14 +318,16 @@ Lock lock_of(const Folders &folders, const SetParts &set) {
 Finished finish_set(const Folders &folders, const FolderContents &contents, const SetId &set_id, bool replaces,
                     bool no_sync) {
   const auto found = contents.sets.find(set_id);
-  const SetParts set = found != contents.sets.end() ? found->second : SetParts();
+  const SetParts none;
+  const SetParts &set = found != contents.sets.end() ? found->second : none;
   for (const Part &part : set.parts)
     if (!part.unread.empty()) fail(TANDEM_ERROR_IO, part.unread);
   if (!set.is_whole())
     fail(TANDEM_ERROR_IO, "another program removed or changed files of set ", hexadecimal(set_id),
          " while it was written: ", set.whole_count(), " shards are left");
-  for (const auto &[path, why] : contents.unread)
-    if (!replaced_now(set).empty() && is_called(name_of(path), set.header->name)) fail(TANDEM_ERROR_IO, why);
+  if (!replaced_now(set).empty())
+    for (const auto &[path, why] : contents.unread)
+      if (is_called(name_of(path), set.header->name)) fail(TANDEM_ERROR_IO, why);
   Finishing finishing(folders, contents, set_id, replaces, no_sync);
   finishing.sync_files();
   finishing.name_temporaries();
