@@ -38,6 +38,7 @@ struct Par2CreateFlags {
 struct Par2VerifyFlags {
   std::string set, base;
   std::vector<std::string> extra;
+  bool packets = false;
   tandem_par2_verify_options options = sized<tandem_par2_verify_options>();
   OutputFlags output;
 };
@@ -45,7 +46,7 @@ struct Par2VerifyFlags {
 struct Par2RepairFlags {
   Par2VerifyFlags verify;
   tandem_par2_repair_options options = sized<tandem_par2_repair_options>();
-  bool keep_replaced = false, rename_only = false, no_sync = false;
+  bool packets = false, keep_replaced = false, rename_only = false, no_sync = false;
   ContextFlags context;
 };
 
@@ -88,12 +89,38 @@ Par2Report verify_with(Par2VerifyFlags flags, const char *command) {
   flags.options.base_path = base_of(flags.base);
   flags.options.extra_paths = extra.data();
   flags.options.extra_count = extra.size();
+  if (flags.packets) flags.options.scope = TANDEM_PAR2_PACKETS;
   return verify_par2(flags.options, command, flags.output);
+}
+
+Json packet_files_array(const Par2Report &report) {
+  Json array = Json::array();
+  for (const tandem_par2_packet_file &file : report.packet_files) {
+    array.push_back({{"path", file.path},
+                     {"bytes", file.bytes},
+                     {"damaged_bytes", file.damaged_bytes},
+                     {"packet_count", file.packet_count},
+                     {"recovery_slice_count", file.recovery_slice_count},
+                     {"lost_recovery_slice_count", file.lost_recovery_slice_count},
+                     {"lost", file.is_lost != 0}});
+  }
+  return array;
 }
 
 const char *state_of(const tandem_par2_file &file) {
   constexpr const char *kStates[] = {"complete", "renamed", "damaged", "missing", "unreadable"};
   return kStates[file.state];
+}
+
+void print_packet_files(const Par2Report &report) {
+  for (const tandem_par2_packet_file &file : report.packet_files) {
+    std::string what = file.damaged_bytes != 0 ? fmt::format("{} damaged", plural(file.damaged_bytes, "byte")) : "";
+    if (file.is_lost != 0 && file.bytes == 0) what = "missing";
+    if (file.lost_recovery_slice_count != 0)
+      what +=
+          fmt::format("{}{} lost", what.empty() ? "" : ", ", plural(file.lost_recovery_slice_count, "recovery slice"));
+    if (!what.empty()) fmt::print("{}: {}\n", printable(file.path), what);
+  }
 }
 
 void print_report(const Par2Report &report) {
@@ -107,9 +134,9 @@ void print_report(const Par2Report &report) {
                  plural(file.slice_count, "slice"));
     }
   }
-  for (const tandem_par2_packet_file &file : report.packet_files)
-    if (file.damaged_bytes != 0)
-      fmt::print("{}: {} damaged\n", printable(file.path), plural(file.damaged_bytes, "byte"));
+  print_packet_files(report);
+  if (report.summary.remade_packet_file_count != 0)
+    fmt::print("{} made anew\n", plural(report.summary.remade_packet_file_count, "packet file"));
   for (const char *path : report.temporaries)
     fmt::print("{}: left by a process that ended early; repair removes it when all files are complete\n",
                printable(path));
@@ -161,9 +188,33 @@ void complain_of_extra(const Par2Report &report, const Par2VerifyFlags &flags, b
       complain("note: ", path, ": no file of the set, and not searched: all files of the set are complete");
 }
 
+// Of packet files alone.
+int finish_packets(const Par2Report &report, const OutputFlags &output) {
+  const tandem_par2_summary &summary = report.summary;
+  const auto bad = std::ranges::count_if(report.packet_files,
+                                         [](const auto &file) { return file.is_lost != 0 || file.damaged_bytes != 0; });
+  const int status = bad != 0 ? kExitDamageFound : kExitDone;
+  if (output.json) {
+    print_json({{"command", "par2 verify"},
+                {"exit_status", status},
+                {"set_id", hexadecimal(summary.set_id)},
+                {"slice_bytes", summary.slice_bytes},
+                {"slice_count", summary.slice_count},
+                {"recovery_slice_count", summary.recovery_slice_count},
+                {"packet_files", packet_files_array(report)}});
+  } else if (!output.quiet) {
+    print_packet_files(report);
+    fmt::print("{} of {} intact, {}\n", report.packet_files.size() - static_cast<std::size_t>(bad),
+               plural(report.packet_files.size(), "packet file"),
+               plural(summary.recovery_slice_count, "recovery slice"));
+  }
+  return status;
+}
+
 int run_verify(const Par2VerifyFlags &flags) {
   const Par2Report report = verify_with(flags, "par2 verify");
   complain_of_extra(report, flags, true);
+  if (flags.packets) return finish_packets(report, flags.output);
   return finish_par2(report, "par2 verify", flags.output);
 }
 
@@ -171,8 +222,9 @@ int run_repair(Par2RepairFlags flags) {
   constexpr const char *kCommand = "par2 repair";
   Par2Report report = verify_with(flags.verify, kCommand);
   complain_of_extra(report, flags.verify, false);
-  if (can_repair_some(report) || (report.summary.repair_needed != 0 && flags.rename_only)) {
+  if (flags.packets || can_repair_some(report) || (report.summary.repair_needed != 0 && flags.rename_only)) {
     flags.options.thread_count = flags.context.thread_count;
+    flags.options.packets = flags.packets;
     flags.options.keep_replaced = flags.keep_replaced;
     flags.options.rename_only = flags.rename_only;
     flags.options.no_sync = flags.no_sync;
@@ -252,6 +304,7 @@ void add_par2_verify(CLI::App &par2, Invocation &invocation) {
   command.add_option("--threads", flags->options.thread_count, "Threads; default: one for each core");
   add_part_flags(command, flags->options.rate_bytes_per_second, nullptr);
   command.get_option("--rate")->excludes(command.get_option("--threads"));  // one thread reads then
+  command.add_flag("--packets", flags->packets, "Check only the packet files: SET.par2 and SET.vol*.par2");
   command.footer(
       "Exit status: 0 all files are complete, 1 a repair is possible, 3 a file cannot be read, 4 a repair is not "
       "possible.");
@@ -264,9 +317,13 @@ void add_par2_repair(CLI::App &par2, Invocation &invocation) {
   CLI::App &command = *par2.add_subcommand("repair", "Make the files of a set complete");
   add_par2_places(command, flags->verify);
   add_memory_flag(command, flags->options.memory_bytes);
+  CLI::Option *packets = command.add_flag(
+      "--packets", flags->packets, "Then make damaged packet files anew, and those that are missing between others");
   command.add_flag("--keep-replaced", flags->keep_replaced, "Keep a wrong file that another one replaces, as NAME.1");
-  command.add_flag("--rename-only", flags->rename_only,
-                   "Only put whole files that were found under other names in their places");
+  command
+      .add_flag("--rename-only", flags->rename_only,
+                "Only put whole files that were found under other names in their places")
+      ->excludes(packets);
   add_no_sync_flag(command, flags->no_sync);
   command.footer(
       "Exit status: 0 all files are complete, 3 a file cannot be read: it stays as it is, 4 not all files can be\n"
@@ -348,7 +405,8 @@ Json report_object(const Par2Report &report, std::string_view command) {
                  {"repair_possible", summary.repair_possible != 0},
                  {"repaired_count", summary.repaired_count},
                  {"files", Json::array()},
-                 {"packet_files", Json::array()},
+                 {"packet_files", packet_files_array(report)},
+                 {"remade_packet_file_count", summary.remade_packet_file_count},
                  {"searched_files", Json::array()},
                  {"temporary_files", report.temporaries}};
   for (const tandem_par2_file &file : report.files) {
@@ -361,13 +419,6 @@ Json report_object(const Par2Report &report, std::string_view command) {
                                {"found_slice_count", file.found_slice_count},
                                {"repaired", file.repaired != 0},
                                {"error_number", file.error_number}});
-  }
-  for (const tandem_par2_packet_file &file : report.packet_files) {
-    object["packet_files"].push_back({{"path", file.path},
-                                      {"bytes", file.bytes},
-                                      {"damaged_bytes", file.damaged_bytes},
-                                      {"packet_count", file.packet_count},
-                                      {"recovery_slice_count", file.recovery_slice_count}});
   }
   for (const tandem_par2_searched_file &file : report.searched_files) {
     object["searched_files"].push_back({{"path", file.path},

@@ -248,7 +248,7 @@ class TreeReport {
           !is_dry_ ? set + " " + done : (done == "made" ? "would make " : "would replace ") + set,
           event.recovery_percent);
     if (!is_sync_ && event.file_count != 0 &&
-        (event.severity != TANDEM_PAR2_FINE || files_[TANDEM_PAR2_FILE_REPAIRED] != 0))
+        (event.severity != TANDEM_PAR2_FINE || files_[TANDEM_PAR2_FILE_REPAIRED] != 0 || !message.empty()))
       say("{}: {}{}{} of {} lost, {}{}", printable(event.path), message, message.empty() ? "" : "; ",
           event.lost_slice_count, plural(event.slice_count, "slice"),
           plural(event.recovery_slice_count, "recovery slice"),

@@ -12,6 +12,7 @@
 #include "par2/calls.hpp"
 #include "par2/error.hpp"
 #include "par2/files.hpp"
+#include "par2/packet_repair.hpp"
 
 struct tandem_par2_report {
   tandem::par2::Report report;
@@ -52,6 +53,7 @@ tandem_par2_summary tandem::par2::summary_of(const Report &report) {
     const bool is_lost = state == FileState::damaged || state == FileState::missing;
     hopeless = hopeless || (is_lost && !file.is_recoverable && file.bytes != 0);
   }
+  summary.remade_packet_file_count = report.remade_packets;
   summary.repair_needed = summary.complete_count != summary.file_count;
   const std::size_t lost = summary.slice_count - summary.found_slice_count;
   summary.repair_possible =
@@ -154,15 +156,18 @@ Report tandem::par2::verify_with(const tandem_par2_verify_options &options, bool
   Meter meter(options.progress, options.progress_user, 0, options.rate_bytes_per_second);
   std::map<std::string, int> unreadable;
   const std::vector<std::string> packet_files = packet_files_of(options.path, extra, by_content, &unreadable);
-  const bool packets_only = options.packets_only != 0;
-  Set set = is_par1_file_name(packet_files.front()) ? read_par1_set(packet_files, crew, meter)
-                                                    : read_set(packet_files, crew, meter, !packets_only);
+  if (options.scope < TANDEM_PAR2_ALL || options.scope > TANDEM_PAR2_PACKETS)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "scope is ", options.scope);
+  Set set = is_par1_file_name(packet_files.front())
+                ? read_par1_set(packet_files, crew, meter)
+                : read_set(packet_files, crew, meter, options.scope != TANDEM_PAR2_DESCRIPTIONS);
   const std::string folder =
       options.base_path != nullptr ? options.base_path : tandem::base::folder_of(packet_files.front());
   put_slashes(set, folder);
-  Report report = verify(std::move(set), folder, extra, options.search_distance, crew, meter, packets_only);
-  if (!packets_only) add_unreadable(report, unreadable);
-  if (!packets_only) report.temporaries = paths_of(temporaries_of(report));
+  Report report = verify(std::move(set), folder, extra, options.search_distance, crew, meter, options.scope);
+  if (options.scope == TANDEM_PAR2_ALL) add_unreadable(report, unreadable);
+  if (options.scope == TANDEM_PAR2_ALL) report.temporaries = paths_of(temporaries_of(report));
+  if (options.scope != TANDEM_PAR2_DESCRIPTIONS) report.lost_packets = lost_packets_of(report);
   meter.finish();
   return report;
 }
@@ -226,7 +231,14 @@ tandem_status tandem_par2_report_packet_files(const tandem_par2_report *report, 
     std::vector<tandem_par2_packet_file> list;
     for (const PacketFile &file : report->report.set.packet_files)
       list.push_back(
-          {file.path.c_str(), file.bytes, file.bytes - file.used_bytes, file.packet_count, file.recovery_count});
+          {file.path.c_str(), file.bytes, file.bytes - file.used_bytes, file.packet_count, file.recovery_count, 0, 0});
+    for (const LostPackets &lost : report->report.lost_packets) {
+      if (!lost.packet_file && report->report.scope != TANDEM_PAR2_PACKETS) continue;
+      if (!lost.packet_file) list.push_back({lost.path.c_str(), 0, 0, 0, 0, 0, 0});
+      tandem_par2_packet_file &file = lost.packet_file ? list[*lost.packet_file] : list.back();
+      file.lost_recovery_slice_count = lost.volume.count - std::min(lost.volume.count, file.recovery_slice_count);
+      file.is_lost = 1;
+    }
     tandem::base::write_list(list, files_out, capacity, stride_bytes, count_out);
   });
 }

@@ -2,26 +2,23 @@
 #include "par2/calls.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <chrono>
-#include <cmath>
 #include <exception>
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <system_error>
 
 #include "base/bytes.hpp"
 #include "base/folder.hpp"
 #include "base/options.hpp"
-#include "base/pending_file.hpp"
 #include "base/rounding.hpp"
 #include "base/signals.hpp"
-#include "par2/columns.hpp"
-#include "par2/crc.hpp"
 #include "par2/error.hpp"
 #include "par2/files.hpp"
+#include "par2/packet_files.hpp"
 #include "par2/ranges.hpp"
 #include "par2/set.hpp"
 #include "par2/sources.hpp"
@@ -35,11 +32,6 @@ constexpr std::uint32_t kMostVolumes = 1000, kMostCopies = 16;
 std::string without_ending(const std::string &path) {
   return is_packet_file_name(path) ? path.substr(0, path.size() - 5) : path;
 }
-
-// Of recovery slices, in one packet file.
-struct Volume {
-  std::uint32_t first, count;
-};
 
 // largest: slices of the largest file.
 std::vector<Volume> volumes_of(const tandem_par2_create_options &options, std::uint32_t recovery_count,
@@ -69,62 +61,6 @@ std::vector<Volume> volumes_of(const tandem_par2_create_options &options, std::u
   return volumes;
 }
 
-// A packet file while it is written: copies of the critical packets lie between its recovery packets.
-class Output {
- public:
-  Output(std::string name, const Volume &volume, std::uint64_t packet_bytes, std::uint64_t critical_bytes,
-         std::uint32_t least_copies)
-      : name_(std::move(name)),
-        volume_(volume),
-        packet_bytes_(packet_bytes),
-        critical_bytes_(critical_bytes),
-        least_copies_(least_copies) {}
-
-  const std::string &name() const { return name_; }
-  const Volume &volume() const { return volume_; }
-  std::uint64_t copies() const { return std::max<std::uint64_t>({1u, std::bit_width(volume_.count), least_copies_}); }
-  std::uint64_t bytes() const { return volume_.count * packet_bytes_ + copies() * critical_bytes_; }
-  std::uint64_t packet_offset(std::uint32_t index) const {
-    std::uint64_t copies_before = 0;
-    while (copies_before < copies() && packets_before(copies_before) <= index) ++copies_before;
-    return index * packet_bytes_ + copies_before * critical_bytes_;
-  }
-  std::uint64_t copy_offset(std::uint64_t copy) const {
-    return packets_before(copy) * packet_bytes_ + copy * critical_bytes_;
-  }
-
-  void make(const std::shared_ptr<base::Folder> &folder, bool stays_locked) {
-    folder_ = folder;
-    temporary_ = temporary_name(name_);
-    file_ = base::PendingFile(folder, temporary_, 01000);
-    if (!base::set_length(file_.descriptor(), bytes())) fail_io("write", file_.path(), errno);
-    if (!stays_locked) file_.close();  // a set may have more files than the process may have open
-  }
-  base::PendingFile open() const { return {folder_, temporary_}; }
-  base::PendingFile &file() { return file_; }
-
- private:
-  // Before a copy of the critical packets. The copies are spread evenly, and the last one is at the end. Of
-  // least_copies_, the first one is at the beginning.
-  std::uint64_t packets_before(std::uint64_t copy) const {
-    if (least_copies_ > 1) return copy * volume_.count / (copies() - 1);
-    return tandem::base::divide_up((copy + 1) * volume_.count, copies());
-  }
-
-  std::string name_;
-  Volume volume_;
-  std::uint64_t packet_bytes_, critical_bytes_;
-  std::uint32_t least_copies_;
-  std::shared_ptr<base::Folder> folder_;
-  std::string temporary_;
-  base::PendingFile file_;
-};
-
-void write(const base::PendingFile &file, const void *data, std::size_t count, std::uint64_t offset) {
-  if (!base::write_at(file.descriptor(), static_cast<const std::byte *>(data), count, offset))
-    fail_io("write", file.path(), errno);
-}
-
 class Creation {
  public:
   Creation(tandem_context *context, const tandem_par2_create_options &options, base::Crew &crew, base::Meter &meter,
@@ -151,14 +87,15 @@ class Creation {
       } catch (const std::system_error &) {  // no more threads: this one does it later
       }
     }
-    attempt([&] { code(); });
+    attempt([&] { sums_ = outputs_->code(context_, slices_, options_.memory_bytes, crew_, meter_); });
     while (hashing.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout)
       attempt([&] { meter_.done(0); });
     hashing.get();
     if (failure_) std::rethrow_exception(failure_);
     check_unchanged(sources_);
     meter_.finish();  // the last moment to cancel
-    finish();
+    outputs_->finish(critical_packets(), options_.force != 0 ? PacketFiles::Old::replaced : PacketFiles::Old::none,
+                     options_.no_sync != 0);
     return result();
   }
 
@@ -210,8 +147,7 @@ class Creation {
     const double percent = options_.recovery_percent;
     if (!(percent >= 0 && percent <= 1e6)) fail(TANDEM_ERROR_INVALID_ARGUMENT, "recovery_percent is out of range");
     double wanted = options_.recovery_slice_count;
-    if (options_.recovery_slice_count == 0 && percent != 0 && slice_count_ != 0)
-      wanted = std::max(1.0, std::floor((static_cast<double>(slice_count_) * percent + 50) / 100));
+    if (wanted == 0) wanted = count_of(percent, static_cast<double>(slice_count_));
     if (options_.first_exponent + wanted > kExponents)
       fail(TANDEM_ERROR_INVALID_ARGUMENT, wanted, " recovery slices from exponent ", options_.first_exponent,
            " on; exponents are below ", kExponents);
@@ -254,9 +190,7 @@ class Creation {
       add(Kind::description, description_body(source));
       const std::uint64_t count = slices_of(source.bytes, slice_bytes_);
       if (count != 0) add(Kind::sums, sums_body(source.id, std::span(sums_).subspan(source.first_slice, count)));
-      const bool is_ascii =
-          std::ranges::all_of(source.name, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-      if (const Bytes name = is_ascii ? Bytes() : unicode_body(source); !name.empty()) add(Kind::unicode, name);
+      if (const Bytes name = unicode_body(source); !name.empty()) add(Kind::unicode, name);
     }
     if (is_sync_) {
       Kept kept{options_.recovery_percent, {}};
@@ -264,7 +198,7 @@ class Creation {
         kept.modified_ns.emplace_back(source.id, nanoseconds_of(source.status.st_mtim));
       add(Kind::kept, kept_body(kept));
     }
-    add(Kind::creator, creator_body(text("Tandem ", tandem_version_string())));
+    add(Kind::creator, own_creator_body());
     return all;
   }
 
@@ -272,26 +206,21 @@ class Creation {
   void plan_outputs() {
     std::uint64_t largest = 1;
     for (const Source &source : sources_) largest = std::max(largest, slices_of(source.bytes, slice_bytes_));
-    const std::uint64_t critical_bytes = critical_packets().size(), packet_bytes = kRecoveryPrefixBytes + slice_bytes_;
     const std::vector<Volume> volumes = volumes_of(options_, recovery_count_, largest);
     std::size_t count_width = 1;  // both widths as other programs have them
     for (const Volume &volume : volumes) count_width = std::max(count_width, std::to_string(volume.count).size());
     const std::size_t first_width = std::to_string(options_.first_exponent + recovery_count_).size();
     if (options_.critical_copies > kMostCopies)
       fail(TANDEM_ERROR_INVALID_ARGUMENT, "critical_copies is ", options_.critical_copies, "; at most ", kMostCopies);
-    outputs_.emplace_back(base_name_ + ".par2", Volume{0, 0}, packet_bytes, critical_bytes, options_.critical_copies);
-    for (const Volume &volume : volumes) {
-      outputs_.emplace_back(text(base_name_, ".vol", base::digits(volume.first, 10, first_width), "+",
-                                 base::digits(volume.count, 10, count_width), ".par2"),
-                            volume, packet_bytes, critical_bytes, options_.critical_copies);
-    }
-    for (const Output &output : outputs_)
-      if (options_.force == 0 && folder_->has(output.name()))
-        fail(TANDEM_ERROR_IO, folder_->path_of(output.name()), " exists already");
-    for (Output &output : outputs_) output.make(folder_, &output == &outputs_.front());
-    for (std::size_t i = 1; i < outputs_.size(); ++i)
-      for (std::uint32_t each = 0; each < outputs_[i].volume().count; ++each)
-        places_.push_back({&outputs_[i], outputs_[i].packet_offset(each)});
+    outputs_.emplace(folder_, set_id_, slice_bytes_, critical_packets().size(), options_.critical_copies);
+    const auto add = [&](const std::string &name, const Volume &volume) {
+      if (options_.force == 0 && folder_->has(name)) fail(TANDEM_ERROR_IO, folder_->path_of(name), " exists already");
+      outputs_->add(name, volume);
+    };
+    add(base_name_ + ".par2", {});
+    for (const Volume &volume : volumes) add(volume_name(base_name_, volume, first_width, count_width), volume);
+    packet_file_count_ = 1 + volumes.size();
+    outputs_->make();
     meter_.add_total(2 * source_bytes_ + recovery_count_ * slice_bytes_);
   }
 
@@ -313,90 +242,6 @@ class Creation {
     }
   }
 
-  void code() {
-    const std::size_t k = slice_count_, m = recovery_count_;
-    if (k == 0) return;
-    CodecOwner codec(nullptr, tandem_codec_destroy);
-    if (m != 0) codec = make_codec(false, k, options_.first_exponent, recovery_count_);
-    std::vector<Md5> slice_md5s(k), packet_md5s(m);
-    for (std::uint32_t i = 0; i < m; ++i) {
-      const RecoveryPrefix prefix = recovery_prefix(set_id_, options_.first_exponent + i, slice_bytes_);
-      packet_md5s[i].update(prefix.bytes + kHashedFrom, sizeof prefix.bytes - kHashedFrom);
-    }
-    const auto read = [&](const Column &column, std::size_t first, std::size_t end) {
-      Opened opened;
-      std::vector<Md5Part> parts;
-      for (std::size_t i = first; i < end; ++i) {
-        if (!read_place(slices_[i], column.offset, column.inputs[i], column.bytes, opened))
-          fail(TANDEM_ERROR_IO, *slices_[i].path, " has become shorter");
-        sums_[i].crc = crc32(sums_[i].crc, column.inputs[i], column.bytes);
-        parts.push_back({&slice_md5s[i], column.inputs[i], column.bytes});
-        meter_.done(std::clamp(slices_[i].bytes, column.offset, column.offset + column.bytes) - column.offset);
-      }
-      Md5Streams::update(parts);
-    };
-    const auto encode = [&](const Column &column) {
-      check(tandem_encode(context_, codec.get(), column.inputs.data(), column.outputs.data(), column.bytes));
-    };
-    const auto write_column = [&](const Column &column, std::size_t first, std::size_t end) {
-      std::vector<Md5Part> parts;
-      write_recovery(first, end, [&](const base::PendingFile &file, std::size_t i) {
-        parts.push_back({&packet_md5s[i], column.outputs[i], column.bytes});
-        write(file, column.outputs[i], column.bytes, places_[i].offset + kRecoveryPrefixBytes + column.offset);
-      });
-      Md5Streams::update(parts);
-      meter_.done(column.bytes * (end - first));
-    };
-    const std::uint64_t memory = options_.memory_bytes != 0 ? options_.memory_bytes : kDefaultMemory;
-    code_columns(k, m, slice_bytes_, memory, crew_, read, encode, write_column);
-    const std::vector<Digest> digests = Md5Streams::finish(slice_md5s);
-    for (std::size_t i = 0; i < k; ++i) sums_[i].md5 = digests[i];
-    finish_packets(packet_md5s);
-  }
-
-  // Calls write_packet for recovery packets, with their files.
-  void write_recovery(std::size_t first, std::size_t end,
-                      const std::function<void(const base::PendingFile &, std::size_t)> &write_packet) const {
-    base::PendingFile file;
-    for (std::size_t i = first; i < end; ++i) {
-      if (i == first || places_[i].output != places_[i - 1].output) file = places_[i].output->open();
-      write_packet(file, i);
-    }
-  }
-
-  void finish_packets(std::vector<Md5> &streams) {
-    const std::vector<Digest> digests = Md5Streams::finish(streams);
-    write_recovery(0, recovery_count_, [&](const base::PendingFile &file, std::size_t i) {
-      const auto exponent = options_.first_exponent + static_cast<std::uint32_t>(i);
-      RecoveryPrefix prefix = recovery_prefix(set_id_, exponent, slice_bytes_);
-      base::store(prefix.bytes + 16, digests[i]);
-      write(file, prefix.bytes, sizeof prefix.bytes, places_[i].offset);
-    });
-  }
-
-  void finish() {
-    const Bytes critical = critical_packets();
-    for (const Output &output : outputs_) {
-      base::PendingFile file = output.open();
-      for (std::uint64_t copy = 0; copy < output.copies(); ++copy)
-        write(file, critical.data(), critical.size(), output.copy_offset(copy));
-      file.finish(options_.no_sync != 0);
-    }
-    // The file without recovery slices comes last: if it exists, the set is complete.
-    std::size_t i = outputs_.size();
-    try {
-      while (i != 0) {
-        outputs_[i - 1].file().rename(outputs_[i - 1].name(), options_.force != 0, true);
-        --i;
-        if (i <= 1 && options_.no_sync == 0) folder_->sync();
-      }
-    } catch (...) {
-      // With force, older files may be lost already: the new ones stay.
-      for (; options_.force == 0 && i != outputs_.size(); ++i) folder_->remove(outputs_[i].name());
-      throw;
-    }
-  }
-
   tandem_par2_create_result result() const {
     auto result = base::sized<tandem_par2_create_result>();
     std::ranges::copy(set_id_, result.set_id);
@@ -404,16 +249,11 @@ class Creation {
     result.file_count = static_cast<std::uint32_t>(sources_.size());
     result.slice_count = static_cast<std::uint32_t>(slice_count_);
     result.recovery_slice_count = recovery_count_;
-    result.packet_file_count = static_cast<std::uint32_t>(outputs_.size());
+    result.packet_file_count = static_cast<std::uint32_t>(packet_file_count_);
     result.source_bytes = source_bytes_;
-    for (const Output &output : outputs_) result.packet_file_bytes += output.bytes();
+    result.packet_file_bytes = outputs_->bytes();
     return result;
   }
-
-  struct PacketPlace {
-    const Output *output;
-    std::uint64_t offset;
-  };
 
   tandem_context *const context_;
   const tandem_par2_create_options &options_;
@@ -429,8 +269,8 @@ class Creation {
   Digest set_id_;
   std::vector<Place> slices_;
   std::vector<SliceSum> sums_;
-  std::vector<Output> outputs_;      // the one without recovery slices first
-  std::vector<PacketPlace> places_;  // of recovery packets
+  std::size_t packet_file_count_ = 0;
+  std::optional<PacketFiles> outputs_;  // the one without recovery slices first
   std::atomic<bool> has_failed_{false};
   std::exception_ptr failure_;  // the first
 };

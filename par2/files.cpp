@@ -72,6 +72,17 @@ bool read_place(const Place &place, std::uint64_t at, void *into, std::size_t co
   return static_cast<std::size_t>(got) == stored;
 }
 
+void keep_times(int file, const struct stat &old, const std::string &path) {
+  const timespec times[2] = {old.st_atim, old.st_mtim};
+  if (futimens(file, times) != 0) base::fail_io("set the times of", path, errno);
+}
+
+void keep_status(int file, const struct stat &old, const std::string &path) {
+  if (fchown(file, old.st_uid, old.st_gid) != 0 && errno != EPERM) base::fail_io("set the owner of", path, errno);
+  if (fchmod(file, old.st_mode & 0777) != 0) base::fail_io("set the mode of", path, errno);
+  keep_times(file, old, path);
+}
+
 std::string joined(const std::string &folder, const std::string &name) {
   return folder.empty() || folder.ends_with('/') ? folder + name : folder + "/" + name;
 }

@@ -63,6 +63,11 @@ struct Opened {
 // Bytes of a slice. Returns false if the file is shorter than the place says.
 bool read_place(const Place &place, std::uint64_t at, void *into, std::size_t count, Opened &opened);
 
+void keep_times(int file, const struct stat &old, const std::string &path);
+// Owner, permission bits and times, of a file that takes the place of another one. Giving a file away may not be
+// permitted: then it has another owner.
+void keep_status(int file, const struct stat &old, const std::string &path);
+
 std::string joined(const std::string &folder, const std::string &name);
 
 }  // namespace tandem::par2

@@ -58,10 +58,6 @@ Look look_at(const File &file, const timespec &set_time, const struct stat &now)
   return is_same ? Look::same : Look::other;
 }
 
-double count_of(double percent, double slice_count) noexcept {
-  return slice_count == 0 ? 0 : std::max(1.0, std::floor((slice_count * percent + 50) / 100));
-}
-
 bool lacks_recovery_slices(const Set &set) noexcept {
   return set.recovery_percent != 0 && static_cast<double>(set.recovery.size()) <
                                           count_of(set.recovery_percent, static_cast<double>(set.slice_count));
@@ -195,12 +191,12 @@ base::LockWait Folders::lock_wait() const {
   return wait;
 }
 
-tandem_par2_verify_options Folders::verify_options(const std::string &set, bool packets_only) const {
+tandem_par2_verify_options Folders::verify_options(const std::string &set, std::int32_t scope) const {
   auto options = base::sized<tandem_par2_verify_options>();
   options.path = set.c_str();
   options.thread_count = options_.thread_count;
-  options.packets_only = packets_only;
-  options.rate_bytes_per_second = packets_only ? 0 : options_.rate_bytes_per_second;
+  options.scope = scope;
+  options.rate_bytes_per_second = scope != TANDEM_PAR2_ALL ? 0 : options_.rate_bytes_per_second;
   options.progress = options_.progress;
   options.progress_user = options_.progress_user;
   return options;

@@ -17,6 +17,7 @@
 #include "base/folder.hpp"
 #include "par2/calls.hpp"
 #include "par2/error.hpp"
+#include "par2/packet_files.hpp"
 
 namespace tandem::par2 {
 
@@ -34,8 +35,6 @@ enum class Look { same, newer, other };
 // set_time: the record, if the set does not keep the times of files.
 Look look_at(const File &file, const timespec &set_time, const struct stat &now) noexcept;
 
-// Recovery slices, as create counts them.
-double count_of(double percent, double slice_count) noexcept;
 // Of a set that keeps how many it was made with: some are gone.
 bool lacks_recovery_slices(const Set &set) noexcept;
 
@@ -63,7 +62,7 @@ class Folders {
 
   // 0: it is a file for a set. Else errno, or -1: packets.
   static int reason_to_leave_out(const base::Folder &folder, const std::string &name);
-  tandem_par2_verify_options verify_options(const std::string &set, bool packets_only) const;
+  tandem_par2_verify_options verify_options(const std::string &set, std::int32_t scope) const;
 
   // Relative paths of sets. Empty: there is no list, or it cannot be read.
   const std::optional<Names> &list() const noexcept { return list_; }

@@ -180,6 +180,7 @@ Bytes sums_body(const Digest &id, std::span<const SliceSum> sums) {
 }
 
 Bytes unicode_body(const Description &file) {
+  if (std::ranges::all_of(file.name, [](char c) { return static_cast<unsigned char>(c) < 0x80; })) return {};
   Bytes body;
   append(body, file.id);
   for (std::string_view name = file.name; !name.empty();) {

@@ -46,6 +46,11 @@ constexpr std::uint64_t kHashedFrom = 32;
 // Checks the sizes: a packet has at most left_bytes bytes. Empty if there is no packet here.
 std::optional<Header> parse_header(std::span<const std::byte> bytes, std::uint64_t left_bytes);
 
+// Recovery slices of a packet file: exponents that follow each other.
+struct Volume {
+  std::uint32_t first = 0, count = 0;
+};
+
 struct Main {
   std::uint64_t slice_bytes;
   std::vector<Digest> recoverable, others;  // ids of files, in the order of their slices
@@ -91,7 +96,7 @@ Digest id_of(const Description &file);
 Bytes main_body(const Main &main);
 Bytes description_body(const Description &file);
 Bytes sums_body(const Digest &id, std::span<const SliceSum> sums);
-// The packet with the name in UTF-16, for names beyond ASCII. Empty if the name is no UTF-8.
+// The packet with the name in UTF-16. Empty if the name is ASCII or no UTF-8.
 Bytes unicode_body(const Description &file);
 Bytes creator_body(std::string_view text);
 Bytes kept_body(const Kept &kept);

@@ -16,6 +16,7 @@
 #include "par2/columns.hpp"
 #include "par2/error.hpp"
 #include "par2/files.hpp"
+#include "par2/packet_repair.hpp"
 #include "par2/tree.hpp"
 
 namespace tandem::par2 {
@@ -638,11 +639,6 @@ class Repair {
   void sync(const base::Descriptor &file, const std::string &path) const {
     if (options_.no_sync == 0 && fsync(file.get()) != 0) fail_io("sync", path, errno);
   }
-  static void keep_times(const base::Descriptor &file, const struct stat &old, const std::string &path) {
-    const timespec times[2] = {old.st_atim, old.st_mtim};
-    if (futimens(file.get(), times) != 0) fail_io("set the times of", path, errno);
-  }
-
   void finish_temporaries() {
     for (const Work &work : works_) {
       if (work.way != Way::rebuilt) continue;
@@ -651,10 +647,7 @@ class Repair {
       const base::Descriptor file = entry.folder->open_file(work.temporary, O_RDWR);
       if (!file) fail_io("open", path, errno);
       if (work.old && S_ISREG(work.old->st_mode)) {
-        if (fchown(file.get(), work.old->st_uid, work.old->st_gid) != 0 && errno != EPERM)
-          fail_io("set the owner of", path, errno);
-        if (fchmod(file.get(), work.old->st_mode & 0777) != 0) fail_io("set the mode of", path, errno);
-        keep_times(file, *work.old, path);
+        keep_status(file.get(), *work.old, path);
       }
       sync(file, path);
     }
@@ -694,7 +687,7 @@ class Repair {
       try {
         const base::Descriptor file = open_in_place(work, *work.reserved);
         base::set_length(file.get(), static_cast<std::uint64_t>(work.old->st_size));
-        keep_times(file, *work.old, path_of(work));
+        keep_times(file.get(), *work.old, path_of(work));
       } catch (...) {  // zeros at its end, or another program's file
       }
     }
@@ -719,7 +712,7 @@ class Repair {
         }
       }
       if (!base::set_length(file.get(), file_of(work).bytes)) fail_io("write", path_of(work), errno);
-      keep_times(file, *work.old, path_of(work));
+      keep_times(file.get(), *work.old, path_of(work));
       sync(file, path_of(work));
       if (!is_same(look_at(file, work), entry_of(work).status())) fail_changed(path_of(work));
     }
@@ -869,12 +862,16 @@ class Repair {
 
 void repair(tandem_context *context, Report &report, const tandem_par2_repair_options &options, base::Crew &crew,
             base::Meter &meter) {
-  if (report.is_of_packets) fail(TANDEM_ERROR_INVALID_ARGUMENT, "the report is of packets_only: verify the files");
+  if (report.scope != TANDEM_PAR2_ALL)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "the report is of packets: verify the files");
+  if (options.packets != 0 && options.rename_only != 0)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "packets and rename_only exclude each other");
   try {
     Repair(context, report, options, crew, meter).run();
   } catch (const NotComputed &error) {
     Repair(context, report, options, crew, meter, &error).run();
   }
+  if (options.packets != 0) repair_packets(context, report, options, crew, meter);
 }
 
 }  // namespace tandem::par2

@@ -64,7 +64,7 @@ class Scrub {
     Report report;
     std::exception_ptr failure;
     try {
-      report = verify_with(folders_.verify_options(path, true));
+      report = verify_with(folders_.verify_options(path, TANDEM_PAR2_DESCRIPTIONS));
     } catch (const Error &) {  // an unreadable set has its turn like any other
       failure = std::current_exception();
     }
@@ -78,7 +78,7 @@ class Scrub {
     if (folders_.report(begun)) return;
     if (failure && base::name_of(path) == kMoreName) unread_more_.insert(base::folder_of(path));
     if (failure) std::rethrow_exception(failure);
-    report = verify_with(folders_.verify_options(path, false));
+    report = verify_with(folders_.verify_options(path, TANDEM_PAR2_ALL));
     std::map<std::int32_t, std::size_t> counts;
     const auto states = [&] {
       std::vector<std::int32_t> all;
@@ -89,12 +89,15 @@ class Scrub {
     };
     std::vector<std::int32_t> all = states();
     tandem_par2_summary summary = summary_of(report);
+    const bool mends_packets = counts[TANDEM_PAR2_FILE_CHANGED] + counts[TANDEM_PAR2_FILE_UNREADABLE] == 0 &&
+                               (summary.damaged_packet_bytes != 0 || lacks_recovery_slices(report.set));
     if (options_.repair != 0 && summary.repair_possible != 0 &&
-        (counts[TANDEM_PAR2_FILE_SUSPECT] + counts[TANDEM_PAR2_FILE_GONE] != 0 || !report.temporaries.empty()) &&
+        (counts[TANDEM_PAR2_FILE_SUSPECT] + counts[TANDEM_PAR2_FILE_GONE] != 0 || !report.temporaries.empty() ||
+         mends_packets) &&
         // Else the second set may describe newer content of these files.
         !(base::name_of(path) == kSetName && unread_more_.contains(base::folder_of(path))) &&
         leave_changed_alone(report, all)) {
-      failure = mend(report);
+      failure = mend(report, mends_packets);
       all = states();
       summary = summary_of(report);
     }
@@ -134,10 +137,13 @@ class Scrub {
     event.slice_count = summary.slice_count;
     event.lost_slice_count = summary.slice_count - summary.found_slice_count;
     event.recovery_slice_count = summary.recovery_slice_count;
-    folders_.report(event, is_whole ? std::string()
-                           : lacks  ? text("the set has only ", summary.recovery_slice_count,
-                                           " recovery slices, fewer than it was made with: sync makes it anew")
-                                    : text(summary.damaged_packet_bytes, " bytes of the set are damaged"));
+    folders_.report(event, is_whole ? report.remade_packets != 0 ? "the set was damaged, and is made anew" : ""
+                           : lacks
+                               ? text("the set has only ", summary.recovery_slice_count,
+                                      " recovery slices, fewer than it was made with: sync, or scrub with repair "
+                                      "(`--repair`), makes it anew")
+                               : text(summary.damaged_packet_bytes,
+                                      " bytes of the set are damaged: scrub with repair (`--repair`) makes it anew"));
   }
 
   // Of a file that the second set describes, the first one has an older version.
@@ -174,10 +180,11 @@ class Scrub {
 
   // Files get the times that they had when sync made the set: they are as old as that. Returns why some files could not
   // be repaired.
-  std::exception_ptr mend(Report &report) {
+  std::exception_ptr mend(Report &report, bool mends_packets) {
     auto options = base::sized<tandem_par2_repair_options>();
     options.memory_bytes = options_.memory_bytes;
     options.no_sync = options_.no_sync;
+    options.packets = mends_packets;
     base::Crew crew(more_threads(options_.thread_count));
     base::Meter meter(options_.progress, options_.progress_user);
     std::exception_ptr failure;

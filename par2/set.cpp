@@ -42,7 +42,14 @@ struct Critical {
   Kind kind;
   Digest set_id;
   Bytes body;
-  Origin first;  // of its copies
+  Origin first;             // of its copies
+  std::vector<bool> files;  // that have it, by number
+
+  void note(Origin place) {
+    first = std::min(first, place);
+    if (files.size() <= place.first) files.resize(place.first + 1);
+    files[place.first] = true;
+  }
 };
 
 // The critical packets of all files, each once: volumes repeat them.
@@ -60,14 +67,14 @@ class Criticals {
         (!same->body.empty() && std::memcmp(same->body.data(), &bytes[kHeaderBytes], same->body.size()) != 0))
       return false;
     const std::lock_guard lock(mutex_);
-    same->first = std::min(same->first, place);
+    same->note(place);
     return true;
   }
   void add(const Header &header, std::span<const std::byte> bytes, Origin place) {
     const std::lock_guard lock(mutex_);
-    const auto [at, is_new] = known_.try_emplace(header.md5, Critical{header.kind, header.set_id, {}, place});
+    const auto [at, is_new] = known_.try_emplace(header.md5, Critical{header.kind, header.set_id, {}, place, {}});
     if (is_new) at->second.body.assign(bytes.data() + kHeaderBytes, bytes.data() + bytes.size());
-    at->second.first = std::min(at->second.first, place);
+    at->second.note(place);
   }
   std::vector<const Critical *> in_order() const {
     std::vector<const Critical *> all;
@@ -135,6 +142,8 @@ class Walk {
     const auto count = packet_counts_.find(set_id);
     return count != packet_counts_.end() ? count->second : 0;
   }
+
+  bool has_other_sets(const Digest &set_id) const { return packet_counts_.size() > packet_counts_.count(set_id); }
 
   std::vector<Recovery> recovery;  // not yet checked
 
@@ -341,7 +350,9 @@ class Assembly {
     if (const std::size_t most = std::max(main_.recoverable.size(), main_.others.size()); most > kMostFiles)
       fail(TANDEM_ERROR_TOO_LARGE, "the set has ", most, " files; at most ", kMostFiles);
     for (const Critical *each : all) {
-      if (each->set_id != id_ || each->kind != Kind::kept) continue;
+      if (each->set_id != id_) continue;
+      critical_.push_back({each->kind, each->body, each->files});
+      if (each->kind != Kind::kept) continue;
       if (const auto kept = parse_kept(each->body)) {
         recovery_percent_ = kept->recovery_percent;
         times_.insert(kept->modified_ns.begin(), kept->modified_ns.end());
@@ -353,6 +364,7 @@ class Assembly {
     set.id = id_;
     set.slice_bytes = main_.slice_bytes;
     set.recovery_percent = recovery_percent_;
+    set.critical = std::move(critical_);
     std::size_t lost = 0;
     std::set<Digest> ids;
     FileNames names;
@@ -405,6 +417,7 @@ class Assembly {
   std::map<Digest, std::vector<SliceSum>> sums_;
   std::map<Digest, std::string> unicode_names_;
   std::map<Digest, std::int64_t> times_;
+  std::vector<CriticalPacket> critical_;
   double recovery_percent_ = 0;
 };
 
@@ -554,7 +567,12 @@ Set read_set(const std::vector<std::string> &paths, base::Crew &crew, base::Mete
   Assembly(criticals.in_order(), sizes).add_files(set);
   std::map<std::uint32_t, RecoverySlice> recovery;
   for (std::size_t i = 0; i < walks.size(); ++i) {
-    PacketFile file{paths[i], walks[i].bytes(), walks[i].used_bytes(), walks[i].packet_count(set.id), 0};
+    PacketFile file{paths[i],
+                    walks[i].bytes(),
+                    walks[i].used_bytes(),
+                    walks[i].packet_count(set.id),
+                    0,
+                    walks[i].has_other_sets(set.id)};
     for (const Recovery &each : walks[i].recovery) {
       if (each.header.set_id != set.id || each.header.bytes != kRecoveryPrefixBytes + set.slice_bytes ||
           each.exponent >= kExponents)

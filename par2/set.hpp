@@ -43,11 +43,21 @@ struct RecoverySlice {
   std::uint64_t offset;  // of the data
 };
 
+// A packet that is no recovery slice.
+struct CriticalPacket {
+  Kind kind;
+  Bytes body;
+  std::vector<bool> packet_files;  // that have it; the last ones may be left out
+
+  bool is_in(std::size_t packet_file) const { return packet_file < packet_files.size() && packet_files[packet_file]; }
+};
+
 struct PacketFile {
   std::string path;
   std::uint64_t bytes = 0;
   std::uint64_t used_bytes = 0;                        // in intact packets of any set
   std::uint32_t packet_count = 0, recovery_count = 0;  // of this set
+  bool has_other_sets = false;                         // packets of them
 };
 
 struct Set {
@@ -58,6 +68,7 @@ struct Set {
   std::vector<File> files;              // recoverable ones first, in the order of their slices
   std::vector<RecoverySlice> recovery;  // one for each exponent, in order
   std::vector<PacketFile> packet_files;
+  std::vector<CriticalPacket> critical;  // each once
 };
 
 bool is_packet_file_name(std::string_view path);  // "a.par2"

@@ -32,12 +32,12 @@ struct OldSet {
   bool stays = false;
 
   void set_report(Report found) {
-    is_lost = !found.is_of_packets && summary_of(found).repair_possible == 0;
+    is_lost = found.scope == TANDEM_PAR2_ALL && summary_of(found).repair_possible == 0;
     report = std::move(found);
     files.clear();
     for (std::size_t i = 0; i < report->files.size(); ++i) files.emplace(report->set.files[i].name, i);
   }
-  bool is_read() const { return report && !report->is_of_packets; }
+  bool is_read() const { return report && report->scope == TANDEM_PAR2_ALL; }
   Look look(std::size_t file, const struct stat &now) const {
     return look_at(report->set.files[file], status->st_mtim, now);
   }
@@ -80,13 +80,13 @@ class Sync {
 
   void run() {
     files_ = folders_.files_in(*folder_);
-    for (OldSet *set : {&first_, &second_}) load(*set, true);
+    for (OldSet *set : {&first_, &second_}) load(*set, TANDEM_PAR2_DESCRIPTIONS);
     find_owners();
     leave_out();
     const bool is_same = first_.report && !second_.status && !needs(first_, files_);
     if (!is_same && options_.no_verify == 0 && options_.dry_run == 0) {
       for (OldSet *set : {&first_, &second_})
-        if (set->report && must_be_read(*set)) load(*set, false);
+        if (set->report && must_be_read(*set)) load(*set, TANDEM_PAR2_ALL);
       find_owners();
     }
     judge();
@@ -118,7 +118,7 @@ class Sync {
   }
 
  private:
-  void load(OldSet &set, bool packets_only) {
+  void load(OldSet &set, std::int32_t scope) {
     set.path = folder_->path_of(set.name);
     struct stat status;
     if (fstatat(folder_->descriptor(), set.name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -126,11 +126,11 @@ class Sync {
       return;
     }
     set.status = status;
-    if (!packets_only) return set.set_report(verify_with(folders_.verify_options(set.path, false)));
+    if (scope == TANDEM_PAR2_ALL) return set.set_report(verify_with(folders_.verify_options(set.path, scope)));
     std::int32_t severity = TANDEM_PAR2_ATTENTION;
     std::string problem = "it is no regular file";
     try {
-      if (S_ISREG(status.st_mode)) set.set_report(verify_with(folders_.verify_options(set.path, true)));
+      if (S_ISREG(status.st_mode)) set.set_report(verify_with(folders_.verify_options(set.path, scope)));
     } catch (const Error &error) {
       if (error.status() == TANDEM_ERROR_CANCELLED || error.status() == TANDEM_ERROR_OUT_OF_MEMORY) throw;
       const bool is_read = error.status() == TANDEM_ERROR_UNSUPPORTED || error.status() == TANDEM_ERROR_TOO_LARGE;
@@ -281,7 +281,7 @@ class Sync {
     options.slice_bytes = slice_bytes_for(kept, wanted);
     options.volumes = TANDEM_PAR2_UNIFORM;
     options.volume_count = 1;
-    options.critical_copies = 2;
+    options.critical_copies = kSyncCopies;
     options.thread_count = options_.thread_count;
     options.memory_bytes = options_.memory_bytes;
     options.force = 1;

@@ -376,15 +376,15 @@ std::vector<std::string> paths_of(const std::vector<Entry> &entries) {
 }
 
 Report verify(Set set, const std::string &folder, const std::vector<std::string> &extra, std::uint64_t search_distance,
-              base::Crew &crew, base::Meter &meter, bool packets_only) {
+              base::Crew &crew, base::Meter &meter, std::int32_t scope) {
   Report report;
   report.set = std::move(set);
   report.folder = folder;
   report.extra = extra;
-  report.is_of_packets = packets_only;
+  report.scope = scope;
   report.search_distance = search_distance;
   Verification verification(report, crew, meter);
-  if (packets_only) return report;
+  if (scope != TANDEM_PAR2_ALL) return report;
   verification.check_places();
   if (verification.misses_files()) verification.find_renamed();
   if (verification.misses_slices()) verification.find_moved();

@@ -13,6 +13,7 @@
 #include "par2/search.hpp"
 #include "par2/set.hpp"
 #include "par2/tree.hpp"
+#include "tandem/par2.h"
 
 namespace tandem::par2 {
 
@@ -26,6 +27,13 @@ struct FileReport {
   std::string found_as;                 // renamed: a file with its whole content
   bool is_repaired = false;
   int error = 0;  // unreadable: errno
+};
+
+// A packet file that is damaged or gone.
+struct LostPackets {
+  std::string path;
+  Volume volume;                           // that it must have
+  std::optional<std::size_t> packet_file;  // the damaged one, of the set
 };
 
 struct Report {
@@ -43,7 +51,9 @@ struct Report {
   std::vector<std::optional<Place>> places;       // of contents
   std::map<std::string, std::uint32_t> repeated;  // by path: slices that another file has too
   std::vector<std::string> temporaries;           // paths; see temporaries_of
-  bool is_of_packets = false;                     // nothing else was read
+  std::vector<LostPackets> lost_packets;          // the one without recovery slices first
+  std::uint32_t remade_packets = 0;               // files
+  std::int32_t scope = TANDEM_PAR2_ALL;           // enum tandem_par2_scope_value
 };
 
 // An old file that makes room gets this name, ".", and a number.
@@ -55,8 +65,8 @@ std::vector<Entry> temporaries_of(const Report &report);
 std::vector<std::string> paths_of(const std::vector<Entry> &entries);
 
 // folder: of the set's files. extra: files that are searched if something is missing. search_distance: see par2.h.
-// packets_only: looks at no file.
+// scope: other than TANDEM_PAR2_ALL, looks at no file.
 Report verify(Set set, const std::string &folder, const std::vector<std::string> &extra, std::uint64_t search_distance,
-              base::Crew &crew, base::Meter &meter, bool packets_only = false);
+              base::Crew &crew, base::Meter &meter, std::int32_t scope = TANDEM_PAR2_ALL);
 
 }  // namespace tandem::par2

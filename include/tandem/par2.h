@@ -119,6 +119,13 @@ TANDEM_API tandem_status tandem_par2_create(tandem_context *context, const tande
 
 /* ---- verify -------------------------------------------------------------------------------------- */
 
+/* What is read of a set. */
+enum tandem_par2_scope_value {
+  TANDEM_PAR2_ALL = 0,          /* its packet files and its files */
+  TANDEM_PAR2_DESCRIPTIONS = 1, /* only what it describes, fast: each recovery slice counts as intact */
+  TANDEM_PAR2_PACKETS = 2       /* its packet files */
+};
+
 typedef struct tandem_par2_verify_options {
   size_t struct_bytes;            /* sizeof(tandem_par2_verify_options) */
   const char *path;               /* a packet file of the set, with or without ".par2". "base.par2", "base.*.par2" and
@@ -133,9 +140,8 @@ typedef struct tandem_par2_verify_options {
                                     not found */
   tandem_par2_progress progress; /* NULL = none */
   void *progress_user;
-  int32_t packets_only; /* non-zero: only says what the set describes, fast. Neither its files nor the recovery slices
-                           are read: each file counts as missing, and each recovery slice as intact. Such a report
-                           cannot be repaired */
+  int32_t scope; /* enum tandem_par2_scope_value. But for ALL, each file counts as missing, and the report cannot be
+                    repaired */
   uint64_t rate_bytes_per_second; /* of the files and recovery slices; one thread reads them. 0 = no limit */
 } tandem_par2_verify_options;
 
@@ -197,6 +203,8 @@ typedef struct tandem_par2_summary {
   uint64_t damaged_packet_bytes; /* of packet files, in no intact packet */
   uint32_t repaired_count;       /* of files, since the verify */
   uint32_t unreadable_count;
+  uint32_t remade_packet_file_count; /* by tandem_par2_repair */
+  uint32_t reserved;
 } tandem_par2_summary;
 
 /* Status: INVALID_ARGUMENT (NULL; struct_bytes). Threads: any. */
@@ -228,9 +236,13 @@ typedef struct tandem_par2_packet_file {
   uint64_t damaged_bytes; /* in no intact packet */
   uint32_t packet_count;  /* intact ones of this set; 0 with intact bytes: it is of other sets */
   uint32_t recovery_slice_count;
+  uint32_t lost_recovery_slice_count; /* that it has not, and must have */
+  int32_t is_lost; /* non-zero: tandem_par2_repair with `packets` makes it anew. It is damaged, or missing: then bytes
+                      is 0 */
 } tandem_par2_packet_file;
 
-/* Lists the packet files that were read; arguments as for tandem_par2_report_files. */
+/* Lists the packet files that were read; arguments as for tandem_par2_report_files. With TANDEM_PAR2_PACKETS also those
+ * that are missing, as far as it shows: "base.par2", and one file for each gap among the exponents. */
 TANDEM_API tandem_status tandem_par2_report_packet_files(const tandem_par2_report *report,
                                                          tandem_par2_packet_file *files_out, size_t capacity,
                                                          size_t stride_bytes, size_t *count_out);
@@ -269,6 +281,9 @@ typedef struct tandem_par2_repair_options {
   int32_t no_sync;       /* non-zero: the operating system decides when bytes reach the disk */
   tandem_par2_progress progress; /* NULL = none. Cancels until the first existing file changes */
   void *progress_user;
+  int32_t packets; /* non-zero: when all files are complete, packet files that are lost are made anew, and the
+                      damaged ones go. Not with rename_only */
+  uint32_t reserved;
 } tandem_par2_repair_options;
 
 /* Repairs what tandem_par2_verify found. On TANDEM_OK the report describes the new state. With rename_only, files may
@@ -291,13 +306,15 @@ typedef struct tandem_par2_repair_options {
  * Kill: if the call fails later or the process dies, nothing is lost. The old file may then be called "NAME.1" (verify
  *   reads it), temporaries ".NAME.*.tmp" may be left, and the call can be made again, after a new verify. A call that
  *   leaves all files complete removes the set's temporaries of dead calls; it does so too if nothing is to be repaired.
- * Cost: the equations of e lost slices take about 2 e^2 bytes beside memory_bytes. With g gaps among the exponents they
- *   take up to 10 e^2, and about e^2 g steps of the context, at most 2^36.
- * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost and of recovery slices; also for too
- *   many gaps among the exponents), DAMAGED (a file has changed since verify, or what was computed is wrong), IO (also
- *   if only the slices that cannot be read are too many), UNSUPPORTED, OUT_OF_MEMORY, CANCELLED, DEVICE. If
- *   files were repaired and others stay, the message says so.
- * Threads: one call at a time for each report. */
+ * packets: reads all files once more, and computes at most the recovery slices from the first lost one to the last.
+ * Bytes that Tandem made come back as they were; files of other programs get the same packets in Tandem's order. NAME
+ * is taken for the number of recovery slices: "base.vol7+8.par2". Damaged files stay if they have other names, or
+ * intact packets of another set. Cost: the equations of e lost slices take about 2 e^2 bytes beside memory_bytes. With
+ * g gaps among the exponents they take up to 10 e^2, and about e^2 g steps of the context, at most 2^36. Status:
+ * INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost and of recovery slices; also for too many gaps
+ * among the exponents), DAMAGED (a file has changed since verify, or what was computed is wrong), IO (also if only the
+ * slices that cannot be read are too many), UNSUPPORTED, OUT_OF_MEMORY, CANCELLED, DEVICE. If files were repaired and
+ * others stay, the message says so. Threads: one call at a time for each report. */
 TANDEM_API tandem_status tandem_par2_repair(tandem_context *context, tandem_par2_report *report,
                                             const tandem_par2_repair_options *options);
 

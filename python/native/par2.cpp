@@ -107,13 +107,14 @@ nb::tuple verify(std::int64_t threads, const Path &path, const std::optional<Pat
 
 nb::tuple repair(const std::optional<std::string> &backend, std::int64_t threads, const Path &path,
                  const std::optional<Path> &base, const std::vector<Path> &extra, std::uint64_t memory_bytes,
-                 bool rename_only, bool keep_replaced, bool sync, nb::handle progress) {
+                 bool packets, bool rename_only, bool keep_replaced, bool sync, nb::handle progress) {
   const Context context = shared_context(context_choice(backend, threads, std::nullopt));
   Callbacks callbacks{progress, {}, {}, {}};
   const Report report = verified(path, base, extra, threads, callbacks);
   auto options = sized<tandem_par2_repair_options>();
   options.memory_bytes = memory_bytes;
   options.thread_count = number(threads, "threads", kMostNumber);
+  options.packets = packets;
   options.rename_only = rename_only;
   options.keep_replaced = keep_replaced;
   options.no_sync = !sync;
@@ -183,8 +184,8 @@ void bind_par2(nb::module_ &module) {
   module.def("par2_verify", &verify, nb::arg("threads"), nb::arg("path"), nb::arg("base").none(), nb::arg("extra"),
              nb::arg("progress").none());
   module.def("par2_repair", &repair, nb::arg("backend").none(), nb::arg("threads"), nb::arg("path"),
-             nb::arg("base").none(), nb::arg("extra"), nb::arg("memory_bytes"), nb::arg("rename_only"),
-             nb::arg("keep_replaced"), nb::arg("sync"), nb::arg("progress").none());
+             nb::arg("base").none(), nb::arg("extra"), nb::arg("memory_bytes"), nb::arg("packets"),
+             nb::arg("rename_only"), nb::arg("keep_replaced"), nb::arg("sync"), nb::arg("progress").none());
   module.def("par2_tree", &tree, nb::arg("is_sync"), nb::arg("backend").none(), nb::arg("threads"), nb::arg("path"),
              nb::arg("excluded"), nb::arg("accepted"), nb::arg("percent"), nb::arg("lock_wait"),
              nb::arg("memory_bytes"), nb::arg("rate"), nb::arg("one_file_system"), nb::arg("sync"), nb::arg("repair"),

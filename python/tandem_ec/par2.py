@@ -129,15 +129,16 @@ def verify(path, *, base=None, extra=(), threads=0, progress=None):
     return _report(_native.par2_verify(threads, os.fsencode(path), _base(base), _paths(extra, "extra"), _progress(progress)))
 
 
-def repair(path, *, base=None, extra=(), memory=0, rename_only=False, keep_replaced=False, sync=True, threads=0, backend=None,
+def repair(path, *, base=None, extra=(), memory=0, packets=False, rename_only=False, keep_replaced=False, sync=True, threads=0, backend=None,
            progress=None):
     """Verifies, and makes all files complete. Raises NotRecoverable, and changes nothing, if too many slices are lost.
 
+    packets        then make damaged packet files anew, and those that are missing between others
     rename_only    only put whole files that were found under other names in their places
     keep_replaced  a wrong file that another one replaces stays, as NAME.1
     Returns a Report of the state after it.
     """
-    return _report(_native.par2_repair(backend, threads, os.fsencode(path), _base(base), _paths(extra, "extra"), memory, rename_only,
+    return _report(_native.par2_repair(backend, threads, os.fsencode(path), _base(base), _paths(extra, "extra"), memory, packets, rename_only,
                                        keep_replaced, sync, _progress(progress)))
 
 

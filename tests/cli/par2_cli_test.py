@@ -35,6 +35,22 @@ class Par2(unittest.TestCase):
     def json(self, *arguments, status=0):
         return json.loads(self.run_command(*arguments, "--json", status=status).stdout)
 
+    def test_packet_files_alone(self):
+        self.run_command("create", "set", "data", "-s", 1000, "-c", 7)
+        before = {path.name: path.read_bytes() for path in self.folder.glob("*.par2")}
+        self.assertEqual(self.run_command("verify", "set", "--packets").stdout, "4 of 4 packet files intact, 7 recovery slices\n")
+        (self.folder / "set.vol1+2.par2").unlink()
+        (self.folder / "set.vol3+4.par2").write_bytes(before["set.vol3+4.par2"][:-1500])
+        (self.folder / "data/a").unlink()
+        lines = self.run_command("verify", "set", "--packets", status=1).stdout.splitlines()
+        self.assertRegex(lines[0], r"^set\.vol3\+4\.par2: \d+ bytes damaged, 1 recovery slice lost$")
+        self.assertEqual(lines[1:], ["set.vol1+2.par2: missing, 2 recovery slices lost", "2 of 4 packet files intact, 4 recovery slices"])
+        found = self.json("verify", "set", "--packets", status=1)["packet_files"]
+        self.assertEqual([each["path"] for each in found if each["lost"]], ["set.vol3+4.par2", "set.vol1+2.par2"])
+        self.run_command("repair", "set", "--packets", status=4)
+        (self.folder / "data/a").write_bytes(os.urandom(10))
+        self.run_command("repair", "set", "--packets", status=4)
+
     def test_create_and_verify(self):
         done = self.run_command("create", "set", "data", "-s", 1000, "-r", "20%", "--no-sync")
         self.assertIn("3 files, 15.00 kB: 15 slices of 1000B; 3 packet files", done.stdout)

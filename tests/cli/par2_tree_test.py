@@ -512,6 +512,19 @@ class Sets(Tree):
             self.call("sync", ".")
             fcntl.flock(folder, fcntl.LOCK_EX)
 
+    def test_a_damaged_set_is_made_anew(self):
+        """Scrub with repair writes what sync had written: of a set with wrong bytes, of one that is cut, and of one that lost its end."""
+        for name in ("a/x", "b/x", "c/x"):
+            self.write(name, 30000)
+        self.call("sync", ".", "-r", "50%")
+        before = {name: self.bytes(f"{name}/{SET}") for name in "abc"}
+        for name, data in (("a", before["a"][:5000] + b"wrong" + before["a"][5005:]), ("b", before["b"][:-3000]), ("c", before["c"] + b"more")):
+            (self.root / name / SET).write_bytes(data)
+        self.call("scrub", ".", status=1)
+        done = self.call("scrub", ".", "--repair")
+        self.assertEqual(done.stdout.count(b"the set was damaged, and is made anew"), 3, done)
+        self.assertEqual({name: self.bytes(f"{name}/{SET}") for name in "abc"}, before)
+
     def test_a_line_for_each_file_that_is_not_right(self):
         for name in ("a/x", "b/x", "c/x", "d/x"):
             self.write(name, 10000)
@@ -526,7 +539,7 @@ class Sets(Tree):
         self.assertEqual(done.stdout.decode().splitlines(), [
             "./a/x is damaged (1 of 3 slices). To mend it: tandem par2 scrub --repair .",
             "./a/.tandem.par2: 1 of 6 slices lost, 1 recovery slice: a repair is possible",
-            "./b/.tandem.par2: 4 bytes of the set are damaged; 0 of 6 slices lost, 1 recovery slice",
+            "./b/.tandem.par2: 4 bytes of the set are damaged: scrub with repair (`--repair`) makes it anew; 0 of 6 slices lost, 1 recovery slice",
             "./c/x is newer than its set (3 of 3 slices). To protect it: tandem par2 sync .",
             "./c/.tandem.par2: 3 of 6 slices lost, 1 recovery slice: the set is older than its files",
             "./d/x is gone. A repair is not possible",
@@ -536,9 +549,9 @@ class Sets(Tree):
         changed = self.bytes("c/x")
         lines = [json.loads(line) for line in self.call("scrub", ".", "--json-lines", "--repair", status=4).stdout.splitlines()]
         self.assertEqual([(each["path"], each["outcome"], each["changed_count"], each["repaired_count"], len(each["files"])) for each in lines[:-1]], [
-            ("./a/.tandem.par2", "complete", 0, 1, 1), ("./b/.tandem.par2", "recoverable", 0, 0, 0), ("./c/.tandem.par2", "outdated", 1, 0, 1),
+            ("./a/.tandem.par2", "complete", 0, 1, 1), ("./b/.tandem.par2", "complete", 0, 0, 0), ("./c/.tandem.par2", "outdated", 1, 0, 1),
             ("./d/.tandem.par2", "lost", 0, 0, 1)])
-        self.assertEqual(lines[-1]["totals"], {"complete_count": 1, "outdated_count": 1, "recoverable_count": 1, "lost_count": 1, "absent_count": 0,
+        self.assertEqual(lines[-1]["totals"], {"complete_count": 2, "outdated_count": 1, "recoverable_count": 0, "lost_count": 1, "absent_count": 0,
                                                "failed_count": 0, "unprotected_file_count": 0, "unprotected_folder_count": 0})
         self.assertEqual(self.bytes("c/x"), changed)
 

@@ -19,7 +19,7 @@ def structure(name, *fields, sized=True):
 
 VerifyOptions = structure("VerifyOptions", ("path", c_char_p), ("base_path", c_char_p), ("extra_paths", POINTER(c_char_p)),
                           ("extra_count", c_size_t), ("thread_count", c_uint32), ("search_distance", c_uint32), ("progress", PROGRESS),
-                          ("progress_user", c_void_p), ("packets_only", c_int32), ("rate_bytes_per_second", c_uint64))
+                          ("progress_user", c_void_p), ("scope", c_int32), ("rate_bytes_per_second", c_uint64))
 CreateOptions = structure("CreateOptions", ("path", c_char_p), ("base_path", c_char_p), ("source_paths", POINTER(c_char_p)),
                           ("source_count", c_size_t), ("slice_bytes", c_uint64), ("slice_count", c_uint32),
                           ("recovery_slice_count", c_uint32), ("recovery_percent", ctypes.c_double), ("first_exponent", c_uint32),
@@ -33,13 +33,15 @@ Summary = structure("Summary", ("set_id", c_uint8 * 16), ("slice_bytes", c_uint6
                     *((name, c_uint32) for name in ("slice_count", "found_slice_count", "recovery_slice_count", "file_count",
                                                     "complete_count", "renamed_count", "damaged_count", "missing_count")),
                     ("repair_needed", c_int32), ("repair_possible", c_int32), ("damaged_packet_bytes", c_uint64),
-                    ("repaired_count", c_uint32), ("unreadable_count", c_uint32))
+                    ("repaired_count", c_uint32), ("unreadable_count", c_uint32), ("remade_packet_file_count", c_uint32),
+                    ("reserved", c_uint32))
 File = structure("File", ("name", c_char_p), ("found_as", c_char_p), ("bytes", c_uint64), ("state", c_int32), ("recoverable", c_int32),
                  ("slice_count", c_uint32), ("found_slice_count", c_uint32), ("repaired", c_int32), ("error_number", c_int32), sized=False)
 RepairOptions = structure("RepairOptions", ("memory_bytes", c_uint64), ("thread_count", c_uint32), ("rename_only", c_int32),
-                          ("keep_replaced", c_int32), ("no_sync", c_int32), ("progress", PROGRESS), ("progress_user", c_void_p))
+                          ("keep_replaced", c_int32), ("no_sync", c_int32), ("progress", PROGRESS), ("progress_user", c_void_p),
+                          ("packets", c_int32), ("reserved", c_uint32))
 PacketFile = structure("PacketFile", ("path", c_char_p), ("bytes", c_uint64), ("damaged_bytes", c_uint64), ("packet_count", c_uint32),
-                       ("recovery_slice_count", c_uint32), sized=False)
+                       ("recovery_slice_count", c_uint32), ("lost_recovery_slice_count", c_uint32), ("is_lost", c_int32), sized=False)
 SearchedFile = structure("SearchedFile", ("path", c_char_p), ("name", c_char_p), ("slice_count", c_uint32), ("found_slice_count", c_uint32),
                          ("repeated_slice_count", c_uint32), ("error_number", c_int32), sized=False)
 
@@ -134,12 +136,12 @@ class Library:
         del callback
         return result
 
-    def verify(self, path, base=None, extra=(), threads=2, distance=0, progress=None, packets_only=0, rate=0):
+    def verify(self, path, base=None, extra=(), threads=2, distance=0, progress=None, scope=0, rate=0):
         extra = list(extra)
         extras = (c_char_p * len(extra))(*(str(each).encode() for each in extra))
         callback = PROGRESS(progress) if progress else PROGRESS()
         options = VerifyOptions(ctypes.sizeof(VerifyOptions), str(path).encode(), str(base).encode() if base else None, extras,
-                                len(extra), threads, distance, callback, None, packets_only, rate)
+                                len(extra), threads, distance, callback, None, scope, rate)
         handle = c_void_p()
         self.check(self.par2.tandem_par2_verify(byref(options), byref(handle)))
         return Report(self, handle)

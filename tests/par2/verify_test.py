@@ -59,8 +59,8 @@ class Verify(Case):
         self.assertEqual(totals[-1][0], totals[-1][1])
         self.assertEqual([each["recovery_slice_count"] for each in report.packet_files], [0, 3])
 
-    def test_packets_only(self):
-        """It reads neither files nor recovery data, and such a report repairs nothing."""
+    def test_descriptions_alone(self):
+        """That reads neither files nor recovery data, and such a report repairs nothing."""
         contents = {"a": os.urandom(1000), "empty": b""}
         self.write_set(contents)
         for path in self.folder.glob("*.par2"):
@@ -69,7 +69,7 @@ class Verify(Case):
                 data[found.end() + 10] ^= 1
             path.write_bytes(data)
         self.assertEqual(self.verify().summary.recovery_slice_count, 0)
-        report = self.verify(packets_only=1)
+        report = self.verify(scope=1)
         self.assertEqual({name: (each["bytes"], each["state"]) for name, each in report.files.items()}, {"a": (1000, MISSING), "empty": (0, MISSING)})
         self.assertEqual(report.summary.recovery_slice_count, 3)
         with self.assertRaises(Failure) as caught:
