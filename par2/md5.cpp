@@ -9,14 +9,30 @@ namespace {
 using Vector = std::uint32_t;
 #include "par2/md5_steps.inc"
 
-void add_blocks(std::uint32_t (&state)[4], const unsigned char *bytes, std::size_t blocks) {
-  std::uint32_t chain[1][4], words[1][16];
-  std::memcpy(chain, state, sizeof chain);
-  for (; blocks != 0; --blocks, bytes += 64) {
-    std::memcpy(words, bytes, sizeof words);
-    add_block<1>(chain, words, kSines);
+struct Run {
+  std::uint32_t (*state)[4];
+  const unsigned char *bytes;
+  std::size_t blocks;
+};
+
+// A chain leaves the processor so much time that two take as long as one.
+template <int kChains>
+void add_blocks(Run (&runs)[kChains], std::size_t blocks) {
+  std::uint32_t chain[kChains][4], words[kChains][16];
+  for (int i = 0; i < kChains; ++i) std::memcpy(chain[i], *runs[i].state, sizeof chain[i]);
+  for (std::size_t block = 0; block < blocks; ++block) {
+    for (int i = 0; i < kChains; ++i) std::memcpy(words[i], runs[i].bytes + 64 * block, sizeof words[i]);
+    add_block<kChains>(chain, words, kSines);
   }
-  std::memcpy(state, chain, sizeof chain);
+  for (Run &run : runs) {
+    std::memcpy(*run.state, chain[&run - runs], sizeof *run.state);
+    run.bytes += 64 * blocks;
+    run.blocks -= blocks;
+  }
+}
+void add_blocks(std::uint32_t (&state)[4], const unsigned char *bytes, std::size_t blocks) {
+  Run runs[] = {{&state, bytes, blocks}};
+  add_blocks(runs, blocks);
 }
 
 }  // namespace
@@ -45,16 +61,10 @@ const std::vector<const Md5Kernel *> &kernels() {
 
 const Md5Kernel *forced = nullptr;
 
-struct Run {
-  std::uint32_t (*state)[4];
-  const unsigned char *bytes;
-  std::size_t blocks;
-};
-
 // Runs all, the longest first. A run that ends makes room for the next one.
 void add_blocks(std::vector<Run> &runs) {
   const Md5Kernel &kernel = forced != nullptr ? *forced : *kernels().front();
-  constexpr std::size_t kWorthVectors = 3;  // fewer streams are faster one by one
+  constexpr std::size_t kWorthVectors = 3;  // fewer streams are faster without
   std::ranges::sort(runs, [](const Run &a, const Run &b) { return a.blocks > b.blocks; });
   while (!runs.empty() && runs.back().blocks == 0) runs.pop_back();
   const std::size_t most = kernel.vector_words * kernel.groups;
@@ -83,6 +93,11 @@ void add_blocks(std::vector<Run> &runs) {
       active[stream].bytes += 64 * blocks;
       active[stream].blocks -= blocks;
     }
+  }
+  if (active.size() == 2) {
+    Run pair[] = {active[0], active[1]};
+    add_blocks(pair, std::min(pair[0].blocks, pair[1].blocks));
+    active.assign(std::begin(pair), std::end(pair));
   }
   for (const Run &run : active) ::add_blocks(*run.state, run.bytes, run.blocks);
 }
