@@ -184,8 +184,8 @@ double cost_of(const PowersSteps &steps, const Kernel &kernel) {
   } kPowersTimes[] = {{"avx512-gfni", 0.55, 1.35, 14},
                       {"avx512", 0.31, 0.35, 3},
                       {"avx2-gfni", 0.55, 0.8, 10},
-                      {"avx2", 0.36, 0.58, 3.4},
-                      {"ssse3", 0.33, 0.55, 1}};
+                      {"avx2", 0.54, 0.87, 5.1},
+                      {"ssse3", 0.48, 0.81, 1.5}};
   const auto *times = kPowersTimes;
   while (times != std::end(kPowersTimes) - 1 && times->kernel != kernel.name) ++times;
   const auto number = [](std::size_t count) { return static_cast<double>(count); };

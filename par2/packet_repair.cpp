@@ -127,7 +127,7 @@ std::vector<LostPackets> lost_packets_of(const Report &report) {
   if (!has_first) lost.push_back({prefix + base + ".par2", {}, {}});
   std::uint64_t at = 0;
   for (const auto &[first, end] : known.ends()) {
-    if (first > at && (at != 0 || first <= known.count()) && set.recovery_percent == 0) {
+    if (first > at && (at != 0 || 2 * first <= known.ends().rbegin()->second) && set.recovery_percent == 0) {
       const Volume gap{static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(first - at)};
       lost.push_back({prefix + volume_name(base, gap, first_digits, count_digits), gap, {}});
     }

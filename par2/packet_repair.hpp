@@ -11,8 +11,8 @@ namespace tandem::par2 {
 
 // What the names of the other packet files tell: damaged ones; those that are shorter than they must be, with fewer
 // recovery slices than their names say or without a copy of all other packets; "base.par2"; and a file for each gap
-// among the exponents. Before the first exponent, a gap may also be a choice: it counts if the set has more recovery
-// slices than that. Sync's set is one file, and the set says how many recovery slices it has. Left out are files of
+// among the exponents. Before the first exponent, a gap may also be a choice: it counts if the
+// others are as many. Sync's set is one file, and the set says how many recovery slices it has. Left out are files of
 // other names or with recovery slices that no name tells, those that the set protects, and those with packets of other
 // sets.
 std::vector<LostPackets> lost_packets_of(const Report &report);
