@@ -102,11 +102,18 @@ TEST_P(Costs, AreThoseOfTheReport) {
   const auto volume = array.open();
   const std::uint64_t stripe = std::uint64_t{k} * unit;
   const Bytes data = paint(stripe, 1);
+  std::uint64_t reads = 0, writes = 0;
+  for (const auto &disk : array.disks) disk->counts_from = volume->geometry().data_offset();
   const auto written = [&](std::uint64_t offset, std::uint64_t bytes) {
-    return counted(*volume, [&] {
+    const Io io = counted(*volume, [&] {
       volume->write(offset, data.data(), bytes);
       volume->flush();
     });
+    reads += io.data_reads + io.parity_reads;
+    writes += io.data_writes + io.parity_writes;
+    for (const auto &disk : array.disks) reads -= disk->reads.exchange(0), writes -= disk->writes.exchange(0);
+    EXPECT_EQ(std::pair(reads, writes), std::pair(std::uint64_t{0}, std::uint64_t{0})) << "the volume's own count";
+    return io;
   };
   EXPECT_EQ(written(0, stripe), (Io{0, k, 0, m})) << "a full stripe: nothing is read";
   const auto log_before = statistics_of(*volume);
