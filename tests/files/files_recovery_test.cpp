@@ -172,65 +172,6 @@ TEST_F(Recovery, AFileWithBothItsNamesIsFinished) {
   expect_content(2);
 }
 
-// A set that is complete is finished, one that was never complete is removed, wide or narrow.
-TEST_F(Recovery, WhatIsCompleteReplacesTheOldSetAndWhatIsNotGoes) {
-  const std::vector<fs::path> folders = {shards_, root_ / "b"};
-  struct Code {
-    std::uint32_t k, m;
-  };
-  for (const auto &[old, newer] : {std::pair{Code{3, 2}, Code{300, 20}}, {Code{300, 20}, Code{3, 2}}})
-    for (const bool complete : {false, true})
-      for (const std::uint32_t done : {0, 2}) {
-        for (const fs::path &folder : folders) fs::remove_all(folder);
-        const SetId replaced = encode_into(folders, old.k, old.m, 1, false);
-        const Contents before[] = {contents(folders[0]), contents(folders[1])};
-        const SetId id = stage(folders, newer.k, newer.m, 2, {replaced}, complete ? done : 0);
-        if (!complete) forget_start(temporary(folders[done % 2], id, done));
-        EXPECT_EQ(shards_found(folders, id), complete && done != 0 ? newer.k + newer.m : 0);
-        const tandem_files_recover_result result = recover(folders);
-        EXPECT_EQ(result.finished_set_count, complete ? 1u : 0u) << notes_;
-        EXPECT_EQ(result.removed_set_count, complete ? 0u : 1u) << notes_;
-        if (complete) {
-          EXPECT_EQ(entries(folders[0]) + entries(folders[1]), newer.k + newer.m);
-          EXPECT_EQ(shards_found(folders, id), newer.k + newer.m);
-        } else {
-          EXPECT_EQ(contents(folders[0]), before[0]);
-          EXPECT_EQ(contents(folders[1]), before[1]);
-        }
-      }
-}
-
-// The files of one of its folders are not known, so nothing is removed: neither the old set nor what may be the only
-// copy of the new one.
-TEST_F(Recovery, PartOfTheFoldersChangesNothing) {
-  const std::vector<fs::path> folders = {shards_, root_ / "b"};
-  for (const std::uint32_t done : {0, 1}) {
-    for (const fs::path &folder : folders) fs::remove_all(folder);
-    const SetId old = encode_into(folders, 3, 2, 1, false), id = stage(folders, 3, 2, 2, {old}, done);
-    for (const fs::path &folder : folders) {
-      const Contents before = contents(folder);
-      EXPECT_EQ(recover({folder}).left_count, 1u);
-      expect_note("is not finished");
-      EXPECT_EQ(contents(folder), before);
-    }
-    EXPECT_EQ(recover(folders).finished_set_count, 1u) << notes_;
-    EXPECT_EQ(shards_found(folders, id), 5u);
-    EXPECT_EQ(entries(folders[0]) + entries(folders[1]), 5u);
-  }
-}
-
-TEST_F(Recovery, RepairFinishesASetWhoseFoldersAreNotAllThere) {
-  const std::vector<fs::path> folders = {shards_, root_ / "b"};
-  const SetId old = encode_into(folders, 2, 2, 1, false), id = stage(folders, 2, 2, 2, {old}, 1);
-  fs::remove_all(folders[1]);
-  EXPECT_EQ(recover({shards_}).left_count, 1u);
-  auto options = sized<tandem_files_repair_options>();
-  ASSERT_EQ(repair_with({shards_}, options), TANDEM_OK) << tandem_last_error_message();
-  EXPECT_EQ(shards_found({shards_}, id), 4u);
-  EXPECT_EQ(entries(shards_), 4u);
-  expect_content(2);
-}
-
 // Also if its records are damaged: its name is not known then.
 TEST_F(Recovery, NoSetIsMadeBesideAnUnfinishedOneOfItsName) {
   const std::vector<fs::path> folders = {root_ / "a", root_ / "b"};

@@ -200,35 +200,7 @@ TEST_P(OpenclMemory, EncodeDecodeVerifyUpdate) {
   EXPECT_GT(kernel_calls(context_.get()), 4u);
 }
 
-TEST_P(OpenclMemory, WrongArgumentsAreRefused) {
-  const Plan encode = plan(TANDEM_OPERATION_ENCODE);
-  tandem_plan_arguments given = arguments();
-  device_.queue = nullptr;
-  EXPECT_TRUE(refused(tandem_plan_run(encode.get(), &given), TANDEM_ERROR_INVALID_ARGUMENT, {"queue"}));
-  given = arguments();
-  given.shard_bytes = 1 << 26;
-  EXPECT_TRUE(refused(tandem_plan_run(encode.get(), &given), TANDEM_ERROR_INVALID_ARGUMENT, {"67108864 bytes"}));
-  given = arguments();
-  std::vector<cl_mem> same = handles_;
-  std::vector<std::uint64_t> offsets = offsets_;
-  same[kK] = same[0];
-  offsets[kK] = offsets[0];
-  given.shards = reinterpret_cast<void *const *>(same.data());
-  device_.offsets = offsets.data();
-  EXPECT_TRUE(refused(tandem_plan_run(encode.get(), &given), TANDEM_ERROR_OVERLAP, {"output 0", "input 0"}));
-  same[1] = nullptr;
-  EXPECT_TRUE(refused(tandem_plan_run(encode.get(), &given), TANDEM_ERROR_INVALID_ARGUMENT, {"data shard 1"}));
-
-  tandem_plan_options options = {};
-  options.struct_bytes = sizeof options;
-  options.memory = TANDEM_MEMORY_OPENCL;
-  const Context cpu = make_context();
-  tandem_plan *none = nullptr;
-  EXPECT_TRUE(refused(tandem_plan_create(cpu.get(), codec_.get(), &options, &none), TANDEM_ERROR_UNSUPPORTED));
-  const Plan on_host = make_plan(cpu.get(), codec_.get(), TANDEM_OPERATION_ENCODE);
-  given = arguments();
-  EXPECT_TRUE(refused(tandem_plan_run(on_host.get(), &given), TANDEM_ERROR_INVALID_ARGUMENT, {"host memory"}));
-}
+// What a plan refuses: DeviceLayer of device/driver_suite.cpp, and api_bad_input_test.
 
 // Many stripes of different lengths through one launch for each matrix: a slice of the fixture's shards is a stripe.
 class OpenclBatch : public OpenclMemory {

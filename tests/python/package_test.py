@@ -6,7 +6,6 @@ If the variable TANDEM_COMMAND is set, it names the command `tandem`; its files 
 import array
 import asyncio
 import ast
-import ctypes
 import dataclasses
 import gc
 import hashlib
@@ -78,26 +77,6 @@ class Bytes(unittest.TestCase):
                 self.assertEqual(rs.coefficients.tolist(), vector["matrix"])
             known += 1
         self.assertGreaterEqual(known, 20)
-
-    def test_c_api(self):
-        """The same bytes as tandem_encode of the library that the package carries, called without the package."""
-        library = ctypes.CDLL(str(next(pathlib.Path(tandem_ec.__file__).parent.glob("libtandem.so*"))))
-        class Options(ctypes.Structure):
-            _fields_ = [("struct_bytes", ctypes.c_size_t), ("k", ctypes.c_uint32), ("m", ctypes.c_uint32),
-                        ("matrix", ctypes.c_int32), ("field", ctypes.c_int32), ("coefficients", ctypes.c_void_p),
-                        ("allow_non_mds", ctypes.c_int32), ("reserved", ctypes.c_int32)]
-        context, codec = ctypes.c_void_p(), ctypes.c_void_p()
-        options = Options(ctypes.sizeof(Options), 5, 3)
-        self.assertEqual(library.tandem_context_create(None, ctypes.byref(context)), 0)
-        self.assertEqual(library.tandem_codec_create(ctypes.byref(options), ctypes.byref(codec)), 0)
-        for n in (1, 63, 64, 65, 4097, 100_003):
-            data, expected = paint(5, n), numpy.zeros((3, n), numpy.uint8)
-            pointers = (ctypes.c_void_p * 5)(*(row.ctypes.data for row in data))
-            outputs = (ctypes.c_void_p * 3)(*(row.ctypes.data for row in expected))
-            self.assertEqual(library.tandem_encode(context, codec, pointers, outputs, ctypes.c_size_t(n)), 0)
-            self.assertEqual(tandem_ec.RS(5, 3).encode(data).tobytes(), expected.tobytes())
-        library.tandem_codec_destroy(codec)
-        library.tandem_context_destroy(context)
 
     def test_every_loss(self):
         rs, n = tandem_ec.RS(4, 3), 1000
@@ -770,14 +749,6 @@ class Files(unittest.TestCase):
             files.decode(self.shards, self.folder / "back")
         self.assertFalse((self.folder / "back").exists())
         self.assertEqual(files.verify(self.shards).state, "lost")
-
-    @unittest.skipUnless(TANDEM, "NOT RUN: TANDEM_COMMAND is not set")
-    def test_the_command_reads_them(self):
-        result = self.encode()
-        told = json.loads(subprocess.run([TANDEM, "info", "--json", self.shards], capture_output=True, check=True).stdout)
-        self.assertIn(result.set_id, json.dumps(told))
-        subprocess.run([TANDEM, "decode", self.shards, "-o", self.folder / "back", "--quiet"], check=True)
-        self.assertEqual((self.folder / "back").read_bytes(), self.content)
 
 
 class Par2(unittest.TestCase):

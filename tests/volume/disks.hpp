@@ -39,6 +39,8 @@ struct Disk {
   std::function<void()> before_read, before_sync;   // once; set while no thread reads or syncs
   bool is_cached = false;                           // as memory is
   bool keeps_unsynced = false;                      // for settle_after_power_cut
+  std::uint64_t counts_from = UINT64_MAX;           // I/Os from this offset on are counted
+  std::atomic<std::uint64_t> reads{0}, writes{0};
 
   explicit Disk(std::size_t size) : bytes(size), durable(size) {}
 
@@ -72,6 +74,7 @@ class DiskMember : public Member {
     if (disk_->bad_byte >= offset && disk_->bad_byte - offset < bytes)
       throw MemberError(MemberProblem::failed, "the disk does not read this sector");
     check(offset, bytes);
+    disk_->reads += offset >= disk_->counts_from;
     std::memcpy(to, disk_->bytes.data() + offset, bytes);
   }
   void write(std::uint64_t offset, const std::byte *from, std::size_t bytes) override {
@@ -80,6 +83,7 @@ class DiskMember : public Member {
     if (disk_->has_no_memory) throw std::bad_alloc();
     if (disk_->fails_writes) throw MemberError(MemberProblem::failed, "the disk does not write");
     check(offset, bytes);
+    disk_->writes += offset >= disk_->counts_from;
     std::memcpy(disk_->bytes.data() + offset, from, bytes);
     if (disk_->keeps_unsynced) disk_->unsynced.push_back({offset, {from, from + bytes}});
   }

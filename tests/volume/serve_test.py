@@ -7,7 +7,6 @@ import json
 import os
 import pathlib
 import random
-import re
 import shutil
 import signal
 import socket
@@ -170,28 +169,14 @@ class Case(unittest.TestCase):
         self.assertEqual(done.returncode, status, (words, done.stdout, done.stderr))
         return done
 
-    def make(self, k=4, m=2, members=None, *more):
+    def make(self, k=4, m=2):
         """Creates a volume; its members."""
-        made = members or [self.path(f"m{i}") for i in range(k + m)]
-        size = [] if members else ["--member-bytes", MEMBER]
-        self.ok("create", *made, "-k", k, "-m", m, *size, *more)
+        made = [self.path(f"m{i}") for i in range(k + m)]
+        self.ok("create", *made, "-k", k, "-m", m, "--member-bytes", MEMBER)
         return made
 
     def serve(self, members, *more, path=None):
         return Server(self, members, *more, path=path)
-
-    def nbd_member(self, name):
-        """An nbdkit in memory: its URI and log."""
-        path, log_path = self.path(name), self.path(name + ".log")
-        words = ["nbdkit", "--foreground", "--unix", path, "--filter=log", "memory", MEMBER, "logfile=" + log_path]
-        self.start(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-        def is_up():
-            with socket.socket(socket.AF_UNIX) as probe:
-                return probe.connect_ex(path) == 0
-
-        wait_for(is_up, f"nbdkit at {path}")
-        return f"nbd+unix:///?socket={path}", pathlib.Path(log_path)
 
     def bytes(self, count):
         return self.random.randbytes(count)
@@ -571,55 +556,6 @@ def data_offset(info):
     blocks = info["stripe_count"] * (info["unit_bytes"] // BLOCK)
     end_of_table = 65536 + info["log_bytes"] + -(-blocks // 170) * BLOCK
     return -(-end_of_table // 65536) * 65536
-
-
-class NbdMembers(Case):
-    def setUp(self):
-        super().setUp()
-        probe = run(TANDEM, "volume", "info", "nbd+unix:///?socket=" + self.path("nobody"))
-        if "without libnbd" in probe.stderr:
-            self.skipTest("Tandem was built without libnbd (Debian, Ubuntu: apt-get install libnbd-dev)")
-
-    def small_write_counts(self, k, m, way):
-        """Reads and writes in the data area of all members for one write of a block, as their nbdkits saw them."""
-        members = [self.nbd_member(f"{way}{k}{m}{i}") for i in range(k + m)]
-        uris = self.make(k, m, [uri for uri, _ in members])
-        server = self.serve(uris, path=self.path(f"s{way}{k}{m}"))
-        info = server.command("info")
-        handle = server.connect()
-        stripe = k * UNIT
-        if way in ("modify", "avoid"):  # the written block is old in one case and new in the other; its neighbours are old
-            handle.pwrite(self.bytes(stripe if way == "modify" else stripe - UNIT), 0)
-            handle.flush()
-        if way == "delay":
-            server.command("delay", "begin", "--offset", 0, "--bytes", stripe)
-        before = [len(log.read_text()) for _, log in members]
-        ways = server.command("info")["statistics"]
-        if way == "full":
-            handle.pwrite(self.bytes(stripe), 0)
-        else:
-            handle.pwrite(self.bytes(BLOCK), stripe - BLOCK)
-        handle.flush()
-        statistics = server.command("info")["statistics"]
-        server.stop()
-        reads = writes = 0
-        for (_, log), skipped in zip(members, before):
-            for kind, offset, _ in re.findall(r"(Read|Write) id=\d+ offset=(0x[0-9a-f]+) count=(0x[0-9a-f]+)",
-                                              log.read_text()[skipped:]):
-                if int(offset, 16) >= data_offset(info):
-                    reads += kind == "Read"
-                    writes += kind == "Write"
-        counted = {name: sum(statistics[kind][name] - ways[kind][name] for kind in ("data", "parity"))
-                   for name in ("reads", "writes")}
-        self.assertEqual((reads, writes), (counted["reads"], counted["writes"]), "the volume's own count")
-        return reads, writes
-
-    def test_ios_of_a_small_write(self):
-        # (k, m) with which the way named is the one of fewest reads.
-        for k, m, way, expected in ((6, 1, "modify", (2, 2)), (8, 2, "modify", (3, 3)), (6, 1, "avoid", (1, 2)),
-                                    (8, 2, "avoid", (2, 3)), (4, 2, "full", (0, 6)), (4, 2, "delay", (0, 1))):
-            with self.subTest(k=k, m=m, way=way):
-                self.assertEqual(self.small_write_counts(k, m, way), expected)
 
 
 class BadInput(Case):
