@@ -93,6 +93,7 @@ def main():
         make_files(given.folder, given.bytes)
         many = [f"{i:04}" for i in range(FILES)]
         for what, part, slices, recovery, files in (
+            ("create", "one", 2000, 10, ["file"]), ("create", "one", 2000, 20, ["file"]),
             ("create", "one", 2000, 200, ["file"]), ("verify", "one", 2000, 200, ["file"]),
             ("repair", "one", 2000, 200, ["file"]), ("create", "many", 4000, 400, many), ("verify", "many", 4000, 400, many),
             ("repair", "many", 4000, 400, many),
@@ -100,7 +101,7 @@ def main():
         ):
             folder, best = given.folder / part, {}
             these = {name: each for name, each in programs.items() if slices != 16000 or each[0] not in given.slow}
-            if what == "create" and slices == 2000:
+            if what == "create" and recovery == 200:
                 these["Tandem, AVX2 codes"] = (tandem, ["--kernel", "avx2"], given.rounds)
             for i in range(given.rounds):
                 for name, (program, flags, rounds) in these.items():
