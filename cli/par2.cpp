@@ -188,11 +188,18 @@ void complain_of_extra(const Par2Report &report, const Par2VerifyFlags &flags, b
       complain("note: ", path, ": no file of the set, and not searched: all files of the set are complete");
 }
 
+// Files of other sets do not count.
+std::size_t count_bad(const std::vector<tandem_par2_packet_file> &files) {
+  return static_cast<std::size_t>(std::ranges::count_if(files, [](const tandem_par2_packet_file &file) {
+    const bool is_of_set = file.packet_count != 0 || file.damaged_bytes == file.bytes;
+    return file.is_lost != 0 || (is_of_set && (file.damaged_bytes != 0 || file.bytes == 0));
+  }));
+}
+
 // Of packet files alone.
 int finish_packets(const Par2Report &report, const OutputFlags &output) {
   const tandem_par2_summary &summary = report.summary;
-  const auto bad = std::ranges::count_if(report.packet_files,
-                                         [](const auto &file) { return file.is_lost != 0 || file.damaged_bytes != 0; });
+  const std::size_t bad = count_bad(report.packet_files);
   const int status = bad != 0 ? kExitDamageFound : kExitDone;
   if (output.json) {
     print_json({{"command", "par2 verify"},
@@ -204,7 +211,7 @@ int finish_packets(const Par2Report &report, const OutputFlags &output) {
                 {"packet_files", packet_files_array(report)}});
   } else if (!output.quiet) {
     print_packet_files(report);
-    fmt::print("{} of {} intact, {}\n", report.packet_files.size() - static_cast<std::size_t>(bad),
+    fmt::print("{} of {} intact, {}\n", report.packet_files.size() - bad,
                plural(report.packet_files.size(), "packet file"),
                plural(summary.recovery_slice_count, "recovery slice"));
   }
@@ -237,7 +244,13 @@ int run_repair(Par2RepairFlags flags) {
       return finish_par2(report, kCommand, flags.verify.output, &failure);
     }
   }
-  return finish_par2(report, kCommand, flags.verify.output);
+  const int status = finish_par2(report, kCommand, flags.verify.output);
+  const std::size_t bad = flags.packets ? count_bad(report.packet_files) : 0;
+  if (bad != 0)
+    complain(plural(bad, "damaged packet file"),
+             " stays: its name does not tell what it had, or it holds other packets, "
+             "has no intact one, or is a link (tandem par2 verify --packets names it)");
+  return bad != 0 && status == kExitDone ? kExitDamageFound : status;
 }
 
 void add_base_flag(CLI::App &command, std::string &base) {
@@ -307,7 +320,7 @@ void add_par2_verify(CLI::App &par2, Invocation &invocation) {
   command.add_flag("--packets", flags->packets, "Check only the packet files: SET.par2 and SET.vol*.par2");
   command.footer(
       "Exit status: 0 all files are complete, 1 a repair is possible, 3 a file cannot be read, 4 a repair is not "
-      "possible.");
+      "possible; with --packets, 1 a packet file is damaged or missing.");
   add_output_flags(command, flags->output);
   command.callback([flags, &invocation] { invocation.run = [flags] { return run_verify(*flags); }; });
 }
@@ -318,7 +331,8 @@ void add_par2_repair(CLI::App &par2, Invocation &invocation) {
   add_par2_places(command, flags->verify);
   add_memory_flag(command, flags->options.memory_bytes);
   CLI::Option *packets = command.add_flag(
-      "--packets", flags->packets, "Then make damaged packet files anew, and those that are missing between others");
+      "--packets", flags->packets,
+      "After the repair, also make damaged packet files anew, and those that are missing between others");
   command.add_flag("--keep-replaced", flags->keep_replaced, "Keep a wrong file that another one replaces, as NAME.1");
   command
       .add_flag("--rename-only", flags->rename_only,

@@ -147,6 +147,8 @@ void add_unreadable(Report &report, const std::map<std::string, int> &unreadable
 
 Report tandem::par2::verify_with(const tandem_par2_verify_options &options, bool by_content) {
   if (options.path == nullptr) fail(TANDEM_ERROR_INVALID_ARGUMENT, "path is NULL");
+  if (options.scope < TANDEM_PAR2_ALL || options.scope > TANDEM_PAR2_PACKETS)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "scope is ", options.scope);
   std::vector<std::string> extra;
   for (const std::string_view path :
        tandem::base::read_strings(options.extra_paths, options.extra_count, "extra_paths"))
@@ -156,8 +158,6 @@ Report tandem::par2::verify_with(const tandem_par2_verify_options &options, bool
   Meter meter(options.progress, options.progress_user, 0, options.rate_bytes_per_second);
   std::map<std::string, int> unreadable;
   const std::vector<std::string> packet_files = packet_files_of(options.path, extra, by_content, &unreadable);
-  if (options.scope < TANDEM_PAR2_ALL || options.scope > TANDEM_PAR2_PACKETS)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, "scope is ", options.scope);
   Set set = is_par1_file_name(packet_files.front())
                 ? read_par1_set(packet_files, crew, meter)
                 : read_set(packet_files, crew, meter, options.scope != TANDEM_PAR2_DESCRIPTIONS);

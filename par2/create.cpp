@@ -94,8 +94,7 @@ class Creation {
     if (failure_) std::rethrow_exception(failure_);
     check_unchanged(sources_);
     meter_.finish();  // the last moment to cancel
-    outputs_->finish(critical_packets(), options_.force != 0 ? PacketFiles::Old::replaced : PacketFiles::Old::none,
-                     options_.no_sync != 0);
+    outputs_->finish(critical_packets(), options_.force != 0, options_.no_sync != 0);
     return result();
   }
 

@@ -18,6 +18,8 @@
 namespace tandem::par2 {
 namespace {
 
+constexpr std::size_t kField = 65536;
+
 void write(const base::PendingFile &file, const void *data, std::size_t count, std::uint64_t offset) {
   if (!base::write_at(file.descriptor(), static_cast<const std::byte *>(data), count, offset))
     fail_io("write", file.path(), errno);
@@ -82,44 +84,55 @@ std::vector<SliceSum> PacketFiles::code(tandem_context *context, std::span<const
   const std::uint64_t slice_bytes = packet_bytes_ - kRecoveryPrefixBytes;
   std::vector<SliceSum> sums(k);
   if (k == 0) return sums;
-  // One codec computes all exponents from the first to the last one; those that no file has are thrown away.
-  const std::uint32_t first_exponent = recovery_.empty() ? 0 : recovery_.front().exponent;
-  const std::uint32_t m = recovery_.empty() ? 0 : recovery_.back().exponent - first_exponent + 1;
-  CodecOwner codec(nullptr, tandem_codec_destroy);
-  if (m != 0) codec = make_codec(false, k, first_exponent, m);
+  const std::uint64_t memory = memory_bytes != 0 ? memory_bytes : kDefaultMemory;
   std::vector<Md5> slice_md5s(k), packet_md5s(recovery_.size());
   for (std::size_t i = 0; i < recovery_.size(); ++i) {
     const RecoveryPrefix prefix = recovery_prefix(set_id_, recovery_[i].exponent, slice_bytes);
     packet_md5s[i].update(prefix.bytes + kHashedFrom, sizeof prefix.bytes - kHashedFrom);
   }
+  bool is_first = true;
   const auto read = [&](const Column &column, std::size_t first, std::size_t end) {
     Opened opened;
     std::vector<Md5Part> parts;
     for (std::size_t i = first; i < end; ++i) {
       if (!read_place(slices[i], column.offset, column.inputs[i], column.bytes, opened))
         fail(TANDEM_ERROR_IO, *slices[i].path, " has become shorter");
+      if (!is_first) continue;
       sums[i].crc = crc32(sums[i].crc, column.inputs[i], column.bytes);
       parts.push_back({&slice_md5s[i], column.inputs[i], column.bytes});
       meter.done(std::clamp(slices[i].bytes, column.offset, column.offset + column.bytes) - column.offset);
     }
     Md5Streams::update(parts);
   };
-  const auto encode = [&](const Column &column) {
-    check(tandem_encode(context, codec.get(), column.inputs.data(), column.outputs.data(), column.bytes));
-  };
-  const auto write_column = [&](const Column &column, std::size_t first, std::size_t end) {
-    std::vector<Md5Part> parts;
-    const auto begin = std::ranges::lower_bound(recovery_, first_exponent + first, {}, &Recovery::exponent);
-    const auto after = std::ranges::lower_bound(recovery_, first_exponent + end, {}, &Recovery::exponent);
-    write_recovery({begin, after}, [&](const base::PendingFile &file, const Recovery &each) {
-      const void *const bytes = column.outputs[each.exponent - first_exponent];
-      parts.push_back({&packet_md5s[static_cast<std::size_t>(&each - recovery_.data())], bytes, column.bytes});
-      write(file, bytes, column.bytes, each.offset + kRecoveryPrefixBytes + column.offset);
-    });
-    Md5Streams::update(parts);
-    meter.done(column.bytes * parts.size());
-  };
-  code_columns(k, m, slice_bytes, memory_bytes != 0 ? memory_bytes : kDefaultMemory, crew, read, encode, write_column);
+  // One codec computes exponents from the first to the last one. At most as many are thrown away as are wanted.
+  for (std::size_t begin = 0; is_first || begin != recovery_.size(); is_first = false) {
+    std::size_t after = std::min(begin + 1, recovery_.size());
+    const std::uint32_t first_exponent = after == begin ? 0 : recovery_[begin].exponent;
+    const auto window_to = [&](std::size_t last) { return recovery_[last].exponent - first_exponent + 1; };
+    while (after != recovery_.size() && window_to(after) <= 2 * (after - begin + 1) && k + window_to(after) <= kField)
+      ++after;
+    const std::uint32_t m = after == begin ? 0 : window_to(after - 1);
+    if (!is_first) meter.add_total(k * slice_bytes);
+    CodecOwner codec(nullptr, tandem_codec_destroy);
+    if (m != 0) codec = make_codec(false, k, first_exponent, m);
+    const auto encode = [&](const Column &column) {
+      check(tandem_encode(context, codec.get(), column.inputs.data(), column.outputs.data(), column.bytes));
+    };
+    const auto write_column = [&](const Column &column, std::size_t first, std::size_t end) {
+      std::vector<Md5Part> parts;
+      const auto from = std::ranges::lower_bound(recovery_, first_exponent + first, {}, &Recovery::exponent);
+      const auto to = std::ranges::lower_bound(recovery_, first_exponent + end, {}, &Recovery::exponent);
+      write_recovery({from, to}, [&](const base::PendingFile &file, const Recovery &each) {
+        const void *const bytes = column.outputs[each.exponent - first_exponent];
+        parts.push_back({&packet_md5s[static_cast<std::size_t>(&each - recovery_.data())], bytes, column.bytes});
+        write(file, bytes, column.bytes, each.offset + kRecoveryPrefixBytes + column.offset);
+      });
+      Md5Streams::update(parts);
+      meter.done(column.bytes * parts.size());
+    };
+    code_columns(k, m, slice_bytes, memory, crew, read, encode, write_column);
+    begin = after;
+  }
   const std::vector<Digest> slice_digests = Md5Streams::finish(slice_md5s), digests = Md5Streams::finish(packet_md5s);
   for (std::size_t i = 0; i < k; ++i) sums[i].md5 = slice_digests[i];
   write_recovery(recovery_, [&](const base::PendingFile &file, const Recovery &each) {
@@ -141,27 +154,31 @@ void PacketFiles::write_recovery(std::span<const Recovery> some,
   }
 }
 
-void PacketFiles::finish(std::span<const std::byte> critical, Old old, bool no_sync) {
+void PacketFiles::finish(std::span<const std::byte> critical, bool replaces, bool no_sync) {
   for (const Each &each : files_) {
     base::PendingFile file = open(each);
     for (std::uint64_t copy = 0; copy < copies_of(each.volume); ++copy)
       write(file, critical.data(), critical.size(),
             packets_before(each.volume, copy) * packet_bytes_ + copy * critical_bytes_);
-    const auto before = old == Old::remade ? Entry{folder_, each.name}.status() : std::nullopt;
-    if (before && S_ISREG(before->st_mode)) keep_status(file.descriptor(), *before, file.path());
+    if (each.remade) keep_status(file.descriptor(), *each.remade, file.path());
     file.finish(no_sync);
   }
   // The first file comes last: if it exists, the set is complete.
   std::size_t i = files_.size();
   try {
     while (i != 0) {
-      files_[i - 1].file.rename(files_[i - 1].name, old != Old::none, true);
+      Each &each = files_[i - 1];
+      const auto now = each.remade ? Entry{folder_, each.name}.status() : std::nullopt;
+      if (each.remade && !(now && base::unchanged(*each.remade, *now)))
+        fail(TANDEM_ERROR_DAMAGED, folder_->path_of(each.name), " has changed since it was verified");
+      each.file.rename(each.name, replaces || each.remade, true);
       --i;
       if (i <= 1 && !no_sync) folder_->sync();
     }
   } catch (...) {
     // Older files that are replaced may be lost already: the new ones stay.
-    for (; old == Old::none && i != files_.size(); ++i) folder_->remove(files_[i].name);
+    for (; !replaces && i != files_.size(); ++i)
+      if (!files_[i].remade) folder_->remove(files_[i].name);
     throw;
   }
 }

@@ -2,9 +2,12 @@
 // Packet files while they are written, beside their final names.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,7 +41,11 @@ class PacketFiles {
         critical_bytes_(critical_bytes),
         least_copies_(least_copies) {}
 
-  void add(const std::string &name, const Volume &volume) { files_.push_back({name, volume}); }
+  // remade: a file that gets the same content as far as it is right, and passes on owner, mode and times, unless it
+  // has changed since then.
+  void add(const std::string &name, const Volume &volume, const std::optional<struct stat> &remade = {}) {
+    files_.push_back({name, volume, remade});
+  }
   void make();  // when all are added: with their sizes
   std::uint64_t bytes() const;
 
@@ -46,17 +53,15 @@ class PacketFiles {
   std::vector<SliceSum> code(tandem_context *context, std::span<const Place> slices, std::uint64_t memory_bytes,
                              base::Crew &crew, base::Meter &meter);
 
-  // What has the files' names: nothing, files that are replaced, or files with the same content as far as it was right,
-  // which pass on owner, mode and times.
-  enum class Old { none, replaced, remade };
   // Writes the copies of `critical`, and gives all files their names: the first one last. If a rename fails and nothing
   // is replaced, those before it are taken back.
-  void finish(std::span<const std::byte> critical, Old old, bool no_sync);
+  void finish(std::span<const std::byte> critical, bool replaces, bool no_sync);
 
  private:
   struct Each {
     std::string name;
     Volume volume;
+    std::optional<struct stat> remade;
     std::string temporary{};
     base::PendingFile file{};
   };

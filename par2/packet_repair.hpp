@@ -9,12 +9,13 @@
 
 namespace tandem::par2 {
 
-// What the names of the other packet files tell: damaged ones; those that are shorter than they must be, with fewer
-// recovery slices than their names say or without a copy of all other packets; "base.par2"; and a file for each gap
-// among the exponents. Before the first exponent, a gap may also be a choice: it counts if the
-// others are as many. Sync's set is one file, and the set says how many recovery slices it has. Left out are files of
-// other names or with recovery slices that no name tells, those that the set protects, and those with packets of other
-// sets.
+// Packet files in the folder of the set that can be made anew. Damaged is a file with wrong bytes, with fewer recovery
+// slices than its name says, or without a copy of all other packets. Missing are "base.par2" if there are volumes, and
+// a file for each gap among the exponents that has no more of them than the set has recovery slices. Sync's set is one
+// file, and says itself how many recovery slices it has.
+// A damaged file stays if it has no intact packet of the set, or packets that would be lost: of other sets, of unknown
+// kinds, or recovery slices that its name does not tell; if nothing tells which recovery slices it had; if it is a
+// link, or has two names; and if the set protects it.
 std::vector<LostPackets> lost_packets_of(const Report &report);
 
 // Makes them, and reads the packets of the set again. Throws if a file with recovery data is not complete.

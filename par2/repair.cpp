@@ -863,9 +863,11 @@ class Repair {
 void repair(tandem_context *context, Report &report, const tandem_par2_repair_options &options, base::Crew &crew,
             base::Meter &meter) {
   if (report.scope != TANDEM_PAR2_ALL)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, "the report is of packets: verify the files");
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "the report is of packets or descriptions alone");
   if (options.packets != 0 && options.rename_only != 0)
     fail(TANDEM_ERROR_INVALID_ARGUMENT, "packets and rename_only exclude each other");
+  if (options.packets != 0 && report.set.is_par1)
+    fail(TANDEM_ERROR_UNSUPPORTED, "packet files of PAR 1.0 are not made anew");
   try {
     Repair(context, report, options, crew, meter).run();
   } catch (const NotComputed &error) {

@@ -89,8 +89,12 @@ class Scrub {
     };
     std::vector<std::int32_t> all = states();
     tandem_par2_summary summary = summary_of(report);
-    const bool mends_packets = counts[TANDEM_PAR2_FILE_CHANGED] + counts[TANDEM_PAR2_FILE_UNREADABLE] == 0 &&
-                               (summary.damaged_packet_bytes != 0 || lacks_recovery_slices(report.set));
+    const auto is_damaged_set = [&] {
+      return summary.damaged_packet_bytes != 0 || lacks_recovery_slices(report.set) ||
+             std::ranges::any_of(report.lost_packets, [](const auto &lost) { return lost.packet_file.has_value(); });
+    };
+    const bool mends_packets = is_damaged_set() && !report.lost_packets.empty() &&
+                               counts[TANDEM_PAR2_FILE_CHANGED] + counts[TANDEM_PAR2_FILE_UNREADABLE] == 0;
     if (options_.repair != 0 && summary.repair_possible != 0 &&
         (counts[TANDEM_PAR2_FILE_SUSPECT] + counts[TANDEM_PAR2_FILE_GONE] != 0 || !report.temporaries.empty() ||
          mends_packets) &&
@@ -121,7 +125,7 @@ class Scrub {
                       all[i] == TANDEM_PAR2_FILE_UNREADABLE ? base::error_text(report.files[i].error) : std::string());
     }
     if (failure) std::rethrow_exception(failure);
-    const bool lacks = lacks_recovery_slices(report.set), is_whole = summary.damaged_packet_bytes == 0 && !lacks;
+    const bool lacks = lacks_recovery_slices(report.set), is_whole = !is_damaged_set();
     const std::int32_t what = is_lost                                    ? TANDEM_PAR2_SET_LOST
                               : is_damaged || !is_whole                  ? TANDEM_PAR2_SET_RECOVERABLE
                               : counts[TANDEM_PAR2_FILE_CHANGED] != 0    ? TANDEM_PAR2_SET_OUTDATED
@@ -137,13 +141,15 @@ class Scrub {
     event.slice_count = summary.slice_count;
     event.lost_slice_count = summary.slice_count - summary.found_slice_count;
     event.recovery_slice_count = summary.recovery_slice_count;
-    folders_.report(event, is_whole ? report.remade_packets != 0 ? "the set was damaged, and is made anew" : ""
-                           : lacks
-                               ? text("the set has only ", summary.recovery_slice_count,
-                                      " recovery slices, fewer than it was made with: sync, or scrub with repair "
-                                      "(`--repair`), makes it anew")
-                               : text(summary.damaged_packet_bytes,
-                                      " bytes of the set are damaged: scrub with repair (`--repair`) makes it anew"));
+    std::string message;
+    if (lacks)
+      message = text("the set has only ", summary.recovery_slice_count,
+                     " recovery slices, fewer than it was made with: sync makes it anew");
+    else if (!is_whole)
+      message = text(summary.damaged_packet_bytes, " bytes of the set are damaged");
+    if (!is_whole && mends_packets && options_.repair == 0) message += "; scrub with repair (`--repair`) mends it";
+    if (report.remade_packets != 0) message = "the set was damaged, and is made anew";
+    folders_.report(event, message);
   }
 
   // Of a file that the second set describes, the first one has an older version.

@@ -13,6 +13,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <tuple>
 
 #include "base/bytes.hpp"
 #include "base/folder.hpp"
@@ -109,6 +110,7 @@ class Walk {
     struct stat status;
     if (file_ && fstat(file_.get(), &status) != 0) fail_io("look at", path_, errno);
     if (file_ && bytes_ == 0) bytes_ = static_cast<std::uint64_t>(status.st_size);
+    if (file_ && !status_) status_ = status;
     while (!parts_.empty()) {
       const auto [first, end] = parts_.back();
       parts_.pop_back();
@@ -143,7 +145,10 @@ class Walk {
     return count != packet_counts_.end() ? count->second : 0;
   }
 
-  bool has_other_sets(const Digest &set_id) const { return packet_counts_.size() > packet_counts_.count(set_id); }
+  bool has_others(const Digest &set_id) const {
+    return has_unknown_ || packet_counts_.size() > packet_counts_.count(set_id);
+  }
+  const std::optional<struct stat> &status() const { return status_; }
 
   std::vector<Recovery> recovery;  // not yet checked
 
@@ -216,6 +221,7 @@ class Walk {
         continue;
       }
       add_intact(offset, header);
+      has_unknown_ = has_unknown_ || header.kind == Kind::other;
       if (header.kind != Kind::other)
         criticals_.add(header, std::span(buffer_).subspan(offset - begin, header.bytes), {number_, offset});
     }
@@ -233,6 +239,8 @@ class Walk {
   std::uint64_t bytes_ = 0, damaged_bytes_ = 0;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> parts_{{0, UINT64_MAX}};  // first, end: walks to do
   base::IntervalSet used_;
+  bool has_unknown_ = false;  // packets of unknown kinds
+  std::optional<struct stat> status_;
   std::map<Digest, std::uint32_t> packet_counts_;  // intact ones, by set
   Bytes buffer_;
   std::vector<Found> found_;
@@ -350,9 +358,7 @@ class Assembly {
     if (const std::size_t most = std::max(main_.recoverable.size(), main_.others.size()); most > kMostFiles)
       fail(TANDEM_ERROR_TOO_LARGE, "the set has ", most, " files; at most ", kMostFiles);
     for (const Critical *each : all) {
-      if (each->set_id != id_) continue;
-      critical_.push_back({each->kind, each->body, each->files});
-      if (each->kind != Kind::kept) continue;
+      if (each->set_id != id_ || each->kind != Kind::kept) continue;
       if (const auto kept = parse_kept(each->body)) {
         recovery_percent_ = kept->recovery_percent;
         times_.insert(kept->modified_ns.begin(), kept->modified_ns.end());
@@ -364,7 +370,6 @@ class Assembly {
     set.id = id_;
     set.slice_bytes = main_.slice_bytes;
     set.recovery_percent = recovery_percent_;
-    set.critical = std::move(critical_);
     std::size_t lost = 0;
     std::set<Digest> ids;
     FileNames names;
@@ -417,9 +422,47 @@ class Assembly {
   std::map<Digest, std::vector<SliceSum>> sums_;
   std::map<Digest, std::string> unicode_names_;
   std::map<Digest, std::int64_t> times_;
-  std::vector<CriticalPacket> critical_;
   double recovery_percent_ = 0;
 };
+
+// The packets that made the set what it is. Of several that say the same, the first one; of creators some.
+std::vector<CriticalPacket> accepted(const std::vector<const Critical *> &all, const Set &set) {
+  constexpr int kMain = 0, kOfFile = 1, kKept = 2, kCreator = 3;
+  constexpr std::size_t kMostCreators = 4;
+  std::map<Digest, std::size_t> files;
+  for (std::size_t i = 0; i < set.files.size(); ++i) files.emplace(set.files[i].id, i);
+  std::map<std::tuple<int, std::size_t, Kind>, const Critical *> chosen;
+  std::size_t creators = 0;
+  for (const Critical *each : all) {
+    if (each->set_id != set.id) continue;
+    Digest id;
+    if (each->kind == Kind::main) {
+      if (Md5::of(each->body.data(), each->body.size()) == set.id)
+        chosen.emplace(std::tuple(kMain, 0, each->kind), each);
+    } else if (each->kind == Kind::kept) {
+      if (parse_kept(each->body)) chosen.emplace(std::tuple(kKept, 0, each->kind), each);
+    } else if (each->kind == Kind::creator) {
+      if (creators < kMostCreators) chosen.emplace(std::tuple(kCreator, creators++, each->kind), each);
+    } else if (each->body.size() >= id.size()) {
+      std::memcpy(id.data(), each->body.data(), id.size());
+      const auto file = files.find(id);
+      if (file == files.end()) continue;
+      const auto sums = each->kind == Kind::sums ? parse_sums(each->body) : std::nullopt;
+      if (each->kind == Kind::sums && !(sums && sums->sums == set.files[file->second].sums)) continue;
+      if (each->kind == Kind::description && !parse_description(each->body)) continue;
+      chosen.emplace(std::tuple(kOfFile, file->second, each->kind), each);
+    }
+  }
+  std::vector<CriticalPacket> packets;
+  if (!chosen.contains({kMain, 0, Kind::main})) {
+    Main main{set.slice_bytes, {}, {}};
+    for (const File &file : set.files) (file.is_recoverable ? main.recoverable : main.others).push_back(file.id);
+    packets.push_back({Kind::main, main_body(main), {}});
+  }
+  for (const auto &[key, each] : chosen)
+    packets.push_back({each->kind, each->body, each->files, std::get<0>(key) == kOfFile ? std::get<1>(key) : SIZE_MAX});
+  return packets;
+}
 
 }  // namespace
 
@@ -564,7 +607,9 @@ Set read_set(const std::vector<std::string> &paths, base::Crew &crew, base::Mete
   for (const Walk &walk : walks)
     for (const Recovery &each : walk.recovery)
       sizes[each.header.set_id].insert(each.header.bytes - kRecoveryPrefixBytes);
-  Assembly(criticals.in_order(), sizes).add_files(set);
+  const std::vector<const Critical *> all = criticals.in_order();
+  Assembly(all, sizes).add_files(set);
+  set.critical = accepted(all, set);
   std::map<std::uint32_t, RecoverySlice> recovery;
   for (std::size_t i = 0; i < walks.size(); ++i) {
     PacketFile file{paths[i],
@@ -572,7 +617,8 @@ Set read_set(const std::vector<std::string> &paths, base::Crew &crew, base::Mete
                     walks[i].used_bytes(),
                     walks[i].packet_count(set.id),
                     0,
-                    walks[i].has_other_sets(set.id)};
+                    walks[i].has_others(set.id),
+                    walks[i].status()};
     for (const Recovery &each : walks[i].recovery) {
       if (each.header.set_id != set.id || each.header.bytes != kRecoveryPrefixBytes + set.slice_bytes ||
           each.exponent >= kExponents)

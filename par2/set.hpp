@@ -2,6 +2,8 @@
 // A set as its packet files describe it.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -43,11 +45,12 @@ struct RecoverySlice {
   std::uint64_t offset;  // of the data
 };
 
-// A packet that is no recovery slice.
+// A packet that is no recovery slice, and is part of what the set says.
 struct CriticalPacket {
   Kind kind;
   Bytes body;
   std::vector<bool> packet_files;  // that have it; the last ones may be left out
+  std::size_t file = SIZE_MAX;     // of the set, that it describes
 
   bool is_in(std::size_t packet_file) const { return packet_file < packet_files.size() && packet_files[packet_file]; }
 };
@@ -57,7 +60,8 @@ struct PacketFile {
   std::uint64_t bytes = 0;
   std::uint64_t used_bytes = 0;                        // in intact packets of any set
   std::uint32_t packet_count = 0, recovery_count = 0;  // of this set
-  bool has_other_sets = false;                         // packets of them
+  bool has_others = false;                             // packets of other sets, or of unknown kinds
+  std::optional<struct stat> status{};                 // when it was read
 };
 
 struct Set {
@@ -68,7 +72,7 @@ struct Set {
   std::vector<File> files;              // recoverable ones first, in the order of their slices
   std::vector<RecoverySlice> recovery;  // one for each exponent, in order
   std::vector<PacketFile> packet_files;
-  std::vector<CriticalPacket> critical;  // each once
+  std::vector<CriticalPacket> critical;  // each once, in the order of create
 };
 
 bool is_packet_file_name(std::string_view path);  // "a.par2"

@@ -140,8 +140,8 @@ typedef struct tandem_par2_verify_options {
                                     not found */
   tandem_par2_progress progress; /* NULL = none */
   void *progress_user;
-  int32_t scope; /* enum tandem_par2_scope_value. But for ALL, each file counts as missing, and the report cannot be
-                    repaired */
+  int32_t scope; /* enum tandem_par2_scope_value. Unless it is ALL, each file counts as missing, and the report cannot
+                    be repaired */
   uint64_t rate_bytes_per_second; /* of the files and recovery slices; one thread reads them. 0 = no limit */
 } tandem_par2_verify_options;
 
@@ -236,7 +236,7 @@ typedef struct tandem_par2_packet_file {
   uint64_t damaged_bytes; /* in no intact packet */
   uint32_t packet_count;  /* intact ones of this set; 0 with intact bytes: it is of other sets */
   uint32_t recovery_slice_count;
-  uint32_t lost_recovery_slice_count; /* that it has not, and must have */
+  uint32_t lost_recovery_slice_count; /* recovery slices that its name tells and it lacks, if it is_lost */
   int32_t is_lost; /* non-zero: tandem_par2_repair with `packets` makes it anew. It is damaged, or missing: then bytes
                       is 0 */
 } tandem_par2_packet_file;
@@ -281,8 +281,8 @@ typedef struct tandem_par2_repair_options {
   int32_t no_sync;       /* non-zero: the operating system decides when bytes reach the disk */
   tandem_par2_progress progress; /* NULL = none. Cancels until the first existing file changes */
   void *progress_user;
-  int32_t packets; /* non-zero: when all files are complete, packet files that are lost are made anew, and the
-                      damaged ones go. Not with rename_only */
+  int32_t packets; /* non-zero: when all files are complete, damaged and missing packet files are made anew. Not
+                      with rename_only */
   uint32_t reserved;
 } tandem_par2_repair_options;
 
@@ -306,15 +306,23 @@ typedef struct tandem_par2_repair_options {
  * Kill: if the call fails later or the process dies, nothing is lost. The old file may then be called "NAME.1" (verify
  *   reads it), temporaries ".NAME.*.tmp" may be left, and the call can be made again, after a new verify. A call that
  *   leaves all files complete removes the set's temporaries of dead calls; it does so too if nothing is to be repaired.
- * packets: reads all files once more, and computes at most the recovery slices from the first lost one to the last.
- * Bytes that Tandem made come back as they were; files of other programs get the same packets in Tandem's order. NAME
- * is taken for the number of recovery slices: "base.vol7+8.par2". Damaged files stay if they have other names, or
- * intact packets of another set. Cost: the equations of e lost slices take about 2 e^2 bytes beside memory_bytes. With
- * g gaps among the exponents they take up to 10 e^2, and about e^2 g steps of the context, at most 2^36. Status:
- * INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost and of recovery slices; also for too many gaps
- * among the exponents), DAMAGED (a file has changed since verify, or what was computed is wrong), IO (also if only the
- * slices that cannot be read are too many), UNSUPPORTED, OUT_OF_MEMORY, CANCELLED, DEVICE. If files were repaired and
- * others stay, the message says so. Threads: one call at a time for each report. */
+ * Packets: reads all files once more. In the folder of the set, files are made anew that are damaged; that have fewer
+ *   recovery slices than their names tell ("base.vol7+8.par2" has 8) or no copy of another packet; "base.par2", if
+ *   there are volumes; and a file for each gap among the exponents with no more of them than the set has. What Tandem
+ *   made comes back byte for byte, but for gaps of several files. A damaged file stays if it has no intact packet of
+ *   the set, packets of other sets or of unknown kinds, or recovery slices that its name does not tell; if nothing
+ *   tells which it had; if it is a link or has two names; and if the set protects it. If a file has changed since the
+ *   verify, the call fails (DAMAGED). More recovery data than twice what there is, is not made (TOO_LARGE).
+ *
+ * Cost: the equations of e lost slices take about 2 e^2 bytes beside memory_bytes. With g gaps among the exponents they
+ *   take up to 10 e^2, and about e^2 g steps of the context, at most 2^36.
+ *
+ * Status: INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost and of recovery slices; also for too
+ *   many gaps among the exponents), DAMAGED (a file has changed since verify, or what was computed is wrong), IO (also
+ *   if only the slices that cannot be read are too many), TOO_LARGE, UNSUPPORTED, OUT_OF_MEMORY, CANCELLED, DEVICE. If
+ *   files were repaired and others stay, the message says so.
+ *
+ * Threads: one call at a time for each report. */
 TANDEM_API tandem_status tandem_par2_repair(tandem_context *context, tandem_par2_report *report,
                                             const tandem_par2_repair_options *options);
 

@@ -539,7 +539,7 @@ class Sets(Tree):
         self.assertEqual(done.stdout.decode().splitlines(), [
             "./a/x is damaged (1 of 3 slices). To mend it: tandem par2 scrub --repair .",
             "./a/.tandem.par2: 1 of 6 slices lost, 1 recovery slice: a repair is possible",
-            "./b/.tandem.par2: 4 bytes of the set are damaged: scrub with repair (`--repair`) makes it anew; 0 of 6 slices lost, 1 recovery slice",
+            "./b/.tandem.par2: 4 bytes of the set are damaged; scrub with repair (`--repair`) mends it; 0 of 6 slices lost, 1 recovery slice",
             "./c/x is newer than its set (3 of 3 slices). To protect it: tandem par2 sync .",
             "./c/.tandem.par2: 3 of 6 slices lost, 1 recovery slice: the set is older than its files",
             "./d/x is gone. A repair is not possible",
