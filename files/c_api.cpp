@@ -80,17 +80,6 @@ const FoundSet &set_at(const tandem_files_search *search, std::size_t index) {
   return search->found.sets[index];
 }
 
-// list: of files of this kind.
-tandem_status write_sentence(const tandem_files_search *search, std::vector<std::string> Search::*list,
-                             const char *kind, std::size_t index, const char **sentence_out) {
-  return guarded({{"search", search}}, [&] {
-    require(sentence_out, base::text(kind, "_out").c_str());
-    const std::vector<std::string> &sentences = search->found.*list;
-    if (index >= sentences.size()) fail(TANDEM_ERROR_INVALID_ARGUMENT, kind, " file ", index, " of ", sentences.size());
-    *sentence_out = sentences[index].c_str();
-  });
-}
-
 std::unique_ptr<tandem_files_writer> new_writer(tandem_context *context, const tandem_files_encode_options &options,
                                                 std::uint64_t content_bytes) {
   if (options.source_path != nullptr || options.source_descriptor != 0 || options.dry_run != 0)
@@ -133,10 +122,6 @@ size_t tandem_files_search_set_count(const tandem_files_search *search) {
   return search != nullptr ? search->found.sets.size() : 0;
 }
 
-size_t tandem_files_search_ignored_count(const tandem_files_search *search) {
-  return search != nullptr ? search->found.ignored.size() : 0;
-}
-
 tandem_status tandem_files_search_set(const tandem_files_search *search, size_t set_index, tandem_files_set *set_out) {
   return guarded({{"search", search}, {"tandem_files_set", set_out}}, [&] {
     const FoundSet &set = set_at(search, set_index);
@@ -166,16 +151,10 @@ tandem_status tandem_files_search_shard(const tandem_files_search *search, size_
   });
 }
 
-tandem_status tandem_files_search_ignored(const tandem_files_search *search, size_t index, const char **ignored_out) {
-  return write_sentence(search, &Search::ignored, "ignored", index, ignored_out);
-}
-
-size_t tandem_files_search_unread_count(const tandem_files_search *search) {
-  return search != nullptr ? search->found.unread.size() : 0;
-}
-
-tandem_status tandem_files_search_unread(const tandem_files_search *search, size_t index, const char **unread_out) {
-  return write_sentence(search, &Search::unread, "unread", index, unread_out);
+const char *tandem_files_search_left_out(const tandem_files_search *search, int32_t reason, size_t index) {
+  if (search == nullptr || (reason != TANDEM_FILES_IGNORED && reason != TANDEM_FILES_UNREAD)) return nullptr;
+  const std::vector<std::string> &list = reason == TANDEM_FILES_IGNORED ? search->found.ignored : search->found.unread;
+  return index < list.size() ? list[index].c_str() : nullptr;
 }
 
 tandem_status tandem_files_search_check(const tandem_files_search *search) {

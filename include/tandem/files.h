@@ -211,22 +211,24 @@ typedef struct tandem_files_shard {
   uint64_t file_bytes;
 } tandem_files_shard;
 
-/* Tells what was found. Sets are ordered by shard_count, largest first; files of a set by index. ignored_out gets a
- * sentence, "PATH: why", for the ignored file `index`. unread_out gets one, "cannot open PATH: why", for a file that
- * could not be read. It may be a shard file, so sets may have more shards than were found, and there may be more sets.
- * The sentences are valid until the search is destroyed.
+/* Tells what was found. Sets are ordered by shard_count, largest first; files of a set by index.
  * Status: INVALID_ARGUMENT (NULL; an index that does not exist). */
 TANDEM_API size_t tandem_files_search_set_count(const tandem_files_search *search);
-TANDEM_API size_t tandem_files_search_ignored_count(const tandem_files_search *search);
 TANDEM_API tandem_status tandem_files_search_set(const tandem_files_search *search, size_t set_index,
                                                  tandem_files_set *set_out);
 TANDEM_API tandem_status tandem_files_search_shard(const tandem_files_search *search, size_t set_index,
                                                    size_t file_index, tandem_files_shard *shard_out);
-TANDEM_API tandem_status tandem_files_search_ignored(const tandem_files_search *search, size_t index,
-                                                     const char **ignored_out);
-TANDEM_API size_t tandem_files_search_unread_count(const tandem_files_search *search);
-TANDEM_API tandem_status tandem_files_search_unread(const tandem_files_search *search, size_t index,
-                                                    const char **unread_out);
+
+/* Why a file is in no set. */
+enum tandem_files_left_out_value {
+  TANDEM_FILES_IGNORED = 0, /* "PATH: why" */
+  TANDEM_FILES_UNREAD = 1   /* "cannot open PATH: why". It may be a shard file, so sets may have more shards than were
+                               found, and there may be more sets */
+};
+
+/* The sentence for file `index` of those that are in no set for this reason; NULL behind the last one. It is valid
+ * until the search is destroyed. */
+TANDEM_API const char *tandem_files_search_left_out(const tandem_files_search *search, int32_t reason, size_t index);
 
 /* Checks that the files of a search are still there, and are the same files. If another process has replaced the set or
  * a shard, they are not. A call that failed with TANDEM_ERROR_IO may then succeed with a new search.

@@ -98,11 +98,8 @@ class Search {
 
   nb::list ignored() const {
     nb::list all;
-    for (std::size_t i = 0; i < tandem_files_search_ignored_count(get()); ++i) {
-      const char *sentence = nullptr;
-      check(tandem_files_search_ignored(get(), i, &sentence));
-      all.append(path_bytes(sentence));
-    }
+    for (std::size_t i = 0; const char *why = tandem_files_search_left_out(get(), TANDEM_FILES_IGNORED, i); ++i)
+      all.append(path_bytes(why));
     return all;
   }
 
