@@ -125,7 +125,7 @@ extern "C" tandem_status tandem_volume_create(const tandem_volume_create_options
            ": it must be a multiple of 4096, at most 16777216");
     if (given.matrix == TANDEM_MATRIX_CUSTOM)
       fail(TANDEM_ERROR_UNSUPPORTED, "a custom matrix cannot be kept on members");
-    if (tandem_matrix_has_local_groups(given.matrix) != 0)
+    if ((tandem_matrix_traits(given.matrix) & TANDEM_MATRIX_HAS_LOCAL_GROUPS) != 0)
       fail(TANDEM_ERROR_UNSUPPORTED, "matrix ", tandem_matrix_name(given.matrix),
            " has local groups, and members do not keep their number");
     settings.geometry.log_bytes = given.log_bytes;

@@ -96,15 +96,13 @@ TANDEM_API tandem_status tandem_context_set_resource(tandem_context *context, co
 TANDEM_API const char *tandem_matrix_name(int32_t matrix);
 TANDEM_API tandem_status tandem_matrix_from_name(const char *name, int32_t *matrix_out);
 
-/* The field of a preset. `field` of the options must have this value.
- *   matrix     enum tandem_matrix_value, except TANDEM_MATRIX_CUSTOM: custom matrices may have either field
- *   field_out  enum tandem_field_value; untouched on failure
- * Status: INVALID_ARGUMENT (NULL, no such preset).
- * Threads: any. */
-TANDEM_API tandem_status tandem_matrix_field(int32_t matrix, int32_t *field_out);
+enum tandem_matrix_trait_value {
+  TANDEM_MATRIX_IS_GF16 = 1,         /* it is over GF(2^16) */
+  TANDEM_MATRIX_HAS_LOCAL_GROUPS = 2 /* it needs `local_groups` of the options */
+};
 
-/* 1 for a preset with local groups, which needs `local_groups` of the options; else 0. Threads: any. */
-TANDEM_API int32_t tandem_matrix_has_local_groups(int32_t matrix);
+/* Bits of enum tandem_matrix_trait_value for a preset; else 0. Threads: any. */
+TANDEM_API uint32_t tandem_matrix_traits(int32_t matrix);
 
 /* ---- libraries on top of this one ----------------------------------------------------------------------- */
 

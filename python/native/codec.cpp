@@ -112,7 +112,6 @@ struct Codec::Call {
   bool first = false;
   const void *new_data = nullptr;
   Memory memory;
-  tandem_device_arguments device = {};
 
   // They point into this object.
   tandem_plan_arguments arguments(tandem_verify_result *result) {
@@ -122,8 +121,7 @@ struct Codec::Call {
     all.new_data = new_data;
     all.shard_bytes = shard_bytes;
     all.verify_result = result;
-    device = {sizeof device, memory.place().stream, nullptr, 0};
-    if (memory.place().memory != TANDEM_MEMORY_HOST) all.device = &device;
+    if (memory.place().memory != TANDEM_MEMORY_HOST) all.queue = memory.place().stream;
     return all;
   }
 };
@@ -142,7 +140,7 @@ Codec::Codec(std::int64_t k, std::int64_t m, const std::string &matrix, const st
   Memory memory;
   if (coefficients.is_none()) {
     options.matrix = matrix_of(matrix);
-    check(tandem_matrix_field(options.matrix, &options.field));
+    if ((tandem_matrix_traits(options.matrix) & TANDEM_MATRIX_IS_GF16) != 0) options.field = TANDEM_FIELD_GF16;
   } else {
     options.matrix = TANDEM_MATRIX_CUSTOM;
   }

@@ -315,9 +315,9 @@ void damage_and_locate(Input &input, tandem_context *context, const tandem_codec
 const std::vector<std::int32_t> &plain_matrices() {
   static const std::vector<std::int32_t> all = [] {
     std::vector<std::int32_t> found;
-    std::int32_t matrix = 0, field = 0;
-    for (; tandem_matrix_field(matrix, &field) == TANDEM_OK; ++matrix)
-      if (field == TANDEM_FIELD_GF8 && tandem_matrix_has_local_groups(matrix) == 0) found.push_back(matrix);
+    std::int32_t matrix = 0;
+    for (; tandem_matrix_name(matrix) != nullptr; ++matrix)
+      if (tandem_matrix_traits(matrix) == 0) found.push_back(matrix);
     found.push_back(matrix);
     return found;
   }();
