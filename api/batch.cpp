@@ -25,7 +25,7 @@ class BatchRun final : public SubmittedRun {
       : context_(context), codec_(codec), memory_(memory), queue_(queue) {}
 
   // Throws Error if the stripe's arguments are wrong. The stripe is then not added.
-  void add(core::Operation operation, const tandem_device_stripe &stripe) {
+  void add(core::Operation operation, const tandem_stripe &stripe) {
     const core::Codec &codec = *codec_.codec;
     if (stripe.shards == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL");
     if (stripe.memory != memory_) {
@@ -101,13 +101,13 @@ class BatchRun final : public SubmittedRun {
   core::Control control_;
 };
 
-void set_status(tandem_device_stripe &stripe, tandem_status status) { stripe.status = status; }
-void set_status(const tandem_device_stripe &, tandem_status) {}
+void set_status(tandem_stripe &stripe, tandem_status status) { stripe.status = status; }
+void set_status(const tandem_stripe &, tandem_status) {}
 
 template <class Stripe>
 void submit_batch(tandem_context &context, const tandem_codec &codec, core::Operation operation, Stripe *stripes,
                   std::size_t stripe_count, std::size_t stride_bytes, void *queue, tandem_job **job_out) {
-  check_array(stripes, stripe_count, stride_bytes, "tandem_device_stripe");
+  check_array(stripes, stripe_count, stride_bytes, "tandem_stripe");
   if (stripe_count > kMostStripes)
     base::fail(TANDEM_ERROR_TOO_LARGE, stripe_count, " stripes: a batch has ", kMostStripes, " at most");
   for (std::size_t i = 0; i < stripe_count; ++i)
@@ -146,16 +146,15 @@ using namespace tandem;
 
 extern "C" {
 
-tandem_status tandem_encode_batch(tandem_context *context, const tandem_codec *codec,
-                                  const tandem_device_stripe *stripes, size_t stripe_count, size_t stride_bytes,
-                                  void *queue, tandem_job **job_out) {
+tandem_status tandem_encode_batch(tandem_context *context, const tandem_codec *codec, const tandem_stripe *stripes,
+                                  size_t stripe_count, size_t stride_bytes, void *queue, tandem_job **job_out) {
   return base::guarded({{"codec", codec}, {"job_out", job_out}}, [&] {
     api::submit_batch(api::context_or_default(context), *codec, core::Operation::encode, stripes, stripe_count,
                       stride_bytes, queue, job_out);
   });
 }
 
-tandem_status tandem_decode_batch(tandem_context *context, const tandem_codec *codec, tandem_device_stripe *stripes,
+tandem_status tandem_decode_batch(tandem_context *context, const tandem_codec *codec, tandem_stripe *stripes,
                                   size_t stripe_count, size_t stride_bytes, void *queue, tandem_job **job_out) {
   return base::guarded({{"codec", codec}, {"job_out", job_out}}, [&] {
     api::submit_batch(api::context_or_default(context), *codec, core::Operation::decode, stripes, stripe_count,

@@ -70,10 +70,9 @@ Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_
 }
 
 // Out of line, like check_verify_arguments, so that the rest is inlined into a small call.
-[[noreturn, gnu::noinline]] void fail_memory_arguments(core::MemoryKind memory) {
-  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, memory == core::MemoryKind::host
-                                                ? "device is set, but the plan is for host memory"
-                                                : "device is NULL: a plan for device memory needs it");
+[[noreturn, gnu::noinline]] void fail_memory_arguments() {
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+             "queue, offsets or new_data_offset is set, but the plan is for host memory");
 }
 [[noreturn, gnu::noinline]] void fail_no_shards() { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL"); }
 
@@ -92,8 +91,9 @@ Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_
 
 // All but the pointers to shards.
 void check_arguments(const Plan &plan, core::MemoryKind memory, const tandem_plan_arguments &arguments) {
-  if ((arguments.device == nullptr) != (memory == core::MemoryKind::host)) [[unlikely]]
-    fail_memory_arguments(memory);
+  if (memory == core::MemoryKind::host &&
+      (arguments.queue != nullptr || arguments.offsets != nullptr || arguments.new_data_offset != 0)) [[unlikely]]
+    fail_memory_arguments();
   if (arguments.shards == nullptr) fail_no_shards();
   check_shard_bytes(arguments.shard_bytes, plan.codec().shard_count());
   if (plan.shape().operation == Operation::verify) check_verify_arguments(arguments);
@@ -122,7 +122,7 @@ class PlanRun final : public SubmittedRun {
         ranges_out_(arguments.verify_ranges) {
     read_arguments(*plan_, plan.memory, arguments, &pointers_);
     task_ = plan_->task(pointers_.inputs.data(), pointers_.outputs.data(), arguments.shard_bytes);
-    if (plan.memory != core::MemoryKind::host) take_device_memory(plan.memory, *arguments.device);
+    if (plan.memory != core::MemoryKind::host) take_device_memory(plan.memory, arguments);
     if (plan_->mode() == core::Mode::compare) {
       mismatches_.resize(plan_->outputs().size());
       task_.mismatches = mismatches_.data();
@@ -158,8 +158,7 @@ class PlanRun final : public SubmittedRun {
   }
 
  private:
-  void take_device_memory(core::MemoryKind memory, const tandem_device_arguments &device) {
-    const auto given = base::read_options(&device, "tandem_device_arguments");
+  void take_device_memory(core::MemoryKind memory, const tandem_plan_arguments &given) {
     if (given.queue == nullptr && memory == core::MemoryKind::opencl)
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "queue is NULL: a plan for OpenCL memory needs it");
     task_.memory = memory;

@@ -138,7 +138,7 @@ typedef struct tandem_codec_options {
   uint32_t k;               /* data shards, >= 1 */
   uint32_t m;               /* parity shards, >= 0; k + m <= 256, in GF(2^16) <= 65536 */
   int32_t matrix;           /* enum tandem_matrix_value */
-  int32_t field;            /* enum tandem_field_value */
+  int32_t field;            /* enum tandem_field_value; presets over GF(2^16) take 0, too */
   const void *coefficients; /* TANDEM_MATRIX_CUSTOM: m x k elements, row-major; copied. GF(2^8): bytes; GF(2^16):
                                uint16_t. Else NULL */
   int32_t allow_non_mds;    /* non-zero: accept a matrix that cannot recover from every loss of m shards */
@@ -319,12 +319,19 @@ TANDEM_API tandem_status tandem_update(tandem_context *context, const tandem_cod
 TANDEM_API tandem_status tandem_accumulate(tandem_context *context, const tandem_codec *codec, uint32_t index,
                                            const void *data, void *const *parity, size_t shard_bytes, int32_t first);
 
-/* Allocates `count` shards of shard_bytes each in one allocation. Each starts at a 64-byte boundary. The starts differ
- * by an odd number of cache lines, so that shards do not collide in the L1 cache. shards_out gets `count` pointers.
- * Free with tandem_shards_free(shards_out[0]). Status: INVALID_ARGUMENT, TOO_LARGE, OUT_OF_MEMORY. */
-TANDEM_API tandem_status tandem_shards_allocate(size_t count, size_t shard_bytes, void **shards_out);
+enum tandem_shards_flag_value {
+  TANDEM_SHARDS_PINNED =
+      1 /* registers the allocation for devices (tandem_memory_register, device.h) until it is freed */
+};
 
-/* Frees shards of tandem_shards_allocate and of tandem_shards_allocate_flags (device.h). NULL is allowed. */
+/* Allocates `count` shards of shard_bytes each in one allocation. Each starts at a 64-byte boundary. The starts differ
+ * by an odd number of cache lines, so that shards do not collide in the L1 cache. flags are 0, or enum
+ * tandem_shards_flag_value. shards_out gets `count` pointers. Free with tandem_shards_free(shards_out[0]).
+ * Status: INVALID_ARGUMENT, UNSUPPORTED (an unknown flag, with its value), TOO_LARGE, OUT_OF_MEMORY. */
+TANDEM_API tandem_status tandem_shards_allocate(size_t count, size_t shard_bytes, uint32_t flags, void **shards_out);
+
+/* Frees shards of tandem_shards_allocate. NULL is allowed. Memory that begins at first_shard is unregistered first.
+ * While a run uses that memory, nothing is freed, and tandem_last_error_message() says so. */
 TANDEM_API void tandem_shards_free(void *first_shard);
 
 /* Cuts content (NULL if it is empty) into the k data shards, with zeros after its end; and joins it again.
@@ -345,8 +352,10 @@ typedef struct tandem_stripe {
   void *const *shards;    /* k+m pointers, data first */
   const uint8_t *present; /* decode: k+m bytes, as for tandem_decode. encode: NULL */
   size_t shard_bytes;     /* of this stripe */
-  int32_t memory;         /* enum tandem_memory_value; host here */
+  int32_t memory;         /* enum tandem_memory_value; host here, others in device.h */
   tandem_status status;   /* decode: this stripe's own result; CANCELLED where the call failed before its turn */
+  const uint64_t
+      *offsets; /* device memory: k+m byte offsets of the shards in their buffers; NULL = all 0. Host: NULL */
 } tandem_stripe;
 
 /* Encodes or decodes many stripes in one call. The stripes are spread over all threads, small ones together.
@@ -455,7 +464,10 @@ typedef struct tandem_plan_arguments {
   size_t shard_bytes;
   tandem_verify_result *verify_result;        /* verify: written when the run is done; struct_bytes set by the caller */
   struct tandem_verify_ranges *verify_ranges; /* verify: where the mismatches lie (diagnose.h); NULL = no search */
-  const struct tandem_device_arguments *device; /* plans for device memory need it (device.h); for others NULL */
+  /* Of plans for device memory; device.h says what they mean. Others: NULL and 0. */
+  void *queue;              /* a stream of CUDA, or a cl_command_queue */
+  const uint64_t *offsets;  /* k+m byte offsets of the shards in their buffers; NULL = all 0 */
+  uint64_t new_data_offset; /* update: offset of new_data */
 } tandem_plan_arguments;
 
 /* Runs a plan and returns when it is done.

@@ -173,14 +173,14 @@ class Context {
   detail::Owner<tandem_context, tandem_context_destroy> context_;
 };
 
-/* Shards in one allocation, placed so that they do not collide in the cache (tandem_shards_allocate_flags). Their
+/* Shards in one allocation, placed so that they do not collide in the cache (tandem_shards_allocate). Their
  * content is undefined at first. Movable. */
 class Shards {
  public:
   /* flags: of enum tandem_shards_flag_value. */
   Shards(std::size_t count, std::size_t shard_bytes, std::uint32_t flags = 0)
       : pointers_(count), shard_bytes_(shard_bytes) {
-    check(tandem_shards_allocate_flags(count, shard_bytes, flags, pointers_.data()));
+    check(tandem_shards_allocate(count, shard_bytes, flags, pointers_.data()));
     if (count != 0) memory_.reset(pointers_[0]);
   }
 

@@ -90,7 +90,6 @@ TEST(BadCodec, OptionsAreRefusedWithTheirNumbers) {
       {wide_options(kLeopard, 40000, 20000), kBad, {"40000", "20000", "32768", "65536"}},
       {wide_options(kLeopard, 100, 40000), kBad, {"65536 + 100"}},
       {wide_options(kLeopard, 0, 4), kBad, {"k = 0"}},
-      {codec_options(10, 4, kLeopard), kBad, {"leopard16", "TANDEM_FIELD_GF16"}},
       {wide_options(TANDEM_MATRIX_ISAL_CAUCHY, 10, 4), kBad, {"isal-cauchy", "GF(2^8)"}},
       {wide_options(77, 10, 4), kBad, {"77"}},
       {with(codec_options(10, 4, kLeopard), [](auto &o) { o.field = 2; }), kBad, {"field 2"}},
@@ -577,12 +576,12 @@ TEST_F(BadCall, WhatAContextCannotRunIsNamed) {
 
 TEST_F(BadCall, Allocations) {
   void *shards[2] = {&shards, nullptr};
-  EXPECT_TRUE(refused(tandem_shards_allocate(3, 3, nullptr), kBad, {"NULL"}));
-  EXPECT_TRUE(refused(tandem_shards_allocate(2, 0, shards), kBad, {"0"}));
-  EXPECT_TRUE(refused(tandem_shards_allocate(0, 2, shards), kBad, {"0"}));
+  EXPECT_TRUE(refused(tandem_shards_allocate(3, 3, 0, nullptr), kBad, {"NULL"}));
+  EXPECT_TRUE(refused(tandem_shards_allocate(2, 0, 0, shards), kBad, {"0"}));
+  EXPECT_TRUE(refused(tandem_shards_allocate(0, 2, 0, shards), kBad, {"0"}));
   for (const std::size_t bytes : {SIZE_MAX, SIZE_MAX / 2, std::size_t{PTRDIFF_MAX}, SIZE_MAX / 14 + 1}) {
-    EXPECT_TRUE(refused(tandem_shards_allocate(14, bytes, shards), TANDEM_ERROR_TOO_LARGE, {std::to_string(bytes)}));
-    EXPECT_TRUE(refused(tandem_shards_allocate(bytes, 64, shards), TANDEM_ERROR_TOO_LARGE, {std::to_string(bytes)}));
+    EXPECT_TRUE(refused(tandem_shards_allocate(14, bytes, 0, shards), TANDEM_ERROR_TOO_LARGE, {std::to_string(bytes)}));
+    EXPECT_TRUE(refused(tandem_shards_allocate(bytes, 64, 0, shards), TANDEM_ERROR_TOO_LARGE, {std::to_string(bytes)}));
   }
   EXPECT_EQ(shards[0], &shards);
 }
@@ -735,10 +734,16 @@ TEST_F(BadCall, ArgumentsOfPlans) {
   both("room for one range, but no array", verify.get(), &bad);
   ranges = {1, nullptr, 0, 0};
   both("size of the ranges", verify.get(), &bad);
-  const tandem_device_arguments device = {sizeof device, nullptr, nullptr, 0};
   bad = good;
-  bad.device = &device;
-  both("device arguments for host memory", plan.get(), &bad);
+  bad.queue = &ranges;
+  both("a queue for host memory", plan.get(), &bad);
+  const std::uint64_t offsets[kK + kM] = {};
+  bad = good;
+  bad.offsets = offsets;
+  both("offsets for host memory", plan.get(), &bad);
+  bad = good;
+  bad.new_data_offset = 1;
+  both("an offset of new data for host memory", plan.get(), &bad);
   std::uint8_t read[kK + kM];
   for (const tandem_status status : {tandem_plan_shards_to_read(nullptr, read), tandem_job_wait(nullptr),
                                      tandem_plan_shards_to_read(plan.get(), nullptr), tandem_job_cancel(nullptr)})
@@ -749,17 +754,18 @@ TEST_F(BadCall, ArgumentsOfPlans) {
 // A wrong stripe is named, and no stripe is written.
 TEST_F(BadCall, Stripes) {
   Stripe other(random_, kK, kM, 100), third(random_, kK, kM, 100);
-  tandem_stripe good[] = {{other.all(), other.present.data(), 100, 0, 77},
-                          {stripe_.all(), stripe_.present.data(), kBytes, 0, 77},
-                          {third.all(), third.present.data(), 100, 0, 77}};
+  tandem_stripe good[] = {{other.all(), other.present.data(), 100, 0, 77, nullptr},
+                          {stripe_.all(), stripe_.present.data(), kBytes, 0, 77, nullptr},
+                          {third.all(), third.present.data(), 100, 0, 77, nullptr}};
   constexpr std::size_t kSize = sizeof good[0];
   other.lose_parity();
   third.lose_parity();
   const Shards before = other.shards, third_before = third.shards;
+  const std::uint64_t offsets[kK + kM] = {};
   tandem_context *const x = context_.get();
   const tandem_codec *const c = codec_.get();
-  EXPECT_TRUE(refused(tandem_encode_stripes(x, c, good, 3, kSize - 8), kBad, {"24", "32"}));
-  EXPECT_TRUE(refused(tandem_encode_stripes(x, c, good, 3, kSize + 1), kBad, {"33"}));
+  EXPECT_TRUE(refused(tandem_encode_stripes(x, c, good, 3, kSize - 8), kBad, {"32", "40"}));
+  EXPECT_TRUE(refused(tandem_encode_stripes(x, c, good, 3, kSize + 1), kBad, {"41"}));
   EXPECT_TRUE(
       refused(tandem_encode_stripes(x, c, good, SIZE_MAX, kSize), TANDEM_ERROR_TOO_LARGE, {std::to_string(SIZE_MAX)}));
   EXPECT_TRUE(refused(tandem_encode_stripes(x, c, nullptr, 1, kSize), kBad, {"NULL"}));
@@ -768,6 +774,7 @@ TEST_F(BadCall, Stripes) {
       {[](auto &s) { s.shard_bytes = SIZE_MAX / 2; }, TANDEM_ERROR_TOO_LARGE, {}},
       {[](auto &s) { s.memory = TANDEM_MEMORY_OPENCL; }, TANDEM_ERROR_UNSUPPORTED, {"2"}},
       {[](auto &s) { s.shards = nullptr; }, kBad, {"NULL"}},
+      {[&](auto &s) { s.offsets = offsets; }, kBad, {"offsets"}},
       {[&](auto &) { stripe_.pointers[kK + 1] = stripe_.pointers[4]; }, TANDEM_ERROR_OVERLAP, {}},
       {[&](auto &) { stripe_.pointers[4] = nullptr; }, kBad, {"data shard 4"}},
   };

@@ -91,13 +91,13 @@ TEST(OutOfMemory, CreateObjects) {
   }
   void *shards[3] = {};
   fail_each_allocation(
-      false, [&] { return tandem_shards_allocate(3, 1000, shards); }, [&] { shards[0] = nullptr; },
+      false, [&] { return tandem_shards_allocate(3, 1000, 0, shards); }, [&] { shards[0] = nullptr; },
       [&](bool ok) {
         ASSERT_EQ(shards[0] != nullptr, ok);
         tandem_shards_free(shards[0]);
       });
   fail_each_allocation(
-      false, [&] { return tandem_shards_allocate_flags(3, 1000, TANDEM_SHARDS_PINNED, shards); },
+      false, [&] { return tandem_shards_allocate(3, 1000, TANDEM_SHARDS_PINNED, shards); },
       [&] { shards[0] = nullptr; },
       [&](bool ok) {
         ASSERT_EQ(shards[0] != nullptr, ok);

@@ -49,7 +49,7 @@ ASSERT_STATIC(sizeof(tandem_volume_extent) == 24 && sizeof(tandem_volume_window)
                   sizeof(tandem_volume_column) == 4,
               "what compiled programs lay out");
 
-ASSERT_STATIC(sizeof(tandem_device_stripe) == 40, "what compiled programs lay out");
+ASSERT_STATIC(sizeof(tandem_stripe) == 40, "what compiled programs lay out");
 
 static int failures = 0;
 

@@ -131,15 +131,14 @@ class VerifyRanges : public testing::TestWithParam<Maker> {
     if (place_.allocate)
       for (unsigned i = 0; i < kK + kM; ++i) std::memcpy(pointers_[i], stripe_.shards[i].data(), kBytes);
     auto arguments = plan_arguments(pointers_.data(), kBytes);
-    device_.queue = place_.queue;
-    if (place_.memory != TANDEM_MEMORY_HOST) arguments.device = &device_;
+    if (place_.memory != TANDEM_MEMORY_HOST) arguments.queue = place_.queue;
     arguments.verify_result = &result_;
     return arguments;
   }
 
   // Runs, or submits, and checks all that does not depend on what is damaged.
   Found verify(std::uint64_t capacity, bool submits = false) {
-    std::vector<tandem_verify_range> ranges(capacity + 1, tandem_verify_range{77, 77, 77, 77, 77});
+    std::vector<tandem_shard_range> ranges(capacity + 1, tandem_shard_range{77, 77, 77, 77, 77});
     Found found;
     tandem_plan_arguments given = arguments();
     tandem_verify_ranges out = {sizeof out, capacity != 0 ? ranges.data() : nullptr, capacity, 0};
@@ -154,8 +153,7 @@ class VerifyRanges : public testing::TestWithParam<Maker> {
     EXPECT_EQ(ranges[written].shard, 77u) << "one more than there are, or than there is room for";
     for (std::uint64_t i = 0; i < written; ++i) {
       EXPECT_EQ(ranges[i].reserved, 0u);
-      found.ranges.push_back(
-          {ranges[i].shard - kK, ranges[i].begin_bytes, ranges[i].end_bytes, ranges[i].mismatch_byte_count});
+      found.ranges.push_back({ranges[i].shard - kK, ranges[i].begin_bytes, ranges[i].end_bytes, ranges[i].byte_count});
     }
     EXPECT_TRUE(are_ranges_of(found.ranges, found.count, differing())) << "capacity " << capacity;
     EXPECT_EQ(result_.consistent, found.count == 0);
@@ -193,7 +191,6 @@ class VerifyRanges : public testing::TestWithParam<Maker> {
   Stripe stripe_;
   Plan plan_;
   std::vector<void *> pointers_;
-  tandem_device_arguments device_ = {sizeof device_, nullptr, nullptr, 0};
   tandem_verify_result result_ = sized<tandem_verify_result>();
 };
 
@@ -248,7 +245,7 @@ TEST_P(VerifyRanges, ManyPlacesAndAnyCapacity) {
 TEST_P(VerifyRanges, AreNotLookedForUnasked) {
   damage(kK, 1000, 5000);
   if (place_.memory != TANDEM_MEMORY_HOST) GTEST_SKIP() << "the caller's struct has no device either";
-  tandem_verify_range range = {77, 77, 77, 77, 77};
+  tandem_shard_range range = {77, 77, 77, 77, 77};
   tandem_verify_ranges out = {sizeof out, &range, 1, 77};
   tandem_plan_arguments given = arguments();
   given.struct_bytes = offsetof(tandem_plan_arguments, verify_ranges);
@@ -268,7 +265,7 @@ TEST(VerifyRangesCost, IsBounded) {
   const FakeBackend &backend = *owned;
   const Context context = context_of(std::move(owned));
   const Plan plan = make_plan(context.get(), make_codec(kK, kM).get(), TANDEM_OPERATION_VERIFY);
-  tandem_verify_range ranges[10];
+  tandem_shard_range ranges[10];
   tandem_verify_ranges found = {sizeof found, ranges, 10, 0};
   const auto bytes_read = [&] {
     auto result = sized<tandem_verify_result>();
@@ -301,7 +298,7 @@ TEST(VerifyRangesCancelled, NothingIsSaid) {
   script.before_chunk = [&](std::uint64_t, std::uint64_t) { is_cancelled.wait(); };
   const Context context = context_of(std::make_unique<FakeBackend>(script));
   const Plan plan = make_plan(context.get(), make_codec(kK, kM).get(), TANDEM_OPERATION_VERIFY);
-  tandem_verify_range range = {77, 77, 77, 77, 77};
+  tandem_shard_range range = {77, 77, 77, 77, 77};
   tandem_verify_ranges found = {sizeof found, &range, 1, 77};
   auto result = sized<tandem_verify_result>();
   result.consistent = 77;
@@ -340,7 +337,7 @@ class VerifyOnDevice : public testing::Test {
       std::memcpy(pointers_.back(), shard.data(), kShardBytes);
     }
     arguments_ = plan_arguments(pointers_.data(), kShardBytes);
-    arguments_.device = &device_;
+    arguments_.queue = stream_;
     arguments_.verify_result = &result_;
   }
 
@@ -354,7 +351,6 @@ class VerifyOnDevice : public testing::Test {
   std::vector<CUdeviceptr> memory_;
   std::vector<void *> pointers_;
   tandem_verify_result result_ = sized<tandem_verify_result>();
-  const tandem_device_arguments device_ = {sizeof device_, stream_, nullptr, 0};
   tandem_plan_arguments arguments_ = {};
 };
 

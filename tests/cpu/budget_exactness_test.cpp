@@ -62,7 +62,7 @@ bool verify(tandem_context *context, const tandem_codec *codec, Stripe &stripe) 
   stripe.shards[1][stripe.shard_bytes() / 2] ^= 1;
   const Plan plan = make_plan(context, codec, TANDEM_OPERATION_VERIFY);
   auto result = sized<tandem_verify_result>();
-  tandem_verify_range ranges[4];
+  tandem_shard_range ranges[4];
   tandem_verify_ranges found = {sizeof found, ranges, 4, 0};
   auto arguments = stripe.arguments();
   arguments.verify_result = &result;

@@ -501,7 +501,7 @@ TEST(CudaBatch, ThroughTheApi) {
   DeviceStripe stripes[] = {{*life.driver, life.work}, {*life.driver, life.work, 6}};
   const std::uint8_t present[kK + kM] = {1, 1, 1, 1, 1};
   struct Mine {
-    tandem_device_stripe given = {};
+    tandem_stripe given = {};
     std::vector<void *> shards{};
     std::vector<std::uint64_t> offsets{};
   } mine[2];

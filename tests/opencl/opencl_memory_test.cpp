@@ -117,8 +117,8 @@ class OpenclMemory : public testing::TestWithParam<Layout> {
     made.struct_bytes = sizeof made;
     made.shards = reinterpret_cast<void *const *>(handles_.data());
     made.shard_bytes = kBytes;
-    device_ = {sizeof device_, own_.queue, offsets_.data(), 0};
-    made.device = &device_;
+    made.queue = own_.queue;
+    made.offsets = offsets_.data();
     return made;
   }
 
@@ -127,7 +127,6 @@ class OpenclMemory : public testing::TestWithParam<Layout> {
   Codec codec_;
   std::vector<cl_mem> handles_;
   std::vector<std::uint64_t> offsets_;
-  tandem_device_arguments device_ = {};
 };
 
 TEST_P(OpenclMemory, EncodeDecodeVerifyUpdate) {
@@ -171,7 +170,7 @@ TEST_P(OpenclMemory, EncodeDecodeVerifyUpdate) {
   Bytes damaged_twice = damaged;
   damaged_twice[100] ^= 1;
   put(2, damaged_twice);
-  tandem_verify_range ranges[2 * kM] = {};
+  tandem_shard_range ranges[2 * kM] = {};
   tandem_verify_ranges found = {sizeof found, ranges, 2 * kM, 0};
   given.verify_ranges = &found;
   ASSERT_EQ(tandem_plan_run(verify.get(), &given), TANDEM_OK) << tandem_last_error_message();
@@ -188,13 +187,13 @@ TEST_P(OpenclMemory, EncodeDecodeVerifyUpdate) {
   put(kCount, damaged);
   const Plan update = plan(TANDEM_OPERATION_UPDATE, nullptr, 2);
   given.new_data = handles_[kCount];
-  device_.new_data_offset = offsets_[kCount];
+  given.new_data_offset = offsets_[kCount];
   ASSERT_EQ(tandem_plan_run(update.get(), &given), TANDEM_OK) << tandem_last_error_message();
   Shards parity;
   for (unsigned i = kK; i < kCount; ++i) parity.push_back(get(i));
   put(2, damaged);
   given.new_data = nullptr;
-  device_.new_data_offset = 0;
+  given.new_data_offset = 0;
   ASSERT_EQ(tandem_plan_run(encode.get(), &given), TANDEM_OK) << tandem_last_error_message();
   for (unsigned i = kK; i < kCount; ++i) EXPECT_EQ(get(i), parity[i - kK]) << i;
   EXPECT_GT(kernel_calls(context_.get()), 4u);
@@ -223,7 +222,7 @@ class OpenclBatch : public OpenclMemory {
     for (const std::size_t end : ends) {
       std::vector<std::uint64_t> &own = slice_offsets_.emplace_back(offsets_.begin(), offsets_.begin() + kCount);
       for (std::uint64_t &each : own) each += begin;
-      tandem_device_stripe stripe = {};
+      tandem_stripe stripe = {};
       stripe.shards = reinterpret_cast<void *const *>(handles_.data());
       stripe.offsets = own.data();
       stripe.shard_bytes = end - begin;
@@ -236,14 +235,14 @@ class OpenclBatch : public OpenclMemory {
   tandem_status run(Submit submit, Stripes *stripes) {
     tandem_job *raw = nullptr;
     const tandem_status status =
-        submit(context_.get(), codec_.get(), stripes, stripes_.size(), sizeof(tandem_device_stripe), own_.queue, &raw);
+        submit(context_.get(), codec_.get(), stripes, stripes_.size(), sizeof(tandem_stripe), own_.queue, &raw);
     if (status != TANDEM_OK) return status;
     const Job job(raw);
     return tandem_job_wait(job.get());
   }
 
   std::vector<std::vector<std::uint64_t>> slice_offsets_;
-  std::vector<tandem_device_stripe> stripes_;
+  std::vector<tandem_stripe> stripes_;
 };
 
 TEST_P(OpenclBatch, EncodesAndDecodes) {
@@ -275,7 +274,7 @@ TEST_P(OpenclBatch, EncodesAndDecodes) {
   }
   Shards damaged = stripe.truth;
   std::size_t begin = 0;
-  for (const tandem_device_stripe &each : stripes_) {
+  for (const tandem_stripe &each : stripes_) {
     for (unsigned i = 0; i < kCount; ++i)
       if (each.present[i] == 0) std::memset(&damaged[i][begin], 0x11, each.shard_bytes);
     begin += each.shard_bytes;
@@ -283,7 +282,7 @@ TEST_P(OpenclBatch, EncodesAndDecodes) {
   put_all(damaged);
   const std::uint64_t calls = kernel_calls(context_.get());
   ASSERT_EQ(run(tandem_decode_batch, stripes_.data()), TANDEM_OK) << tandem_last_error_message();
-  for (const tandem_device_stripe &each : stripes_) EXPECT_EQ(each.status, TANDEM_OK);
+  for (const tandem_stripe &each : stripes_) EXPECT_EQ(each.status, TANDEM_OK);
   Shards want = stripe.truth;
   std::memset(&want[7][20'032], 0x11, 64);
   for (unsigned i = 0; i < kCount; ++i) ASSERT_EQ(get(i), want[i]) << i;
@@ -319,7 +318,7 @@ TEST_P(OpenclBatch, WrongStripesAreRefused) {
   encode("stripe 3 of 4: shards is NULL");
   stripes_[3].shards = stripes_[0].shards;
   const std::uint8_t present[kCount] = {1, 0, 1, 1, 0, 1, 1, 1}, few[kCount] = {1, 0, 1, 1, 0, 0, 0, 1};
-  for (tandem_device_stripe &each : stripes_) each.present = present;
+  for (tandem_stripe &each : stripes_) each.present = present;
   stripes_[1].present = few;
   stripes_[2].present = nullptr;
   EXPECT_TRUE(refused(run(tandem_decode_batch, stripes_.data()), TANDEM_ERROR_NOT_RECOVERABLE, {"stripe 1 of 4"}));
@@ -327,9 +326,9 @@ TEST_P(OpenclBatch, WrongStripesAreRefused) {
   EXPECT_EQ(stripes_[1].status, TANDEM_ERROR_NOT_RECOVERABLE);
   EXPECT_EQ(stripes_[2].status, TANDEM_ERROR_INVALID_ARGUMENT);
   stripes_[1].present = stripes_[2].present = present;
-  for (tandem_device_stripe &each : stripes_) each.memory = 77;
+  for (tandem_stripe &each : stripes_) each.memory = 77;
   EXPECT_TRUE(refused(run(tandem_decode_batch, stripes_.data()), TANDEM_ERROR_INVALID_ARGUMENT, {"memory kind 77"}));
-  for (tandem_device_stripe &each : stripes_) {
+  for (tandem_stripe &each : stripes_) {
     EXPECT_EQ(each.status, TANDEM_ERROR_CANCELLED) << "not looked at";
     each.memory = TANDEM_MEMORY_OPENCL;
   }
@@ -337,10 +336,10 @@ TEST_P(OpenclBatch, WrongStripesAreRefused) {
   tandem_job *job = nullptr;
   const auto call = [&](tandem_context *context, const void *stripes, std::size_t count, std::size_t stride,
                         void *queue, tandem_job **out) {
-    return tandem_encode_batch(context, codec_.get(), static_cast<const tandem_device_stripe *>(stripes), count, stride,
-                               queue, out);
+    return tandem_encode_batch(context, codec_.get(), static_cast<const tandem_stripe *>(stripes), count, stride, queue,
+                               out);
   };
-  const std::size_t size = sizeof(tandem_device_stripe);
+  const std::size_t size = sizeof(tandem_stripe);
   const void *some = stripes_.data();
   tandem_context *const context = context_.get();
   EXPECT_TRUE(refused(call(nullptr, some, 4, size, own_.queue, &job), TANDEM_ERROR_UNSUPPORTED, {"memory kind 2"}));
@@ -377,14 +376,12 @@ TEST(OpenclOwnMemory, ABatchInIt) {
   const Context context = make_context(options);
   const Codec codec = make_codec(kK, kM);
   constexpr std::size_t kStripes = 7, kLength = 5000, kPitch = 5056;
-  tandem_device_memory *raw = nullptr;
+  const tandem_device_memory *raw = nullptr;
   ASSERT_EQ(tandem_device_memory_create(context.get(), kStripes * kCount * kPitch, &raw), TANDEM_OK)
       << tandem_last_error_message();
-  const std::unique_ptr<tandem_device_memory, void (*)(tandem_device_memory *)> memory(raw,
-                                                                                       tandem_device_memory_destroy);
-  tandem_device_memory_info info = {};
-  info.struct_bytes = sizeof info;
-  ASSERT_EQ(tandem_device_memory_query(memory.get(), &info), TANDEM_OK);
+  const std::unique_ptr<const tandem_device_memory, void (*)(const tandem_device_memory *)> memory(
+      raw, tandem_device_memory_destroy);
+  const tandem_device_memory &info = *memory;
   EXPECT_EQ(info.memory, TANDEM_MEMORY_OPENCL);
   EXPECT_EQ(info.bytes, kStripes * kCount * kPitch);
 
@@ -392,7 +389,7 @@ TEST(OpenclOwnMemory, ABatchInIt) {
   std::vector<Shards> truth;
   std::vector<std::vector<std::uint64_t>> offsets(kStripes);
   const std::vector<void *> handles(kCount, info.shards);
-  std::vector<tandem_device_stripe> stripes(kStripes);
+  std::vector<tandem_stripe> stripes(kStripes);
   for (std::size_t s = 0; s < kStripes; ++s) {
     truth.push_back(Stripe(random, kK, kM, kLength).truth);
     for (unsigned i = 0; i < kCount; ++i) {
@@ -428,7 +425,6 @@ TEST(OpenclOwnMemory, ABatchInIt) {
   EXPECT_TRUE(refused(write(UINT64_MAX, 2), TANDEM_ERROR_INVALID_ARGUMENT));
   EXPECT_TRUE(refused(write(1, UINT64_MAX), TANDEM_ERROR_INVALID_ARGUMENT));
   EXPECT_TRUE(refused(tandem_device_memory_read(memory.get(), 0, nullptr, 1), TANDEM_ERROR_INVALID_ARGUMENT, {"to"}));
-  EXPECT_TRUE(refused(tandem_device_memory_query(nullptr, &info), TANDEM_ERROR_INVALID_ARGUMENT, {"memory"}));
   raw = nullptr;
   EXPECT_TRUE(refused(tandem_device_memory_create(context.get(), 0, &raw), TANDEM_ERROR_INVALID_ARGUMENT, {"bytes"}));
   EXPECT_TRUE(refused(tandem_device_memory_create(context.get(), std::uint64_t{1} << 60, &raw),

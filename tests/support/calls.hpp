@@ -85,7 +85,7 @@ inline tandem_status perform(Way way, const Call &call) {
       struct Record {
         tandem_stripe stripe;
         std::uint64_t canary;
-      } record = {{shards, present, call.shard_bytes, TANDEM_MEMORY_HOST, 4321}, 99};
+      } record = {{shards, present, call.shard_bytes, TANDEM_MEMORY_HOST, 4321, nullptr}, 99};
       const tandem_status status =
           decodes ? tandem_decode_stripes(call.context, call.codec, &record.stripe, 1, sizeof record)
                   : tandem_encode_stripes(call.context, call.codec, &record.stripe, 1, sizeof record);
