@@ -274,27 +274,20 @@ extern "C" tandem_status tandem_volume_rebuild(tandem_volume *volume, const tand
   });
 }
 
-extern "C" tandem_status tandem_volume_replace(tandem_volume *volume, const tandem_volume_replace_options *options) {
-  return guarded({{"volume", volume}, {"options", options}}, [&] {
-    const auto given = read_options(options, "tandem_volume_replace_options");
-    check_given(given.member, "options.member");
+extern "C" tandem_status tandem_volume_replace(tandem_volume *volume, uint32_t index, const char *member,
+                                               int32_t force) {
+  return guarded({{"volume", volume}, {"member", member}}, [&] {
     tandem_volume_info info{};
     volume->engine.query(&info);
     if (info.read_only) fail(TANDEM_ERROR_UNAVAILABLE, "the volume is open for reading only");
-    if (given.index < info.k + info.m) volume->engine.let_go(given.index);
-    const std::string identity = tandem::volume::identity_of(given.member);
+    if (index < info.k + info.m) volume->engine.let_go(index);
+    const std::string identity = tandem::volume::identity_of(member);
     for (std::uint32_t i = 0; i < info.k + info.m; ++i)
       if (volume->engine.identity(i) == identity)
-        fail(TANDEM_ERROR_INVALID_ARGUMENT, given.member, ": is member ", i, " of this volume");
+        fail(TANDEM_ERROR_INVALID_ARGUMENT, member, ": is member ", i, " of this volume");
     with_members([&] {
-      Given member{given.member, tandem::volume::open_member(given.member, {.write = true, .create = true})};
-      volume->engine.replace(given.index, std::move(member), given.force != 0);
+      Given given{member, tandem::volume::open_member(member, {.write = true, .create = true})};
+      volume->engine.replace(index, std::move(given), force != 0);
     });
   });
-}
-
-extern "C" tandem_status tandem_volume_statistics_query(const tandem_volume *volume,
-                                                        tandem_volume_statistics *statistics_out) {
-  return guarded({{"volume", volume}, {"statistics_out", statistics_out}},
-                 [&] { answer(*volume, statistics_out, "tandem_volume_statistics"); });
 }

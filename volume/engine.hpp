@@ -79,7 +79,6 @@ class Volume {
   const Geometry &geometry() const { return superblock_.geometry; }
   void query(tandem_volume_info *out) const;
   void query(std::uint32_t index, tandem_volume_member *out) const;
-  void query(tandem_volume_statistics *out) const;
   // As Member::identity(); "" of a member that is not open.
   std::string identity(std::uint32_t index) const;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "volume/engine.hpp"
+#include "volume/write_plan.hpp"
 
 namespace tandem::volume {
 namespace {
@@ -79,7 +80,7 @@ struct Volume::Edit {
   bool clears, delayed;
   std::vector<Stored> fresh{};   // the new content of whole blocks; nullptr: it is cleared
   std::vector<Buffer> copies{};  // blocks of `fresh` that keep a part of their old content
-  std::vector<tandem_volume_column> columns{};
+  std::vector<WriteColumn> columns{};
   std::vector<void *> parity{};  // of usable members, else nullptr
   bool leaves = false;           // data that the change does not touch stays in these rows
 
@@ -157,17 +158,16 @@ bool Volume::plan_parity(Edit &edit) {
   for (const Stored &each : edit.fresh) {
     const auto [column, begin, end] = each.part;
     const bool old = edit.holds(column, begin, end);
-    edit.columns[column] = {1, old, begin > 0 || end < count,
+    edit.columns[column] = {true, old, begin > 0 || end < count,
                             edit.holds(column, 0, begin) || edit.holds(column, end, count)};
     changes = changes || old;
   }
   if (!changes) return false;
-  for (const tandem_volume_column &column : edit.columns) edit.leaves = edit.leaves || column.remaining_old;
+  for (const WriteColumn &column : edit.columns) edit.leaves = edit.leaves || column.remaining_old;
   for (std::uint32_t i = 0; i < m; ++i)
     edit.parity.push_back(members_->is_usable(member_of(edit.view, k + i)) ? edit.view.columns[k + i] : nullptr);
   if (edit.clears && (!edit.leaves || edit.delayed)) return true;
-  tandem_volume_write_plan plan{};
-  check(tandem_volume_plan_write(k, m, edit.columns.data(), edit.delayed, nullptr, &plan));
+  const WritePlan plan = plan_write(edit.columns, m, edit.delayed);
   if (session_is_durable_) ++ways_[plan.way];
   if (plan.way == TANDEM_VOLUME_FULL_STRIPE || plan.way == TANDEM_VOLUME_RECONSTRUCT)
     encode_parity(edit);

@@ -36,43 +36,6 @@ extern "C" {
 
 #define TANDEM_VOLUME_BLOCK_BYTES 4096
 
-/* How a write updates the parity of a stripe. */
-typedef int32_t tandem_volume_way;
-#define TANDEM_VOLUME_FULL_STRIPE ((tandem_volume_way)0) /* covers every column: parity from the new data alone */
-#define TANDEM_VOLUME_RECONSTRUCT ((tandem_volume_way)1) /* reads the rest of the parity range */
-#define TANDEM_VOLUME_MODIFY ((tandem_volume_way)2)      /* reads old data and old parity, adds the difference */
-#define TANDEM_VOLUME_AVOID ((tandem_volume_way)3)       /* as MODIFY, but the old data is known to be zero */
-#define TANDEM_VOLUME_DELAY ((tandem_volume_way)4)       /* writes data alone; the parity is computed later */
-
-/* The blocks of one data column in the parity range of a write. All fields are flags. */
-typedef struct tandem_volume_column {
-  uint8_t written;       /* the write covers some blocks */
-  uint8_t written_old;   /* some of the covered blocks hold older data */
-  uint8_t remaining;     /* the write leaves some blocks unchanged */
-  uint8_t remaining_old; /* some of the unchanged blocks hold data */
-} tandem_volume_column;
-
-typedef struct tandem_volume_write_plan {
-  tandem_volume_way way;
-  uint32_t data_reads, parity_reads, data_writes, parity_writes; /* columns, each one I/O */
-} tandem_volume_write_plan;
-
-/* Chooses how to write to one stripe with the fewest reads. This function reads no volume. The volume uses it.
- *   k, m      data and parity columns, each >= 1, at most 65,536 together
- *   columns   the k data columns
- *   delayed   non-zero: the stripe is inside a window of delayed parity
- *   reads     k flags, set on success. FULL_STRIPE, AVOID and DELAY read no data. MODIFY reads the written blocks of
- *             the flagged columns, RECONSTRUCT the remaining ones. NULL: not wanted
- *   plan      set on success. Each written column is one write. Each parity column is one write too, except with DELAY.
- *             Parity is read from all m columns or from none
- * Blocks without older data are zeros and are not read. For a system that does not track such blocks, set both _old
- * flags wherever written and remaining are set. If RECONSTRUCT and MODIFY need the same number of reads, RECONSTRUCT is
- * used: its result does not depend on the old parity.
- * Status: INVALID_ARGUMENT (NULL; k or m 0; no column is written; an _old flag without its partner), TOO_LARGE.
- * Threads: any. */
-TANDEM_API tandem_status tandem_volume_plan_write(uint32_t k, uint32_t m, const tandem_volume_column *columns,
-                                                  int32_t delayed, uint8_t *reads, tandem_volume_write_plan *plan);
-
 /* ---- the volume ---------------------------------------------------------------------------------- */
 
 /* An open volume. Any k of its k+m members hold all data, except in windows of delayed parity.
@@ -162,6 +125,20 @@ TANDEM_API tandem_status tandem_volume_open(tandem_context *context, const tande
  * Status: as tandem_volume_flush. */
 TANDEM_API tandem_status tandem_volume_close(tandem_volume *volume);
 
+typedef struct tandem_volume_io_count {
+  uint64_t reads, writes; /* calls on members, each for a run of bytes without gaps */
+  uint64_t read_bytes, write_bytes;
+} tandem_volume_io_count;
+
+/* How a write updates the parity of a stripe. */
+enum tandem_volume_way_value {
+  TANDEM_VOLUME_FULL_STRIPE = 0, /* covers every column: parity from the new data alone */
+  TANDEM_VOLUME_RECONSTRUCT = 1, /* reads the rest of the parity range */
+  TANDEM_VOLUME_MODIFY = 2,      /* reads old data and old parity, adds the difference */
+  TANDEM_VOLUME_AVOID = 3,       /* as MODIFY, but the old data is known to be zero */
+  TANDEM_VOLUME_DELAY = 4        /* writes data alone; the parity is computed later */
+};
+
 typedef struct tandem_volume_info {
   size_t struct_bytes; /* set by the caller: sizeof(tandem_volume_info) */
   uint8_t volume_id[TANDEM_VOLUME_ID_BYTES];
@@ -180,6 +157,17 @@ typedef struct tandem_volume_info {
   int32_t read_only;
   uint32_t reserved;             /* 0 */
   uint64_t scrub_position_bytes; /* in the volume: where the next scrub continues; 0 = at the beginning */
+  /* Counters since open. */
+  tandem_volume_io_count data;   /* data blocks in the data area */
+  tandem_volume_io_count parity; /* parity blocks in the data area */
+  tandem_volume_io_count log;
+  tandem_volume_io_count checksum; /* pages of the tables */
+  tandem_volume_io_count superblock;
+  uint64_t syncs;               /* of members */
+  uint64_t ways[5];             /* writes to a stripe (or to a part of it), by enum tandem_volume_way_value */
+  uint64_t transaction_count;   /* committed transactions */
+  uint64_t degraded_read_count; /* blocks computed from others for a read or a write */
+  uint64_t mended_block_count;  /* of these, blocks that were written back */
 } tandem_volume_info;
 
 /* Describes a volume.
@@ -356,48 +344,16 @@ TANDEM_API tandem_status tandem_volume_scrub(tandem_volume *volume, const tandem
 TANDEM_API tandem_status tandem_volume_rebuild(tandem_volume *volume, const tandem_volume_care_options *options,
                                                tandem_volume_care_result *result_out);
 
-typedef struct tandem_volume_replace_options {
-  size_t struct_bytes; /* sizeof(tandem_volume_replace_options) */
-  uint32_t index;      /* the member to replace; it need not be lost */
-  int32_t force;       /* non-zero: a new member that is not empty is overwritten */
-  const char *member;  /* path or URI of the new member. A regular file is made if it does not exist, and extended if it
-                          is too small */
-} tandem_volume_replace_options;
-
 /* Replaces a member by a new one. The old member's content is not used any more. tandem_volume_rebuild fills the new
  * member. Until then the volume is protected as if the member were lost.
- * Status: INVALID_ARGUMENT (NULL; index; the new member is too small, is a member already, or is not empty),
- *   UNAVAILABLE (read-only; locked; a window is open; another scrub, rebuild or replace runs), NOT_RECOVERABLE (fewer
- *   than k complete members would be left), UNSUPPORTED, IO, OUT_OF_MEMORY.
- * Threads: any. */
-TANDEM_API tandem_status tandem_volume_replace(tandem_volume *volume, const tandem_volume_replace_options *options);
-
-/* ---- statistics ------------------------------------------------------------------------------------ */
-
-typedef struct tandem_volume_io_count {
-  uint64_t reads, writes; /* calls on members, each for a run of bytes without gaps */
-  uint64_t read_bytes, write_bytes;
-} tandem_volume_io_count;
-
-typedef struct tandem_volume_statistics {
-  size_t struct_bytes;           /* set by the caller: sizeof(tandem_volume_statistics) */
-  tandem_volume_io_count data;   /* data blocks in the data area */
-  tandem_volume_io_count parity; /* parity blocks in the data area */
-  tandem_volume_io_count log;
-  tandem_volume_io_count checksum; /* pages of the tables */
-  tandem_volume_io_count superblock;
-  uint64_t syncs;               /* of members */
-  uint64_t ways[5];             /* writes to a stripe (or to a part of it), by tandem_volume_way */
-  uint64_t transaction_count;   /* committed transactions */
-  uint64_t degraded_read_count; /* blocks computed from others for a read or a write */
-  uint64_t mended_block_count;  /* of these, blocks that were written back */
-} tandem_volume_statistics;
-
-/* Copies the counters since open.
- * Status: INVALID_ARGUMENT (NULL).
- * Threads: any. */
-TANDEM_API tandem_status tandem_volume_statistics_query(const tandem_volume *volume,
-                                                        tandem_volume_statistics *statistics_out);
+ *   index    the member to replace; it need not be lost
+ *   member   path or URI of the new member. A regular file is made if it does not exist, and extended if it is too
+ * small force    non-zero: a new member that is not empty is overwritten Status: INVALID_ARGUMENT (NULL; index; the new
+ * member is too small, is a member already, or is not empty), UNAVAILABLE (read-only; locked; a window is open; another
+ * scrub, rebuild or replace runs), NOT_RECOVERABLE (fewer than k complete members would be left), UNSUPPORTED, IO,
+ * OUT_OF_MEMORY. Threads: any. */
+TANDEM_API tandem_status tandem_volume_replace(tandem_volume *volume, uint32_t index, const char *member,
+                                               int32_t force);
 
 #ifdef __cplusplus
 }

@@ -72,11 +72,7 @@ struct VolumeFiles : ::testing::Test {
     return tandem_volume_open(nullptr, &options, other ? other : &volume);
   }
   tandem_status replace(std::uint32_t index, const std::string &member) {
-    tandem_volume_replace_options options{};
-    options.struct_bytes = sizeof options;
-    options.index = index;
-    options.member = member.c_str();
-    return tandem_volume_replace(volume, &options);
+    return tandem_volume_replace(volume, index, member.c_str(), 0);
   }
   // What the volume holds there, or nothing if it cannot be read.
   Bytes read(std::uint64_t offset, std::size_t bytes) {
@@ -157,10 +153,7 @@ TEST_F(VolumeFiles, AWayThroughAllCalls) {
   ASSERT_EQ(tandem_volume_scrub(volume, nullptr, &result), TANDEM_OK);
   EXPECT_EQ(result.bad_block_count + result.bad_parity_count + result.lost_block_count, 0u);
   EXPECT_EQ(result.stripe_count, made.stripe_count);
-  tandem_volume_statistics statistics{};
-  statistics.struct_bytes = sizeof statistics;
-  ASSERT_EQ(tandem_volume_statistics_query(volume, &statistics), TANDEM_OK);
-  EXPECT_GT(statistics.log.writes, 0u);
+  EXPECT_GT(info().log.writes, 0u);
   close();
   ASSERT_EQ(open({names[5], names[1], names[3], names[2]}, true), TANDEM_OK) << "any order, any four";
   EXPECT_EQ(read(100000, data.size()), data);
@@ -350,9 +343,7 @@ TEST_F(VolumeFiles, ArgumentsOfTheOtherCalls) {
   EXPECT_EQ(tandem_volume_member_query(volume, 0, &member), TANDEM_ERROR_INVALID_ARGUMENT) << "no size";
   member.struct_bytes = sizeof member;
   EXPECT_EQ(tandem_volume_member_query(volume, 6, &member), TANDEM_ERROR_INVALID_ARGUMENT);
-  tandem_volume_replace_options no_member{};
-  no_member.struct_bytes = sizeof no_member;
-  EXPECT_EQ(tandem_volume_replace(volume, &no_member), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_volume_replace(volume, 0, nullptr, 0), TANDEM_ERROR_INVALID_ARGUMENT);
   const std::string spare = (folder / "spare").string();
   EXPECT_EQ(replace(6, spare), TANDEM_ERROR_INVALID_ARGUMENT);
   tandem_volume_open_options open_options{};
