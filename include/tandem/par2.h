@@ -210,7 +210,6 @@ typedef struct tandem_par2_summary {
 /* Status: INVALID_ARGUMENT (NULL; struct_bytes). Threads: any. */
 TANDEM_API tandem_status tandem_par2_report_query(const tandem_par2_report *report, tandem_par2_summary *summary_out);
 
-/* Texts belong to the report. */
 typedef struct tandem_par2_file {
   const char *name;     /* as in the set, with '/' between folders */
   const char *found_as; /* renamed: the path of the other file; else NULL */
@@ -222,14 +221,6 @@ typedef struct tandem_par2_file {
   int32_t error_number; /* unreadable: errno; else 0 */
 } tandem_par2_file;
 
-/* Lists the files of the set in its order.
- *   files_out      `capacity` structs, stride_bytes apart; NULL with capacity 0 only counts
- *   count_out      how many there are; may be more than capacity
- * Status: INVALID_ARGUMENT (NULL; stride_bytes smaller than the struct). Threads: any. */
-TANDEM_API tandem_status tandem_par2_report_files(const tandem_par2_report *report, tandem_par2_file *files_out,
-                                                  size_t capacity, size_t stride_bytes, size_t *count_out);
-
-/* Texts belong to the report. */
 typedef struct tandem_par2_packet_file {
   const char *path;
   uint64_t bytes;
@@ -241,13 +232,7 @@ typedef struct tandem_par2_packet_file {
                       is 0 */
 } tandem_par2_packet_file;
 
-/* Lists the packet files that were read; arguments as for tandem_par2_report_files. With TANDEM_PAR2_PACKETS also those
- * that are missing, as far as it shows: "base.par2", and one file for each gap among the exponents. */
-TANDEM_API tandem_status tandem_par2_report_packet_files(const tandem_par2_report *report,
-                                                         tandem_par2_packet_file *files_out, size_t capacity,
-                                                         size_t stride_bytes, size_t *count_out);
-
-/* A file that was searched because something is missing. Texts belong to the report. */
+/* A file that was searched because something is missing. */
 typedef struct tandem_par2_searched_file {
   const char *path;
   const char *name;           /* of the set's file that all slices found here belong to; NULL: several files, or none */
@@ -257,17 +242,26 @@ typedef struct tandem_par2_searched_file {
   int32_t error_number;          /* not 0: errno, why it could not be searched */
 } tandem_par2_searched_file;
 
-/* Lists the searched files other than those of the set, without those that a renamed file was found as. If something is
- * missing, also files beside the set that may have packets of it, and cannot be read at their beginnings. Arguments as
- * for tandem_par2_report_files. */
-TANDEM_API tandem_status tandem_par2_report_searched_files(const tandem_par2_report *report,
-                                                           tandem_par2_searched_file *files_out, size_t capacity,
-                                                           size_t stride_bytes, size_t *count_out);
+enum tandem_par2_list_value {
+  TANDEM_PAR2_FILES = 0,          /* tandem_par2_file: the files of the set in its order */
+  TANDEM_PAR2_PACKET_FILES = 1,   /* tandem_par2_packet_file: those that were read. With TANDEM_PAR2_PACKETS also those
+                                     that are missing, as far as it shows: "base.par2", and one file for each gap among
+                                     the exponents */
+  TANDEM_PAR2_SEARCHED_FILES = 2, /* tandem_par2_searched_file: other files than those of the set, without those that a
+                                     renamed file was found as. If something is missing, also files beside the set that
+                                     may have packets of it, and cannot be read at their beginnings */
+  TANDEM_PAR2_TEMPORARIES = 3     /* const char *: paths of temporaries that killed calls left beside files and packet
+                                     files of the set. None if a process is writing one */
+};
 
-/* Lists temporaries that killed calls left beside files and packet files of the set, as paths that belong to the
- * report. None if a process is writing one; arguments as for tandem_par2_report_files. */
-TANDEM_API tandem_status tandem_par2_report_temporaries(const tandem_par2_report *report, const char **paths_out,
-                                                        size_t capacity, size_t stride_bytes, size_t *count_out);
+/* Lists what a report has. Texts belong to the report.
+ *   list            enum tandem_par2_list_value
+ *   elements_out    `capacity` elements, stride_bytes apart; NULL with capacity 0 only counts
+ *   stride_bytes    the size of an element
+ *   count_out       how many there are; may be more than capacity
+ * Status: INVALID_ARGUMENT (NULL; no such list; stride_bytes smaller than an element). Threads: any. */
+TANDEM_API tandem_status tandem_par2_report_list(const tandem_par2_report *report, int32_t list, void *elements_out,
+                                                 size_t capacity, size_t stride_bytes, size_t *count_out);
 
 /* ---- repair -------------------------------------------------------------------------------------- */
 
