@@ -177,20 +177,18 @@ tandem_status tandem_files_decode(tandem_context *context, const tandem_files_se
 }
 
 tandem_status tandem_files_writer_begin(tandem_context *context, const tandem_files_encode_options *options,
-                                        uint64_t content_bytes, tandem_files_writer **writer_out) {
+                                        uint64_t content_bytes, tandem_files_set *set_out,
+                                        tandem_files_writer **writer_out) {
   return guarded({{"writer_out", writer_out}}, [&] {
+    check_result(set_out, "tandem_files_set");
     const tandem_files_encode_options ours = read_needed_options(options, "tandem_files_encode_options");
     const Team team(ours.team);
     std::unique_ptr<tandem_files_writer> writer;
     team.together([&] { writer = new_writer(context, ours, content_bytes); });
     writer->set.begin();
+    write_result(set_of(writer->set.header()), set_out, "tandem_files_set");
     *writer_out = writer.release();
   });
-}
-
-tandem_status tandem_files_writer_query(const tandem_files_writer *writer, tandem_files_set *set_out) {
-  return guarded({{"writer", writer}, {"tandem_files_set", set_out}},
-                 [&] { write_result(set_of(writer->set.header()), set_out, "tandem_files_set"); });
 }
 
 tandem_status tandem_files_writer_write(tandem_files_writer *writer, uint64_t first_stripe, uint64_t stripe_count,
@@ -212,11 +210,10 @@ tandem_status tandem_files_writer_commit(tandem_files_writer *writer, tandem_fil
 void tandem_files_writer_destroy(tandem_files_writer *writer) { delete writer; }
 
 tandem_status tandem_files_reader_create(tandem_context *context, const tandem_files_search *search,
-                                         const tandem_files_reader_options *options, tandem_files_reader **reader_out) {
+                                         const char *set_id_prefix, tandem_files_reader **reader_out) {
   return guarded({{"search", search}, {"reader_out", reader_out}}, [&] {
-    const tandem_files_reader_options ours = tandem::base::read_options(options, "tandem_files_reader_options");
-    const std::size_t set = search->found.choose_to_code(ours.set_id_prefix != nullptr ? ours.set_id_prefix : "");
-    *reader_out = new tandem_files_reader{{context, search->found.sets[set], ours.thread_count}};
+    const std::size_t set = search->found.choose_to_code(set_id_prefix != nullptr ? set_id_prefix : "");
+    *reader_out = new tandem_files_reader{{context, search->found.sets[set]}};
   });
 }
 
