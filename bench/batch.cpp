@@ -85,10 +85,8 @@ class Batch {
 
   void run_together() {
     tandem_job *job = nullptr;
-    check(
-        decodes_
-            ? tandem_decode_batch(context_, codec_, stripes_.data(), count_, sizeof stripes_[0], memory_->queue, &job)
-            : tandem_encode_batch(context_, codec_, stripes_.data(), count_, sizeof stripes_[0], memory_->queue, &job));
+    check(tandem_code_batch(context_, codec_, decodes_ ? TANDEM_OPERATION_DECODE : TANDEM_OPERATION_ENCODE,
+                            stripes_.data(), count_, sizeof stripes_[0], memory_->queue, &job));
     finish(job);
   }
   void run_as_one() const { finish(submit(long_offsets_.data(), count_ * shard_bytes_)); }
@@ -160,7 +158,8 @@ class Batch {
     stripe.shard_bytes = of_shard;
     stripe.memory = memory_->memory;
     tandem_job *job = nullptr;
-    check(tandem_encode_batch(context_, codec_, &stripe, 1, sizeof stripe, memory_->queue, &job));
+    check(
+        tandem_code_batch(context_, codec_, TANDEM_OPERATION_ENCODE, &stripe, 1, sizeof stripe, memory_->queue, &job));
     finish(job);
   }
 

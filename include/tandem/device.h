@@ -5,7 +5,7 @@
  * stripes in the memory of a GPU hands them over together:
  *
  *     tandem_job *job;
- *     tandem_encode_batch(context, codec, stripes, stripe_count, sizeof stripes[0], stream, &job);
+ *     tandem_code_batch(context, codec, TANDEM_OPERATION_ENCODE, stripes, count, sizeof stripes[0], stream, &job);
  *     ...                              // work put into the stream now comes after the stripes
  *     tandem_job_wait(job);            // or synchronise the stream
  *     tandem_job_destroy(job);
@@ -65,6 +65,7 @@ extern "C" {
 
 /* Encodes or decodes stripes in device memory, in the order of a queue. Returns when the work is in the queue.
  *   context        of that device, or a hybrid with it
+ *   operation      TANDEM_OPERATION_ENCODE or TANDEM_OPERATION_DECODE
  *   stripes        stripe_count structs, at most 2^24, stride_bytes apart (sizeof(tandem_stripe), or more inside a
  *                  struct of yours; a multiple of the struct's alignment). `memory` is CUDA or OPENCL, the same for all
  *                  stripes. Shards are device pointers of CUDA, or cl_mem handles cast to pointers. 0 stripes: the call
@@ -104,12 +105,9 @@ extern "C" {
  *   TANDEM_OK if its shape is valid (only the message tells of a bad address), CANCELLED if the call did not check it.
  *   A stripe with nothing to rebuild is skipped.
  * Threads: any. */
-TANDEM_API tandem_status tandem_encode_batch(tandem_context *context, const tandem_codec *codec,
-                                             const tandem_stripe *stripes, size_t stripe_count, size_t stride_bytes,
-                                             void *queue, tandem_job **job_out);
-TANDEM_API tandem_status tandem_decode_batch(tandem_context *context, const tandem_codec *codec, tandem_stripe *stripes,
-                                             size_t stripe_count, size_t stride_bytes, void *queue,
-                                             tandem_job **job_out);
+TANDEM_API tandem_status tandem_code_batch(tandem_context *context, const tandem_codec *codec, int32_t operation,
+                                           tandem_stripe *stripes, size_t stripe_count, size_t stride_bytes,
+                                           void *queue, tandem_job **job_out);
 
 /* ---- memory of a device, for programs that use no driver themselves ---- */
 

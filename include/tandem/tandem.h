@@ -387,14 +387,14 @@ typedef struct tandem_scattered_shard {
 
 /* tandem_encode and tandem_decode for shards that lie in pieces (scatter-gather lists). Each shard may be cut at
  * different places.
+ *   operation    TANDEM_OPERATION_ENCODE or TANDEM_OPERATION_DECODE
  *   shards       k+m entries, data first
+ *   present      decode: as for tandem_decode. encode: NULL
  * Status: as the plain functions (OVERLAP: checked from 4 KiB on); INVALID_ARGUMENT when a shard's segments do not add
  *   up to shard_bytes. */
-TANDEM_API tandem_status tandem_encode_scattered(tandem_context *context, const tandem_codec *codec,
-                                                 const tandem_scattered_shard *shards, size_t shard_bytes);
-TANDEM_API tandem_status tandem_decode_scattered(tandem_context *context, const tandem_codec *codec,
-                                                 const tandem_scattered_shard *shards, const uint8_t *present,
-                                                 size_t shard_bytes);
+TANDEM_API tandem_status tandem_code_scattered(tandem_context *context, const tandem_codec *codec, int32_t operation,
+                                               const tandem_scattered_shard *shards, const uint8_t *present,
+                                               size_t shard_bytes);
 
 /* ---- plans and jobs ------------------------------------------------------------------------------------ */
 

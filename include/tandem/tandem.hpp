@@ -308,13 +308,15 @@ inline void decode_stripes(const Context &context, const Codec &codec, Span<tand
 inline void encode_scattered(const Context &context, const Codec &codec, Span<const tandem_scattered_shard> shards,
                              std::size_t shard_bytes) {
   detail::require(shards.size() == codec.shard_count(), detail::kShardCount);
-  check(tandem_encode_scattered(context.get(), codec.get(), shards.data(), shard_bytes));
+  check(
+      tandem_code_scattered(context.get(), codec.get(), TANDEM_OPERATION_ENCODE, shards.data(), nullptr, shard_bytes));
 }
 inline void decode_scattered(const Context &context, const Codec &codec, Span<const tandem_scattered_shard> shards,
                              Span<const std::uint8_t> present, std::size_t shard_bytes) {
   detail::require(shards.size() == codec.shard_count(), detail::kShardCount);
   detail::require(present.size() == shards.size(), detail::kFlagCount);
-  check(tandem_decode_scattered(context.get(), codec.get(), shards.data(), present.data(), shard_bytes));
+  check(tandem_code_scattered(context.get(), codec.get(), TANDEM_OPERATION_DECODE, shards.data(), present.data(),
+                              shard_bytes));
 }
 
 /* A run beside the calling thread. The destructor waits for it. Movable. */

@@ -793,6 +793,9 @@ TEST_F(BadCall, Stripes) {
 TEST_F(BadCall, Pieces) {
   using Segments = std::vector<tandem_segment>;
   using Shards = std::vector<tandem_scattered_shard>;
+  const auto encode = [&](const tandem_codec *codec, const Shards &shards, std::size_t bytes) {
+    return tandem_code_scattered(context_.get(), codec, TANDEM_OPERATION_ENCODE, shards.data(), nullptr, bytes);
+  };
   const tandem_segment twice[] = {{stripe_.shards[kK].data(), kBytes / 2}, {stripe_.shards[kK].data(), kBytes / 2}};
   const std::tuple<std::function<void(Segments &, Shards &)>, tandem_status, Words> wrong[] = {
       {[](auto &segments, auto &) { segments[0].bytes -= 1; }, kBad, {"20000", "19999"}},
@@ -816,7 +819,7 @@ TEST_F(BadCall, Pieces) {
     for (Bytes &shard : stripe_.shards) segments.push_back({shard.data(), kBytes});
     for (const tandem_segment &segment : segments) shards.push_back({&segment, 1});
     change(segments, shards);
-    EXPECT_TRUE(refused(tandem_encode_scattered(context_.get(), codec_.get(), shards.data(), kBytes), status, words));
+    EXPECT_TRUE(refused(encode(codec_.get(), shards, kBytes), status, words));
   }
   // Pieces are cut at groups only.
   const Codec packets = make_codec(with(packet_options(40), [](auto &o) { o.k = kK, o.m = kM; }));
@@ -827,7 +830,10 @@ TEST_F(BadCall, Pieces) {
     segments.push_back({shard.data() + 40, 920});
   }
   for (unsigned i = 0; i < kK + kM; ++i) shards.push_back({&segments[2 * i], 2});
-  EXPECT_TRUE(refused(tandem_encode_scattered(context_.get(), packets.get(), shards.data(), 960), kBad, {"40", "320"}));
+  EXPECT_TRUE(refused(encode(packets.get(), shards, 960), kBad, {"40", "320"}));
+  EXPECT_TRUE(refused(
+      tandem_code_scattered(context_.get(), packets.get(), TANDEM_OPERATION_VERIFY, shards.data(), nullptr, 960), kBad,
+      {"operation is 2"}));
 }
 
 TEST(BadTools, Lists) {

@@ -297,12 +297,12 @@ TEST_P(OutOfMemory, Stripes) {
   tandem_stripe list[2] = {};
   rebuild({1, 2, 8}, [&] {
     twin_.restore();
-    list[0] = {stripe_.all(), stripe_.present.data(), stripe_.shard_bytes(), 0, 0};
-    list[1] = {twin_.all(), twin_.present.data(), twin_.shard_bytes(), 0, 0};
+    list[0] = {stripe_.all(), stripe_.present.data(), stripe_.shard_bytes(), 0, 0, nullptr};
+    list[1] = {twin_.all(), twin_.present.data(), twin_.shard_bytes(), 0, 0, nullptr};
     return tandem_decode_stripes(context_.get(), codec_.get(), list, 2, sizeof list[0]);
   });
   rebuild({6, 7, 8}, [&] {
-    list[0] = {stripe_.all(), nullptr, stripe_.shard_bytes(), 0, 0};
+    list[0] = {stripe_.all(), nullptr, stripe_.shard_bytes(), 0, 0, nullptr};
     return tandem_encode_stripes(context_.get(), codec_.get(), list, 1, sizeof list[0]);
   });
 }
@@ -317,8 +317,8 @@ TEST_P(OutOfMemory, Scattered) {
     shards[i] = {&segments[2 * i], 2};
   }
   rebuild({0, 3, 6}, [&] {
-    return tandem_decode_scattered(context_.get(), codec_.get(), shards.data(), stripe_.present.data(),
-                                   stripe_.shard_bytes());
+    return tandem_code_scattered(context_.get(), codec_.get(), TANDEM_OPERATION_DECODE, shards.data(),
+                                 stripe_.present.data(), stripe_.shard_bytes());
   });
 }
 

@@ -529,11 +529,9 @@ class Model {
   tandem_status perform(Way way, Call &call) {
     if (way == Way::scattered) {
       Pieces pieces(random_, code_, call, bytes_);
-      const std::uint8_t *const present = call.present.data();
+      const std::uint8_t *const present = call.operation == TANDEM_OPERATION_DECODE ? call.present.data() : nullptr;
       const tandem_status status =
-          call.operation == TANDEM_OPERATION_DECODE
-              ? tandem_decode_scattered(context_, codec_.get(), pieces.shards.data(), present, bytes_)
-              : tandem_encode_scattered(context_, codec_.get(), pieces.shards.data(), bytes_);
+          tandem_code_scattered(context_, codec_.get(), call.operation, pieces.shards.data(), present, bytes_);
       pieces.gather();
       return status;
     }

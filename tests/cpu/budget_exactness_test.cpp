@@ -88,7 +88,9 @@ bool scattered(tandem_context *context, const tandem_codec *codec, Stripe &strip
   }
   std::vector<tandem_scattered_shard> shards;
   for (const auto &each : segments) shards.push_back({each.data(), each.size()});
-  return is_ok(tandem_encode_scattered(context, codec, shards.data(), stripe.shard_bytes())) && stripe.intact();
+  return is_ok(tandem_code_scattered(context, codec, TANDEM_OPERATION_ENCODE, shards.data(), nullptr,
+                                     stripe.shard_bytes())) &&
+         stripe.intact();
 }
 
 bool stripes(tandem_context *context, const tandem_codec *codec, Stripe &stripe) {

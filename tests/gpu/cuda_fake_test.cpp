@@ -518,18 +518,19 @@ TEST(CudaBatch, ThroughTheApi) {
     mine[i].given.memory = TANDEM_MEMORY_CUDA;
     mine[i].given.status = TANDEM_ERROR_INTERNAL;
   }
-  const auto run = [&](auto call, void *queue) {
+  const auto run = [&](std::int32_t operation, void *queue) {
     for (DeviceStripe &each : stripes) life.reset(each);
     tandem_job *job = nullptr;
-    ASSERT_EQ(call(context.get(), codec.get(), &mine[0].given, 2, sizeof(Mine), queue, &job), TANDEM_OK)
+    ASSERT_EQ(tandem_code_batch(context.get(), codec.get(), operation, &mine[0].given, 2, sizeof(Mine), queue, &job),
+              TANDEM_OK)
         << tandem_last_error_message();
     tandem_job_destroy(job);
     for (DeviceStripe &each : stripes) life.expect(each);
   };
   std::thread([&] {  // which keeps the plans
     for (void *const queue : {stripes[0].queue, static_cast<void *>(nullptr)}) {
-      run(tandem_encode_batch, queue);
-      run(tandem_decode_batch, queue);
+      run(TANDEM_OPERATION_ENCODE, queue);
+      run(TANDEM_OPERATION_DECODE, queue);
     }
   })
       .join();

@@ -231,11 +231,10 @@ class OpenclBatch : public OpenclMemory {
       begin = end;
     }
   }
-  template <class Submit, class Stripes>
-  tandem_status run(Submit submit, Stripes *stripes) {
+  tandem_status run(std::int32_t operation) {
     tandem_job *raw = nullptr;
-    const tandem_status status =
-        submit(context_.get(), codec_.get(), stripes, stripes_.size(), sizeof(tandem_stripe), own_.queue, &raw);
+    const tandem_status status = tandem_code_batch(context_.get(), codec_.get(), operation, stripes_.data(),
+                                                   stripes_.size(), sizeof(tandem_stripe), own_.queue, &raw);
     if (status != TANDEM_OK) return status;
     const Job job(raw);
     return tandem_job_wait(job.get());
@@ -254,7 +253,7 @@ TEST_P(OpenclBatch, EncodesAndDecodes) {
   slice_offsets_.reserve(8);
   cut({64, 128, 1152, 1216, 20'032, 20'096, 39'936, kBytes});
   const std::uint64_t before = kernel_calls(context_.get());
-  ASSERT_EQ(run(tandem_encode_batch, stripes_.data()), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(run(TANDEM_OPERATION_ENCODE), TANDEM_OK) << tandem_last_error_message();
   for (unsigned i = 0; i < kCount; ++i) ASSERT_EQ(get(i), stripe.truth[i]) << i;
   if (is_one_buffer()) {
     EXPECT_EQ(kernel_calls(context_.get()) - before, 1u);
@@ -281,7 +280,7 @@ TEST_P(OpenclBatch, EncodesAndDecodes) {
   }
   put_all(damaged);
   const std::uint64_t calls = kernel_calls(context_.get());
-  ASSERT_EQ(run(tandem_decode_batch, stripes_.data()), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(run(TANDEM_OPERATION_DECODE), TANDEM_OK) << tandem_last_error_message();
   for (const tandem_stripe &each : stripes_) EXPECT_EQ(each.status, TANDEM_OK);
   Shards want = stripe.truth;
   std::memset(&want[7][20'032], 0x11, 64);
@@ -294,7 +293,7 @@ TEST_P(OpenclBatch, EncodesAndDecodes) {
 TEST_P(OpenclBatch, WrongStripesAreRefused) {
   cut({1000, 2000, 3000, 4000});
   const auto encode = [&](const char *part, tandem_status want = TANDEM_ERROR_INVALID_ARGUMENT) {
-    EXPECT_TRUE(refused(run(tandem_encode_batch, stripes_.data()), want, {part}));
+    EXPECT_TRUE(refused(run(TANDEM_OPERATION_ENCODE), want, {part}));
   };
   stripes_[2].shard_bytes = 0;
   encode("stripe 2 of 4");
@@ -306,7 +305,7 @@ TEST_P(OpenclBatch, WrongStripesAreRefused) {
   stripes_[1].memory = TANDEM_MEMORY_CUDA;
   encode("stripe 1 of 4: memory kind is 1, but that of the stripes before it is 2");
   stripes_[0].memory = TANDEM_MEMORY_CUDA;
-  EXPECT_TRUE(refused(run(tandem_encode_batch, stripes_.data()), TANDEM_ERROR_UNSUPPORTED, {"memory kind 1"}));
+  EXPECT_TRUE(refused(run(TANDEM_OPERATION_ENCODE), TANDEM_ERROR_UNSUPPORTED, {"memory kind 1"}));
   stripes_[0].memory = TANDEM_MEMORY_HOST;
   encode("stripe 0: memory kind 0 is not of a device");
   stripes_[0].memory = stripes_[1].memory = TANDEM_MEMORY_OPENCL;
@@ -321,26 +320,25 @@ TEST_P(OpenclBatch, WrongStripesAreRefused) {
   for (tandem_stripe &each : stripes_) each.present = present;
   stripes_[1].present = few;
   stripes_[2].present = nullptr;
-  EXPECT_TRUE(refused(run(tandem_decode_batch, stripes_.data()), TANDEM_ERROR_NOT_RECOVERABLE, {"stripe 1 of 4"}));
+  EXPECT_TRUE(refused(run(TANDEM_OPERATION_DECODE), TANDEM_ERROR_NOT_RECOVERABLE, {"stripe 1 of 4"}));
   EXPECT_EQ(stripes_[0].status, TANDEM_OK);
   EXPECT_EQ(stripes_[1].status, TANDEM_ERROR_NOT_RECOVERABLE);
   EXPECT_EQ(stripes_[2].status, TANDEM_ERROR_INVALID_ARGUMENT);
   stripes_[1].present = stripes_[2].present = present;
   for (tandem_stripe &each : stripes_) each.memory = 77;
-  EXPECT_TRUE(refused(run(tandem_decode_batch, stripes_.data()), TANDEM_ERROR_INVALID_ARGUMENT, {"memory kind 77"}));
+  EXPECT_TRUE(refused(run(TANDEM_OPERATION_DECODE), TANDEM_ERROR_INVALID_ARGUMENT, {"memory kind 77"}));
   for (tandem_stripe &each : stripes_) {
     EXPECT_EQ(each.status, TANDEM_ERROR_CANCELLED) << "not looked at";
     each.memory = TANDEM_MEMORY_OPENCL;
   }
 
   tandem_job *job = nullptr;
-  const auto call = [&](tandem_context *context, const void *stripes, std::size_t count, std::size_t stride,
+  const auto call = [&](tandem_context *context, tandem_stripe *stripes, std::size_t count, std::size_t stride,
                         void *queue, tandem_job **out) {
-    return tandem_encode_batch(context, codec_.get(), static_cast<const tandem_stripe *>(stripes), count, stride, queue,
-                               out);
+    return tandem_code_batch(context, codec_.get(), TANDEM_OPERATION_ENCODE, stripes, count, stride, queue, out);
   };
   const std::size_t size = sizeof(tandem_stripe);
-  const void *some = stripes_.data();
+  tandem_stripe *const some = stripes_.data();
   tandem_context *const context = context_.get();
   EXPECT_TRUE(refused(call(nullptr, some, 4, size, own_.queue, &job), TANDEM_ERROR_UNSUPPORTED, {"memory kind 2"}));
   EXPECT_TRUE(refused(call(context, nullptr, 4, size, own_.queue, &job), TANDEM_ERROR_INVALID_ARGUMENT, {"stripes"}));
@@ -358,8 +356,9 @@ TEST_P(OpenclBatch, WrongStripesAreRefused) {
   tandem_codec_options wide = codec_options(kK, kM, TANDEM_MATRIX_PAR2);
   wide.field = TANDEM_FIELD_GF16;
   const Codec gf16 = make_codec(wide);
-  EXPECT_TRUE(refused(tandem_encode_batch(context, gf16.get(), stripes_.data(), 4, size, own_.queue, &job),
-                      TANDEM_ERROR_UNSUPPORTED, {"GF(2^16)"}));
+  EXPECT_TRUE(refused(
+      tandem_code_batch(context, gf16.get(), TANDEM_OPERATION_ENCODE, stripes_.data(), 4, size, own_.queue, &job),
+      TANDEM_ERROR_UNSUPPORTED, {"GF(2^16)"}));
   const Context cpu = make_context();
   EXPECT_TRUE(refused(call(cpu.get(), some, 4, size, own_.queue, &job), TANDEM_ERROR_UNSUPPORTED, {"memory kind 2"}));
 }
@@ -403,9 +402,9 @@ TEST(OpenclOwnMemory, ABatchInIt) {
     stripes[s].memory = info.memory;
   }
   tandem_job *job = nullptr;
-  ASSERT_EQ(
-      tandem_encode_batch(context.get(), codec.get(), stripes.data(), kStripes, sizeof stripes[0], info.queue, &job),
-      TANDEM_OK)
+  ASSERT_EQ(tandem_code_batch(context.get(), codec.get(), TANDEM_OPERATION_ENCODE, stripes.data(), kStripes,
+                              sizeof stripes[0], info.queue, &job),
+            TANDEM_OK)
       << tandem_last_error_message();
   EXPECT_EQ(tandem_job_wait(job), TANDEM_OK) << tandem_last_error_message();
   tandem_job_destroy(job);

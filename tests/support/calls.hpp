@@ -102,8 +102,8 @@ inline tandem_status perform(Way way, const Call &call) {
       for (const tandem_segment &segment : segments)
         pieces.push_back({segment.address == nullptr ? nullptr : &segment, segment.address == nullptr ? 0u : 1u});
       const tandem_scattered_shard *const given = call.has_shards ? pieces.data() : nullptr;
-      return decodes ? tandem_decode_scattered(call.context, call.codec, given, present, call.shard_bytes)
-                     : tandem_encode_scattered(call.context, call.codec, given, call.shard_bytes);
+      return tandem_code_scattered(call.context, call.codec, call.operation, given, decodes ? present : nullptr,
+                                   call.shard_bytes);
     }
     case Way::plain:
       break;
