@@ -28,13 +28,15 @@ typedef struct tandem_device {
   uint32_t thread_count; /* CPU: cores that affinity and cgroup quota allow; OpenCL: compute units; CUDA:
                             multiprocessors */
   uint32_t reserved;
+  char missing[256]; /* "" = it is there. Else `name` is a backend without a device, and this says why, in one line for
+                        people: "no CUDA device: the NVIDIA driver is not installed (...)" */
 } tandem_device;
 
-/* Lists what a context can run on: "cpu", which always exists, then the devices of OpenCL and CUDA. Loads their
- * drivers. A driver that does not answer within 20 seconds is left out. Calls that wait for the same driver share these
- * 20 seconds; later ones wait for 0.1 seconds. If the parent process had used the drivers, a child lists "cpu" alone.
- *   devices_out    `capacity` structs, stride_bytes apart; NULL with capacity 0 only counts
- *   stride_bytes   sizeof(tandem_device); of each element only the bytes that fit are written
+/* Lists what a context can run on: "cpu", which always exists, then the devices of OpenCL and CUDA. Backends without a
+ * device come last, with `missing`. Loads the drivers. A driver that does not answer within 20 seconds is left out.
+ * Calls that wait for the same driver share these 20 seconds; later ones wait for 0.1 seconds. If the parent process
+ * had used the drivers, a child lists "cpu" alone. devices_out    `capacity` structs, stride_bytes apart; NULL with
+ * capacity 0 only counts stride_bytes   sizeof(tandem_device); of each element only the bytes that fit are written
  *   count_out      how many there are. If that is more than capacity, the first `capacity` were written
  * Strings are zero-terminated, and cut if too long.
  * Status: INVALID_ARGUMENT (NULL count_out, NULL devices_out with capacity > 0, stride_bytes < sizeof(tandem_device)
@@ -42,16 +44,6 @@ typedef struct tandem_device {
  * On failure nothing is written. */
 TANDEM_API tandem_status tandem_devices(tandem_device *devices_out, size_t capacity, size_t stride_bytes,
                                         size_t *count_out);
-
-typedef struct tandem_missing_device {
-  char backend[32]; /* "cuda", "opencl" */
-  char reason[256]; /* one line, for people: "no CUDA device: the NVIDIA driver is not installed (...)" */
-} tandem_missing_device;
-
-/* Lists the backends without a device in the list of tandem_devices, and why. Asks the drivers each time. Parameters
- * and status as tandem_devices. */
-TANDEM_API tandem_status tandem_missing_devices(tandem_missing_device *missing_out, size_t capacity,
-                                                size_t stride_bytes, size_t *count_out);
 
 typedef struct tandem_kernel {
   char name[32];     /* as `kernel` of tandem_context_options takes it: "avx2-gfni" */
