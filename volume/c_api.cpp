@@ -218,12 +218,14 @@ extern "C" tandem_status tandem_volume_flush(tandem_volume *volume) {
   return guarded({{"volume", volume}}, [&] { volume->engine.flush(); });
 }
 
-extern "C" tandem_status tandem_volume_trim(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes) {
-  return guarded({{"volume", volume}}, [&] { volume->engine.trim(offset_bytes, bytes); });
-}
-
-extern "C" tandem_status tandem_volume_zero(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes) {
-  return guarded({{"volume", volume}}, [&] { volume->engine.zero(offset_bytes, bytes); });
+extern "C" tandem_status tandem_volume_trim(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes,
+                                            int32_t zero_ends) {
+  return guarded({{"volume", volume}}, [&] {
+    if (zero_ends != 0)
+      volume->engine.zero(offset_bytes, bytes);
+    else
+      volume->engine.trim(offset_bytes, bytes);
+  });
 }
 
 extern "C" tandem_status tandem_volume_extents(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes,
@@ -248,16 +250,6 @@ extern "C" tandem_status tandem_volume_delay_end(tandem_volume *volume, const ta
                                                  int32_t accept_loss) {
   return guarded({{"volume", volume}, {"window", window}},
                  [&] { volume->engine.delay_end(*window, accept_loss != 0); });
-}
-
-extern "C" tandem_status tandem_volume_windows(const tandem_volume *volume, tandem_volume_window *windows_out,
-                                               size_t capacity, size_t *count_out) {
-  return guarded({{"volume", volume}, {"count_out", count_out}}, [&] {
-    if (capacity != 0) check_given(windows_out, "windows_out");
-    const auto found = volume->engine.windows();
-    std::copy_n(found.begin(), std::min(capacity, found.size()), windows_out);
-    *count_out = found.size();
-  });
 }
 
 extern "C" tandem_status tandem_volume_scrub(tandem_volume *volume, const tandem_volume_care_options *options,

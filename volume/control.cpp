@@ -93,11 +93,8 @@ tandem_volume_info query(tandem_volume *volume) {
 }
 
 std::vector<tandem_volume_window> windows_of(tandem_volume *volume) {
-  std::vector<tandem_volume_window> windows(TANDEM_VOLUME_MAX_WINDOWS);
-  std::size_t count = 0;
-  check(tandem_volume_windows(volume, windows.data(), windows.size(), &count));
-  windows.resize(std::min(count, windows.size()));
-  return windows;
+  const tandem_volume_info info = query(volume);
+  return {info.windows, info.windows + info.window_count};
 }
 
 Json windows_json(tandem_volume *volume) {

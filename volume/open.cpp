@@ -364,7 +364,9 @@ void Volume::query(tandem_volume_info *out) const {
   out->lost_count = members_->count() - members_->usable_count();
   out->rebuilding_count = members_->count_of(TANDEM_VOLUME_MEMBER_REBUILDING);
   out->old_count = members_->old_count();
-  out->window_count = static_cast<std::uint32_t>(window_list().size());
+  const std::vector<tandem_volume_window> open = windows();
+  out->window_count = static_cast<std::uint32_t>(open.size());
+  std::ranges::copy(open, out->windows);
   out->read_only = settings_.read_only;
   out->scrub_position_bytes = scrub_stripe_ * geometry().stripe_bytes();
   out->data = members_->counted(IoKind::data);

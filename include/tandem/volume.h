@@ -111,7 +111,7 @@ typedef struct tandem_volume_open_options {
  *   options      see above
  *   volume_out   the volume, for tandem_volume_close; untouched on failure
  * A member counts as lost if it cannot be found, or if both its superblocks are damaged. Open windows of delayed parity
- * stay open: tandem_volume_windows lists them.
+ * stay open: tandem_volume_query lists them.
  * Status: INVALID_ARGUMENT (NULL; members of two volumes; a member listed twice, or smaller than its superblock says),
  *   UNSUPPORTED (a superblock of another version; a URI without libnbd), UNAVAILABLE (locked by another process),
  *   DAMAGED (members that were written apart from each other), NOT_RECOVERABLE (fewer than k current members: the
@@ -124,6 +124,11 @@ TANDEM_API tandem_status tandem_volume_open(tandem_context *context, const tande
  * volume any more.
  * Status: as tandem_volume_flush. */
 TANDEM_API tandem_status tandem_volume_close(tandem_volume *volume);
+
+/* A range with delayed parity. */
+typedef struct tandem_volume_window {
+  uint64_t begin_bytes, end_bytes; /* multiples of k * unit_bytes */
+} tandem_volume_window;
 
 typedef struct tandem_volume_io_count {
   uint64_t reads, writes; /* calls on members, each for a run of bytes without gaps */
@@ -157,6 +162,8 @@ typedef struct tandem_volume_info {
   int32_t read_only;
   uint32_t reserved;             /* 0 */
   uint64_t scrub_position_bytes; /* in the volume: where the next scrub continues; 0 = at the beginning */
+  tandem_volume_window windows[TANDEM_VOLUME_MAX_WINDOWS]; /* window_count open ones in order, with those that a crash
+                                                              left open */
   /* Counters since open. */
   tandem_volume_io_count data;   /* data blocks in the data area */
   tandem_volume_io_count parity; /* parity blocks in the data area */
@@ -223,14 +230,11 @@ TANDEM_API tandem_status tandem_volume_write(tandem_volume *volume, uint64_t off
  * Threads: any. */
 TANDEM_API tandem_status tandem_volume_flush(tandem_volume *volume);
 
-/* Discards bytes. Whole blocks in the range count as never written, and read as zeros. Parts of blocks at the ends stay
- * unchanged.
- * Status, threads: as tandem_volume_write. */
-TANDEM_API tandem_status tandem_volume_trim(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes);
-
-/* Makes the range zeros: whole blocks as tandem_volume_trim, parts of blocks at the ends by writes.
- * Status, threads: as tandem_volume_write. */
-TANDEM_API tandem_status tandem_volume_zero(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes);
+/* Discards bytes. Whole blocks in the range count as never written, and read as zeros.
+ *   zero_ends   0: parts of blocks at the ends stay unchanged. Non-zero: zeros are written there, so that the whole
+ * range reads as zeros Status, threads: as tandem_volume_write. */
+TANDEM_API tandem_status tandem_volume_trim(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes,
+                                            int32_t zero_ends);
 
 typedef struct tandem_volume_extent {
   uint64_t begin_bytes, end_bytes;
@@ -249,10 +253,6 @@ TANDEM_API tandem_status tandem_volume_extents(tandem_volume *volume, uint64_t o
 
 /* ---- delayed parity ------------------------------------------------------------------------------- */
 
-typedef struct tandem_volume_window {
-  uint64_t begin_bytes, end_bytes; /* multiples of k * unit_bytes */
-} tandem_volume_window;
-
 /* Opens a window of delayed parity. Until the window ends, writes inside it write data alone. If a member is lost
  * meanwhile, its part of the window is lost too. Reads and writes of that part then fail (NOT_RECOVERABLE,
  * "unprotected"). All other stripes keep their parity. Earlier writes are flushed first.
@@ -268,21 +268,13 @@ TANDEM_API tandem_status tandem_volume_delay_begin(tandem_volume *volume, uint64
  * parity is on stable storage. Reads and writes continue meanwhile; inside the window they wait for the stripe that is
  * being computed. A member that fails a write or a sync meanwhile is lost, with its data of stripes that have no parity
  * yet, which may be the only copy.
- *   window        from delay_begin or tandem_volume_windows
+ *   window        from delay_begin or tandem_volume_query
  *   accept_loss   non-zero: data of a lost member becomes zeros. 0: the call then fails, and the window stays open
  * Status: INVALID_ARGUMENT (NULL; no such window), NOT_RECOVERABLE (data of the window is lost: the message names
  *   the first range), UNAVAILABLE (read-only; another call is ending the window), IO, OUT_OF_MEMORY.
  * Threads: any. */
 TANDEM_API tandem_status tandem_volume_delay_end(tandem_volume *volume, const tandem_volume_window *window,
                                                  int32_t accept_loss);
-
-/* Lists all open windows in order, including those that a crash left open.
- *   windows_out   `capacity` windows; NULL with capacity 0 only counts
- *   count_out     how many are open; may be more than capacity
- * Status: INVALID_ARGUMENT (NULL).
- * Threads: any. */
-TANDEM_API tandem_status tandem_volume_windows(const tandem_volume *volume, tandem_volume_window *windows_out,
-                                               size_t capacity, size_t *count_out);
 
 /* ---- care ------------------------------------------------------------------------------------------ */
 
