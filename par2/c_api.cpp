@@ -257,20 +257,13 @@ tandem_status tandem_par2_report_list(const tandem_par2_report *report, int32_t 
   });
 }
 
-tandem_status tandem_par2_sync(tandem_context *context, const tandem_par2_tree_options *options,
+tandem_status tandem_par2_tree(tandem_context *context, const tandem_par2_tree_options *options,
                                int32_t *severity_out) {
   return guarded({{"options", options}}, [&] {
     const auto ours = tandem::base::read_options(options, "tandem_par2_tree_options");
-    const std::int32_t severity = sync(context, ours);
-    if (severity_out != nullptr) *severity_out = severity;
-  });
-}
-
-tandem_status tandem_par2_scrub(tandem_context *context, const tandem_par2_tree_options *options,
-                                int32_t *severity_out) {
-  return guarded({{"options", options}}, [&] {
-    const auto ours = tandem::base::read_options(options, "tandem_par2_tree_options");
-    const std::int32_t severity = scrub(context, ours);
+    if (ours.action != TANDEM_PAR2_SCRUB && ours.action != TANDEM_PAR2_SYNC)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "action ", ours.action, " does not exist");
+    const std::int32_t severity = ours.action == TANDEM_PAR2_SYNC ? sync(context, ours) : scrub(context, ours);
     if (severity_out != nullptr) *severity_out = severity;
   });
 }

@@ -370,6 +370,8 @@ typedef struct tandem_par2_event {
  * TANDEM_ERROR_CANCELLED. */
 typedef int32_t (*tandem_par2_report_event)(void *user, const tandem_par2_event *event);
 
+enum tandem_par2_action_value { TANDEM_PAR2_SCRUB = 0, TANDEM_PAR2_SYNC = 1 };
+
 typedef struct tandem_par2_tree_options {
   size_t struct_bytes;               /* sizeof(tandem_par2_tree_options) */
   const char *path;                  /* the tree's root */
@@ -395,28 +397,29 @@ typedef struct tandem_par2_tree_options {
   void *report_user;
   tandem_par2_progress progress; /* of each set by itself; NULL = none */
   void *progress_user;
+  int32_t action;    /* enum tandem_par2_action_value. Fields of the other action must be 0 */
+  uint32_t reserved; /* 0 */
 } tandem_par2_tree_options;
 
-/* Keeps a set ".tandem.par2" in each folder of a tree, for the regular files in that folder.
+/* Keeps the sets of a tree of folders.
  *   context        where recovery slices are computed; NULL = the process's own
- *   options        see above; fields of scrub must be 0
+ *   options        see above
  *   severity_out   NULL, or what was found, enum tandem_par2_severity_value: the greatest of all events
- * A set is made anew if files were added, or are newer than it says. Each other file must have the content that the
- * set describes. If it has not, or is gone or cannot be read, the set stays; files that it does not describe then get
- * a second set, ".tandem-more.par2". It goes when the first set is made anew. So no content that a set can restore is
- * given up, unless an option allows it. ".tandem.par2-sets" in the root lists all sets.
- * Kill: each set is the old one or the new one.
- * Status: INVALID_ARGUMENT, IO (the root), OUT_OF_MEMORY, CANCELLED. What else fails in a folder is an event, and the
- *   others have their turn.
- * Threads: any; each folder is locked (flock) while it is looked at. */
-TANDEM_API tandem_status tandem_par2_sync(tandem_context *context, const tandem_par2_tree_options *options,
+ *
+ * Sync keeps a set ".tandem.par2" in each folder, for the regular files in that folder. A set is made anew if files
+ * were added, or are newer than it says. Each other file must have the content that the set describes. If it has not,
+ * or is gone or cannot be read, the set stays; files that it does not describe then get a second set,
+ * ".tandem-more.par2". It goes when the first set is made anew. So no content that a set can restore is given up,
+ * unless an option allows it.
+ * ".tandem.par2-sets" in the root lists all sets. Kill: each set is the old one or the new one.
+ *
+ * Scrub checks all sets in the folders of a tree, also those of other programs, and names files that are in no set.
+ *
+ * Status: INVALID_ARGUMENT, IO (the root; scrub: there is no set), OUT_OF_MEMORY, CANCELLED. What else fails in a
+ * folder is an event, and the others have their turn. Threads: any; each folder is locked (flock) while it is looked
+ * at. */
+TANDEM_API tandem_status tandem_par2_tree(tandem_context *context, const tandem_par2_tree_options *options,
                                           int32_t *severity_out);
-
-/* Checks all sets in the folders of a tree, also those of other programs, and names files that are in no set.
- *   as for sync; fields of sync must be 0
- * Status: as sync; IO also if there is no set. */
-TANDEM_API tandem_status tandem_par2_scrub(tandem_context *context, const tandem_par2_tree_options *options,
-                                           int32_t *severity_out);
 
 #ifdef __cplusplus
 }

@@ -136,6 +136,7 @@ nb::tuple tree(bool is_sync, const std::optional<std::string> &backend, std::int
     nb::list events;
   } hearer{{progress, {}, {}, {}}, {}};
   auto options = sized<tandem_par2_tree_options>();
+  options.action = is_sync ? TANDEM_PAR2_SYNC : TANDEM_PAR2_SCRUB;
   options.path = root.c_str();
   options.excluded_globs = globs.pointers.data();
   options.excluded_count = globs.pointers.size();
@@ -169,7 +170,7 @@ nb::tuple tree(bool is_sync, const std::optional<std::string> &backend, std::int
   options.report_user = &hearer;
   set_callbacks(options, hearer);
   std::int32_t severity = 0;
-  run(hearer, [&] { return (is_sync ? tandem_par2_sync : tandem_par2_scrub)(context.get(), &options, &severity); });
+  run(hearer, [&] { return tandem_par2_tree(context.get(), &options, &severity); });
   return nb::make_tuple(severity, hearer.events);
 }
 
