@@ -58,4 +58,5 @@ struct tandem_plan {
   std::shared_ptr<const tandem::core::Plan> plan;  // its jobs keep it
   tandem::core::MemoryKind memory;                 // of the shards
   std::vector<tandem::core::Need> needs;           // of each task
+  std::vector<std::uint8_t> shards_read{};         // a flag for each of the k+m shards
 };

@@ -186,7 +186,7 @@ class Batch {
     arguments.queue = memory_->queue;
     arguments.offsets = offsets;
     tandem_job *job = nullptr;
-    check(tandem_plan_submit(plan_.get(), &arguments, &job));
+    check(tandem_plan_run(plan_.get(), &arguments, &job));
     return job;
   }
 

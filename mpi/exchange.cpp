@@ -187,7 +187,7 @@ class Run {
       arguments.shards = shards.data();
       arguments.shard_bytes = length;
       tandem_job *job = nullptr;
-      check(tandem_plan_submit(work.plan.get(), &arguments, &job));
+      check(tandem_plan_run(work.plan.get(), &arguments, &job));
       jobs.emplace_back(job);
     }
     return jobs;

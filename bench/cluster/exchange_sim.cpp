@@ -87,8 +87,7 @@ tandem_status tandem_plan_create(tandem_context *, const tandem_codec *codec, co
   return TANDEM_OK;
 }
 void tandem_plan_destroy(tandem_plan *plan) { delete plan; }
-tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_arguments *arguments,
-                                 tandem_job **job_out) {
+tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_arguments *arguments, tandem_job **job_out) {
   const double bytes = static_cast<double>(plan->k) * static_cast<double>(arguments->shard_bytes);
   *job_out = new tandem_job{MPI_Wtime() + bytes / code_rate};
   return TANDEM_OK;

@@ -4,7 +4,7 @@
  *     tandem_shard_range ranges[100];
  *     tandem_verify_ranges found = {.struct_bytes = sizeof found, .ranges = ranges, .capacity = 100};
  *     arguments.verify_ranges = &found;                    // of a plan that verifies
- *     tandem_plan_run(plan, &arguments);                   // found.count ranges do not match
+ *     tandem_plan_run(plan, &arguments, NULL);                 // found.count ranges do not match
  *
  * The rules of tandem.h hold here too.
  */
@@ -42,11 +42,16 @@ typedef struct tandem_plan_info {
                                          vector of each shard; and the same by the matrix. Packets: additions, for one
                                          vector of each packet. 0: only one technique was possible */
   uint64_t out_of_cache_bytes; /* bytes of all shards read and written; UINT64_MAX: every run counts as in the cache */
+  const uint8_t *shards_read;  /* k+m flags: 1 = a run reads this shard; valid as long as the plan */
 } tandem_plan_info;
 
-/* Tells how a plan runs, and why.
+/* Tells what a plan reads, and how it runs.
  *   plan       any plan; for a hybrid, the answer is about the backend that runs its small calls
  *   info_out   struct_bytes set by the caller; the rest is written on TANDEM_OK
+ *
+ * A decode reads the fewest shards that suffice; with read_costs, the cheapest set. For MDS codes this is always exact.
+ * For codes with local groups it is exact unless coefficients are dependent by accident; a single lost data shard needs
+ * only its group. For other codes the decode reads the cheapest of the sets that were tried.
  * Status: INVALID_ARGUMENT (NULL), OUT_OF_MEMORY.
  * On failure nothing is written.
  * Threads: any. */

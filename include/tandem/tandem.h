@@ -273,7 +273,7 @@ TANDEM_API tandem_status tandem_encode(tandem_context *context, const tandem_cod
                                        void *const *parity, size_t shard_bytes);
 
 /* Rebuilds lost shards, data and parity alike, in one pass.
- *   shards       k+m pointers, data first. Present shards are read as needed (see tandem_plan_shards_to_read). A
+ *   shards       k+m pointers, data first. Present shards are read as needed (see tandem_plan_query). A
  *                missing shard is rebuilt into its pointer; with NULL it is not rebuilt
  *   present      k+m bytes; non-zero: the shard is intact
  * If nothing is missing, or nothing is wanted, the call writes nothing and returns TANDEM_OK.
@@ -427,7 +427,7 @@ typedef struct tandem_plan_options {
                                compiled in the background. A hybrid refuses 1 for host memory (UNSUPPORTED) */
   uint32_t reserved;        /* 0 */
   const uint32_t *read_costs; /* decode: k+m costs, one for reading each shard. The plan reads the cheapest set that it
-                                 finds (see tandem_plan_shards_to_read). NULL: all costs are 1 */
+                                 finds (see tandem_plan_query). NULL: all costs are 1 */
   int32_t (*cancelled)(void *user); /* matrix par2: asked while a decode is solved. Non-zero: ends with CANCELLED */
   void *cancelled_user;
 } tandem_plan_options;
@@ -448,14 +448,6 @@ TANDEM_API tandem_status tandem_plan_create(tandem_context *context, const tande
 /* Destroys a plan. NULL is allowed. Its jobs continue. */
 TANDEM_API void tandem_plan_destroy(tandem_plan *plan);
 
-/* Tells which shards a run of the plan reads.
- *   read_out   k+m bytes, 1 = read, 0 = not read
- * A decode reads the fewest shards that suffice; with read_costs, the cheapest set. For MDS codes this is always exact.
- * For codes with local groups it is exact unless coefficients are dependent by accident; a single lost data shard needs
- * only its group. For other codes the decode reads the cheapest of the sets that were tried.
- * Status: INVALID_ARGUMENT. */
-TANDEM_API tandem_status tandem_plan_shards_to_read(const tandem_plan *plan, uint8_t *read_out);
-
 typedef struct tandem_plan_arguments {
   size_t struct_bytes;
   void *const *shards;  /* k+m pointers, data first. The plan needs the shards that it reads and those that it writes;
@@ -470,18 +462,14 @@ typedef struct tandem_plan_arguments {
   uint64_t new_data_offset; /* update: offset of new_data */
 } tandem_plan_arguments;
 
-/* Runs a plan and returns when it is done.
- * Status: as the plain function of the same operation (OVERLAP: checked from 4 KiB on). Device memory: device.h. */
-TANDEM_API tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_arguments *arguments);
-
-/* Starts a run and returns. Arguments are checked before it returns. The outputs are complete after tandem_job_wait has
- * returned TANDEM_OK. On device memory, the call returns when the commands are in the queue, and a later cancel has no
- * effect.
- * Ownership: the pointer array and the offsets are copied. The shards, new_data, queue, verify_result and verify_ranges
- *   must stay until the job is over.
- * Status: as tandem_plan_run (OVERLAP: checked from 4 KiB on). *job_out is untouched on failure. */
-TANDEM_API tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_arguments *arguments,
-                                            tandem_job **job_out);
+/* Runs a plan. With job_out NULL, returns when it is done. Otherwise starts the run as a job and returns. Arguments are
+ * checked before that. The outputs are complete after tandem_job_wait has returned TANDEM_OK. On device memory, the
+ * call returns when the commands are in the queue, and a later cancel has no effect. Ownership of a job: the pointer
+ * array and the offsets are copied. The shards, new_data, queue, verify_result and verify_ranges must stay until the
+ * job is over. Status: as the plain function of the same operation (OVERLAP: checked from 4 KiB on). Device memory:
+ * device.h. *job_out is untouched on failure. */
+TANDEM_API tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_arguments *arguments,
+                                         tandem_job **job_out);
 
 /* Waits until a job is over, and returns its status. Several threads may wait, and each may wait several times.
  * Status: as tandem_plan_run; CANCELLED; INVALID_ARGUMENT (NULL, or a child process of the one that submitted it). */

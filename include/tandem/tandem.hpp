@@ -352,19 +352,19 @@ class Plan {
   }
 
   void run(const ShardView &shards) const { run(arguments_of(shards)); }
-  void run(const tandem_plan_arguments &arguments) const { check(tandem_plan_run(get(), &arguments)); }
+  void run(const tandem_plan_arguments &arguments) const { check(tandem_plan_run(get(), &arguments, nullptr)); }
   /* The memory of the shards must stay until the job is over. */
   [[nodiscard]] Job submit(const ShardView &shards) const { return submit(arguments_of(shards)); }
   [[nodiscard]] Job submit(const tandem_plan_arguments &arguments) const {
     tandem_job *made = nullptr;
-    check(tandem_plan_submit(get(), &arguments, &made));
+    check(tandem_plan_run(get(), &arguments, &made));
     return Job(made);
   }
   /* A flag for each of the k+m shards: whether a run reads it. */
   std::vector<std::uint8_t> shards_to_read() const {
-    std::vector<std::uint8_t> flags(shard_count_);
-    check(tandem_plan_shards_to_read(get(), flags.data()));
-    return flags;
+    auto found = detail::sized<tandem_plan_info>();
+    check(tandem_plan_query(get(), &found));
+    return {found.shards_read, found.shards_read + shard_count_};
   }
   const tandem_plan *get() const noexcept { return plan_.get(); }
 

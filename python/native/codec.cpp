@@ -216,14 +216,14 @@ void Codec::run(Call &call, tandem_verify_result *result) const {
   if (call.memory.place().memory == TANDEM_MEMORY_HOST) return run_host(call, result);
   const Plan plan = plan_for(call);
   const tandem_plan_arguments arguments = call.arguments(result);
-  call_library(true, [&] { return tandem_plan_run(plan.get(), &arguments); });
+  call_library(true, [&] { return tandem_plan_run(plan.get(), &arguments, nullptr); });
 }
 
 std::unique_ptr<Job> Codec::submit(Call &call) const {
   Plan plan = plan_for(call);
   const tandem_plan_arguments arguments = call.arguments(nullptr);
   tandem_job *job = nullptr;
-  call_library(true, [&] { return tandem_plan_submit(plan.get(), &arguments, &job); });
+  call_library(true, [&] { return tandem_plan_run(plan.get(), &arguments, &job); });
   return std::make_unique<Job>(std::move(plan), std::move(call.memory), job);
 }
 

@@ -333,9 +333,9 @@ TEST_P(OutOfMemory, PlanRunAndSubmit) {
       if (made != TANDEM_OK) return made;
       const Plan plan(raw);
       const tandem_plan_arguments given = stripe_.arguments();
-      if (!submit) return tandem_plan_run(plan.get(), &given);
+      if (!submit) return tandem_plan_run(plan.get(), &given, nullptr);
       tandem_job *job = nullptr;
-      const tandem_status started = tandem_plan_submit(plan.get(), &given, &job);
+      const tandem_status started = tandem_plan_run(plan.get(), &given, &job);
       if (started != TANDEM_OK) return started;
       const tandem_status status = tandem_job_wait(job);
       tandem_job_destroy(job);
@@ -403,7 +403,7 @@ TEST(Allocations, NoneInASmallRepeatedCall) {
           tandem_encode(context.get(), codec.get(), stripe.data(), some.data(), bytes),
           tandem_update(context.get(), codec.get(), 2, stripe.pointers[2], same.data(), stripe.parity(), bytes),
           tandem_verify(context.get(), codec.get(), stripe.all(), bytes, &result),
-          tandem_plan_run(plan, &arguments)};
+          tandem_plan_run(plan, &arguments, nullptr)};
       allowed_allocations.store(-1);
       for (const tandem_status status : statuses) EXPECT_EQ(status, TANDEM_OK) << &status - statuses;
       EXPECT_EQ(failed_allocations.load(), 0);

@@ -146,7 +146,7 @@ class VerifyRanges : public testing::TestWithParam<Maker> {
     if (submits) {
       EXPECT_EQ(tandem_job_wait(submit(plan_, given).get()), TANDEM_OK) << tandem_last_error_message();
     } else {
-      EXPECT_EQ(tandem_plan_run(plan_.get(), &given), TANDEM_OK) << tandem_last_error_message();
+      EXPECT_EQ(tandem_plan_run(plan_.get(), &given, nullptr), TANDEM_OK) << tandem_last_error_message();
     }
     found.count = out.count;
     const std::uint64_t written = std::min(capacity, found.count);
@@ -250,7 +250,7 @@ TEST_P(VerifyRanges, AreNotLookedForUnasked) {
   tandem_plan_arguments given = arguments();
   given.struct_bytes = offsetof(tandem_plan_arguments, verify_ranges);
   given.verify_ranges = &out;
-  ASSERT_EQ(tandem_plan_run(plan_.get(), &given), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_plan_run(plan_.get(), &given, nullptr), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(result_.mismatch_byte_count, 5000u);
   EXPECT_EQ(out.count, 77u);
   EXPECT_EQ(range.shard, 77u);
@@ -273,7 +273,7 @@ TEST(VerifyRangesCost, IsBounded) {
     arguments.verify_result = &result;
     arguments.verify_ranges = &found;
     const std::uint64_t before = backend.counts().bytes;
-    EXPECT_EQ(tandem_plan_run(plan.get(), &arguments), TANDEM_OK);
+    EXPECT_EQ(tandem_plan_run(plan.get(), &arguments, nullptr), TANDEM_OK);
     return backend.counts().bytes - before;
   };
   EXPECT_EQ(bytes_read(), kBytes);
@@ -358,7 +358,7 @@ class VerifyOnDevice : public testing::Test {
 TEST_F(VerifyOnDevice, NamesTheSuspectWithoutACompile) {
   const std::uint64_t compiles = driver_.calls_of("nvrtcCompileProgram");
   EXPECT_EQ(compiles, 2u) << "the plan's, aligned and unaligned";
-  ASSERT_EQ(tandem_plan_run(plan_.get(), &arguments_), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_plan_run(plan_.get(), &arguments_, nullptr), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(result_.mismatch_byte_count, kM);
   EXPECT_EQ(result_.suspect_shard, 3u);
   EXPECT_EQ(driver_.calls_of("nvrtcCompileProgram"), compiles);
@@ -376,7 +376,7 @@ TEST_F(VerifyOnDevice, IsGoodWhileItsQueueIsCaptured) {
   EXPECT_EQ(result_.suspect_shard, TANDEM_SHARD_NONE);
   EXPECT_FALSE(driver_.is_capture_invalid(stream_));
   EXPECT_EQ(driver_.end_capture(stream_), 0u);
-  ASSERT_EQ(tandem_plan_run(plan_.get(), &arguments_), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_plan_run(plan_.get(), &arguments_, nullptr), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(result_.suspect_shard, 3u);
 }
 #endif

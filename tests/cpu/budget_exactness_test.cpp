@@ -67,7 +67,7 @@ bool verify(tandem_context *context, const tandem_codec *codec, Stripe &stripe) 
   auto arguments = stripe.arguments();
   arguments.verify_result = &result;
   arguments.verify_ranges = &found;
-  const bool is_done = is_ok(tandem_plan_run(plan.get(), &arguments));
+  const bool is_done = is_ok(tandem_plan_run(plan.get(), &arguments, nullptr));
   stripe.restore();
   return is_done && result.consistent == 0 && result.suspect_shard == 1 && found.count == kM;
 }
@@ -186,7 +186,7 @@ Plan plan_with(tandem_context *context, const tandem_codec *codec, const char *r
 tandem_status run_plan(const Plan &plan, Stripe &stripe, tandem_verify_result *result = nullptr) {
   auto arguments = stripe.arguments();
   arguments.verify_result = result;
-  return tandem_plan_run(plan.get(), &arguments);
+  return tandem_plan_run(plan.get(), &arguments, nullptr);
 }
 
 TEST(PlanResources, EachTaskHoldsThem) {

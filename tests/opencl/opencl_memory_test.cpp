@@ -137,7 +137,7 @@ TEST_P(OpenclMemory, EncodeDecodeVerifyUpdate) {
   put_all(shards);
   tandem_plan_arguments given = arguments();
   const Plan encode = plan(TANDEM_OPERATION_ENCODE);
-  ASSERT_EQ(tandem_plan_run(encode.get(), &given), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_plan_run(encode.get(), &given, nullptr), TANDEM_OK) << tandem_last_error_message();
   for (unsigned i = 0; i < kCount; ++i) ASSERT_EQ(get(i), stripe.truth[i]) << i;
 
   // Lost: 1, 4 and 6; the run is submitted, and the bytes put in just before it, without a wait, are those it reads.
@@ -146,7 +146,7 @@ TEST_P(OpenclMemory, EncodeDecodeVerifyUpdate) {
   const Bytes trash(kBytes, 0x11);
   for (unsigned i = 0; i < kCount; ++i) put(i, present[i] != 0 ? stripe.truth[i] : trash);
   tandem_job *raw = nullptr;
-  ASSERT_EQ(tandem_plan_submit(decode.get(), &given, &raw), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_plan_run(decode.get(), &given, &raw), TANDEM_OK) << tandem_last_error_message();
   const Job job(raw);
   ASSERT_EQ(tandem_job_wait(job.get()), TANDEM_OK) << tandem_last_error_message();
   ASSERT_EQ(tandem_job_wait(job.get()), TANDEM_OK);
@@ -156,12 +156,12 @@ TEST_P(OpenclMemory, EncodeDecodeVerifyUpdate) {
   tandem_verify_result result = {};
   result.struct_bytes = sizeof result;
   given.verify_result = &result;
-  ASSERT_EQ(tandem_plan_run(verify.get(), &given), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_plan_run(verify.get(), &given, nullptr), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(result.consistent, 1);
   Bytes damaged = stripe.truth[2];
   damaged[kBytes - 2] ^= 0x40;
   put(2, damaged);
-  ASSERT_EQ(tandem_plan_run(verify.get(), &given), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_plan_run(verify.get(), &given, nullptr), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(result.consistent, 0);
   EXPECT_EQ(result.mismatch_byte_count, kM);
   EXPECT_EQ(result.first_mismatch_bytes, kBytes - 2);
@@ -173,7 +173,7 @@ TEST_P(OpenclMemory, EncodeDecodeVerifyUpdate) {
   tandem_shard_range ranges[2 * kM] = {};
   tandem_verify_ranges found = {sizeof found, ranges, 2 * kM, 0};
   given.verify_ranges = &found;
-  ASSERT_EQ(tandem_plan_run(verify.get(), &given), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_plan_run(verify.get(), &given, nullptr), TANDEM_OK) << tandem_last_error_message();
   ASSERT_EQ(found.count, 2 * kM);
   for (unsigned i = 0; i < 2 * kM; ++i) {
     EXPECT_EQ(ranges[i].shard, kK + i / 2) << i;
@@ -188,13 +188,13 @@ TEST_P(OpenclMemory, EncodeDecodeVerifyUpdate) {
   const Plan update = plan(TANDEM_OPERATION_UPDATE, nullptr, 2);
   given.new_data = handles_[kCount];
   given.new_data_offset = offsets_[kCount];
-  ASSERT_EQ(tandem_plan_run(update.get(), &given), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_plan_run(update.get(), &given, nullptr), TANDEM_OK) << tandem_last_error_message();
   Shards parity;
   for (unsigned i = kK; i < kCount; ++i) parity.push_back(get(i));
   put(2, damaged);
   given.new_data = nullptr;
   given.new_data_offset = 0;
-  ASSERT_EQ(tandem_plan_run(encode.get(), &given), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_plan_run(encode.get(), &given, nullptr), TANDEM_OK) << tandem_last_error_message();
   for (unsigned i = kK; i < kCount; ++i) EXPECT_EQ(get(i), parity[i - kK]) << i;
   EXPECT_GT(kernel_calls(context_.get()), 4u);
 }
