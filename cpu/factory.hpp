@@ -30,7 +30,6 @@ struct Decisions {
   const char *kernel;
   const char *executor;
   unsigned thread_count;
-  std::uint64_t inline_bytes;  // a run that moves fewer stays on the calling thread
 };
 
 // Executor and technique are known ones: api/options.cpp refuses the others, for every backend. Throws Error

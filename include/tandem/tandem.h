@@ -213,10 +213,10 @@ typedef struct tandem_context_options {
                          executor, pin and technique of the CPU, device_technique */
 } tandem_context_options;
 
-/* Makes a context. Threads start and devices are touched only when a call needs them. If this machine lacks the device,
- * the first plan or call returns UNAVAILABLE.
- *   options      NULL = all defaults. The strings are copied
- *   context_out  the new context, for tandem_context_destroy; untouched on failure
+/* Makes a context. Threads start and devices are touched only when a call needs them. On the CPU, a call that moves
+ * less than 256 KiB, inputs and outputs together, runs on the calling thread. If this machine lacks the device, the
+ * first plan or call returns UNAVAILABLE. options      NULL = all defaults. The strings are copied context_out  the new
+ * context, for tandem_context_destroy; untouched on failure
  *
  * Options left at zero are read from the environment (docs/environment.md): TANDEM_BACKEND, TANDEM_KERNEL,
  * TANDEM_THREADS, TANDEM_RESOURCES, TANDEM_POLICY, TANDEM_TIMELINE, TANDEM_TUNING, TANDEM_EXPERT. TANDEM_CHECK_DEVICES
@@ -248,13 +248,9 @@ typedef struct tandem_context_info {
   const char *kernel;    /* "avx512-gfni"; devices: "auto", "compiled", "tables", "transform" */
   const char *executor;  /* "pthread"; devices: "device"; where several are named together: "hybrid" */
   uint32_t thread_count; /* of the CPU; devices: 0 */
-  uint32_t reserved;
-  uint64_t kernel_calls; /* 0 = the named kernel has not run yet. Chunks count; all small calls count as one */
-  uint64_t inline_bytes; /* the calling thread runs a call alone if it moves fewer bytes, inputs and outputs together;
-                            0 = any call may run elsewhere */
   uint32_t caller_count; /* recommended number of calling threads, if each has work of its own between calls:
                             thread_count. OpenCL: the cores, plus the calls that a device works on */
-  uint32_t reserved_2;
+  uint64_t kernel_calls; /* 0 = the named kernel has not run yet. Chunks count; all small calls count as one */
   const char *resources; /* the resources that its tasks hold, besides those that plans name: "cpu", or
                             "cpu,gpu,opencl_mib"; lives as long as the context */
 } tandem_context_info;
@@ -273,8 +269,8 @@ TANDEM_API tandem_status tandem_encode(tandem_context *context, const tandem_cod
                                        void *const *parity, size_t shard_bytes);
 
 /* Rebuilds lost shards, data and parity alike, in one pass.
- *   shards       k+m pointers, data first. Present shards are read as needed (see tandem_plan_query). A
- *                missing shard is rebuilt into its pointer; with NULL it is not rebuilt
+ *   shards       k+m pointers, data first. Present shards are read as needed (tandem_plan_query, diagnose.h). A missing
+ *                shard is rebuilt into its pointer; with NULL it is not rebuilt
  *   present      k+m bytes; non-zero: the shard is intact
  * If nothing is missing, or nothing is wanted, the call writes nothing and returns TANDEM_OK.
  * Status: INVALID_ARGUMENT, TOO_LARGE, OVERLAP (checked from 4 KiB on, all shards that are read or written together),
@@ -427,7 +423,7 @@ typedef struct tandem_plan_options {
                                compiled in the background. A hybrid refuses 1 for host memory (UNSUPPORTED) */
   uint32_t reserved;        /* 0 */
   const uint32_t *read_costs; /* decode: k+m costs, one for reading each shard. The plan reads the cheapest set that it
-                                 finds (see tandem_plan_query). NULL: all costs are 1 */
+                                 finds (tandem_plan_query, diagnose.h). NULL: all costs are 1 */
   int32_t (*cancelled)(void *user); /* matrix par2: asked while a decode is solved. Non-zero: ends with CANCELLED */
   void *cancelled_user;
 } tandem_plan_options;
