@@ -57,9 +57,9 @@ extern "C" {
  * out of order. The queue's cl_context is retained until the tandem_context is destroyed, because programs were
  * compiled for it. At most four are retained.
  *
- * Status of a run or submit, besides those of tandem_plan_run: INVALID_ARGUMENT (no queue with OpenCL, or one of
- * another device; a buffer of another context or device, or too small for its shard). Overlap is found at every size.
- * After DEVICE the outputs are undefined. */
+ * Status of a run, besides those of tandem_plan_run: INVALID_ARGUMENT (no queue with OpenCL, or one of another device;
+ *   a buffer of another context or device, or too small for its shard). Overlap is found at every size. After DEVICE
+ *   the outputs are undefined. */
 
 /* ---- many stripes ------------------------------------------------------------------------------------- */
 

@@ -309,9 +309,11 @@ typedef struct tandem_files_writer tandem_files_writer;
  *   options         as for tandem_files_encode, without source and dry_run, and with a name. progress counts the
  *                   bytes of one call. What a team points to must stay until the writer is destroyed
  *   content_bytes   of the whole set
- *   set_out         NULL, or what the set will be: struct_bytes is set by the caller; digest, shard_count and
- * file_count are 0 writer_out      the writer, for tandem_files_writer_destroy. The context must outlive it Ownership:
- * strings and arrays of the options are copied. Callbacks and their users must stay until the writer is destroyed.
+ *   set_out         NULL, or what the set will be, with struct_bytes set by the caller. Its digest, shard_count and
+ *                   file_count are 0
+ *   writer_out      the writer, for tandem_files_writer_destroy. The context must outlive it
+ * Ownership: strings and arrays of the options are copied. Callbacks and their users must stay until the writer is
+ *   destroyed.
  * Status: INVALID_ARGUMENT (also: another code, block_bytes, mode or length than process 0 of the team), UNSUPPORTED
  *   (custom matrix), NOT_MDS,
  *   OUT_OF_MEMORY, CANCELLED, IO.

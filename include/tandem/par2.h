@@ -410,14 +410,14 @@ typedef struct tandem_par2_tree_options {
  * were added, or are newer than it says. Each other file must have the content that the set describes. If it has not,
  * or is gone or cannot be read, the set stays; files that it does not describe then get a second set,
  * ".tandem-more.par2". It goes when the first set is made anew. So no content that a set can restore is given up,
- * unless an option allows it.
- * ".tandem.par2-sets" in the root lists all sets. Kill: each set is the old one or the new one.
+ * unless an option allows it. ".tandem.par2-sets" in the root lists all sets. After a kill, each set is the old one or
+ * the new one.
  *
  * Scrub checks all sets in the folders of a tree, also those of other programs, and names files that are in no set.
  *
  * Status: INVALID_ARGUMENT, IO (the root; scrub: there is no set), OUT_OF_MEMORY, CANCELLED. What else fails in a
- * folder is an event, and the others have their turn. Threads: any; each folder is locked (flock) while it is looked
- * at. */
+ *   folder is an event, and the others have their turn.
+ * Threads: any; each folder is locked (flock) while it is looked at. */
 TANDEM_API tandem_status tandem_par2_tree(tandem_context *context, const tandem_par2_tree_options *options,
                                           int32_t *severity_out);
 

@@ -215,8 +215,9 @@ typedef struct tandem_context_options {
 
 /* Makes a context. Threads start and devices are touched only when a call needs them. On the CPU, a call that moves
  * less than 256 KiB, inputs and outputs together, runs on the calling thread. If this machine lacks the device, the
- * first plan or call returns UNAVAILABLE. options      NULL = all defaults. The strings are copied context_out  the new
- * context, for tandem_context_destroy; untouched on failure
+ * first plan or call returns UNAVAILABLE.
+ *   options      NULL = all defaults. The strings are copied
+ *   context_out  the new context, for tandem_context_destroy; untouched on failure
  *
  * Options left at zero are read from the environment (docs/environment.md): TANDEM_BACKEND, TANDEM_KERNEL,
  * TANDEM_THREADS, TANDEM_RESOURCES, TANDEM_POLICY, TANDEM_TIMELINE, TANDEM_TUNING, TANDEM_EXPERT. TANDEM_CHECK_DEVICES
@@ -316,8 +317,7 @@ TANDEM_API tandem_status tandem_accumulate(tandem_context *context, const tandem
                                            const void *data, void *const *parity, size_t shard_bytes, int32_t first);
 
 enum tandem_shards_flag_value {
-  TANDEM_SHARDS_PINNED =
-      1 /* registers the allocation for devices (tandem_memory_register, device.h) until it is freed */
+  TANDEM_SHARDS_PINNED = 1 /* registered for devices until they are freed: tandem_memory_register in device.h */
 };
 
 /* Allocates `count` shards of shard_bytes each in one allocation. Each starts at a 64-byte boundary. The starts differ
@@ -345,13 +345,12 @@ TANDEM_API tandem_status tandem_join(const tandem_codec *codec, const void *cons
 enum tandem_memory_value { TANDEM_MEMORY_HOST = 0, TANDEM_MEMORY_CUDA = 1, TANDEM_MEMORY_OPENCL = 2 };
 
 typedef struct tandem_stripe {
-  void *const *shards;    /* k+m pointers, data first */
-  const uint8_t *present; /* decode: k+m bytes, as for tandem_decode. encode: NULL */
-  size_t shard_bytes;     /* of this stripe */
-  int32_t memory;         /* enum tandem_memory_value; host here, others in device.h */
-  tandem_status status;   /* decode: this stripe's own result; CANCELLED where the call failed before its turn */
-  const uint64_t
-      *offsets; /* device memory: k+m byte offsets of the shards in their buffers; NULL = all 0. Host: NULL */
+  void *const *shards;     /* k+m pointers, data first */
+  const uint8_t *present;  /* decode: k+m bytes, as for tandem_decode. encode: NULL */
+  size_t shard_bytes;      /* of this stripe */
+  int32_t memory;          /* enum tandem_memory_value; host here, others in device.h */
+  tandem_status status;    /* decode: this stripe's own result; CANCELLED where the call failed before its turn */
+  const uint64_t *offsets; /* device memory: k+m byte offsets of the shards in their buffers; NULL = all 0 */
 } tandem_stripe;
 
 /* Encodes or decodes many stripes in one call. The stripes are spread over all threads, small ones together.
@@ -458,12 +457,14 @@ typedef struct tandem_plan_arguments {
   uint64_t new_data_offset; /* update: offset of new_data */
 } tandem_plan_arguments;
 
-/* Runs a plan. With job_out NULL, returns when it is done. Otherwise starts the run as a job and returns. Arguments are
- * checked before that. The outputs are complete after tandem_job_wait has returned TANDEM_OK. On device memory, the
- * call returns when the commands are in the queue, and a later cancel has no effect. Ownership of a job: the pointer
- * array and the offsets are copied. The shards, new_data, queue, verify_result and verify_ranges must stay until the
- * job is over. Status: as the plain function of the same operation (OVERLAP: checked from 4 KiB on). Device memory:
- * device.h. *job_out is untouched on failure. */
+/* Runs a plan. With job_out NULL, returns when it is done. Otherwise starts the run as a job and returns.
+ *
+ * A job: the arguments are checked before the call returns. The outputs are complete after tandem_job_wait has returned
+ * TANDEM_OK. On device memory, the call returns when the commands are in the queue, and a later cancel has no effect.
+ * Ownership: of a job, the pointer array and the offsets are copied. The shards, new_data, queue, verify_result and
+ *   verify_ranges must stay until the job is over.
+ * Status: as the plain function of the same operation (OVERLAP: checked from 4 KiB on). Device memory: device.h.
+ *   *job_out is untouched on failure. */
 TANDEM_API tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_arguments *arguments,
                                          tandem_job **job_out);
 

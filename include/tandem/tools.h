@@ -35,8 +35,9 @@ typedef struct tandem_device {
 /* Lists what a context can run on: "cpu", which always exists, then the devices of OpenCL and CUDA. Backends without a
  * device come last, with `missing`. Loads the drivers. A driver that does not answer within 20 seconds is left out.
  * Calls that wait for the same driver share these 20 seconds; later ones wait for 0.1 seconds. If the parent process
- * had used the drivers, a child lists "cpu" alone. devices_out    `capacity` structs, stride_bytes apart; NULL with
- * capacity 0 only counts stride_bytes   sizeof(tandem_device); of each element only the bytes that fit are written
+ * had used the drivers, a child lists "cpu" alone.
+ *   devices_out    `capacity` structs, stride_bytes apart; NULL with capacity 0 only counts
+ *   stride_bytes   sizeof(tandem_device); of each element only the bytes that fit are written
  *   count_out      how many there are. If that is more than capacity, the first `capacity` were written
  * Strings are zero-terminated, and cut if too long.
  * Status: INVALID_ARGUMENT (NULL count_out, NULL devices_out with capacity > 0, stride_bytes < sizeof(tandem_device)

@@ -232,7 +232,8 @@ TANDEM_API tandem_status tandem_volume_flush(tandem_volume *volume);
 
 /* Discards bytes. Whole blocks in the range count as never written, and read as zeros.
  *   zero_ends   0: parts of blocks at the ends stay unchanged. Non-zero: zeros are written there, so that the whole
- * range reads as zeros Status, threads: as tandem_volume_write. */
+ *               range reads as zeros
+ * Status, threads: as tandem_volume_write. */
 TANDEM_API tandem_status tandem_volume_trim(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes,
                                             int32_t zero_ends);
 
@@ -340,10 +341,12 @@ TANDEM_API tandem_status tandem_volume_rebuild(tandem_volume *volume, const tand
  * member. Until then the volume is protected as if the member were lost.
  *   index    the member to replace; it need not be lost
  *   member   path or URI of the new member. A regular file is made if it does not exist, and extended if it is too
- * small force    non-zero: a new member that is not empty is overwritten Status: INVALID_ARGUMENT (NULL; index; the new
- * member is too small, is a member already, or is not empty), UNAVAILABLE (read-only; locked; a window is open; another
- * scrub, rebuild or replace runs), NOT_RECOVERABLE (fewer than k complete members would be left), UNSUPPORTED, IO,
- * OUT_OF_MEMORY. Threads: any. */
+ *            small
+ *   force    non-zero: a new member that is not empty is overwritten
+ * Status: INVALID_ARGUMENT (NULL; index; the new member is too small, is a member already, or is not empty),
+ *   UNAVAILABLE (read-only; locked; a window is open; another scrub, rebuild or replace runs), NOT_RECOVERABLE (fewer
+ *   than k complete members would be left), UNSUPPORTED, IO, OUT_OF_MEMORY.
+ * Threads: any. */
 TANDEM_API tandem_status tandem_volume_replace(tandem_volume *volume, uint32_t index, const char *member,
                                                int32_t force);
 
