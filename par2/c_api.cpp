@@ -10,7 +10,6 @@
 #include "base/lists.hpp"
 #include "base/options.hpp"
 #include "par2/calls.hpp"
-#include "par2/error.hpp"
 #include "par2/files.hpp"
 #include "par2/packet_repair.hpp"
 

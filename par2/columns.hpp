@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/options.hpp"
-#include "par2/error.hpp"
+#include "par2/files.hpp"
 #include "par2/ranges.hpp"
 
 namespace tandem::par2 {

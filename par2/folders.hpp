@@ -16,7 +16,6 @@
 
 #include "base/folder.hpp"
 #include "par2/calls.hpp"
-#include "par2/error.hpp"
 #include "par2/packet_files.hpp"
 
 namespace tandem::par2 {

@@ -12,7 +12,6 @@
 #include <set>
 
 #include "base/bytes.hpp"
-#include "par2/error.hpp"
 #include "par2/files.hpp"
 #include "par2/set.hpp"
 

@@ -13,7 +13,6 @@
 #include "base/descriptor.hpp"
 #include "base/rounding.hpp"
 #include "par2/crc.hpp"
-#include "par2/error.hpp"
 #include "par2/files.hpp"
 
 namespace tandem::par2 {

@@ -14,7 +14,6 @@
 #include "base/bytes.hpp"
 #include "base/options.hpp"
 #include "par2/columns.hpp"
-#include "par2/error.hpp"
 #include "par2/files.hpp"
 #include "par2/packet_repair.hpp"
 #include "par2/tree.hpp"

@@ -8,7 +8,7 @@
 
 #include "base/bytes.hpp"
 #include "tandem/tools.h"
-#include "volume/error.hpp"
+#include "volume/bytes.hpp"
 
 namespace tandem::volume {
 namespace {

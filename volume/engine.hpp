@@ -23,7 +23,6 @@
 #include <vector>
 
 #include "base/crew.hpp"
-#include "volume/error.hpp"
 #include "volume/gate.hpp"
 #include "volume/generations.hpp"
 #include "volume/members.hpp"
