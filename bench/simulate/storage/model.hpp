@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/random.hpp"
 #include "bench/simulate/storage/device.hpp"
 #include "bench/simulate/storage/events.hpp"
 #include "bench/simulate/storage/options.hpp"
-#include "tests/support/random.hpp"
 #include "volume/write_plan.hpp"
 
 namespace tandem::bench::storage {
