@@ -324,8 +324,8 @@ int locate(const LocateFlags &flags, const std::vector<std::string> &given, cons
       print_ranges(damage.ranges[i]);
     }
     if (damage.beyond_bytes != 0) {
-      fmt::print("{} with more damage than can be told: at most {} at one offset\n",
-                 plural(damage.beyond_bytes, "offset"), plural(damage.most_damaged_shards, "damaged shard"));
+      fmt::print("{} {} more damaged shards than can be located (at most {})\n", plural(damage.beyond_bytes, "offset"),
+                 damage.beyond_bytes == 1 ? "has" : "have", damage.most_damaged_shards);
       print_ranges(damage.ranges[TANDEM_SHARD_NONE]);
       if (flags.repair) fmt::print("nothing was written\n");
     }

@@ -109,7 +109,7 @@ struct Explanation {
   }
 };
 
-// The smallest set of at most so many shards that explains a non-zero syndrome by its damage.
+// Finds the smallest set of shards, at most `most`, whose damage explains a non-zero syndrome.
 class Solver {
  public:
   virtual ~Solver() = default;

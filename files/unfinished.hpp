@@ -65,7 +65,7 @@ FolderContents contents_of(const Folders &folders, const std::string &set_name);
 // read.
 bool is_shard_file(const Folder &folder, const std::string &name);
 bool is_shard_of(const Folder &folder, const std::string &name, const SetId &set_id, std::uint32_t index);
-// Of a temporary: its start record is not written. False if that cannot be known.
+// Whether the start record of a temporary is not written. False if that cannot be known.
 bool is_unwritten(std::span<const std::byte, kRecordBytes> start);
 
 // ---- finishing ----

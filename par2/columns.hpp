@@ -21,7 +21,7 @@ struct Column {
   std::span<void *const> inputs, outputs;
 };
 
-// Of each column: read(column, first, end) for groups of inputs, code(column), write for groups of outputs.
+// For each column: read(column, first, end) for groups of inputs, code(column), write for groups of outputs.
 template <class Read, class Code, class Write>
 void code_columns(std::size_t inputs, std::size_t outputs, std::uint64_t slice_bytes, std::uint64_t memory_bytes,
                   base::Crew &crew, const Read &read, const Code &code, const Write &write) {

@@ -146,7 +146,7 @@ class Scrub {
                                       " bytes of the set are damaged: scrub with repair (`--repair`) makes it anew"));
   }
 
-  // Of a file that the second set describes, the first one has an older version.
+  // Whether the first set has an older version of a file that the second set describes.
   bool is_superseded(const std::string &set, const std::string &file) const {
     return base::name_of(set) == kSetName && superseding_.contains(file);
   }

@@ -339,7 +339,7 @@ class Sync {
     folders_.report(event_of(what, path, severity), message);
   }
 
-  // Of a set's turn.
+  // Ends a set's turn.
   void end(const OldSet &set, std::int32_t what, std::int32_t severity = TANDEM_PAR2_FINE,
            const std::string &message = {}) {
     if (what != TANDEM_PAR2_SET_REMOVED) folders_.set_is_there(set.path, set.status.has_value());

@@ -99,7 +99,7 @@ typedef struct tandem_locate_options {
 typedef struct tandem_locate_result {
   size_t struct_bytes;          /* set by the caller: sizeof(tandem_locate_result) */
   int32_t consistent;           /* 1: every parity byte matches the data; all fields but this and the next are then 0 */
-  uint32_t most_damaged_shards; /* the guarantee: up to so many damaged shards of a column are named */
+  uint32_t most_damaged_shards; /* the guarantee: up to this many damaged shards of a column are named */
   uint32_t damaged_shard_count; /* shards with at least one damaged byte */
   int32_t repaired;             /* 1: all damage is repaired, and the stripe was verified again */
   uint64_t damaged_byte_count;  /* all shards together */

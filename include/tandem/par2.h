@@ -71,7 +71,7 @@ typedef struct tandem_par2_create_options {
   size_t source_count;             /* at least 1 */
   uint64_t slice_bytes; /* a multiple of 4, above 1 GiB at most as long as the largest file; 0 = the smallest with which
                            slice_count slices suffice */
-  uint32_t slice_count; /* if slice_bytes is 0: at most so many; 0 = slices of a 2,000th of all bytes, of 4 KiB at
+  uint32_t slice_count; /* if slice_bytes is 0: the most slices; 0 = slices of a 2,000th of all bytes, of 4 KiB at
                            least if a file has as much, and as many as that makes */
   uint32_t recovery_slice_count; /* 0 = recovery_percent of the slices */
   double recovery_percent;       /* of the slices, rounded, at least one; 0 and recovery_slice_count 0: no recovery

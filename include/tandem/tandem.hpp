@@ -226,7 +226,7 @@ inline const void *const *reading(void *const *pointers) { return const_cast<con
 
 }  // namespace detail
 
-/* The least length of shards that hold so many bytes of content, and that the code can take. */
+/* The least length of shards that hold content_bytes, and that the code can take. */
 inline std::size_t split_bytes(const Codec &codec, std::size_t content_bytes) {
   std::size_t shard_bytes = 0;
   check(tandem_split_bytes(codec.get(), content_bytes, &shard_bytes));

@@ -192,7 +192,7 @@ typedef struct tandem_tuning_entry {
   char date[32];                                     /* UTC: "2025-11-21T16:55:20Z" */
   int32_t operation;                                 /* enum tandem_operation_value */
   uint32_t k, m;                                     /* decode: m shards are lost. update: k is 1 */
-  uint32_t repeats;                                  /* the figures are medians of so many */
+  uint32_t repeats;                                  /* the figures are medians of these */
   uint64_t shard_bytes;                              /* of the measured shards */
   double bytes_per_second, default_bytes_per_second; /* of data, with these values and with the backend's own */
   int32_t on_device;                                 /* 1: measured with shards in the memory of the device */
