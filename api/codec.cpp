@@ -70,8 +70,10 @@ tandem_status tandem_matrix_from_name(const char *name, int32_t *matrix_out) {
 uint32_t tandem_matrix_traits(int32_t matrix) {
   const core::Preset *preset = core::find_preset(matrix);
   if (preset == nullptr) return 0;
-  return (preset->is_gf16() ? TANDEM_MATRIX_IS_GF16 : 0u) |
-         (preset->make_groups != nullptr ? TANDEM_MATRIX_HAS_LOCAL_GROUPS : 0u);
+  std::uint32_t traits = 0;
+  if (preset->is_gf16()) traits |= TANDEM_MATRIX_IS_GF16;
+  if (preset->make_groups != nullptr) traits |= TANDEM_MATRIX_HAS_LOCAL_GROUPS;
+  return traits;
 }
 
 }  // extern "C"
