@@ -255,7 +255,7 @@ tandem_status tandem_files_recover(const char *const *paths, size_t path_count,
     const tandem_files_recover_options ours = tandem::base::read_options(options, "tandem_files_recover_options");
     check_result(result_out, "tandem_files_recover_result");
     const LockWait wait{.seconds = ours.lock_wait_seconds != 0 ? ours.lock_wait_seconds : kRecoverLockSeconds};
-    const Recovered recovered = recover(list, ours.dry_run != 0, wait);
+    const Recovered recovered = recover(list, ours.dry_run != 0 ? CleanUp::dry_run : CleanUp::real, wait);
     if (ours.note != nullptr)
       for (const std::string &note : recovered.notes) ours.note(ours.note_user, note.c_str());
     tandem_files_recover_result result = {};

@@ -42,6 +42,9 @@ inline OwnedCodec make_codec(const SetHeader &header, bool allow_non_mds) {
   return OwnedCodec(codec);
 }
 
+// Of an existing set: it may be read with any matrix.
+inline OwnedCodec make_codec_to_read(const SetHeader &header) { return make_codec(header, true); }
+
 // k+m blocks of block_bytes.
 class ShardBuffers {
  public:

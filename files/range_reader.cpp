@@ -31,7 +31,7 @@ void copy_out(const StripePart &part, const ShardBuffers &buffers, std::byte *co
 RangeReader::RangeReader(tandem_context *context, FoundSet set)
     : context_(context),
       set_(std::move(set)),
-      codec_(make_codec(set_.header, true)),  // an existing set may be read with any matrix
+      codec_(make_codec_to_read(set_.header)),
       source_(context, codec_.get(), set_) {
   source_.set_piece_bytes(divide(context_, 0, set_.header, set_.header.stripe_count()).piece_bytes);
 }

@@ -132,7 +132,7 @@ void SetWriter::check_folders() {
     check_name_free(folders_[i], options_.name, i, options_.force);
   // The folders as they would be after a clean-up.
   const FoldersLock lock(there, options_.wait);
-  const Recovered recovered = recover(there, true);
+  const Recovered recovered = recover(there, CleanUp::dry_run);
   for (const std::string &text : recovered.notes) options_.note(text);
   (void)sets_to_replace(there, options_, recovered.removed);
 }

@@ -98,13 +98,14 @@ struct Recovered {
 };
 
 // Finishes sets that are whole, and removes the temporaries of those that were never complete, as far as this process
-// may. Files of a live writer are left alone. The caller has locked the folders. dry_run: reports what it would do and
-// changes nothing.
-Recovered recover(const Folders &folders, bool dry_run);
+// may. Files of a live writer are left alone. The caller has locked the folders. A dry run reports what it would do
+// and changes nothing.
+enum class CleanUp { dry_run, real };
+Recovered recover(const Folders &folders, CleanUp clean_up);
 
 // The same for folders, and the folders of files, by their paths. Holds and locks only folders that have remains of
 // sets, so there may be more folders than open files. If another process keeps one locked, nothing is done, and a note
 // says so.
-Recovered recover(const std::vector<std::string> &paths, bool dry_run, const LockWait &wait);
+Recovered recover(const std::vector<std::string> &paths, CleanUp clean_up, const LockWait &wait);
 
 }  // namespace tandem::files
