@@ -109,7 +109,7 @@ struct Explanation {
   }
 };
 
-// Finds the smallest set of shards, at most `most`, whose damage explains a non-zero syndrome.
+// Finds the smallest set of at most `most` shards that explains a non-zero syndrome by its damage.
 class Solver {
  public:
   virtual ~Solver() = default;

@@ -19,7 +19,7 @@ struct WriteColumn {
 
 struct WritePlan {
   tandem_volume_way_value way;
-  std::uint32_t data_reads, parity_reads, data_writes, parity_writes;  // columns, each one I/O
+  std::uint32_t data_reads = 0, parity_reads = 0, data_writes = 0, parity_writes = 0;  // columns, each one I/O
 
   // MODIFY reads the written blocks of such a column, RECONSTRUCT the remaining ones.
   bool reads(const WriteColumn &column) const {

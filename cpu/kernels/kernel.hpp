@@ -178,7 +178,7 @@ struct Kernel {
   void (*apply_transform)(const KernelCall &call, void *scratch);
   KernelTraits traits;
   const Gf16Kernel *gf16;
-  uint32_t rows_at_once;  // rows whose inputs apply_nibbles reads at a place before it writes there
+  uint32_t rows_at_once;  // apply_nibbles reads the inputs of this many rows at a place before it writes there
   void (*add_packets)(const SumsCall &call);
 };
 

@@ -529,8 +529,7 @@ TEST(CudaBatch, ThroughTheApi) {
   };
   std::thread([&] {  // which keeps the plans
     for (void *const queue : {stripes[0].queue, static_cast<void *>(nullptr)}) {
-      run(TANDEM_OPERATION_ENCODE, queue);
-      run(TANDEM_OPERATION_DECODE, queue);
+      for (const std::int32_t operation : {TANDEM_OPERATION_ENCODE, TANDEM_OPERATION_DECODE}) run(operation, queue);
     }
   })
       .join();
