@@ -18,8 +18,6 @@
 namespace tandem::par2 {
 namespace {
 
-using base::load;
-
 constexpr char kPar1Magic[] = {'P', 'A', 'R', 0, 0, 0, 0, 0, 0, 0, 1, 0};  // and version 1.0
 constexpr std::uint64_t kVolumeHeaderBytes = 96, kEntryBytes = 56;
 constexpr std::uint64_t kPar1Shards = 256;  // most slices and volumes together

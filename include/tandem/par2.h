@@ -300,15 +300,15 @@ typedef struct tandem_par2_repair_options {
  * Kill: if the call fails later or the process dies, nothing is lost. The old file may then be called "NAME.1" (verify
  *   reads it), temporaries ".NAME.*.tmp" may be left, and the call can be made again, after a new verify. A call that
  *   leaves all files complete removes the set's temporaries of dead calls; it does so too if nothing is to be repaired.
- * packets: reads all files once more, and computes at most the recovery slices from the first lost one to the last.
- * Bytes that Tandem made come back as they were; files of other programs get the same packets in Tandem's order. NAME
- * is taken for the number of recovery slices: "base.vol7+8.par2". Damaged files stay if they have other names, or
- * intact packets of another set. Cost: the equations of e lost slices take about 2 e^2 bytes beside memory_bytes. With
- * g gaps among the exponents they take up to 10 e^2, and about e^2 g steps of the context, at most 2^36. Status:
- * INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost and of recovery slices; also for too many gaps
- * among the exponents), DAMAGED (a file has changed since verify, or what was computed is wrong), IO (also if only the
- * slices that cannot be read are too many), UNSUPPORTED, OUT_OF_MEMORY, CANCELLED, DEVICE. If files were repaired and
- * others stay, the message says so. Threads: one call at a time for each report. */
+ * Packets: with `packets`, the call reads all files once more, and computes at most the recovery slices from the first
+ *   lost one to the last. Bytes that Tandem made come back as they were; files of other programs get the same packets
+ * in Tandem's order. NAME is taken for the number of recovery slices: "base.vol7+8.par2". Damaged files stay if they
+ * have other names, or intact packets of another set. Cost: the equations of e lost slices take about 2 e^2 bytes
+ * beside memory_bytes. With g gaps among the exponents they take up to 10 e^2, and about e^2 g steps of the context, at
+ * most 2^36. Status: INVALID_ARGUMENT, NOT_RECOVERABLE (the message has the numbers of lost and of recovery slices;
+ * also for too many gaps among the exponents), DAMAGED (a file has changed since verify, or what was computed is
+ * wrong), IO (also if only the slices that cannot be read are too many), UNSUPPORTED, OUT_OF_MEMORY, CANCELLED, DEVICE.
+ * If files were repaired and others stay, the message says so. Threads: one call at a time for each report. */
 TANDEM_API tandem_status tandem_par2_repair(tandem_context *context, tandem_par2_report *report,
                                             const tandem_par2_repair_options *options);
 
