@@ -138,7 +138,7 @@ TEST_P(Many, StripesMayShareDataShards) {
     pointers.push_back(model.pointers);
     for (unsigned r = 0; r < m; ++r) pointers[i][k + r] = parity[i][r].data();
   }
-  for (unsigned i = 0; i < count; ++i) list.push_back({pointers[i].data(), nullptr, 5000, 0, 0});
+  for (unsigned i = 0; i < count; ++i) list.push_back({pointers[i].data(), nullptr, 5000, 0, 0, nullptr});
   ASSERT_EQ(tandem_encode_stripes(context_.get(), codec.get(), list.data(), count, sizeof list[0]), TANDEM_OK);
   for (unsigned i = 0; i < count; ++i)
     for (unsigned r = 0; r < m; ++r) ASSERT_EQ(parity[i][r], model.truth[k + r]);
