@@ -387,8 +387,9 @@ void Codec::stripes_call(nb::handle stripes, nb::handle present, bool is_decode)
       for (std::size_t s = 0; s < k_ + m_; ++s) (is_present[s] ? read : written).push_back(shards[i].pointers[s]);
       refuse_overlap(read, written, shards[i].shard_bytes);
     }
-    calls[i] = {shards[i].pointers.data(), is_decode ? flags[i].data() : nullptr, shards[i].shard_bytes,
-                TANDEM_MEMORY_HOST, TANDEM_OK};
+    calls[i].shards = shards[i].pointers.data();
+    if (is_decode) calls[i].present = flags[i].data();
+    calls[i].shard_bytes = shards[i].shard_bytes;
     if (__builtin_add_overflow(work, shards[i].shard_bytes, &work)) work = std::numeric_limits<std::size_t>::max();
   }
   if (memory.place().memory != TANDEM_MEMORY_HOST)
