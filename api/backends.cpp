@@ -64,7 +64,6 @@ std::unique_ptr<core::Backend> make_cpu(const BackendKind &, tandem_context &con
   context.kernel_name = choice.kernel;
   context.executor_name = choice.executor;
   context.thread_count = context.caller_count = choice.thread_count;
-  context.inline_bytes = choice.inline_bytes;
   say_what_is_known(context, *backend, settings.tuning_is_named);
   return backend;
 }

@@ -25,7 +25,7 @@ class BatchRun final : public SubmittedRun {
       : context_(context), codec_(codec), memory_(memory), queue_(queue) {}
 
   // Throws Error if the stripe's arguments are wrong. The stripe is then not added.
-  void add(core::Operation operation, const tandem_device_stripe &stripe) {
+  void add(core::Operation operation, const tandem_stripe &stripe) {
     const core::Codec &codec = *codec_.codec;
     if (stripe.shards == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL");
     if (stripe.memory != memory_) {
@@ -101,17 +101,14 @@ class BatchRun final : public SubmittedRun {
   core::Control control_;
 };
 
-void set_status(tandem_device_stripe &stripe, tandem_status status) { stripe.status = status; }
-void set_status(const tandem_device_stripe &, tandem_status) {}
-
-template <class Stripe>
-void submit_batch(tandem_context &context, const tandem_codec &codec, core::Operation operation, Stripe *stripes,
+void submit_batch(tandem_context &context, const tandem_codec &codec, core::Operation operation, tandem_stripe *stripes,
                   std::size_t stripe_count, std::size_t stride_bytes, void *queue, tandem_job **job_out) {
-  check_array(stripes, stripe_count, stride_bytes, "tandem_device_stripe");
+  check_array(stripes, stripe_count, stride_bytes, "tandem_stripe");
   if (stripe_count > kMostStripes)
     base::fail(TANDEM_ERROR_TOO_LARGE, stripe_count, " stripes: a batch has ", kMostStripes, " at most");
-  for (std::size_t i = 0; i < stripe_count; ++i)
-    set_status(stripe_at(stripes, i, stride_bytes), TANDEM_ERROR_CANCELLED);
+  const bool decodes = operation == core::Operation::decode;
+  for (std::size_t i = 0; decodes && i < stripe_count; ++i)
+    stripe_at(stripes, i, stride_bytes).status = TANDEM_ERROR_CANCELLED;
   const std::int32_t memory = stripe_count != 0 ? stripes->memory : std::int32_t{TANDEM_MEMORY_HOST};
   if (stripe_count != 0) {
     if (memory != TANDEM_MEMORY_CUDA && memory != TANDEM_MEMORY_OPENCL)
@@ -122,16 +119,15 @@ void submit_batch(tandem_context &context, const tandem_codec &codec, core::Oper
   auto job = make_job();
   std::optional<std::pair<std::size_t, base::Error>> first;
   for (std::size_t i = 0; i < stripe_count; ++i) {
-    Stripe &stripe = stripe_at(stripes, i, stride_bytes);
-    tandem_status status = TANDEM_OK;
+    tandem_stripe &stripe = stripe_at(stripes, i, stride_bytes);
     try {
       run->add(operation, stripe);
+      if (decodes) stripe.status = TANDEM_OK;
     } catch (const base::Error &error) {
-      if (operation == core::Operation::encode) base::fail_in_stripe(error, i, stripe_count);
-      status = error.status();
+      if (!decodes) base::fail_in_stripe(error, i, stripe_count);
+      stripe.status = error.status();
       if (!first.has_value()) first.emplace(i, error);
     }
-    set_status(stripe, status);
   }
   if (first.has_value()) base::fail_in_stripe(first->second, first->first, stripe_count);
   job->ticket = context.backend->submit(run->tasks(), run->control());
@@ -146,20 +142,14 @@ using namespace tandem;
 
 extern "C" {
 
-tandem_status tandem_encode_batch(tandem_context *context, const tandem_codec *codec,
-                                  const tandem_device_stripe *stripes, size_t stripe_count, size_t stride_bytes,
-                                  void *queue, tandem_job **job_out) {
+tandem_status tandem_code_batch(tandem_context *context, const tandem_codec *codec, int32_t operation,
+                                tandem_stripe *stripes, size_t stripe_count, size_t stride_bytes, void *queue,
+                                tandem_job **job_out) {
   return base::guarded({{"codec", codec}, {"job_out", job_out}}, [&] {
-    api::submit_batch(api::context_or_default(context), *codec, core::Operation::encode, stripes, stripe_count,
-                      stride_bytes, queue, job_out);
-  });
-}
-
-tandem_status tandem_decode_batch(tandem_context *context, const tandem_codec *codec, tandem_device_stripe *stripes,
-                                  size_t stripe_count, size_t stride_bytes, void *queue, tandem_job **job_out) {
-  return base::guarded({{"codec", codec}, {"job_out", job_out}}, [&] {
-    api::submit_batch(api::context_or_default(context), *codec, core::Operation::decode, stripes, stripe_count,
-                      stride_bytes, queue, job_out);
+    if (operation != TANDEM_OPERATION_ENCODE && operation != TANDEM_OPERATION_DECODE)
+      base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "operation is ", operation, ": stripes are encoded or decoded");
+    api::submit_batch(api::context_or_default(context), *codec, static_cast<core::Operation>(operation), stripes,
+                      stripe_count, stride_bytes, queue, job_out);
   });
 }
 

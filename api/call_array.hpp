@@ -9,7 +9,7 @@
 
 namespace tandem::api {
 
-// At least so many bytes of memory, aligned as by operator new. Any thread may return it. Throws bad_alloc.
+// Takes at least `bytes` of memory, aligned as by operator new. Any thread may return it. Throws bad_alloc.
 void *take_block(std::size_t bytes);
 void give_block_back(void *block) noexcept;
 

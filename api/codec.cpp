@@ -67,17 +67,13 @@ tandem_status tandem_matrix_from_name(const char *name, int32_t *matrix_out) {
   });
 }
 
-int32_t tandem_matrix_has_local_groups(int32_t matrix) {
+uint32_t tandem_matrix_traits(int32_t matrix) {
   const core::Preset *preset = core::find_preset(matrix);
-  return preset != nullptr && preset->make_groups != nullptr;
-}
-
-tandem_status tandem_matrix_field(int32_t matrix, int32_t *field_out) {
-  return base::guarded({{"field_out", field_out}}, [&] {
-    const core::Preset *preset = core::find_preset(matrix);
-    if (preset == nullptr) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "matrix ", matrix, " is not a preset");
-    *field_out = preset->is_gf16() ? TANDEM_FIELD_GF16 : TANDEM_FIELD_GF8;
-  });
+  if (preset == nullptr) return 0;
+  std::uint32_t traits = 0;
+  if (preset->is_gf16()) traits |= TANDEM_MATRIX_IS_GF16;
+  if (preset->make_groups != nullptr) traits |= TANDEM_MATRIX_HAS_LOCAL_GROUPS;
+  return traits;
 }
 
 }  // extern "C"

@@ -134,14 +134,11 @@ std::unique_ptr<core::Backend> make_hybrid(tandem_context &context, const Settin
     options.name = "cpu";
     options.discover_bytes = kDiscoverBytes;
   }
-  if (has_cpu) {
-    options.inline_bytes = std::max(options.inline_bytes, context.inline_bytes);
-    // With a fixed policy, small calls are shared too.
-    if (options.policy != hybrid::Policy::automatic) context.inline_bytes = options.inline_bytes = 0;
-  } else {
+  // With a fixed policy, small calls are shared too.
+  if (!has_cpu || options.policy != hybrid::Policy::automatic) options.inline_bytes = 0;
+  if (!has_cpu) {
     context.kernel_name = "auto";
     context.caller_count = cpu::allowed_core_count();
-    options.inline_bytes = 0;
   }
   if (!is_auto) context.executor_name = "hybrid";
   context.resource_names = std::move(resource_names);  // instead of those of its parts
@@ -254,7 +251,6 @@ tandem_status tandem_context_query(const tandem_context *asked, tandem_context_i
     info.executor = context->executor_name;
     info.thread_count = context->thread_count;
     info.kernel_calls = context->backend->kernel_calls();
-    info.inline_bytes = context->inline_bytes;
     info.caller_count = context->caller_count;
     info.resources = context->resource_names.c_str();
     base::write_result(info, info_out, "tandem_context_info");

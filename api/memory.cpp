@@ -132,11 +132,7 @@ tandem_status tandem_memory_unregister(void *memory) {
   return base::guarded([&] { core::unregister_memory(memory); });
 }
 
-tandem_status tandem_shards_allocate(size_t count, size_t shard_bytes, void **shards_out) {
-  return tandem_shards_allocate_flags(count, shard_bytes, 0, shards_out);
-}
-
-tandem_status tandem_shards_allocate_flags(size_t count, size_t shard_bytes, uint32_t flags, void **shards_out) {
+tandem_status tandem_shards_allocate(size_t count, size_t shard_bytes, uint32_t flags, void **shards_out) {
   return base::guarded({{"shards_out", shards_out}},
                        [&] { api::allocate_shards(count, shard_bytes, flags, shards_out); });
 }

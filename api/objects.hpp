@@ -38,8 +38,7 @@ struct tandem_context {
   // Threads are pinned to these in turn: of the executor pthread, and of functions on files that code on the CPU alone.
   // Empty: they are not. Read once, because a thread that is pinned sees one core.
   std::vector<unsigned> cores;
-  unsigned caller_count = 0;  // for tandem_context_info, and the next
-  std::uint64_t inline_bytes = 0;
+  unsigned caller_count = 0;  // for tandem_context_info
 };
 
 namespace tandem::api {
@@ -58,4 +57,5 @@ struct tandem_plan {
   std::shared_ptr<const tandem::core::Plan> plan;  // its jobs keep it
   tandem::core::MemoryKind memory;                 // of the shards
   std::vector<tandem::core::Need> needs;           // of each task
+  std::vector<std::uint8_t> shards_read{};         // a flag for each of the k+m shards
 };

@@ -70,10 +70,9 @@ Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_
 }
 
 // Out of line, like check_verify_arguments, so that the rest is inlined into a small call.
-[[noreturn, gnu::noinline]] void fail_memory_arguments(core::MemoryKind memory) {
-  base::fail(TANDEM_ERROR_INVALID_ARGUMENT, memory == core::MemoryKind::host
-                                                ? "device is set, but the plan is for host memory"
-                                                : "device is NULL: a plan for device memory needs it");
+[[noreturn, gnu::noinline]] void fail_memory_arguments() {
+  base::fail(TANDEM_ERROR_INVALID_ARGUMENT,
+             "queue, offsets or new_data_offset is set, but the plan is for host memory");
 }
 [[noreturn, gnu::noinline]] void fail_no_shards() { base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "shards is NULL"); }
 
@@ -92,8 +91,9 @@ Shape plan_shape(const core::Backend &backend, const Codec &codec, const tandem_
 
 // All but the pointers to shards.
 void check_arguments(const Plan &plan, core::MemoryKind memory, const tandem_plan_arguments &arguments) {
-  if ((arguments.device == nullptr) != (memory == core::MemoryKind::host)) [[unlikely]]
-    fail_memory_arguments(memory);
+  if (memory == core::MemoryKind::host &&
+      (arguments.queue != nullptr || arguments.offsets != nullptr || arguments.new_data_offset != 0)) [[unlikely]]
+    fail_memory_arguments();
   if (arguments.shards == nullptr) fail_no_shards();
   check_shard_bytes(arguments.shard_bytes, plan.codec().shard_count());
   if (plan.shape().operation == Operation::verify) check_verify_arguments(arguments);
@@ -122,7 +122,7 @@ class PlanRun final : public SubmittedRun {
         ranges_out_(arguments.verify_ranges) {
     read_arguments(*plan_, plan.memory, arguments, &pointers_);
     task_ = plan_->task(pointers_.inputs.data(), pointers_.outputs.data(), arguments.shard_bytes);
-    if (plan.memory != core::MemoryKind::host) take_device_memory(plan.memory, *arguments.device);
+    if (plan.memory != core::MemoryKind::host) take_device_memory(plan.memory, arguments);
     if (plan_->mode() == core::Mode::compare) {
       mismatches_.resize(plan_->outputs().size());
       task_.mismatches = mismatches_.data();
@@ -158,8 +158,7 @@ class PlanRun final : public SubmittedRun {
   }
 
  private:
-  void take_device_memory(core::MemoryKind memory, const tandem_device_arguments &device) {
-    const auto given = base::read_options(&device, "tandem_device_arguments");
+  void take_device_memory(core::MemoryKind memory, const tandem_plan_arguments &given) {
     if (given.queue == nullptr && memory == core::MemoryKind::opencl)
       base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "queue is NULL: a plan for OpenCL memory needs it");
     task_.memory = memory;
@@ -192,6 +191,14 @@ class PlanRun final : public SubmittedRun {
   run.finish();
 }
 
+[[gnu::noinline]] void submit(const tandem_plan &plan, const tandem_plan_arguments &arguments, tandem_job **job_out) {
+  auto job = make_job();
+  auto run = std::make_unique<PlanRun>(plan, arguments);
+  job->ticket = plan.plan->backend().submit(run->tasks(), run->control());
+  job->run = std::move(run);
+  *job_out = job.release();
+}
+
 }  // namespace
 }  // namespace tandem::api
 
@@ -212,6 +219,10 @@ tandem_status tandem_plan_create(tandem_context *context, const tandem_codec *co
     const auto cancelled = [&] { return given.cancelled != nullptr && given.cancelled(given.cancelled_user) != 0; };
     auto plan = std::make_unique<tandem_plan>(tandem_plan{
         std::make_shared<const Plan>(*where.backend, codec->codec, shape, cancelled), memory, std::move(needs)});
+    plan->shards_read.resize(codec->codec->shard_count());
+    for (const std::uint16_t index : plan->plan->inputs()) plan->shards_read[index] = 1;
+    if (plan->plan->mode() != tandem::core::Mode::assign)  // compared with, or added to
+      for (const std::uint16_t index : plan->plan->outputs()) plan->shards_read[index] = 1;
     where.backend->make_ready(plan->plan->prepared(), plan->plan->mode(), memory, given.wait_for_kernel != 0);
     *plan_out = plan.release();
   });
@@ -228,21 +239,14 @@ tandem_status tandem_plan_query(const tandem_plan *plan, tandem_plan_info *info_
       if (each.is_used_out_of_cache) info.technique_out_of_cache = each.name;
     }
     info.out_of_cache_bytes = plan->plan->prepared().out_of_cache_bytes(plan->plan->mode());
+    info.shards_read = plan->shards_read.data();
     base::write_result(info, info_out, "tandem_plan_info");
   });
 }
 
-tandem_status tandem_plan_shards_to_read(const tandem_plan *plan, uint8_t *read_out) {
-  return base::guarded({{"plan", plan}, {"read_out", read_out}}, [&] {
-    for (unsigned i = 0; i < plan->plan->codec().shard_count(); ++i) read_out[i] = 0;
-    for (const std::uint16_t index : plan->plan->inputs()) read_out[index] = 1;
-    if (plan->plan->mode() != tandem::core::Mode::assign)  // compared with, or added to
-      for (const std::uint16_t index : plan->plan->outputs()) read_out[index] = 1;
-  });
-}
-
-tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_arguments *arguments) {
+tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_arguments *arguments, tandem_job **job_out) {
   return base::guarded({{"plan", plan}, {"arguments", arguments}}, [&] {
+    if (job_out != nullptr) return submit(*plan, base::read_options(arguments, "tandem_plan_arguments"), job_out);
     tandem_plan_arguments room;
     const tandem_plan_arguments &given = base::view_options(arguments, "tandem_plan_arguments", &room);
     if (plan->memory != tandem::core::MemoryKind::host || plan->plan->mode() == tandem::core::Mode::compare)
@@ -252,18 +256,6 @@ tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_argumen
       return run_gathered(*plan->plan, given.shards, given.new_data, given.shard_bytes, plan->needs);
     run_stripe(*plan->plan, as_inputs(given.shards), as_outputs(given.shards + plan->plan->inputs().size()),
                given.shard_bytes, plan->needs);
-  });
-}
-
-tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_arguments *arguments,
-                                 tandem_job **job_out) {
-  return base::guarded({{"plan", plan}, {"arguments", arguments}, {"job_out", job_out}}, [&] {
-    const tandem_plan_arguments given = base::read_options(arguments, "tandem_plan_arguments");
-    auto job = make_job();
-    auto run = std::make_unique<PlanRun>(*plan, given);
-    job->ticket = plan->plan->backend().submit(run->tasks(), run->control());
-    job->run = std::move(run);
-    *job_out = job.release();
   });
 }
 

@@ -125,6 +125,13 @@ std::vector<void *> given_shards(const core::Codec &codec, const tandem_scattere
   return given;
 }
 
+void check_encode_or_decode(std::int32_t operation, const std::uint8_t *present) {
+  if (operation != TANDEM_OPERATION_ENCODE && operation != TANDEM_OPERATION_DECODE)
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "operation is ", operation, ": scattered shards are encoded or decoded");
+  if ((present != nullptr) != (operation == TANDEM_OPERATION_DECODE))
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, present == nullptr ? "present is NULL" : "present is of a decode");
+}
+
 }  // namespace
 }  // namespace tandem::api
 
@@ -134,24 +141,15 @@ using namespace tandem;
 
 extern "C" {
 
-tandem_status tandem_encode_scattered(tandem_context *context, const tandem_codec *codec,
-                                      const tandem_scattered_shard *shards, size_t shard_bytes) {
+tandem_status tandem_code_scattered(tandem_context *context, const tandem_codec *codec, int32_t operation,
+                                    const tandem_scattered_shard *shards, const uint8_t *present, size_t shard_bytes) {
   return base::guarded({{"codec", codec}, {"shards", shards}}, [&] {
+    check_encode_or_decode(operation, present);
     check_shard_bytes(shard_bytes, codec->codec->shard_count());
     const std::vector<void *> given = given_shards(*codec->codec, shards);
-    const tandem::core::Shape shape =
-        parity_shape(*codec->codec, tandem::core::Operation::encode, given.data() + codec->codec->k());
-    tandem_context &where = context_or_default(context);
-    if (!shape.wanted.none()) run_scattered(where, *shared_plan(where, *codec, shape), shards, shard_bytes);
-  });
-}
-
-tandem_status tandem_decode_scattered(tandem_context *context, const tandem_codec *codec,
-                                      const tandem_scattered_shard *shards, const uint8_t *present,
-                                      size_t shard_bytes) {
-  return base::guarded({{"codec", codec}, {"shards", shards}, {"present", present}}, [&] {
-    check_shard_bytes(shard_bytes, codec->codec->shard_count());
-    const tandem::core::Shape shape = decode_shape(*codec->codec, given_shards(*codec->codec, shards).data(), present);
+    const tandem::core::Shape shape = present != nullptr ? decode_shape(*codec->codec, given.data(), present)
+                                                         : parity_shape(*codec->codec, tandem::core::Operation::encode,
+                                                                        given.data() + codec->codec->k());
     tandem_context &where = context_or_default(context);
     if (!shape.wanted.none()) run_scattered(where, *shared_plan(where, *codec, shape), shards, shard_bytes);
   });

@@ -35,6 +35,8 @@ void check_stripe(const tandem_stripe &stripe, const core::Codec &codec) {
   if (stripe.memory != TANDEM_MEMORY_HOST)
     base::fail(TANDEM_ERROR_UNSUPPORTED, "memory kind ", stripe.memory,
                ": plans and batches (device.h) take it, stripes do not");
+  if (stripe.offsets != nullptr)
+    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "offsets is not NULL: it is for device memory");
   check_shard_bytes(stripe.shard_bytes, codec.shard_count());
 }
 

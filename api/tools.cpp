@@ -36,23 +36,15 @@ tandem_status tandem_devices(tandem_device *devices_out, size_t capacity, size_t
         list.push_back(device);
       }
     }
-    base::write_list(list, devices_out, capacity, stride_bytes, count_out);
-  });
-}
-
-tandem_status tandem_missing_devices(tandem_missing_device *missing_out, size_t capacity, size_t stride_bytes,
-                                     size_t *count_out) {
-  return base::guarded([&] {
-    std::vector<tandem_missing_device> list;
     for (const api::BackendKind &kind : api::backend_kinds()) {
       const std::string reason = kind.missing != nullptr ? kind.missing(kPatience) : "";
       if (reason.empty()) continue;
-      tandem_missing_device missing = {};
-      base::copy_text(missing.backend, kind.name);
-      base::copy_text(missing.reason, reason);
+      tandem_device missing = {};
+      base::copy_text(missing.name, kind.name);
+      base::copy_text(missing.missing, reason);
       list.push_back(missing);
     }
-    base::write_list(list, missing_out, capacity, stride_bytes, count_out);
+    base::write_list(list, devices_out, capacity, stride_bytes, count_out);
   });
 }
 

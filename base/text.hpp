@@ -48,8 +48,8 @@ std::string digits(std::uint64_t value, int base, std::size_t width = 1);
 // The part of a text before a separator. `rest` becomes what follows the separator, or nothing if there is none.
 std::string_view cut(std::optional<std::string_view> &rest, std::string_view separator);
 
-// Of a text of decimal digits alone; a double may also have a fraction and an exponent. Nothing: the text is anything
-// else, or the number is too large.
+// The number of a text of decimal digits alone; a double may also have a fraction and an exponent. Nothing: the text is
+// anything else, or the number is too large.
 template <class Number>
 std::optional<Number> number_in(std::string_view text);
 

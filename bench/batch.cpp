@@ -26,7 +26,7 @@ constexpr std::size_t kMostOneByOne = 256;  // stripes; more would take time and
 constexpr std::size_t kPaintBytes = std::size_t{16} << 20;
 
 struct DestroyMore {
-  void operator()(tandem_device_memory *memory) const noexcept { tandem_device_memory_destroy(memory); }
+  void operator()(const tandem_device_memory *memory) const noexcept { tandem_device_memory_destroy(memory); }
   void operator()(tandem_plan *plan) const noexcept { tandem_plan_destroy(plan); }
 };
 
@@ -53,12 +53,10 @@ class Batch {
     std::size_t all = 0;
     if (__builtin_mul_overflow(count_, shard_bytes_, &all) || __builtin_mul_overflow(all, k_ + m_, &all))
       refuse(fmt::format("{} stripes of {} shards of {} bytes do not fit memory", count_, k_ + m_, shard_bytes_));
-    tandem_device_memory *memory = nullptr;
+    const tandem_device_memory *memory = nullptr;
     check(tandem_device_memory_create(context, all, &memory));
     memory_.reset(memory);
-    info_.struct_bytes = sizeof info_;
-    check(tandem_device_memory_query(memory, &info_));
-    handles_.assign(k_ + m_, info_.shards);
+    handles_.assign(k_ + m_, memory_->shards);
     lost_count_ = decodes_ ? std::min(k_, m_) : m_;
     if (decodes_) std::fill_n(present_.begin(), lost_count_, std::uint8_t{0});
     paint();
@@ -66,18 +64,18 @@ class Batch {
       for (unsigned i = 0; i < k_ + m_; ++i) offsets_.push_back(place(i, s));
     for (unsigned i = 0; i < k_ + m_; ++i) long_offsets_.push_back(place(i, 0));
     for (std::size_t s = 0; s < count_; ++s) {
-      tandem_device_stripe stripe = {};
+      tandem_stripe stripe = {};
       stripe.shards = handles_.data();
       stripe.offsets = &offsets_[s * (k_ + m_)];
       stripe.present = decodes_ ? present_.data() : nullptr;
       stripe.shard_bytes = shard_bytes_;
-      stripe.memory = info_.memory;
+      stripe.memory = memory_->memory;
       stripes_.push_back(stripe);
     }
     tandem_plan_options options = {};
     options.struct_bytes = sizeof options;
     options.operation = decodes_ ? TANDEM_OPERATION_DECODE : TANDEM_OPERATION_ENCODE;
-    options.memory = info_.memory;
+    options.memory = memory_->memory;
     options.present = decodes_ ? present_.data() : nullptr;
     options.wait_for_kernel = 1;
     tandem_plan *plan = nullptr;
@@ -87,9 +85,8 @@ class Batch {
 
   void run_together() {
     tandem_job *job = nullptr;
-    check(decodes_
-              ? tandem_decode_batch(context_, codec_, stripes_.data(), count_, sizeof stripes_[0], info_.queue, &job)
-              : tandem_encode_batch(context_, codec_, stripes_.data(), count_, sizeof stripes_[0], info_.queue, &job));
+    check(tandem_code_batch(context_, codec_, decodes_ ? TANDEM_OPERATION_DECODE : TANDEM_OPERATION_ENCODE,
+                            stripes_.data(), count_, sizeof stripes_[0], memory_->queue, &job));
     finish(job);
   }
   void run_as_one() const { finish(submit(long_offsets_.data(), count_ * shard_bytes_)); }
@@ -120,7 +117,7 @@ class Batch {
   }
 
   std::size_t data_bytes() const { return k_ * count_ * shard_bytes_; }
-  std::int32_t memory_kind() const { return info_.memory; }
+  std::int32_t memory_kind() const { return memory_->memory; }
 
  private:
   std::uint64_t place(unsigned shard, std::size_t stripe) const { return (shard * count_ + stripe) * shard_bytes_; }
@@ -155,13 +152,14 @@ class Batch {
     if (!decodes_) return;
     std::vector<std::uint64_t> offsets;
     for (unsigned i = 0; i < k_ + m_; ++i) offsets.push_back(place(i, 0));
-    tandem_device_stripe stripe = {};
+    tandem_stripe stripe = {};
     stripe.shards = handles_.data();
     stripe.offsets = offsets.data();
     stripe.shard_bytes = of_shard;
-    stripe.memory = info_.memory;
+    stripe.memory = memory_->memory;
     tandem_job *job = nullptr;
-    check(tandem_encode_batch(context_, codec_, &stripe, 1, sizeof stripe, info_.queue, &job));
+    check(
+        tandem_code_batch(context_, codec_, TANDEM_OPERATION_ENCODE, &stripe, 1, sizeof stripe, memory_->queue, &job));
     finish(job);
   }
 
@@ -185,10 +183,10 @@ class Batch {
     arguments.struct_bytes = sizeof arguments;
     arguments.shards = handles_.data();
     arguments.shard_bytes = shard_bytes;
-    const tandem_device_arguments device = {sizeof device, info_.queue, offsets, 0};
-    arguments.device = &device;
+    arguments.queue = memory_->queue;
+    arguments.offsets = offsets;
     tandem_job *job = nullptr;
-    check(tandem_plan_submit(plan_.get(), &arguments, &job));
+    check(tandem_plan_run(plan_.get(), &arguments, &job));
     return job;
   }
 
@@ -197,13 +195,12 @@ class Batch {
   const bool decodes_;
   tandem_context *const context_;
   const tandem_codec *const codec_;
-  std::unique_ptr<tandem_device_memory, DestroyMore> memory_;
-  tandem_device_memory_info info_ = {};
+  std::unique_ptr<const tandem_device_memory, DestroyMore> memory_;
   unsigned lost_count_ = 0;
   std::vector<std::uint8_t> present_;
   std::vector<void *> handles_;
   std::vector<std::uint64_t> offsets_, long_offsets_;
-  std::vector<tandem_device_stripe> stripes_;
+  std::vector<tandem_stripe> stripes_;
   std::vector<std::vector<std::vector<unsigned char>>> data_;  // of the first stripe and the last
   std::unique_ptr<tandem_plan, DestroyMore> plan_;
 };

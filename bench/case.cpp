@@ -237,9 +237,8 @@ double BenchResult::over_peer() const { return peer ? peer->median() / tandem.me
 double BenchResult::of_roof() const { return roof() != nullptr ? roof()->median() / tandem.median() : 0; }
 
 bool has_peer(const BenchCase &at, const BenchSettings &settings) {
-  std::int32_t field = TANDEM_FIELD_GF8;
-  check(tandem_matrix_field(at.matrix, &field));
-  return settings.peer && field == TANDEM_FIELD_GF8 && at.packets.packet_bytes == 0;
+  return settings.peer && (tandem_matrix_traits(at.matrix) & TANDEM_MATRIX_IS_GF16) == 0 &&
+         at.packets.packet_bytes == 0;
 }
 
 BenchResult run_case(const BenchCase &at, const BenchSettings &settings) {

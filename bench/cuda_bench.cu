@@ -287,12 +287,12 @@ class Plan {
   Plan &operator=(const Plan &) = delete;
 
   void run(const tandem_plan_arguments &arguments) const {
-    check(tandem_plan_run(plan_, &arguments), "tandem_plan_run");
+    check(tandem_plan_run(plan_, &arguments, nullptr), "tandem_plan_run");
   }
   // Puts the work into the stream. The caller waits for the stream's events.
   void submit(const tandem_plan_arguments &arguments, std::vector<tandem_job *> &jobs) const {
     tandem_job *job = nullptr;
-    check(tandem_plan_submit(plan_, &arguments, &job), "tandem_plan_submit");
+    check(tandem_plan_run(plan_, &arguments, &job), "tandem_plan_run");
     jobs.push_back(job);
   }
 

@@ -26,7 +26,7 @@ struct EnergyMeters {
   std::string reason;                              // why there is none of the CPU; "" if there is one
 };
 
-// Of the CPU's packages and their memory: powercap (RAPL) below the sysfs folder, else the perf events "power". Of
+// Meters of the CPU's packages and their memory: powercap (RAPL) below the sysfs folder, else the perf events "power".
 // GPUs: NVML, if its library is there. core and uncore are parts of a package, and psys contains all packages: these
 // are omitted.
 EnergyMeters open_energy_meters(const std::string &sysfs);

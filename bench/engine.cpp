@@ -127,14 +127,13 @@ std::vector<BenchCase> cases_of(const CodesRequest &request, const MachineFacts 
   return cases;
 }
 
-// Whether a matrix of the request has this field. Packets have none here: no peer computes them.
-bool has_field(const CodesRequest &request, std::int32_t field) {
+// Whether a matrix of the request is over GF(2^8). No peer computes packets.
+bool has_peer_code(const CodesRequest &request) {
   if (request.layout == "packets") return false;
   return std::ranges::any_of(request.matrices, [&](const std::string &name) {
-    std::int32_t matrix = 0, own_field = 0;
+    std::int32_t matrix = 0;
     check(tandem_matrix_from_name(name.c_str(), &matrix));
-    check(tandem_matrix_field(matrix, &own_field));
-    return own_field == field;
+    return (tandem_matrix_traits(matrix) & TANDEM_MATRIX_IS_GF16) == 0;
   });
 }
 
@@ -147,7 +146,7 @@ BenchSettings settings_of(const CodesRequest &request) {
   if (request.energy && std::ranges::find(request.operations, "decode-setup") != request.operations.end())
     refuse("--energy: decode-setup is too short to be measured");
   if (request.energy) settings.energy = std::make_shared<EnergyMeters>(open_energy_meters(request.sysfs));
-  const bool peer_has_a_code = has_field(request, TANDEM_FIELD_GF8);
+  const bool peer_has_a_code = has_peer_code(request);
   if (!peer_has_a_code && (!request.peer_function.empty() || (!request.peer.empty() && request.peer != "none")))
     refuse("--peer: there is none for codes over GF(2^16), nor for packets");
   if (request.peer != "none" && peer_has_a_code) {

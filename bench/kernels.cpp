@@ -48,7 +48,6 @@ tandem_codec_options options_of(const CodeFlags &flags) {
   options.m = flags.m;
   options.allow_non_mds = 1;  // nothing is coded
   if (!flags.matrix.empty()) check(tandem_matrix_from_name(flags.matrix.c_str(), &options.matrix));
-  check(tandem_matrix_field(options.matrix, &options.field));
   return options;
 }
 

@@ -29,7 +29,6 @@ CodecOwner make_codec(unsigned k, unsigned m, std::int32_t matrix, const PacketL
   options.m = m;
   options.matrix = matrix;
   options.allow_non_mds = matrix == TANDEM_MATRIX_PAR2;  // PAR2 sets are measured as they are
-  check(tandem_matrix_field(matrix, &options.field));
   if (packets.packet_bytes != 0) {
     options.layout = TANDEM_LAYOUT_PACKETS;
     options.word_bits = packets.word_bits;

@@ -101,12 +101,12 @@ class Decode final : public StripeOperation {
     tandem_plan *plan = nullptr;
     check(tandem_plan_create(context, codec_, &options, &plan));
     const std::unique_ptr<tandem_plan, void (*)(tandem_plan *)> owner(plan, tandem_plan_destroy);
-    std::vector<std::uint8_t> flags(present_.size());
-    check(tandem_plan_shards_to_read(plan, flags.data()));
+    tandem_plan_info info{};
+    info.struct_bytes = sizeof info;
+    check(tandem_plan_query(plan, &info));
     std::vector<unsigned> list;
-    for (unsigned i = 0; i < flags.size(); ++i) {
-      if (flags[i] != 0) list.push_back(i);
-    }
+    for (unsigned i = 0; i < present_.size(); ++i)
+      if (info.shards_read[i] != 0) list.push_back(i);
     return list;
   }
 

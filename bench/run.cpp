@@ -164,7 +164,7 @@ void add_batch_command(CLI::App &app, Invocation &invocation) {
   CLI::App *command = app.add_subcommand(
       "batch", "Measure many stripes in device memory: by one call, as one large stripe, one by one");
   command->footer(
-      "together: tandem_encode_batch or tandem_decode_batch, and the wait. one stripe: a stripe of the same bytes.\n"
+      "together: tandem_code_batch and the wait. one stripe: a stripe of the same bytes.\n"
       "one by one: a launch for each stripe, all in the queue at once; of 256 stripes at most.\n"
       "time/one: of together, over that of one stripe. launches: of the kernel, in one call.");
   command->add_option("--backend", flags->batch.backend, "A device, such as cuda or opencl:0:0")

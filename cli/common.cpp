@@ -307,9 +307,7 @@ SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &fla
   if (flags.quiet || flags.json) return owner;
   constexpr std::size_t kMostNotes = 10;
   std::size_t count = 0;
-  for (std::size_t i = 0; i < tandem_files_search_ignored_count(found); ++i) {
-    const char *why = nullptr;
-    check(tandem_files_search_ignored(found, i, &why));
+  for (std::size_t i = 0; const char *why = tandem_files_search_left_out(found, TANDEM_FILES_IGNORED, i); ++i) {
     if (recursive && std::string_view(why).ends_with(": no shard file")) continue;
     if (++count <= kMostNotes) complain("note: ignored ", why);
   }

@@ -15,7 +15,6 @@ namespace {
 
 int devices(const OutputFlags &flags) {
   const std::vector<tandem_device> list = all<tandem_device>(tandem_devices);
-  const std::vector<tandem_missing_device> missing = all<tandem_missing_device>(tandem_missing_devices);
   const std::vector<tandem_kernel> kernels = all<tandem_kernel>(tandem_kernels);
   if (flags.json) {
     Json object = {{"command", "devices"},
@@ -24,13 +23,14 @@ int devices(const OutputFlags &flags) {
                    {"missing", Json::array()},
                    {"kernels", Json::array()}};
     for (const tandem_device &device : list)
-      object["devices"].push_back({{"name", device.name},
-                                   {"kind", device.kind},
-                                   {"description", device.description},
-                                   {"kernel", device.kernel},
-                                   {"threads", device.thread_count}});
-    for (const tandem_missing_device &each : missing)
-      object["missing"].push_back({{"backend", each.backend}, {"reason", each.reason}});
+      if (*device.missing != 0)
+        object["missing"].push_back({{"backend", device.name}, {"reason", device.missing}});
+      else
+        object["devices"].push_back({{"name", device.name},
+                                     {"kind", device.kind},
+                                     {"description", device.description},
+                                     {"kernel", device.kernel},
+                                     {"threads", device.thread_count}});
     for (const tandem_kernel &kernel : kernels)
       object["kernels"].push_back(
           {{"name", kernel.name}, {"needs", kernel.needs}, {"available", kernel.available != 0}});
@@ -40,9 +40,11 @@ int devices(const OutputFlags &flags) {
   if (flags.quiet) return kExitDone;
   fmt::print("{:<12} {:<18} {:<14} {:>7}  {}\n", "DEVICE", "KIND", "KERNEL", "THREADS", "DESCRIPTION");
   for (const tandem_device &device : list)
-    fmt::print("{:<12} {:<18} {:<14} {:>7}  {}\n", device.name, device.kind, device.kernel, device.thread_count,
-               device.description);
-  for (const tandem_missing_device &each : missing) fmt::print("{:<12} {}\n", each.backend, each.reason);
+    if (*device.missing != 0)
+      fmt::print("{:<12} {}\n", device.name, device.missing);
+    else
+      fmt::print("{:<12} {:<18} {:<14} {:>7}  {}\n", device.name, device.kind, device.kernel, device.thread_count,
+                 device.description);
   fmt::print("\n{:<14} {:<10} {}\n", "CPU KERNEL", "AVAILABLE", "NEEDS");
   for (const tandem_kernel &kernel : kernels)
     fmt::print("{:<14} {:<10} {}\n", kernel.name, kernel.available != 0 ? "yes" : "no",

@@ -13,7 +13,7 @@ class ParseError;
 
 namespace tandem::cli {
 
-// The help of a command, for lines of so many columns.
+// The help of a command, in lines of at most `columns`.
 enum class HelpOf { usual_options, all_options };
 std::string help_text(const CommandText &command, HelpOf which, std::size_t columns);
 // As wide as the terminal on standard output, in bounds; 80 without one.

@@ -76,11 +76,8 @@ int info_in(const InfoFlags &flags, Places &places) {
   }
   if (flags.output.json) {
     object["ignored"] = Json::array();
-    for (std::size_t i = 0; i < tandem_files_search_ignored_count(found.get()); ++i) {
-      const char *why = nullptr;
-      check(tandem_files_search_ignored(found.get(), i, &why));
+    for (std::size_t i = 0; const char *why = tandem_files_search_left_out(found.get(), TANDEM_FILES_IGNORED, i); ++i)
       object["ignored"].push_back(why);
-    }
     print_json(object);
   }
   return exit_status;

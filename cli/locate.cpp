@@ -64,13 +64,13 @@ class ShardFile {
 struct Damage {
   std::vector<std::uint64_t> bytes;  // of each shard
   std::uint64_t beyond_bytes = 0;
-  std::map<std::uint32_t, std::vector<tandem_damage_range>> ranges;  // by shard
+  std::map<std::uint32_t, std::vector<tandem_shard_range>> ranges;  // by shard
   std::size_t range_count = 0;
   bool are_ranges_left_out = false;
   std::uint32_t most_damaged_shards = 0;
 
-  void add(const tandem_damage_range &range, std::uint64_t offset) {
-    std::vector<tandem_damage_range> &list = ranges[range.shard];
+  void add(const tandem_shard_range &range, std::uint64_t offset) {
+    std::vector<tandem_shard_range> &list = ranges[range.shard];
     if (!list.empty() && list.back().end_bytes == offset + range.begin_bytes) {  // from the previous window
       list.back().end_bytes = offset + range.end_bytes;
       list.back().byte_count += range.byte_count;
@@ -92,7 +92,6 @@ class Stripe {
     options.m = flags.m;
     options.local_groups = flags.groups;
     if (!flags.matrix.empty()) check(tandem_matrix_from_name(flags.matrix.c_str(), &options.matrix));
-    check(tandem_matrix_field(options.matrix, &options.field));
     tandem_codec *codec = nullptr;
     check(tandem_codec_create(&options, &codec));
     codec_.reset(codec);
@@ -113,7 +112,7 @@ class Stripe {
     window_bytes_ = std::max(kMostWindowBytes / paths.size() / kPageBytes, std::uint64_t{1}) * kPageBytes;
     window_bytes_ = std::min(window_bytes_, shard_bytes_);
     buffers_.resize(paths.size());
-    check(tandem_shards_allocate(paths.size(), window_bytes_, buffers_.data()));
+    check(tandem_shards_allocate(paths.size(), window_bytes_, 0, buffers_.data()));
   }
   ~Stripe() {
     if (!buffers_.empty()) tandem_shards_free(buffers_[0]);
@@ -130,14 +129,14 @@ class Stripe {
     for (std::uint64_t offset = 0; offset < shard_bytes_; offset += window_bytes_) {
       go_on(progress, offset);
       std::vector<std::uint64_t> bytes(files_.size());
-      std::vector<tandem_damage_range> ranges(kRangesOfAWindow);
+      std::vector<tandem_shard_range> ranges(kRangesOfAWindow);
       const tandem_locate_result result = locate(offset, false, bytes.data(), &ranges);
       damage.most_damaged_shards = result.most_damaged_shards;
       if (result.consistent != 0) continue;
       damaged_windows_.push_back(offset);
       damage.beyond_bytes += result.beyond_byte_count;
       for (std::size_t i = 0; i < bytes.size(); ++i) damage.bytes[i] += bytes[i];
-      for (const tandem_damage_range &range : ranges) damage.add(range, offset);
+      for (const tandem_shard_range &range : ranges) damage.add(range, offset);
       if (ranges.size() < result.range_count) damage.are_ranges_left_out = true;
     }
     return damage;
@@ -166,7 +165,7 @@ class Stripe {
 
   // ranges: null, or gets the ranges as far as there is room.
   tandem_locate_result locate(std::uint64_t offset, bool repair, std::uint64_t *bytes_out,
-                              std::vector<tandem_damage_range> *ranges) {
+                              std::vector<tandem_shard_range> *ranges) {
     for (std::size_t i = 0; i < files_.size(); ++i) {
       if (files_[i] == nullptr) continue;
       files_[i]->read(static_cast<std::byte *>(buffers_[i]), window_at(offset), offset);
@@ -235,15 +234,15 @@ std::vector<std::string> in_order_of_numbers(const std::vector<std::string> &pat
   return ordered;
 }
 
-void print_ranges(const std::vector<tandem_damage_range> &ranges) {
+void print_ranges(const std::vector<tandem_shard_range> &ranges) {
   for (std::size_t i = 0; i < std::min(ranges.size(), kShownRanges); ++i)
     fmt::print("  bytes {} to {} ({} damaged)\n", ranges[i].begin_bytes, ranges[i].end_bytes - 1, ranges[i].byte_count);
   if (ranges.size() > kShownRanges) fmt::print("  and {} more\n", plural(ranges.size() - kShownRanges, "range"));
 }
 
-Json to_json(const std::vector<tandem_damage_range> &ranges) {
+Json to_json(const std::vector<tandem_shard_range> &ranges) {
   auto list = Json::array();
-  for (const tandem_damage_range &range : ranges)
+  for (const tandem_shard_range &range : ranges)
     list.push_back(
         {{"begin_bytes", range.begin_bytes}, {"end_bytes", range.end_bytes}, {"byte_count", range.byte_count}});
   return list;
@@ -325,8 +324,8 @@ int locate(const LocateFlags &flags, const std::vector<std::string> &given, cons
       print_ranges(damage.ranges[i]);
     }
     if (damage.beyond_bytes != 0) {
-      fmt::print("{} with more damage than can be told: at most {} at one offset\n",
-                 plural(damage.beyond_bytes, "offset"), plural(damage.most_damaged_shards, "damaged shard"));
+      fmt::print("{} {} more damaged shards than can be located (at most {})\n", plural(damage.beyond_bytes, "offset"),
+                 damage.beyond_bytes == 1 ? "has" : "have", damage.most_damaged_shards);
       print_ranges(damage.ranges[TANDEM_SHARD_NONE]);
       if (flags.repair) fmt::print("nothing was written\n");
     }

@@ -22,9 +22,9 @@ struct DiskSet {
 };
 
 // Natural logarithms: a probability such as 1e-400 is no double.
-// Of the mean time in seconds from "all disks work" to the loss.
+// Logarithm of the mean time in seconds from "all disks work" to the loss.
 double log_mean_seconds_to_loss(const DiskSet &set);
-// Of the probability that data is lost within so many seconds, all disks working at first.
+// Logarithm of the probability that data is lost within `seconds`, if all disks work at first.
 double log_loss_probability(const DiskSet &set, double seconds);
 
 }  // namespace tandem::cli

@@ -184,10 +184,8 @@ CLI::Validator one_of(std::vector<std::string> words) {
 CLI::Validator matrix_value(MatrixUse use) {
   std::vector<std::string> words;
   for (std::int32_t matrix = 0; const char *name = tandem_matrix_name(matrix); ++matrix) {
-    std::int32_t field = 0;
-    check(tandem_matrix_field(matrix, &field));
-    if (use == MatrixUse::sets ? tandem_matrix_has_local_groups(matrix) == 0 : field == TANDEM_FIELD_GF8)
-      words.emplace_back(name);
+    const auto unfit = use == MatrixUse::sets ? TANDEM_MATRIX_HAS_LOCAL_GROUPS : TANDEM_MATRIX_IS_GF16;
+    if ((tandem_matrix_traits(matrix) & unfit) == 0) words.emplace_back(name);
   }
   const std::string list = fmt::format("{{{}}}", fmt::join(words, ","));
   return CLI::Validator(

@@ -26,10 +26,10 @@ class Par2Report {
   void read() {
     summary = sized<tandem_par2_summary>();
     check(tandem_par2_report_query(report_.get(), &summary));
-    fill(tandem_par2_report_files, files);
-    fill(tandem_par2_report_packet_files, packet_files);
-    fill(tandem_par2_report_searched_files, searched_files);
-    fill(tandem_par2_report_temporaries, temporaries);
+    files = listed<tandem_par2_file>(TANDEM_PAR2_FILES);
+    packet_files = listed<tandem_par2_packet_file>(TANDEM_PAR2_PACKET_FILES);
+    searched_files = listed<tandem_par2_searched_file>(TANDEM_PAR2_SEARCHED_FILES);
+    temporaries = listed<const char *>(TANDEM_PAR2_TEMPORARIES);
   }
   tandem_par2_report *get() const noexcept { return report_.get(); }
 
@@ -44,12 +44,9 @@ class Par2Report {
     void operator()(tandem_par2_report *report) const noexcept { tandem_par2_report_destroy(report); }
   };
 
-  template <class Function, class Struct>
-  void fill(Function function, std::vector<Struct> &list) {
-    std::size_t count = 0;
-    check(function(report_.get(), nullptr, 0, 0, &count));
-    list.resize(count);
-    check(function(report_.get(), list.data(), count, sizeof(Struct), &count));
+  template <class Element>
+  std::vector<Element> listed(std::int32_t list) const {
+    return all<Element>([&](auto... rest) { return tandem_par2_report_list(report_.get(), list, rest...); });
   }
 
   std::unique_ptr<tandem_par2_report, DestroyReport> report_;

@@ -62,6 +62,7 @@ class TreeReport {
   int run(const ContextOwner &context) {
     const std::vector<const char *> excluded = pointers(flags_.excluded), accepted = pointers(flags_.accepted);
     tandem_par2_tree_options options = flags_.options;
+    options.action = is_sync_ ? TANDEM_PAR2_SYNC : TANDEM_PAR2_SCRUB;
     options.path = flags_.root.c_str();
     options.excluded_globs = excluded.data();
     options.excluded_count = excluded.size();
@@ -104,8 +105,7 @@ class TreeReport {
 
   int call(const ContextOwner &context, const tandem_par2_tree_options &options) {
     std::int32_t severity = TANDEM_PAR2_FINE;
-    const tandem_status status = is_sync_ ? tandem_par2_sync(context.get(), &options, &severity)
-                                          : tandem_par2_scrub(context.get(), &options, &severity);
+    const tandem_status status = tandem_par2_tree(context.get(), &options, &severity);
     if (failure_) std::rethrow_exception(failure_);
     check(status);
     return severity;

@@ -152,11 +152,10 @@ bool has_par2_sets(const std::string &path) {
 }
 
 void note_unread(const SearchOwner &found, Places &places) {
-  const std::size_t count = tandem_files_search_unread_count(found.get());
   constexpr std::size_t kMostNotes = 10;
-  for (std::size_t i = 0; i < std::min(count, kMostNotes); ++i) {
-    const char *why = nullptr;
-    check(tandem_files_search_unread(found.get(), i, &why));
+  std::size_t count = 0;
+  for (; const char *why = tandem_files_search_left_out(found.get(), TANDEM_FILES_UNREAD, count); ++count) {
+    if (count >= kMostNotes) continue;
     const auto is_noted = [&](const std::string &folder) {
       return std::string_view(why).find(" " + folder + ":") != folder.npos;
     };

@@ -104,8 +104,7 @@ void print(const ChosenSet &chosen, const Verified &verified) {
     fmt::print("`{} repair` can mend all of it\n", program_name());
   }
   if (result.lost_stripe_count != 0 && !verified.here)
-    fmt::print("{} of {} cannot be recovered; `{} repair` mends the others\n", result.lost_stripe_count,
-               plural(chosen.set.stripe_count, "stripe"), program_name());
+    fmt::print("{} of {} cannot be recovered\n", result.lost_stripe_count, plural(chosen.set.stripe_count, "stripe"));
   fmt::print("{} read in {:.2f} s, {}\n", size(result.read_bytes), result.seconds,
              rate(result.read_bytes, result.seconds));
 }

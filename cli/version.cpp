@@ -27,9 +27,10 @@ constexpr const char *kProcessor = "other processor";
 std::string backends_text() {
   std::string text;
   for (const tandem_device &each : all<tandem_device>(tandem_devices))
-    text += fmt::format("{}{}", text.empty() ? "" : ", ", each.name);
-  for (const tandem_missing_device &each : all<tandem_missing_device>(tandem_missing_devices))
-    text += fmt::format("\n          no {}: {}", each.backend, each.reason);
+    if (*each.missing != 0)
+      text += fmt::format("\n          no {}: {}", each.name, each.missing);
+    else
+      text += fmt::format("{}{}", text.empty() ? "" : ", ", each.name);
   return text;
 }
 

@@ -201,7 +201,9 @@ class Codec::DecodeCache {
 };
 
 std::shared_ptr<const Codec> make_codec(const tandem_codec_options &given) {
-  const tandem_codec_options options = base::read_options(&given, "tandem_codec_options");
+  tandem_codec_options options = base::read_options(&given, "tandem_codec_options");
+  const Preset *const preset = find_preset(options.matrix);
+  if (preset != nullptr && preset->is_gf16() && options.field == 0) options.field = TANDEM_FIELD_GF16;
   if (options.field == TANDEM_FIELD_GF16) return std::make_shared<const Codec16>(options);
   return std::make_shared<const Codec8>(options);
 }

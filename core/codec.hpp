@@ -36,7 +36,7 @@ struct PacketLayout {
 
 // What the set-up of a large decode over GF(2^16) uses.
 struct SetupWork {
-  // outputs ^= factors * inputs, on rows of so many elements in words. Empty: plain loops on this thread.
+  // outputs ^= factors * inputs, on rows of `columns` elements in words. Empty: plain loops on this thread.
   std::function<void(const Matrix16 &factors, const std::byte *const *inputs, std::byte *const *outputs,
                      std::size_t columns)>
       multiply;

@@ -312,7 +312,7 @@ void Codec16::solve_powers(const ShardSet &present, std::span<const std::uint16_
     base::fail(TANDEM_ERROR_TOO_LARGE, count, " lost shards, and ", missing,
                " of as many neighbouring parity shards are missing");
   for (const std::uint16_t shard : lost) run.constants.push_back(gf_->exp(logs_[shard]));
-  run.polynomial = polynomial_of(run.constants);
+  run.polynomial = polynomial_of(run.constants, work);
   Matrix16 solved = solve_run(run, outputs, work);  // outputs from the chosen shards
   if (chosen.size() < count) {
     Sums<std::uint16_t> sums = fill_run(run, chosen_of_run, parity, std::move(solved), work);
@@ -465,9 +465,10 @@ Sums<std::uint16_t> Codec16::fill_run(const ParityRun &run, std::span<const std:
 }
 
 // The product over all points of (x + point), the highest power last.
-std::vector<std::uint16_t> Codec16::polynomial_of(std::span<const std::uint16_t> points) const {
+std::vector<std::uint16_t> Codec16::polynomial_of(std::span<const std::uint16_t> points, const SetupWork &work) const {
   std::vector<std::uint16_t> polynomial = {1};
   for (const std::uint16_t point : points) {
+    if (work.check_cancelled) work.check_cancelled();
     polynomial.insert(polynomial.begin(), 0);
     for (std::size_t i = 0; i + 1 < polynomial.size(); ++i) polynomial[i] ^= gf_->multiply(point, polynomial[i + 1]);
   }

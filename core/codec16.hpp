@@ -61,7 +61,7 @@ class Codec16 final : public Codec {
   Matrix16 solve_run(const ParityRun &run, std::span<const std::uint16_t> outputs, const SetupWork &work) const;
   Sums<std::uint16_t> fill_run(const ParityRun &run, std::span<const std::uint16_t> present,
                                std::span<const std::uint16_t> parity, Matrix16 outputs, const SetupWork &work) const;
-  std::vector<std::uint16_t> polynomial_of(std::span<const std::uint16_t> points) const;
+  std::vector<std::uint16_t> polynomial_of(std::span<const std::uint16_t> points, const SetupWork &work) const;
   void eliminate(const ShardSet &present, const Indices &parity, Application &application) const;
   Operator dense(Matrix16 cells) const;
 

@@ -79,9 +79,6 @@ Codec8::Codec8(const tandem_codec_options &options) : Codec(options) {
     }
   } else if (preset == nullptr) {
     base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: unknown matrix ", options.matrix);
-  } else if (preset->is_gf16()) {
-    base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "codec options: matrix ", preset->name,
-               " is over GF(2^16): field must be ", int{TANDEM_FIELD_GF16}, " (TANDEM_FIELD_GF16)");
   } else if (preset->make_groups != nullptr) {
     check_local_groups(*preset, options);
     groups_ = {k_, options.local_groups, m_ - options.local_groups, preset->are_globals_first};

@@ -109,7 +109,7 @@ struct Explanation {
   }
 };
 
-// The smallest set of at most so many shards that explains a non-zero syndrome by its damage.
+// Finds the smallest set of at most `most` shards that explains a non-zero syndrome by its damage.
 class Solver {
  public:
   virtual ~Solver() = default;

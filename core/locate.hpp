@@ -28,8 +28,8 @@ struct DamageReport {
   bool is_repaired = false;
 };
 
-// How many damaged shards of one byte column can be named if so many shards are absent: half of the remaining checks.
-// Throws Error: UNSUPPORTED for codes that promise no such number or would take too long, and in GF(2^16);
+// How many damaged shards of one byte column can be named if absent_count shards are absent: half of the remaining
+// checks. Throws Error: UNSUPPORTED for codes that promise no such number or would take too long, and in GF(2^16);
 // NOT_RECOVERABLE if no check remains.
 unsigned most_damaged_shards(const Codec &codec, unsigned absent_count);
 

@@ -440,7 +440,7 @@ std::unique_ptr<core::Backend> make_backend(const Options &options, const base::
   executor_options.budget = options.budget;
   if (options.executor == "serial") executor_options.thread_count = 1;
   std::unique_ptr<Executor> executor = make_executor(options.executor, executor_options);
-  *choice_out = {kernel->name, executor->name(), executor->thread_count(), kInlineBytes};
+  *choice_out = {kernel->name, executor->name(), executor->thread_count()};
   log.say(TANDEM_LOG_INFO, "cpu: kernel ", kernel->name, " (",
           options.kernel.empty() ? "the best this CPU has" : "as asked", "), executor ", executor->name(), ", ",
           executor->thread_count(), " thread", executor->thread_count() == 1 ? "" : "s");

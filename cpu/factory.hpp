@@ -30,7 +30,6 @@ struct Decisions {
   const char *kernel;
   const char *executor;
   unsigned thread_count;
-  std::uint64_t inline_bytes;  // a run that moves fewer stays on the calling thread
 };
 
 // Executor and technique are known ones: api/options.cpp refuses the others, for every backend. Throws Error
@@ -38,8 +37,8 @@ struct Decisions {
 // lacks.
 std::unique_ptr<core::Backend> make_backend(const Options &options, const base::Log &log, Decisions *choice_out);
 
-// Copies on up to so many threads, including the calling one; 0: allowed_core_count(). They start with the first run
-// that can use them. Each holds one "cpu" of the budget, which outlives the copier (null: no cap).
+// Copies on up to thread_count threads, including the calling one; 0: allowed_core_count(). They start with the first
+// run that can use them. Each holds one "cpu" of the budget, which outlives the copier (null: no cap).
 std::shared_ptr<core::HostCopier> make_copier(unsigned thread_count, core::Budget *budget);
 
 struct KernelDescription {

@@ -21,7 +21,7 @@ struct Answer {
   std::uint64_t bytes;  // of each shard
   std::vector<const std::byte *> inputs = {};
   std::vector<std::byte *> outputs = {};  // written, or compared; of accumulate what was added
-  // Of a compare: the device's result for the whole launch, from its first byte on.
+  // A compare: the device's result for the whole launch, from its first byte on.
   std::span<const core::Mismatch> found = {};
   std::uint64_t launch_bytes = 0;
 };
@@ -37,7 +37,7 @@ class AnswerCheck {
 
   bool is_of_all() const noexcept { return all_ && cpu_ != nullptr; }
 
-  // Of each shard of a first answer.
+  // Bytes of each shard of a first answer.
   static std::uint64_t first_bytes(const core::Prepared &of, std::uint64_t length_bytes) noexcept;
 
   // Bytes of each shard that look() should see of the next launch: 0 if this kernel has been checked. Autotune checks

@@ -39,7 +39,7 @@ class DevicePrepared : public core::Prepared {
  public:
   DevicePrepared(const core::Operator &what, std::optional<DeviceSettings> forced);
 
-  // The one that the latest run took; before the first, those that a run may take.
+  // The technique of the latest run. Before the first run: the techniques that a run may use.
   std::vector<core::TechniqueCost> techniques() const override;
   void add_bytes_elsewhere(std::uint64_t input_bytes) const override { count(input_bytes); }
   void count(std::uint64_t input_bytes) const noexcept { bytes_run.fetch_add(input_bytes, std::memory_order_relaxed); }
@@ -130,7 +130,7 @@ class KernelChooser {
   bool does_not_fit(const DevicePrepared &prepared, const Variant &variant) const;
   void fit_local_size(const DevicePrepared &prepared, Variant &variant) const;
   KernelSpec spec_of(core::Mode mode, Access access, Binding binding, const DeviceSettings &settings) const;
-  // The same of technique transform, where that takes the place of compiled, else of compiled. Throws Error
+  // The specification of technique transform, if that takes the place of compiled, else of compiled. Throws Error
   // (UNAVAILABLE) if forced values ask for transform in vain.
   KernelSpec program_spec(const DevicePrepared &prepared, const DevicePrograms &programs, KernelSpec spec,
                           const DeviceSettings &settings) const;
@@ -150,7 +150,7 @@ class KernelChooser {
 // be null, gets the tiles that have a mismatch.
 void merge_found(const KernelRange &range, const FoundTiles &tiles, const std::uint32_t *records,
                  std::uint64_t start_bytes, unsigned rows, core::Mismatch *mismatches, core::MismatchRanges *ranges);
-// The same of all that it wrote.
+// Merges all records that the kernel wrote.
 void merge_records(const KernelRange &range, const std::uint32_t *records, std::uint64_t start_bytes, unsigned rows,
                    core::Mismatch *mismatches);
 

@@ -24,7 +24,7 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
   void set(std::uint64_t bytes);
   std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
 
-  // Null if so many bytes are not left, even after all sessions gave back their idle memory.
+  // Null if the budget has less than `bytes` left, even after all sessions gave back their idle memory.
   Reservation try_reserve(std::uint64_t bytes);
 
   // Makes all sessions give back idle memory: the device may have less left than the budget.

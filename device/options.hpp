@@ -35,7 +35,7 @@ struct Options {
   GenerateKernel generate = generate_kernel;  // replaced by tests together with the driver
 };
 
-// Whether `name` is `backend`, or `backend` with so many decimal numbers: "opencl", "opencl:0:1".
+// Whether `name` is `backend`, or `backend` with number_count decimal numbers: "opencl", "opencl:0:1".
 bool is_device_name(std::string_view name, std::string_view backend, unsigned number_count) noexcept;
 
 // Throws Error (UNAVAILABLE) for a malformed name of a device, and for an unknown technique. For the message: `label`

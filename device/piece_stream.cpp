@@ -21,7 +21,7 @@ constexpr std::uint64_t kLine = 64;
 constexpr std::uint64_t kSmallPieceBytes = 16 << 10;  // of a shard: if memory is this short, one piece at a time
 // For pieces of a shard up to this length, copying takes less time than driver calls for each stripe.
 constexpr std::uint64_t kSideBySideBytes = 64 << 10;
-// Of a shard that the device reads directly, in a copy of its own: a link takes some 20 us for it, a call a few.
+// The most bytes of a direct read of a shard, in a copy of its own: a link takes some 20 us for it, a call a few.
 constexpr std::uint64_t kDirectCopyBytes = 1 << 20;
 // A guarded run commits often: a hybrid learns from it, and gives what is late to others.
 constexpr std::uint64_t kGuardedParts = 8, kLeastGuardedBytes = 1 << 20;
@@ -61,7 +61,7 @@ class PieceStream {
     }
   }
 
-  // After finish_all(): gives all memory back, and continues with so many slots.
+  // After finish_all(): gives all memory back, and continues with slot_count slots.
   void begin_again(unsigned slot_count) noexcept {
     lane_.release();
     slot_count_ = slot_count;

@@ -72,7 +72,7 @@ class DevicePrograms {
   void end() noexcept;
   // From disk, else built from the text and kept on disk.
   virtual std::shared_ptr<const DeviceProgram> make(const Key &key, const KernelSpec &spec, const MakeText &text);
-  // Of a binary that build() gave. Null, and why, if the driver does not take it.
+  // The program of a binary that build() gave. Null, and why, if the driver does not take it.
   virtual std::shared_ptr<const DeviceProgram> load(const KernelSpec &spec, std::vector<unsigned char> binary,
                                                     std::string &why) = 0;
   // `binary` stays empty if it is not to be kept.

@@ -21,7 +21,7 @@ constexpr unsigned kLevels = 3, kLanes = 1u << kLevels;  // of a group
 constexpr unsigned kPlanes = 8;                          // of a lane
 constexpr unsigned kHalf = kPlanes / 2;                  // planes with common sums
 constexpr std::size_t kPlanesTogether = 4;               // planes in one statement
-// Of a lane: 12 pairs of words change half their bits, by two shifts and two selections each.
+// Instructions of a lane: 12 pairs of words change half their bits, by two shifts and two selections each.
 constexpr unsigned kTransposeTwoInput = 12 * 8, kTransposeThreeInput = 12 * 4;
 
 using Names = std::array<std::string, kPlanes>;

@@ -26,7 +26,7 @@ int main(void) {
   check(tandem_context_create(NULL, &context));
 
   void *shards[K + M];
-  check(tandem_shards_allocate(K + M, SHARD_BYTES, shards));
+  check(tandem_shards_allocate(K + M, SHARD_BYTES, 0, shards));
   for (int shard = 0; shard < K; ++shard)
     for (int i = 0; i < SHARD_BYTES; ++i) ((unsigned char *)shards[shard])[i] = (unsigned char)(shard * 31 + i * 7);
   check(tandem_encode(context, codec, (const void *const *)shards, shards + K, SHARD_BYTES));

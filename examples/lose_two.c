@@ -22,7 +22,7 @@ int main(void) {
   check(tandem_context_create(NULL, &context));
 
   void *shards[K + M]; /* data first, then parity */
-  check(tandem_shards_allocate(K + M, SHARD_BYTES, shards));
+  check(tandem_shards_allocate(K + M, SHARD_BYTES, 0, shards));
   for (int shard = 0; shard < K; ++shard) memset(shards[shard], 'a' + shard, SHARD_BYTES);
   check(tandem_encode(context, codec, (const void *const *)shards, shards + K, SHARD_BYTES));
 

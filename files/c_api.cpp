@@ -80,17 +80,6 @@ const FoundSet &set_at(const tandem_files_search *search, std::size_t index) {
   return search->found.sets[index];
 }
 
-// list: of files of this kind.
-tandem_status write_sentence(const tandem_files_search *search, std::vector<std::string> Search::*list,
-                             const char *kind, std::size_t index, const char **sentence_out) {
-  return guarded({{"search", search}}, [&] {
-    require(sentence_out, base::text(kind, "_out").c_str());
-    const std::vector<std::string> &sentences = search->found.*list;
-    if (index >= sentences.size()) fail(TANDEM_ERROR_INVALID_ARGUMENT, kind, " file ", index, " of ", sentences.size());
-    *sentence_out = sentences[index].c_str();
-  });
-}
-
 std::unique_ptr<tandem_files_writer> new_writer(tandem_context *context, const tandem_files_encode_options &options,
                                                 std::uint64_t content_bytes) {
   if (options.source_path != nullptr || options.source_descriptor != 0 || options.dry_run != 0)
@@ -133,10 +122,6 @@ size_t tandem_files_search_set_count(const tandem_files_search *search) {
   return search != nullptr ? search->found.sets.size() : 0;
 }
 
-size_t tandem_files_search_ignored_count(const tandem_files_search *search) {
-  return search != nullptr ? search->found.ignored.size() : 0;
-}
-
 tandem_status tandem_files_search_set(const tandem_files_search *search, size_t set_index, tandem_files_set *set_out) {
   return guarded({{"search", search}, {"tandem_files_set", set_out}}, [&] {
     const FoundSet &set = set_at(search, set_index);
@@ -166,16 +151,10 @@ tandem_status tandem_files_search_shard(const tandem_files_search *search, size_
   });
 }
 
-tandem_status tandem_files_search_ignored(const tandem_files_search *search, size_t index, const char **ignored_out) {
-  return write_sentence(search, &Search::ignored, "ignored", index, ignored_out);
-}
-
-size_t tandem_files_search_unread_count(const tandem_files_search *search) {
-  return search != nullptr ? search->found.unread.size() : 0;
-}
-
-tandem_status tandem_files_search_unread(const tandem_files_search *search, size_t index, const char **unread_out) {
-  return write_sentence(search, &Search::unread, "unread", index, unread_out);
+const char *tandem_files_search_left_out(const tandem_files_search *search, int32_t reason, size_t index) {
+  if (search == nullptr || (reason != TANDEM_FILES_IGNORED && reason != TANDEM_FILES_UNREAD)) return nullptr;
+  const std::vector<std::string> &list = reason == TANDEM_FILES_IGNORED ? search->found.ignored : search->found.unread;
+  return index < list.size() ? list[index].c_str() : nullptr;
 }
 
 tandem_status tandem_files_search_check(const tandem_files_search *search) {
@@ -198,20 +177,18 @@ tandem_status tandem_files_decode(tandem_context *context, const tandem_files_se
 }
 
 tandem_status tandem_files_writer_begin(tandem_context *context, const tandem_files_encode_options *options,
-                                        uint64_t content_bytes, tandem_files_writer **writer_out) {
+                                        uint64_t content_bytes, tandem_files_set *set_out,
+                                        tandem_files_writer **writer_out) {
   return guarded({{"writer_out", writer_out}}, [&] {
+    check_result(set_out, "tandem_files_set");
     const tandem_files_encode_options ours = read_needed_options(options, "tandem_files_encode_options");
     const Team team(ours.team);
     std::unique_ptr<tandem_files_writer> writer;
     team.together([&] { writer = new_writer(context, ours, content_bytes); });
     writer->set.begin();
+    write_result(set_of(writer->set.header()), set_out, "tandem_files_set");
     *writer_out = writer.release();
   });
-}
-
-tandem_status tandem_files_writer_query(const tandem_files_writer *writer, tandem_files_set *set_out) {
-  return guarded({{"writer", writer}, {"tandem_files_set", set_out}},
-                 [&] { write_result(set_of(writer->set.header()), set_out, "tandem_files_set"); });
 }
 
 tandem_status tandem_files_writer_write(tandem_files_writer *writer, uint64_t first_stripe, uint64_t stripe_count,
@@ -233,11 +210,10 @@ tandem_status tandem_files_writer_commit(tandem_files_writer *writer, tandem_fil
 void tandem_files_writer_destroy(tandem_files_writer *writer) { delete writer; }
 
 tandem_status tandem_files_reader_create(tandem_context *context, const tandem_files_search *search,
-                                         const tandem_files_reader_options *options, tandem_files_reader **reader_out) {
+                                         const char *set_id_prefix, tandem_files_reader **reader_out) {
   return guarded({{"search", search}, {"reader_out", reader_out}}, [&] {
-    const tandem_files_reader_options ours = tandem::base::read_options(options, "tandem_files_reader_options");
-    const std::size_t set = search->found.choose_to_code(ours.set_id_prefix != nullptr ? ours.set_id_prefix : "");
-    *reader_out = new tandem_files_reader{{context, search->found.sets[set], ours.thread_count}};
+    const std::size_t set = search->found.choose_to_code(set_id_prefix != nullptr ? set_id_prefix : "");
+    *reader_out = new tandem_files_reader{{context, search->found.sets[set]}};
   });
 }
 
@@ -279,7 +255,7 @@ tandem_status tandem_files_recover(const char *const *paths, size_t path_count,
     const tandem_files_recover_options ours = tandem::base::read_options(options, "tandem_files_recover_options");
     check_result(result_out, "tandem_files_recover_result");
     const LockWait wait{.seconds = ours.lock_wait_seconds != 0 ? ours.lock_wait_seconds : kRecoverLockSeconds};
-    const Recovered recovered = recover(list, ours.dry_run != 0, wait);
+    const Recovered recovered = recover(list, ours.dry_run != 0 ? CleanUp::dry_run : CleanUp::real, wait);
     if (ours.note != nullptr)
       for (const std::string &note : recovered.notes) ours.note(ours.note_user, note.c_str());
     tandem_files_recover_result result = {};

@@ -70,7 +70,7 @@ class Sink {
     LockWait wait{.check_cancelled = check_cancelled};
     if (options.lock_wait_seconds != 0) wait.seconds = options.lock_wait_seconds;
     const FoldersLock lock(folders, wait);
-    recover(folders, false);
+    recover(folders, CleanUp::real);
     pending_.emplace(folders[0], new_temporary_name(), set.header.mode);
   }
 
@@ -165,7 +165,7 @@ class Decoder {
         header_(set.header),
         places_(options.salvage != 0 ? readable_stripes(set) : all_stripes(header_)),
         any_k_suffice_(any_k_suffice(header_)),
-        codec_(make_codec(header_, true)),  // an existing set may be read with every matrix
+        codec_(make_codec_to_read(header_)),
         source_(context, codec_.get(), set),
         wanted_(header_.shard_count(), 0),
         rounds_(team, header_, places_.count()),
@@ -179,7 +179,7 @@ class Decoder {
     const Clock::time_point started = Clock::now();
     team_.together([&] {
       if (known_shard_count(set_) < header_.k && !salvages()) {
-        check_all_read(search_, set_, false);
+        check_all_read(search_, set_);
         fail(TANDEM_ERROR_NOT_RECOVERABLE, set_.shard_count, " of ", header_.shard_count(), " shards found, ",
              header_.k, " are needed");
       }
@@ -274,7 +274,7 @@ class Decoder {
   void check_holes() const {
     check_current(search_);
     if (holes_.count() != header_.content_bytes) return;
-    check_all_read(search_, set_, false);
+    check_all_read(search_, set_);
     fail(TANDEM_ERROR_NOT_RECOVERABLE, "nothing can be salvaged: ", set_.shard_count, " of ", header_.shard_count(),
          " shards found, ", header_.k, " are needed, and no data block is intact");
   }
@@ -289,7 +289,7 @@ class Decoder {
                   [&](std::size_t) { work(places, division.batch_stripes); });
     } catch (const Error &error) {
       // The block may lie in a file that could not be looked at.
-      if (error.status() == TANDEM_ERROR_NOT_RECOVERABLE) check_all_read(search_, set_, false);
+      if (error.status() == TANDEM_ERROR_NOT_RECOVERABLE) check_all_read(search_, set_);
       throw;
     }
     return division.worker_count;

@@ -139,7 +139,7 @@ class Encoder {
   }
 
  private:
-  // Of one process of several: a last stripe counts as a full one.
+  // If there are several processes, a last stripe counts as a full one.
   std::uint64_t progress_bytes() const {
     if (source_.is_stream()) return TANDEM_FILES_UNKNOWN_BYTES;
     return std::min(rounds_.stripe_count() * header_.stripe_data_bytes(), header_.content_bytes);

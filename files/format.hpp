@@ -79,7 +79,7 @@ struct SetHeader {
   bool is_padding(std::uint32_t shard, std::uint64_t stripe) const {
     return shard < k && shard * payload_bytes_of(stripe) >= content_bytes_of(stripe);
   }
-  // The same of all blocks of a shard. Only a last stripe has such blocks.
+  // Whether all blocks of the shard are padding. Only a last stripe has such blocks.
   bool is_padding(std::uint32_t shard) const { return stripe_count() == 1 && is_padding(shard, 0); }
   std::uint64_t block_offset(std::uint64_t stripe) const { return kRecordBytes + stripe * block_bytes; }
   std::uint64_t shard_file_bytes() const;

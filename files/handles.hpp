@@ -32,17 +32,24 @@ inline OwnedCodec make_codec(const SetHeader &header, bool allow_non_mds) {
   options.m = header.m;
   options.matrix = header.matrix;
   options.field = static_cast<std::int32_t>(header.field);
+  // The library would take the matrix's own field, and lengths here follow that of the header.
+  if (header.field != TANDEM_FIELD_GF16 && (tandem_matrix_traits(header.matrix) & TANDEM_MATRIX_IS_GF16) != 0)
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "matrix ", tandem_matrix_name(header.matrix),
+         " is over GF(2^16), but the set's field is ", header.field);
   options.allow_non_mds = allow_non_mds ? 1 : 0;
   tandem_codec *codec = nullptr;
   check(tandem_codec_create(&options, &codec));
   return OwnedCodec(codec);
 }
 
+// Of an existing set: it may be read with any matrix.
+inline OwnedCodec make_codec_to_read(const SetHeader &header) { return make_codec(header, true); }
+
 // k+m blocks of block_bytes.
 class ShardBuffers {
  public:
   ShardBuffers(std::uint32_t shard_count, std::uint32_t block_bytes) : pointers_(shard_count) {
-    check(tandem_shards_allocate(shard_count, block_bytes, pointers_.data()));
+    check(tandem_shards_allocate(shard_count, block_bytes, 0, pointers_.data()));
   }
   ~ShardBuffers() { tandem_shards_free(pointers_[0]); }
   ShardBuffers(const ShardBuffers &) = delete;

@@ -21,7 +21,7 @@ std::int64_t read_stream(int descriptor, std::byte *bytes_out, std::size_t byte_
 bool write_stream(int descriptor, const std::byte *bytes, std::size_t byte_count,
                   const std::atomic<bool> &stop) noexcept;
 
-// Throws IO, with the numbers, unless this process can open so many files for a long time, and a few more for a short
+// Throws IO, with the numbers, unless this process can hold staying_count files open, and a few more for a short
 // time. what: "20 shard files".
 void check_open_files(std::size_t staying_count, const std::string &what);
 

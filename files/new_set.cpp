@@ -93,7 +93,7 @@ NewSet::NewSet(Options options, const std::vector<std::string> &folder_of_shard)
     return;
   }
   const FoldersLock lock(folders_, options_.wait);
-  for (const std::string &note : recover(folders_, false).notes)
+  for (const std::string &note : recover(folders_, CleanUp::real).notes)
     if (options_.note) options_.note(note);
   (void)sets_to_replace();
   for (std::uint32_t i = 0; i < folder_of_.size(); ++i)
@@ -148,7 +148,8 @@ void NewSet::sync_folders() const {
 std::vector<Descriptor> NewSet::commit(
     const std::function<void(std::uint32_t, const std::vector<SetId> &)> &write_records) {
   const FoldersLock lock(folders_, options_.wait);
-  recover(folders_, false);  // a run that died meanwhile may have used the same names; its notes name this set, too
+  // A run that died meanwhile may have used the same names. Its notes name this set, too.
+  recover(folders_, CleanUp::real);
   const std::vector<SetId> replaced = sets_to_replace();
   sync_folders();  // where a record is, no file of the set is missing
   const auto complete = [&](std::uint32_t shard) {

@@ -28,13 +28,12 @@ void copy_out(const StripePart &part, const ShardBuffers &buffers, std::byte *co
 
 }  // namespace
 
-RangeReader::RangeReader(tandem_context *context, FoundSet set, std::uint32_t thread_count)
+RangeReader::RangeReader(tandem_context *context, FoundSet set)
     : context_(context),
       set_(std::move(set)),
-      thread_count_(thread_count),
-      codec_(make_codec(set_.header, true)),  // an existing set may be read with any matrix
+      codec_(make_codec_to_read(set_.header)),
       source_(context, codec_.get(), set_) {
-  source_.set_piece_bytes(divide(context_, thread_count_, set_.header, set_.header.stripe_count()).piece_bytes);
+  source_.set_piece_bytes(divide(context_, 0, set_.header, set_.header.stripe_count()).piece_bytes);
 }
 
 void RangeReader::read(std::uint64_t offset, std::uint64_t byte_count, std::byte *content_out) {
@@ -46,7 +45,7 @@ void RangeReader::read(std::uint64_t offset, std::uint64_t byte_count, std::byte
   const std::uint64_t end = offset + byte_count, stripe_bytes = header.stripe_data_bytes();
   const std::uint64_t first_stripe = offset / stripe_bytes, last_stripe = (end - 1) / stripe_bytes;
   const std::uint64_t stripe_count = last_stripe - first_stripe + 1;
-  const Division division = divide(context_, thread_count_, header, stripe_count);
+  const Division division = divide(context_, 0, header, stripe_count);
   // The requested part of this stripe.
   const auto part_of = [&](std::uint64_t stripe) -> StripePart {
     const std::uint64_t begins = stripe * stripe_bytes;

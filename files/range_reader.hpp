@@ -10,7 +10,7 @@ namespace tandem::files {
 
 class RangeReader {
  public:
-  RangeReader(tandem_context *context, FoundSet set, std::uint32_t thread_count);
+  RangeReader(tandem_context *context, FoundSet set);
 
   const SetHeader &header() const { return set_.header; }
   // Content bytes offset .. offset + byte_count - 1. Any thread.
@@ -19,7 +19,6 @@ class RangeReader {
  private:
   tandem_context *context_;
   const FoundSet set_;
-  std::uint32_t thread_count_;
   OwnedCodec codec_;
   StripeSource source_;
   SpareBuffers spare_buffers_;

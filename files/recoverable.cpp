@@ -40,7 +40,7 @@ Recoverability::Recoverability(tandem_context *context, const SetHeader &header)
     : context_(context),
       k_(header.k),
       shard_count_(header.shard_count()),
-      codec_(make_codec(header, true)),  // an existing set may be read with any matrix
+      codec_(make_codec_to_read(header)),
       mds_(any_k_suffice(header)) {}
 
 bool Recoverability::holds(const std::vector<std::uint8_t> &present) const {

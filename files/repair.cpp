@@ -299,7 +299,7 @@ tandem_files_repair_result run(RepairTask &task) {
 void finish_set(const RepairTask &task) {
   std::vector<std::string> paths = task.search.folders;
   for (const Target &target : task.targets) paths.push_back(target.place.folder);
-  for (const std::string &note : recover(paths, false, lock_wait(task.options)).notes) task.note(note);
+  for (const std::string &note : recover(paths, CleanUp::real, lock_wait(task.options)).notes) task.note(note);
 }
 
 }  // namespace

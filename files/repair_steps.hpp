@@ -102,8 +102,8 @@ void write_blocks(RepairTask &task);
 void write_new_records(RepairTask &task);  // of files that are written anew
 void sync_targets(RepairTask &task);       // also drops them from memory, so that they are read back from the disk
 void read_back(RepairTask &task);          // and compares with the checksums
-// Of files that are mended. Each record is synced before the next is written. So each file has an intact record if the
-// power fails, and at most one file is in danger.
+// Writes the records of files that are mended. Each record is synced before the next is written. So each file has an
+// intact record if the power fails, and at most one file is in danger.
 void mend_records(RepairTask &task);
 
 // ---- all of it (repair.cpp) ----

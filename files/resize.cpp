@@ -152,7 +152,7 @@ tandem_files_repair_result resize(tandem_context *context, const Search &search,
   if (options.team != nullptr) fail(TANDEM_ERROR_UNSUPPORTED, "team: a set is resized by one process");
   const Team team(nullptr);
   const FoundSet &set = choose_set(search, options.set_id_prefix, team);
-  check_all_read(search, set, false);
+  check_all_read(search, set);
   const FoundSet goal =
       goal_of(set, resized(set.header, m, options.folders != nullptr || options.new_folders != nullptr));
   check_files(set, goal);

@@ -398,7 +398,7 @@ void check_all_read(const Search &search, const FoundSet &set, bool recoverable)
 std::size_t Search::choose_to_code(const std::string &set_id_prefix) const {
   const std::size_t chosen = choose(set_id_prefix, "");
   try {
-    make_codec(sets[chosen].header, true);
+    make_codec_to_read(sets[chosen].header);
   } catch (const Error &error) {
     if (error.status() == TANDEM_ERROR_OUT_OF_MEMORY) throw;
     fail(TANDEM_ERROR_DAMAGED, sets[chosen].files[0].path,

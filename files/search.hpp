@@ -64,7 +64,7 @@ std::string name_of_files(const FoundSet &set);
 void check_current(const Search &search);
 void check_current(const Search &search, const FoundSet &set);
 // Throws IO if a set that lacks a shard, or cannot be recovered, may have more in a file that could not be read.
-void check_all_read(const Search &search, const FoundSet &set, bool recoverable);
+void check_all_read(const Search &search, const FoundSet &set, bool recoverable = false);
 
 // Changes nothing. Remains of dead runs are treated as if they were cleaned up.
 Search search(const std::vector<std::string> &paths);

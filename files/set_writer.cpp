@@ -53,12 +53,11 @@ SetHeader new_header(const tandem_files_encode_options &options, std::uint64_t c
   header.matrix = options.matrix;
   if (options.matrix == TANDEM_MATRIX_CUSTOM)
     fail(TANDEM_ERROR_UNSUPPORTED, "a shard set cannot hold a custom matrix; choose a preset");
-  if (tandem_matrix_has_local_groups(options.matrix) != 0)
+  const std::uint32_t traits = tandem_matrix_traits(options.matrix);
+  if ((traits & TANDEM_MATRIX_HAS_LOCAL_GROUPS) != 0)
     fail(TANDEM_ERROR_UNSUPPORTED, "matrix ", tandem_matrix_name(options.matrix),
          " has local groups, and a shard set does not hold their number");
-  std::int32_t field = TANDEM_FIELD_GF8;
-  check(tandem_matrix_field(options.matrix, &field));
-  header.field = static_cast<std::uint32_t>(field);
+  header.field = (traits & TANDEM_MATRIX_IS_GF16) != 0 ? TANDEM_FIELD_GF16 : TANDEM_FIELD_GF8;
   header.mode = options.mode != 0 ? options.mode : mode;
   if (content_bytes != TANDEM_FILES_UNKNOWN_BYTES) header.content_bytes = content_bytes;
   if (options.k >= 1 && options.k <= kMaxShardCount && options.m <= kMaxShardCount - options.k)
@@ -133,7 +132,7 @@ void SetWriter::check_folders() {
     check_name_free(folders_[i], options_.name, i, options_.force);
   // The folders as they would be after a clean-up.
   const FoldersLock lock(there, options_.wait);
-  const Recovered recovered = recover(there, true);
+  const Recovered recovered = recover(there, CleanUp::dry_run);
   for (const std::string &text : recovered.notes) options_.note(text);
   (void)sets_to_replace(there, options_, recovered.removed);
 }

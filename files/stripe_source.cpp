@@ -21,7 +21,7 @@ bool StripeSource::read_block(Stripe &stripe, std::uint32_t shard) {
   return true;
 }
 
-// False: there are not so many.
+// False: the stripe has fewer good blocks than needed_count.
 bool StripeSource::read_enough(Incomplete &incomplete) {
   Stripe &stripe = *incomplete.stripe;
   for (; incomplete.next < header_.shard_count() && stripe.good_count < incomplete.needed_count; ++incomplete.next)

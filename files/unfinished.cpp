@@ -341,8 +341,8 @@ namespace {
 // One set after the other. A set that cannot be handled does not stop the others.
 class Recovery {
  public:
-  Recovery(const Folders &folders, bool dry_run)
-      : folders_(folders), dry_run_(dry_run), contents_(contents_of(folders, "")) {}
+  Recovery(const Folders &folders, CleanUp clean_up)
+      : folders_(folders), dry_run_(clean_up == CleanUp::dry_run), contents_(contents_of(folders, "")) {}
 
   Recovered run() {
     for (const auto &[folder, name] : contents_.old_records) {
@@ -526,7 +526,7 @@ bool hold_those_with_remains(Folders &folders) {
 }
 
 // Of folders that are not held. Only those with remains are locked and changed. The others tell whether a set is whole.
-Recovered recover_many(Folders folders, bool dry_run, LockWait wait) {
+Recovered recover_many(Folders folders, CleanUp clean_up, LockWait wait) {
   wait.began = wait.began.value_or(std::chrono::steady_clock::now());
   if (!hold_those_with_remains(folders)) return {};
   for (;;) {
@@ -534,15 +534,15 @@ Recovered recover_many(Folders folders, bool dry_run, LockWait wait) {
     std::ranges::copy_if(folders, std::back_inserter(held), [](const auto &folder) { return folder->is_held(); });
     const FoldersLock lock(held, wait);
     // A writer locks all its folders before it makes a temporary in any. So its others show now.
-    if (!hold_those_with_remains(folders)) return recover(folders, dry_run);
+    if (!hold_those_with_remains(folders)) return recover(folders, clean_up);
   }
 }
 
 }  // namespace
 
-Recovered recover(const Folders &folders, bool dry_run) { return Recovery(folders, dry_run).run(); }
+Recovered recover(const Folders &folders, CleanUp clean_up) { return Recovery(folders, clean_up).run(); }
 
-Recovered recover(const std::vector<std::string> &paths, bool dry_run, const LockWait &wait) {
+Recovered recover(const std::vector<std::string> &paths, CleanUp clean_up, const LockWait &wait) {
   ManyFolders named;
   for (const std::string &path : paths) {
     struct stat status;
@@ -565,7 +565,7 @@ Recovered recover(const std::vector<std::string> &paths, bool dry_run, const Loc
   }
   Recovered result;
   try {
-    result = recover_many(std::move(folders), dry_run, wait);
+    result = recover_many(std::move(folders), clean_up, wait);
   } catch (const FolderLocked &locked) {
     result.left_count = 1;
     notes.push_back(base::text(locked.what(), "; nothing is cleaned up"));

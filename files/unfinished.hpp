@@ -65,7 +65,7 @@ FolderContents contents_of(const Folders &folders, const std::string &set_name);
 // read.
 bool is_shard_file(const Folder &folder, const std::string &name);
 bool is_shard_of(const Folder &folder, const std::string &name, const SetId &set_id, std::uint32_t index);
-// Of a temporary: its start record is not written. False if that cannot be known.
+// Whether the start record of a temporary is not written. False if that cannot be known.
 bool is_unwritten(std::span<const std::byte, kRecordBytes> start);
 
 // ---- finishing ----
@@ -98,13 +98,14 @@ struct Recovered {
 };
 
 // Finishes sets that are whole, and removes the temporaries of those that were never complete, as far as this process
-// may. Files of a live writer are left alone. The caller has locked the folders. dry_run: reports what it would do and
-// changes nothing.
-Recovered recover(const Folders &folders, bool dry_run);
+// may. Files of a live writer are left alone. The caller has locked the folders. A dry run reports what it would do
+// and changes nothing.
+enum class CleanUp { dry_run, real };
+Recovered recover(const Folders &folders, CleanUp clean_up);
 
 // The same for folders, and the folders of files, by their paths. Holds and locks only folders that have remains of
 // sets, so there may be more folders than open files. If another process keeps one locked, nothing is done, and a note
 // says so.
-Recovered recover(const std::vector<std::string> &paths, bool dry_run, const LockWait &wait);
+Recovered recover(const std::vector<std::string> &paths, CleanUp clean_up, const LockWait &wait);
 
 }  // namespace tandem::files

@@ -25,7 +25,7 @@ struct Findings {
   std::optional<Hash128> digest;  // if no data block is bad
 };
 
-// Called by all processes of the team. All get the same result. Of the options: threads, rate and progress.
+// Called by all processes of the team. All get the same result. Uses threads, rate and progress of the options.
 Findings inspect(tandem_context *context, const FoundSet &set, const tandem_files_verify_options &options,
                  const Team &team);
 

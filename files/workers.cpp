@@ -70,8 +70,9 @@ Division divide(const tandem_context *context, std::uint32_t asked_count, const 
   division.worker_count = worker_count_for(context, asked_count, division.batch_stripes * stripe_bytes, batch_count);
   // The pieces of a wide stripe would be shorter than its transform's lanes: coding 3000+200 took 7 times as long.
   const bool is_wide = header.shard_count() > kNarrowShardCount;
-  if (stays_on_own_threads && division.worker_count > 1 && info.inline_bytes != 0 && !is_wide) {
-    const std::uint64_t most_bytes = (info.inline_bytes - 1) / header.shard_count();
+  if (stays_on_own_threads && division.worker_count > 1 && !is_wide) {
+    constexpr std::uint64_t kInlineBytes = 256 << 10;  // tandem_context_create: what moves less stays on the thread
+    const std::uint64_t most_bytes = (kInlineBytes - 1) / header.shard_count();
     division.piece_bytes = std::max(most_bytes / kGranularityBytes, kOne) * kGranularityBytes;
   }
   return division;

@@ -149,7 +149,7 @@ class CudaSession final : public device::DeviceSession {
   void send(CUdeviceptr to, const void *from, std::uint64_t bytes) const;
   void fetch(void *to, CUdeviceptr from, std::uint64_t bytes) const;
 
-  // Parts with memory for so many bytes of records, if a job left such; else any; else new ones.
+  // Parts with memory for record_bytes, if a job left such; else any; else new ones.
   std::unique_ptr<JobParts> take_parts(std::uint64_t record_bytes);
   void leave_parts(std::unique_ptr<JobParts> parts);
 

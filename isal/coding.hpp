@@ -12,7 +12,7 @@ namespace tandem::isal {
 // The best kernel of this CPU, or the one in TANDEM_ISAL_KERNEL (if this CPU has it). The first call chooses it.
 const cpu::Kernel &kernel() noexcept;
 
-// Whether a call that moves so many bytes leaves the L2 cache.
+// Whether a call that moves moved_bytes leaves the L2 cache.
 bool out_of_cache(std::uint64_t moved_bytes) noexcept;
 
 // row ^= factor * source.

@@ -187,7 +187,7 @@ class Run {
       arguments.shards = shards.data();
       arguments.shard_bytes = length;
       tandem_job *job = nullptr;
-      check(tandem_plan_submit(work.plan.get(), &arguments, &job));
+      check(tandem_plan_run(work.plan.get(), &arguments, &job));
       jobs.emplace_back(job);
     }
     return jobs;
@@ -231,12 +231,11 @@ class Run {
 
 void check_matrix(const Layout &layout, std::int32_t matrix) {
   if (matrix == TANDEM_MATRIX_CUSTOM) fail(TANDEM_ERROR_UNSUPPORTED, "protection needs a preset, no custom matrix");
-  if (tandem_matrix_has_local_groups(matrix) != 0)
+  const std::uint32_t traits = tandem_matrix_traits(matrix);
+  if ((traits & TANDEM_MATRIX_HAS_LOCAL_GROUPS) != 0)
     fail(TANDEM_ERROR_UNSUPPORTED, "matrix ", tandem_matrix_name(matrix),
          " has local groups; protection is for any m lost members");
-  std::int32_t field = TANDEM_FIELD_GF8;
-  check(tandem_matrix_field(matrix, &field));
-  if (field != TANDEM_FIELD_GF8)
+  if ((traits & TANDEM_MATRIX_IS_GF16) != 0)
     fail(TANDEM_ERROR_UNSUPPORTED, "matrix ", tandem_matrix_name(matrix),
          " is over GF(2^16); protection needs one over GF(2^8)");
   if (std::uint64_t{layout.k} + 2 * std::uint64_t{layout.m} > 256)

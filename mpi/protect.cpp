@@ -52,7 +52,7 @@ class OwnFiles {
     for (std::size_t i = 0; i < descriptors.size(); ++i) row_.set_descriptor(i, std::move(descriptors[i]));
   }
 
-  // Of each file, the same for all ranks on the node.
+  // What identifies a file, the same for all ranks on the node.
   struct Identity {
     std::uint64_t device, number;
     auto operator<=>(const Identity &) const = default;

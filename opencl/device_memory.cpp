@@ -108,8 +108,8 @@ class OpenclRun final : public device::DeviceRun {
   }
 
  private:
-  // Of the first stripe's shards from `first` on, to the places after `shift`. The caller's buffers may be out of the
-  // host's reach.
+  // Copies the first stripe's shards from `first` on to the places after `shift`. The caller's buffers may be out of
+  // the host's reach.
   void copy_for_check(unsigned first, unsigned shift) {
     if (check_bytes_ == 0) return;
     for (std::size_t i = first; i < ranges_.size(); ++i) {

@@ -10,7 +10,6 @@
 #include "base/lists.hpp"
 #include "base/options.hpp"
 #include "par2/calls.hpp"
-#include "par2/error.hpp"
 #include "par2/files.hpp"
 #include "par2/packet_repair.hpp"
 
@@ -64,19 +63,41 @@ tandem_par2_summary tandem::par2::summary_of(const Report &report) {
 
 namespace {
 
-tandem_par2_file file_of(const File &file, const FileReport &found) {
-  return {file.name.c_str(),
-          found.state == FileState::renamed ? found.found_as.c_str() : nullptr,
-          file.bytes,
-          static_cast<std::int32_t>(found.state),
-          file.is_recoverable,
-          static_cast<std::uint32_t>(file.slice_count),
-          static_cast<std::uint32_t>(found.found),
-          found.is_repaired,
-          found.error};
+std::vector<tandem_par2_file> listed_files(const Report &report) {
+  std::vector<tandem_par2_file> list;
+  for (std::size_t i = 0; i < report.files.size(); ++i) {
+    const File &file = report.set.files[i];
+    const FileReport &found = report.files[i];
+    list.push_back({file.name.c_str(), found.state == FileState::renamed ? found.found_as.c_str() : nullptr, file.bytes,
+                    static_cast<std::int32_t>(found.state), file.is_recoverable,
+                    static_cast<std::uint32_t>(file.slice_count), static_cast<std::uint32_t>(found.found),
+                    found.is_repaired, found.error});
+  }
+  return list;
 }
 
-std::vector<tandem_par2_searched_file> searched_files_of(const Report &report) {
+std::vector<tandem_par2_packet_file> listed_packet_files(const Report &report) {
+  std::vector<tandem_par2_packet_file> list;
+  for (const PacketFile &file : report.set.packet_files)
+    list.push_back(
+        {file.path.c_str(), file.bytes, file.bytes - file.used_bytes, file.packet_count, file.recovery_count, 0, 0});
+  for (const LostPackets &lost : report.lost_packets) {
+    if (!lost.packet_file && report.scope != TANDEM_PAR2_PACKETS) continue;
+    if (!lost.packet_file) list.push_back({lost.path.c_str(), 0, 0, 0, 0, 0, 0});
+    tandem_par2_packet_file &file = lost.packet_file ? list[*lost.packet_file] : list.back();
+    file.lost_recovery_slice_count = lost.volume.count - std::min(lost.volume.count, file.recovery_slice_count);
+    file.is_lost = 1;
+  }
+  return list;
+}
+
+std::vector<const char *> listed_temporaries(const Report &report) {
+  std::vector<const char *> list;
+  for (const std::string &path : report.temporaries) list.push_back(path.c_str());
+  return list;
+}
+
+std::vector<tandem_par2_searched_file> listed_searched_files(const Report &report) {
   std::set<std::string_view> left_out(report.paths.begin(), report.paths.end());
   for (const FileReport &file : report.files)
     if (file.state == FileState::renamed) left_out.insert(file.found_as);
@@ -215,64 +236,33 @@ tandem_status tandem_par2_report_query(const tandem_par2_report *report, tandem_
   });
 }
 
-tandem_status tandem_par2_report_files(const tandem_par2_report *report, tandem_par2_file *files_out, size_t capacity,
-                                       size_t stride_bytes, size_t *count_out) {
+tandem_status tandem_par2_report_list(const tandem_par2_report *report, int32_t list, void *elements_out,
+                                      size_t capacity, size_t stride_bytes, size_t *count_out) {
   return guarded({{"report", report}}, [&] {
-    std::vector<tandem_par2_file> list;
-    for (std::size_t i = 0; i < report->report.files.size(); ++i)
-      list.push_back(file_of(report->report.set.files[i], report->report.files[i]));
-    tandem::base::write_list(list, files_out, capacity, stride_bytes, count_out);
+    const auto write = [&]<class Element>(const std::vector<Element> &elements) {
+      tandem::base::write_list(elements, static_cast<Element *>(elements_out), capacity, stride_bytes, count_out);
+    };
+    const Report &found = report->report;
+    if (list == TANDEM_PAR2_FILES)
+      write(listed_files(found));
+    else if (list == TANDEM_PAR2_PACKET_FILES)
+      write(listed_packet_files(found));
+    else if (list == TANDEM_PAR2_SEARCHED_FILES)
+      write(listed_searched_files(found));
+    else if (list == TANDEM_PAR2_TEMPORARIES)
+      write(listed_temporaries(found));
+    else
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "list ", list, " does not exist");
   });
 }
 
-tandem_status tandem_par2_report_packet_files(const tandem_par2_report *report, tandem_par2_packet_file *files_out,
-                                              size_t capacity, size_t stride_bytes, size_t *count_out) {
-  return guarded({{"report", report}}, [&] {
-    std::vector<tandem_par2_packet_file> list;
-    for (const PacketFile &file : report->report.set.packet_files)
-      list.push_back(
-          {file.path.c_str(), file.bytes, file.bytes - file.used_bytes, file.packet_count, file.recovery_count, 0, 0});
-    for (const LostPackets &lost : report->report.lost_packets) {
-      if (!lost.packet_file && report->report.scope != TANDEM_PAR2_PACKETS) continue;
-      if (!lost.packet_file) list.push_back({lost.path.c_str(), 0, 0, 0, 0, 0, 0});
-      tandem_par2_packet_file &file = lost.packet_file ? list[*lost.packet_file] : list.back();
-      file.lost_recovery_slice_count = lost.volume.count - std::min(lost.volume.count, file.recovery_slice_count);
-      file.is_lost = 1;
-    }
-    tandem::base::write_list(list, files_out, capacity, stride_bytes, count_out);
-  });
-}
-
-tandem_status tandem_par2_report_searched_files(const tandem_par2_report *report, tandem_par2_searched_file *files_out,
-                                                size_t capacity, size_t stride_bytes, size_t *count_out) {
-  return guarded({{"report", report}}, [&] {
-    tandem::base::write_list(searched_files_of(report->report), files_out, capacity, stride_bytes, count_out);
-  });
-}
-
-tandem_status tandem_par2_report_temporaries(const tandem_par2_report *report, const char **paths_out, size_t capacity,
-                                             size_t stride_bytes, size_t *count_out) {
-  return guarded({{"report", report}}, [&] {
-    std::vector<const char *> list;
-    for (const std::string &path : report->report.temporaries) list.push_back(path.c_str());
-    tandem::base::write_list(list, paths_out, capacity, stride_bytes, count_out);
-  });
-}
-
-tandem_status tandem_par2_sync(tandem_context *context, const tandem_par2_tree_options *options,
+tandem_status tandem_par2_tree(tandem_context *context, const tandem_par2_tree_options *options,
                                int32_t *severity_out) {
   return guarded({{"options", options}}, [&] {
     const auto ours = tandem::base::read_options(options, "tandem_par2_tree_options");
-    const std::int32_t severity = sync(context, ours);
-    if (severity_out != nullptr) *severity_out = severity;
-  });
-}
-
-tandem_status tandem_par2_scrub(tandem_context *context, const tandem_par2_tree_options *options,
-                                int32_t *severity_out) {
-  return guarded({{"options", options}}, [&] {
-    const auto ours = tandem::base::read_options(options, "tandem_par2_tree_options");
-    const std::int32_t severity = scrub(context, ours);
+    if (ours.action != TANDEM_PAR2_SCRUB && ours.action != TANDEM_PAR2_SYNC)
+      fail(TANDEM_ERROR_INVALID_ARGUMENT, "action ", ours.action, " does not exist");
+    const std::int32_t severity = ours.action == TANDEM_PAR2_SYNC ? sync(context, ours) : scrub(context, ours);
     if (severity_out != nullptr) *severity_out = severity;
   });
 }

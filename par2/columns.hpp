@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/options.hpp"
-#include "par2/error.hpp"
+#include "par2/files.hpp"
 #include "par2/ranges.hpp"
 
 namespace tandem::par2 {
@@ -21,7 +21,7 @@ struct Column {
   std::span<void *const> inputs, outputs;
 };
 
-// Of each column: read(column, first, end) for groups of inputs, code(column), write for groups of outputs.
+// For each column: read(column, first, end) for groups of inputs, code(column), write for groups of outputs.
 template <class Read, class Code, class Write>
 void code_columns(std::size_t inputs, std::size_t outputs, std::uint64_t slice_bytes, std::uint64_t memory_bytes,
                   base::Crew &crew, const Read &read, const Code &code, const Write &write) {
@@ -29,7 +29,7 @@ void code_columns(std::size_t inputs, std::size_t outputs, std::uint64_t slice_b
   const std::uint64_t most = std::max(memory_bytes / (inputs + outputs) / kUnit * kUnit, kUnit);
   const std::uint64_t each = slices_of(slices_of(slice_bytes, slices_of(slice_bytes, most)), kUnit) * kUnit;
   std::vector<void *> buffers(inputs + outputs);
-  check(tandem_shards_allocate(buffers.size(), each, buffers.data()));
+  check(tandem_shards_allocate(buffers.size(), each, 0, buffers.data()));
   const std::unique_ptr<void, void (*)(void *)> owner(buffers[0], tandem_shards_free);
   Column column{0, 0, std::span(buffers).first(inputs), std::span(buffers).subspan(inputs)};
   for (; column.offset < slice_bytes; column.offset += each) {
@@ -47,7 +47,6 @@ inline CodecOwner make_codec(bool is_par1, std::size_t slice_count, std::uint32_
   options.k = static_cast<std::uint32_t>(slice_count);
   options.m = count;
   options.matrix = is_par1 ? TANDEM_MATRIX_PAR1 : TANDEM_MATRIX_PAR2;
-  options.field = is_par1 ? TANDEM_FIELD_GF8 : TANDEM_FIELD_GF16;
   options.allow_non_mds = 1;
   options.first_exponent = first_exponent;
   tandem_codec *codec = nullptr;

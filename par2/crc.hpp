@@ -18,7 +18,7 @@ bool force_portable_crc(bool portable);  // for tests; returns whether there is 
 class RollingCrc {
  public:
   explicit RollingCrc(std::uint64_t window);
-  // Of a CRC of `window` bytes.
+  // The linear part of a CRC of `window` bytes.
   std::uint32_t linear(std::uint32_t crc) const { return crc ^ inverted_; }
   // One byte enters, the byte `window` places before it leaves.
   std::uint32_t roll(std::uint32_t linear, std::uint8_t in, std::uint8_t out) const {

@@ -16,7 +16,6 @@
 #include "base/options.hpp"
 #include "base/rounding.hpp"
 #include "base/signals.hpp"
-#include "par2/error.hpp"
 #include "par2/files.hpp"
 #include "par2/packet_files.hpp"
 #include "par2/ranges.hpp"

@@ -5,8 +5,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "par2/error.hpp"
-
 namespace tandem::par2 {
 
 base::Descriptor open_regular(const std::string &path) {

@@ -12,9 +12,13 @@
 #include <utility>
 
 #include "base/descriptor.hpp"
+#include "base/gate.hpp"
 #include "base/io_error.hpp"
+#include "base/text.hpp"
 
 namespace tandem::par2 {
+
+using namespace base;
 
 // A regular file, for reading; also through a symbolic link. Never waits for a pipe's other end. Empty, with errno, if
 // it cannot be opened. Throws if the process is out of descriptors or memory: that says nothing about the file.

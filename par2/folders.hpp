@@ -16,7 +16,6 @@
 
 #include "base/folder.hpp"
 #include "par2/calls.hpp"
-#include "par2/error.hpp"
 #include "par2/packet_files.hpp"
 
 namespace tandem::par2 {
@@ -35,7 +34,7 @@ enum class Look { same, newer, other };
 // set_time: the record, if the set does not keep the times of files.
 Look look_at(const File &file, const timespec &set_time, const struct stat &now) noexcept;
 
-// Of a set that keeps how many it was made with: some are gone.
+// Whether recovery slices are gone that the set was made with. False if it does not keep their number.
 bool lacks_recovery_slices(const Set &set) noexcept;
 
 tandem_par2_event event_of(std::int32_t what, const std::string &path, std::int32_t severity = TANDEM_PAR2_FINE);

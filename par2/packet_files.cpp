@@ -12,7 +12,6 @@
 #include "base/bytes.hpp"
 #include "par2/columns.hpp"
 #include "par2/crc.hpp"
-#include "par2/error.hpp"
 #include "par2/tree.hpp"
 
 namespace tandem::par2 {

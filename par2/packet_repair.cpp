@@ -7,7 +7,6 @@
 
 #include "base/folder.hpp"
 #include "base/interval_set.hpp"
-#include "par2/error.hpp"
 #include "par2/files.hpp"
 #include "par2/packet_files.hpp"
 

@@ -12,14 +12,11 @@
 #include <set>
 
 #include "base/bytes.hpp"
-#include "par2/error.hpp"
 #include "par2/files.hpp"
 #include "par2/set.hpp"
 
 namespace tandem::par2 {
 namespace {
-
-using base::load;
 
 constexpr char kPar1Magic[] = {'P', 'A', 'R', 0, 0, 0, 0, 0, 0, 0, 1, 0};  // and version 1.0
 constexpr std::uint64_t kVolumeHeaderBytes = 96, kEntryBytes = 56;

@@ -13,14 +13,13 @@
 #include "base/descriptor.hpp"
 #include "base/rounding.hpp"
 #include "par2/crc.hpp"
-#include "par2/error.hpp"
 #include "par2/files.hpp"
 
 namespace tandem::par2 {
 namespace {
 
-// Of a range, that is read at a time: 32 of them fit into the second cache. Their beginnings lie in different sets of
-// the first one.
+// Bytes of a range that are read at a time: 32 such pieces fit into the second cache. Their beginnings lie in different
+// sets of the first one.
 constexpr std::size_t kPiece = 32768, kStride = kPiece + 64;
 
 // Descriptors that all calls of this process hold beside one for each thread: half of what the process may open.

@@ -14,10 +14,10 @@
 #include "base/bytes.hpp"
 #include "base/options.hpp"
 #include "par2/columns.hpp"
-#include "par2/error.hpp"
 #include "par2/files.hpp"
 #include "par2/packet_repair.hpp"
 #include "par2/tree.hpp"
+#include "tandem/diagnose.h"
 
 namespace tandem::par2 {
 namespace {
@@ -494,7 +494,7 @@ class Repair {
     const std::uint32_t exponents = recovery.back().exponent - first_exponent + 1;
     const CodecOwner codec = make_codec(set_.is_par1, k, first_exponent, exponents);
 
-    std::vector<std::uint8_t> present(k + exponents), wanted(present.size()), is_read(present.size());
+    std::vector<std::uint8_t> present(k + exponents), wanted(present.size());
     std::vector<std::optional<Place>> places(present.size());
     for (std::size_t i = 0; i < k; ++i) places[i] = report_.places[report_.contents[i]];
     for (const RecoverySlice &each : recovery)
@@ -521,12 +521,13 @@ class Repair {
                         "have too many gaps: the equations would take too long");
     check(status);
     const std::unique_ptr<tandem_plan, void (*)(tandem_plan *)> plan_owner(plan, tandem_plan_destroy);
-    check(tandem_plan_shards_to_read(plan, is_read.data()));
+    auto info = base::sized<tandem_plan_info>();
+    check(tandem_plan_query(plan, &info));
 
     std::vector<std::size_t> inputs;
     used_.clear();
     for (std::size_t i = 0; i < places.size(); ++i) {
-      if (is_read[i] == 0) continue;
+      if (info.shards_read[i] == 0) continue;
       inputs.push_back(i);
       if (i < k) continue;
       used_.push_back(first_exponent + static_cast<std::uint32_t>(i - k));
@@ -547,7 +548,7 @@ class Repair {
       auto arguments = base::sized<tandem_plan_arguments>();
       arguments.shards = shards.data();
       arguments.shard_bytes = column.bytes;
-      check(tandem_plan_run(plan, &arguments));
+      check(tandem_plan_run(plan, &arguments, nullptr));
     };
     const auto write_column = [&](const Column &column, std::size_t first, std::size_t end) {
       Opened opened;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tandem_par2_scrub.
+// Scrub of a tree.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -43,7 +43,7 @@ class Scrub {
     for (const std::string &set : sets) folders_.set_is_there(set);
     folders_.finish_list(false);
     if (sets.empty() && folders_.severity() == TANDEM_PAR2_FINE)
-      fail(TANDEM_ERROR_IO, options_.path, " has no PAR2 set; tandem_par2_sync (`tandem par2 sync`) makes them");
+      fail(TANDEM_ERROR_IO, options_.path, " has no PAR2 set; `tandem par2 sync` makes them");
     for (const std::string &set : sets) {
       folder_is_known_ = false;
       folders_.guard(set, [&] { check(set); });
@@ -152,7 +152,7 @@ class Scrub {
     folders_.report(event, message);
   }
 
-  // Of a file that the second set describes, the first one has an older version.
+  // Whether the first set has an older version of a file that the second set describes.
   bool is_superseded(const std::string &set, const std::string &file) const {
     return base::name_of(set) == kSetName && superseding_.contains(file);
   }
@@ -236,8 +236,8 @@ std::int32_t scrub(tandem_context *context, const tandem_par2_tree_options &opti
   if (options.accepted_count != 0 || options.recovery_percent != 0 || options.dry_run != 0 || options.force != 0 ||
       options.no_verify != 0 || options.accept_removed != 0 || options.accept_many != 0)
     fail(TANDEM_ERROR_INVALID_ARGUMENT,
-         "accepted_paths, recovery_percent, dry_run, force, no_verify, accept_removed and accept_many are for "
-         "tandem_par2_sync");
+         "accepted_paths, recovery_percent, dry_run, force, no_verify, accept_removed and accept_many are of "
+         "sync");
   more_threads(options.thread_count);  // refuses
   return Scrub(context, options).run();
 }

@@ -9,7 +9,6 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "par2/error.hpp"
 #include "par2/files.hpp"
 
 namespace tandem::par2 {

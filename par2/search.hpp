@@ -54,7 +54,7 @@ class Search {
   };
   bool may_have(std::uint32_t linear) const { return filter_[linear & filter_mask_]; }
   bool has(std::uint32_t linear) const;
-  // Whether so many zeros may be hashed: not many more than the bytes that are searched.
+  // Whether `count` zeros may be hashed: not many more than the bytes that are searched.
   bool take_zeros(std::uint64_t count) const;
   // keys: whole slices, or short ones of one length.
   std::optional<std::uint32_t> find(std::span<const Key> keys, std::uint32_t crc, const Digest &md5) const;

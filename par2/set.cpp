@@ -18,7 +18,6 @@
 #include "base/bytes.hpp"
 #include "base/folder.hpp"
 #include "base/interval_set.hpp"
-#include "par2/error.hpp"
 #include "par2/files.hpp"
 #include "par2/tree.hpp"
 

@@ -30,7 +30,7 @@ struct File : Description {
   std::uint64_t bytes_of_slice(std::uint64_t slice, std::uint64_t slice_bytes) const {
     return std::min(slice_bytes, bytes - slice * slice_bytes);
   }
-  // Of the only slice of a file: so many zeros follow, which a header may ask for, that the file's own MD5 is checked.
+  // Whether the only slice of the file is mostly zeros, as a header may ask for. Then the file's own MD5 is checked.
   bool is_mostly_zeros(std::uint64_t slice_bytes) const { return sums.size() == 1 && slice_bytes / 16 > bytes + 4096; }
   const Digest &md5_of_slice(std::uint64_t slice, std::uint64_t slice_bytes) const {
     return sums.empty() || is_mostly_zeros(slice_bytes) ? md5 : sums[slice].md5;
@@ -81,7 +81,7 @@ bool is_par1_file_name(std::string_view path);    // "a.par", "a.p01", ..., "a.q
 
 // So many, counted from the first exponent to the last one, can one codec have.
 std::uint64_t exponent_window(const Set &set);
-// Recovery slices for so many lost slices. Those with exponents that follow each other are solved by a formula. Else as
+// Recovery slices for `lost` slices. Those with exponents that follow each other are solved by a formula. Else as
 // many as one codec can have; perhaps not enough.
 std::span<const RecoverySlice> usable_recovery(std::span<const RecoverySlice> all, std::uint64_t window,
                                                std::size_t lost);

@@ -7,7 +7,6 @@
 #include <set>
 
 #include "base/descriptor.hpp"
-#include "par2/error.hpp"
 #include "par2/files.hpp"
 
 namespace tandem::par2 {

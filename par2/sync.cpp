@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tandem_par2_sync. A set is one file, so that one rename replaces it: a kill leaves the old set or the new one.
+// Sync of a tree. A set is one file, so that one rename replaces it: a kill leaves the old set or the new one.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -339,7 +339,7 @@ class Sync {
     folders_.report(event_of(what, path, severity), message);
   }
 
-  // Of a set's turn.
+  // Ends a set's turn.
   void end(const OldSet &set, std::int32_t what, std::int32_t severity = TANDEM_PAR2_FINE,
            const std::string &message = {}) {
     if (what != TANDEM_PAR2_SET_REMOVED) folders_.set_is_there(set.path, set.status.has_value());
@@ -388,7 +388,7 @@ class Sync {
 
 std::int32_t sync(tandem_context *context, const tandem_par2_tree_options &options) {
   if (options.repair != 0 || options.rate_bytes_per_second != 0)
-    fail(TANDEM_ERROR_INVALID_ARGUMENT, "repair and rate_bytes_per_second are for tandem_par2_scrub");
+    fail(TANDEM_ERROR_INVALID_ARGUMENT, "repair and rate_bytes_per_second are of scrub");
   if (!(options.recovery_percent >= 0 && options.recovery_percent <= 1e6))
     fail(TANDEM_ERROR_INVALID_ARGUMENT, "recovery_percent is out of range");
   more_threads(options.thread_count);  // refuses

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/bytes.hpp"
-#include "par2/error.hpp"
+#include "par2/files.hpp"
 
 namespace tandem::par2 {
 

@@ -24,7 +24,7 @@ struct Entry {
   std::optional<struct stat> status() const;  // of the name itself, also of a symbolic link; none: it does not exist
 };
 
-// Of a file that is written beside NAME. Its writer holds a lock on it, or on another one of the same set.
+// A name for a file that is written beside NAME. Its writer holds a lock on it, or on another one of the same set.
 std::string temporary_name(const std::string &name);
 // The beginning of NAME, at most 200 bytes. Empty: it is no such name.
 std::string name_of_temporary(const std::string &temporary);

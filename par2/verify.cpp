@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/folder.hpp"
-#include "par2/error.hpp"
 #include "par2/files.hpp"
 
 namespace tandem::par2 {

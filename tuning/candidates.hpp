@@ -55,7 +55,7 @@ class Candidates {
   // How many values differ from the backend's own.
   unsigned changes(const Candidate &of) const;
 
-  // Of all that may be tried.
+  // A text of all that may be tried.
   std::string text() const;
 
  private:

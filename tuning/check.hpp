@@ -28,7 +28,7 @@ class Shards {
   void fetch();
   std::byte *operator[](unsigned i) const noexcept { return pointers_[i]; }
 
-  // Of the range from inputs to outputs.
+  // A task on the range.
   static core::Task task(const core::Prepared &prepared, const Shards &inputs, const Shards &outputs,
                          std::uint64_t offset_bytes, std::uint64_t length_bytes, core::Mode mode);
 

@@ -10,7 +10,6 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <span>
 #include <tuple>
@@ -208,27 +207,6 @@ bool has_valid_rates(const Entry &entry) {
   return valid(entry.bytes_per_second) && valid(entry.default_bytes_per_second);
 }
 
-// Entries as they are read. Of the same key the newest counts, and of the same date the last one.
-class Newest {
- public:
-  explicit Newest(std::vector<Entry> &list) : list_(list) {}
-
-  void add(const Entry &entry) {
-    const auto [place, is_new] = places_.emplace(row_of(entry).key(), list_.size());
-    if (is_new && list_.size() == Table::kMostEntries)
-      base::fail(TANDEM_ERROR_DAMAGED, "more than ", Table::kMostEntries, " rows");
-    if (is_new) {
-      list_.push_back(entry);
-    } else if (Entry &same = list_[place->second]; entry.date >= same.date) {
-      same = entry;
-    }
-  }
-
- private:
-  std::vector<Entry> &list_;
-  std::map<std::string, std::size_t> places_;
-};
-
 void check_header(std::string_view line) {
   const std::string_view version = line.substr(0, line.find('\t'));
   if (version != kVersion && version.starts_with(kVersionStart) &&
@@ -244,15 +222,6 @@ double distance(const Entry &entry, const core::TuningQuery &query) {
   };
   const double of_m = ratio(entry.key.m, query.rows);
   return query.mode == core::Mode::accumulate ? of_m : of_m + ratio(entry.key.k, query.columns);
-}
-
-void put_into(std::vector<Entry> &list, Entry entry, bool also_older) {
-  const auto same = std::ranges::find_if(list, [&](const Entry &known) { return known.key == entry.key; });
-  if (same == list.end()) {
-    list.push_back(std::move(entry));
-  } else if (also_older || entry.date >= same->date) {
-    *same = std::move(entry);
-  }
 }
 
 void check_size(const std::string &path, const Table &table) {
@@ -303,13 +272,13 @@ bool valid_name(std::string_view name) noexcept {
 Table Table::parse(std::string_view text) {
   if (text.size() > kMostFileBytes) base::fail(TANDEM_ERROR_DAMAGED, text.size(), " bytes, more than ", kMostFileBytes);
   Table table;
-  Newest entries(table.entries_);
   const auto add_row = [&](std::string_view line) {
     const Fields fields = fields_of(line);
     if (fields[kKind.index] == kTuned) {
       Entry entry;
       each_member(entry, Reader(fields));
-      entries.add(entry);
+      table.put(std::move(entry));
+      if (table.entries_.size() > kMostEntries) base::fail(TANDEM_ERROR_DAMAGED, "more than ", kMostEntries, " rows");
     } else if (fields[kKind.index] != kLeftOut) {
       base::fail(TANDEM_ERROR_DAMAGED, "the first field is not tuned");
     }
@@ -332,8 +301,17 @@ std::string Table::to_text() const {
   return text;
 }
 
-void Table::put(Entry entry) { put_into(entries_, std::move(entry), false); }
-void Table::replace(Entry entry) { put_into(entries_, std::move(entry), true); }
+void Table::put(Entry entry) { place(std::move(entry), false); }
+void Table::replace(Entry entry) { place(std::move(entry), true); }
+
+void Table::place(Entry entry, bool also_older) {
+  const auto [place, is_new] = places_.emplace(row_of(entry).key(), entries_.size());
+  if (is_new) {
+    entries_.push_back(std::move(entry));
+  } else if (Entry &same = entries_[place->second]; also_older || entry.date >= same.date) {
+    same = std::move(entry);
+  }
+}
 
 void Table::merge(const Table &other) {
   for (const Entry &entry : other.entries_) put(entry);
@@ -417,16 +395,12 @@ std::optional<std::string> read_regular_file(const std::string &path, std::size_
   struct stat status = {};
   if (fstat(file.get(), &status) != 0) base::fail_io("read", path, errno);
   if (!S_ISREG(status.st_mode)) base::fail(TANDEM_ERROR_IO, path, " is no regular file");
-  std::string text;
-  char buffer[1 << 14];
-  for (;;) {
-    const ssize_t got = read(file.get(), buffer, sizeof buffer);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) base::fail_io("read", path, errno);
-    if (got == 0) return text;
-    text.append(buffer, static_cast<std::size_t>(got));
-    if (text.size() > most_bytes) base::fail(TANDEM_ERROR_DAMAGED, path, " is larger than ", most_bytes, " bytes");
-  }
+  std::string text(std::min<std::size_t>(static_cast<std::size_t>(status.st_size), most_bytes) + 1, '\0');
+  const std::int64_t got = base::read_at(file.get(), reinterpret_cast<std::byte *>(text.data()), text.size(), 0);
+  if (got < 0) base::fail_io("read", path, errno);
+  text.resize(static_cast<std::size_t>(got));
+  if (text.size() > most_bytes) base::fail(TANDEM_ERROR_DAMAGED, path, " is larger than ", most_bytes, " bytes");
+  return text;
 }
 
 Table read_file(const std::string &path) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -62,7 +63,10 @@ class Table final : public core::TuningSource {
   bool has_backend(const std::string &name) const noexcept;
 
  private:
+  void place(Entry entry, bool also_older);
+
   std::vector<Entry> entries_;
+  std::map<std::string, std::size_t> places_;  // by the key's part of a row
 };
 
 bool valid_name(std::string_view name) noexcept;  // of a value: [a-z0-9_]{1,64}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers on members, and memory for blocks.
+// What all files of the volume use: errors, numbers on members, memory for blocks.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,16 @@
 #include <new>
 
 #include "base/bytes.hpp"
+#include "base/gate.hpp"
 #include "base/hash.hpp"
+#include "base/options.hpp"
 #include "base/rounding.hpp"
+#include "base/text.hpp"
 #include "tandem/volume.h"
 
 namespace tandem::volume {
 
-using base::hash64;
-using base::load;
-using base::round_up;
-using base::store;
+using namespace base;
 
 inline constexpr std::size_t kBlockBytes = TANDEM_VOLUME_BLOCK_BYTES;
 

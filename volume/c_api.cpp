@@ -125,7 +125,7 @@ extern "C" tandem_status tandem_volume_create(const tandem_volume_create_options
            ": it must be a multiple of 4096, at most 16777216");
     if (given.matrix == TANDEM_MATRIX_CUSTOM)
       fail(TANDEM_ERROR_UNSUPPORTED, "a custom matrix cannot be kept on members");
-    if (tandem_matrix_has_local_groups(given.matrix) != 0)
+    if ((tandem_matrix_traits(given.matrix) & TANDEM_MATRIX_HAS_LOCAL_GROUPS) != 0)
       fail(TANDEM_ERROR_UNSUPPORTED, "matrix ", tandem_matrix_name(given.matrix),
            " has local groups, and members do not keep their number");
     settings.geometry.log_bytes = given.log_bytes;
@@ -218,12 +218,14 @@ extern "C" tandem_status tandem_volume_flush(tandem_volume *volume) {
   return guarded({{"volume", volume}}, [&] { volume->engine.flush(); });
 }
 
-extern "C" tandem_status tandem_volume_trim(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes) {
-  return guarded({{"volume", volume}}, [&] { volume->engine.trim(offset_bytes, bytes); });
-}
-
-extern "C" tandem_status tandem_volume_zero(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes) {
-  return guarded({{"volume", volume}}, [&] { volume->engine.zero(offset_bytes, bytes); });
+extern "C" tandem_status tandem_volume_trim(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes,
+                                            int32_t zero_ends) {
+  return guarded({{"volume", volume}}, [&] {
+    if (zero_ends != 0)
+      volume->engine.zero(offset_bytes, bytes);
+    else
+      volume->engine.trim(offset_bytes, bytes);
+  });
 }
 
 extern "C" tandem_status tandem_volume_extents(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes,
@@ -250,16 +252,6 @@ extern "C" tandem_status tandem_volume_delay_end(tandem_volume *volume, const ta
                  [&] { volume->engine.delay_end(*window, accept_loss != 0); });
 }
 
-extern "C" tandem_status tandem_volume_windows(const tandem_volume *volume, tandem_volume_window *windows_out,
-                                               size_t capacity, size_t *count_out) {
-  return guarded({{"volume", volume}, {"count_out", count_out}}, [&] {
-    if (capacity != 0) check_given(windows_out, "windows_out");
-    const auto found = volume->engine.windows();
-    std::copy_n(found.begin(), std::min(capacity, found.size()), windows_out);
-    *count_out = found.size();
-  });
-}
-
 extern "C" tandem_status tandem_volume_scrub(tandem_volume *volume, const tandem_volume_care_options *options,
                                              tandem_volume_care_result *result_out) {
   return care(volume, options, result_out, [&](const auto &settings, tandem_volume_care_result *result) {
@@ -274,27 +266,20 @@ extern "C" tandem_status tandem_volume_rebuild(tandem_volume *volume, const tand
   });
 }
 
-extern "C" tandem_status tandem_volume_replace(tandem_volume *volume, const tandem_volume_replace_options *options) {
-  return guarded({{"volume", volume}, {"options", options}}, [&] {
-    const auto given = read_options(options, "tandem_volume_replace_options");
-    check_given(given.member, "options.member");
+extern "C" tandem_status tandem_volume_replace(tandem_volume *volume, uint32_t index, const char *member,
+                                               int32_t force) {
+  return guarded({{"volume", volume}, {"member", member}}, [&] {
     tandem_volume_info info{};
     volume->engine.query(&info);
     if (info.read_only) fail(TANDEM_ERROR_UNAVAILABLE, "the volume is open for reading only");
-    if (given.index < info.k + info.m) volume->engine.let_go(given.index);
-    const std::string identity = tandem::volume::identity_of(given.member);
+    if (index < info.k + info.m) volume->engine.let_go(index);
+    const std::string identity = tandem::volume::identity_of(member);
     for (std::uint32_t i = 0; i < info.k + info.m; ++i)
       if (volume->engine.identity(i) == identity)
-        fail(TANDEM_ERROR_INVALID_ARGUMENT, given.member, ": is member ", i, " of this volume");
+        fail(TANDEM_ERROR_INVALID_ARGUMENT, member, ": is member ", i, " of this volume");
     with_members([&] {
-      Given member{given.member, tandem::volume::open_member(given.member, {.write = true, .create = true})};
-      volume->engine.replace(given.index, std::move(member), given.force != 0);
+      Given given{member, tandem::volume::open_member(member, {.write = true, .create = true})};
+      volume->engine.replace(index, std::move(given), force != 0);
     });
   });
-}
-
-extern "C" tandem_status tandem_volume_statistics_query(const tandem_volume *volume,
-                                                        tandem_volume_statistics *statistics_out) {
-  return guarded({{"volume", volume}, {"statistics_out", statistics_out}},
-                 [&] { answer(*volume, statistics_out, "tandem_volume_statistics"); });
 }

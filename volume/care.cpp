@@ -108,7 +108,7 @@ void Volume::check_stripe(std::uint64_t stripe, Mends mends, tandem_volume_care_
   survey(view, result);
   check_parity(view, result);
   const std::vector<bool> wrong = wrong_blocks(view);
-  recover(view, false);
+  recover(view, WriteBack::no);
   for (std::size_t at = 0; at < view.have.size(); ++at)
     result->lost_block_count +=
         view.have[at] == Have::lost ||
@@ -122,7 +122,7 @@ void Volume::repair_stripe(std::uint64_t stripe, Mends mends, tandem_volume_care
   load_entries(view);
   survey(view, result);
   const std::vector<bool> before = wrong_blocks(view);
-  recover(view, true);
+  recover(view, WriteBack::yes);
   if (mends != Mends::missing) check_parity(view, result);
 
   whole([&] {

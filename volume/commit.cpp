@@ -112,8 +112,8 @@ void Volume::commit_transaction() {
   check_enough_members();
 }
 
-// Of all members that the superblocks call current or rebuilding. A reader may have lost one of them meanwhile: after a
-// crash it is current again, and needs its part.
+// Items for all members that the superblocks call current or rebuilding. A reader may have lost one of them meanwhile:
+// after a crash it is current again, and needs its part.
 std::vector<LogItem> Volume::items_of(std::span<const Pending::Block> blocks,
                                       std::span<const Table::Dirty> pages) const {
   std::vector<LogItem> items;

@@ -8,7 +8,7 @@
 
 #include "base/bytes.hpp"
 #include "tandem/tools.h"
-#include "volume/error.hpp"
+#include "volume/bytes.hpp"
 
 namespace tandem::volume {
 namespace {
@@ -93,11 +93,8 @@ tandem_volume_info query(tandem_volume *volume) {
 }
 
 std::vector<tandem_volume_window> windows_of(tandem_volume *volume) {
-  std::vector<tandem_volume_window> windows(TANDEM_VOLUME_MAX_WINDOWS);
-  std::size_t count = 0;
-  check(tandem_volume_windows(volume, windows.data(), windows.size(), &count));
-  windows.resize(std::min(count, windows.size()));
-  return windows;
+  const tandem_volume_info info = query(volume);
+  return {info.windows, info.windows + info.window_count};
 }
 
 Json windows_json(tandem_volume *volume) {
@@ -106,9 +103,7 @@ Json windows_json(tandem_volume *volume) {
   return list;
 }
 
-Json statistics_json(tandem_volume *volume) {
-  auto statistics = sized<tandem_volume_statistics>();
-  check(tandem_volume_statistics_query(volume, &statistics));
+Json statistics_json(const tandem_volume_info &statistics) {
   return {{"data", to_json(statistics.data)},
           {"parity", to_json(statistics.parity)},
           {"log", to_json(statistics.log)},
@@ -159,7 +154,7 @@ Json answer_info(tandem_volume *volume, Request &request) {
           {"pid", getpid()},
           {"windows", windows_json(volume)},
           {"members", members},
-          {"statistics", statistics_json(volume)}};
+          {"statistics", statistics_json(info)}};
 }
 
 Json answer_delay_begin(tandem_volume *volume, Request &request) {
@@ -244,17 +239,15 @@ Json answer_care(tandem_volume *volume, Request &request, const ControlProgress 
 }
 
 Json answer_replace(tandem_volume *volume, Request &request) {
-  auto options = sized<tandem_volume_replace_options>();
   request.must_have("index");
-  options.index = static_cast<std::uint32_t>(request.number("index", 0, UINT32_MAX));
+  const auto index = static_cast<std::uint32_t>(request.number("index", 0, UINT32_MAX));
   const std::string member = request.text("member");
-  options.member = member.c_str();
-  options.force = request.flag("force");
+  const bool force = request.flag("force");
   request.end();
   // The server's working folder differs from the caller's.
   if (!member.starts_with('/') && member.find("://") == std::string::npos)
     refuse("\"member\" is neither an absolute path nor a URI");
-  check(tandem_volume_replace(volume, &options));
+  check(tandem_volume_replace(volume, index, member.c_str(), force));
   return Json::object();
 }
 

@@ -82,7 +82,6 @@ std::unique_ptr<tandem_codec, void (*)(tandem_codec *)> make_codec(const Geometr
   options.m = geometry.m;
   options.matrix = geometry.matrix;
   options.allow_non_mds = geometry.allow_non_mds;
-  check(tandem_matrix_field(geometry.matrix, &options.field));
   tandem_codec *codec = nullptr;
   check(tandem_codec_create(&options, &codec));
   return {codec, tandem_codec_destroy};

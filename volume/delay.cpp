@@ -148,7 +148,7 @@ void Volume::check_windows() {
       const std::shared_lock lock(lock_of(stripe));
       View view(*spares_, geometry(), stripe, 0, geometry().rows());
       load_entries(view);
-      fetch(view, data, true);
+      fetch(view, data);
       require(view, data);
     }
 }
@@ -164,7 +164,7 @@ void Volume::end_stripe(std::uint64_t stripe, bool accept_loss) {
   load_entries(view);
   std::vector<Part> data, lost;
   for (std::uint32_t column = 0; column < k; ++column) data.push_back({column, 0, rows});
-  fetch(view, data, true);
+  fetch(view, data);
   if (!accept_loss) require(view, data);
   for (std::uint32_t column = 0; column < k; ++column)
     for (std::uint32_t row = 0; row < rows; ++row) {

@@ -23,7 +23,6 @@
 #include <vector>
 
 #include "base/crew.hpp"
-#include "volume/error.hpp"
 #include "volume/gate.hpp"
 #include "volume/generations.hpp"
 #include "volume/members.hpp"
@@ -79,7 +78,6 @@ class Volume {
   const Geometry &geometry() const { return superblock_.geometry; }
   void query(tandem_volume_info *out) const;
   void query(std::uint32_t index, tandem_volume_member *out) const;
-  void query(tandem_volume_statistics *out) const;
   // As Member::identity(); "" of a member that is not open.
   std::string identity(std::uint32_t index) const;
 
@@ -152,11 +150,12 @@ class Volume {
   IoKind kind_of(std::uint32_t column) const { return column < geometry().k ? IoKind::data : IoKind::parity; }
   void load_entries(View &view);
   // Reads the blocks of the parts that are not there yet, and computes bad ones from others. The caller handles blocks
-  // that stay `lost`. `mend`: bad blocks with a known checksum are written back.
-  void fetch(View &view, std::span<const Part> parts, bool mend);
+  // that stay `lost`. Bad blocks with a known checksum are written back.
+  void fetch(View &view, std::span<const Part> parts);
   void fetch_part(View &view, const Part &part);
-  void recover(View &view, bool mend);
-  void decode_rows(View &view, std::uint32_t begin, std::uint32_t end, bool mend);
+  enum class WriteBack { no, yes };
+  void recover(View &view, WriteBack write_back);
+  void decode_rows(View &view, std::uint32_t begin, std::uint32_t end, WriteBack write_back);
   void require(const View &view, std::span<const Part> parts) const;
   void read_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint64_t end, std::byte *to);
 
@@ -169,8 +168,9 @@ class Volume {
     Part part;
     const std::byte *from;
   };
-  void change(std::uint64_t offset, std::uint64_t bytes, const std::byte *from, bool clear);
-  void change_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint64_t end, const std::byte *from, bool clear);
+  // from: nullptr clears the bytes.
+  void change(std::uint64_t offset, std::uint64_t bytes, const std::byte *from);
+  void change_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint64_t end, const std::byte *from);
   // False: nothing was changed, and the session must begin first.
   bool change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_t count, std::span<const Span> spans,
                    bool clear);

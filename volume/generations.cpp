@@ -8,7 +8,7 @@
 namespace tandem::volume {
 namespace {
 
-// Of a call: a row of many columns has more sets of two and three columns than can be tried.
+// The most guesses of a call: a row of many columns has more sets of two and three columns than can be tried.
 constexpr std::uint32_t kMostGuesses = 4096;
 
 // A bijection that leaves 0 alone (the finalizer of MurmurHash3). Generations are coded as their images: a generation

@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "base/folder.hpp"
-#include "volume/error.hpp"
+#include "volume/bytes.hpp"
 #include "volume/member.hpp"
 
 #if defined(__linux__)

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "volume/error.hpp"
+#include "volume/bytes.hpp"
 
 namespace tandem::volume {
 namespace {

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "volume/error.hpp"
-
 namespace tandem::volume {
 namespace {
 

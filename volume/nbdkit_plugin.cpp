@@ -249,12 +249,12 @@ int pwrite(void *, const void *data, std::uint32_t count, std::uint64_t offset, 
 }
 
 int trim(void *, std::uint32_t count, std::uint64_t offset, std::uint32_t flags) {
-  return flushed_if(flags, tandem_volume_trim(volume, offset, count));
+  return flushed_if(flags, tandem_volume_trim(volume, offset, count, 0));
 }
 
 // Without permission to trim, the range must not become a hole: zeros are written.
 int zero(void *, std::uint32_t count, std::uint64_t offset, std::uint32_t flags) {
-  if ((flags & NBDKIT_FLAG_MAY_TRIM) != 0) return flushed_if(flags, tandem_volume_zero(volume, offset, count));
+  if ((flags & NBDKIT_FLAG_MAY_TRIM) != 0) return flushed_if(flags, tandem_volume_trim(volume, offset, count, 1));
   if ((flags & NBDKIT_FLAG_FAST_ZERO) != 0) {
     nbdkit_error("zeros that must not become a hole take as long as a write");
     nbdkit_set_error(EOPNOTSUPP);

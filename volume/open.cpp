@@ -364,9 +364,21 @@ void Volume::query(tandem_volume_info *out) const {
   out->lost_count = members_->count() - members_->usable_count();
   out->rebuilding_count = members_->count_of(TANDEM_VOLUME_MEMBER_REBUILDING);
   out->old_count = members_->old_count();
-  out->window_count = static_cast<std::uint32_t>(window_list().size());
+  const std::vector<tandem_volume_window> open = windows();
+  out->window_count = static_cast<std::uint32_t>(open.size());
+  std::ranges::copy(open, out->windows);
   out->read_only = settings_.read_only;
   out->scrub_position_bytes = scrub_stripe_ * geometry().stripe_bytes();
+  out->data = members_->counted(IoKind::data);
+  out->parity = members_->counted(IoKind::parity);
+  out->log = members_->counted(IoKind::log);
+  out->checksum = members_->counted(IoKind::checksum);
+  out->superblock = members_->counted(IoKind::superblock);
+  out->syncs = members_->syncs();
+  std::copy(std::begin(ways_), std::end(ways_), out->ways);
+  out->transaction_count = transactions_;
+  out->degraded_read_count = degraded_reads_;
+  out->mended_block_count = mended_;
 }
 
 void Volume::query(std::uint32_t index, tandem_volume_member *out) const {
@@ -378,19 +390,6 @@ void Volume::query(std::uint32_t index, tandem_volume_member *out) const {
 std::string Volume::identity(std::uint32_t index) const {
   const auto member = members_->member(index);
   return member ? member->identity() : "";
-}
-
-void Volume::query(tandem_volume_statistics *out) const {
-  out->data = members_->counted(IoKind::data);
-  out->parity = members_->counted(IoKind::parity);
-  out->log = members_->counted(IoKind::log);
-  out->checksum = members_->counted(IoKind::checksum);
-  out->superblock = members_->counted(IoKind::superblock);
-  out->syncs = members_->syncs();
-  std::copy(std::begin(ways_), std::end(ways_), out->ways);
-  out->transaction_count = transactions_;
-  out->degraded_read_count = degraded_reads_;
-  out->mended_block_count = mended_;
 }
 
 }  // namespace tandem::volume

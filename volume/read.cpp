@@ -28,9 +28,9 @@ void Volume::load_entries(View &view) {
       if (view.stale[view.at(column, row)]) members_->set_old(member_of(view, column), true);
 }
 
-void Volume::fetch(View &view, std::span<const Part> parts, bool mend) {
+void Volume::fetch(View &view, std::span<const Part> parts) {
   crew_->run(parts.size(), [&](std::size_t i) { fetch_part(view, parts[i]); });
-  if (std::ranges::find(view.have, Have::bad) != view.have.end()) recover(view, mend);
+  if (std::ranges::find(view.have, Have::bad) != view.have.end()) recover(view, WriteBack::yes);
 }
 
 void Volume::fetch_part(View &view, const Part &part) {
@@ -71,7 +71,7 @@ void Volume::fetch_part(View &view, const Part &part) {
 }
 
 // Computes the bad blocks of every row that has one.
-void Volume::recover(View &view, bool mend) {
+void Volume::recover(View &view, WriteBack write_back) {
   const std::uint32_t n = members_->count();
   const auto row_has_bad = [&](std::uint32_t row) {
     for (std::uint32_t column = 0; column < n; ++column)
@@ -98,13 +98,13 @@ void Volume::recover(View &view, bool mend) {
     };
     for (std::uint32_t from = begin, to; from < end; from = to) {
       for (to = from + 1; to < end && pattern_is_same(from, to);) ++to;
-      if (row_has_bad(from)) decode_rows(view, from, to, mend);
+      if (row_has_bad(from)) decode_rows(view, from, to, write_back);
     }
   }
 }
 
 // Rows with the same bad columns.
-void Volume::decode_rows(View &view, std::uint32_t begin, std::uint32_t end, bool mend) {
+void Volume::decode_rows(View &view, std::uint32_t begin, std::uint32_t end, WriteBack write_back) {
   const std::uint32_t n = members_->count();
   std::vector<void *> shards(n);
   std::vector<std::uint8_t> present(n);
@@ -130,7 +130,7 @@ void Volume::decode_rows(View &view, std::uint32_t begin, std::uint32_t end, boo
       if (status == TANDEM_OK && !good) view.contradicts[row] = true;
       if (!good) continue;
       ++degraded_reads_;
-      if (known && mend && !settings_.read_only &&
+      if (known && write_back == WriteBack::yes && !settings_.read_only &&
           members_->write(member, kind_of(column), geometry().block_offset(number), view.block(column, row),
                           kBlockBytes))
         ++mended_;
@@ -200,7 +200,7 @@ void Volume::read_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint64_
         copies.push_back({view.columns[column] + (from - start - std::uint64_t{first} * kBlockBytes),
                           to + (from - begin), until - from});
     }
-    fetch(view, parts, true);
+    fetch(view, parts);
     require(view, parts);
     for (const Copy &copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
     for (const Part &part : parts)

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "volume/engine.hpp"
+#include "volume/write_plan.hpp"
 
 namespace tandem::volume {
 namespace {
@@ -12,57 +13,54 @@ constexpr std::uint32_t kPieceBytes = 240 << 10, kLeastPieceRows = 4;  // encode
 
 }  // namespace
 
-void Volume::write(std::uint64_t offset, const std::byte *from, std::uint64_t bytes) {
-  change(offset, bytes, from, false);
-}
+void Volume::write(std::uint64_t offset, const std::byte *from, std::uint64_t bytes) { change(offset, bytes, from); }
 
 void Volume::trim(std::uint64_t offset, std::uint64_t bytes) {
   check_inside(offset, bytes);
   const std::uint64_t begin = round_up(offset, kBlockBytes), end = (offset + bytes) / kBlockBytes * kBlockBytes;
-  change(offset, 0, nullptr, true);
-  if (begin < end) change(begin, end - begin, nullptr, true);
+  change(offset, 0, nullptr);
+  if (begin < end) change(begin, end - begin, nullptr);
 }
 
 void Volume::zero(std::uint64_t offset, std::uint64_t bytes) {
   check_inside(offset, bytes);
   const std::uint64_t end = offset + bytes, first = std::min(round_up(offset, kBlockBytes), end),
                       last = std::max(first, end / kBlockBytes * kBlockBytes);
-  change(offset, first - offset, zeros_.data(), false);
-  change(first, last - first, nullptr, true);
-  change(last, end - last, zeros_.data(), false);
+  change(offset, first - offset, zeros_.data());
+  change(first, last - first, nullptr);
+  change(last, end - last, zeros_.data());
 }
 
-void Volume::change(std::uint64_t offset, std::uint64_t bytes, const std::byte *from, bool clear) {
+void Volume::change(std::uint64_t offset, std::uint64_t bytes, const std::byte *from) {
   check_inside(offset, bytes);
   check_writable();
   const std::uint64_t stripe_bytes = geometry().stripe_bytes();
   while (bytes != 0) {
     const std::uint64_t begin = offset % stripe_bytes, here = std::min(bytes, stripe_bytes - begin);
-    change_stripe(offset / stripe_bytes, begin, begin + here, from, clear);
+    change_stripe(offset / stripe_bytes, begin, begin + here, from);
     offset += here;
-    if (!clear) from += here;
+    if (from != nullptr) from += here;
     bytes -= here;
   }
 }
 
 // Touched rows: one run, or two if there is a gap between the end of one column and the beginning of the next.
-void Volume::change_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint64_t end, const std::byte *from,
-                           bool clear) {
+void Volume::change_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint64_t end, const std::byte *from) {
   const std::uint64_t unit = geometry().unit_bytes;
   std::vector<Span> spans;
   for (auto column = static_cast<std::uint32_t>(begin / unit); column * unit < end; ++column) {
     const std::uint64_t start = column * unit, first = std::max(begin, start), last = std::min(end, start + unit);
     spans.push_back({column, static_cast<std::uint32_t>(first - start), static_cast<std::uint32_t>(last - start),
-                     clear ? nullptr : from + (first - begin)});
+                     from == nullptr ? nullptr : from + (first - begin)});
   }
   const auto first_row = [](const Span &span) { return static_cast<std::uint32_t>(span.begin / kBlockBytes); };
   const auto end_row = [](const Span &span) { return static_cast<std::uint32_t>((span.end - 1) / kBlockBytes + 1); };
   // What fails is found before the session begins, so a call that fails makes no member stale. The exception: a held
   // record that fills the log begins a session (Change).
   const auto change_in_session = [&](std::uint32_t first, std::uint32_t count, std::span<const Span> some) {
-    if (change_rows(stripe, first, count, some, clear)) return;
+    if (change_rows(stripe, first, count, some, from == nullptr)) return;
     begin_session();
-    change_rows(stripe, first, count, some, clear);
+    change_rows(stripe, first, count, some, from == nullptr);
   };
   if (spans.size() == 2 && end_row(spans[1]) <= first_row(spans[0])) {
     for (const Span &span : spans) change_in_session(first_row(span), end_row(span) - first_row(span), {&span, 1});
@@ -79,7 +77,7 @@ struct Volume::Edit {
   bool clears, delayed;
   std::vector<Stored> fresh{};   // the new content of whole blocks; nullptr: it is cleared
   std::vector<Buffer> copies{};  // blocks of `fresh` that keep a part of their old content
-  std::vector<tandem_volume_column> columns{};
+  std::vector<WriteColumn> columns{};
   std::vector<void *> parity{};  // of usable members, else nullptr
   bool leaves = false;           // data that the change does not touch stays in these rows
 
@@ -130,7 +128,7 @@ void Volume::take_spans(Edit &edit, std::span<const Span> spans) {
     if (span.begin % kBlockBytes != 0) edges.push_back({span.column, begin, begin + 1});
     if (span.end % kBlockBytes != 0 && (edges.empty() || end - 1 != begin))
       edges.push_back({span.column, end - 1, end});
-    fetch(view, edges, true);
+    fetch(view, edges);
     require(view, edges);
     std::byte *const copy = edit.copies.emplace_back((end - begin) * kBlockBytes).data();
     for (const Part &edge : edges)
@@ -157,17 +155,16 @@ bool Volume::plan_parity(Edit &edit) {
   for (const Stored &each : edit.fresh) {
     const auto [column, begin, end] = each.part;
     const bool old = edit.holds(column, begin, end);
-    edit.columns[column] = {1, old, begin > 0 || end < count,
+    edit.columns[column] = {true, old, begin > 0 || end < count,
                             edit.holds(column, 0, begin) || edit.holds(column, end, count)};
     changes = changes || old;
   }
   if (!changes) return false;
-  for (const tandem_volume_column &column : edit.columns) edit.leaves = edit.leaves || column.remaining_old;
+  for (const WriteColumn &column : edit.columns) edit.leaves = edit.leaves || column.remaining_old;
   for (std::uint32_t i = 0; i < m; ++i)
     edit.parity.push_back(members_->is_usable(member_of(edit.view, k + i)) ? edit.view.columns[k + i] : nullptr);
   if (edit.clears && (!edit.leaves || edit.delayed)) return true;
-  tandem_volume_write_plan plan{};
-  check(tandem_volume_plan_write(k, m, edit.columns.data(), edit.delayed, nullptr, &plan));
+  const WritePlan plan = plan_write(edit.columns, m, edit.delayed);
   if (session_is_durable_) ++ways_[plan.way];
   if (plan.way == TANDEM_VOLUME_FULL_STRIPE || plan.way == TANDEM_VOLUME_RECONSTRUCT)
     encode_parity(edit);
@@ -188,7 +185,7 @@ void Volume::encode_parity(Edit &edit) {
     if (end < view.count) rest.push_back({column, end, view.count});
     if (begin == 0 && end == view.count) data[column] = edit.clears ? zeros_.data() : mine->from;
   }
-  fetch(view, rest, true);
+  fetch(view, rest);
   require(view, rest);
   for (const Stored &each : edit.fresh) {
     const auto [column, begin, end] = each.part;
@@ -220,7 +217,7 @@ void Volume::update_parity(Edit &edit) {
     if (edit.columns[each.part.column].written_old) old.push_back(each.part);
   for (std::uint32_t i = 0; i < m; ++i)
     if (edit.parity[i]) old.push_back({k + i, 0, view.count});
-  fetch(view, old, true);
+  fetch(view, old);
   require(view, old);
   if (!edit.has_parity()) return;
   for (const Stored &each : edit.fresh) {

@@ -73,11 +73,7 @@ tandem_status tandem_set_last_error(tandem_status status, const char *message) {
   last_error = message;
   return status;
 }
-tandem_status tandem_matrix_field(int32_t, int32_t *field_out) {
-  *field_out = TANDEM_FIELD_GF8;
-  return TANDEM_OK;
-}
-int32_t tandem_matrix_has_local_groups(int32_t) { return 0; }
+uint32_t tandem_matrix_traits(int32_t) { return 0; }
 const char *tandem_matrix_name(int32_t) { return "any"; }
 tandem_status tandem_codec_create(const tandem_codec_options *options, tandem_codec **codec_out) {
   *codec_out = new tandem_codec{options->k, options->m};
@@ -91,8 +87,7 @@ tandem_status tandem_plan_create(tandem_context *, const tandem_codec *codec, co
   return TANDEM_OK;
 }
 void tandem_plan_destroy(tandem_plan *plan) { delete plan; }
-tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_arguments *arguments,
-                                 tandem_job **job_out) {
+tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_arguments *arguments, tandem_job **job_out) {
   const double bytes = static_cast<double>(plan->k) * static_cast<double>(arguments->shard_bytes);
   *job_out = new tandem_job{MPI_Wtime() + bytes / code_rate};
   return TANDEM_OK;

@@ -7,12 +7,12 @@
 #include <queue>
 
 #include "base/error.hpp"
+#include "base/random.hpp"
 #include "base/text.hpp"
-#include "tests/support/random.hpp"
 
 namespace tandem::bench {
 
-using test::Random;
+using base::Random;
 
 namespace {
 

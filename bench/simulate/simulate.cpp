@@ -7,11 +7,11 @@
 #include <optional>
 #include <queue>
 
-#include "tests/support/random.hpp"
+#include "base/random.hpp"
 
 namespace tandem::bench {
 
-using test::Random;
+using base::Random;
 
 namespace {
 

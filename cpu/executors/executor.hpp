@@ -59,8 +59,8 @@ struct ExecutorOptions {
   unsigned thread_count = 1;       // >= 1; the calling thread is one of them
   std::vector<unsigned> cores;     // pthread: workers are pinned to these in turn; empty: they are not pinned
   core::Budget *budget = nullptr;  // outlives the executor; null = no cap
-  // pthread: whether a pool of so many threads may spin; asked at most once in 10 ms. Null: it may if cgroup quota,
-  // affinity mask and the machine's load leave a core for each thread.
+  // pthread: whether a pool of thread_count threads may spin; asked at most once in 10 ms. Null: it may if cgroup
+  // quota, affinity mask and the machine's load leave a core for each thread.
   bool (*has_room)(unsigned thread_count) noexcept = nullptr;
 };
 

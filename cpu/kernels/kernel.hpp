@@ -40,8 +40,8 @@ struct TransformShape {
 
 // The data for counts of products and moves.
 struct KernelTraits {
-  uint32_t rows_per_pass;     // of so many rows `apply` reads all inputs once
-  uint32_t fused_groups;      // apply_transform keeps so many groups of outputs in registers
+  uint32_t rows_per_pass;     // `apply` reads all inputs once for this many rows
+  uint32_t fused_groups;      // groups of outputs that apply_transform keeps in registers
   bool has_quads, has_pairs;  // symmetric blocks that `apply` saves products in
 };
 
@@ -178,7 +178,7 @@ struct Kernel {
   void (*apply_transform)(const KernelCall &call, void *scratch);
   KernelTraits traits;
   const Gf16Kernel *gf16;
-  uint32_t rows_at_once;  // apply_nibbles reads all inputs of so many rows at a place before it writes there
+  uint32_t rows_at_once;  // apply_nibbles reads the inputs of this many rows at a place before it writes there
   void (*add_packets)(const SumsCall &call);
 };
 

@@ -166,8 +166,8 @@ FUNCTION element horner(element sum, element next) {
 #define AFTER(at, value) at = NOTHING_OF(value, at), MOVE_ROW(NOTHING_OF(value, 0))
 #define NOTHING_OF(value, to) LOGIC3((value).word[0], ARGUMENTS columns >> 31, to, A_AND_B_OR_C)
 
-// Technique tables: one byte permutation makes an address. Its low byte is a byte of nibbles, times four and with the
-// column's own bit 7; its upper bytes are those of the column's address. Tables lie at multiples of 128 bytes.
+// Technique tables: one byte permutation makes an address. Bits 0-7: a nibble times four, plus the column's bit 7.
+// Bits 8-31: the column's address. Tables lie at multiples of 128 bytes.
 #ifndef LOCAL_WORD
 #define LOCAL_ADDRESS(p) ((uint)__cvta_generic_to_shared(p))
 #define LOCAL_WORD(address, offset) local_word<offset>(address)

@@ -108,7 +108,7 @@ double Share::wanted_by_device(const WorkerGroup &group, double end, double left
                   (is_known ? kGrowthWhenKnown : kGrowth) * group.speed.most_bytes());
 }
 
-// Of a device of unknown speed: its lanes divide a short run.
+// The first piece of a device of unknown speed: its lanes divide a short run.
 double Share::first_piece(std::size_t group) const {
   double free = 0;
   unsigned idle = 0;

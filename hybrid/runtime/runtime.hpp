@@ -80,7 +80,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
 
     bool can_work() const noexcept { return !is_out && lanes_given_up == 0; }
   };
-  // Of a device.
+  // A lane of a device.
   struct Lane {
     unsigned index;  // in a share: the CPU is lane 0, if there is one
     std::size_t member;

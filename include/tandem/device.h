@@ -5,13 +5,13 @@
  * stripes in the memory of a GPU hands them over together:
  *
  *     tandem_job *job;
- *     tandem_encode_batch(context, codec, stripes, stripe_count, sizeof stripes[0], stream, &job);
+ *     tandem_code_batch(context, codec, TANDEM_OPERATION_ENCODE, stripes, count, sizeof stripes[0], stream, &job);
  *     ...                              // work put into the stream now comes after the stripes
  *     tandem_job_wait(job);            // or synchronise the stream
  *     tandem_job_destroy(job);
  *
- * A single stripe, a verify and an update need a plan (tandem.h) with tandem_device_arguments. A program that uses no
- * driver itself gets device memory from tandem_device_memory_create. The rules of tandem.h about errors, threads and
+ * A single stripe, a verify and an update need a plan (tandem.h) for device memory. A program that uses no driver
+ * itself gets device memory from tandem_device_memory_create. The rules of tandem.h about errors, threads and
  * forks hold here too. docs/gpus.md explains how batches work, and has a whole example.
  */
 #ifndef TANDEM_DEVICE_H
@@ -25,7 +25,8 @@ extern "C" {
 
 /* ---- plans -------------------------------------------------------------------------------------------- */
 
-/* The arguments of a plan for device memory: `device` of tandem_plan_arguments. docs/gpus.md has the details.
+/* Plans for device memory (`memory` of tandem_plan_options), and the arguments of their runs: queue, offsets and
+ * new_data_offset of tandem_plan_arguments. docs/gpus.md has the details.
  *
  * TANDEM_MEMORY_CUDA: shards and new_data are device pointers (CUdeviceptr, managed memory too) of the context's GPU.
  * queue is a stream of its primary context (a cudaStream_t), and the work runs in its order. NULL is the legacy default
@@ -51,38 +52,24 @@ extern "C" {
  *
  * TANDEM_MEMORY_OPENCL: shards and new_data are cl_mem handles cast to pointers: buffers of the queue's context. One
  * buffer may hold several shards at different offsets. Fastest: one buffer holds all shards that are read, one (the
- * same or another) all that are written, and all offsets are multiples of 64.
+ * same or another) all that are written, and all offsets are multiples of 64. queue is a cl_command_queue of the
+ * context's device. The work runs after earlier commands in it. Put a barrier before and after the work if the queue is
+ * out of order. The queue's cl_context is retained until the tandem_context is destroyed, because programs were
+ * compiled for it. At most four are retained.
  *
- * Status of a run or submit, besides those of tandem_plan_run: INVALID_ARGUMENT (`device` is NULL; no queue, or one of
- *   another device; a buffer of another context or device, or too small for its shard). Overlap is found at every size.
- *   After DEVICE the outputs are undefined. */
-typedef struct tandem_device_arguments {
-  size_t struct_bytes;      /* sizeof(tandem_device_arguments) */
-  void *queue;              /* CUDA: see above. OpenCL: a cl_command_queue of the context's device. The work runs after
-                               earlier commands in it. Put a barrier before and after the work if the queue is out of
-                               order. The queue's cl_context is retained until the tandem_context is destroyed, because
-                               programs were compiled for it. At most four are retained */
-  const uint64_t *offsets;  /* k+m byte offsets of the shards in their buffers; NULL = all 0 */
-  uint64_t new_data_offset; /* update: offset of new_data */
-} tandem_device_arguments;
+ * Status of a run, besides those of tandem_plan_run: INVALID_ARGUMENT (no queue with OpenCL, or one of another device;
+ *   a buffer of another context or device, or too small for its shard). Overlap is found at every size. After DEVICE
+ *   the outputs are undefined. */
 
 /* ---- many stripes ------------------------------------------------------------------------------------- */
 
-typedef struct tandem_device_stripe {
-  void *const *shards;     /* k+m shards, data first, as in tandem_device_arguments: device pointers of CUDA, or cl_mem
-                              handles cast to pointers. NULL as in tandem_encode and tandem_decode: a parity shard that
-                              is not wanted, a missing shard that is not rebuilt */
-  const uint64_t *offsets; /* k+m byte offsets of the shards in their buffers; NULL = all 0 */
-  const uint8_t *present;  /* decode: k+m bytes, non-zero = present. encode: NULL */
-  size_t shard_bytes;      /* of this stripe, >= 1; stripes may differ */
-  int32_t memory;          /* TANDEM_MEMORY_CUDA or TANDEM_MEMORY_OPENCL; the same for all stripes */
-  tandem_status status;    /* decode: why the call was refused, see there */
-} tandem_device_stripe;
-
 /* Encodes or decodes stripes in device memory, in the order of a queue. Returns when the work is in the queue.
  *   context        of that device, or a hybrid with it
- *   stripes        stripe_count structs, at most 2^24, stride_bytes apart (sizeof(tandem_device_stripe), or more
- *                  inside a struct of yours; a multiple of the struct's alignment). 0 stripes: the call does nothing
+ *   operation      TANDEM_OPERATION_ENCODE or TANDEM_OPERATION_DECODE
+ *   stripes        stripe_count structs, at most 2^24, stride_bytes apart (sizeof(tandem_stripe), or more inside a
+ *                  struct of yours; a multiple of the struct's alignment). `memory` is CUDA or OPENCL, the same for all
+ *                  stripes. Shards are device pointers of CUDA, or cl_mem handles cast to pointers. 0 stripes: the call
+ *                  does nothing
  *   queue          CUDA: a stream of the primary context of the context's GPU; NULL is the legacy default stream.
  *                  OpenCL: a cl_command_queue; put a barrier before and after the work if it is out of order
  *   job_out        the work, for tandem_job_wait and tandem_job_destroy; untouched on failure. tandem_job_cancel has no
@@ -97,8 +84,7 @@ typedef struct tandem_device_stripe {
  *   then over at once, but keeps what the kernels read. Destroy it after the last launch of the graph is over.
  *   Runs use technique tables until a compile pays for itself and is done (docs/gpus.md). A graph keeps the kernel
  *   that it was captured with. A context with "device_technique=compiled" in `expert` waits for the compiled kernel.
- *   The first stripe of the first launch with each kernel is checked, as in tandem_device_arguments. A captured one is
- *   not.
+ *   The first stripe of the first launch with each kernel is checked, as with plans. A captured one is not.
  * OpenCL: one launch takes all stripes of one matrix with one buffer for the shards that are read, and one (the same or
  *   another) for those that are written. Aligned stripes (offsets are multiples of 64) and others have separate
  *   launches. A stripe with more buffers has a launch of its own.
@@ -119,26 +105,20 @@ typedef struct tandem_device_stripe {
  *   TANDEM_OK if its shape is valid (only the message tells of a bad address), CANCELLED if the call did not check it.
  *   A stripe with nothing to rebuild is skipped.
  * Threads: any. */
-TANDEM_API tandem_status tandem_encode_batch(tandem_context *context, const tandem_codec *codec,
-                                             const tandem_device_stripe *stripes, size_t stripe_count,
-                                             size_t stride_bytes, void *queue, tandem_job **job_out);
-TANDEM_API tandem_status tandem_decode_batch(tandem_context *context, const tandem_codec *codec,
-                                             tandem_device_stripe *stripes, size_t stripe_count, size_t stride_bytes,
-                                             void *queue, tandem_job **job_out);
+TANDEM_API tandem_status tandem_code_batch(tandem_context *context, const tandem_codec *codec, int32_t operation,
+                                           tandem_stripe *stripes, size_t stripe_count, size_t stride_bytes,
+                                           void *queue, tandem_job **job_out);
 
 /* ---- memory of a device, for programs that use no driver themselves ---- */
 
-typedef struct tandem_device_memory tandem_device_memory;
-
-typedef struct tandem_device_memory_info {
-  size_t struct_bytes; /* set by the caller: sizeof(tandem_device_memory_info) */
-  void *shards;        /* CUDA: the device pointer of its first byte. OpenCL: its cl_mem. A shard in it is this pointer
-                          and an offset (`offsets` of a stripe or of tandem_device_arguments) */
-  void *queue;         /* a stream or queue that belongs to this memory */
+/* Made by the library, which may add fields at the end. Its pointers are valid until it is destroyed. */
+typedef struct tandem_device_memory {
+  void *shards; /* CUDA: the device pointer of its first byte. OpenCL: its cl_mem. A shard in it is this pointer and an
+                   offset (`offsets` of a stripe or of tandem_plan_arguments) */
+  void *queue;  /* a stream or queue that belongs to this memory */
   uint64_t bytes;
   int32_t memory; /* TANDEM_MEMORY_CUDA or TANDEM_MEMORY_OPENCL */
-  uint32_t reserved;
-} tandem_device_memory_info;
+} tandem_device_memory;
 
 /* Allocates memory on the device of a context, with a queue. Its content is undefined at first.
  *   context      of one device: not of the CPU, not a hybrid
@@ -151,17 +131,8 @@ typedef struct tandem_device_memory_info {
  * On failure nothing is allocated.
  * Threads: any. */
 TANDEM_API tandem_status tandem_device_memory_create(tandem_context *context, uint64_t bytes,
-                                                     tandem_device_memory **memory_out);
-TANDEM_API void tandem_device_memory_destroy(tandem_device_memory *memory); /* NULL is allowed */
-
-/* Tells the pointer and queue to use for shards in this memory.
- *   info_out   struct_bytes set by the caller; the rest is written on TANDEM_OK
- * Ownership: the pointers are valid until the memory is destroyed.
- * Status: INVALID_ARGUMENT.
- * On failure nothing is written.
- * Threads: any. */
-TANDEM_API tandem_status tandem_device_memory_query(const tandem_device_memory *memory,
-                                                    tandem_device_memory_info *info_out);
+                                                     const tandem_device_memory **memory_out);
+TANDEM_API void tandem_device_memory_destroy(const tandem_device_memory *memory); /* NULL is allowed */
 
 /* Copies bytes to or from the memory. Waits for earlier work in its queue, and until the copy is done.
  *   offset_bytes   in the memory; the whole range must lie inside
@@ -170,23 +141,12 @@ TANDEM_API tandem_status tandem_device_memory_query(const tandem_device_memory *
  * Status: INVALID_ARGUMENT (NULL, a range not entirely inside the memory), OUT_OF_MEMORY, DEVICE.
  * On failure the range, or `to`, has undefined bytes.
  * Threads: one at a time for one memory. */
-TANDEM_API tandem_status tandem_device_memory_write(tandem_device_memory *memory, uint64_t offset_bytes,
+TANDEM_API tandem_status tandem_device_memory_write(const tandem_device_memory *memory, uint64_t offset_bytes,
                                                     const void *from, uint64_t bytes);
-TANDEM_API tandem_status tandem_device_memory_read(tandem_device_memory *memory, uint64_t offset_bytes, void *to,
+TANDEM_API tandem_status tandem_device_memory_read(const tandem_device_memory *memory, uint64_t offset_bytes, void *to,
                                                    uint64_t bytes);
 
 /* ---- host memory that devices use in place ------------------------------------------------------------ */
-
-enum tandem_shards_flag_value {
-  TANDEM_SHARDS_PINNED = 1 /* registers the whole allocation (tandem_memory_register) until it is freed */
-};
-
-/* As tandem_shards_allocate, with `flags`: 0, or enum tandem_shards_flag_value. tandem_shards_free frees the shards. It
- * unregisters memory that begins at its argument first. While a run uses that memory, nothing is freed, and
- * tandem_last_error_message() says so.
- * Status: as tandem_shards_allocate; UNSUPPORTED (an unknown flag, with its value). */
-TANDEM_API tandem_status tandem_shards_allocate_flags(size_t count, size_t shard_bytes, uint32_t flags,
-                                                      void **shards_out);
 
 /* Registers host memory for devices. Devices use registered shards without a copy on the host. The first run that uses
  * the memory on a CUDA device pins it, for all CUDA devices at once. That run is slower. Registration changes no speed

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diagnose.h - what a codec and a plan do, where parity does not match, and which shards are damaged.
  *
- *     tandem_verify_range ranges[100];
+ *     tandem_shard_range ranges[100];
  *     tandem_verify_ranges found = {.struct_bytes = sizeof found, .ranges = ranges, .capacity = 100};
  *     arguments.verify_ranges = &found;                    // of a plan that verifies
- *     tandem_plan_run(plan, &arguments);                   // found.count ranges do not match
+ *     tandem_plan_run(plan, &arguments, NULL);                 // found.count ranges do not match
  *
  * The rules of tandem.h hold here too.
  */
@@ -42,11 +42,16 @@ typedef struct tandem_plan_info {
                                          vector of each shard; and the same by the matrix. Packets: additions, for one
                                          vector of each packet. 0: only one technique was possible */
   uint64_t out_of_cache_bytes; /* bytes of all shards read and written; UINT64_MAX: every run counts as in the cache */
+  const uint8_t *shards_read;  /* k+m flags: 1 = a run reads this shard; valid as long as the plan */
 } tandem_plan_info;
 
-/* Tells how a plan runs, and why.
+/* Tells what a plan reads, and how it runs.
  *   plan       any plan; for a hybrid, the answer is about the backend that runs its small calls
  *   info_out   struct_bytes set by the caller; the rest is written on TANDEM_OK
+ *
+ * A decode reads the fewest shards that suffice; with read_costs, the cheapest set. For MDS codes this is always exact.
+ * For codes with local groups it is exact unless coefficients are dependent by accident; a single lost data shard needs
+ * only its group. For other codes the decode reads the cheapest of the sets that were tried.
  * Status: INVALID_ARGUMENT (NULL), OUT_OF_MEMORY.
  * On failure nothing is written.
  * Threads: any. */
@@ -54,14 +59,15 @@ TANDEM_API tandem_status tandem_plan_query(const tandem_plan *plan, tandem_plan_
 
 /* ---- where parity does not match -------------------------------------------------------------------- */
 
-/* A part of one parity shard that does not match the data. */
-typedef struct tandem_verify_range {
-  uint32_t shard;               /* index, k..k+m-1 */
-  uint32_t reserved;            /* 0 */
-  uint64_t begin_bytes;         /* offset in the shard of its first byte, which does not match */
-  uint64_t end_bytes;           /* offset behind its last byte */
-  uint64_t mismatch_byte_count; /* how many of its bytes do not match, 1 or more */
-} tandem_verify_range;
+/* A part of one shard. Verify: of a parity shard that does not match the data.
+ * Locate: a damaged part; if `shard` is TANDEM_SHARD_NONE, a part of the stripe with columns that it cannot explain. */
+typedef struct tandem_shard_range {
+  uint32_t shard;
+  uint32_t reserved;    /* 0 */
+  uint64_t begin_bytes; /* offset in the shard of its first wrong byte */
+  uint64_t end_bytes;   /* offset behind its last wrong byte */
+  uint64_t byte_count;  /* its wrong bytes, 1 or more. Locate: up to 4096 right bytes may lie between two of them */
+} tandem_shard_range;
 
 /* The ranges of a verify: `verify_ranges` of tandem_plan_arguments. They are sorted by shard and begin_bytes. They are
  * disjoint, and together they hold every parity byte that does not match. A range may contain up to a few thousand
@@ -70,23 +76,13 @@ typedef struct tandem_verify_range {
  * CUDA device memory: the same pass finds the ranges. Elsewhere, a mismatch costs one or two more passes, from the
  * first mismatch to the last. The run, or the wait for the job, makes these passes; a cancel does not stop them. */
 typedef struct tandem_verify_ranges {
-  size_t struct_bytes;         /* sizeof(tandem_verify_ranges) */
-  tandem_verify_range *ranges; /* receives the first ranges when the run is done; NULL with capacity 0 only counts */
+  size_t struct_bytes;        /* sizeof(tandem_verify_ranges) */
+  tandem_shard_range *ranges; /* receives the first ranges when the run is done; NULL with capacity 0 only counts */
   uint64_t capacity;
   uint64_t count; /* written: how many ranges there are; may be more than the capacity */
 } tandem_verify_ranges;
 
 /* ---- which shards are damaged ------------------------------------------------------------------------ */
-
-/* A damaged part of one shard. If `shard` is TANDEM_SHARD_NONE: a part of the stripe with columns that tandem_locate
- * cannot explain. */
-typedef struct tandem_damage_range {
-  uint32_t shard;
-  uint32_t reserved;    /* 0 */
-  uint64_t begin_bytes; /* offset in the shard of its first damaged byte */
-  uint64_t end_bytes;   /* offset behind its last damaged byte */
-  uint64_t byte_count;  /* its damaged bytes; up to 4096 intact bytes may lie between two of them */
-} tandem_damage_range;
 
 typedef struct tandem_locate_options {
   size_t struct_bytes;
@@ -95,15 +91,15 @@ typedef struct tandem_locate_options {
   int32_t repair;              /* 1: restore the named bytes in place, but only if every column is explained */
   int32_t reserved;            /* 0 */
   uint64_t *damaged_bytes_out; /* NULL, or k+m numbers: damaged bytes of each shard */
-  tandem_damage_range *ranges; /* receives the first ranges, sorted by shard and begin_bytes, TANDEM_SHARD_NONE last;
-                                  NULL with capacity 0 */
+  tandem_shard_range *ranges;  /* receives the first ranges, sorted by shard and begin_bytes, TANDEM_SHARD_NONE last;
+                                   NULL with capacity 0 */
   uint64_t range_capacity;
 } tandem_locate_options;
 
 typedef struct tandem_locate_result {
   size_t struct_bytes;          /* set by the caller: sizeof(tandem_locate_result) */
   int32_t consistent;           /* 1: every parity byte matches the data; all fields but this and the next are then 0 */
-  uint32_t most_damaged_shards; /* the guarantee: up to so many damaged shards of a column are named */
+  uint32_t most_damaged_shards; /* the guarantee: up to this many damaged shards of a column are named */
   uint32_t damaged_shard_count; /* shards with at least one damaged byte */
   int32_t repaired;             /* 1: all damage is repaired, and the stripe was verified again */
   uint64_t damaged_byte_count;  /* all shards together */

@@ -211,22 +211,24 @@ typedef struct tandem_files_shard {
   uint64_t file_bytes;
 } tandem_files_shard;
 
-/* Tells what was found. Sets are ordered by shard_count, largest first; files of a set by index. ignored_out gets a
- * sentence, "PATH: why", for the ignored file `index`. unread_out gets one, "cannot open PATH: why", for a file that
- * could not be read. It may be a shard file, so sets may have more shards than were found, and there may be more sets.
- * The sentences are valid until the search is destroyed.
+/* Tells what was found. Sets are ordered by shard_count, largest first; files of a set by index.
  * Status: INVALID_ARGUMENT (NULL; an index that does not exist). */
 TANDEM_API size_t tandem_files_search_set_count(const tandem_files_search *search);
-TANDEM_API size_t tandem_files_search_ignored_count(const tandem_files_search *search);
 TANDEM_API tandem_status tandem_files_search_set(const tandem_files_search *search, size_t set_index,
                                                  tandem_files_set *set_out);
 TANDEM_API tandem_status tandem_files_search_shard(const tandem_files_search *search, size_t set_index,
                                                    size_t file_index, tandem_files_shard *shard_out);
-TANDEM_API tandem_status tandem_files_search_ignored(const tandem_files_search *search, size_t index,
-                                                     const char **ignored_out);
-TANDEM_API size_t tandem_files_search_unread_count(const tandem_files_search *search);
-TANDEM_API tandem_status tandem_files_search_unread(const tandem_files_search *search, size_t index,
-                                                    const char **unread_out);
+
+/* Why a file is in no set. */
+enum tandem_files_left_out_value {
+  TANDEM_FILES_IGNORED = 0, /* "PATH: why" */
+  TANDEM_FILES_UNREAD = 1   /* "cannot open PATH: why". It may be a shard file, so sets may have more shards than were
+                               found, and there may be more sets */
+};
+
+/* The sentence for file `index` of those that are in no set for this reason; NULL behind the last one. It is valid
+ * until the search is destroyed. */
+TANDEM_API const char *tandem_files_search_left_out(const tandem_files_search *search, int32_t reason, size_t index);
 
 /* Checks that the files of a search are still there, and are the same files. If another process has replaced the set or
  * a shard, they are not. A call that failed with TANDEM_ERROR_IO may then succeed with a new search.
@@ -298,7 +300,7 @@ TANDEM_API tandem_status tandem_files_decode(tandem_context *context, const tand
 /* ---- set writer ---------------------------------------------------------------------------------- */
 
 /* Writes a set stripe by stripe, from memory. A stripe has k * (block_bytes - 16) bytes of content; the last one has
- * the rest (see tandem_files_writer_query). The files are the same, byte for byte, as those of tandem_files_encode with
+ * the rest. The files are the same, byte for byte, as those of tandem_files_encode with
  * the same content and options. An older set is untouched until the commit. With a team each process has a writer, and
  * writes stripes of its own. */
 typedef struct tandem_files_writer tandem_files_writer;
@@ -307,6 +309,8 @@ typedef struct tandem_files_writer tandem_files_writer;
  *   options         as for tandem_files_encode, without source and dry_run, and with a name. progress counts the
  *                   bytes of one call. What a team points to must stay until the writer is destroyed
  *   content_bytes   of the whole set
+ *   set_out         NULL, or what the set will be, with struct_bytes set by the caller. Its digest, shard_count and
+ *                   file_count are 0
  *   writer_out      the writer, for tandem_files_writer_destroy. The context must outlive it
  * Ownership: strings and arrays of the options are copied. Callbacks and their users must stay until the writer is
  *   destroyed.
@@ -316,14 +320,8 @@ typedef struct tandem_files_writer tandem_files_writer;
  * On failure *writer_out is not written, and what was made is removed.
  * Threads: any. A child after fork must not use a writer of its parent, nor destroy it. */
 TANDEM_API tandem_status tandem_files_writer_begin(tandem_context *context, const tandem_files_encode_options *options,
-                                                   uint64_t content_bytes, tandem_files_writer **writer_out);
-
-/* Tells what the set will be.
- *   set_out   struct_bytes is set by the caller. digest, shard_count and file_count are 0
- * Status: INVALID_ARGUMENT.
- * On failure *set_out is not written.
- * Threads: any, at any time but during a commit. */
-TANDEM_API tandem_status tandem_files_writer_query(const tandem_files_writer *writer, tandem_files_set *set_out);
+                                                   uint64_t content_bytes, tandem_files_set *set_out,
+                                                   tandem_files_writer **writer_out);
 
 /* Codes and writes stripes first_stripe .. first_stripe + stripe_count - 1. A process of a team calls it alone.
  *   content   their content, exactly content_bytes bytes, at any alignment. Read until the call returns
@@ -355,22 +353,14 @@ TANDEM_API void tandem_files_writer_destroy(tandem_files_writer *writer);
 /* Reads any bytes of a set's content. */
 typedef struct tandem_files_reader tandem_files_reader;
 
-typedef struct tandem_files_reader_options {
-  size_t struct_bytes;       /* sizeof(tandem_files_reader_options) */
-  const char *set_id_prefix; /* as tandem_files_search_choose */
-  uint32_t thread_count;     /* of a call; 0 = the context's caller_count */
-  uint32_t reserved;         /* 0 */
-} tandem_files_reader_options;
-
 /* Chooses a set. Opens no file yet; files stay open from the first read on.
- *   options      NULL = defaults
- *   reader_out   the reader, for tandem_files_reader_destroy. The context must outlive it, the search need not
+ *   set_id_prefix   as tandem_files_search_choose
+ *   reader_out      the reader, for tandem_files_reader_destroy. The context must outlive it, the search need not
  * Status: INVALID_ARGUMENT, IO (there is no shard file), UNSUPPORTED, OUT_OF_MEMORY.
  * On failure *reader_out is not written.
  * Threads: any. */
 TANDEM_API tandem_status tandem_files_reader_create(tandem_context *context, const tandem_files_search *search,
-                                                    const tandem_files_reader_options *options,
-                                                    tandem_files_reader **reader_out);
+                                                    const char *set_id_prefix, tandem_files_reader **reader_out);
 
 /* Reads content_bytes bytes of the content, starting at `offset`. Every block is checked by its checksum. Damaged and
  * missing blocks are computed if their bytes are asked for. The digest of the whole content is not checked.

@@ -142,7 +142,7 @@ typedef struct tandem_mpi_protect_result {
   uint8_t set_id[16];
   uint64_t sequence; /* 1, 2, ... of this name */
   uint32_t group_count;
-  uint32_t most_on_a_node; /* the largest number of ranks of one group on one node: a lost node may lose so many */
+  uint32_t most_on_a_node; /* the largest number of ranks of one group on one node; they are lost with it */
   uint32_t group, member;  /* of this rank */
   uint64_t segment_bytes;  /* of this rank's group: largest data of a rank / k, rounded up */
   uint64_t data_bytes;     /* of this rank */

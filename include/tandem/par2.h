@@ -71,7 +71,7 @@ typedef struct tandem_par2_create_options {
   size_t source_count;             /* at least 1 */
   uint64_t slice_bytes; /* a multiple of 4, above 1 GiB at most as long as the largest file; 0 = the smallest with which
                            slice_count slices suffice */
-  uint32_t slice_count; /* if slice_bytes is 0: at most so many; 0 = slices of a 2,000th of all bytes, of 4 KiB at
+  uint32_t slice_count; /* if slice_bytes is 0: the most slices; 0 = slices of a 2,000th of all bytes, of 4 KiB at
                            least if a file has as much, and as many as that makes */
   uint32_t recovery_slice_count; /* 0 = recovery_percent of the slices */
   double recovery_percent;       /* of the slices, rounded, at least one; 0 and recovery_slice_count 0: no recovery
@@ -210,7 +210,6 @@ typedef struct tandem_par2_summary {
 /* Status: INVALID_ARGUMENT (NULL; struct_bytes). Threads: any. */
 TANDEM_API tandem_status tandem_par2_report_query(const tandem_par2_report *report, tandem_par2_summary *summary_out);
 
-/* Texts belong to the report. */
 typedef struct tandem_par2_file {
   const char *name;     /* as in the set, with '/' between folders */
   const char *found_as; /* renamed: the path of the other file; else NULL */
@@ -222,14 +221,6 @@ typedef struct tandem_par2_file {
   int32_t error_number; /* unreadable: errno; else 0 */
 } tandem_par2_file;
 
-/* Lists the files of the set in its order.
- *   files_out      `capacity` structs, stride_bytes apart; NULL with capacity 0 only counts
- *   count_out      how many there are; may be more than capacity
- * Status: INVALID_ARGUMENT (NULL; stride_bytes smaller than the struct). Threads: any. */
-TANDEM_API tandem_status tandem_par2_report_files(const tandem_par2_report *report, tandem_par2_file *files_out,
-                                                  size_t capacity, size_t stride_bytes, size_t *count_out);
-
-/* Texts belong to the report. */
 typedef struct tandem_par2_packet_file {
   const char *path;
   uint64_t bytes;
@@ -241,13 +232,7 @@ typedef struct tandem_par2_packet_file {
                       is 0 */
 } tandem_par2_packet_file;
 
-/* Lists the packet files that were read; arguments as for tandem_par2_report_files. With TANDEM_PAR2_PACKETS also those
- * that are missing, as far as it shows: "base.par2", and one file for each gap among the exponents. */
-TANDEM_API tandem_status tandem_par2_report_packet_files(const tandem_par2_report *report,
-                                                         tandem_par2_packet_file *files_out, size_t capacity,
-                                                         size_t stride_bytes, size_t *count_out);
-
-/* A file that was searched because something is missing. Texts belong to the report. */
+/* A file that was searched because something is missing. */
 typedef struct tandem_par2_searched_file {
   const char *path;
   const char *name;           /* of the set's file that all slices found here belong to; NULL: several files, or none */
@@ -257,17 +242,26 @@ typedef struct tandem_par2_searched_file {
   int32_t error_number;          /* not 0: errno, why it could not be searched */
 } tandem_par2_searched_file;
 
-/* Lists the searched files other than those of the set, without those that a renamed file was found as. If something is
- * missing, also files beside the set that may have packets of it, and cannot be read at their beginnings. Arguments as
- * for tandem_par2_report_files. */
-TANDEM_API tandem_status tandem_par2_report_searched_files(const tandem_par2_report *report,
-                                                           tandem_par2_searched_file *files_out, size_t capacity,
-                                                           size_t stride_bytes, size_t *count_out);
+enum tandem_par2_list_value {
+  TANDEM_PAR2_FILES = 0,          /* tandem_par2_file: the files of the set in its order */
+  TANDEM_PAR2_PACKET_FILES = 1,   /* tandem_par2_packet_file: those that were read. With TANDEM_PAR2_PACKETS also those
+                                     that are missing, as far as it shows: "base.par2", and one file for each gap among
+                                     the exponents */
+  TANDEM_PAR2_SEARCHED_FILES = 2, /* tandem_par2_searched_file: other files than those of the set, without those that a
+                                     renamed file was found as. If something is missing, also files beside the set that
+                                     may have packets of it, and cannot be read at their beginnings */
+  TANDEM_PAR2_TEMPORARIES = 3     /* const char *: paths of temporaries that killed calls left beside files and packet
+                                     files of the set. None if a process is writing one */
+};
 
-/* Lists temporaries that killed calls left beside files and packet files of the set, as paths that belong to the
- * report. None if a process is writing one; arguments as for tandem_par2_report_files. */
-TANDEM_API tandem_status tandem_par2_report_temporaries(const tandem_par2_report *report, const char **paths_out,
-                                                        size_t capacity, size_t stride_bytes, size_t *count_out);
+/* Lists what a report has. Texts belong to the report.
+ *   list            enum tandem_par2_list_value
+ *   elements_out    `capacity` elements, stride_bytes apart; NULL with capacity 0 only counts
+ *   stride_bytes    the size of an element
+ *   count_out       how many there are; may be more than capacity
+ * Status: INVALID_ARGUMENT (NULL; no such list; stride_bytes smaller than an element). Threads: any. */
+TANDEM_API tandem_status tandem_par2_report_list(const tandem_par2_report *report, int32_t list, void *elements_out,
+                                                 size_t capacity, size_t stride_bytes, size_t *count_out);
 
 /* ---- repair -------------------------------------------------------------------------------------- */
 
@@ -384,6 +378,8 @@ typedef struct tandem_par2_event {
  * TANDEM_ERROR_CANCELLED. */
 typedef int32_t (*tandem_par2_report_event)(void *user, const tandem_par2_event *event);
 
+enum tandem_par2_action_value { TANDEM_PAR2_SCRUB = 0, TANDEM_PAR2_SYNC = 1 };
+
 typedef struct tandem_par2_tree_options {
   size_t struct_bytes;               /* sizeof(tandem_par2_tree_options) */
   const char *path;                  /* the tree's root */
@@ -409,28 +405,29 @@ typedef struct tandem_par2_tree_options {
   void *report_user;
   tandem_par2_progress progress; /* of each set by itself; NULL = none */
   void *progress_user;
+  int32_t action;    /* enum tandem_par2_action_value. Fields of the other action must be 0 */
+  uint32_t reserved; /* 0 */
 } tandem_par2_tree_options;
 
-/* Keeps a set ".tandem.par2" in each folder of a tree, for the regular files in that folder.
+/* Keeps the sets of a tree of folders.
  *   context        where recovery slices are computed; NULL = the process's own
- *   options        see above; fields of scrub must be 0
+ *   options        see above
  *   severity_out   NULL, or what was found, enum tandem_par2_severity_value: the greatest of all events
- * A set is made anew if files were added, or are newer than it says. Each other file must have the content that the
- * set describes. If it has not, or is gone or cannot be read, the set stays; files that it does not describe then get
- * a second set, ".tandem-more.par2". It goes when the first set is made anew. So no content that a set can restore is
- * given up, unless an option allows it. ".tandem.par2-sets" in the root lists all sets.
- * Kill: each set is the old one or the new one.
- * Status: INVALID_ARGUMENT, IO (the root), OUT_OF_MEMORY, CANCELLED. What else fails in a folder is an event, and the
- *   others have their turn.
+ *
+ * Sync keeps a set ".tandem.par2" in each folder, for the regular files in that folder. A set is made anew if files
+ * were added, or are newer than it says. Each other file must have the content that the set describes. If it has not,
+ * or is gone or cannot be read, the set stays; files that it does not describe then get a second set,
+ * ".tandem-more.par2". It goes when the first set is made anew. So no content that a set can restore is given up,
+ * unless an option allows it. ".tandem.par2-sets" in the root lists all sets. After a kill, each set is the old one or
+ * the new one.
+ *
+ * Scrub checks all sets in the folders of a tree, also those of other programs, and names files that are in no set.
+ *
+ * Status: INVALID_ARGUMENT, IO (the root; scrub: there is no set), OUT_OF_MEMORY, CANCELLED. What else fails in a
+ *   folder is an event, and the others have their turn.
  * Threads: any; each folder is locked (flock) while it is looked at. */
-TANDEM_API tandem_status tandem_par2_sync(tandem_context *context, const tandem_par2_tree_options *options,
+TANDEM_API tandem_status tandem_par2_tree(tandem_context *context, const tandem_par2_tree_options *options,
                                           int32_t *severity_out);
-
-/* Checks all sets in the folders of a tree, also those of other programs, and names files that are in no set.
- *   as for sync; fields of sync must be 0
- * Status: as sync; IO also if there is no set. */
-TANDEM_API tandem_status tandem_par2_scrub(tandem_context *context, const tandem_par2_tree_options *options,
-                                           int32_t *severity_out);
 
 #ifdef __cplusplus
 }

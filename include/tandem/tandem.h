@@ -138,7 +138,7 @@ typedef struct tandem_codec_options {
   uint32_t k;               /* data shards, >= 1 */
   uint32_t m;               /* parity shards, >= 0; k + m <= 256, in GF(2^16) <= 65536 */
   int32_t matrix;           /* enum tandem_matrix_value */
-  int32_t field;            /* enum tandem_field_value */
+  int32_t field;            /* enum tandem_field_value; presets over GF(2^16) take 0, too */
   const void *coefficients; /* TANDEM_MATRIX_CUSTOM: m x k elements, row-major; copied. GF(2^8): bytes; GF(2^16):
                                uint16_t. Else NULL */
   int32_t allow_non_mds;    /* non-zero: accept a matrix that cannot recover from every loss of m shards */
@@ -213,8 +213,9 @@ typedef struct tandem_context_options {
                          executor, pin and technique of the CPU, device_technique */
 } tandem_context_options;
 
-/* Makes a context. Threads start and devices are touched only when a call needs them. If this machine lacks the device,
- * the first plan or call returns UNAVAILABLE.
+/* Makes a context. Threads start and devices are touched only when a call needs them. On the CPU, a call that moves
+ * less than 256 KiB, inputs and outputs together, runs on the calling thread. If this machine lacks the device, the
+ * first plan or call returns UNAVAILABLE.
  *   options      NULL = all defaults. The strings are copied
  *   context_out  the new context, for tandem_context_destroy; untouched on failure
  *
@@ -248,13 +249,9 @@ typedef struct tandem_context_info {
   const char *kernel;    /* "avx512-gfni"; devices: "auto", "compiled", "tables", "transform" */
   const char *executor;  /* "pthread"; devices: "device"; where several are named together: "hybrid" */
   uint32_t thread_count; /* of the CPU; devices: 0 */
-  uint32_t reserved;
-  uint64_t kernel_calls; /* 0 = the named kernel has not run yet. Chunks count; all small calls count as one */
-  uint64_t inline_bytes; /* the calling thread runs a call alone if it moves fewer bytes, inputs and outputs together;
-                            0 = any call may run elsewhere */
   uint32_t caller_count; /* recommended number of calling threads, if each has work of its own between calls:
                             thread_count. OpenCL: the cores, plus the calls that a device works on */
-  uint32_t reserved_2;
+  uint64_t kernel_calls; /* 0 = the named kernel has not run yet. Chunks count; all small calls count as one */
   const char *resources; /* the resources that its tasks hold, besides those that plans name: "cpu", or
                             "cpu,gpu,opencl_mib"; lives as long as the context */
 } tandem_context_info;
@@ -273,8 +270,8 @@ TANDEM_API tandem_status tandem_encode(tandem_context *context, const tandem_cod
                                        void *const *parity, size_t shard_bytes);
 
 /* Rebuilds lost shards, data and parity alike, in one pass.
- *   shards       k+m pointers, data first. Present shards are read as needed (see tandem_plan_shards_to_read). A
- *                missing shard is rebuilt into its pointer; with NULL it is not rebuilt
+ *   shards       k+m pointers, data first. Present shards are read as needed (tandem_plan_query, diagnose.h). A missing
+ *                shard is rebuilt into its pointer; with NULL it is not rebuilt
  *   present      k+m bytes; non-zero: the shard is intact
  * If nothing is missing, or nothing is wanted, the call writes nothing and returns TANDEM_OK.
  * Status: INVALID_ARGUMENT, TOO_LARGE, OVERLAP (checked from 4 KiB on, all shards that are read or written together),
@@ -319,12 +316,18 @@ TANDEM_API tandem_status tandem_update(tandem_context *context, const tandem_cod
 TANDEM_API tandem_status tandem_accumulate(tandem_context *context, const tandem_codec *codec, uint32_t index,
                                            const void *data, void *const *parity, size_t shard_bytes, int32_t first);
 
-/* Allocates `count` shards of shard_bytes each in one allocation. Each starts at a 64-byte boundary. The starts differ
- * by an odd number of cache lines, so that shards do not collide in the L1 cache. shards_out gets `count` pointers.
- * Free with tandem_shards_free(shards_out[0]). Status: INVALID_ARGUMENT, TOO_LARGE, OUT_OF_MEMORY. */
-TANDEM_API tandem_status tandem_shards_allocate(size_t count, size_t shard_bytes, void **shards_out);
+enum tandem_shards_flag_value {
+  TANDEM_SHARDS_PINNED = 1 /* registered for devices until they are freed: tandem_memory_register in device.h */
+};
 
-/* Frees shards of tandem_shards_allocate and of tandem_shards_allocate_flags (device.h). NULL is allowed. */
+/* Allocates `count` shards of shard_bytes each in one allocation. Each starts at a 64-byte boundary. The starts differ
+ * by an odd number of cache lines, so that shards do not collide in the L1 cache. flags are 0, or enum
+ * tandem_shards_flag_value. shards_out gets `count` pointers. Free with tandem_shards_free(shards_out[0]).
+ * Status: INVALID_ARGUMENT, UNSUPPORTED (an unknown flag, with its value), TOO_LARGE, OUT_OF_MEMORY. */
+TANDEM_API tandem_status tandem_shards_allocate(size_t count, size_t shard_bytes, uint32_t flags, void **shards_out);
+
+/* Frees shards of tandem_shards_allocate. NULL is allowed. Memory that begins at first_shard is unregistered first.
+ * While a run uses that memory, nothing is freed, and tandem_last_error_message() says so. */
 TANDEM_API void tandem_shards_free(void *first_shard);
 
 /* Cuts content (NULL if it is empty) into the k data shards, with zeros after its end; and joins it again.
@@ -342,11 +345,12 @@ TANDEM_API tandem_status tandem_join(const tandem_codec *codec, const void *cons
 enum tandem_memory_value { TANDEM_MEMORY_HOST = 0, TANDEM_MEMORY_CUDA = 1, TANDEM_MEMORY_OPENCL = 2 };
 
 typedef struct tandem_stripe {
-  void *const *shards;    /* k+m pointers, data first */
-  const uint8_t *present; /* decode: k+m bytes, as for tandem_decode. encode: NULL */
-  size_t shard_bytes;     /* of this stripe */
-  int32_t memory;         /* enum tandem_memory_value; host here */
-  tandem_status status;   /* decode: this stripe's own result; CANCELLED where the call failed before its turn */
+  void *const *shards;     /* k+m pointers, data first */
+  const uint8_t *present;  /* decode: k+m bytes, as for tandem_decode. encode: NULL */
+  size_t shard_bytes;      /* of this stripe */
+  int32_t memory;          /* enum tandem_memory_value; host here, others in device.h */
+  tandem_status status;    /* decode: this stripe's own result; CANCELLED where the call failed before its turn */
+  const uint64_t *offsets; /* device memory: k+m byte offsets of the shards in their buffers; NULL = all 0 */
 } tandem_stripe;
 
 /* Encodes or decodes many stripes in one call. The stripes are spread over all threads, small ones together.
@@ -378,14 +382,14 @@ typedef struct tandem_scattered_shard {
 
 /* tandem_encode and tandem_decode for shards that lie in pieces (scatter-gather lists). Each shard may be cut at
  * different places.
+ *   operation    TANDEM_OPERATION_ENCODE or TANDEM_OPERATION_DECODE
  *   shards       k+m entries, data first
+ *   present      decode: as for tandem_decode. encode: NULL
  * Status: as the plain functions (OVERLAP: checked from 4 KiB on); INVALID_ARGUMENT when a shard's segments do not add
  *   up to shard_bytes. */
-TANDEM_API tandem_status tandem_encode_scattered(tandem_context *context, const tandem_codec *codec,
-                                                 const tandem_scattered_shard *shards, size_t shard_bytes);
-TANDEM_API tandem_status tandem_decode_scattered(tandem_context *context, const tandem_codec *codec,
-                                                 const tandem_scattered_shard *shards, const uint8_t *present,
-                                                 size_t shard_bytes);
+TANDEM_API tandem_status tandem_code_scattered(tandem_context *context, const tandem_codec *codec, int32_t operation,
+                                               const tandem_scattered_shard *shards, const uint8_t *present,
+                                               size_t shard_bytes);
 
 /* ---- plans and jobs ------------------------------------------------------------------------------------ */
 
@@ -418,7 +422,7 @@ typedef struct tandem_plan_options {
                                compiled in the background. A hybrid refuses 1 for host memory (UNSUPPORTED) */
   uint32_t reserved;        /* 0 */
   const uint32_t *read_costs; /* decode: k+m costs, one for reading each shard. The plan reads the cheapest set that it
-                                 finds (see tandem_plan_shards_to_read). NULL: all costs are 1 */
+                                 finds (tandem_plan_query, diagnose.h). NULL: all costs are 1 */
   int32_t (*cancelled)(void *user); /* matrix par2: asked while a decode is solved. Non-zero: ends with CANCELLED */
   void *cancelled_user;
 } tandem_plan_options;
@@ -439,14 +443,6 @@ TANDEM_API tandem_status tandem_plan_create(tandem_context *context, const tande
 /* Destroys a plan. NULL is allowed. Its jobs continue. */
 TANDEM_API void tandem_plan_destroy(tandem_plan *plan);
 
-/* Tells which shards a run of the plan reads.
- *   read_out   k+m bytes, 1 = read, 0 = not read
- * A decode reads the fewest shards that suffice; with read_costs, the cheapest set. For MDS codes this is always exact.
- * For codes with local groups it is exact unless coefficients are dependent by accident; a single lost data shard needs
- * only its group. For other codes the decode reads the cheapest of the sets that were tried.
- * Status: INVALID_ARGUMENT. */
-TANDEM_API tandem_status tandem_plan_shards_to_read(const tandem_plan *plan, uint8_t *read_out);
-
 typedef struct tandem_plan_arguments {
   size_t struct_bytes;
   void *const *shards;  /* k+m pointers, data first. The plan needs the shards that it reads and those that it writes;
@@ -455,21 +451,22 @@ typedef struct tandem_plan_arguments {
   size_t shard_bytes;
   tandem_verify_result *verify_result;        /* verify: written when the run is done; struct_bytes set by the caller */
   struct tandem_verify_ranges *verify_ranges; /* verify: where the mismatches lie (diagnose.h); NULL = no search */
-  const struct tandem_device_arguments *device; /* plans for device memory need it (device.h); for others NULL */
+  /* Of plans for device memory; device.h says what they mean. Others: NULL and 0. */
+  void *queue;              /* a stream of CUDA, or a cl_command_queue */
+  const uint64_t *offsets;  /* k+m byte offsets of the shards in their buffers; NULL = all 0 */
+  uint64_t new_data_offset; /* update: offset of new_data */
 } tandem_plan_arguments;
 
-/* Runs a plan and returns when it is done.
- * Status: as the plain function of the same operation (OVERLAP: checked from 4 KiB on). Device memory: device.h. */
-TANDEM_API tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_arguments *arguments);
-
-/* Starts a run and returns. Arguments are checked before it returns. The outputs are complete after tandem_job_wait has
- * returned TANDEM_OK. On device memory, the call returns when the commands are in the queue, and a later cancel has no
- * effect.
- * Ownership: the pointer array and the offsets are copied. The shards, new_data, queue, verify_result and verify_ranges
- *   must stay until the job is over.
- * Status: as tandem_plan_run (OVERLAP: checked from 4 KiB on). *job_out is untouched on failure. */
-TANDEM_API tandem_status tandem_plan_submit(const tandem_plan *plan, const tandem_plan_arguments *arguments,
-                                            tandem_job **job_out);
+/* Runs a plan. With job_out NULL, returns when it is done. Otherwise starts the run as a job and returns.
+ *
+ * A job: the arguments are checked before the call returns. The outputs are complete after tandem_job_wait has returned
+ * TANDEM_OK. On device memory, the call returns when the commands are in the queue, and a later cancel has no effect.
+ * Ownership: of a job, the pointer array and the offsets are copied. The shards, new_data, queue, verify_result and
+ *   verify_ranges must stay until the job is over.
+ * Status: as the plain function of the same operation (OVERLAP: checked from 4 KiB on). Device memory: device.h.
+ *   *job_out is untouched on failure. */
+TANDEM_API tandem_status tandem_plan_run(const tandem_plan *plan, const tandem_plan_arguments *arguments,
+                                         tandem_job **job_out);
 
 /* Waits until a job is over, and returns its status. Several threads may wait, and each may wait several times.
  * Status: as tandem_plan_run; CANCELLED; INVALID_ARGUMENT (NULL, or a child process of the one that submitted it). */

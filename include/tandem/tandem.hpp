@@ -173,14 +173,14 @@ class Context {
   detail::Owner<tandem_context, tandem_context_destroy> context_;
 };
 
-/* Shards in one allocation, placed so that they do not collide in the cache (tandem_shards_allocate_flags). Their
+/* Shards in one allocation, placed so that they do not collide in the cache (tandem_shards_allocate). Their
  * content is undefined at first. Movable. */
 class Shards {
  public:
   /* flags: of enum tandem_shards_flag_value. */
   Shards(std::size_t count, std::size_t shard_bytes, std::uint32_t flags = 0)
       : pointers_(count), shard_bytes_(shard_bytes) {
-    check(tandem_shards_allocate_flags(count, shard_bytes, flags, pointers_.data()));
+    check(tandem_shards_allocate(count, shard_bytes, flags, pointers_.data()));
     if (count != 0) memory_.reset(pointers_[0]);
   }
 
@@ -226,7 +226,7 @@ inline const void *const *reading(void *const *pointers) { return const_cast<con
 
 }  // namespace detail
 
-/* The least length of shards that hold so many bytes of content, and that the code can take. */
+/* The least length of shards that hold content_bytes, and that the code can take. */
 inline std::size_t split_bytes(const Codec &codec, std::size_t content_bytes) {
   std::size_t shard_bytes = 0;
   check(tandem_split_bytes(codec.get(), content_bytes, &shard_bytes));
@@ -308,13 +308,15 @@ inline void decode_stripes(const Context &context, const Codec &codec, Span<tand
 inline void encode_scattered(const Context &context, const Codec &codec, Span<const tandem_scattered_shard> shards,
                              std::size_t shard_bytes) {
   detail::require(shards.size() == codec.shard_count(), detail::kShardCount);
-  check(tandem_encode_scattered(context.get(), codec.get(), shards.data(), shard_bytes));
+  check(
+      tandem_code_scattered(context.get(), codec.get(), TANDEM_OPERATION_ENCODE, shards.data(), nullptr, shard_bytes));
 }
 inline void decode_scattered(const Context &context, const Codec &codec, Span<const tandem_scattered_shard> shards,
                              Span<const std::uint8_t> present, std::size_t shard_bytes) {
   detail::require(shards.size() == codec.shard_count(), detail::kShardCount);
   detail::require(present.size() == shards.size(), detail::kFlagCount);
-  check(tandem_decode_scattered(context.get(), codec.get(), shards.data(), present.data(), shard_bytes));
+  check(tandem_code_scattered(context.get(), codec.get(), TANDEM_OPERATION_DECODE, shards.data(), present.data(),
+                              shard_bytes));
 }
 
 /* A run beside the calling thread. The destructor waits for it. Movable. */
@@ -350,19 +352,19 @@ class Plan {
   }
 
   void run(const ShardView &shards) const { run(arguments_of(shards)); }
-  void run(const tandem_plan_arguments &arguments) const { check(tandem_plan_run(get(), &arguments)); }
+  void run(const tandem_plan_arguments &arguments) const { check(tandem_plan_run(get(), &arguments, nullptr)); }
   /* The memory of the shards must stay until the job is over. */
   [[nodiscard]] Job submit(const ShardView &shards) const { return submit(arguments_of(shards)); }
   [[nodiscard]] Job submit(const tandem_plan_arguments &arguments) const {
     tandem_job *made = nullptr;
-    check(tandem_plan_submit(get(), &arguments, &made));
+    check(tandem_plan_run(get(), &arguments, &made));
     return Job(made);
   }
   /* A flag for each of the k+m shards: whether a run reads it. */
   std::vector<std::uint8_t> shards_to_read() const {
-    std::vector<std::uint8_t> flags(shard_count_);
-    check(tandem_plan_shards_to_read(get(), flags.data()));
-    return flags;
+    auto found = detail::sized<tandem_plan_info>();
+    check(tandem_plan_query(get(), &found));
+    return {found.shards_read, found.shards_read + shard_count_};
   }
   const tandem_plan *get() const noexcept { return plan_.get(); }
 

@@ -28,11 +28,14 @@ typedef struct tandem_device {
   uint32_t thread_count; /* CPU: cores that affinity and cgroup quota allow; OpenCL: compute units; CUDA:
                             multiprocessors */
   uint32_t reserved;
+  char missing[256]; /* "" = it is there. Else `name` is a backend without a device, and this says why, in one line for
+                        people: "no CUDA device: the NVIDIA driver is not installed (...)" */
 } tandem_device;
 
-/* Lists what a context can run on: "cpu", which always exists, then the devices of OpenCL and CUDA. Loads their
- * drivers. A driver that does not answer within 20 seconds is left out. Calls that wait for the same driver share these
- * 20 seconds; later ones wait for 0.1 seconds. If the parent process had used the drivers, a child lists "cpu" alone.
+/* Lists what a context can run on: "cpu", which always exists, then the devices of OpenCL and CUDA. Backends without a
+ * device come last, with `missing`. Loads the drivers. A driver that does not answer within 20 seconds is left out.
+ * Calls that wait for the same driver share these 20 seconds; later ones wait for 0.1 seconds. If the parent process
+ * had used the drivers, a child lists "cpu" alone.
  *   devices_out    `capacity` structs, stride_bytes apart; NULL with capacity 0 only counts
  *   stride_bytes   sizeof(tandem_device); of each element only the bytes that fit are written
  *   count_out      how many there are. If that is more than capacity, the first `capacity` were written
@@ -42,16 +45,6 @@ typedef struct tandem_device {
  * On failure nothing is written. */
 TANDEM_API tandem_status tandem_devices(tandem_device *devices_out, size_t capacity, size_t stride_bytes,
                                         size_t *count_out);
-
-typedef struct tandem_missing_device {
-  char backend[32]; /* "cuda", "opencl" */
-  char reason[256]; /* one line, for people: "no CUDA device: the NVIDIA driver is not installed (...)" */
-} tandem_missing_device;
-
-/* Lists the backends without a device in the list of tandem_devices, and why. Asks the drivers each time. Parameters
- * and status as tandem_devices. */
-TANDEM_API tandem_status tandem_missing_devices(tandem_missing_device *missing_out, size_t capacity,
-                                                size_t stride_bytes, size_t *count_out);
 
 typedef struct tandem_kernel {
   char name[32];     /* as `kernel` of tandem_context_options takes it: "avx2-gfni" */
@@ -96,15 +89,13 @@ TANDEM_API tandem_status tandem_context_set_resource(tandem_context *context, co
 TANDEM_API const char *tandem_matrix_name(int32_t matrix);
 TANDEM_API tandem_status tandem_matrix_from_name(const char *name, int32_t *matrix_out);
 
-/* The field of a preset. `field` of the options must have this value.
- *   matrix     enum tandem_matrix_value, except TANDEM_MATRIX_CUSTOM: custom matrices may have either field
- *   field_out  enum tandem_field_value; untouched on failure
- * Status: INVALID_ARGUMENT (NULL, no such preset).
- * Threads: any. */
-TANDEM_API tandem_status tandem_matrix_field(int32_t matrix, int32_t *field_out);
+enum tandem_matrix_trait_value {
+  TANDEM_MATRIX_IS_GF16 = 1,         /* it is over GF(2^16) */
+  TANDEM_MATRIX_HAS_LOCAL_GROUPS = 2 /* it needs `local_groups` of the options */
+};
 
-/* 1 for a preset with local groups, which needs `local_groups` of the options; else 0. Threads: any. */
-TANDEM_API int32_t tandem_matrix_has_local_groups(int32_t matrix);
+/* Bits of enum tandem_matrix_trait_value for a preset; else 0. Threads: any. */
+TANDEM_API uint32_t tandem_matrix_traits(int32_t matrix);
 
 /* ---- libraries on top of this one ----------------------------------------------------------------------- */
 
@@ -201,7 +192,7 @@ typedef struct tandem_tuning_entry {
   char date[32];                                     /* UTC: "2025-11-21T16:55:20Z" */
   int32_t operation;                                 /* enum tandem_operation_value */
   uint32_t k, m;                                     /* decode: m shards are lost. update: k is 1 */
-  uint32_t repeats;                                  /* the figures are medians of so many */
+  uint32_t repeats;                                  /* the figures are medians of these */
   uint64_t shard_bytes;                              /* of the measured shards */
   double bytes_per_second, default_bytes_per_second; /* of data, with these values and with the backend's own */
   int32_t on_device;                                 /* 1: measured with shards in the memory of the device */

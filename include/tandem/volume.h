@@ -36,43 +36,6 @@ extern "C" {
 
 #define TANDEM_VOLUME_BLOCK_BYTES 4096
 
-/* How a write updates the parity of a stripe. */
-typedef int32_t tandem_volume_way;
-#define TANDEM_VOLUME_FULL_STRIPE ((tandem_volume_way)0) /* covers every column: parity from the new data alone */
-#define TANDEM_VOLUME_RECONSTRUCT ((tandem_volume_way)1) /* reads the rest of the parity range */
-#define TANDEM_VOLUME_MODIFY ((tandem_volume_way)2)      /* reads old data and old parity, adds the difference */
-#define TANDEM_VOLUME_AVOID ((tandem_volume_way)3)       /* as MODIFY, but the old data is known to be zero */
-#define TANDEM_VOLUME_DELAY ((tandem_volume_way)4)       /* writes data alone; the parity is computed later */
-
-/* The blocks of one data column in the parity range of a write. All fields are flags. */
-typedef struct tandem_volume_column {
-  uint8_t written;       /* the write covers some blocks */
-  uint8_t written_old;   /* some of the covered blocks hold older data */
-  uint8_t remaining;     /* the write leaves some blocks unchanged */
-  uint8_t remaining_old; /* some of the unchanged blocks hold data */
-} tandem_volume_column;
-
-typedef struct tandem_volume_write_plan {
-  tandem_volume_way way;
-  uint32_t data_reads, parity_reads, data_writes, parity_writes; /* columns, each one I/O */
-} tandem_volume_write_plan;
-
-/* Chooses how to write to one stripe with the fewest reads. This function reads no volume. The volume uses it.
- *   k, m      data and parity columns, each >= 1, at most 65,536 together
- *   columns   the k data columns
- *   delayed   non-zero: the stripe is inside a window of delayed parity
- *   reads     k flags, set on success. FULL_STRIPE, AVOID and DELAY read no data. MODIFY reads the written blocks of
- *             the flagged columns, RECONSTRUCT the remaining ones. NULL: not wanted
- *   plan      set on success. Each written column is one write. Each parity column is one write too, except with DELAY.
- *             Parity is read from all m columns or from none
- * Blocks without older data are zeros and are not read. For a system that does not track such blocks, set both _old
- * flags wherever written and remaining are set. If RECONSTRUCT and MODIFY need the same number of reads, RECONSTRUCT is
- * used: its result does not depend on the old parity.
- * Status: INVALID_ARGUMENT (NULL; k or m 0; no column is written; an _old flag without its partner), TOO_LARGE.
- * Threads: any. */
-TANDEM_API tandem_status tandem_volume_plan_write(uint32_t k, uint32_t m, const tandem_volume_column *columns,
-                                                  int32_t delayed, uint8_t *reads, tandem_volume_write_plan *plan);
-
 /* ---- the volume ---------------------------------------------------------------------------------- */
 
 /* An open volume. Any k of its k+m members hold all data, except in windows of delayed parity.
@@ -148,7 +111,7 @@ typedef struct tandem_volume_open_options {
  *   options      see above
  *   volume_out   the volume, for tandem_volume_close; untouched on failure
  * A member counts as lost if it cannot be found, or if both its superblocks are damaged. Open windows of delayed parity
- * stay open: tandem_volume_windows lists them.
+ * stay open: tandem_volume_query lists them.
  * Status: INVALID_ARGUMENT (NULL; members of two volumes; a member listed twice, or smaller than its superblock says),
  *   UNSUPPORTED (a superblock of another version; a URI without libnbd), UNAVAILABLE (locked by another process),
  *   DAMAGED (members that were written apart from each other), NOT_RECOVERABLE (fewer than k current members: the
@@ -161,6 +124,25 @@ TANDEM_API tandem_status tandem_volume_open(tandem_context *context, const tande
  * volume any more.
  * Status: as tandem_volume_flush. */
 TANDEM_API tandem_status tandem_volume_close(tandem_volume *volume);
+
+/* A range with delayed parity. */
+typedef struct tandem_volume_window {
+  uint64_t begin_bytes, end_bytes; /* multiples of k * unit_bytes */
+} tandem_volume_window;
+
+typedef struct tandem_volume_io_count {
+  uint64_t reads, writes; /* calls on members, each for a run of bytes without gaps */
+  uint64_t read_bytes, write_bytes;
+} tandem_volume_io_count;
+
+/* How a write updates the parity of a stripe. */
+enum tandem_volume_way_value {
+  TANDEM_VOLUME_FULL_STRIPE = 0, /* covers every column: parity from the new data alone */
+  TANDEM_VOLUME_RECONSTRUCT = 1, /* reads the rest of the parity range */
+  TANDEM_VOLUME_MODIFY = 2,      /* reads old data and old parity, adds the difference */
+  TANDEM_VOLUME_AVOID = 3,       /* as MODIFY, but the old data is known to be zero */
+  TANDEM_VOLUME_DELAY = 4        /* writes data alone; the parity is computed later */
+};
 
 typedef struct tandem_volume_info {
   size_t struct_bytes; /* set by the caller: sizeof(tandem_volume_info) */
@@ -180,6 +162,19 @@ typedef struct tandem_volume_info {
   int32_t read_only;
   uint32_t reserved;             /* 0 */
   uint64_t scrub_position_bytes; /* in the volume: where the next scrub continues; 0 = at the beginning */
+  tandem_volume_window windows[TANDEM_VOLUME_MAX_WINDOWS]; /* window_count open ones in order, with those that a crash
+                                                              left open */
+  /* Counters since open. */
+  tandem_volume_io_count data;   /* data blocks in the data area */
+  tandem_volume_io_count parity; /* parity blocks in the data area */
+  tandem_volume_io_count log;
+  tandem_volume_io_count checksum; /* pages of the tables */
+  tandem_volume_io_count superblock;
+  uint64_t syncs;               /* of members */
+  uint64_t ways[5];             /* writes to a stripe (or to a part of it), by enum tandem_volume_way_value */
+  uint64_t transaction_count;   /* committed transactions */
+  uint64_t degraded_read_count; /* blocks computed from others for a read or a write */
+  uint64_t mended_block_count;  /* of these, blocks that were written back */
 } tandem_volume_info;
 
 /* Describes a volume.
@@ -235,14 +230,12 @@ TANDEM_API tandem_status tandem_volume_write(tandem_volume *volume, uint64_t off
  * Threads: any. */
 TANDEM_API tandem_status tandem_volume_flush(tandem_volume *volume);
 
-/* Discards bytes. Whole blocks in the range count as never written, and read as zeros. Parts of blocks at the ends stay
- * unchanged.
+/* Discards bytes. Whole blocks in the range count as never written, and read as zeros.
+ *   zero_ends   0: parts of blocks at the ends stay unchanged. Non-zero: zeros are written there, so that the whole
+ *               range reads as zeros
  * Status, threads: as tandem_volume_write. */
-TANDEM_API tandem_status tandem_volume_trim(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes);
-
-/* Makes the range zeros: whole blocks as tandem_volume_trim, parts of blocks at the ends by writes.
- * Status, threads: as tandem_volume_write. */
-TANDEM_API tandem_status tandem_volume_zero(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes);
+TANDEM_API tandem_status tandem_volume_trim(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes,
+                                            int32_t zero_ends);
 
 typedef struct tandem_volume_extent {
   uint64_t begin_bytes, end_bytes;
@@ -261,10 +254,6 @@ TANDEM_API tandem_status tandem_volume_extents(tandem_volume *volume, uint64_t o
 
 /* ---- delayed parity ------------------------------------------------------------------------------- */
 
-typedef struct tandem_volume_window {
-  uint64_t begin_bytes, end_bytes; /* multiples of k * unit_bytes */
-} tandem_volume_window;
-
 /* Opens a window of delayed parity. Until the window ends, writes inside it write data alone. If a member is lost
  * meanwhile, its part of the window is lost too. Reads and writes of that part then fail (NOT_RECOVERABLE,
  * "unprotected"). All other stripes keep their parity. Earlier writes are flushed first.
@@ -280,21 +269,13 @@ TANDEM_API tandem_status tandem_volume_delay_begin(tandem_volume *volume, uint64
  * parity is on stable storage. Reads and writes continue meanwhile; inside the window they wait for the stripe that is
  * being computed. A member that fails a write or a sync meanwhile is lost, with its data of stripes that have no parity
  * yet, which may be the only copy.
- *   window        from delay_begin or tandem_volume_windows
+ *   window        from delay_begin or tandem_volume_query
  *   accept_loss   non-zero: data of a lost member becomes zeros. 0: the call then fails, and the window stays open
  * Status: INVALID_ARGUMENT (NULL; no such window), NOT_RECOVERABLE (data of the window is lost: the message names
  *   the first range), UNAVAILABLE (read-only; another call is ending the window), IO, OUT_OF_MEMORY.
  * Threads: any. */
 TANDEM_API tandem_status tandem_volume_delay_end(tandem_volume *volume, const tandem_volume_window *window,
                                                  int32_t accept_loss);
-
-/* Lists all open windows in order, including those that a crash left open.
- *   windows_out   `capacity` windows; NULL with capacity 0 only counts
- *   count_out     how many are open; may be more than capacity
- * Status: INVALID_ARGUMENT (NULL).
- * Threads: any. */
-TANDEM_API tandem_status tandem_volume_windows(const tandem_volume *volume, tandem_volume_window *windows_out,
-                                               size_t capacity, size_t *count_out);
 
 /* ---- care ------------------------------------------------------------------------------------------ */
 
@@ -356,48 +337,18 @@ TANDEM_API tandem_status tandem_volume_scrub(tandem_volume *volume, const tandem
 TANDEM_API tandem_status tandem_volume_rebuild(tandem_volume *volume, const tandem_volume_care_options *options,
                                                tandem_volume_care_result *result_out);
 
-typedef struct tandem_volume_replace_options {
-  size_t struct_bytes; /* sizeof(tandem_volume_replace_options) */
-  uint32_t index;      /* the member to replace; it need not be lost */
-  int32_t force;       /* non-zero: a new member that is not empty is overwritten */
-  const char *member;  /* path or URI of the new member. A regular file is made if it does not exist, and extended if it
-                          is too small */
-} tandem_volume_replace_options;
-
 /* Replaces a member by a new one. The old member's content is not used any more. tandem_volume_rebuild fills the new
  * member. Until then the volume is protected as if the member were lost.
+ *   index    the member to replace; it need not be lost
+ *   member   path or URI of the new member. A regular file is made if it does not exist, and extended if it is too
+ *            small
+ *   force    non-zero: a new member that is not empty is overwritten
  * Status: INVALID_ARGUMENT (NULL; index; the new member is too small, is a member already, or is not empty),
  *   UNAVAILABLE (read-only; locked; a window is open; another scrub, rebuild or replace runs), NOT_RECOVERABLE (fewer
  *   than k complete members would be left), UNSUPPORTED, IO, OUT_OF_MEMORY.
  * Threads: any. */
-TANDEM_API tandem_status tandem_volume_replace(tandem_volume *volume, const tandem_volume_replace_options *options);
-
-/* ---- statistics ------------------------------------------------------------------------------------ */
-
-typedef struct tandem_volume_io_count {
-  uint64_t reads, writes; /* calls on members, each for a run of bytes without gaps */
-  uint64_t read_bytes, write_bytes;
-} tandem_volume_io_count;
-
-typedef struct tandem_volume_statistics {
-  size_t struct_bytes;           /* set by the caller: sizeof(tandem_volume_statistics) */
-  tandem_volume_io_count data;   /* data blocks in the data area */
-  tandem_volume_io_count parity; /* parity blocks in the data area */
-  tandem_volume_io_count log;
-  tandem_volume_io_count checksum; /* pages of the tables */
-  tandem_volume_io_count superblock;
-  uint64_t syncs;               /* of members */
-  uint64_t ways[5];             /* writes to a stripe (or to a part of it), by tandem_volume_way */
-  uint64_t transaction_count;   /* committed transactions */
-  uint64_t degraded_read_count; /* blocks computed from others for a read or a write */
-  uint64_t mended_block_count;  /* of these, blocks that were written back */
-} tandem_volume_statistics;
-
-/* Copies the counters since open.
- * Status: INVALID_ARGUMENT (NULL).
- * Threads: any. */
-TANDEM_API tandem_status tandem_volume_statistics_query(const tandem_volume *volume,
-                                                        tandem_volume_statistics *statistics_out);
+TANDEM_API tandem_status tandem_volume_replace(tandem_volume *volume, uint32_t index, const char *member,
+                                               int32_t force);
 
 #ifdef __cplusplus
 }

@@ -112,7 +112,6 @@ struct Codec::Call {
   bool first = false;
   const void *new_data = nullptr;
   Memory memory;
-  tandem_device_arguments device = {};
 
   // They point into this object.
   tandem_plan_arguments arguments(tandem_verify_result *result) {
@@ -122,8 +121,7 @@ struct Codec::Call {
     all.new_data = new_data;
     all.shard_bytes = shard_bytes;
     all.verify_result = result;
-    device = {sizeof device, memory.place().stream, nullptr, 0};
-    if (memory.place().memory != TANDEM_MEMORY_HOST) all.device = &device;
+    if (memory.place().memory != TANDEM_MEMORY_HOST) all.queue = memory.place().stream;
     return all;
   }
 };
@@ -142,7 +140,7 @@ Codec::Codec(std::int64_t k, std::int64_t m, const std::string &matrix, const st
   Memory memory;
   if (coefficients.is_none()) {
     options.matrix = matrix_of(matrix);
-    check(tandem_matrix_field(options.matrix, &options.field));
+    if ((tandem_matrix_traits(options.matrix) & TANDEM_MATRIX_IS_GF16) != 0) options.field = TANDEM_FIELD_GF16;
   } else {
     options.matrix = TANDEM_MATRIX_CUSTOM;
   }
@@ -218,14 +216,14 @@ void Codec::run(Call &call, tandem_verify_result *result) const {
   if (call.memory.place().memory == TANDEM_MEMORY_HOST) return run_host(call, result);
   const Plan plan = plan_for(call);
   const tandem_plan_arguments arguments = call.arguments(result);
-  call_library(true, [&] { return tandem_plan_run(plan.get(), &arguments); });
+  call_library(true, [&] { return tandem_plan_run(plan.get(), &arguments, nullptr); });
 }
 
 std::unique_ptr<Job> Codec::submit(Call &call) const {
   Plan plan = plan_for(call);
   const tandem_plan_arguments arguments = call.arguments(nullptr);
   tandem_job *job = nullptr;
-  call_library(true, [&] { return tandem_plan_submit(plan.get(), &arguments, &job); });
+  call_library(true, [&] { return tandem_plan_run(plan.get(), &arguments, &job); });
   return std::make_unique<Job>(std::move(plan), std::move(call.memory), job);
 }
 
@@ -389,8 +387,9 @@ void Codec::stripes_call(nb::handle stripes, nb::handle present, bool is_decode)
       for (std::size_t s = 0; s < k_ + m_; ++s) (is_present[s] ? read : written).push_back(shards[i].pointers[s]);
       refuse_overlap(read, written, shards[i].shard_bytes);
     }
-    calls[i] = {shards[i].pointers.data(), is_decode ? flags[i].data() : nullptr, shards[i].shard_bytes,
-                TANDEM_MEMORY_HOST, TANDEM_OK};
+    calls[i].shards = shards[i].pointers.data();
+    if (is_decode) calls[i].present = flags[i].data();
+    calls[i].shard_bytes = shards[i].shard_bytes;
     if (__builtin_add_overflow(work, shards[i].shard_bytes, &work)) work = std::numeric_limits<std::size_t>::max();
   }
   if (memory.place().memory != TANDEM_MEMORY_HOST)

@@ -98,11 +98,8 @@ class Search {
 
   nb::list ignored() const {
     nb::list all;
-    for (std::size_t i = 0; i < tandem_files_search_ignored_count(get()); ++i) {
-      const char *sentence = nullptr;
-      check(tandem_files_search_ignored(get(), i, &sentence));
-      all.append(path_bytes(sentence));
-    }
+    for (std::size_t i = 0; const char *why = tandem_files_search_left_out(get(), TANDEM_FILES_IGNORED, i); ++i)
+      all.append(path_bytes(why));
     return all;
   }
 
@@ -217,10 +214,8 @@ class Reader {
   Reader(const std::optional<std::string> &backend, std::int64_t threads, const Search &search,
          const std::optional<std::string> &set_id)
       : context_(shared_context(context_choice(backend, threads, std::nullopt))) {
-    auto options = sized<tandem_files_reader_options>();
-    options.set_id_prefix = set_id ? set_id->c_str() : nullptr;
     tandem_files_reader *made = nullptr;
-    check(tandem_files_reader_create(context_.get(), search.get(), &options, &made));
+    check(tandem_files_reader_create(context_.get(), search.get(), set_id ? set_id->c_str() : nullptr, &made));
     reader_.reset(made, tandem_files_reader_destroy);
   }
 

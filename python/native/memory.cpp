@@ -239,7 +239,7 @@ nb::object empty(std::int64_t count, std::int64_t shard_bytes) {
   if (count < 1 || count > std::int64_t{1} << 20) refuse("count is ", count, "; it must be 1 to ", 1 << 20);
   if (shard_bytes < 1) refuse("n is ", shard_bytes, "; a shard has 1 byte or more");
   std::vector<void *> pointers(static_cast<std::size_t>(count));
-  check(tandem_shards_allocate(pointers.size(), static_cast<std::size_t>(shard_bytes), pointers.data()));
+  check(tandem_shards_allocate(pointers.size(), static_cast<std::size_t>(shard_bytes), 0, pointers.data()));
   const nb::capsule owner(pointers[0], [](void *first) noexcept { tandem_shards_free(first); });
   const std::ptrdiff_t step =
       count > 1 ? static_cast<char *>(pointers[1]) - static_cast<char *>(pointers[0]) : shard_bytes;

@@ -54,12 +54,12 @@ nb::tuple create(const std::optional<std::string> &backend, std::int64_t threads
                         result.packet_file_bytes);
 }
 
-template <class Struct, class Function>
-std::vector<Struct> list_of(const tandem_par2_report *report, Function function) {
+template <class Struct>
+std::vector<Struct> list_of(const tandem_par2_report *report, std::int32_t which) {
   std::size_t count = 0;
-  check(function(report, nullptr, 0, 0, &count));
+  check(tandem_par2_report_list(report, which, nullptr, 0, 0, &count));
   std::vector<Struct> list(count);
-  check(function(report, list.data(), count, sizeof(Struct), &count));
+  check(tandem_par2_report_list(report, which, list.data(), count, sizeof(Struct), &count));
   return list;
 }
 
@@ -67,13 +67,13 @@ nb::tuple tuple_of(const tandem_par2_report *report) {
   auto summary = sized<tandem_par2_summary>();
   check(tandem_par2_report_query(report, &summary));
   nb::list files, packet_files;
-  for (const auto &file : list_of<tandem_par2_file>(report, tandem_par2_report_files)) {
+  for (const auto &file : list_of<tandem_par2_file>(report, TANDEM_PAR2_FILES)) {
     nb::object found_as = nb::none();
     if (file.found_as != nullptr) found_as = path_bytes(file.found_as);
     files.append(nb::make_tuple(path_bytes(file.name), file.state, found_as, file.bytes, file.slice_count,
                                 file.found_slice_count, file.repaired != 0));
   }
-  for (const auto &file : list_of<tandem_par2_packet_file>(report, tandem_par2_report_packet_files))
+  for (const auto &file : list_of<tandem_par2_packet_file>(report, TANDEM_PAR2_PACKET_FILES))
     packet_files.append(
         nb::make_tuple(path_bytes(file.path), file.bytes, file.damaged_bytes, file.recovery_slice_count));
   return nb::make_tuple(hexadecimal(summary.set_id), summary.slice_bytes, summary.slice_count,
@@ -136,6 +136,7 @@ nb::tuple tree(bool is_sync, const std::optional<std::string> &backend, std::int
     nb::list events;
   } hearer{{progress, {}, {}, {}}, {}};
   auto options = sized<tandem_par2_tree_options>();
+  options.action = is_sync ? TANDEM_PAR2_SYNC : TANDEM_PAR2_SCRUB;
   options.path = root.c_str();
   options.excluded_globs = globs.pointers.data();
   options.excluded_count = globs.pointers.size();
@@ -169,7 +170,7 @@ nb::tuple tree(bool is_sync, const std::optional<std::string> &backend, std::int
   options.report_user = &hearer;
   set_callbacks(options, hearer);
   std::int32_t severity = 0;
-  run(hearer, [&] { return (is_sync ? tandem_par2_sync : tandem_par2_scrub)(context.get(), &options, &severity); });
+  run(hearer, [&] { return tandem_par2_tree(context.get(), &options, &severity); });
   return nb::make_tuple(severity, hearer.events);
 }
 

@@ -32,10 +32,10 @@ bool code(tandem_context *context, const tandem_codec *codec, const tandem_plan 
     return false;
   stripe.lose_parity();
   auto arguments = stripe.arguments();
-  if (tandem_plan_run(plan, &arguments) != TANDEM_OK || !stripe.intact()) return false;
+  if (tandem_plan_run(plan, &arguments, nullptr) != TANDEM_OK || !stripe.intact()) return false;
   stripe.lose_parity();
   tandem_job *job = nullptr;
-  if (tandem_plan_submit(plan, &arguments, &job) != TANDEM_OK) return false;
+  if (tandem_plan_run(plan, &arguments, &job) != TANDEM_OK) return false;
   const tandem_status status = tandem_job_wait(job);
   tandem_job_destroy(job);
   return status == TANDEM_OK && stripe.intact();

@@ -17,8 +17,7 @@ constexpr std::uint8_t kPaint = 0xa5;
 tandem_codec_options options16(const std::string &preset, uint32_t k, uint32_t m) {
   tandem_codec_options options = codec_options(k, m);
   EXPECT_EQ(tandem_matrix_from_name(preset.c_str(), &options.matrix), TANDEM_OK) << preset;
-  EXPECT_EQ(tandem_matrix_field(options.matrix, &options.field), TANDEM_OK) << preset;
-  EXPECT_EQ(options.field, TANDEM_FIELD_GF16);
+  EXPECT_EQ(tandem_matrix_traits(options.matrix), TANDEM_MATRIX_IS_GF16) << preset;
   options.allow_non_mds = preset == "par2";
   return options;
 }

@@ -75,7 +75,7 @@ std::vector<Code> small_codes() {
 struct Found {
   tandem_locate_result result = {};
   std::vector<std::uint64_t> damaged_bytes;
-  std::vector<tandem_damage_range> ranges;
+  std::vector<tandem_shard_range> ranges;
 };
 
 Found locate(tandem_context *context, const tandem_codec *codec, Stripe &stripe, bool repair = false) {
@@ -229,7 +229,7 @@ TEST(Locate, RangesBeginAndEndAtDamage) {
   damage(7, 304'000, 899'999);
   const Found found = locate(context.get(), codec.get(), stripe);
   ASSERT_EQ(found.ranges.size(), 3u);
-  const auto expect_range = [&](const tandem_damage_range &range, unsigned shard, std::size_t begin, std::size_t end,
+  const auto expect_range = [&](const tandem_shard_range &range, unsigned shard, std::size_t begin, std::size_t end,
                                 std::size_t count) {
     EXPECT_EQ(range.shard, shard);
     EXPECT_EQ(range.begin_bytes, begin);

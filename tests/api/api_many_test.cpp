@@ -36,7 +36,7 @@ TEST_P(Many, EncodeAndDecodeStripes) {
       const std::size_t bytes = i % 100 == 3 ? random.between(60'000, 90'000) : random.between(1, 700);
       stripes.push_back(std::make_unique<Stripe>(random, k, m, bytes));
       stripes[i]->lose_parity();
-      records[i] = {{stripes[i]->all(), nullptr, bytes, TANDEM_MEMORY_HOST, 4321}, 99};
+      records[i] = {{stripes[i]->all(), nullptr, bytes, TANDEM_MEMORY_HOST, 4321, nullptr}, 99};
     }
     tandem_stripe *const first = count == 0 ? nullptr : &records[0].stripe;
     ASSERT_EQ(tandem_encode_stripes(context_.get(), codec.get(), first, count, sizeof(Record)), TANDEM_OK)
@@ -67,7 +67,7 @@ TEST_P(Many, DecodeGoesOnPastALostStripe) {
   for (unsigned i = 0; i < count; ++i) {
     stripes.push_back(std::make_unique<Stripe>(random, k, m, 100));
     stripes[i]->lose_all(i == 17 || i == 590 ? std::vector{0, 1, 4} : std::vector{2, 5});
-    list.push_back({stripes[i]->all(), stripes[i]->present.data(), 100, 0, 4321});
+    list.push_back({stripes[i]->all(), stripes[i]->present.data(), 100, 0, 4321, nullptr});
   }
   list[300].shard_bytes = 0;
   list[400].present = nullptr;
@@ -99,7 +99,7 @@ TEST_P(Many, DecodeClaimsNoStripeItDidNotRun) {
     for (unsigned i = 0; i < count; ++i) {
       stripes[i]->restore();
       stripes[i]->lose_all(i < 550 ? std::vector{0, 5} : std::vector{1, 2});
-      list[i] = {stripes[i]->all(), stripes[i]->present.data(), 1000, 0, 4321};
+      list[i] = {stripes[i]->all(), stripes[i]->present.data(), 1000, 0, 4321, nullptr};
     }
     // A thread of its own has no plans yet.
     std::thread([&] {
@@ -138,7 +138,7 @@ TEST_P(Many, StripesMayShareDataShards) {
     pointers.push_back(model.pointers);
     for (unsigned r = 0; r < m; ++r) pointers[i][k + r] = parity[i][r].data();
   }
-  for (unsigned i = 0; i < count; ++i) list.push_back({pointers[i].data(), nullptr, 5000, 0, 0});
+  for (unsigned i = 0; i < count; ++i) list.push_back({pointers[i].data(), nullptr, 5000, 0, 0, nullptr});
   ASSERT_EQ(tandem_encode_stripes(context_.get(), codec.get(), list.data(), count, sizeof list[0]), TANDEM_OK);
   for (unsigned i = 0; i < count; ++i)
     for (unsigned r = 0; r < m; ++r) ASSERT_EQ(parity[i][r], model.truth[k + r]);

@@ -91,13 +91,13 @@ TEST(OutOfMemory, CreateObjects) {
   }
   void *shards[3] = {};
   fail_each_allocation(
-      false, [&] { return tandem_shards_allocate(3, 1000, shards); }, [&] { shards[0] = nullptr; },
+      false, [&] { return tandem_shards_allocate(3, 1000, 0, shards); }, [&] { shards[0] = nullptr; },
       [&](bool ok) {
         ASSERT_EQ(shards[0] != nullptr, ok);
         tandem_shards_free(shards[0]);
       });
   fail_each_allocation(
-      false, [&] { return tandem_shards_allocate_flags(3, 1000, TANDEM_SHARDS_PINNED, shards); },
+      false, [&] { return tandem_shards_allocate(3, 1000, TANDEM_SHARDS_PINNED, shards); },
       [&] { shards[0] = nullptr; },
       [&](bool ok) {
         ASSERT_EQ(shards[0] != nullptr, ok);
@@ -297,12 +297,12 @@ TEST_P(OutOfMemory, Stripes) {
   tandem_stripe list[2] = {};
   rebuild({1, 2, 8}, [&] {
     twin_.restore();
-    list[0] = {stripe_.all(), stripe_.present.data(), stripe_.shard_bytes(), 0, 0};
-    list[1] = {twin_.all(), twin_.present.data(), twin_.shard_bytes(), 0, 0};
+    list[0] = {stripe_.all(), stripe_.present.data(), stripe_.shard_bytes(), 0, 0, nullptr};
+    list[1] = {twin_.all(), twin_.present.data(), twin_.shard_bytes(), 0, 0, nullptr};
     return tandem_decode_stripes(context_.get(), codec_.get(), list, 2, sizeof list[0]);
   });
   rebuild({6, 7, 8}, [&] {
-    list[0] = {stripe_.all(), nullptr, stripe_.shard_bytes(), 0, 0};
+    list[0] = {stripe_.all(), nullptr, stripe_.shard_bytes(), 0, 0, nullptr};
     return tandem_encode_stripes(context_.get(), codec_.get(), list, 1, sizeof list[0]);
   });
 }
@@ -317,8 +317,8 @@ TEST_P(OutOfMemory, Scattered) {
     shards[i] = {&segments[2 * i], 2};
   }
   rebuild({0, 3, 6}, [&] {
-    return tandem_decode_scattered(context_.get(), codec_.get(), shards.data(), stripe_.present.data(),
-                                   stripe_.shard_bytes());
+    return tandem_code_scattered(context_.get(), codec_.get(), TANDEM_OPERATION_DECODE, shards.data(),
+                                 stripe_.present.data(), stripe_.shard_bytes());
   });
 }
 
@@ -333,9 +333,9 @@ TEST_P(OutOfMemory, PlanRunAndSubmit) {
       if (made != TANDEM_OK) return made;
       const Plan plan(raw);
       const tandem_plan_arguments given = stripe_.arguments();
-      if (!submit) return tandem_plan_run(plan.get(), &given);
+      if (!submit) return tandem_plan_run(plan.get(), &given, nullptr);
       tandem_job *job = nullptr;
-      const tandem_status started = tandem_plan_submit(plan.get(), &given, &job);
+      const tandem_status started = tandem_plan_run(plan.get(), &given, &job);
       if (started != TANDEM_OK) return started;
       const tandem_status status = tandem_job_wait(job);
       tandem_job_destroy(job);
@@ -403,7 +403,7 @@ TEST(Allocations, NoneInASmallRepeatedCall) {
           tandem_encode(context.get(), codec.get(), stripe.data(), some.data(), bytes),
           tandem_update(context.get(), codec.get(), 2, stripe.pointers[2], same.data(), stripe.parity(), bytes),
           tandem_verify(context.get(), codec.get(), stripe.all(), bytes, &result),
-          tandem_plan_run(plan, &arguments)};
+          tandem_plan_run(plan, &arguments, nullptr)};
       allowed_allocations.store(-1);
       for (const tandem_status status : statuses) EXPECT_EQ(status, TANDEM_OK) << &status - statuses;
       EXPECT_EQ(failed_allocations.load(), 0);

@@ -69,7 +69,7 @@ std::string one_operation(Random &random, tandem_context *context, const std::ve
       stripe.lose_parity();
       auto arguments = stripe.arguments();
       tandem_job *raw = nullptr;
-      if (tandem_plan_submit(plan.get(), &arguments, &raw) != TANDEM_OK) return failed("submit");
+      if (tandem_plan_run(plan.get(), &arguments, &raw) != TANDEM_OK) return failed("submit");
       const Job job(raw);
       const bool cancel = random.chance(30);
       if (cancel) tandem_job_cancel(raw);

@@ -45,11 +45,10 @@ ASSERT_STATIC(TANDEM_PAR2_SET_FAILED == 11 && TANDEM_PAR2_FILE_RIGHT == 32 && TA
                   TANDEM_PAR2_LOST == 4,
               "events of trees");
 ASSERT_STATIC(TANDEM_VOLUME_DELAY == 4 && TANDEM_VOLUME_MEMBER_STALE == 3, "values of volumes");
-ASSERT_STATIC(sizeof(tandem_volume_extent) == 24 && sizeof(tandem_volume_window) == 16 &&
-                  sizeof(tandem_volume_column) == 4,
+ASSERT_STATIC(sizeof(tandem_volume_extent) == 24 && sizeof(tandem_volume_window) == 16,
               "what compiled programs lay out");
 
-ASSERT_STATIC(sizeof(tandem_device_stripe) == 40, "what compiled programs lay out");
+ASSERT_STATIC(sizeof(tandem_stripe) == 40, "what compiled programs lay out");
 
 static int failures = 0;
 

@@ -131,15 +131,14 @@ class VerifyRanges : public testing::TestWithParam<Maker> {
     if (place_.allocate)
       for (unsigned i = 0; i < kK + kM; ++i) std::memcpy(pointers_[i], stripe_.shards[i].data(), kBytes);
     auto arguments = plan_arguments(pointers_.data(), kBytes);
-    device_.queue = place_.queue;
-    if (place_.memory != TANDEM_MEMORY_HOST) arguments.device = &device_;
+    if (place_.memory != TANDEM_MEMORY_HOST) arguments.queue = place_.queue;
     arguments.verify_result = &result_;
     return arguments;
   }
 
   // Runs, or submits, and checks all that does not depend on what is damaged.
   Found verify(std::uint64_t capacity, bool submits = false) {
-    std::vector<tandem_verify_range> ranges(capacity + 1, tandem_verify_range{77, 77, 77, 77, 77});
+    std::vector<tandem_shard_range> ranges(capacity + 1, tandem_shard_range{77, 77, 77, 77, 77});
     Found found;
     tandem_plan_arguments given = arguments();
     tandem_verify_ranges out = {sizeof out, capacity != 0 ? ranges.data() : nullptr, capacity, 0};
@@ -147,15 +146,14 @@ class VerifyRanges : public testing::TestWithParam<Maker> {
     if (submits) {
       EXPECT_EQ(tandem_job_wait(submit(plan_, given).get()), TANDEM_OK) << tandem_last_error_message();
     } else {
-      EXPECT_EQ(tandem_plan_run(plan_.get(), &given), TANDEM_OK) << tandem_last_error_message();
+      EXPECT_EQ(tandem_plan_run(plan_.get(), &given, nullptr), TANDEM_OK) << tandem_last_error_message();
     }
     found.count = out.count;
     const std::uint64_t written = std::min(capacity, found.count);
     EXPECT_EQ(ranges[written].shard, 77u) << "one more than there are, or than there is room for";
     for (std::uint64_t i = 0; i < written; ++i) {
       EXPECT_EQ(ranges[i].reserved, 0u);
-      found.ranges.push_back(
-          {ranges[i].shard - kK, ranges[i].begin_bytes, ranges[i].end_bytes, ranges[i].mismatch_byte_count});
+      found.ranges.push_back({ranges[i].shard - kK, ranges[i].begin_bytes, ranges[i].end_bytes, ranges[i].byte_count});
     }
     EXPECT_TRUE(are_ranges_of(found.ranges, found.count, differing())) << "capacity " << capacity;
     EXPECT_EQ(result_.consistent, found.count == 0);
@@ -193,7 +191,6 @@ class VerifyRanges : public testing::TestWithParam<Maker> {
   Stripe stripe_;
   Plan plan_;
   std::vector<void *> pointers_;
-  tandem_device_arguments device_ = {sizeof device_, nullptr, nullptr, 0};
   tandem_verify_result result_ = sized<tandem_verify_result>();
 };
 
@@ -248,12 +245,12 @@ TEST_P(VerifyRanges, ManyPlacesAndAnyCapacity) {
 TEST_P(VerifyRanges, AreNotLookedForUnasked) {
   damage(kK, 1000, 5000);
   if (place_.memory != TANDEM_MEMORY_HOST) GTEST_SKIP() << "the caller's struct has no device either";
-  tandem_verify_range range = {77, 77, 77, 77, 77};
+  tandem_shard_range range = {77, 77, 77, 77, 77};
   tandem_verify_ranges out = {sizeof out, &range, 1, 77};
   tandem_plan_arguments given = arguments();
   given.struct_bytes = offsetof(tandem_plan_arguments, verify_ranges);
   given.verify_ranges = &out;
-  ASSERT_EQ(tandem_plan_run(plan_.get(), &given), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_plan_run(plan_.get(), &given, nullptr), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(result_.mismatch_byte_count, 5000u);
   EXPECT_EQ(out.count, 77u);
   EXPECT_EQ(range.shard, 77u);
@@ -268,7 +265,7 @@ TEST(VerifyRangesCost, IsBounded) {
   const FakeBackend &backend = *owned;
   const Context context = context_of(std::move(owned));
   const Plan plan = make_plan(context.get(), make_codec(kK, kM).get(), TANDEM_OPERATION_VERIFY);
-  tandem_verify_range ranges[10];
+  tandem_shard_range ranges[10];
   tandem_verify_ranges found = {sizeof found, ranges, 10, 0};
   const auto bytes_read = [&] {
     auto result = sized<tandem_verify_result>();
@@ -276,7 +273,7 @@ TEST(VerifyRangesCost, IsBounded) {
     arguments.verify_result = &result;
     arguments.verify_ranges = &found;
     const std::uint64_t before = backend.counts().bytes;
-    EXPECT_EQ(tandem_plan_run(plan.get(), &arguments), TANDEM_OK);
+    EXPECT_EQ(tandem_plan_run(plan.get(), &arguments, nullptr), TANDEM_OK);
     return backend.counts().bytes - before;
   };
   EXPECT_EQ(bytes_read(), kBytes);
@@ -301,7 +298,7 @@ TEST(VerifyRangesCancelled, NothingIsSaid) {
   script.before_chunk = [&](std::uint64_t, std::uint64_t) { is_cancelled.wait(); };
   const Context context = context_of(std::make_unique<FakeBackend>(script));
   const Plan plan = make_plan(context.get(), make_codec(kK, kM).get(), TANDEM_OPERATION_VERIFY);
-  tandem_verify_range range = {77, 77, 77, 77, 77};
+  tandem_shard_range range = {77, 77, 77, 77, 77};
   tandem_verify_ranges found = {sizeof found, &range, 1, 77};
   auto result = sized<tandem_verify_result>();
   result.consistent = 77;
@@ -340,7 +337,7 @@ class VerifyOnDevice : public testing::Test {
       std::memcpy(pointers_.back(), shard.data(), kShardBytes);
     }
     arguments_ = plan_arguments(pointers_.data(), kShardBytes);
-    arguments_.device = &device_;
+    arguments_.queue = stream_;
     arguments_.verify_result = &result_;
   }
 
@@ -354,7 +351,6 @@ class VerifyOnDevice : public testing::Test {
   std::vector<CUdeviceptr> memory_;
   std::vector<void *> pointers_;
   tandem_verify_result result_ = sized<tandem_verify_result>();
-  const tandem_device_arguments device_ = {sizeof device_, stream_, nullptr, 0};
   tandem_plan_arguments arguments_ = {};
 };
 
@@ -362,7 +358,7 @@ class VerifyOnDevice : public testing::Test {
 TEST_F(VerifyOnDevice, NamesTheSuspectWithoutACompile) {
   const std::uint64_t compiles = driver_.calls_of("nvrtcCompileProgram");
   EXPECT_EQ(compiles, 2u) << "the plan's, aligned and unaligned";
-  ASSERT_EQ(tandem_plan_run(plan_.get(), &arguments_), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_plan_run(plan_.get(), &arguments_, nullptr), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(result_.mismatch_byte_count, kM);
   EXPECT_EQ(result_.suspect_shard, 3u);
   EXPECT_EQ(driver_.calls_of("nvrtcCompileProgram"), compiles);
@@ -380,7 +376,7 @@ TEST_F(VerifyOnDevice, IsGoodWhileItsQueueIsCaptured) {
   EXPECT_EQ(result_.suspect_shard, TANDEM_SHARD_NONE);
   EXPECT_FALSE(driver_.is_capture_invalid(stream_));
   EXPECT_EQ(driver_.end_capture(stream_), 0u);
-  ASSERT_EQ(tandem_plan_run(plan_.get(), &arguments_), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_plan_run(plan_.get(), &arguments_, nullptr), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(result_.suspect_shard, 3u);
 }
 #endif

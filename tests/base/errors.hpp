@@ -11,7 +11,7 @@
 
 namespace tandem::test {
 
-// Of the Error that `body` throws; TANDEM_OK and "": none.
+// Status and message of the Error that `body` throws; TANDEM_OK and "": none.
 template <class Body>
 std::pair<tandem_status, std::string> status_of(const Body &body) {
   try {

@@ -583,7 +583,7 @@ class Command(cli_kit.Command):
         self.assertEqual((report["most_damaged_shards"], [each["shard"] for each in report["damaged"]]), (1, [0]))
         self.damage(paths[5], 100)
         done = self.ok(*locate, "--repair", *lost, status=4)
-        self.assertIn(b"1 offset with more damage than can be told: at most 1 damaged shard at one offset", done.stdout)
+        self.assertIn(b"1 offset has more damaged shards than can be located (at most 1)", done.stdout)
         self.assertIn(b"nothing was written", done.stdout)
         self.assertNotIn(b"raw.", done.stdout)
         self.assertNotEqual(self.read(paths[0]), shards[0])

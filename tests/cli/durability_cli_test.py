@@ -115,10 +115,10 @@ class Durability(unittest.TestCase):
         code, rates_given = ("-k", 4, "-m", 2), ("--afr", "1%", "--rebuild", "24h")
         for text, *arguments in (
             ("--afr is required", *code, "--rebuild", "24h"),
-            ("1.5 is no percentage such as 1.5%", *code, "--afr", "1.5", "--rebuild", "24h"),
+            ("1.5 is not a percentage: write it as 1.5%", *code, "--afr", "1.5", "--rebuild", "24h"),
             ("0% is not between", *code, "--afr", "0%", "--rebuild", "24h"),
             ("100% is not between", *code, "--afr", "100%", "--rebuild", "24h"),
-            ("-1% is no percentage", *code, "--afr", "-1%", "--rebuild", "24h"),
+            ("-1% is not a percentage", *code, "--afr", "-1%", "--rebuild", "24h"),
             ("24 is no time such as", *code, "--afr", "1%", "--rebuild", "24"),
             ("nan is no time", *code, "--afr", "1%", "--rebuild", "nan"),
             ("366d is not between 1s and 365d", *code, "--afr", "1%", "--rebuild", "366d"),

@@ -82,7 +82,7 @@ struct Stripe {
     for (unsigned c = 0; c < matrix.columns(); ++c) inputs.push_back(random.bytes(shard_bytes));
     collect(random, matrix.rows());
   }
-  // Of an operator over GF(2^16): these inputs, and the product that is known.
+  // A stripe of an operator over GF(2^16): these inputs, and the product that is known.
   Stripe(Random &random, std::shared_ptr<const core::Prepared> of, const Shards &given, const Shards &right)
       : shard_bytes(given[0].size()), prepared(std::move(of)), inputs(given), known_product(right) {
     collect(random, right.size());
@@ -573,7 +573,7 @@ std::vector<Case16> make_cases16() {
         for (unsigned i = 0; i < n; ++i) (i < lost_count ? lost : present).set(order[i]);
         add(lost_count == 1 ? "decode of one" : "decode", *codec->decode(present, lost));
       }
-      // Of one data shard alone, the others being zero.
+      // An update of one data shard, the others being zero.
       const auto index = static_cast<unsigned>(random.below(code.k));
       Case16 update{std::string(code.name) + " update", codec->column(index, parity).what, {all[index]}, {}};
       reference16::Rows16 column;

@@ -22,7 +22,7 @@ struct BackendMaker {
   std::string name;  // letters, digits and underscores
   std::function<std::unique_ptr<core::Backend>()> make;
   std::string not_run;  // not empty: why this machine cannot run it
-  // Of the operators that it is asked to run.
+  // What the operators have that it is asked to run.
   std::uint64_t granularity_bytes = 1;
   bool reverses_groups = false;  // what it computes from: each group of so many bytes in reverse
   bool takes_any_count = false;  // of inputs and outputs; else it may refuse more than a field has elements

@@ -185,19 +185,19 @@ TEST(RegisteredMemory, IsNotUnregisteredWhileARunUsesIt) {
 TEST(RegisteredMemory, PinnedShardsAreRegisteredUntilTheyAreFreed) {
   void *shards[6] = {};
   for (const std::uint32_t flags : {2u, 3u, 0x80000000u}) {
-    EXPECT_TRUE(refused(tandem_shards_allocate_flags(6, 1000, flags, shards), TANDEM_ERROR_UNSUPPORTED,
+    EXPECT_TRUE(refused(tandem_shards_allocate(6, 1000, flags, shards), TANDEM_ERROR_UNSUPPORTED,
                         {"flags is 0x", "TANDEM_SHARDS_PINNED"}));
   }
   EXPECT_TRUE(
-      refused(tandem_shards_allocate_flags(0, 1, TANDEM_SHARDS_PINNED, shards), TANDEM_ERROR_INVALID_ARGUMENT, {"0"}));
-  EXPECT_TRUE(refused(tandem_shards_allocate_flags(SIZE_MAX, 64, TANDEM_SHARDS_PINNED, shards), TANDEM_ERROR_TOO_LARGE,
+      refused(tandem_shards_allocate(0, 1, TANDEM_SHARDS_PINNED, shards), TANDEM_ERROR_INVALID_ARGUMENT, {"0"}));
+  EXPECT_TRUE(refused(tandem_shards_allocate(SIZE_MAX, 64, TANDEM_SHARDS_PINNED, shards), TANDEM_ERROR_TOO_LARGE,
                       {std::to_string(SIZE_MAX)}));
   EXPECT_FALSE(core::is_any_memory_registered());
-  ASSERT_EQ(tandem_shards_allocate_flags(6, 1000, 0, shards), TANDEM_OK);
+  ASSERT_EQ(tandem_shards_allocate(6, 1000, 0, shards), TANDEM_OK);
   EXPECT_FALSE(core::is_registered(shards[0], 1000));
   tandem_shards_free(shards[0]);
   for (const bool by_hand : {false, true}) {
-    ASSERT_EQ(tandem_shards_allocate_flags(6, 1000, TANDEM_SHARDS_PINNED, shards), TANDEM_OK);
+    ASSERT_EQ(tandem_shards_allocate(6, 1000, TANDEM_SHARDS_PINNED, shards), TANDEM_OK);
     for (void *const shard : shards) EXPECT_TRUE(core::is_registered(shard, 1000));
     EXPECT_TRUE(refused(tandem_memory_register(shards[2], 10), TANDEM_ERROR_OVERLAP, {hex(shards[0]), hex(shards[2])}));
     if (by_hand) {
@@ -207,7 +207,7 @@ TEST(RegisteredMemory, PinnedShardsAreRegisteredUntilTheyAreFreed) {
     EXPECT_FALSE(core::is_any_memory_registered());
   }
   // What a run uses is neither unregistered nor freed.
-  ASSERT_EQ(tandem_shards_allocate_flags(3, 1000, TANDEM_SHARDS_PINNED, shards), TANDEM_OK);
+  ASSERT_EQ(tandem_shards_allocate(3, 1000, TANDEM_SHARDS_PINNED, shards), TANDEM_OK);
   const core::Prepared prepared((core::Operator(core::Matrix(1, 2))));
   const std::byte *inputs[] = {static_cast<std::byte *>(shards[0]), static_cast<std::byte *>(shards[1])};
   std::byte *output = static_cast<std::byte *>(shards[2]);
@@ -265,7 +265,7 @@ TEST(RegisteredMemory, NothingSurvivesAFork) {
   std::vector<std::uint8_t> memory(1000);
   void *shards[3] = {};
   ASSERT_EQ(tandem_memory_register(memory.data(), 1000), TANDEM_OK);
-  ASSERT_EQ(tandem_shards_allocate_flags(3, 1000, TANDEM_SHARDS_PINNED, shards), TANDEM_OK);
+  ASSERT_EQ(tandem_shards_allocate(3, 1000, TANDEM_SHARDS_PINNED, shards), TANDEM_OK);
   const pid_t child = fork();
   if (child == 0) {
     alarm(60);

@@ -62,12 +62,12 @@ bool verify(tandem_context *context, const tandem_codec *codec, Stripe &stripe) 
   stripe.shards[1][stripe.shard_bytes() / 2] ^= 1;
   const Plan plan = make_plan(context, codec, TANDEM_OPERATION_VERIFY);
   auto result = sized<tandem_verify_result>();
-  tandem_verify_range ranges[4];
+  tandem_shard_range ranges[4];
   tandem_verify_ranges found = {sizeof found, ranges, 4, 0};
   auto arguments = stripe.arguments();
   arguments.verify_result = &result;
   arguments.verify_ranges = &found;
-  const bool is_done = is_ok(tandem_plan_run(plan.get(), &arguments));
+  const bool is_done = is_ok(tandem_plan_run(plan.get(), &arguments, nullptr));
   stripe.restore();
   return is_done && result.consistent == 0 && result.suspect_shard == 1 && found.count == kM;
 }
@@ -88,7 +88,9 @@ bool scattered(tandem_context *context, const tandem_codec *codec, Stripe &strip
   }
   std::vector<tandem_scattered_shard> shards;
   for (const auto &each : segments) shards.push_back({each.data(), each.size()});
-  return is_ok(tandem_encode_scattered(context, codec, shards.data(), stripe.shard_bytes())) && stripe.intact();
+  return is_ok(tandem_code_scattered(context, codec, TANDEM_OPERATION_ENCODE, shards.data(), nullptr,
+                                     stripe.shard_bytes())) &&
+         stripe.intact();
 }
 
 bool stripes(tandem_context *context, const tandem_codec *codec, Stripe &stripe) {
@@ -184,7 +186,7 @@ Plan plan_with(tandem_context *context, const tandem_codec *codec, const char *r
 tandem_status run_plan(const Plan &plan, Stripe &stripe, tandem_verify_result *result = nullptr) {
   auto arguments = stripe.arguments();
   arguments.verify_result = result;
-  return tandem_plan_run(plan.get(), &arguments);
+  return tandem_plan_run(plan.get(), &arguments, nullptr);
 }
 
 TEST(PlanResources, EachTaskHoldsThem) {

@@ -301,7 +301,7 @@ class History {
   tandem_status write_in_parts(const Generation &of, const tandem_files_encode_options &options) const {
     std::mt19937 random(of.number);
     tandem_files_writer *writer = nullptr;
-    tandem_status status = tandem_files_writer_begin(context_, &options, of.content.size(), &writer);
+    tandem_status status = tandem_files_writer_begin(context_, &options, of.content.size(), nullptr, &writer);
     const std::size_t stripe = of.k * (of.block_bytes - 16), stripe_count = (of.content.size() + stripe - 1) / stripe;
     std::vector<tandem_files_range> parts;
     for (std::uint64_t first = 0; first < stripe_count; first += parts.back().count)
@@ -826,10 +826,8 @@ class History {
       const std::uint64_t block = at / stripe, index = at % stripe / (of.bytes(block) - 16);
       is_there = is_there && (!state.is_lost(block) || state.has(static_cast<unsigned>(index), block));
     }
-    auto options = sized<tandem_files_reader_options>();
-    options.set_id_prefix = of.id.c_str();
     tandem_files_reader *reader = nullptr;
-    ASSERT_EQ(tandem_files_reader_create(context_, Search(paths(here())), &options, &reader), TANDEM_OK);
+    ASSERT_EQ(tandem_files_reader_create(context_, Search(paths(here())), of.id.c_str(), &reader), TANDEM_OK);
     const tandem_status status = tandem_files_reader_read(reader, first, found.data(), found.size());
     tandem_files_reader_destroy(reader);
     ASSERT_EQ(status, is_there ? TANDEM_OK : TANDEM_ERROR_NOT_RECOVERABLE) << tandem_last_error_message();
@@ -996,7 +994,7 @@ TEST_F(Overlap, OfTwoEncodesOfOneNameTheLastToCommitReplacesTheOther) {
     options.name = "source";
     options.force = 1;
     tandem_files_writer *writer = nullptr;
-    tandem_status status = tandem_files_writer_begin(context_, &options, 0, &writer);
+    tandem_status status = tandem_files_writer_begin(context_, &options, 0, nullptr, &writer);
     encode(paint(50), 1, 4, 64);
     if (status == TANDEM_OK) status = tandem_files_writer_commit(writer, nullptr);
     tandem_files_writer_destroy(writer);

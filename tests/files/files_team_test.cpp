@@ -493,7 +493,7 @@ TEST_F(Team, WritesASetFromMemory) {
       tandem_files_encode_options options = given;
       options.team = team;
       tandem_files_writer *writer = nullptr;
-      tandem_status status = tandem_files_writer_begin(context_, &options, content.size(), &writer);
+      tandem_status status = tandem_files_writer_begin(context_, &options, content.size(), nullptr, &writer);
       const auto put = [&](std::uint64_t stripe) {
         const std::size_t from = stripe * kStripe;
         if (status == TANDEM_OK)

@@ -160,7 +160,7 @@ TEST_F(WideSets, WhatIsTooWideIsRefusedBeforeAnythingIsWritten) {
     options.source_path = nullptr;
     options.name = name.empty() ? "source" : name.c_str();
     tandem_files_writer *writer = nullptr;
-    EXPECT_EQ(tandem_files_writer_begin(context_, &options, 100, &writer), status);
+    EXPECT_EQ(tandem_files_writer_begin(context_, &options, 100, nullptr, &writer), status);
     expect_message(words);
     EXPECT_FALSE(fs::exists(shards_));
   };

@@ -44,11 +44,12 @@ class SetWriterTest : public Files {
     return options;
   }
 
-  tandem_status begin(const fs::path &folder, std::uint64_t content_bytes, Writer *writer_out, bool force = false) {
+  tandem_status begin(const fs::path &folder, std::uint64_t content_bytes, Writer *writer_out, bool force = false,
+                      tandem_files_set *told = nullptr) {
     tandem_files_encode_options options = writer_options(folder);
     options.force = force;
     tandem_files_writer *raw = nullptr;
-    const tandem_status status = tandem_files_writer_begin(context_, &options, content_bytes, &raw);
+    const tandem_status status = tandem_files_writer_begin(context_, &options, content_bytes, told, &raw);
     writer_out->reset(raw);
     return status;
   }
@@ -141,10 +142,10 @@ TEST_F(SetWriterTest, ThreadsShareAWriter) {
 TEST_F(SetWriterTest, AWriterTellsTheSetThatItMakes) {
   const std::vector<char> content = paint(3 * kStripe - 5, 9);
   Writer writer;
-  ASSERT_EQ(begin(shards_, content.size(), &writer), TANDEM_OK) << tandem_last_error_message();
-  auto told = sized<tandem_files_set>();
-  expect_refused(tandem_files_writer_query(writer.get(), nullptr), "tandem_files_set is NULL");
-  ASSERT_EQ(tandem_files_writer_query(writer.get(), &told), TANDEM_OK) << tandem_last_error_message();
+  tandem_files_set told{};
+  expect_refused(begin(shards_, content.size(), &writer, false, &told), "tandem_files_set");
+  told.struct_bytes = sizeof told;
+  ASSERT_EQ(begin(shards_, content.size(), &writer, false, &told), TANDEM_OK) << tandem_last_error_message();
   EXPECT_TRUE(std::ranges::equal(told.set_id, kId));
   EXPECT_EQ(std::tuple(told.k, told.m, told.block_bytes, told.content_bytes, told.stripe_count, told.mode),
             std::tuple(kK, kM, kBlock, content.size(), 3u, 0644u));
@@ -200,7 +201,7 @@ TEST_F(SetWriterTest, OptionsThatAWriterCannotHaveAreNamed) {
     tandem_files_encode_options options = writer_options(shards_);
     change(options);
     tandem_files_writer *raw = nullptr;
-    expect_refused(tandem_files_writer_begin(context_, &options, 1000, &raw), sentence);
+    expect_refused(tandem_files_writer_begin(context_, &options, 1000, nullptr, &raw), sentence);
     EXPECT_EQ(raw, nullptr);
     EXPECT_FALSE(fs::exists(shards_));
   };
@@ -211,9 +212,9 @@ TEST_F(SetWriterTest, OptionsThatAWriterCannotHaveAreNamed) {
   refused([](auto &o) { o.k = 0; }, "k = 0");
   tandem_files_writer *raw = nullptr;
   const tandem_files_encode_options options = writer_options(shards_);
-  expect_refused(tandem_files_writer_begin(context_, &options, (1ull << 60) + 1, &raw), "1152921504606846977");
-  expect_refused(tandem_files_writer_begin(context_, nullptr, 1, &raw), "tandem_files_encode_options is NULL");
-  expect_refused(tandem_files_writer_begin(context_, &options, 1, nullptr), "writer_out");
+  expect_refused(tandem_files_writer_begin(context_, &options, (1ull << 60) + 1, nullptr, &raw), "1152921504606846977");
+  expect_refused(tandem_files_writer_begin(context_, nullptr, 1, nullptr, &raw), "tandem_files_encode_options is NULL");
+  expect_refused(tandem_files_writer_begin(context_, &options, 1, nullptr, nullptr), "writer_out");
 }
 
 TEST_F(SetWriterTest, AnAbandonedSetLeavesNothing) {

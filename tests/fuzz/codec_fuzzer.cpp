@@ -197,15 +197,16 @@ tandem_status decode_by_plan(tandem_context *context, const tandem_codec *codec,
   tandem_plan *plan = nullptr;
   if (const tandem_status status = tandem_plan_create(context, codec, &options, &plan); status != TANDEM_OK)
     return status;
-  Bytes read(pointers.size());
-  if (tandem_plan_shards_to_read(plan, read.data()) != TANDEM_OK) wrong("shards_to_read");
+  auto info = sized<tandem_plan_info>();
+  if (tandem_plan_query(plan, &info) != TANDEM_OK) wrong("tandem_plan_query");
+  const Bytes read(info.shards_read, info.shards_read + pointers.size());
   for (std::size_t i = 0; i < pointers.size(); ++i) {
     if (read[i] && !loss.present[i]) wrong("reads a missing shard");
     if (!read[i] && !loss.wanted[i]) pointers[i] = nullptr;
   }
-  if (!determined(read, loss.wanted)) wrong("shards_to_read do not suffice");
+  if (!determined(read, loss.wanted)) wrong("shards_read do not suffice");
   auto arguments = plan_arguments(pointers.data(), bytes);
-  const tandem_status status = tandem_plan_run(plan, &arguments);
+  const tandem_status status = tandem_plan_run(plan, &arguments, nullptr);
   tandem_plan_destroy(plan);
   return status;
 }
@@ -315,9 +316,9 @@ void damage_and_locate(Input &input, tandem_context *context, const tandem_codec
 const std::vector<std::int32_t> &plain_matrices() {
   static const std::vector<std::int32_t> all = [] {
     std::vector<std::int32_t> found;
-    std::int32_t matrix = 0, field = 0;
-    for (; tandem_matrix_field(matrix, &field) == TANDEM_OK; ++matrix)
-      if (field == TANDEM_FIELD_GF8 && tandem_matrix_has_local_groups(matrix) == 0) found.push_back(matrix);
+    std::int32_t matrix = 0;
+    for (; tandem_matrix_name(matrix) != nullptr; ++matrix)
+      if (tandem_matrix_traits(matrix) == 0) found.push_back(matrix);
     found.push_back(matrix);
     return found;
   }();

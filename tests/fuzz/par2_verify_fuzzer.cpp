@@ -67,7 +67,7 @@ SliceSum sum_of(const Bytes &data, std::size_t at, std::size_t bytes, std::size_
   return {Md5::of(slice.data(), slice.size()), crc32(0, slice.data(), slice.size())};
 }
 
-// Of the slices of the data, as the set says. false_sums: some are wrong.
+// Sums of the slices of the data, as the set says. false_sums: some are wrong.
 std::vector<SliceSum> take_sums(FuzzInput &input, const Bytes &data, std::size_t slice_bytes, bool *false_sums) {
   std::vector<SliceSum> sums;
   for (std::size_t at = 0; at < data.size(); at += slice_bytes) {

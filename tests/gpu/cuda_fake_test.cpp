@@ -501,7 +501,7 @@ TEST(CudaBatch, ThroughTheApi) {
   DeviceStripe stripes[] = {{*life.driver, life.work}, {*life.driver, life.work, 6}};
   const std::uint8_t present[kK + kM] = {1, 1, 1, 1, 1};
   struct Mine {
-    tandem_device_stripe given = {};
+    tandem_stripe given = {};
     std::vector<void *> shards{};
     std::vector<std::uint64_t> offsets{};
   } mine[2];
@@ -518,18 +518,18 @@ TEST(CudaBatch, ThroughTheApi) {
     mine[i].given.memory = TANDEM_MEMORY_CUDA;
     mine[i].given.status = TANDEM_ERROR_INTERNAL;
   }
-  const auto run = [&](auto call, void *queue) {
+  const auto run = [&](std::int32_t operation, void *queue) {
     for (DeviceStripe &each : stripes) life.reset(each);
     tandem_job *job = nullptr;
-    ASSERT_EQ(call(context.get(), codec.get(), &mine[0].given, 2, sizeof(Mine), queue, &job), TANDEM_OK)
+    ASSERT_EQ(tandem_code_batch(context.get(), codec.get(), operation, &mine[0].given, 2, sizeof(Mine), queue, &job),
+              TANDEM_OK)
         << tandem_last_error_message();
     tandem_job_destroy(job);
     for (DeviceStripe &each : stripes) life.expect(each);
   };
   std::thread([&] {  // which keeps the plans
     for (void *const queue : {stripes[0].queue, static_cast<void *>(nullptr)}) {
-      run(tandem_encode_batch, queue);
-      run(tandem_decode_batch, queue);
+      for (const std::int32_t operation : {TANDEM_OPERATION_ENCODE, TANDEM_OPERATION_DECODE}) run(operation, queue);
     }
   })
       .join();

@@ -117,8 +117,8 @@ class OpenclMemory : public testing::TestWithParam<Layout> {
     made.struct_bytes = sizeof made;
     made.shards = reinterpret_cast<void *const *>(handles_.data());
     made.shard_bytes = kBytes;
-    device_ = {sizeof device_, own_.queue, offsets_.data(), 0};
-    made.device = &device_;
+    made.queue = own_.queue;
+    made.offsets = offsets_.data();
     return made;
   }
 
@@ -127,7 +127,6 @@ class OpenclMemory : public testing::TestWithParam<Layout> {
   Codec codec_;
   std::vector<cl_mem> handles_;
   std::vector<std::uint64_t> offsets_;
-  tandem_device_arguments device_ = {};
 };
 
 TEST_P(OpenclMemory, EncodeDecodeVerifyUpdate) {
@@ -138,7 +137,7 @@ TEST_P(OpenclMemory, EncodeDecodeVerifyUpdate) {
   put_all(shards);
   tandem_plan_arguments given = arguments();
   const Plan encode = plan(TANDEM_OPERATION_ENCODE);
-  ASSERT_EQ(tandem_plan_run(encode.get(), &given), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_plan_run(encode.get(), &given, nullptr), TANDEM_OK) << tandem_last_error_message();
   for (unsigned i = 0; i < kCount; ++i) ASSERT_EQ(get(i), stripe.truth[i]) << i;
 
   // Lost: 1, 4 and 6; the run is submitted, and the bytes put in just before it, without a wait, are those it reads.
@@ -147,7 +146,7 @@ TEST_P(OpenclMemory, EncodeDecodeVerifyUpdate) {
   const Bytes trash(kBytes, 0x11);
   for (unsigned i = 0; i < kCount; ++i) put(i, present[i] != 0 ? stripe.truth[i] : trash);
   tandem_job *raw = nullptr;
-  ASSERT_EQ(tandem_plan_submit(decode.get(), &given, &raw), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_plan_run(decode.get(), &given, &raw), TANDEM_OK) << tandem_last_error_message();
   const Job job(raw);
   ASSERT_EQ(tandem_job_wait(job.get()), TANDEM_OK) << tandem_last_error_message();
   ASSERT_EQ(tandem_job_wait(job.get()), TANDEM_OK);
@@ -157,12 +156,12 @@ TEST_P(OpenclMemory, EncodeDecodeVerifyUpdate) {
   tandem_verify_result result = {};
   result.struct_bytes = sizeof result;
   given.verify_result = &result;
-  ASSERT_EQ(tandem_plan_run(verify.get(), &given), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_plan_run(verify.get(), &given, nullptr), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(result.consistent, 1);
   Bytes damaged = stripe.truth[2];
   damaged[kBytes - 2] ^= 0x40;
   put(2, damaged);
-  ASSERT_EQ(tandem_plan_run(verify.get(), &given), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_plan_run(verify.get(), &given, nullptr), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(result.consistent, 0);
   EXPECT_EQ(result.mismatch_byte_count, kM);
   EXPECT_EQ(result.first_mismatch_bytes, kBytes - 2);
@@ -171,10 +170,10 @@ TEST_P(OpenclMemory, EncodeDecodeVerifyUpdate) {
   Bytes damaged_twice = damaged;
   damaged_twice[100] ^= 1;
   put(2, damaged_twice);
-  tandem_verify_range ranges[2 * kM] = {};
+  tandem_shard_range ranges[2 * kM] = {};
   tandem_verify_ranges found = {sizeof found, ranges, 2 * kM, 0};
   given.verify_ranges = &found;
-  ASSERT_EQ(tandem_plan_run(verify.get(), &given), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(tandem_plan_run(verify.get(), &given, nullptr), TANDEM_OK) << tandem_last_error_message();
   ASSERT_EQ(found.count, 2 * kM);
   for (unsigned i = 0; i < 2 * kM; ++i) {
     EXPECT_EQ(ranges[i].shard, kK + i / 2) << i;
@@ -188,14 +187,14 @@ TEST_P(OpenclMemory, EncodeDecodeVerifyUpdate) {
   put(kCount, damaged);
   const Plan update = plan(TANDEM_OPERATION_UPDATE, nullptr, 2);
   given.new_data = handles_[kCount];
-  device_.new_data_offset = offsets_[kCount];
-  ASSERT_EQ(tandem_plan_run(update.get(), &given), TANDEM_OK) << tandem_last_error_message();
+  given.new_data_offset = offsets_[kCount];
+  ASSERT_EQ(tandem_plan_run(update.get(), &given, nullptr), TANDEM_OK) << tandem_last_error_message();
   Shards parity;
   for (unsigned i = kK; i < kCount; ++i) parity.push_back(get(i));
   put(2, damaged);
   given.new_data = nullptr;
-  device_.new_data_offset = 0;
-  ASSERT_EQ(tandem_plan_run(encode.get(), &given), TANDEM_OK) << tandem_last_error_message();
+  given.new_data_offset = 0;
+  ASSERT_EQ(tandem_plan_run(encode.get(), &given, nullptr), TANDEM_OK) << tandem_last_error_message();
   for (unsigned i = kK; i < kCount; ++i) EXPECT_EQ(get(i), parity[i - kK]) << i;
   EXPECT_GT(kernel_calls(context_.get()), 4u);
 }
@@ -223,7 +222,7 @@ class OpenclBatch : public OpenclMemory {
     for (const std::size_t end : ends) {
       std::vector<std::uint64_t> &own = slice_offsets_.emplace_back(offsets_.begin(), offsets_.begin() + kCount);
       for (std::uint64_t &each : own) each += begin;
-      tandem_device_stripe stripe = {};
+      tandem_stripe stripe = {};
       stripe.shards = reinterpret_cast<void *const *>(handles_.data());
       stripe.offsets = own.data();
       stripe.shard_bytes = end - begin;
@@ -232,18 +231,17 @@ class OpenclBatch : public OpenclMemory {
       begin = end;
     }
   }
-  template <class Submit, class Stripes>
-  tandem_status run(Submit submit, Stripes *stripes) {
+  tandem_status run(std::int32_t operation) {
     tandem_job *raw = nullptr;
-    const tandem_status status =
-        submit(context_.get(), codec_.get(), stripes, stripes_.size(), sizeof(tandem_device_stripe), own_.queue, &raw);
+    const tandem_status status = tandem_code_batch(context_.get(), codec_.get(), operation, stripes_.data(),
+                                                   stripes_.size(), sizeof(tandem_stripe), own_.queue, &raw);
     if (status != TANDEM_OK) return status;
     const Job job(raw);
     return tandem_job_wait(job.get());
   }
 
   std::vector<std::vector<std::uint64_t>> slice_offsets_;
-  std::vector<tandem_device_stripe> stripes_;
+  std::vector<tandem_stripe> stripes_;
 };
 
 TEST_P(OpenclBatch, EncodesAndDecodes) {
@@ -255,7 +253,7 @@ TEST_P(OpenclBatch, EncodesAndDecodes) {
   slice_offsets_.reserve(8);
   cut({64, 128, 1152, 1216, 20'032, 20'096, 39'936, kBytes});
   const std::uint64_t before = kernel_calls(context_.get());
-  ASSERT_EQ(run(tandem_encode_batch, stripes_.data()), TANDEM_OK) << tandem_last_error_message();
+  ASSERT_EQ(run(TANDEM_OPERATION_ENCODE), TANDEM_OK) << tandem_last_error_message();
   for (unsigned i = 0; i < kCount; ++i) ASSERT_EQ(get(i), stripe.truth[i]) << i;
   if (is_one_buffer()) {
     EXPECT_EQ(kernel_calls(context_.get()) - before, 1u);
@@ -275,15 +273,15 @@ TEST_P(OpenclBatch, EncodesAndDecodes) {
   }
   Shards damaged = stripe.truth;
   std::size_t begin = 0;
-  for (const tandem_device_stripe &each : stripes_) {
+  for (const tandem_stripe &each : stripes_) {
     for (unsigned i = 0; i < kCount; ++i)
       if (each.present[i] == 0) std::memset(&damaged[i][begin], 0x11, each.shard_bytes);
     begin += each.shard_bytes;
   }
   put_all(damaged);
   const std::uint64_t calls = kernel_calls(context_.get());
-  ASSERT_EQ(run(tandem_decode_batch, stripes_.data()), TANDEM_OK) << tandem_last_error_message();
-  for (const tandem_device_stripe &each : stripes_) EXPECT_EQ(each.status, TANDEM_OK);
+  ASSERT_EQ(run(TANDEM_OPERATION_DECODE), TANDEM_OK) << tandem_last_error_message();
+  for (const tandem_stripe &each : stripes_) EXPECT_EQ(each.status, TANDEM_OK);
   Shards want = stripe.truth;
   std::memset(&want[7][20'032], 0x11, 64);
   for (unsigned i = 0; i < kCount; ++i) ASSERT_EQ(get(i), want[i]) << i;
@@ -295,7 +293,7 @@ TEST_P(OpenclBatch, EncodesAndDecodes) {
 TEST_P(OpenclBatch, WrongStripesAreRefused) {
   cut({1000, 2000, 3000, 4000});
   const auto encode = [&](const char *part, tandem_status want = TANDEM_ERROR_INVALID_ARGUMENT) {
-    EXPECT_TRUE(refused(run(tandem_encode_batch, stripes_.data()), want, {part}));
+    EXPECT_TRUE(refused(run(TANDEM_OPERATION_ENCODE), want, {part}));
   };
   stripes_[2].shard_bytes = 0;
   encode("stripe 2 of 4");
@@ -307,7 +305,7 @@ TEST_P(OpenclBatch, WrongStripesAreRefused) {
   stripes_[1].memory = TANDEM_MEMORY_CUDA;
   encode("stripe 1 of 4: memory kind is 1, but that of the stripes before it is 2");
   stripes_[0].memory = TANDEM_MEMORY_CUDA;
-  EXPECT_TRUE(refused(run(tandem_encode_batch, stripes_.data()), TANDEM_ERROR_UNSUPPORTED, {"memory kind 1"}));
+  EXPECT_TRUE(refused(run(TANDEM_OPERATION_ENCODE), TANDEM_ERROR_UNSUPPORTED, {"memory kind 1"}));
   stripes_[0].memory = TANDEM_MEMORY_HOST;
   encode("stripe 0: memory kind 0 is not of a device");
   stripes_[0].memory = stripes_[1].memory = TANDEM_MEMORY_OPENCL;
@@ -319,29 +317,28 @@ TEST_P(OpenclBatch, WrongStripesAreRefused) {
   encode("stripe 3 of 4: shards is NULL");
   stripes_[3].shards = stripes_[0].shards;
   const std::uint8_t present[kCount] = {1, 0, 1, 1, 0, 1, 1, 1}, few[kCount] = {1, 0, 1, 1, 0, 0, 0, 1};
-  for (tandem_device_stripe &each : stripes_) each.present = present;
+  for (tandem_stripe &each : stripes_) each.present = present;
   stripes_[1].present = few;
   stripes_[2].present = nullptr;
-  EXPECT_TRUE(refused(run(tandem_decode_batch, stripes_.data()), TANDEM_ERROR_NOT_RECOVERABLE, {"stripe 1 of 4"}));
+  EXPECT_TRUE(refused(run(TANDEM_OPERATION_DECODE), TANDEM_ERROR_NOT_RECOVERABLE, {"stripe 1 of 4"}));
   EXPECT_EQ(stripes_[0].status, TANDEM_OK);
   EXPECT_EQ(stripes_[1].status, TANDEM_ERROR_NOT_RECOVERABLE);
   EXPECT_EQ(stripes_[2].status, TANDEM_ERROR_INVALID_ARGUMENT);
   stripes_[1].present = stripes_[2].present = present;
-  for (tandem_device_stripe &each : stripes_) each.memory = 77;
-  EXPECT_TRUE(refused(run(tandem_decode_batch, stripes_.data()), TANDEM_ERROR_INVALID_ARGUMENT, {"memory kind 77"}));
-  for (tandem_device_stripe &each : stripes_) {
+  for (tandem_stripe &each : stripes_) each.memory = 77;
+  EXPECT_TRUE(refused(run(TANDEM_OPERATION_DECODE), TANDEM_ERROR_INVALID_ARGUMENT, {"memory kind 77"}));
+  for (tandem_stripe &each : stripes_) {
     EXPECT_EQ(each.status, TANDEM_ERROR_CANCELLED) << "not looked at";
     each.memory = TANDEM_MEMORY_OPENCL;
   }
 
   tandem_job *job = nullptr;
-  const auto call = [&](tandem_context *context, const void *stripes, std::size_t count, std::size_t stride,
+  const auto call = [&](tandem_context *context, tandem_stripe *stripes, std::size_t count, std::size_t stride,
                         void *queue, tandem_job **out) {
-    return tandem_encode_batch(context, codec_.get(), static_cast<const tandem_device_stripe *>(stripes), count, stride,
-                               queue, out);
+    return tandem_code_batch(context, codec_.get(), TANDEM_OPERATION_ENCODE, stripes, count, stride, queue, out);
   };
-  const std::size_t size = sizeof(tandem_device_stripe);
-  const void *some = stripes_.data();
+  const std::size_t size = sizeof(tandem_stripe);
+  tandem_stripe *const some = stripes_.data();
   tandem_context *const context = context_.get();
   EXPECT_TRUE(refused(call(nullptr, some, 4, size, own_.queue, &job), TANDEM_ERROR_UNSUPPORTED, {"memory kind 2"}));
   EXPECT_TRUE(refused(call(context, nullptr, 4, size, own_.queue, &job), TANDEM_ERROR_INVALID_ARGUMENT, {"stripes"}));
@@ -359,8 +356,9 @@ TEST_P(OpenclBatch, WrongStripesAreRefused) {
   tandem_codec_options wide = codec_options(kK, kM, TANDEM_MATRIX_PAR2);
   wide.field = TANDEM_FIELD_GF16;
   const Codec gf16 = make_codec(wide);
-  EXPECT_TRUE(refused(tandem_encode_batch(context, gf16.get(), stripes_.data(), 4, size, own_.queue, &job),
-                      TANDEM_ERROR_UNSUPPORTED, {"GF(2^16)"}));
+  EXPECT_TRUE(refused(
+      tandem_code_batch(context, gf16.get(), TANDEM_OPERATION_ENCODE, stripes_.data(), 4, size, own_.queue, &job),
+      TANDEM_ERROR_UNSUPPORTED, {"GF(2^16)"}));
   const Context cpu = make_context();
   EXPECT_TRUE(refused(call(cpu.get(), some, 4, size, own_.queue, &job), TANDEM_ERROR_UNSUPPORTED, {"memory kind 2"}));
 }
@@ -377,14 +375,12 @@ TEST(OpenclOwnMemory, ABatchInIt) {
   const Context context = make_context(options);
   const Codec codec = make_codec(kK, kM);
   constexpr std::size_t kStripes = 7, kLength = 5000, kPitch = 5056;
-  tandem_device_memory *raw = nullptr;
+  const tandem_device_memory *raw = nullptr;
   ASSERT_EQ(tandem_device_memory_create(context.get(), kStripes * kCount * kPitch, &raw), TANDEM_OK)
       << tandem_last_error_message();
-  const std::unique_ptr<tandem_device_memory, void (*)(tandem_device_memory *)> memory(raw,
-                                                                                       tandem_device_memory_destroy);
-  tandem_device_memory_info info = {};
-  info.struct_bytes = sizeof info;
-  ASSERT_EQ(tandem_device_memory_query(memory.get(), &info), TANDEM_OK);
+  const std::unique_ptr<const tandem_device_memory, void (*)(const tandem_device_memory *)> memory(
+      raw, tandem_device_memory_destroy);
+  const tandem_device_memory &info = *memory;
   EXPECT_EQ(info.memory, TANDEM_MEMORY_OPENCL);
   EXPECT_EQ(info.bytes, kStripes * kCount * kPitch);
 
@@ -392,7 +388,7 @@ TEST(OpenclOwnMemory, ABatchInIt) {
   std::vector<Shards> truth;
   std::vector<std::vector<std::uint64_t>> offsets(kStripes);
   const std::vector<void *> handles(kCount, info.shards);
-  std::vector<tandem_device_stripe> stripes(kStripes);
+  std::vector<tandem_stripe> stripes(kStripes);
   for (std::size_t s = 0; s < kStripes; ++s) {
     truth.push_back(Stripe(random, kK, kM, kLength).truth);
     for (unsigned i = 0; i < kCount; ++i) {
@@ -406,9 +402,9 @@ TEST(OpenclOwnMemory, ABatchInIt) {
     stripes[s].memory = info.memory;
   }
   tandem_job *job = nullptr;
-  ASSERT_EQ(
-      tandem_encode_batch(context.get(), codec.get(), stripes.data(), kStripes, sizeof stripes[0], info.queue, &job),
-      TANDEM_OK)
+  ASSERT_EQ(tandem_code_batch(context.get(), codec.get(), TANDEM_OPERATION_ENCODE, stripes.data(), kStripes,
+                              sizeof stripes[0], info.queue, &job),
+            TANDEM_OK)
       << tandem_last_error_message();
   EXPECT_EQ(tandem_job_wait(job), TANDEM_OK) << tandem_last_error_message();
   tandem_job_destroy(job);
@@ -428,7 +424,6 @@ TEST(OpenclOwnMemory, ABatchInIt) {
   EXPECT_TRUE(refused(write(UINT64_MAX, 2), TANDEM_ERROR_INVALID_ARGUMENT));
   EXPECT_TRUE(refused(write(1, UINT64_MAX), TANDEM_ERROR_INVALID_ARGUMENT));
   EXPECT_TRUE(refused(tandem_device_memory_read(memory.get(), 0, nullptr, 1), TANDEM_ERROR_INVALID_ARGUMENT, {"to"}));
-  EXPECT_TRUE(refused(tandem_device_memory_query(nullptr, &info), TANDEM_ERROR_INVALID_ARGUMENT, {"memory"}));
   raw = nullptr;
   EXPECT_TRUE(refused(tandem_device_memory_create(context.get(), 0, &raw), TANDEM_ERROR_INVALID_ARGUMENT, {"bytes"}));
   EXPECT_TRUE(refused(tandem_device_memory_create(context.get(), std::uint64_t{1} << 60, &raw),

@@ -42,6 +42,7 @@ RepairOptions = structure("RepairOptions", ("memory_bytes", c_uint64), ("thread_
                           ("packets", c_int32), ("reserved", c_uint32))
 PacketFile = structure("PacketFile", ("path", c_char_p), ("bytes", c_uint64), ("damaged_bytes", c_uint64), ("packet_count", c_uint32),
                        ("recovery_slice_count", c_uint32), ("lost_recovery_slice_count", c_uint32), ("is_lost", c_int32), sized=False)
+PathName = structure("PathName", ("path", c_char_p), sized=False)
 SearchedFile = structure("SearchedFile", ("path", c_char_p), ("name", c_char_p), ("slice_count", c_uint32), ("found_slice_count", c_uint32),
                          ("repeated_slice_count", c_uint32), ("error_number", c_int32), sized=False)
 
@@ -64,11 +65,10 @@ class Report:
         library = self.library
         self.summary = Summary(ctypes.sizeof(Summary))
         library.check(library.par2.tandem_par2_report_query(self.handle, byref(self.summary)))
-        self.files = {each["name"].decode(): each for each in library.list_of(library.par2.tandem_par2_report_files, self.handle, File)}
-        self.searched_files = library.list_of(library.par2.tandem_par2_report_searched_files, self.handle, SearchedFile)
-        self.temporaries = [os.fsdecode(each["path"]) for each in library.list_of(library.par2.tandem_par2_report_temporaries, self.handle,
-                                                                                  structure("Path", ("path", c_char_p), sized=False))]
-        self.packet_files = library.list_of(library.par2.tandem_par2_report_packet_files, self.handle, PacketFile)
+        self.files = {each["name"].decode(): each for each in library.list_of(self.handle, 0, File)}
+        self.searched_files = library.list_of(self.handle, 2, SearchedFile)
+        self.temporaries = [os.fsdecode(each["path"]) for each in library.list_of(self.handle, 3, PathName)]
+        self.packet_files = library.list_of(self.handle, 1, PacketFile)
 
     def repair(self, progress=None, **options):
         """options: fields of tandem_par2_repair_options."""
@@ -115,11 +115,11 @@ class Library:
         if status != 0:
             raise Failure(status, self.core.tandem_last_error_message().decode(errors="replace"))
 
-    def list_of(self, function, handle, kind):
-        count = c_size_t()
-        self.check(function(handle, None, c_size_t(0), c_size_t(0), byref(count)))
+    def list_of(self, handle, which, kind):  # which: enum tandem_par2_list_value
+        function, count = self.par2.tandem_par2_report_list, c_size_t()
+        self.check(function(handle, c_int32(which), None, c_size_t(0), c_size_t(0), byref(count)))
         array = (kind * count.value)()
-        self.check(function(handle, array, count, c_size_t(ctypes.sizeof(kind)), byref(count)))
+        self.check(function(handle, c_int32(which), array, count, c_size_t(ctypes.sizeof(kind)), byref(count)))
         # A copy: the texts belong to the report.
         return [{name: getattr(each, name) for name, _ in kind._fields_} for each in array]
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/tandem.h"
+#include "tandem/diagnose.h"
 #include "tests/support/expected.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/structs.hpp"
@@ -74,9 +74,15 @@ inline Plan make_plan(tandem_context *context, const tandem_codec *codec, int32_
   return Plan(plan);
 }
 
+inline Bytes shards_read(const tandem_plan *plan, std::size_t shard_count) {
+  auto info = sized<tandem_plan_info>();
+  EXPECT_EQ(tandem_plan_query(plan, &info), TANDEM_OK);
+  return {info.shards_read, info.shards_read + shard_count};
+}
+
 inline Job submit(const Plan &plan, const tandem_plan_arguments &arguments) {
   tandem_job *job = nullptr;
-  EXPECT_EQ(tandem_plan_submit(plan.get(), &arguments, &job), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_EQ(tandem_plan_run(plan.get(), &arguments, &job), TANDEM_OK) << tandem_last_error_message();
   return Job(job);
 }
 

@@ -51,8 +51,7 @@ inline tandem_status perform_plan(const Call &call, bool submits) {
   if (made != TANDEM_OK) return made;
   std::vector<void *> pointers = call.pointers;
   if (call.operation == TANDEM_OPERATION_DECODE) {  // a plan reads no more than it says
-    Bytes read(pointers.size(), 77);
-    EXPECT_EQ(tandem_plan_shards_to_read(raw, read.data()), TANDEM_OK);
+    const Bytes read = shards_read(raw, pointers.size());
     for (std::size_t i = 0; i < pointers.size(); ++i) {
       EXPECT_LE(read[i], call.present[i] != 0) << "reads a missing shard";
       if (call.present[i] != 0 && read[i] == 0) pointers[i] = nullptr;
@@ -61,9 +60,9 @@ inline tandem_status perform_plan(const Call &call, bool submits) {
   auto arguments = plan_arguments(call.has_shards ? pointers.data() : nullptr, call.shard_bytes);
   arguments.new_data = call.new_data;
   arguments.verify_result = call.result;
-  if (!submits) return tandem_plan_run(raw, &arguments);
+  if (!submits) return tandem_plan_run(raw, &arguments, nullptr);
   tandem_job *job = nullptr;
-  const tandem_status submitted = tandem_plan_submit(raw, &arguments, &job);
+  const tandem_status submitted = tandem_plan_run(raw, &arguments, &job);
   EXPECT_EQ(job != nullptr, submitted == TANDEM_OK);
   if (submitted != TANDEM_OK) return submitted;
   std::fill(pointers.begin(), pointers.end(), nullptr);  // they were copied
@@ -85,7 +84,7 @@ inline tandem_status perform(Way way, const Call &call) {
       struct Record {
         tandem_stripe stripe;
         std::uint64_t canary;
-      } record = {{shards, present, call.shard_bytes, TANDEM_MEMORY_HOST, 4321}, 99};
+      } record = {{shards, present, call.shard_bytes, TANDEM_MEMORY_HOST, 4321, nullptr}, 99};
       const tandem_status status =
           decodes ? tandem_decode_stripes(call.context, call.codec, &record.stripe, 1, sizeof record)
                   : tandem_encode_stripes(call.context, call.codec, &record.stripe, 1, sizeof record);
@@ -102,8 +101,8 @@ inline tandem_status perform(Way way, const Call &call) {
       for (const tandem_segment &segment : segments)
         pieces.push_back({segment.address == nullptr ? nullptr : &segment, segment.address == nullptr ? 0u : 1u});
       const tandem_scattered_shard *const given = call.has_shards ? pieces.data() : nullptr;
-      return decodes ? tandem_decode_scattered(call.context, call.codec, given, present, call.shard_bytes)
-                     : tandem_encode_scattered(call.context, call.codec, given, call.shard_bytes);
+      return tandem_code_scattered(call.context, call.codec, call.operation, given, decodes ? present : nullptr,
+                                   call.shard_bytes);
     }
     case Way::plain:
       break;

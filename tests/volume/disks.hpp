@@ -178,12 +178,6 @@ inline std::vector<std::byte> paint(std::size_t bytes, std::uint64_t seed) {
   return data;
 }
 
-inline tandem_volume_statistics statistics_of(const Volume &volume) {
-  tandem_volume_statistics statistics{};
-  volume.query(&statistics);
-  return statistics;
-}
-
 inline tandem_volume_info info_of(const Volume &volume) {
   tandem_volume_info info{};
   volume.query(&info);

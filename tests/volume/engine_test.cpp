@@ -61,9 +61,9 @@ struct Io {
 
 template <class Body>
 Io counted(Volume &volume, Body &&body) {
-  const auto before = statistics_of(volume);
+  const auto before = info_of(volume);
   body();
-  const auto after = statistics_of(volume);
+  const auto after = info_of(volume);
   return {after.data.reads - before.data.reads, after.data.writes - before.data.writes,
           after.parity.reads - before.parity.reads, after.parity.writes - before.parity.writes};
 }
@@ -116,9 +116,9 @@ TEST_P(Costs, AreThoseOfTheReport) {
     return io;
   };
   EXPECT_EQ(written(0, stripe), (Io{0, k, 0, m})) << "a full stripe: nothing is read";
-  const auto log_before = statistics_of(*volume);
+  const auto log_before = info_of(*volume);
   EXPECT_EQ(written(0, stripe), (Io{0, k, 0, m})) << "again, through the log: one write for each column";
-  const auto log_after = statistics_of(*volume);
+  const auto log_after = info_of(*volume);
   EXPECT_EQ(log_after.log.writes - log_before.log.writes, m + 1) << "one record on each of m+1 members";
   EXPECT_EQ(log_after.log.reads, log_before.log.reads);
   // 4 for RAID-5, 6 for RAID-6.
@@ -143,11 +143,11 @@ TEST_P(Costs, OfTheLog) {
   const Bytes data = paint(1 << 20, 2);
   volume->write(0, data.data(), data.size());
   volume->flush();
-  const auto before = statistics_of(*volume);
+  const auto before = info_of(*volume);
   for (std::uint64_t i = 0; i < 20; ++i) volume->write(i * 8192, data.data() + i, 4096);
   volume->flush();
   volume->flush();  // nothing to do
-  const auto after = statistics_of(*volume);
+  const auto after = info_of(*volume);
   EXPECT_EQ(after.log.writes - before.log.writes, m + 1);
   EXPECT_EQ(after.transaction_count - before.transaction_count, 1u);
   EXPECT_EQ(after.checksum.reads, before.checksum.reads) << "the pages are in memory";
@@ -642,9 +642,9 @@ TEST(TableOfChecksums, NeighbouringPagesAreReadTogether) {
   Bytes found(4096);
   const auto reads = [&](std::uint64_t page) {  // of one block of data with its entry in this page
     const std::uint64_t block = page * kEntriesPerPage, stripe = block / geometry.rows();
-    const std::uint64_t before = statistics_of(*volume).checksum.reads;
+    const std::uint64_t before = info_of(*volume).checksum.reads;
     volume->read(stripe * geometry.stripe_bytes() + block % geometry.rows() * 4096, found.data(), found.size());
-    return statistics_of(*volume).checksum.reads - before;
+    return info_of(*volume).checksum.reads - before;
   };
   const std::uint64_t first = reads(3);
   EXPECT_EQ(first, 3u) << "one I/O for each member";
@@ -664,7 +664,7 @@ TEST(TableOfChecksums, ABadSectorCostsItsOwnPage) {
   array.disks[0]->bad_byte = geometry.page_offset(3) + 100;
   volume = array.open();
   EXPECT_EQ(read(*volume, 0, data.size()), data);
-  const std::uint64_t decoded = statistics_of(*volume).degraded_read_count;
+  const std::uint64_t decoded = info_of(*volume).degraded_read_count;
   EXPECT_GT(decoded, 0u);
   EXPECT_LE(decoded, 2 * kEntriesPerPage) << "for the read, and to mend the stripe";
 }
@@ -750,7 +750,7 @@ TEST(Threads, CallsFromManyThreads) {
       result = scrub(*volume, true);
       volume->extents(0, size, 1000);
       info_of(*volume);
-      statistics_of(*volume);
+      info_of(*volume);
     }
     EXPECT_EQ(result.lost_block_count, 0u);
     EXPECT_EQ(result.bad_parity_count, 0u);
@@ -777,14 +777,14 @@ TEST(Threads, TheEndOfAWindowWorksOnSeveralStripesAtOnce) {
   bool waited_too_long = false;
   array.disks[geometry.member_of(0, 0)]->before_read = [&] {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (statistics_of(*volume).parity.writes == 0 && !waited_too_long) {
+    while (info_of(*volume).parity.writes == 0 && !waited_too_long) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       waited_too_long = std::chrono::steady_clock::now() > limit;
     }
   };
   volume->delay_end(window, false);
   EXPECT_FALSE(waited_too_long) << "one stripe after the other";
-  EXPECT_EQ(statistics_of(*volume).parity.writes, 2u);
+  EXPECT_EQ(info_of(*volume).parity.writes, 2u);
 }
 
 // Threads write into a window while it is ended: a stripe's parity includes every byte of its data.

@@ -191,7 +191,7 @@ class History {
   }
   // A trim of blocks that hold nothing begins no session; a read that mends may begin one.
   // Without it, fewer superblocks may be written: to members that did not know of a window or its end.
-  bool has_begun() const { return statistics_of(*volume_).superblock.writes >= 2 * shape_.k; }
+  bool has_begun() const { return info_of(*volume_).superblock.writes >= 2 * shape_.k; }
   void note_session() {
     if (!has_begun()) return;
     proven_ = true;

@@ -72,11 +72,7 @@ struct VolumeFiles : ::testing::Test {
     return tandem_volume_open(nullptr, &options, other ? other : &volume);
   }
   tandem_status replace(std::uint32_t index, const std::string &member) {
-    tandem_volume_replace_options options{};
-    options.struct_bytes = sizeof options;
-    options.index = index;
-    options.member = member.c_str();
-    return tandem_volume_replace(volume, &options);
+    return tandem_volume_replace(volume, index, member.c_str(), 0);
   }
   // What the volume holds there, or nothing if it cannot be read.
   Bytes read(std::uint64_t offset, std::size_t bytes) {
@@ -125,8 +121,8 @@ TEST_F(VolumeFiles, AWayThroughAllCalls) {
   const Bytes data = paint(300000, 1);
   ASSERT_EQ(write(1234, data), TANDEM_OK);
   ASSERT_EQ(tandem_volume_flush(volume), TANDEM_OK);
-  ASSERT_EQ(tandem_volume_trim(volume, 500000, 4096), TANDEM_OK);
-  ASSERT_EQ(tandem_volume_zero(volume, 600000, 10), TANDEM_OK);
+  ASSERT_EQ(tandem_volume_trim(volume, 500000, 4096, 0), TANDEM_OK);
+  ASSERT_EQ(tandem_volume_trim(volume, 600000, 10, 1), TANDEM_OK);
   close();
 
   fs::remove(names[1]);
@@ -147,8 +143,9 @@ TEST_F(VolumeFiles, AWayThroughAllCalls) {
       << tandem_last_error_message();
   ASSERT_EQ(write(100000, data), TANDEM_OK);
   std::size_t count = 0;
-  ASSERT_EQ(tandem_volume_windows(volume, nullptr, 0, &count), TANDEM_OK);
-  EXPECT_EQ(count, 1u);
+  const tandem_volume_info opened = info();
+  EXPECT_EQ(opened.window_count, 1u);
+  EXPECT_EQ(opened.windows[0].end_bytes, window.end_bytes);
   ASSERT_EQ(tandem_volume_delay_end(volume, &window, 0), TANDEM_OK) << tandem_last_error_message();
   tandem_volume_extent extents[8];
   ASSERT_EQ(tandem_volume_extents(volume, 0, made.volume_bytes, extents, 8, &count), TANDEM_OK);
@@ -157,10 +154,7 @@ TEST_F(VolumeFiles, AWayThroughAllCalls) {
   ASSERT_EQ(tandem_volume_scrub(volume, nullptr, &result), TANDEM_OK);
   EXPECT_EQ(result.bad_block_count + result.bad_parity_count + result.lost_block_count, 0u);
   EXPECT_EQ(result.stripe_count, made.stripe_count);
-  tandem_volume_statistics statistics{};
-  statistics.struct_bytes = sizeof statistics;
-  ASSERT_EQ(tandem_volume_statistics_query(volume, &statistics), TANDEM_OK);
-  EXPECT_GT(statistics.log.writes, 0u);
+  EXPECT_GT(info().log.writes, 0u);
   close();
   ASSERT_EQ(open({names[5], names[1], names[3], names[2]}, true), TANDEM_OK) << "any order, any four";
   EXPECT_EQ(read(100000, data.size()), data);
@@ -338,21 +332,18 @@ TEST_F(VolumeFiles, ArgumentsOfTheOtherCalls) {
   EXPECT_EQ(tandem_volume_write(volume, size - 1, data.data(), 2), TANDEM_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(tandem_volume_write(volume, 0, nullptr, 1), TANDEM_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(tandem_volume_write(volume, size, nullptr, 0), TANDEM_OK);
-  EXPECT_EQ(tandem_volume_trim(volume, 1, UINT64_MAX), TANDEM_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(tandem_volume_zero(volume, size, 1), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_volume_trim(volume, 1, UINT64_MAX, 0), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_volume_trim(volume, size, 1, 1), TANDEM_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(tandem_volume_extents(volume, 0, 0, extents, 2, &count), TANDEM_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(tandem_volume_extents(volume, 0, size, extents, 0, &count), TANDEM_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(tandem_volume_extents(volume, 1, size, extents, 2, &count), TANDEM_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(tandem_volume_delay_begin(volume, 0, size, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(tandem_volume_delay_end(volume, &window, 0), TANDEM_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(tandem_volume_windows(volume, nullptr, 1, &count), TANDEM_ERROR_INVALID_ARGUMENT);
   tandem_volume_member member{};
   EXPECT_EQ(tandem_volume_member_query(volume, 0, &member), TANDEM_ERROR_INVALID_ARGUMENT) << "no size";
   member.struct_bytes = sizeof member;
   EXPECT_EQ(tandem_volume_member_query(volume, 6, &member), TANDEM_ERROR_INVALID_ARGUMENT);
-  tandem_volume_replace_options no_member{};
-  no_member.struct_bytes = sizeof no_member;
-  EXPECT_EQ(tandem_volume_replace(volume, &no_member), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_volume_replace(volume, 0, nullptr, 0), TANDEM_ERROR_INVALID_ARGUMENT);
   const std::string spare = (folder / "spare").string();
   EXPECT_EQ(replace(6, spare), TANDEM_ERROR_INVALID_ARGUMENT);
   tandem_volume_open_options open_options{};
@@ -407,7 +398,7 @@ TEST_F(VolumeFiles, NbdServersAsMembers) {
   ASSERT_EQ(open(uris), TANDEM_OK) << tandem_last_error_message();
   const Bytes data = paint(1000000, 3);
   ASSERT_EQ(write(777, data), TANDEM_OK) << tandem_last_error_message();
-  ASSERT_EQ(tandem_volume_trim(volume, 2000000, 100000), TANDEM_OK);
+  ASSERT_EQ(tandem_volume_trim(volume, 2000000, 100000, 0), TANDEM_OK);
   ASSERT_EQ(tandem_volume_flush(volume), TANDEM_OK) << tandem_last_error_message();
   EXPECT_EQ(read(777, data.size()), data);
   stop(1);

@@ -6,11 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "tandem/volume.h"
+#include "volume/write_plan.hpp"
 
+namespace tandem::volume {
 namespace {
 
-using Columns = std::vector<tandem_volume_column>;
+using Columns = std::vector<WriteColumn>;
 
 // One letter a column: '.' untouched zeros, 'o' untouched data, 'w' written over zeros, 'W' over data, 'p' and 'P' the
 // same for a column of which the write leaves a part (of zeros, of data).
@@ -18,44 +19,41 @@ Columns columns_of(const std::string &text) {
   Columns columns;
   for (const char letter : text) switch (letter) {
       case '.':
-        columns.push_back({.written = 0, .written_old = 0, .remaining = 1, .remaining_old = 0});
+        columns.push_back({.written = false, .written_old = false, .remaining = true, .remaining_old = false});
         break;
       case 'o':
-        columns.push_back({.written = 0, .written_old = 0, .remaining = 1, .remaining_old = 1});
+        columns.push_back({.written = false, .written_old = false, .remaining = true, .remaining_old = true});
         break;
       case 'w':
-        columns.push_back({.written = 1, .written_old = 0, .remaining = 0, .remaining_old = 0});
+        columns.push_back({.written = true, .written_old = false, .remaining = false, .remaining_old = false});
         break;
       case 'W':
-        columns.push_back({.written = 1, .written_old = 1, .remaining = 0, .remaining_old = 0});
+        columns.push_back({.written = true, .written_old = true, .remaining = false, .remaining_old = false});
         break;
       case 'p':
-        columns.push_back({.written = 1, .written_old = 0, .remaining = 1, .remaining_old = 0});
+        columns.push_back({.written = true, .written_old = false, .remaining = true, .remaining_old = false});
         break;
       default:
-        columns.push_back({.written = 1, .written_old = 1, .remaining = 1, .remaining_old = 1});
+        columns.push_back({.written = true, .written_old = true, .remaining = true, .remaining_old = true});
         break;
     }
   return columns;
 }
 
 struct Found {
-  tandem_volume_write_plan plan{};
+  WritePlan plan{};
   std::string reads;  // 'r' where a column is read
 };
 
 Found plan_of(const std::string &text, std::uint32_t m, bool delayed = false) {
   const Columns columns = columns_of(text);
   Found found;
-  std::vector<std::uint8_t> reads(columns.size(), 7);
-  EXPECT_EQ(tandem_volume_plan_write(static_cast<std::uint32_t>(columns.size()), m, columns.data(), delayed,
-                                     reads.data(), &found.plan),
-            TANDEM_OK);
-  for (const std::uint8_t read : reads) found.reads += read ? 'r' : '-';
+  found.plan = plan_write(columns, m, delayed);
+  for (const WriteColumn &column : columns) found.reads += found.plan.reads(column) ? 'r' : '-';
   return found;
 }
 
-std::uint32_t operations(const tandem_volume_write_plan &plan) {
+std::uint32_t operations(const WritePlan &plan) {
   return plan.data_reads + plan.parity_reads + plan.data_writes + plan.parity_writes;
 }
 
@@ -88,7 +86,7 @@ TEST(WritePlan, NoWayIsCheaperThanTheOneFound) {
     if (text.find_first_of("wWpP") == std::string::npos) continue;
     for (const std::uint32_t m : {1U, 2U, 3U}) {
       std::uint32_t modify = 0, reconstruct = 0, written = 0;
-      for (const tandem_volume_column &column : columns_of(text)) {
+      for (const WriteColumn &column : columns_of(text)) {
         modify += column.written_old;
         reconstruct += column.remaining_old;
         written += column.written;
@@ -102,22 +100,5 @@ TEST(WritePlan, NoWayIsCheaperThanTheOneFound) {
   }
 }
 
-TEST(WritePlan, WrongArguments) {
-  tandem_volume_write_plan plan{};
-  const auto status_of = [&](std::uint32_t k, std::uint32_t m, const tandem_volume_column *columns) {
-    return tandem_volume_plan_write(k, m, columns, 0, nullptr, &plan);
-  };
-  const Columns good = columns_of("w");
-  EXPECT_EQ(status_of(1, 1, good.data()), TANDEM_OK);
-  EXPECT_EQ(status_of(1, 1, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
-  EXPECT_STREQ(tandem_last_error_message(), "columns is NULL");
-  EXPECT_EQ(status_of(0, 1, good.data()), TANDEM_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(status_of(1, 0, good.data()), TANDEM_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(status_of(4000000000U, 4000000000U, good.data()), TANDEM_ERROR_TOO_LARGE);
-  EXPECT_EQ(status_of(1, 1, columns_of(".").data()), TANDEM_ERROR_INVALID_ARGUMENT);
-  const tandem_volume_column impossible{.written = 1, .written_old = 0, .remaining = 0, .remaining_old = 1};
-  EXPECT_EQ(status_of(1, 1, &impossible), TANDEM_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(tandem_volume_plan_write(1, 1, good.data(), 0, nullptr, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
-}
-
 }  // namespace
+}  // namespace tandem::volume

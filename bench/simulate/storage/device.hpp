@@ -6,11 +6,11 @@
 #include <map>
 #include <vector>
 
-#include "tests/support/random.hpp"
+#include "base/random.hpp"
 
 namespace tandem::bench::storage {
 
-using test::Random;
+using base::Random;
 
 // One point of a measured distribution of latencies. Points with the same is_write and request_bytes form one
 // distribution, in the order of their quantiles.

@@ -62,8 +62,7 @@ Model::Model(const Options &given, const Device &device)
       upto_(k_ + 1),
       from_known_(k_),
       upto_known_(k_ + 1),
-      columns_(k_),
-      reads_(k_) {
+      columns_(k_) {
   const std::uint32_t each = options_.clients_per_application;
   for (std::uint32_t first = 0; first < options_.client_count; first += std::min(each, options_.client_count - first)) {
     Application application{random_.below(units_), random_.below(units_)};
@@ -121,12 +120,10 @@ Cost Model::plan(const Part &part, bool delayed) {
                         .remaining_old = before || (after && others_old)};
   }
   Cost cost;
-  const tandem_status status =
-      tandem_volume_plan_write(k_, std::max(m_, 1U), columns_.data(), delayed, reads_.data(), &cost.plan);
-  if (status != TANDEM_OK) base::fail(status, tandem_last_error_message());
+  cost.plan = volume::plan_write(columns_, std::max(m_, 1U), delayed);
   if (cost.plan.way == TANDEM_VOLUME_RECONSTRUCT)
     for (std::uint32_t column = 0; column < k_; ++column)
-      if (reads_[column]) cost.reads.push_back(column);
+      if (cost.plan.reads(columns_[column])) cost.reads.push_back(column);
   return cost;
 }
 
@@ -215,9 +212,8 @@ void Model::begin_write(std::uint32_t index) {
 void Model::begin_part(std::uint32_t client, const Application &application, const Part &part) {
   const Cost &cost = cost_of(part);
   const std::uint32_t job = make_job(client, Purpose::write);
-  const tandem_volume_way way = cost.plan.way;
   const auto written = part.last - part.first + 1, read = static_cast<std::uint32_t>(cost.reads.size());
-  const bool modify = way == TANDEM_VOLUME_MODIFY;
+  const bool modify = cost.plan.way == TANDEM_VOLUME_MODIFY;
   // A parity server gets messages from the client, or from each server that read old data, or from both.
   make_parities(job, application, part, cost, modify ? written : 1 + read);
   for (std::uint32_t column = part.first; column <= part.last; ++column) {

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/random.hpp"
 #include "bench/simulate/storage/device.hpp"
 #include "bench/simulate/storage/events.hpp"
 #include "bench/simulate/storage/options.hpp"
-#include "tandem/volume.h"
-#include "tests/support/random.hpp"
+#include "volume/write_plan.hpp"
 
 namespace tandem::bench::storage {
 
@@ -18,7 +18,7 @@ constexpr std::uint32_t kNone = UINT32_MAX;
 
 // The cost of a write to a part of a row: the plan, and the columns that it reads to reconstruct.
 struct Cost {
-  tandem_volume_write_plan plan{};
+  volume::WritePlan plan{};
   std::vector<std::uint32_t> reads;
 };
 
@@ -51,7 +51,7 @@ struct Result {
   double most_utilisation = 0;            // of the busiest server
 };
 
-// Clients that write. Each begins its next write when the last one is complete. tandem_volume_plan_write (volume.h)
+// Clients that write. Each begins its next write when the last one is complete. plan_write (volume/write_plan.hpp)
 // decides which I/Os a write needs.
 class Model {
  public:
@@ -163,8 +163,7 @@ class Model {
   std::vector<std::uint32_t> free_jobs_, free_requests_, free_messages_;
   std::vector<Cost> from_, upto_;  // of parts that begin at a column; of parts that begin at 0, by number of columns
   std::vector<std::uint8_t> from_known_, upto_known_;
-  std::vector<tandem_volume_column> columns_;
-  std::vector<std::uint8_t> reads_;
+  std::vector<volume::WriteColumn> columns_;
 
   double now_ = 0;
   bool measuring_ = false;

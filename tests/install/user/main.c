@@ -21,8 +21,8 @@ static void encode_and_rebuild(tandem_context *context, const tandem_codec *code
   static const int lost[M] = {0, 7, 10, 13};
   uint8_t present[K + M];
   void *shards[K + M], *originals[K + M];
-  check(tandem_shards_allocate(K + M, SHARD_BYTES, shards), "tandem_shards_allocate");
-  check(tandem_shards_allocate(K + M, SHARD_BYTES, originals), "tandem_shards_allocate");
+  check(tandem_shards_allocate(K + M, SHARD_BYTES, 0, shards), "tandem_shards_allocate");
+  check(tandem_shards_allocate(K + M, SHARD_BYTES, 0, originals), "tandem_shards_allocate");
   for (int i = 0; i < K; ++i)
     for (size_t at = 0; at < SHARD_BYTES; ++at) ((uint8_t *)shards[i])[at] = (uint8_t)((at * 31 + (size_t)i * 7) % 251);
 
