@@ -81,7 +81,7 @@ class Verify(Case):
         the_set = self.write_set(contents)
         (self.folder / "set.vol0+3.par2").unlink()
         self.write("set.par2", the_set.main + b"".join(the_set.descriptions))
-        self.write("b", contents["b"][:999] + b"x")
+        self.write("b", contents["b"][:999] + bytes([contents["b"][999] ^ 1]))
         report = self.verify()
         self.assertEqual([(self.state(report, name), report.files[name]["found_slice_count"]) for name in "ab"],
                          [(COMPLETE, 16), (DAMAGED, 0)])
