@@ -202,13 +202,22 @@ class PacketFiles(unittest.TestCase):
         before = self.made(recovery_slice_count=7)
         (self.folder / "set.vol1+2.par2").write_bytes(before["set.vol1+2.par2"][:-9])
         (self.folder / "set.par2").unlink()
+        damaged = self.files()
         for name in ("set.vol1+2.par2", "set.par2"):
-            report = LIBRARY.verify(self.folder / "set.vol0+1")
-            (self.folder / name).write_bytes(b"precious")
-            with self.assertRaises(Failure) as caught:
-                report.repair(packets=1)
-            self.assertIn(caught.exception.status, (IO, DAMAGED_SET))
-            self.assertEqual((self.folder / name).read_bytes(), b"precious")
+            def change(*_, path=self.folder / name):
+                path.write_bytes(b"precious")
+                return 0
+            for progress in (None, change):
+                report = LIBRARY.verify(self.folder / "set.vol0+1")
+                if progress is None:
+                    change()
+                with self.assertRaises(Failure) as caught:
+                    report.repair(packets=1, progress=progress)
+                self.assertIn(caught.exception.status, (IO, DAMAGED_SET))
+                self.assertEqual((self.folder / name).read_bytes(), b"precious")
+                (self.folder / "set.par2").unlink(missing_ok=True)
+                for each, data in damaged.items():
+                    (self.folder / each).write_bytes(data)
 
     def test_links_and_the_folders_of_others_stay(self):
         before = self.made(recovery_slice_count=7)
@@ -221,20 +230,23 @@ class PacketFiles(unittest.TestCase):
         (self.folder / "sub/set.vol3+4.par2").rename(self.folder / "stored")
         (self.folder / "stored").write_bytes(before["set.vol3+4.par2"][:-7])
         (self.folder / "sub/set.vol3+4.par2").symlink_to(self.folder / "stored")
+        (self.folder / "sub/set.vol0+1.par2").write_bytes(before["set.vol0+1.par2"][:-7])
+        os.link(self.folder / "sub/set.vol0+1.par2", self.folder / "second")
         self.remake("obfuscated", extra=sorted((self.folder / "sub").glob("*.par2")))
         self.assertEqual((self.folder / "set.vol1+2.par2").read_bytes(), b"of another")
         self.assertEqual((self.folder / "sub/set.vol1+2.par2").read_bytes(), before["set.vol1+2.par2"])
         self.assertTrue((self.folder / "sub/set.vol3+4.par2").is_symlink())
         self.assertEqual((self.folder / "stored").read_bytes(), before["set.vol3+4.par2"][:-7])
+        self.assertEqual((self.folder / "sub/set.vol0+1.par2").read_bytes(), before["set.vol0+1.par2"][:-7])
 
     def test_a_main_packet_that_is_not_the_sets_is_not_written(self):
         before = self.made(recovery_slice_count=7)
         main = next(each for each in packets_of(before["set.par2"]) if each[0] == b"Main\0\0\0\0")
         wrong = packet(main[2], b"PAR 2.0\0Main\0\0\0\0", struct.pack("<QI", 512, 0))
         stray = packet(main[2], b"PAR 2.0\0FileDesc", bytes(56) + b"stray\0\0\0")
-        (self.folder / "set.vol0+1.par2").write_bytes(before["set.vol0+1.par2"] + wrong + stray)
-        (self.folder / "set.par2").write_bytes(before["set.par2"][:400])
-        report = self.remake()
+        (self.folder / "set.vol0+1.par2").write_bytes(wrong + stray + before["set.vol0+1.par2"])
+        (self.folder / "set.par2").unlink()
+        report = self.remake("set.vol0+1")
         self.assertEqual((self.folder / "set.par2").read_bytes(), before["set.par2"])
         self.assertEqual([each["is_lost"] for each in report.packet_files], [0] * 4)
 
