@@ -161,6 +161,41 @@ TEST(Gf16, WideCodesComeBack) {
 
 // A thread that has no memory for its part leaves it to the calling thread, which had its own before anything was
 // written.
+struct Questions {
+  std::uint64_t asked, last;
+};
+
+TEST(Gf16, ASolveAsksForEachLostShardWhetherItIsCancelled) {
+  constexpr unsigned kLost = 1000;
+  const Context context = make_context();
+  Bytes present(2 * kLost, 1);
+  std::fill_n(present.begin(), kLost, std::uint8_t{0});
+  // Each time with a new codec, which has nothing solved.
+  const auto solve = [&](Questions &questions) {
+    const Codec codec = make_codec(options16("par2", kLost, kLost));
+    auto options = sized<tandem_plan_options>();
+    options.operation = TANDEM_OPERATION_DECODE;
+    options.present = present.data();
+    options.cancelled = [](void *user) -> std::int32_t {
+      auto &each = *static_cast<Questions *>(user);
+      return ++each.asked >= each.last;
+    };
+    options.cancelled_user = &questions;
+    tandem_plan *plan = nullptr;
+    const tandem_status status = tandem_plan_create(context.get(), codec.get(), &options, &plan);
+    tandem_plan_destroy(plan);
+    return status;
+  };
+  Questions all = {0, UINT64_MAX};
+  ASSERT_EQ(solve(all), TANDEM_OK) << tandem_last_error_message();
+  EXPECT_GE(all.asked, 2 * kLost);
+  for (const std::uint64_t last : {std::uint64_t{1}, std::uint64_t{kLost}, all.asked - 1}) {
+    Questions some = {0, last};
+    EXPECT_EQ(solve(some), TANDEM_ERROR_CANCELLED);
+    EXPECT_EQ(some.asked, last);
+  }
+}
+
 TEST(Gf16, ThreadsWithoutMemoryLeaveTheirPartToTheCaller) {
   constexpr unsigned k = 60, m = 30;
   constexpr std::size_t kBytes = 64 << 10;
