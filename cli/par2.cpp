@@ -144,10 +144,20 @@ void print_report(const Par2Report &report) {
              what_is_lost(report.summary));
 }
 
+// Files of other sets do not count.
+std::size_t count_bad(const std::vector<tandem_par2_packet_file> &files) {
+  return static_cast<std::size_t>(std::ranges::count_if(files, [](const tandem_par2_packet_file &file) {
+    const bool is_of_set = file.packet_count != 0 || file.damaged_bytes == file.bytes;
+    return file.is_lost != 0 || (is_of_set && (file.damaged_bytes != 0 || file.bytes == 0));
+  }));
+}
+
 // failure: of a repair. That something is not recoverable is not known while something cannot be read.
+// bad_packet_files: that were to be made anew.
 int finish_par2(const Par2Report &report, const char *command, const OutputFlags &output,
-                const Failure *failure = nullptr) {
+                const Failure *failure = nullptr, std::size_t bad_packet_files = 0) {
   int status = exit_status_of(report);
+  if (status == kExitDone && bad_packet_files != 0) status = kExitDamageFound;
   if (failure != nullptr && !(failure->exit_status == kExitNotRecoverable && status == kExitInputOutput))
     status = failure->exit_status;
   if (failure != nullptr) complain(failure->message);
@@ -186,14 +196,6 @@ void complain_of_extra(const Par2Report &report, const Par2VerifyFlags &flags, b
   for (const std::string &path : flags.extra)
     if (!known.contains(whole(path)))
       complain("note: ", path, ": no file of the set, and not searched: all files of the set are complete");
-}
-
-// Files of other sets do not count.
-std::size_t count_bad(const std::vector<tandem_par2_packet_file> &files) {
-  return static_cast<std::size_t>(std::ranges::count_if(files, [](const tandem_par2_packet_file &file) {
-    const bool is_of_set = file.packet_count != 0 || file.damaged_bytes == file.bytes;
-    return file.is_lost != 0 || (is_of_set && (file.damaged_bytes != 0 || file.bytes == 0));
-  }));
 }
 
 // Of packet files alone.
@@ -244,13 +246,12 @@ int run_repair(Par2RepairFlags flags) {
       return finish_par2(report, kCommand, flags.verify.output, &failure);
     }
   }
-  const int status = finish_par2(report, kCommand, flags.verify.output);
   const std::size_t bad = flags.packets ? count_bad(report.packet_files) : 0;
   if (bad != 0)
     complain(plural(bad, "damaged packet file"),
              " stays: its name does not tell what it had, or it holds other packets, "
              "has no intact one, or is a link (tandem par2 verify --packets names it)");
-  return bad != 0 && status == kExitDone ? kExitDamageFound : status;
+  return finish_par2(report, kCommand, flags.verify.output, nullptr, bad);
 }
 
 void add_base_flag(CLI::App &command, std::string &base) {
@@ -341,7 +342,7 @@ void add_par2_repair(CLI::App &par2, Invocation &invocation) {
   add_no_sync_flag(command, flags->no_sync);
   command.footer(
       "Exit status: 0 all files are complete, 3 a file cannot be read: it stays as it is, 4 not all files can be\n"
-      "repaired; with --rename-only, 1 a repair is possible.");
+      "repaired; with --rename-only, 1 a repair is possible; with --packets, 1 a damaged packet file stays.");
   add_context_flags(command, flags->context, CodesOn::cpu);
   add_output_flags(command, flags->verify.output);
   command.callback([flags, &invocation] {

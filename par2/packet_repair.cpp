@@ -141,7 +141,7 @@ void repair_packets(tandem_context *context, Report &report, const tandem_par2_r
   const Set &set = report.set;
   if (report.lost_packets.empty()) return;
   std::vector<Place> slices;
-  std::uint64_t bytes = 0, known_bytes = 0, wanted_bytes = 0;
+  std::uint64_t bytes = 0, known_bytes = 0, wanted = 0;
   for (std::size_t i = 0; i < set.files.size(); ++i) {
     if (!set.files[i].is_recoverable) continue;
     if (report.files[i].state != FileState::complete)
@@ -152,11 +152,12 @@ void repair_packets(tandem_context *context, Report &report, const tandem_par2_r
   }
   // Names and headers may tell anything: what is made and hashed because of them is bounded by what is there.
   for (const PacketFile &file : set.packet_files) known_bytes += file.used_bytes;
-  for (const LostPackets &lost : report.lost_packets) wanted_bytes += lost.volume.count * set.slice_bytes;
+  for (const LostPackets &lost : report.lost_packets) wanted += lost.volume.count;
   constexpr std::uint64_t kSmall = 1u << 20, kMostZeros = std::uint64_t{1} << 34;
-  if (wanted_bytes > 2 * (bytes + known_bytes) + kSmall || set.slice_count * set.slice_bytes > 16 * bytes + kMostZeros)
-    fail(TANDEM_ERROR_TOO_LARGE, "the names of packet files tell of ", wanted_bytes,
-         " bytes of recovery slices, more than twice as much as there is: nothing is made anew");
+  if (wanted > (2 * (bytes + known_bytes) + kSmall) / set.slice_bytes ||
+      set.slice_count * set.slice_bytes > 16 * bytes + kMostZeros)
+    fail(TANDEM_ERROR_TOO_LARGE, "the names of packet files tell of ", wanted, " recovery slices of ", set.slice_bytes,
+         " bytes, more than twice as much as there is: nothing is made anew");
   const auto folder = std::make_shared<base::Folder>(base::folder_of(report.lost_packets.front().path));
   const std::uint64_t critical_bytes = critical_packets(set, std::vector<SliceSum>(set.slice_count)).size();
   PacketFiles files(folder, set.id, set.slice_bytes, critical_bytes, set.recovery_percent != 0 ? kSyncCopies : 0);
@@ -166,7 +167,7 @@ void repair_packets(tandem_context *context, Report &report, const tandem_par2_r
     files.add(name, lost.volume, lost.packet_file ? set.packet_files[*lost.packet_file].status : std::nullopt);
   }
   files.make();
-  meter.add_total(bytes + wanted_bytes);
+  meter.add_total(bytes + wanted * set.slice_bytes);
   const std::vector<SliceSum> sums = files.code(context, slices, options.memory_bytes, crew, meter);
   std::vector<Range> whole;  // files without checksums of slices
   std::vector<const File *> without;

@@ -307,6 +307,7 @@ typedef struct tandem_par2_repair_options {
  *   the set, packets of other sets or of unknown kinds, or recovery slices that its name does not tell; if nothing
  *   tells which it had; if it is a link or has two names; and if the set protects it. If a file has changed since the
  *   verify, the call fails (DAMAGED). More recovery data than twice what there is, is not made (TOO_LARGE).
+ *   keep_replaced is for the set's own files: a damaged packet file does not stay.
  *
  * Cost: the equations of e lost slices take about 2 e^2 bytes beside memory_bytes. With g gaps among the exponents they
  *   take up to 10 e^2, and about e^2 g steps of the context, at most 2^36.

@@ -51,6 +51,15 @@ class Par2(unittest.TestCase):
         (self.folder / "data/a").write_bytes(os.urandom(10))
         self.run_command("repair", "set", "--packets", status=4)
 
+    def test_a_damaged_packet_file_that_stays_is_told(self):
+        self.run_command("create", "set", "data", "-s", 1000, "-c", 7)
+        path = self.folder / "set.vol3+4.par2"
+        path.write_bytes(path.read_bytes()[:-5])
+        (self.folder / "second").hardlink_to(path)
+        self.assertIn("1 damaged packet file stays", self.run_command("repair", "set", "--packets", status=1).stderr)
+        self.assertEqual(self.json("repair", "set", "--packets", status=1)["exit_status"], 1)
+        self.assertEqual(self.json("repair", "set")["exit_status"], 0)
+
     def test_create_and_verify(self):
         done = self.run_command("create", "set", "data", "-s", 1000, "-r", "20%", "--no-sync")
         self.assertIn("3 files, 15.00 kB: 15 slices of 1000B; 3 packet files", done.stdout)
