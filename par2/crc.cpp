@@ -2,17 +2,17 @@
 #include "par2/crc.hpp"
 
 #include <cstring>
+#include <vector>
 
 namespace tandem::par2 {
 
 #ifdef TANDEM_PAR2_X86
-// Of whole blocks of 64 bytes, at least one: 16 bytes with the same remainder as `value` and the blocks.
-void crc32_fold(std::uint32_t value, const unsigned char *bytes, std::size_t blocks, unsigned char (&folded_out)[16]);
+extern const CrcKernel crc_sse4, crc_avx2, crc_avx512;
 #endif
 
 namespace {
 
-constexpr std::uint32_t kPolynomial = 0xedb88320;
+constexpr std::uint32_t kPolynomial = kCrcPolynomial;
 
 using Table = std::array<std::uint32_t, 256>;
 
@@ -43,15 +43,23 @@ std::uint32_t advance(std::uint32_t value, const unsigned char *bytes, std::size
   return value;
 }
 
-bool has_products() {
+const std::vector<const CrcKernel *> &kernels() {
+  static const auto found = [] {
+    std::vector<const CrcKernel *> list;
 #ifdef TANDEM_PAR2_X86
-  static const bool has = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
-  return has;
-#else
-  return false;
+    if (__builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512f")) list.push_back(&crc_avx512);
+    if (__builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx2")) list.push_back(&crc_avx2);
+    if (__builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1")) list.push_back(&crc_sse4);
 #endif
+    return list;
+  }();
+  return found;
 }
-bool only_portable = false;
+
+std::span<const CrcKernel *const> &used() {
+  static std::span<const CrcKernel *const> list = kernels();
+  return list;
+}
 
 // a * b modulo the polynomial; bit 31 is x^0.
 constexpr std::uint32_t product(std::uint32_t a, std::uint32_t b) {
@@ -73,23 +81,21 @@ std::uint32_t after_zeros(std::uint32_t value, std::uint64_t count) {
 
 }  // namespace
 
-bool force_portable_crc(bool portable) {
-  only_portable = portable;
-  return has_products();
-}
+std::span<const CrcKernel *const> crc_kernels() { return kernels(); }
+void force_crc_kernels(std::span<const CrcKernel *const> list) { used() = list; }
 
 std::uint32_t crc32(std::uint32_t crc, const void *bytes, std::size_t count) {
   auto from = static_cast<const unsigned char *>(bytes);
   std::uint32_t value = ~crc;
-#ifdef TANDEM_PAR2_X86
-  if (const std::size_t blocks = count / 64; blocks > 1 && has_products() && !only_portable) {
+  for (const CrcKernel *const kernel : used()) {
+    const std::size_t blocks = count / kernel->block_bytes;
+    if (blocks < 2) continue;
     unsigned char folded[16];
-    crc32_fold(value, from, blocks, folded);
+    kernel->fold(value, from, blocks, folded);
     value = advance(0, folded, sizeof folded);
-    from += 64 * blocks;
-    count %= 64;
+    from += blocks * kernel->block_bytes;
+    count -= blocks * kernel->block_bytes;
   }
-#endif
   return ~advance(value, from, count);
 }
 

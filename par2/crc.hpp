@@ -6,13 +6,19 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+
+#include "par2/crc_kernel.hpp"
 
 namespace tandem::par2 {
 
 // Continues a CRC; 0 begins one.
 std::uint32_t crc32(std::uint32_t crc, const void *bytes, std::size_t count);
 std::uint32_t crc32_zeros(std::uint32_t crc, std::uint64_t count);
-bool force_portable_crc(bool portable);  // for tests; returns whether there is another one
+
+// For tests. Those of this CPU, the widest first; a wide one leaves short rests to the next.
+std::span<const CrcKernel *const> crc_kernels();
+void force_crc_kernels(std::span<const CrcKernel *const> kernels);
 
 // The CRC of `window` bytes, without the inversions at both ends: so that it is linear.
 class RollingCrc {
