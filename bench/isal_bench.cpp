@@ -94,9 +94,25 @@ struct Options {
   unsigned repeats = 15;
   double slice_seconds = 0.02;
   std::string only, output;
-  std::vector<std::string> codes = {"4+2",    "6+3", "8+4",  "10+4", "12+4", "16+4", "10+8",  "20+10", "32+8",
-                                    "128+32", "8+5", "10+5", "6+6",  "8+6",  "8+5v", "10+5v", "6+6v",  "8+6v"};
+  std::vector<std::string> codes = {"4+1",  "8+1",  "16+1", "4+2",  "8+2",  "6+3",   "8+3",  "8+4",
+                                    "10+4", "12+4", "16+4", "20+4", "10+8", "20+10", "32+8", "128+32",
+                                    "8+5",  "10+5", "6+6",  "8+6",  "8+5v", "10+5v", "6+6v", "8+6v"};
+  std::vector<std::size_t> sizes = {64,   100,  128,  256,      512,      1024,     1500,
+                                    2048, 4096, 8192, 16 << 10, 64 << 10, 128 << 10};
 };
+
+constexpr std::size_t kSizes[] = {64, 100, 128, 256, 512, 1024, 1500, 2048, 4096, 8192, 16 << 10, 64 << 10, 128 << 10};
+
+// Shards of less than a page do not collide by where they start in it.
+template <class Body>
+void for_each_place(const std::vector<std::size_t> &sizes, const Body &body) {
+  for (const std::size_t bytes : sizes) {
+    for (const MemoryPlacement placed : {MemoryPlacement::contiguous, MemoryPlacement::scattered,
+                                         MemoryPlacement::allocated, MemoryPlacement::page_aligned}) {
+      if (placed != MemoryPlacement::page_aligned || bytes >= 4096) body(bytes, placed);
+    }
+  }
+}
 
 class Bench {
  public:
@@ -172,38 +188,38 @@ void measure_codes(Bench &bench, int k, int rows, bool vandermonde, std::size_t 
   });
 }
 
-void measure_vectors(Bench &bench, int count, std::size_t bytes) {
-  const auto vectors = std::make_shared<Vectors>(static_cast<unsigned>(count) + 2, bytes, MemoryPlacement::contiguous);
+void measure_vectors(Bench &bench, int count, std::size_t bytes, MemoryPlacement placed) {
+  const auto vectors = std::make_shared<Vectors>(static_cast<unsigned>(count) + 2, bytes, placed);
   const int length = static_cast<int>(bytes);
   const std::string shape = fmt::format("{}", count);
   const auto array = [](Vectors &all) { return reinterpret_cast<void **>(all.at(0)); };
-  bench.measure("dot_prod", shape, bytes, "contiguous", [=](const IsalLibrary &library) {
+  bench.measure("dot_prod", shape, bytes, name_of(placed), [=](const IsalLibrary &library) {
     return [=, tables = tables_of(library, count, 1), call = library.dot_product]() mutable {
       call(length, count, tables.data(), vectors->at(0), *vectors->at(static_cast<unsigned>(count)));
     };
   });
-  bench.measure("mad", shape, bytes, "contiguous", [=](const IsalLibrary &library) {
+  bench.measure("mad", shape, bytes, name_of(placed), [=](const IsalLibrary &library) {
     return [=, tables = tables_of(library, count, 1), call = library.multiply_add]() mutable {
       call(length, count, 1, tables.data(), *vectors->at(0), *vectors->at(1));
     };
   });
-  bench.measure("mul", "1", bytes, "contiguous", [=](const IsalLibrary &library) {
+  bench.measure("mul", "1", bytes, name_of(placed), [=](const IsalLibrary &library) {
     Bytes table(32);
     library.init_vector(0x8e, table.data());
     return
         [=, call = library.multiply_vector]() mutable { call(length, table.data(), *vectors->at(0), *vectors->at(1)); };
   });
-  bench.measure("xor_gen", shape, bytes, "contiguous", [=](const IsalLibrary &library) {
+  bench.measure("xor_gen", shape, bytes, name_of(placed), [=](const IsalLibrary &library) {
     return [=, call = library.xor_generate] { call(count + 1, length, array(*vectors)); };
   });
-  bench.measure("pq_gen", shape, bytes, "contiguous", [=](const IsalLibrary &library) {
+  bench.measure("pq_gen", shape, bytes, name_of(placed), [=](const IsalLibrary &library) {
     return [=, call = library.pq_generate] { call(count + 2, length, array(*vectors)); };
   });
-  bench.measure("pq_check", shape, bytes, "contiguous", [=](const IsalLibrary &library) {
+  bench.measure("pq_check", shape, bytes, name_of(placed), [=](const IsalLibrary &library) {
     library.pq_generate(count + 2, length, array(*vectors));
     return [=, call = library.pq_verify] { call(count + 2, length, array(*vectors)); };
   });
-  bench.measure("xor_check", shape, bytes, "contiguous", [=](const IsalLibrary &library) {
+  bench.measure("xor_check", shape, bytes, name_of(placed), [=](const IsalLibrary &library) {
     library.xor_generate(count + 1, length, array(*vectors));
     return [=, call = library.xor_verify] { call(count + 1, length, array(*vectors)); };
   });
@@ -253,6 +269,7 @@ int main(int argument_count, char **arguments) {
   app.add_option("--seconds", options.slice_seconds, "seconds of one library in one round");
   app.add_option("--code", options.codes, "codes, K+M. K+Mv: ISA-L's Vandermonde matrix, else its Cauchy matrix")
       ->delimiter(',');
+  app.add_option("--bytes", options.sizes, "bytes of a shard or vector")->delimiter(',');
   CLI11_PARSE(app, argument_count, arguments);
   try {
     std::vector<IsalLibrary> libraries;
@@ -264,16 +281,26 @@ int main(int argument_count, char **arguments) {
       const int k = std::stoi(code.substr(0, plus)), rows = std::stoi(code.substr(plus + 1));
       const bool vandermonde = code.back() == 'v';
       if (k < 1 || rows < 1 || k + rows > 256) throw std::runtime_error(fmt::format("{}: K+M is 2 to 256", code));
-      for (const std::size_t bytes : {64, 100, 512, 1024, 2048, 4096, 8192, 16384})
-        measure_codes(bench, k, rows, vandermonde, bytes, MemoryPlacement::contiguous);
-      const auto width = static_cast<std::size_t>(k + rows);
-      for (const std::size_t all_bytes : {512 << 10, 64 << 20}) {
-        for (const MemoryPlacement placed :
-             {MemoryPlacement::contiguous, MemoryPlacement::page_aligned, MemoryPlacement::scattered})
-          measure_codes(bench, k, rows, vandermonde, all_bytes / width / 64 * 64, placed);
+      std::vector<std::size_t> sizes = options.sizes;
+      if (sizes.empty()) {
+        const auto width = static_cast<std::size_t>(k + rows);
+        sizes.assign(std::begin(kSizes), std::end(kSizes));
+        for (const std::size_t stripe_bytes : {512 << 10, 64 << 20}) sizes.push_back(stripe_bytes / width / 64 * 64);
       }
+      for_each_place(sizes, [&](std::size_t bytes, MemoryPlacement placed) {
+        measure_codes(bench, k, rows, vandermonde, bytes, placed);
+      });
     }
-    for (const std::size_t bytes : {64, 512, 4096, 32768, 4 << 20}) measure_vectors(bench, 10, bytes);
+    std::vector<std::size_t> sizes = options.sizes;
+    if (sizes.empty()) {
+      sizes.assign(std::begin(kSizes), std::end(kSizes));
+      sizes.push_back(4 << 20);
+    }
+    for_each_place(sizes, [&](std::size_t bytes, MemoryPlacement placed) {
+      // ISA-L's RAID functions need vectors of 32 bytes at their places.
+      if (placed == MemoryPlacement::allocated || bytes % 32 != 0) return;
+      for (const int count : {4, 10, 20}) measure_vectors(bench, count, bytes, placed);
+    });
     measure_arithmetic(bench);
     if (!options.output.empty()) bench.write(options.output);
   } catch (const std::exception &error) {

@@ -19,11 +19,13 @@ namespace {
 
 constexpr std::size_t kLineBytes = 64;
 constexpr std::size_t kPageBytes = 4096;
+constexpr std::size_t kBlockBytes = 16, kBlockHeaderBytes = 8;  // of glibc's malloc, below 128 KiB
 
 constexpr std::pair<MemoryPlacement, const char *> kPlacements[] = {
     {MemoryPlacement::contiguous, "contiguous"},
     {MemoryPlacement::scattered, "scattered"},
     {MemoryPlacement::page_aligned, "page-aligned"},
+    {MemoryPlacement::allocated, "malloc"},
 };
 
 using base::round_up;
@@ -38,6 +40,8 @@ std::size_t slot_bytes(const Layout &layout) {
       return round_up(layout.shard_bytes, kPageBytes) + kPageBytes;
     case MemoryPlacement::page_aligned:
       return round_up(layout.shard_bytes, kPageBytes);
+    case MemoryPlacement::allocated:
+      return round_up(layout.shard_bytes + kBlockHeaderBytes, kBlockBytes);
   }
   return 0;
 }
@@ -50,10 +54,11 @@ std::vector<std::size_t> shard_offsets(const Layout &layout) {
   if (layout.placement == MemoryPlacement::scattered) std::shuffle(slots.begin(), slots.end(), random);
 
   const std::size_t step = slot_bytes(layout);
-  const bool odd_addresses = layout.odd && layout.placement != MemoryPlacement::page_aligned;
+  const bool is_allocated = layout.placement == MemoryPlacement::allocated;
+  const bool odd_addresses = layout.odd && layout.placement != MemoryPlacement::page_aligned && !is_allocated;
   std::vector<std::size_t> offsets(count);
   for (std::size_t i = 0; i < count; ++i) {
-    offsets[i] = slots[i] * step + (odd_addresses ? 1 : 0);
+    offsets[i] = slots[i] * step + (odd_addresses ? 1 : 0) + (is_allocated ? kBlockBytes : 0);
     if (layout.placement == MemoryPlacement::scattered) offsets[i] += random() % (kPageBytes / kLineBytes) * kLineBytes;
   }
   return offsets;

@@ -11,9 +11,11 @@
 namespace tandem::bench {
 
 enum class MemoryPlacement {
-  contiguous,   // the shards of a stripe one after the other
-  scattered,    // every shard at a random place, at a random multiple of 64 bytes in its page
-  page_aligned  // every shard at a 4 KiB boundary: all of them collide in the L1 cache
+  contiguous,    // the shards of a stripe one after the other
+  scattered,     // every shard at a random place, at a random multiple of 64 bytes in its page
+  page_aligned,  // every shard at a 4 KiB boundary: all of them collide in the L1 cache
+  allocated      // as malloc lays blocks out one after the other: each 8 bytes more than it needs, at a multiple of 16
+                 // bytes
 };
 
 MemoryPlacement placement_from_name(const std::string &name);
@@ -25,7 +27,7 @@ struct Layout {
   std::size_t shard_bytes = 0;
   std::size_t stripe_count = 1;  // 1: every call uses the same memory; more: each call uses the next stripe
   MemoryPlacement placement = MemoryPlacement::contiguous;
-  bool odd = false;  // addresses are odd too (except page_aligned)
+  bool odd = false;  // addresses are odd too (except page_aligned and allocated)
   std::uint64_t seed = 1;
 };
 
