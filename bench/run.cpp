@@ -241,7 +241,7 @@ void add_run_command(CLI::App &app, Invocation &invocation) {
       ->default_str("256MiB")
       ->group(kExpert);
   axis("--placement", flags->codes.placements, "Where the shards lie")
-      ->check(one_of({"contiguous", "scattered", "page-aligned"}))
+      ->check(one_of({"contiguous", "scattered", "page-aligned", "malloc"}))
       ->capture_default_str()
       ->group(kExpert);
   command.add_flag("--odd", flags->codes.odd, "Odd lengths at odd addresses")->group(kExpert);

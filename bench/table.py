@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 IN_CACHE, OUT_OF_CACHE = 512 << 10, 4 << 20
-SMALL_SHARDS = [64, 256, 1024, 4096]
+SMALL_SHARDS = [64, 128, 256, 512, 1024, 1500, 4096]
 
 # GB/s of klauspost/reedsolomon, one goroutine, working set of 512 KiB, on one core of a Zen 5. This script did not measure
 # them; they are from another machine. Its hand-written kernels end at k, m <= 10.
@@ -25,6 +25,9 @@ KLAUSPOST_ZEN5 = {(6, 3): 97, (8, 4): 81, (10, 4): 78, (10, 8): 39}
 
 SIZES = ["--size", "512KiB,4MiB"]
 CODES = ["--code", "all"]
+# One to three rows in cache, which hang most on where the shards lie.
+NARROW = ["--code", "4+1,8+1,16+1,8+2,6+3,8+3", "--shard-bytes", "128,256,512,1500,4KiB,16KiB,64KiB",
+          "--placement", "contiguous,scattered,page-aligned,malloc"]
 RUNS = {
     "encode": [*CODES, *SIZES, "--placement", "contiguous,scattered,page-aligned"],
     "encode-odd": [*CODES, *SIZES, "--placement", "contiguous,scattered", "--odd"],
@@ -37,6 +40,8 @@ RUNS = {
     "threads": [*CODES, *SIZES, "--threads", "0"],
     "calls": ["--code", "10+4,20+10", "--size", "256KiB,512KiB,1MiB,4MiB,8MiB,16MiB", "--threads", "0"],
     "five-six": ["--code", "8+5,10+5,8+6,10+6", "--size", "512KiB"],
+    "narrow": NARROW,
+    "narrow-decode": ["--operation", "decode", *NARROW],
     "same-sets": ["--code", "128+32", "--shard-bytes", "2MiB", "--placement", "contiguous,scattered"],
 }
 
@@ -92,13 +97,13 @@ class Table:
     def add(self, case, target, measured, met):
         self.rows.append((case, target, measured, "yes" if met else "**no**"))
 
-    def ratios(self, case, results, least, mean=None, key="over_peer"):
+    def ratios(self, case, results, least, mean=None, key="over_peer", name=code):
         """Every ratio at least `least`, and their geometric mean at least `mean`."""
         results = [result for result in results if key in result]
         if not results:
             return
         values = [result[key] for result in results]
-        missed = [f"{code(result)} {result[key]:.2f}" for result in results if result[key] < least]
+        missed = [f"{name(result)} {result[key]:.2f}" for result in results if result[key] < least]
         average = geometric_mean(values)
         target = f">= {least:g}" + (f", mean >= {mean:g}" if mean else "")
         measured = f"{min(values):.2f} to {max(values):.2f}, mean {average:.2f}"
@@ -139,6 +144,22 @@ class Table:
         for km, least in WIDE_ROOF.items() if run == "encode" else ():
             self.ratios(f"{label}, out of cache, contiguous, {km[0]}+{km[1]}: of the roof",
                         self.results(run, OUT_OF_CACHE, "contiguous", lambda r: (r["k"], r["m"]) == km), least, key="of_roof")
+
+    def narrow(self):
+        place = lambda result: f"{code(result)} {result['shard_bytes']} B {result['placement']}"
+        rate = lambda result: result["tandem"]["gb_per_second"]["median"]
+        for run, label in (("narrow", "encode"), ("narrow-decode", "decode")):
+            label += ", one to three rows, shards"
+            self.ratios(f"{label} below 1 KiB: x ISA-L", self.results(run, where=lambda r: r["shard_bytes"] < 1024), 0.9,
+                        name=place)
+            self.ratios(f"{label} from 1 KiB on: x ISA-L", self.results(run, where=lambda r: r["shard_bytes"] >= 1024),
+                        0.95, name=place)
+            cases = {}
+            for result in self.results(run, where=lambda r: r["shard_bytes"] >= 4096):
+                cases.setdefault((code(result), result["shard_bytes"]), []).append(result)
+            slowest = [min(places, key=rate) | {"of_best": min(map(rate, places)) / max(map(rate, places))}
+                       for places in cases.values()]
+            self.ratios(f"{label} from 4 KiB on: worst placement, x the best", slowest, 0.9, key="of_best", name=place)
 
     def small(self):
         for result in self.results("small", where=lambda r: "peer" in r):
@@ -210,6 +231,7 @@ class Table:
         for run, label, least, mean in (("avx512", "AVX-512 without GFNI", 0.9, 1.3),
                                         ("avx2-gfni", "AVX2 and GFNI", 0.9, 1.0), ("avx2", "AVX2", 0.9, 1.0)):
             self.ratios(f"{label}, in cache: x ISA-L's of the class", self.results(run), least, mean)
+        self.narrow()
         self.small()
         self.setup()
         self.threads()
