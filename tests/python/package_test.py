@@ -768,8 +768,8 @@ class Files(unittest.TestCase):
             files.encode(self.folder / "nowhere", self.shards, 4, 2)
         self.assertIsInstance(caught.exception, OSError)
         self.encode()
-        with self.assertRaises(errors.FileError):
-            self.encode()  # they exist
+        with self.assertRaisesRegex(errors.FileError, "exists; use force=True to replace it"):
+            self.encode()
         self.encode(force=True)
         with self.assertRaisesRegex(errors.InvalidArgument, "text file"), open(self.source) as file:
             files.encode(file, self.shards, 4, 2)
