@@ -18,7 +18,7 @@ help:
 	@echo "make test-all build and run every test with every case"
 	@echo "make build    build everything that this machine can build, into $(BUILD)/"
 	@echo "make deps     install missing packages for building and testing"
-	@echo "make format   format the sources with clang-format 14"
+	@echo "make format   format the sources with clang-format 14, rustfmt and gofmt"
 	@echo "make clean    remove $(BUILD)/"
 	@echo
 	@echo "demo, demo-volume, docs and test install missing packages with apt; INSTALL=0 only names them."
@@ -66,6 +66,8 @@ deps-volume:
 
 format:
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.hpp' '*.inc' | xargs clang-format-14 -i
+	if command -v rustfmt >/dev/null; then rustfmt --edition 2021 --config-path rust rust/build.rs rust/src/lib.rs rust/tests/*.rs; fi
+	if command -v gofmt >/dev/null; then gofmt -w go; fi
 
 clean:
 	rm -rf $(BUILD)

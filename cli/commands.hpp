@@ -246,7 +246,8 @@ void run_with_progress(std::string_view action, const OutputFlags &flags, Option
 // A name as text for people. A backslash becomes \\. Each byte of a control character, and each byte that is not
 // UTF-8, becomes \xHH. So a name cannot control a terminal, stays on its line, and can be read back.
 std::string printable(std::string_view name);
-std::string shell_word(std::string_view text);  // one word of a shell, in single quotes
+std::string shell_word(std::string_view text);      // one word of a shell, in single quotes
+std::string word_for_shell(std::string_view text);  // the same, without quotes where none are needed
 // The path of a file of lib/tandem/, relative to the command's own folder, because a prefix may be moved. `needs`: what
 // else than `make demo` builds it, for the message.
 std::string installed_part(const std::string &file, std::string_view needs);

@@ -300,11 +300,14 @@ SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &fla
   tandem_files_search *found = nullptr;
   check(tandem_files_search_create(list.data(), list.size(), &found));
   SearchOwner owner(found);
+  bool has_par2_sets = false;
   if (tandem_files_search_set_count(found) == 0)
     for (const std::string &path : paths)
-      if (has_par2_sets(path))
-        complain("note: ", path, " has PAR2 sets: `", command_name(), " par2 scrub` checks them");
-  if (flags.quiet || flags.json) return owner;
+      if (const std::string command = par2_command(path, false); !command.empty()) {
+        complain("note: ", path, " has PAR2 sets: `", command, "` checks them");
+        has_par2_sets = true;
+      }
+  if (flags.quiet || flags.json || has_par2_sets) return owner;
   constexpr std::size_t kMostNotes = 10;
   std::size_t count = 0;
   for (std::size_t i = 0; const char *why = tandem_files_search_left_out(found, TANDEM_FILES_IGNORED, i); ++i) {

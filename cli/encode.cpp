@@ -127,7 +127,8 @@ void add_encode_command(CLI::App &app, Invocation &invocation) {
   command->add_option("--matrix", flags->matrix, "Generator matrix (docs/matrices.md)")
       ->check(matrix_value(MatrixUse::sets))
       ->default_str("isal-cauchy")
-      ->type_name("NAME");
+      ->type_name("NAME")
+      ->group(kExpert);
   command
       ->add_option("--set-id", flags->set_id,
                    "Id of the set: 32 hexadecimal digits that no other set has; default: random")
@@ -146,6 +147,9 @@ void add_encode_command(CLI::App &app, Invocation &invocation) {
                   "Check everything that can be checked, write nothing");
   add_context_flags(*command, flags->context);
   add_output_flags(*command, flags->output);
+  command->footer(fmt::format(
+      "Any 10 of these 14 shard files give the video back:\n  {} encode video.mp4 -k 10 -m 4 -o shards\n\n{}",
+      app.get_name(), app.get_footer()));
   command->callback(
       [flags, &invocation] { invocation.run = [flags, &invocation] { return encode(*flags, invocation.ranks); }; });
 }

@@ -7,6 +7,8 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <filesystem>
+#include <span>
 
 #include "cli/commands.hpp"
 
@@ -74,6 +76,25 @@ std::string lacks(const CommandText &command) {
   return name.empty() ? "there is no" : name + " has no";
 }
 
+// `tandem par2 sync photos` for `tandem sync photos`: the command line for a word of other programs. "": not known.
+std::string meant(const CommandText &program, const std::vector<std::string> &names,
+                  const std::vector<std::string> &words) {
+  const auto has = [&](std::string_view name) { return std::ranges::find(names, name) != names.end(); };
+  if (!own_name(program).empty()) return "";
+  if (words[0] == "version") return program.name + " --version";
+  const bool is_scrub = words[0] == "scrub";
+  constexpr const char *kProtect[] = {"sync", "protect", "backup"};
+  if ((!is_scrub && std::ranges::find(kProtect, words[0]) == std::end(kProtect)) || !has("encode") || !has("par2"))
+    return "";
+  std::string rest;
+  for (const std::string &word : std::span(words).subspan(1)) rest += " " + word_for_shell(word);
+  if (words.size() == 1 || words[1].starts_with('-')) rest = " FOLDER" + rest;
+  std::error_code error;
+  if (!is_scrub && words.size() > 1 && std::filesystem::is_regular_file(words[1], error))
+    return program.name + " encode" + rest + " -k 4 -m 2 -o FOLDER";
+  return program.name + " par2 " + (is_scrub ? "scrub" : "sync") + rest;
+}
+
 // The first word that no command takes.
 std::string unknown_word(const CLI::App &app) {
   for (const CLI::App *each : named_commands(app)) {
@@ -83,10 +104,12 @@ std::string unknown_word(const CLI::App &app) {
     const bool is_option = left[0].size() > 1 && left[0][0] == '-';
     if (is_option) {
       const std::string name = left[0].substr(0, left[0].find('='));
+      if (own_name(command) == "encode" && (name.starts_with("-r") || name == "--redundancy"))
+        return fmt::format("encode has no option {}; did you mean -k 10 -m 1, which adds 10%?", name);
       return fmt::format("{} option {}{}", lacks(command), name, did_you_mean(name, option_names(command)));
     }
     if (command.commands.empty()) return fmt::format("unexpected argument \"{}\"; usage: {}", left[0], usage(command));
-    return no_such_command(command, left[0]);
+    return no_such_command(command, left);
   }
   return "";
 }
@@ -100,10 +123,13 @@ std::string reworded(const std::string &text, std::string_view middle, Make make
 
 }  // namespace
 
-std::string no_such_command(const CommandText &command, const std::string &word) {
+std::string no_such_command(const CommandText &command, const std::vector<std::string> &words) {
+  const std::string &word = words[0];
   std::vector<std::string> names;
   for (const CommandText &each : command.commands) names.push_back(each.last_word());
-  const std::string near = did_you_mean(word, names);
+  std::string near = did_you_mean(word, names);
+  if (const std::string line = meant(command, names, words); !line.empty())
+    near = fmt::format("; did you mean `{}`?", line);
   const std::string known = near.empty() ? fmt::format("; there are {}", fmt::join(names, ", ")) : near;
   return fmt::format("{} command \"{}\"{}", lacks(command), word, known);
 }
@@ -159,7 +185,13 @@ std::string sentence_of(const CLI::ParseError &error, const CLI::App &app) {
                               dynamic_cast<const CLI::ExtrasError *>(&error) != nullptr;
   if (may_be_unknown)
     if (const std::string unknown = unknown_word(app); !unknown.empty()) return unknown;
-  if (text == "A subcommand is required") return fmt::format("a command is required; see {} --help", command);
+  if (text == "A subcommand is required") {
+    const std::vector<CommandText> commands = describe(*named_commands(app).back()).commands;
+    const bool has_encode = std::ranges::find(commands, "encode", &CommandText::last_word) != commands.end();
+    const std::string example =
+        has_encode ? fmt::format(", such as `{} encode FILE -k 4 -m 2 -o FOLDER`", command) : "";
+    return fmt::format("a command is required{}; see {} --help", example, command);
+  }
   if (dynamic_cast<const CLI::RequiredError *>(&error) != nullptr)
     return fmt::format("{}; see {} --help", text, command);
   if (dynamic_cast<const CLI::ConversionError *>(&error) != nullptr) {

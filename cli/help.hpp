@@ -23,7 +23,8 @@ std::size_t help_columns();
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t columns);
 
 // "volume has no command "crate"; did you mean create?"
-std::string no_such_command(const CommandText &command, const std::string &word);
+// words: that one, and those after it.
+std::string no_such_command(const CommandText &command, const std::vector<std::string> &words);
 
 // For all commands that are added to `app` from now on.
 void use_help_text(CLI::App &app);

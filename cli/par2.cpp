@@ -14,6 +14,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/option_table.hpp"
+#include "cli/sets.hpp"
 #include "cli/verify_times.hpp"
 
 namespace tandem::cli {
@@ -90,7 +91,20 @@ Par2Report verify_with(Par2VerifyFlags flags, const char *command) {
   flags.options.extra_paths = extra.data();
   flags.options.extra_count = extra.size();
   if (flags.packets) flags.options.scope = TANDEM_PAR2_PACKETS;
-  return verify_par2(flags.options, command, flags.output);
+  try {
+    return verify_par2(flags.options, command, flags.output);
+  } catch (Failure &failure) {
+    std::error_code error;
+    if (failure.exit_status == kExitInputOutput && std::filesystem::is_directory(flags.set, error)) {
+      const bool repair = std::string_view(command) == "par2 repair";
+      std::string line = par2_command(flags.set, repair);
+      if (line.empty())
+        line = fmt::format("{} par2 scrub {}{}", command_name(), repair ? "--repair " : "", word_for_shell(flags.set));
+      failure.message = fmt::format("{} is a folder, and SET is a file; `{}` {} its sets", flags.set, line,
+                                    repair ? "repairs" : "checks");
+    }
+    throw;
+  }
 }
 
 Json packet_files_array(const Par2Report &report) {

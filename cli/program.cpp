@@ -59,7 +59,7 @@ void add_help_command(CLI::App &app, Invocation &invocation, bool quiet) {
       CommandText found = describe(app);
       for (const std::string &word : *words) {
         const auto next = std::ranges::find(found.commands, word, &CommandText::last_word);
-        if (next == found.commands.end()) fail(kExitWrongUsage, no_such_command(found, word));
+        if (next == found.commands.end()) fail(kExitWrongUsage, no_such_command(found, {word}));
         found = CommandText(*next);
       }
       if (!quiet) fmt::print("{}", help_text(found, HelpOf::usual_options, help_columns()));

@@ -144,11 +144,19 @@ bool has_folders(const std::string &path) {
   return !list(path, error).folders.empty();
 }
 
-bool has_par2_sets(const std::string &path) {
+std::string par2_command(const std::string &folder, bool repair) {
+  std::vector<fs::path> sets;
   std::error_code error;
-  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
-    if (entry->path().extension() == ".par2") return true;
-  return false;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (entry->path().filename() == ".tandem.par2")  // of sync
+      return fmt::format("{} par2 scrub {}{}", command_name(), repair ? "--repair " : "", word_for_shell(folder));
+    if (entry->path().extension() == ".par2") sets.push_back(entry->path());
+  }
+  if (sets.empty()) return "";
+  const fs::path &set = *std::ranges::min_element(sets, {}, [](const fs::path &each) {
+    return std::pair(each.native().find(".vol") != std::string::npos, each.native());
+  });
+  return fmt::format("{} par2 {} {}", command_name(), repair ? "repair" : "verify", word_for_shell(set.native()));
 }
 
 void note_unread(const SearchOwner &found, Places &places) {

@@ -59,6 +59,12 @@ std::string shell_word(std::string_view text) {
   return result + "'";
 }
 
+std::string word_for_shell(std::string_view text) {
+  constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789%+,-./:=@_";
+  const bool is_plain = !text.empty() && text.find_first_not_of(kPlain) == std::string_view::npos;
+  return is_plain ? std::string(text) : shell_word(text);
+}
+
 void write_standard_error(std::string_view text) noexcept {
   while (!text.empty()) {
     const ssize_t now = write(STDERR_FILENO, text.data(), text.size());

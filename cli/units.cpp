@@ -105,7 +105,9 @@ double seconds_of(std::string_view text) {
 
 double part_of(std::string_view text) {
   const std::string_view number = number_at_start(text);
-  if (number.empty() || unit_after(text, number) != "%") refuse(text, "is not a percentage: write it as 1.5%");
+  if (number.empty() || unit_after(text, number) != "%")
+    refuse(text,
+           "is not a percentage: write it as " + std::string(number.empty() || number != text ? "1.5" : number) + "%");
   return value_of(number) / 100;
 }
 

@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.dirname(__file__))
 import reference  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md", "bench/README.md")
+PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md", "bench/README.md", "rust/README.md", "go/README.md")
 LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\]\([^)]*\))*\])\(([^)\s]+)\)")
 CODE = re.compile(r"^(?:```.*?^```|    .*?$)|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 copied = set()

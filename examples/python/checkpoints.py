@@ -12,12 +12,13 @@ import sys
 import tempfile
 
 import numpy
+import numpy.typing as npt
 import tandem_ec
 
 PARITY = 2
 
 
-def protect(folder):
+def protect(folder: pathlib.Path) -> None:
     """Writes parity files for all checkpoints in a folder."""
     checkpoints = sorted(folder.glob("*.npy"))
     rs = tandem_ec.RS(len(checkpoints), PARITY)
@@ -31,7 +32,7 @@ def protect(folder):
     (folder / "protected.json").write_text(json.dumps({"names": names, "n": n}))
 
 
-def restore(folder):
+def restore(folder: pathlib.Path) -> list[str]:
     """Writes the checkpoints that are missing. Returns their names."""
     known = json.loads((folder / "protected.json").read_text())
     names, n = list(known["names"]), known["n"]
@@ -46,14 +47,14 @@ def restore(folder):
     return [names[index] for index in rebuilt]
 
 
-def padded(path, n):
+def padded(path: pathlib.Path, n: int) -> npt.NDArray[numpy.uint8]:
     shard = numpy.zeros(n, numpy.uint8)
     content = numpy.fromfile(path, numpy.uint8)
     shard[: len(content)] = content
     return shard
 
 
-def main(folder):
+def main(folder: pathlib.Path) -> None:
     random = numpy.random.default_rng(1)
     arrays = {f"layer{i}.npy": random.standard_normal((100 + i, 64)) for i in range(6)}
     for name, array in arrays.items():

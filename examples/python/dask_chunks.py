@@ -5,18 +5,19 @@ share no memory. Replace LocalCluster by the cluster that you have."""
 
 import dask.array
 import numpy
+import numpy.typing as npt
 import tandem_ec
 from dask.distributed import Client, LocalCluster
 
 K, M = 8, 3
 
 
-def parity_of(rs, chunk):
+def parity_of(rs: tandem_ec.RS, chunk: npt.NDArray[numpy.uint8]) -> npt.NDArray[numpy.uint8]:
     """The parity of one chunk: its rows are K shards."""
     return numpy.array(rs.encode(numpy.ascontiguousarray(chunk)))
 
 
-def main():
+def main() -> None:
     rs = tandem_ec.RS(K, M, threads=1)  # each worker has a core
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
         random = dask.array.random.default_rng(1)

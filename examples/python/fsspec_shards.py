@@ -6,6 +6,7 @@ of the folders. It reads degraded sets too, and computes missing blocks when the
 import io
 import pathlib
 import tempfile
+from typing import Any
 
 import fsspec
 import tandem_ec
@@ -15,19 +16,19 @@ from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 class ShardFileSystem(AbstractFileSystem):
     protocol = "tandem"
 
-    def __init__(self, folders, **more):
+    def __init__(self, folders: str | list[str], **more: Any) -> None:
         super().__init__(**more)
         self.folders = [str(folder) for folder in ([folders] if isinstance(folders, str) else folders)]
 
-    def _sets(self):
+    def _sets(self) -> dict[str, tandem_ec.files.Set]:
         """{name: shard files} of all sets here."""
-        found = {}
+        found: dict[str, tandem_ec.files.Set] = {}
         for one in tandem_ec.files.info(self.folders):
             name = pathlib.PurePath(one.files[0].path).name.rsplit(".", 2)[0]
             found.setdefault(name, one)  # the most complete comes first
         return found
 
-    def ls(self, path, detail=True, **more):
+    def ls(self, path: str, detail: bool = True, **more: Any) -> list[Any]:
         wanted = self._strip_protocol(path).strip("/")
         entries = [{"name": name, "size": one.content_bytes, "type": "file"} for name, one in self._sets().items()
                    if wanted in ("", name)]
@@ -35,36 +36,36 @@ class ShardFileSystem(AbstractFileSystem):
             raise FileNotFoundError(path)
         return entries if detail else [entry["name"] for entry in entries]
 
-    def info(self, path, **more):
+    def info(self, path: str, **more: Any) -> Any:
         if self._strip_protocol(path).strip("/") == "":
             return {"name": "", "size": 0, "type": "directory"}
         return self.ls(path)[0]
 
-    def _open(self, path, mode="rb", **more):
+    def _open(self, path: str, mode: str = "rb", **more: Any) -> "ShardFile":
         if mode != "rb":
             raise io.UnsupportedOperation("sets are read only")
         return ShardFile(self, path, mode, **more)
 
 
 class ShardFile(AbstractBufferedFile):
-    def __init__(self, fs, path, mode="rb", **more):
+    def __init__(self, fs: ShardFileSystem, path: str, mode: str = "rb", **more: Any) -> None:
         super().__init__(fs, path, mode, **more)
         one = fs._sets()[self.path.strip("/")]
         self._reader = tandem_ec.files.SetReader([shard.path for shard in one.files])
 
-    def _fetch_range(self, start, end):
+    def _fetch_range(self, start: int, end: int) -> bytes:
         return self._reader.read_at(start, end - start)
 
-    def close(self):
+    def close(self) -> None:
         if not self.closed:
             self._reader.close()
         super().close()
 
 
-def main():
+def main() -> None:
     fsspec.register_implementation("tandem", ShardFileSystem, clobber=True)
-    with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
         source = folder / "table.csv"
         source.write_text("".join(f"{i},{i * i}\n" for i in range(200_000)))
         places = [folder / f"disk{i}" for i in range(6)]

@@ -405,6 +405,42 @@ void Codec::encode_stripes(nb::handle stripes) { stripes_call(stripes, nb::handl
 
 void Codec::decode_stripes(nb::handle stripes, nb::handle present) { stripes_call(stripes, present, true); }
 
+nb::object Codec::split(nb::handle data) const {
+  Memory memory;
+  const Shards content = memory.take_one(data, "data", Access::read);
+  std::size_t shard_bytes = 0;
+  check(tandem_split_bytes(codec_.get(), content.shard_bytes, &shard_bytes));
+  const nb::object made = empty(k_, static_cast<std::int64_t>(shard_bytes));
+  const Shards shards = memory.take(made, "shards", k_, Access::write, false);  // refuses memory of a device beside it
+  call_library(is_long(shard_bytes, 1), [&] {
+    return tandem_split(codec_.get(), content.pointers[0], content.shard_bytes, shards.pointers.data(), shard_bytes);
+  });
+  return made;
+}
+
+nb::bytes Codec::join(nb::handle shards, std::int64_t length) const {
+  const Py_ssize_t given = PyObject_Size(shards.ptr());
+  PyErr_Clear();
+  const std::size_t count = given == k_ + m_ ? k_ + m_ : k_;
+  Memory memory;
+  const Shards all = memory.take(shards, "shards", count, Access::read, true);
+  if (memory.place().memory != TANDEM_MEMORY_HOST)
+    raise(TANDEM_ERROR_UNSUPPORTED, "shards lie in the memory of a device: copy them to the host first");
+  if (length < 0 || static_cast<std::size_t>(length) > product(k_, all.shard_bytes))
+    refuse("length is ", length, "; ", k_, " data shards of ", all.shard_bytes, " bytes have 0 to ",
+           product(k_, all.shard_bytes));
+  for (std::size_t i = 0; i < k_; ++i)
+    if (all.pointers[i] == nullptr && product(i, all.shard_bytes) < static_cast<std::size_t>(length))
+      refuse("shards[", i, "] is None: reconstruct the lost data shards first");
+  nb::bytes content = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(length)));
+  if (!content.is_valid()) throw nb::python_error();
+  char *const out = PyBytes_AS_STRING(content.ptr());
+  call_library(is_long(all.shard_bytes, 1), [&] {
+    return tandem_join(codec_.get(), all.pointers.data(), all.shard_bytes, out, static_cast<std::size_t>(length));
+  });
+  return content;
+}
+
 nb::bytes Codec::coefficients() const {
   const std::size_t bytes = product(product(k_, m_), field_ == "gf16" ? 2 : 1);
   nb::bytes result = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(bytes)));
@@ -455,6 +491,10 @@ void bind_codec(nb::module_ &module) {
            "Encodes many stripes in one call. Each has k+m shards; the last m are written.")
       .def("decode_stripes", &Codec::decode_stripes, nb::arg("stripes"), nb::arg("present"),
            "Decodes many stripes in one call; present has the flags of each.")
+      .def("split", &Codec::split, nb::arg("data"), nb::sig("def split(self, data: object) -> typing.Any"),
+           "Cuts a buffer into k data shards, with zeros after its end: a new NumPy array of k rows, for encode.")
+      .def("join", &Codec::join, nb::arg("shards"), nb::arg("length"),
+           "The first `length` bytes of the data shards. Parity shards after them are ignored.")
       .def("_submit_encode", &Codec::submit_encode, nb::arg("data"), nb::arg("out").none() = nb::none())
       .def("_submit_decode", &Codec::submit_decode, nb::arg("shards"), nb::arg("present"))
       .def("_coefficients", &Codec::coefficients)

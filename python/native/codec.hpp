@@ -66,6 +66,9 @@ class Codec {
   void encode_stripes(nanobind::handle stripes);
   void decode_stripes(nanobind::handle stripes, nanobind::handle present);
 
+  nanobind::object split(nanobind::handle data) const;
+  nanobind::bytes join(nanobind::handle shards, std::int64_t length) const;
+
   // Starts a call and returns the job and the outputs.
   nanobind::tuple submit_encode(nanobind::handle data, nanobind::handle out);
   std::unique_ptr<Job> submit_decode(nanobind::handle shards, nanobind::handle present);

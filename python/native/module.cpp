@@ -13,7 +13,9 @@ namespace nb = nanobind;
 
 namespace tandem_ec {
 
-void raise(tandem_status status, const std::string &message) {
+void raise(tandem_status status, const std::string &message_of_library) {
+  std::string message = message_of_library;
+  for (std::size_t at; (at = message.find("--force")) != std::string::npos;) message.replace(at, 7, "force=True");
   {
     const Call exit_waits;
     const nb::object error =

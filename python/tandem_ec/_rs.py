@@ -6,10 +6,10 @@ import concurrent.futures
 import copyreg
 import dataclasses
 import os
-from typing import Optional
+from typing import Any, Iterable, Mapping, Optional
 
 from . import _native
-from .errors import InvalidArgument
+from .errors import InvalidArgument, NotRecoverable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +23,7 @@ class VerifyResult:
     first_bad_shard: Optional[int]  # k .. k+m-1
     suspect_shard: Optional[int]  # the one shard that explains every mismatch by its damage alone
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return self.consistent
 
 
@@ -41,29 +41,31 @@ class RS(_native.Codec):
     An RS is immutable. Several threads may use it at once, and a child after fork. It can be pickled.
     """
 
-    def __init__(self, k, m, matrix="isal-cauchy", *, field=None, threads=0, backend=None, kernel=None,
-                 coefficients=None, allow_non_mds=False):
+    def __init__(self, k: int, m: int, matrix: str = "isal-cauchy", *, field: Optional[str] = None, threads: int = 0,
+                 backend: Optional[str] = None, kernel: Optional[str] = None, coefficients: Optional[object] = None,
+                 allow_non_mds: bool = False) -> None:
         super().__init__(k, m, matrix, field, threads, backend, kernel, coefficients, allow_non_mds)
         self.matrix = matrix if coefficients is None else "custom"
         self._options = {"field": field, "threads": threads, "backend": backend, "kernel": kernel,
                          "allow_non_mds": allow_non_mds}
 
-    def __reduce__(self):
+    def __reduce__(self) -> "tuple[object, ...]":
         coefficients = self._coefficients() if self.matrix == "custom" else None
         return _restore, (type(self), self.k, self.m, self.matrix, coefficients, self._options)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"RS(k={self.k}, m={self.m}, matrix={self.matrix!r})"
 
     @property
-    def coefficients(self):
+    def coefficients(self) -> Any:
         """The parity rows of the generator matrix: m rows of k elements."""
         import numpy
 
         kind = numpy.uint8 if self.field == "gf8" else numpy.dtype("<u2")
         return numpy.frombuffer(self._coefficients(), kind).reshape(self.m, self.k)
 
-    def reconstruct(self, shards, want=None, out=None):
+    def reconstruct(self, shards: Mapping[int, Any], want: Optional[Iterable[int]] = None,
+                    out: Optional[Mapping[int, Any]] = None) -> "dict[int, Any]":
         """Computes lost shards from the remaining ones.
 
         shards  {index: buffer}, k of them or more
@@ -72,7 +74,12 @@ class RS(_native.Codec):
         Returns {index: buffer}.
         """
         total = self.k + self.m
-        for index in shards:
+        if not isinstance(shards, Mapping):
+            raise _invalid(f"shards is a {type(shards).__name__}; it must be a dict of the shards that are left: "
+                           "{i: shard for i, shard in enumerate(shards) if shard is not None}")
+        for index, shard in shards.items():
+            if shard is None:
+                raise _invalid(f"shards[{index}] is None: leave lost shards out")
             if not 0 <= index < total:
                 raise _invalid(f"shards has the index {index}; there are {total} shards, 0 to {total - 1}")
         if want is None:
@@ -98,11 +105,11 @@ class RS(_native.Codec):
         self.decode(buffers, [index in shards for index in range(total)])
         return {index: out[index] for index in want}
 
-    def verify(self, shards):
+    def verify(self, shards: object) -> VerifyResult:
         """Checks that parity matches data, and tells where it does not. A mismatch is a result, not an exception."""
         return VerifyResult(*self._verify(shards))
 
-    async def encode_async(self, data, out=None):
+    async def encode_async(self, data: object, out: Optional[object] = None) -> Any:
         """As encode. Cancelling the task stops the work within one chunk; out is undefined then.
 
         The objects are held until the call is over: a bytearray cannot be resized meanwhile.
@@ -111,44 +118,45 @@ class RS(_native.Codec):
         await _finish(job)
         return out
 
-    async def decode_async(self, shards, present):
+    async def decode_async(self, shards: object, present: object) -> None:
         """As decode. See encode_async."""
         await _finish(self._submit_decode(shards, present))
 
 
+def _reduce_method(method: Any) -> "tuple[object, ...]":
+    return getattr, (method.__self__, method.__func__.__name__)
+
+
 # Methods of the extension, so that pool.map(rs.encode, ...) works.
-copyreg.pickle(type(_native.Codec.__new__(_native.Codec).encode),
-               lambda method: (getattr, (method.__self__, method.__func__.__name__)))
+copyreg.pickle(type(_native.Codec.__new__(_native.Codec).encode), _reduce_method)  # type: ignore[arg-type]
 
 
-def _restore(kind, k, m, matrix, coefficients, options):
+def _restore(kind: "type[RS]", k: int, m: int, matrix: str, coefficients: Optional[bytes], options: "dict[str, Any]") -> RS:
     if coefficients is None:
         return kind(k, m, matrix, **options)
     return kind(k, m, coefficients=coefficients, **options)
 
 
-def _invalid(message):
+def _invalid(message: str) -> InvalidArgument:
     return InvalidArgument(1, "TANDEM_ERROR_INVALID_ARGUMENT", message)
 
 
-def _native_error_not_recoverable(k):
-    from .errors import NotRecoverable
-
+def _native_error_not_recoverable(k: int) -> NotRecoverable:
     return NotRecoverable(8, "TANDEM_ERROR_NOT_RECOVERABLE", f"no shard is present; {k} are needed")
 
 
 # Threads that wait for jobs and do not compute. The loop's own executor may be full of tasks that wait for our jobs.
-_waiters = None
+_waiters: Optional[concurrent.futures.ThreadPoolExecutor] = None
 
 
-def _waiting_threads():
+def _waiting_threads() -> concurrent.futures.ThreadPoolExecutor:
     global _waiters
     if _waiters is None:
         _waiters = concurrent.futures.ThreadPoolExecutor(32, thread_name_prefix="tandem-wait")
     return _waiters
 
 
-def _forget_waiters():
+def _forget_waiters() -> None:
     global _waiters
     _waiters = None
 
@@ -156,7 +164,7 @@ def _forget_waiters():
 os.register_at_fork(after_in_child=_forget_waiters)
 
 
-async def _finish(job):
+async def _finish(job: _native.Job) -> None:
     """Waits for a job. A cancelled task cancels the job, and continues when no thread writes any more."""
     waiting = asyncio.get_running_loop().run_in_executor(_waiting_threads(), job.wait)
     cancelled = False

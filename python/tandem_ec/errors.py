@@ -10,16 +10,16 @@ class Error(Exception):
     message  the sentence, with the numbers
     """
 
-    def __init__(self, status, name, message):
+    def __init__(self, status: int, name: str, message: str) -> None:
         self.args = (status, name, message)  # so that it can be pickled; OSError would use them as its own arguments
         self.status = status
         self.name = name
         self.message = message
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.message
 
-    def __reduce__(self):
+    def __reduce__(self) -> "tuple[object, ...]":
         return type(self), self.args
 
 
@@ -75,7 +75,7 @@ class InternalError(Error, RuntimeError):
     """A defect of Tandem: please report the message."""
 
 
-_CLASSES = {
+_CLASSES: "dict[int, type[Error]]" = {
     1: InvalidArgument,
     2: Unsupported,
     3: Unavailable,
@@ -92,5 +92,5 @@ _CLASSES = {
 }
 
 
-def of_status(status, name, message):
+def of_status(status: int, name: str, message: str) -> Error:
     return _CLASSES.get(status, Error)(status, name, message)

@@ -3,11 +3,11 @@
 
 import dataclasses
 import os
-from typing import Optional, Tuple
+from typing import Any, Optional, Tuple
 
 from . import _native
 from .errors import InvalidArgument
-from .files import _paths, _progress
+from .files import Path, Paths, Progress, _paths, _progress
 
 _STATES = ("complete", "renamed", "damaged", "missing", "unreadable")
 _EVENTS = dict(enumerate(("begun", "unchanged", "made", "replaced", "removed", "kept", "complete", "outdated", "recoverable", "lost", "absent", "failed")))
@@ -64,7 +64,7 @@ class Report:
     files: Tuple[File, ...]
     packet_files: Tuple[PacketFile, ...]
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return not self.repair_needed
 
 
@@ -91,12 +91,13 @@ class TreeReport:
     severity: int  # the greatest of all events
     events: Tuple[Event, ...]
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return self.severity == 0
 
 
-def create(path, sources, *, base=None, redundancy=5.0, recovery_slices=None, slice_bytes=0, slice_count=0, first_exponent=0,
-           volumes="doubling", volume_count=0, memory=0, force=False, sync=True, threads=0, backend=None, progress=None):
+def create(path: Path, sources: Paths, *, base: Optional[Path] = None, redundancy: float = 5.0, recovery_slices: Optional[int] = None,
+           slice_bytes: int = 0, slice_count: int = 0, first_exponent: int = 0, volumes: str = "doubling", volume_count: int = 0, memory: int = 0,
+           force: bool = False, sync: bool = True, threads: int = 0, backend: Optional[str] = None, progress: Progress = None) -> CreateResult:
     """Makes the packet files of a set: PATH.par2, PATH.vol000+01.par2, ...
 
     sources          a path, or a list of them; a folder stands for all files below it
@@ -118,7 +119,7 @@ def create(path, sources, *, base=None, redundancy=5.0, recovery_slices=None, sl
         recovery_slices or 0, first_exponent, _VOLUMES.index(volumes), volume_count, memory, force, sync, _progress(progress)))
 
 
-def verify(path, *, base=None, extra=(), threads=0, progress=None):
+def verify(path: Path, *, base: Optional[Path] = None, extra: Paths = (), threads: int = 0, progress: Progress = None) -> Report:
     """Checks the files of a set. Damage is a result, not an exception.
 
     path   a packet file of the set, with or without ".par2"
@@ -129,8 +130,8 @@ def verify(path, *, base=None, extra=(), threads=0, progress=None):
     return _report(_native.par2_verify(threads, os.fsencode(path), _base(base), _paths(extra, "extra"), _progress(progress)))
 
 
-def repair(path, *, base=None, extra=(), memory=0, packets=False, rename_only=False, keep_replaced=False, sync=True, threads=0, backend=None,
-           progress=None):
+def repair(path: Path, *, base: Optional[Path] = None, extra: Paths = (), memory: int = 0, packets: bool = False, rename_only: bool = False,
+           keep_replaced: bool = False, sync: bool = True, threads: int = 0, backend: Optional[str] = None, progress: Progress = None) -> Report:
     """Verifies, and makes all files complete. Raises NotRecoverable, and changes nothing, if too many slices are lost.
 
     packets        then make damaged packet files anew, and those that are missing between others
@@ -142,8 +143,10 @@ def repair(path, *, base=None, extra=(), memory=0, packets=False, rename_only=Fa
                                        keep_replaced, sync, _progress(progress)))
 
 
-def sync(path, *, redundancy=0.0, accept=(), accept_removed=False, accept_many=False, exclude=(), one_file_system=False, dry_run=False,
-         force=False, verify=True, lock_wait_seconds=0, memory=0, sync=True, threads=0, backend=None, progress=None):
+def sync(path: Path, *, redundancy: float = 0.0, accept: Paths = (), accept_removed: bool = False, accept_many: bool = False,
+         exclude: Paths = (), one_file_system: bool = False, dry_run: bool = False, force: bool = False, verify: bool = True,
+         lock_wait_seconds: int = 0, memory: int = 0, sync: bool = True, threads: int = 0, backend: Optional[str] = None,
+         progress: Progress = None) -> TreeReport:
     """Keeps a set in each folder of a tree. No content that a set can restore is given up, unless an argument allows it.
 
     redundancy      of all sets, in per cent; 0: a set keeps its own, a new one has 5
@@ -159,8 +162,8 @@ def sync(path, *, redundancy=0.0, accept=(), accept_removed=False, accept_many=F
                  accept_removed, accept_many, threads, backend, progress)
 
 
-def scrub(path, *, repair=False, exclude=(), one_file_system=False, rate=0, lock_wait_seconds=0, memory=0, sync=True, threads=0, backend=None,
-          progress=None):
+def scrub(path: Path, *, repair: bool = False, exclude: Paths = (), one_file_system: bool = False, rate: int = 0, lock_wait_seconds: int = 0,
+          memory: int = 0, sync: bool = True, threads: int = 0, backend: Optional[str] = None, progress: Progress = None) -> TreeReport:
     """Checks all sets of a tree, and names files that are in no set.
 
     repair  repair files, not those that are newer than their set says
@@ -171,23 +174,25 @@ def scrub(path, *, repair=False, exclude=(), one_file_system=False, rate=0, lock
                  threads, backend, progress)
 
 
-def _tree(is_sync, path, exclude, accept, percent, lock_wait_seconds, memory, rate, *flags_and_more):
+def _tree(is_sync: bool, path: Path, exclude: Paths, accept: Paths, percent: float, lock_wait_seconds: int, memory: int, rate: int,
+          *flags_and_more: Any) -> TreeReport:
     *flags, threads, backend, progress = flags_and_more
-    severity, events = _native.par2_tree(
-        is_sync, backend, threads, os.fsencode(path), _paths(exclude, "exclude"), _paths(accept, "accept"), percent, lock_wait_seconds, memory,
-        rate, *flags, _progress(progress))
+    arguments: Any = (is_sync, backend, threads, os.fsencode(path), _paths(exclude, "exclude"), _paths(accept, "accept"), percent,
+                      lock_wait_seconds, memory, rate, *flags, _progress(progress))
+    severity, events = _native.par2_tree(*arguments)
     return TreeReport(severity, tuple(Event(_EVENTS[what], os.fsdecode(name), None if message is None else os.fsdecode(message), *more)
                                       for what, name, message, *more in events))
 
 
-def _base(base):
+def _base(base: Optional[Path]) -> Optional[bytes]:
     return None if base is None else os.fsencode(base)
 
 
-def _report(found):
+def _report(found: Any) -> Report:
     *summary, files, packet_files = found
-    return Report(
+    parts: Any = (
         *summary,
-        files=tuple(File(os.fsdecode(name), _STATES[state], None if found_as is None else os.fsdecode(found_as), *more)
-                    for name, state, found_as, *more in files),
-        packet_files=tuple(PacketFile(os.fsdecode(path), *more) for path, *more in packet_files))
+        tuple(File(os.fsdecode(name), _STATES[state], None if found_as is None else os.fsdecode(found_as), *more)
+              for name, state, found_as, *more in files),
+        tuple(PacketFile(os.fsdecode(path), *more) for path, *more in packet_files))
+    return Report(*parts)

@@ -176,10 +176,58 @@ class Help(Structure):
         self.assertIn(b"has no option --xyzzyxyzzy\n", done.stderr)
         self.refused(f'{PROGRAM}: unexpected argument "other"; usage: {PROGRAM} encode FILE -k N ', "encode", "file", "other", "-k", 4, "-m", 2, "-o", "x")
 
+    def test_words_of_other_programs_get_the_command_line_that_does_it(self):
+        source = os.path.join(self.root, "a.jpg")
+        with open(source, "wb"):
+            pass
+        for expected, *arguments in (
+            ("par2 sync photos", "sync", "photos"),
+            ("par2 sync 'my photos' --dry-run", "sync", "my photos", "--dry-run"),
+            ("par2 sync FOLDER --quiet", "protect", "--quiet"),
+            ("par2 sync FOLDER", "help", "backup"),
+            ("par2 scrub photos", "scrub", "photos"),
+            (f"encode {source} -k 4 -m 2 -o FOLDER", "backup", source),
+            ("--version", "version"),
+        ):
+            self.refused(f'; did you mean `{PROGRAM} {expected}`?', *arguments)
+        for flag in ("-r", "-r10", "--redundancy"):
+            self.refused("encode has no option " + flag + "; did you mean -k 10 -m 1, which adds 10%?", "encode", "file", flag, 10)
+        self.refused('volume has no command "sync"; there are create', "volume", "sync")
+
+    def test_a_folder_with_par2_sets_gets_the_command_for_it(self):
+        tree, single, none = (os.path.join(self.root, name) for name in ("photos", "my set", "none"))
+        for folder in (tree, single, none):
+            os.mkdir(folder)
+        for folder in (tree, single):
+            with open(os.path.join(folder, "a.jpg"), "wb") as file:
+                file.write(bytes(5000))
+        self.assertEqual(tandem("par2", "sync", tree).returncode, 0)
+        self.assertEqual(tandem("par2", "create", os.path.join(single, "set"), os.path.join(single, "a.jpg")).returncode, 0)
+        for folder, scrub, command in ((tree, f"par2 scrub {tree}", "verify"), (tree, f"par2 scrub --repair {tree}", "repair"),
+                                       (single, f"par2 verify '{single}/set.par2'", "verify"), (single, f"par2 repair '{single}/set.par2'", "repair"),
+                                       (none, f"par2 scrub {none}", "verify")):
+            self.refused_as(3, f"{folder} is a folder, and SET is a file; `{PROGRAM} {scrub}` {'checks' if command == 'verify' else 'repairs'} its sets",
+                            "par2", command, folder)
+        for command in ("verify", "info"):
+            done = tandem(command, tree)
+            self.assertEqual((done.returncode, done.stderr.decode().splitlines()[0]),
+                             (3, f"{PROGRAM}: note: {tree} has PAR2 sets: `{PROGRAM} par2 scrub {tree}` checks them"))
+            self.assertNotIn(b"ignored", done.stderr)
+        self.assertIn(f"`{PROGRAM} par2 verify '{single}/set.par2'` checks them", tandem("verify", single).stderr.decode())
+
+    def test_the_help_of_encode_is_short_and_has_an_example_that_works(self):
+        text = tandem("encode", "--help").stdout.decode()
+        self.assertLessEqual(len(text.splitlines()), 35)
+        example = next(line for line in text.splitlines() if line.startswith(f"  {PROGRAM} encode "))
+        with open(os.path.join(self.root, "video.mp4"), "wb") as file:
+            file.write(bytes(1000))
+        self.assertEqual(subprocess.run([TANDEM, *shlex.split(example)[1:]], cwd=self.root, capture_output=True).returncode, 0)
+        self.assertEqual(len(os.listdir(os.path.join(self.root, "shards"))), 14)
+
     def test_messages_for_wrong_arguments(self):
         encode = ("encode", "file", "-k", 4, "-m", 2, "-o", "x")
         for expected, *arguments in (
-            (f"a command is required; see {PROGRAM} --help",),
+            (f"a command is required, such as `{PROGRAM} encode FILE -k 4 -m 2 -o FOLDER`; see {PROGRAM} --help",),
             (f"a command is required; see {PROGRAM} volume --help", "volume"),
             (f"FILE is required; see {PROGRAM} encode --help", "encode"),
             (f"--data is required; see {PROGRAM} encode --help", "encode", "file", "-m", 2, "-o", "x"),
@@ -188,6 +236,8 @@ class Help(Structure):
             ("--data: ten is not a", "encode", "file", "-k", "ten", "-m", 2, "-o", "x"),
             ("--groups works only with --locate", "verify", "folder", "--groups", 2),
             ("--set excludes --locate", "verify", "a", "b", "c", "--locate", "-k", 2, "-m", 1, "--set", "12"),
+            ("--redundancy: 10 is not a percentage: write it as 10%", "par2", "sync", "x", "-r", 10),
+            ("--redundancy: 10x is not a percentage: write it as 1.5%", "par2", "sync", "x", "-r", "10x"),
             ('"fast" is none of serial, pthread, openmp', *encode, "--executor", "fast"),
         ):
             self.refused(expected, *arguments)
@@ -223,7 +273,7 @@ class Help(Structure):
         groups = {"lrc-azure", "liberasurecode-isal-lrc"}
         wide = {"leopard16", "reed-solomon-simd", "par2", "liberasurecode-rs-vand"}  # over GF(2^16): locate refuses them
         for command, missing in ((("encode",), groups), (("verify",), wide), (("volume", "create"), groups)):
-            row = next(row for title in ("Options", "Raw shards") for row in section(help_of(*command), title) if row.split()[0] == "--matrix")
+            row = next(row for title in ("Options", "Raw shards", "Expert") for row in section(help_of(*command), title) if row.split()[0] == "--matrix")
             listed = re.search(r"one of: ([^;)]*)|\(of: ([^;)]*)", row)
             found = (listed[1] or listed[2]).split(", ")
             self.assertEqual(found, [name for name in names if name in found])

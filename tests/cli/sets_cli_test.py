@@ -421,7 +421,7 @@ class Sets(Command):
             self.assertIn(b"no shard file found", self.ok(*command, self.path("photos"), status=3).stderr)
         self.ok("par2", "sync", self.path("photos"))
         for quiet in (), ("-q",):
-            self.assertIn(b"has PAR2 sets: `tandem par2 scrub` checks them", self.ok("verify", self.path("photos"), *quiet, status=3).stderr)
+            self.assertIn(f"has PAR2 sets: `tandem par2 scrub {self.path('photos')}` checks them".encode(), self.ok("verify", self.path("photos"), *quiet, status=3).stderr)
 
     # ---- files of others
 

@@ -444,6 +444,37 @@ TEST_F(Isal, InPlaceCoding) {
   }
 }
 
+// The same of RAID: Ceph computes a difference into one of its two sources, by xor_gen with array[2] == array[0].
+TEST_F(Isal, InPlaceRaid) {
+  Random random(8);
+  const auto once = [&](auto generate, unsigned outputs, unsigned count, std::size_t length) {
+    Vectors data(random, count, length), spare(random, outputs, length);
+    std::vector<void *> array(data.array(), data.array() + count);
+    const auto p_from = static_cast<unsigned>(random.below(count)), q_from = (p_from + 1) % count;
+    array.push_back(data.at(p_from));
+    if (outputs == 2) array.push_back(random.chance(50) ? data.at(q_from) : spare.at(1));
+    Bytes coefficients(std::size_t{outputs} * count, 1);
+    for (unsigned c = 1; outputs == 2 && c < count; ++c)
+      coefficients[count + c] = reference::multiply(2, coefficients[count + c - 1]);
+    const Shards want = expected(coefficients.data(), outputs, count, data.all(), length);
+    ASSERT_EQ(generate(static_cast<int>(count + outputs), static_cast<int>(length), array.data()), 0);
+    for (unsigned r = 0; r < outputs; ++r)
+      ASSERT_EQ(std::memcmp(array[count + r], want[r].data(), length), 0)
+          << outputs << " outputs of " << count << ", " << length << " bytes, output " << r;
+  };
+  for (const unsigned count : {2u, 3u, 4u, 5u, 9u, 17u}) {
+    for (const std::size_t words : {1u, 2u, 3u, 4u, 7u, 8u, 9u, 64u, 129u, 700u}) {
+      for (const auto generate : {ours().xor_gen, ours().xor_gen_base}) {
+        for (const std::size_t odd : {0u, 1u, 31u}) once(generate, 1, count, 32 * words - odd);
+      }
+      for (const auto generate : {ours().pq_gen, ours().pq_gen_base}) once(generate, 2, count, 32 * words);
+      if (HasFailure()) return;
+    }
+  }
+  once(ours().xor_gen, 1, 2, (std::size_t{16} << 20) + 5);  // not in the cache
+  once(ours().pq_gen, 2, 3, std::size_t{16} << 20);
+}
+
 TEST_F(Isal, InPlace) {  // what ISA-L allows by reading a vector before it writes there
   Random random(3);
   for (const int length : {32, 64, 4096, 32768, 4 << 20}) {

@@ -10,6 +10,7 @@ import dataclasses
 import gc
 import hashlib
 import importlib.metadata
+import io
 import itertools
 import json
 import mmap
@@ -142,6 +143,31 @@ class Bytes(unittest.TestCase):
         with self.assertRaisesRegex(errors.InvalidArgument, "3"):
             rs.encode(paint(300, 3))
 
+    def test_split_and_join(self):
+        """Data of any length, through lost shards and back."""
+        for matrix in ("isal-cauchy", "leopard16"):
+            rs = tandem_ec.RS(5, 2, matrix)
+            for length in (0, 1, 4, 5, 6, 10, 11, 1001, 100_000):
+                content = random.Random(length).randbytes(length)
+                data = rs.split(content)
+                parity = rs.encode(data)
+                least = max(1, -(-length // 5))
+                self.assertEqual(data.shape, (5, least if rs.field == "gf8" else least + least % 2))
+                self.assertEqual(data.tobytes(), content.ljust(data.size, b"\0"))
+                self.assertEqual(rs.join([*data, *parity], length), content)
+                rebuilt = rs.reconstruct({2: data[2], 3: data[3], 4: data[4], 5: parity[0], 6: parity[1]})
+                self.assertEqual(rs.join([rebuilt[0], rebuilt[1], *data[2:]], length), content)
+        self.assertEqual(rs.join((row for row in rs.split(bytearray(b"generator"))), 9), b"generator")
+        self.assertEqual(rs.join([rs.split(b"abcdefghij")[0], None, None, None, None], 2), b"ab")
+        with self.assertRaisesRegex(errors.InvalidArgument, r"shards\[1\] is None: reconstruct the lost data shards first"):
+            rs.join([data[0], None, *data[2:]], data.shape[1] + 1)
+        with self.assertRaisesRegex(errors.InvalidArgument, "length is 100001; 5 data shards of 20000 bytes have 0 to 100000"):
+            rs.join(data, 100_001)
+        with self.assertRaisesRegex(errors.InvalidArgument, "length is -1"):
+            rs.join(data, -1)
+        with self.assertRaisesRegex(errors.InvalidArgument, "shards has 4 shards; it must have 5"):
+            rs.join(list(data[:4]), 8)
+
     def test_coefficients(self):
         """A custom matrix that is a preset's gives its bytes."""
         preset = tandem_ec.RS(5, 2)
@@ -256,6 +282,10 @@ class BadInput(unittest.TestCase):
         self.assertGreater(error.status, 0)
         copy = pickle.loads(pickle.dumps(error))
         self.assertEqual((type(copy), copy.status, str(copy)), (type(error), error.status, str(error)))
+
+    def test_reconstruct_says_what_it_takes(self):
+        self.refused(r"shards is a list; it must be a dict .* if shard is not None}", self.rs.reconstruct, [None, *self.data])
+        self.refused(r"shards\[1\] is None: leave lost shards out", self.rs.reconstruct, {0: self.data[0], 1: None})
 
     def test_shapes(self):
         encode = self.rs.encode
@@ -727,13 +757,19 @@ class Files(unittest.TestCase):
         os.close(writing)
         self.assertFalse((self.folder / "other").exists())
 
+    def test_memory_is_no_file(self):
+        """What to use instead is said."""
+        for call in (lambda: files.encode(io.BytesIO(b"content"), self.shards, 4, 2), lambda: files.decode(self.shards, io.BytesIO())):
+            with self.assertRaisesRegex(errors.InvalidArgument, "is a BytesIO, which has no file descriptor. Use a path.*RS.split"):
+                call()
+
     def test_bad(self):
         with self.assertRaisesRegex(errors.FileError, "nowhere") as caught:
             files.encode(self.folder / "nowhere", self.shards, 4, 2)
         self.assertIsInstance(caught.exception, OSError)
         self.encode()
-        with self.assertRaises(errors.FileError):
-            self.encode()  # they exist
+        with self.assertRaisesRegex(errors.FileError, "exists; use force=True to replace it"):
+            self.encode()
         self.encode(force=True)
         with self.assertRaisesRegex(errors.InvalidArgument, "text file"), open(self.source) as file:
             files.encode(file, self.shards, 4, 2)

@@ -76,6 +76,16 @@ def test(environment, tandem):
         call(environment.python, ROOT / "examples" / "python" / example, env=variables, cwd=environment.folder, timeout=240)
 
 
+def types(environment):
+    """The package's annotations hold, and programs that use it can be checked."""
+    if not environment.download("mypy"):
+        print("NOT RUN: mypy: PyPI did not give it", flush=True)
+        return
+    call(environment.python, "-m", "mypy", "--config-file", ROOT / "tests" / "python" / "mypy.ini", "-p", "tandem_ec", cwd=environment.folder)
+    for program in [*(ROOT / "examples" / "python" / example for example in EXAMPLES), ROOT / "tests" / "python" / "typed_user.py"]:
+        call(environment.python, "-m", "mypy", "--config-file", ROOT / "tests" / "python" / "mypy.ini", program, cwd=environment.folder)
+
+
 def library(folder, libraries, tandem):
     if not (pathlib.Path(sysconfig.get_path("include")) / "Python.h").exists():
         not_run("Python.h is missing (Debian, Ubuntu: apt-get install python3-dev)")
@@ -119,6 +129,7 @@ def wheel(folder, tandem):
     clean = Environment(folder / "clean")
     clean.pip(tagged)  # numpy comes as a dependency
     test(clean, tandem)
+    types(clean)
 
 
 def main():

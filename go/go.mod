@@ -1,0 +1,3 @@
+module tandem/reedsolomon
+
+go 1.19
