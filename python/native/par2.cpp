@@ -74,8 +74,8 @@ nb::tuple tuple_of(const tandem_par2_report *report) {
                                 file.found_slice_count, file.repaired != 0));
   }
   for (const auto &file : list_of<tandem_par2_packet_file>(report, TANDEM_PAR2_PACKET_FILES))
-    packet_files.append(
-        nb::make_tuple(path_bytes(file.path), file.bytes, file.damaged_bytes, file.recovery_slice_count));
+    packet_files.append(nb::make_tuple(path_bytes(file.path), file.bytes, file.damaged_bytes, file.recovery_slice_count,
+                                       file.is_lost != 0));
   return nb::make_tuple(hexadecimal(summary.set_id), summary.slice_bytes, summary.slice_count,
                         summary.found_slice_count, summary.recovery_slice_count, summary.repair_needed != 0,
                         summary.repair_possible != 0, summary.damaged_packet_bytes, files, packet_files);
@@ -84,7 +84,7 @@ nb::tuple tuple_of(const tandem_par2_report *report) {
 using Report = std::unique_ptr<tandem_par2_report, void (*)(tandem_par2_report *)>;
 
 Report verified(const Path &path, const std::optional<Path> &base, const std::vector<Path> &extra, std::int64_t threads,
-                Callbacks &callbacks) {
+                Callbacks &callbacks, std::int32_t scope = TANDEM_PAR2_ALL) {
   const std::string path_of_set = path_text(path, "path"), folder = base ? path_text(*base, "base") : "";
   const PathList list(extra, "extra");
   auto options = sized<tandem_par2_verify_options>();
@@ -93,6 +93,7 @@ Report verified(const Path &path, const std::optional<Path> &base, const std::ve
   options.extra_paths = list.pointers.data();
   options.extra_count = list.pointers.size();
   options.thread_count = number(threads, "threads", kMostNumber);
+  options.scope = scope;
   set_callbacks(options, callbacks);
   tandem_par2_report *report = nullptr;
   run(callbacks, [&] { return tandem_par2_verify(&options, &report); });
@@ -100,9 +101,10 @@ Report verified(const Path &path, const std::optional<Path> &base, const std::ve
 }
 
 nb::tuple verify(std::int64_t threads, const Path &path, const std::optional<Path> &base,
-                 const std::vector<Path> &extra, nb::handle progress) {
+                 const std::vector<Path> &extra, bool packets, nb::handle progress) {
   Callbacks callbacks{progress, {}, {}, {}};
-  return tuple_of(verified(path, base, extra, threads, callbacks).get());
+  const std::int32_t scope = packets ? TANDEM_PAR2_PACKETS : TANDEM_PAR2_ALL;
+  return tuple_of(verified(path, base, extra, threads, callbacks, scope).get());
 }
 
 nb::tuple repair(const std::optional<std::string> &backend, std::int64_t threads, const Path &path,
@@ -183,7 +185,7 @@ void bind_par2(nb::module_ &module) {
              nb::arg("volume_count"), nb::arg("memory_bytes"), nb::arg("force"), nb::arg("sync"),
              nb::arg("progress").none());
   module.def("par2_verify", &verify, nb::arg("threads"), nb::arg("path"), nb::arg("base").none(), nb::arg("extra"),
-             nb::arg("progress").none());
+             nb::arg("packets"), nb::arg("progress").none());
   module.def("par2_repair", &repair, nb::arg("backend").none(), nb::arg("threads"), nb::arg("path"),
              nb::arg("base").none(), nb::arg("extra"), nb::arg("memory_bytes"), nb::arg("packets"),
              nb::arg("rename_only"), nb::arg("keep_replaced"), nb::arg("sync"), nb::arg("progress").none());

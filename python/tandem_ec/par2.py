@@ -47,6 +47,7 @@ class PacketFile:
     bytes: int
     damaged_bytes: int
     recovery_slice_count: int
+    lost: bool  # damaged or missing, and repair(packets=True) makes it anew
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +128,13 @@ def verify(path: Path, *, base: Optional[Path] = None, extra: Paths = (), thread
     extra  files that are searched if something is missing
     Returns a Report.
     """
-    return _report(_native.par2_verify(threads, os.fsencode(path), _base(base), _paths(extra, "extra"), _progress(progress)))
+    return _report(_native.par2_verify(threads, os.fsencode(path), _base(base), _paths(extra, "extra"), False, _progress(progress)))
+
+
+def verify_packets(path: Path, *, base: Optional[Path] = None, extra: Paths = (), threads: int = 0,
+                   progress: Progress = None) -> Tuple[PacketFile, ...]:
+    """Checks only the packet files of a set. They are right if none is `lost` and none has `damaged_bytes`."""
+    return _report(_native.par2_verify(threads, os.fsencode(path), _base(base), _paths(extra, "extra"), True, _progress(progress))).packet_files
 
 
 def repair(path: Path, *, base: Optional[Path] = None, extra: Paths = (), memory: int = 0, packets: bool = False, rename_only: bool = False,

@@ -821,6 +821,20 @@ class Par2(unittest.TestCase):
         if TANDEM:
             subprocess.run([TANDEM, "par2", "verify", "--quiet", self.set], check=True)
 
+    def test_packet_files(self):
+        self.create(recovery_slices=4)
+        first = self.folder / "set.par2"
+        content = first.read_bytes()
+        first.write_bytes(content[:-9])
+        (self.folder / "data/a").rename(self.folder / "away")  # the files are not looked at
+        self.assertEqual([file.path for file in par2.verify_packets(self.set) if file.lost], [str(first)])
+        with self.assertRaises(errors.NotRecoverable):
+            par2.repair(self.set, packets=True, sync=False)
+        (self.folder / "away").rename(self.folder / "data/a")
+        par2.repair(self.set, packets=True, sync=False)
+        self.assertEqual(first.read_bytes(), content)
+        self.assertFalse(any(file.lost or file.damaged_bytes for file in par2.verify_packets(self.set)))
+
     def test_trees(self):
         path, name = self.folder / "data/a", str(self.folder / "data/a")
         os.utime(path, (1, 1))
