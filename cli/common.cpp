@@ -300,22 +300,26 @@ SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &fla
   tandem_files_search *found = nullptr;
   check(tandem_files_search_create(list.data(), list.size(), &found));
   SearchOwner owner(found);
-  bool has_par2_sets = false;
+  std::vector<std::string> par2_folders;
   if (tandem_files_search_set_count(found) == 0)
     for (const std::string &path : paths)
       if (const std::string command = par2_command(path, false); !command.empty()) {
         complain("note: ", path, " has PAR2 sets: `", command, "` checks them");
-        has_par2_sets = true;
+        par2_folders.push_back(path);
       }
-  if (flags.quiet || flags.json || has_par2_sets) return owner;
+  if (flags.quiet || flags.json) return owner;
+  const auto is_par2 = [&](std::string_view why) {
+    return std::ranges::any_of(par2_folders, [&](const std::string &folder) { return why.starts_with(folder); });
+  };
   constexpr std::size_t kMostNotes = 10;
   std::size_t count = 0;
   for (std::size_t i = 0; const char *why = tandem_files_search_left_out(found, TANDEM_FILES_IGNORED, i); ++i) {
-    if (recursive && std::string_view(why).ends_with(": no shard file")) continue;
+    if ((recursive || is_par2(why)) && std::string_view(why).ends_with(": no shard file")) continue;
     if (++count <= kMostNotes) complain("note: ignored ", why);
   }
   if (count > kMostNotes) complain("note: ignored ", plural(count - kMostNotes, "file"), " more");
-  if (!recursive && tandem_files_search_set_count(found) == 0 && std::ranges::any_of(paths, has_folders))
+  if (!recursive && par2_folders.empty() && tandem_files_search_set_count(found) == 0 &&
+      std::ranges::any_of(paths, has_folders))
     complain("note: with --recursive (-r) the folders below are searched, too");
   return owner;
 }

@@ -87,10 +87,10 @@ std::string meant(const CommandText &program, const std::vector<std::string> &na
   if ((!is_scrub && std::ranges::find(kProtect, words[0]) == std::end(kProtect)) || !has("encode") || !has("par2"))
     return "";
   std::string rest;
-  for (const std::string &word : std::span(words).subspan(1)) rest += " " + word_for_shell(word);
-  if (words.size() == 1 || words[1].starts_with('-')) rest = " FOLDER" + rest;
+  for (std::size_t i = 1; i < words.size() && !words[i].starts_with('-'); ++i) rest += " " + word_for_shell(words[i]);
+  if (rest.empty()) rest = " FOLDER";
   std::error_code error;
-  if (!is_scrub && words.size() > 1 && std::filesystem::is_regular_file(words[1], error))
+  if (!is_scrub && rest != " FOLDER" && std::filesystem::is_regular_file(words[1], error))
     return program.name + " encode" + rest + " -k 4 -m 2 -o FOLDER";
   return program.name + " par2 " + (is_scrub ? "scrub" : "sync") + rest;
 }

@@ -95,7 +95,8 @@ Par2Report verify_with(Par2VerifyFlags flags, const char *command) {
     return verify_par2(flags.options, command, flags.output);
   } catch (Failure &failure) {
     std::error_code error;
-    if (failure.exit_status == kExitInputOutput && std::filesystem::is_directory(flags.set, error)) {
+    if (failure.exit_status == kExitInputOutput && std::filesystem::is_directory(flags.set, error) &&
+        !std::filesystem::exists(flags.set + ".par2", error)) {
       const bool repair = std::string_view(command) == "par2 repair";
       std::string line = par2_command(flags.set, repair);
       if (line.empty())

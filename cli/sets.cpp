@@ -153,10 +153,12 @@ std::string par2_command(const std::string &folder, bool repair) {
     if (entry->path().extension() == ".par2") sets.push_back(entry->path());
   }
   if (sets.empty()) return "";
-  const fs::path &set = *std::ranges::min_element(sets, {}, [](const fs::path &each) {
+  std::ranges::sort(sets, {}, [](const fs::path &each) {
     return std::pair(each.native().find(".vol") != std::string::npos, each.native());
   });
-  return fmt::format("{} par2 {} {}", command_name(), repair ? "repair" : "verify", word_for_shell(set.native()));
+  const bool several = sets.size() > 1 && sets[1].native().find(".vol") == std::string::npos;
+  return fmt::format("{} par2 {} {}", command_name(), repair ? "repair" : "verify",
+                     several ? word_for_shell(folder) + "/*.par2" : word_for_shell(sets[0].native()));
 }
 
 void note_unread(const SearchOwner &found, Places &places) {

@@ -119,7 +119,7 @@ func WithPAR1Matrix() Option                { return matrix(C.TANDEM_MATRIX_PAR1
 func WithCustomMatrix(rows [][]byte) Option { return func(o *options) { o.custom = rows } }
 func WithLeopardGF16(enabled bool) Option   { return func(o *options) { o.leopard = enabled } }
 
-// WithMaxGoroutines limits the threads of a call. With 1, the call stays on its own thread.
+// WithMaxGoroutines limits the threads of a call. With 1, it stays on its own thread, unless a GPU joins in (after 4 GiB).
 func WithMaxGoroutines(n int) Option { return func(o *options) { o.threads = n } }
 
 // These have no effect: Tandem chooses by itself.

@@ -267,6 +267,7 @@ constexpr std::uint32_t kFewRows = 4;
                                    std::uint32_t column, const std::uint8_t *tables, const std::uint8_t *data,
                                    std::uint8_t *const *coding) noexcept {
   const std::size_t row_bytes = columns * kTableBytes;
+  // With one source, a plain search is faster than in_place.
   if (rows > kernel().rows_at_once && std::find(coding, coding + rows, data) != coding + rows)
     return update_in_place(length_bytes, rows, row_bytes, tables + column * kTableBytes, data, coding);
   kernel().apply_nibbles({tables + column * kTableBytes, row_bytes, &data, coding, length_bytes, rows, 1, true,

@@ -44,14 +44,15 @@ std::uint32_t advance(std::uint32_t value, const unsigned char *bytes, std::size
 }
 
 const std::vector<const CrcKernel *> &kernels() {
-  static const auto found = [] {
-    std::vector<const CrcKernel *> list;
+  static const auto &found = *[] {  // never destroyed: threads may still hash when main returns
+    auto *const made = new std::vector<const CrcKernel *>();
+    std::vector<const CrcKernel *> &list = *made;
 #ifdef TANDEM_PAR2_X86
     if (__builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512f")) list.push_back(&crc_avx512);
     if (__builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx2")) list.push_back(&crc_avx2);
     if (__builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1")) list.push_back(&crc_sse4);
 #endif
-    return list;
+    return made;
   }();
   return found;
 }

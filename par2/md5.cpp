@@ -47,14 +47,15 @@ extern const Md5Kernel md5_avx2, md5_avx512;
 namespace {
 
 const std::vector<const Md5Kernel *> &kernels() {
-  static const std::vector<const Md5Kernel *> usable = [] {
-    std::vector<const Md5Kernel *> list;
+  static const auto &usable = *[] {  // never destroyed: threads may still hash when main returns
+    auto *const made = new std::vector<const Md5Kernel *>();
+    std::vector<const Md5Kernel *> &list = *made;
 #ifdef TANDEM_PAR2_X86
     if (__builtin_cpu_supports("avx512f")) list.push_back(&md5_avx512);
     if (__builtin_cpu_supports("avx2")) list.push_back(&md5_avx2);
 #endif
     list.push_back(&md5_portable);
-    return list;
+    return made;
   }();
   return usable;
 }

@@ -3,6 +3,9 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <cctype>
+#include <string_view>
+
 #include "calls.hpp"
 #include "codec.hpp"
 #include "file_calls.hpp"
@@ -15,7 +18,9 @@ namespace tandem_ec {
 
 void raise(tandem_status status, const std::string &message_of_library) {
   std::string message = message_of_library;
-  for (std::size_t at; (at = message.find("--force")) != std::string::npos;) message.replace(at, 7, "force=True");
+  constexpr std::string_view kFlag = " --force";  // a word: paths may have it in them
+  if (const std::size_t at = message.find(kFlag); at != std::string::npos && !std::isalnum(message[at + kFlag.size()]))
+    message.replace(at + 1, kFlag.size() - 1, "force=True");
   {
     const Call exit_waits;
     const nb::object error =

@@ -29,6 +29,8 @@ pub mod status {
     pub const OUT_OF_MEMORY: i32 = 4;
     pub const NOT_MDS: i32 = 7;
     pub const NOT_RECOVERABLE: i32 = 8;
+    /// A GPU failed. What was to be written has no defined bytes.
+    pub const DEVICE: i32 = 10;
 }
 
 impl fmt::Display for Error {

@@ -19,7 +19,7 @@
 //!
 //! The shards of a call have the same length. They are not copied. A [`ReedSolomon`] is immutable, and threads may share it.
 //! Calls that move 256 KiB or more run on all cores. In a program with its own pool of threads, set [`Options::threads`] to 1:
-//! each call then stays on its thread.
+//! each call then stays on its thread, unless a GPU joins in (after 4 GiB; [`Options::backend`] "cpu" has none).
 
 mod error;
 mod ffi;

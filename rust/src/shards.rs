@@ -4,8 +4,8 @@ use std::os::raw::c_void;
 
 use crate::error::{require, Error};
 
-/// Pointers to shards of one length, for one call; NULL stands for a shard that the call leaves alone. The shards stay borrowed for 'a: until then, safe code cannot reach those
-/// that are written, or change those that are read.
+/// Pointers to shards of one length, for one call; NULL stands for a shard that the call leaves alone. The shards stay borrowed
+/// for 'a: until then, safe code cannot reach those that are written, or change those that are read.
 #[derive(Default)]
 pub(crate) struct Pointers<'a> {
     pub array: Vec<*mut c_void>,

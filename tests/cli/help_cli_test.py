@@ -182,8 +182,8 @@ class Help(Structure):
             pass
         for expected, *arguments in (
             ("par2 sync photos", "sync", "photos"),
-            ("par2 sync 'my photos' --dry-run", "sync", "my photos", "--dry-run"),
-            ("par2 sync FOLDER --quiet", "protect", "--quiet"),
+            ("par2 sync 'my photos'", "sync", "my photos", "--dry-run"),
+            ("par2 sync FOLDER", "protect", "-r", 10, "photos"),
             ("par2 sync FOLDER", "help", "backup"),
             ("par2 scrub photos", "scrub", "photos"),
             (f"encode {source} -k 4 -m 2 -o FOLDER", "backup", source),
@@ -214,6 +214,12 @@ class Help(Structure):
                              (3, f"{PROGRAM}: note: {tree} has PAR2 sets: `{PROGRAM} par2 scrub {tree}` checks them"))
             self.assertNotIn(b"ignored", done.stderr)
         self.assertIn(f"`{PROGRAM} par2 verify '{single}/set.par2'` checks them", tandem("verify", single).stderr.decode())
+        os.link(os.path.join(single, "set.par2"), os.path.join(single, "two.par2"))
+        self.refused_as(3, f"`{PROGRAM} par2 verify '{single}'/*.par2` checks its sets", "par2", "verify", single)
+        os.rename(single, single := os.path.join(self.root, "set"))  # beside set.par2, SET is that file
+        with open(single + ".par2", "w"):
+            pass
+        self.refused_as(4, "no file has an intact main packet", "par2", "verify", single)
 
     def test_the_help_of_encode_is_short_and_has_an_example_that_works(self):
         text = tandem("encode", "--help").stdout.decode()
