@@ -125,7 +125,8 @@ TEST(OpenclForced, EachTechniqueAndAccessIsUsed) {
   for (const char *technique : {"tables", "compiled"}) {
     run_one_way({technique, false, {}}, 4, 10, lengths);
     run_one_way({technique, true, {}}, 3, 5, lengths);
-    run_one_way({technique, true, {{"element_bytes", 4}, {"elements_per_item", 3}, {"local_z", 2}}}, 1, 1, lengths);
+    run_one_way({technique, true, {{"local_x", 16}, {"element_bytes", 4}, {"elements_per_item", 3}, {"local_z", 2}}}, 1,
+                1, lengths);
     run_one_way({technique, false, {{"rows_per_pass", 3}, {"element_bytes", 32}}}, 7, 17, {777, 100'001});
   }
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The CUDA dialect of generated kernels, compiled to machine code by NVRTC, which needs no GPU.
 
-    cuda_text_test.py CUDA_KERNEL_TEXT WHEELS SOURCE
+    cuda_text_test.py PRINT_KERNEL_TEXT WHEELS SOURCE
 
 NOT RUN (status 77) where no NVRTC is installed. WHEELS: the folder of nvrtc.py, with the oldest and the newest NVRTC.
 SOURCE: of Tandem.
