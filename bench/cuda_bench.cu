@@ -7,6 +7,10 @@
 //     cuda_bench host K M BYTES    encode and decode of pinned host memory, end to end
 //     cuda_bench first K M         the first use of a matrix, and its next one
 #include <cuda_runtime.h>
+#include <thrust/device_ptr.h>
+#include <thrust/device_vector.h>
+#include <thrust/equal.h>
+#include <thrust/tabulate.h>
 
 #include <algorithm>
 #include <chrono>
@@ -99,14 +103,15 @@ class PinnedMemory {
   void *data_ = nullptr;
 };
 
-__global__ void fill(std::uint64_t *data, std::uint64_t words, std::uint64_t seed) {
-  for (std::uint64_t i = blockIdx.x * std::uint64_t{blockDim.x} + threadIdx.x; i < words;
-       i += std::uint64_t{gridDim.x} * blockDim.x) {
+// Word i of the shards.
+struct Content {
+  std::uint64_t seed;
+  __device__ std::uint64_t operator()(std::uint64_t i) const {
     std::uint64_t x = (i + 1) * 0x9e3779b97f4a7c15u ^ seed;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    data[i] = x ^ x >> 27;
+    return x ^ x >> 27;
   }
-}
+};
 
 // ---- rates of operations: eight chains that mix, so that the compiler can simplify none
 
@@ -347,7 +352,8 @@ void code_on_device(unsigned k, unsigned m, std::size_t all_bytes, const char *t
   for (unsigned i = 0; i < k + m; ++i) shards.push_back(memory.get() + i * shard_bytes);
   const double data_bytes = static_cast<double>(shard_bytes) * k;
   const double roof = roof_seconds(memory.get(), shard_bytes, k, m), read_roof = roof_seconds(memory.get(), shard_bytes, k + m, 0);
-  fill<<<2048, 256>>>(reinterpret_cast<std::uint64_t *>(memory.get()), shard_bytes * (k + m) / 8, k * 1000 + m);
+  const auto words = thrust::device_pointer_cast(reinterpret_cast<std::uint64_t *>(memory.get()));
+  thrust::tabulate(words, words + shard_bytes * (k + m) / 8, Content{k * 1000 + m});
 
   cudaStream_t stream;
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
@@ -378,17 +384,16 @@ void code_on_device(unsigned k, unsigned m, std::size_t all_bytes, const char *t
   // The first min(k, m) shards are lost. Copies of them stay, to compare.
   const unsigned lost = std::min(k, m);
   std::vector<std::uint8_t> present(k + m, 1);
-  std::vector<std::vector<std::uint8_t>> before;
-  for (unsigned i = 0; i < lost; ++i) {
-    present[i] = 0;
-    before.push_back(first_bytes(shards[i], std::min<std::size_t>(shard_bytes, 100'003)));
-    check(cudaMemset(shards[i], 0xa5, shard_bytes), "cudaMemset");
-  }
+  const auto first = thrust::device_pointer_cast(memory.get());
+  const thrust::device_vector<std::uint8_t> before(first, first + lost * shard_bytes);
+  for (unsigned i = 0; i < lost; ++i) present[i] = 0;
+  check(cudaMemset(memory.get(), 0xa5, lost * shard_bytes), "cudaMemset");
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");  // the decode's stream does not wait for them
   const Plan decode(code, TANDEM_OPERATION_DECODE, present.data());
   decode.run(arguments);
   for (unsigned i = 0; i < lost; ++i)
-    if (before[i] != first_bytes(shards[i], before[i].size())) fail("decode: shard " + std::to_string(i) + " is wrong");
+    if (!thrust::equal(first + i * shard_bytes, first + (i + 1) * shard_bytes, before.begin() + i * shard_bytes))
+      fail("decode: shard " + std::to_string(i) + " is wrong");
   const double decode_seconds = seconds_of(stream, [&] { decode.submit(arguments, jobs); });
   finish(jobs);
   const double decode_roof = lost == m ? roof : roof_seconds(memory.get(), shard_bytes, k, lost);

@@ -207,9 +207,9 @@ struct CodeKernel {
   }
 
   // The technique that a device compiles for this operation if no tuning file says otherwise.
-  const char *built_in_technique() const {
-    const bool transforms = spec.dialect == device::Dialect::cuda_c && points != nullptr &&
-                            device::built_in_transforms(matrix.rows(), matrix.columns());
+  const char *built_in_technique(device::Vendor vendor) const {
+    const bool transforms = points != nullptr && device::built_in_transforms(spec.dialect, vendor, spec.architecture,
+                                                                             matrix.rows(), matrix.columns());
     return transforms ? "transform" : "compiled";
   }
 
@@ -280,10 +280,10 @@ int kernel_tables(const core::Codec &codec, const OutputFlags &output, const Ker
                                     {"elements_per_item", tuning.elements_per_item},
                                     {"rows_per_pass", tuning.rows_per_pass},
                                     {"group_items", group_items},
-                                    {"technique", kernel.built_in_technique()}});
+                                    {"technique", kernel.built_in_technique(vendor)}});
     } else if (shows) {
       fmt::print("{:<10} {:>13} {:>11} {:>11}  {}\n", name, tuning.element_bytes, tuning.rows_per_pass, group_items,
-                 kernel.built_in_technique());
+                 kernel.built_in_technique(vendor));
     }
   }
   if (output.json) print_json(object);

@@ -58,7 +58,7 @@ if(NOT TARGET tandem_mpi)
   list(APPEND absent_headers PATTERN mpi.h EXCLUDE)
 endif()
 install(DIRECTORY include/tandem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development
-  FILES_MATCHING PATTERN "*.h" PATTERN tandem.hpp ${absent_headers})
+  FILES_MATCHING PATTERN "*.h" PATTERN tandem.hpp PATTERN thrust.hpp ${absent_headers})
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
 
 foreach(tool IN LISTS tool_targets)

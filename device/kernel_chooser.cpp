@@ -418,7 +418,8 @@ void KernelChooser::fit_local_size(const DevicePrepared &prepared, Variant &vari
       base::text("local size ", wanted[0], "x", wanted[1], "x", wanted[2], " is more than ", device_.name,
                  " runs of this kernel (", most, " items a group, ", device_.most_items[0], "x", device_.most_items[1],
                  "x", device_.most_items[2], ", ", device_.local_bytes, " bytes of local memory)");
-  if (prepared.forced.has_value()) device_.fail(TANDEM_ERROR_UNAVAILABLE, text);
+  if (prepared.forced.has_value() && wanted != device_.settings(prepared.rows(), prepared.columns()).kernel.local)
+    device_.fail(TANDEM_ERROR_UNAVAILABLE, text);
   if (prepared.has_told_local.exchange(true)) return;
   log_.say(TANDEM_LOG_INFO,
            base::text(device_.identity.backend, ": ", text, "; ", local[0], "x", local[1], "x", local[2], " instead"));

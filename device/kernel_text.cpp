@@ -190,7 +190,10 @@ class PassWriter {
     if (count++ == 0) return line(base::text("element ", name, " = ", sum, ";"));
     ++operations_.two_input;
     operations_.three_input += count % 2 == 0;  // every second one is free
-    if (!pairs_) return line(base::text(name, " = ", name, " ^ ", sum, ";"));
+    if (!pairs_) {
+      last_ = name;
+      return line(base::text(name, " = ", name, " ^ ", sum, ";"));
+    }
     std::string &waiting = waiting_[place(row, bit)];
     if (waiting.empty()) {
       waiting = sum;
@@ -244,7 +247,7 @@ class PassWriter {
   std::vector<unsigned> terms_;        // added so far to each accumulator
   std::vector<std::string> waiting_;   // for a second sum to be added with
   std::vector<std::string> together_;  // each an accumulator and its two sums, of the present inputs
-  std::string last_;                   // accumulator that two sums went into
+  std::string last_;                   // accumulator that a sum was added to
   std::string &out_;
   KernelOperations &operations_;
 };
@@ -445,9 +448,9 @@ std::uint64_t KernelRange::record_end(std::uint64_t record) const noexcept {
 KernelRange cut_kernel_range(const KernelSpec &spec, std::uint64_t length, std::uint64_t first_output) {
   const KernelTuning &tuning = spec.tuning;
   const std::uint64_t element = tuning.element_bytes;
-  if (spec.dialect == Dialect::cuda_c && length > kMostLaunchBytes) {
+  if (length > most_launch_bytes(spec.dialect)) {
     base::fail(TANDEM_ERROR_TOO_LARGE,
-               base::text("kernel: ", length, " bytes in one launch; at most ", kMostLaunchBytes));
+               base::text("kernel: ", length, " bytes in one launch; at most ", most_launch_bytes(spec.dialect)));
   }
   KernelRange range;
   range.length = length;

@@ -110,9 +110,12 @@ struct KernelText {
   KernelOperations operations;
 };
 
-// The longest shard of one launch of CUDA C. Its kernels count elements of 4 bytes or more in 32 bits, past the end
-// too. Pieces of this size keep every alignment.
-inline constexpr std::uint64_t kMostLaunchBytes = std::uint64_t{8} << 30;
+// The longest shard of one launch. Kernels of CUDA C count elements of 4 bytes or more in 32 bits, past the end too;
+// those of OpenCL C count bytes. Pieces of this size keep every alignment.
+constexpr std::uint64_t most_launch_bytes(Dialect dialect) noexcept {
+  if (dialect == Dialect::host_c) return UINT64_MAX;
+  return std::uint64_t{dialect == Dialect::cuda_c ? 8u : 4u} << 30;
+}
 
 inline constexpr std::uint64_t kRecordBytes = 8;  // of a compare: see KernelRange
 
@@ -181,8 +184,8 @@ inline FoundTiles found_tiles(const std::uint32_t *records) noexcept {
 }
 
 // first_output: the address (or offset in an aligned buffer) of output 0; full-width stores are aligned to it. length
-// >= 1. Throws Error (TOO_LARGE) if a tile exceeds 32 bits, groups exceed 2^31 - 1, records 2^32 - 1, or a range of
-// CUDA C kMostLaunchBytes.
+// >= 1. Throws Error (TOO_LARGE) if a tile exceeds 32 bits, groups exceed 2^31 - 1, records 2^32 - 1, or a range
+// most_launch_bytes.
 KernelRange cut_kernel_range(const KernelSpec &spec, std::uint64_t length, std::uint64_t first_output);
 
 // A stripe of a launch with Binding::table: the begins of its shards, inputs and then outputs. first_output: as above.

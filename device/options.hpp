@@ -25,14 +25,15 @@ struct Options {
   base::Timeline *timeline = nullptr;          // the same; null: none is asked for
   std::uint64_t memory_budget_bytes = 0;       // of buffers on the device; 0 = half of its memory, or as `resources`
                                                // say
-  core::Budget *resources = nullptr;          // outlives the backend; its MiB of this backend hold from the next run on
-  bool holds_units = true;                    // of `resources`; false: the caller of this backend holds them
-  std::shared_ptr<core::HostCopier> copier;   // to and from staging memory; null: the running thread copies
-  std::shared_ptr<core::Backend> reference;   // its results are right: see AnswerCheck. It holds no resources; null:
-                                              // nothing is checked
-  bool checks_all = false;                    // by the reference: every answer, not only the first of a kernel
-  std::string cache_folder;                   // of compiled programs; "" = none
-  GenerateKernel generate = generate_kernel;  // replaced by tests together with the driver
+  core::Budget *resources = nullptr;         // outlives the backend; its MiB of this backend hold from the next run on
+  bool holds_units = true;                   // of `resources`; false: the caller of this backend holds them
+  std::shared_ptr<core::HostCopier> copier;  // to and from staging memory; null: the running thread copies
+  std::shared_ptr<core::Backend> reference;  // its results are right: see AnswerCheck. It holds no resources; null:
+                                             // nothing is checked
+  std::uint64_t most_launch_bytes = UINT64_MAX;  // of a shard in device memory; tests: less than the kernels can
+  bool checks_all = false;                       // by the reference: every answer, not only the first of a kernel
+  std::string cache_folder;                      // of compiled programs; "" = none
+  GenerateKernel generate = generate_kernel;     // replaced by tests together with the driver
 };
 
 // Whether `name` is `backend`, or `backend` with number_count decimal numbers: "opencl", "opencl:0:1".

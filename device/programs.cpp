@@ -25,7 +25,7 @@ DeviceSettings Device::settings(unsigned rows, unsigned columns) const {
   settings.kernel = built_in_tuning(vendor, rows, columns);
   settings.staging_bytes = 16 << 20;
   settings.compile_after_bytes = compile_after_bytes;
-  settings.transforms = dialect == Dialect::cuda_c && built_in_transforms(rows, columns);
+  settings.transforms = built_in_transforms(dialect, vendor, architecture, rows, columns);
   return settings;
 }
 

@@ -211,6 +211,7 @@ class TransformWriter {
         width_(spec.tuning.local[0]),
         at_once_(spec.tuning.local[1]),
         lanes_(kLanes / at_once_),
+        is_opencl_(spec.dialect == Dialect::opencl_c),
         from_(groups_of(form_.input_points)),
         to_(groups_of(form_.output_points)),
         kept_(kept_inputs(from_, to_)),
@@ -222,6 +223,8 @@ class TransformWriter {
     std::string inputs;
     for (const Group &group : from_)
       for (const int shard : group.shards) inputs += base::text(" ", shard, ",");
+    for (std::size_t g = from_.size(); g % at_once_ != 0; ++g)
+      for (unsigned lane = 0; lane < kLanes; ++lane) inputs += " -1,";
     const std::size_t sums = std::size_t{lanes_} * to_.size() * kPlanes;
     std::string defines = base::text("CONSTANT short input_at[] = {", inputs, "};\n#define SUM_COUNT ", sums,
                                      "u\n#define GROUP_WIDTH ", width_, "u\n");
@@ -318,7 +321,9 @@ class TransformWriter {
   void load(unsigned first) {
     const unsigned end = end_of(first, at_once_, from_.size());
     writer_.line("FOR_EACH_ITEM {");
-    writer_.line(end - first < at_once_ ? base::text("if (LOCAL_ID(1) < ", end - first, "u) {") : "{");
+    // Rows without a group: in OpenCL C they write zeros, which nothing reads. Intel's compiler ends at this condition.
+    const bool has_idle_rows = end - first < at_once_ && !is_opencl_;
+    writer_.line(has_idle_rows ? base::text("if (LOCAL_ID(1) < ", end - first, "u) {") : "{");
     writer_.line("TAKE_SHARDS");
     writer_.line("uint x[64];");
     writer_.line(base::text("UNROLL for (uint lane = 0; lane < 8; ++lane) { const int input = input_at[(", first,
@@ -441,6 +446,7 @@ class TransformWriter {
 
   const core::CauchyTransform &form_;
   const unsigned width_, at_once_, lanes_;  // of a work-group: items in a row, rows; lanes of a work-item
+  const bool is_opencl_;
   const std::vector<Group> from_, to_;
   const std::vector<int> kept_;
   std::vector<bool> is_summed_;  // groups of outputs that have a first term

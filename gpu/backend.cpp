@@ -59,7 +59,7 @@ class CudaBackend final : public device::DeviceBackend {
     std::string left_out;
     const std::vector<CudaDevice> devices = find_devices(driver, log_, &left_out);
     auto found = std::make_shared<CudaDevice>(select_device(devices, asked_.device, left_out));
-    found->most_launch_bytes = asked_.most_launch_bytes;
+    found->most_launch_bytes = std::min(asked_.most_launch_bytes, device::most_launch_bytes(found->dialect));
     log_.say(TANDEM_LOG_INFO,
              base::text("cuda: ", found->name, " (", found->model(), ", compute capability ", capability_text(*found),
                         ", driver of ", found->driver_text(), "), ",

@@ -19,8 +19,7 @@ inline constexpr const char *kMemoryResource = "cuda_mib";  // MiB of its buffer
 
 struct Options : device::Options {  // `device` is "cuda" or "cuda:N", `resources` has "cuda_mib"
   Options() { device = "cuda"; }
-  std::uint64_t most_launch_bytes = device::kMostLaunchBytes;  // of a shard in device memory; tests: less
-  const tandem_cuda_module *driver = nullptr;                  // nullptr = libtandem_cuda.so; else outlives the backend
+  const tandem_cuda_module *driver = nullptr;  // nullptr = libtandem_cuda.so; else outlives the backend
 };
 
 // "cuda" or "cuda:N" with a decimal number.

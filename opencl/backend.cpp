@@ -32,6 +32,7 @@ class OpenclBackend final : public device::DeviceBackend {
     const Driver &driver = asked_.driver != nullptr ? *asked_.driver : open_driver();
     auto found = std::make_shared<OpenclDevice>(select_device(find_devices(driver, log_), asked_.device));
     found->always_shifted = asked_.always_shifted;
+    found->most_launch_bytes = std::min(asked_.most_launch_bytes, device::most_launch_bytes(found->dialect));
     log_.say(
         TANDEM_LOG_INFO,
         base::text("opencl: ", found->name, " (", found->model(), ", ", found->driver_text(), "), ",

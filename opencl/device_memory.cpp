@@ -147,16 +147,20 @@ class OpenclRun final : public device::DeviceRun {
   }
 
   void start_in_place() {
-    std::vector<std::uint64_t> offsets;
-    std::vector<cl_mem> shards;
-    for (const DeviceShard &shard : ranges_) {
-      offsets.push_back(shard.start);
-      if (binding_ == Binding::arguments) shards.push_back(buffer_of(shard));
-    }
     const unsigned columns = task_.prepared->columns();
-    if (binding_ == Binding::offsets) shards = {buffer_of(ranges_.front()), buffer_of(ranges_[columns])};
-    start_part(device::cut_kernel_range(variant_.spec, task_.length_bytes, ranges_[columns].root_start),
-               task_.offset_bytes, offsets, shards);
+    std::vector<cl_mem> shards = {buffer_of(ranges_.front()), buffer_of(ranges_[columns])};
+    if (binding_ == Binding::arguments) {
+      shards.clear();
+      for (const DeviceShard &shard : ranges_) shards.push_back(buffer_of(shard));
+    }
+    const std::uint64_t most = session_.device().most_launch_bytes;
+    for (std::uint64_t done = 0; done < task_.length_bytes; done += most) {
+      std::vector<std::uint64_t> offsets;
+      for (const DeviceShard &shard : ranges_) offsets.push_back(shard.start + done);
+      const std::uint64_t length = std::min(most, task_.length_bytes - done);
+      start_part(device::cut_kernel_range(variant_.spec, length, ranges_[columns].root_start + done),
+                 task_.offset_bytes + done, offsets, shards);
+    }
   }
 
   // More shards in separate buffers than a kernel has arguments. Pieces are copied, on the device, to one buffer that

@@ -24,6 +24,8 @@ struct OpenclDevice final : device::Device {
   std::uint64_t parameter_bytes = 0;
   unsigned base_alignment_bytes = 0;
   bool always_shifted = false;  // as Options
+  std::string build_options = "-cl-std=CL1.2";
+  bool tells_spills = false;  // of a kernel; Intel's own driver
 };
 
 // Every device that can run a program, in the drivers' order. A device is left out, with a warning that has the reason,

@@ -37,7 +37,6 @@
   X(clEnqueueReadBuffer)           \
   X(clEnqueueWriteBuffer)          \
   X(clEnqueueCopyBuffer)           \
-  X(clEnqueueFillBuffer)           \
   X(clEnqueueMapBuffer)            \
   X(clEnqueueUnmapMemObject)       \
   X(clGetEventInfo)                \
@@ -48,7 +47,7 @@
 
 extern "C" {
 
-enum { TANDEM_OPENCL_VERSION = 2 };  // raise it with every change of the list
+enum { TANDEM_OPENCL_VERSION = 3 };  // raise it with every change of the list
 
 struct tandem_opencl_module {
   uint32_t version;       // TANDEM_OPENCL_VERSION; always the first field

@@ -6,7 +6,9 @@
 namespace tandem::opencl {
 namespace {
 
-constexpr const char *kBuildOptions = "-cl-std=CL1.2";
+// Of kernels that spill: a thread has twice as many registers, and there are half as many threads.
+constexpr const char *kMoreRegisters = " -cl-intel-256-GRF-per-thread";
+constexpr cl_kernel_work_group_info kSpilledBytes = 0x4109;  // CL_KERNEL_SPILL_MEM_SIZE_INTEL
 
 }  // namespace
 
@@ -26,6 +28,9 @@ OpenclProgram::OpenclProgram(const OpenclDevice &device, ProgramHandle handle)
   OPENCL_CALL(driver_, clGetKernelWorkGroupInfo, kernel.get(), device.id, CL_KERNEL_WORK_GROUP_SIZE,
               sizeof most_group_items_, &most_group_items_, nullptr);
   if (most_group_items_ == 0) most_group_items_ = 1;
+  if (device.tells_spills)
+    driver_.clGetKernelWorkGroupInfo(kernel.get(), device.id, kSpilledBytes, sizeof spilled_bytes_, &spilled_bytes_,
+                                     nullptr);
 }
 
 OpenclKernel OpenclProgram::take_kernel() const {
@@ -48,7 +53,7 @@ OpenclPrograms::OpenclPrograms(const OpenclDevice &device, cl_context context, s
                                const base::Log &log)
     : DevicePrograms(device, std::move(disk), log), driver_(*device.driver), id_(device.id), context_(context) {
   compiler_ = device.driver_text();
-  made_by_ = base::text(kBuildOptions, "\n", device.identity.vendor, "\n", device.model(), "\n", compiler_);
+  made_by_ = base::text(device.build_options, "\n", device.identity.vendor, "\n", device.model(), "\n", compiler_);
 }
 
 std::shared_ptr<const device::DeviceProgram> OpenclPrograms::load(const device::KernelSpec &,
@@ -59,31 +64,39 @@ std::shared_ptr<const device::DeviceProgram> OpenclPrograms::load(const device::
   ProgramHandle program(driver_.clCreateProgramWithBinary(context_, 1, &id_, &size, &start, &status, &error),
                         driver_.clReleaseProgram);
   if (error == CL_SUCCESS) error = status;
-  if (error == CL_SUCCESS) error = driver_.clBuildProgram(program.get(), 1, &id_, kBuildOptions, nullptr, nullptr);
   if (error == CL_SUCCESS)
-    return std::make_shared<const OpenclProgram>(static_cast<const OpenclDevice &>(device_), std::move(program));
+    error = driver_.clBuildProgram(program.get(), 1, &id_, on().build_options.c_str(), nullptr, nullptr);
+  if (error == CL_SUCCESS) return std::make_shared<const OpenclProgram>(on(), std::move(program));
   why = error_name(error);
   return nullptr;
 }
 
-std::shared_ptr<const device::DeviceProgram> OpenclPrograms::build(const device::KernelSpec &, const std::string &text,
-                                                                   std::vector<unsigned char> &binary) {
+std::shared_ptr<const OpenclProgram> OpenclPrograms::build(const std::string &text, const std::string &options) const {
   const char *start = text.data();
   const std::size_t size = text.size();
   cl_int error = CL_SUCCESS;
   ProgramHandle handle(driver_.clCreateProgramWithSource(context_, 1, &start, &size, &error), driver_.clReleaseProgram);
   check(error, "clCreateProgramWithSource");
-  const cl_program raw = handle.get();
-  error = driver_.clBuildProgram(raw, 1, &id_, kBuildOptions, nullptr, nullptr);
+  error = driver_.clBuildProgram(handle.get(), 1, &id_, options.c_str(), nullptr, nullptr);
   if (error == CL_BUILD_PROGRAM_FAILURE) {
-    const std::string log = build_log(raw);
+    const std::string log = build_log(handle.get());
     device_.say(log_, TANDEM_LOG_WARNING, "a kernel does not build: ", log);
     device_.fail(TANDEM_ERROR_DEVICE, "a generated kernel does not build on ", device_.name, " (", device_.model(),
                  "): ", log.substr(0, device::kMostLogBytes));
   }
   check(error, "clBuildProgram");
-  auto program = std::make_shared<const OpenclProgram>(static_cast<const OpenclDevice &>(device_), std::move(handle));
-  if (disk_->in_use()) take_binary(raw, binary);
+  return std::make_shared<const OpenclProgram>(on(), std::move(handle));
+}
+
+std::shared_ptr<const device::DeviceProgram> OpenclPrograms::build(const device::KernelSpec &, const std::string &text,
+                                                                   std::vector<unsigned char> &binary) {
+  auto program = build(text, on().build_options);
+  if (program->spilled_bytes() != 0) {
+    device_.say(log_, TANDEM_LOG_DEBUG, "a kernel spills ", program->spilled_bytes(), " bytes; built again with",
+                kMoreRegisters);
+    program = build(text, on().build_options + kMoreRegisters);
+  }
+  if (disk_->in_use()) take_binary(program->get(), binary);
   return program;
 }
 

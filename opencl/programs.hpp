@@ -33,11 +33,14 @@ class OpenclProgram final : public device::DeviceProgram, public std::enable_sha
  public:
   OpenclProgram(const OpenclDevice &device, ProgramHandle handle);
   OpenclKernel take_kernel() const;
+  cl_program get() const noexcept { return handle_.get(); }
+  std::uint64_t spilled_bytes() const noexcept { return spilled_bytes_; }  // of registers; 0: not known
 
  private:
   friend class OpenclKernel;
   const Driver &driver_;
   ProgramHandle handle_;
+  cl_ulong spilled_bytes_ = 0;
   mutable std::mutex mutex_;
   mutable std::vector<KernelHandle> idle_;  // destroyed before the program that they belong to
 };
@@ -49,9 +52,11 @@ class OpenclPrograms final : public device::DevicePrograms {
   ~OpenclPrograms() { end(); }
 
  private:
+  const OpenclDevice &on() const noexcept { return static_cast<const OpenclDevice &>(device_); }
   std::shared_ptr<const device::DeviceProgram> load(const device::KernelSpec &spec, std::vector<unsigned char> binary,
                                                     std::string &why) override;
-  // Throws Error (DEVICE) with the build log.
+  // Throw Error (DEVICE) with the build log.
+  std::shared_ptr<const OpenclProgram> build(const std::string &text, const std::string &options) const;
   std::shared_ptr<const device::DeviceProgram> build(const device::KernelSpec &spec, const std::string &text,
                                                      std::vector<unsigned char> &binary) override;
   void take_binary(cl_program program, std::vector<unsigned char> &binary) const;

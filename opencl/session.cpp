@@ -101,9 +101,9 @@ void OpenclLane::launch(unsigned slot, const device::DevicePiece &piece) {
               in.offset_values.size() * sizeof in.offset_values[0], in.offset_values.data(), 0, nullptr,
               in.events.next(driver_));
   if (piece.of->compares()) {
-    const cl_uint nothing = 0xffffffff;
-    OPENCL_CALL(driver_, clEnqueueFillBuffer, up.get(), records, &nothing, sizeof nothing, 0, piece.record_bytes(), 0,
-                nullptr, in.events.next(driver_));
+    in.record_values.assign(piece.record_bytes() / sizeof(std::uint32_t), 0xffffffff);
+    OPENCL_CALL(driver_, clEnqueueWriteBuffer, up.get(), records, CL_FALSE, 0, piece.record_bytes(),
+                in.record_values.data(), 0, nullptr, in.events.next(driver_));
   }
   OPENCL_CALL(driver_, clFlush, up.get());
   const cl_mem buffers[] = {in.inputs->get(), in.outputs->get(), offsets, records};
@@ -122,7 +122,6 @@ void OpenclLane::end_piece(unsigned slot, const device::DevicePiece &piece) {
   if (piece.of->compares()) {
     OpenclSlot &from = slots[slot];
     const cl_event computed = from.events.last();
-    from.record_values.resize(piece.record_bytes() / sizeof(std::uint32_t));
     OPENCL_CALL(driver_, clEnqueueReadBuffer, down.get(), from.records->get(), CL_FALSE, 0, piece.record_bytes(),
                 from.record_values.data(), 1, &computed, from.events.next(driver_));
   }

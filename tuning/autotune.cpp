@@ -186,7 +186,7 @@ class CaseSearch {
       seconds_of_run(*never, check);
       values[parameter.name] = 0;
       for (unsigned repeat = 0; repeat < kLeastComparisons; ++repeat) {
-        if (repeat != 0 && tally_.elapsed() >= deadline) {
+        if (tally_.elapsed() + tally_.longest_start_seconds >= deadline) {
           race.cut_short();
           break;
         }
@@ -201,6 +201,7 @@ class CaseSearch {
       if (error.status() == TANDEM_ERROR_CANCELLED) throw;
       return parameter.value;
     }
+    if (costs.empty()) return parameter.value;
     const double cost = median(costs), gain = median(without) - median(with);
     if (cost <= 0) return 0;
     const double bytes_of_run = static_cast<double>(matrix_.columns()) * static_cast<double>(place_.shard_bytes);
@@ -261,6 +262,11 @@ Result autotune(core::Backend &backend, const Options &options, const Table &kno
       tally.result.entries.push_back(*entry);
     } else {
       later_repeats -= search.planned_repeats();
+      if (options.max_seconds > 0 && tally.done_count != 0 &&
+          tally.elapsed() + tally.longest_start_seconds >= options.max_seconds) {
+        tally.result.complete = false;
+        continue;
+      }
       const double seconds = options.max_seconds > 0
                                  ? std::max(options.max_seconds - tally.elapsed(), 1e-3) / static_cast<double>(left--)
                                  : 0;

@@ -61,7 +61,7 @@ struct Options {
   bool on_device = false;           // the shards lie in the memory of the device
   std::uint64_t shard_bytes = 0;    // 0: so that a stripe has 32 to 64 MiB; on the device 128 to 256 MiB
   unsigned repeats = 5;
-  double max_seconds = 0;        // 0: no limit. The cases share what is left; each gets a result
+  double max_seconds = 0;        // 0: no limit. The cases share what is left. See Result::entries
   double sample_seconds = 0.02;  // a repeat times as many calls as fill this
   // At least the bytes that the check of a candidate moves. Enough that every backend spreads it over its threads or
   // groups.
@@ -86,7 +86,9 @@ struct Hooks {
 };
 
 struct Result {
-  std::vector<Entry> entries;        // one a case, in their order. `searched` is empty if its time was cut short
+  // One a case, in their order. `searched` is empty if its time was cut short. A case, but for the first, has none if a
+  // candidate could not start in time: as long as the slowest one took.
+  std::vector<Entry> entries;
   std::uint64_t improved_count = 0;  // entries faster than the backend's own values
   std::uint64_t candidate_count = 0, refused_count = 0, wrong_count = 0, dropped_count = 0;
   std::uint64_t known_count = 0;  // cases that were finished before

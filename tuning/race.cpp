@@ -84,7 +84,7 @@ void Race::run(std::vector<Candidate *> racing, double deadline) {
 
 Winner Race::winner(double deadline) {
   for (;;) {
-    const std::vector<Candidate *> list = finalists();
+    const std::vector<Candidate *> list = finalists(deadline);
     if (list.empty()) fail_all();
     Rates rates;
     if (!compare_in_turns(list, deadline, rates)) continue;
@@ -123,9 +123,10 @@ void Race::time_all(const std::vector<Candidate *> &racing, double deadline) {
       Candidate &now = *racing[(turn + repeat) % racing.size()];
       if (!now.is_alive() || now.bytes_per_second.size() > repeat) continue;
       const bool any = std::ranges::any_of(racing, [](const Candidate *each) { return each->is_timed(); });
-      if (any && tally_.elapsed() >= deadline) {
+      const double needed = now.prepared == nullptr ? tally_.longest_start_seconds : 0;
+      if (any && tally_.elapsed() + needed >= deadline) {
         is_cut_short_ = true;
-        return;
+        continue;
       }
       tell(racing, comparison_turns());
       if (const double rate = measure(now); rate > 0) {
@@ -154,8 +155,10 @@ double Race::measure(Candidate &of) {
 bool Race::make_ready(Candidate &of) {
   if (of.prepared != nullptr) return true;
   return attempt(of, [&] {
+    const double started = tally_.elapsed();
     of.prepared = backend_.tunable()->prepare_tuned(what_, of.values);
     if (!check_.is_right(*of.prepared)) return false;
+    tally_.longest_start_seconds = std::max(tally_.longest_start_seconds, tally_.elapsed() - started);
     const double before = tally_.hooks.seconds();
     check_.run(*of.prepared, 1);
     const double one = std::max(tally_.hooks.seconds() - before, 1e-9);
@@ -200,12 +203,17 @@ void Race::score(const std::vector<Candidate *> &racing) {
   if (!scored.empty()) best_ = simplest(scored, [](const Candidate *each) { return each->score; });
 }
 
-std::vector<Candidate *> Race::finalists() {
+std::vector<Candidate *> Race::finalists(double deadline) {
   Candidate *const built_in = &candidates_.built_in();
   std::vector<Candidate *> list;
   for (auto &[values, each] : candidates_.all())
     if (each.score > 0 && !each.failure && &each != built_in) list.push_back(&each);
   std::ranges::stable_sort(list, [](const Candidate *a, const Candidate *b) { return a->score > b->score; });
+  double ready = tally_.elapsed();
+  std::erase_if(list, [&](const Candidate *each) {  // those that were dropped start again
+    if (each->prepared != nullptr || each == best_) return false;
+    return (ready += tally_.longest_start_seconds) >= deadline;
+  });
   if (list.size() > kFinalists) list.resize(kFinalists);
   if (best_ != nullptr && !best_->failure && best_ != built_in && std::ranges::find(list, best_) == list.end())
     list.push_back(best_);

@@ -27,6 +27,7 @@ class Tally {
   const Hooks &hooks;
   Result result;
   std::uint64_t done_count = 0;
+  double longest_start_seconds = 0;  // of a candidate: to compile and check it
 
  private:
   double started_;
@@ -91,7 +92,7 @@ class Race {
   unsigned comparison_turns() const;
 
   // The backend's own values and the best others that can run.
-  std::vector<Candidate *> finalists();
+  std::vector<Candidate *> finalists(double deadline);
 
   // False: a candidate failed.
   bool compare_in_turns(const std::vector<Candidate *> &list, double deadline, Rates &rates);

@@ -15,10 +15,13 @@ union element_words {
 #endif
 
 // Where the element `at` lies in a shard.
+#ifndef OFFSET_BYTES
+#define OFFSET_BYTES(at) ((ulong)(at)*ELEMENT_BYTES)
+#endif
 #if defined(ACCESS_SHIFTED)
-#define AT(shard) ((shard) + begin + (ulong)at * ELEMENT_BYTES)
+#define AT(shard) ((shard) + begin + OFFSET_BYTES(at))
 #else
-#define AT(shard) ((shard) + (ulong)at * ELEMENT_BYTES)
+#define AT(shard) ((shard) + OFFSET_BYTES(at))
 #endif
 
 #if defined(ACCESS_ALIGNED)

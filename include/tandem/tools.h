@@ -135,11 +135,12 @@ typedef struct tandem_autotune_options {
   const char *ms;            /* NULL = "4"; of decode: how many shards are lost */
   const char *const *ranges; /* range_count times "NAME=RANGE", in place of the backend's own candidates for NAME */
   size_t range_count;
-  uint64_t shard_bytes;              /* 0 = chosen so that a stripe has 32 to 64 MiB */
-  uint32_t repeats;                  /* of each measurement; 0 = 5 */
-  int32_t fresh;                     /* non-zero: measures cases again that an earlier run has finished */
-  double max_seconds;                /* 0 = until all is measured. Each (operation, k, m) gets its part and a result */
-  const char *output;                /* the file; NULL = the file that a context would read */
+  uint64_t shard_bytes; /* 0 = chosen so that a stripe has 32 to 64 MiB */
+  uint32_t repeats;     /* of each measurement; 0 = 5 */
+  int32_t fresh;        /* non-zero: measures cases again that an earlier run has finished */
+  double max_seconds; /* 0 = until all is measured. Each (operation, k, m) gets its part. One that could not end in time
+                         is not begun, and has no result; the first always has one. A compile is not interrupted */
+  const char *output; /* the file; NULL = the file that a context would read */
   tandem_autotune_callback progress; /* NULL = none */
   void *progress_user;
   int32_t on_device; /* non-zero: the shards lie in device memory, so that the kernel's own speed is measured. Values of

@@ -1040,7 +1040,8 @@ TEST_P(DeviceLayer, ValuesOfBothKindsOfMemory) {
   said(false, false, {"is ignored: no entry of the tuning file was measured on", "(built-in)"});
 }
 
-// A local size that a kernel does not run is halved, and the log says so once; as a forced value it is an error.
+// A local size that a kernel does not run is halved, and the log says so once; as a forced value it is an error, unless
+// it is the built-in one.
 TEST_P(DeviceLayer, LocalSizesFitTheKernel) {
   TestLife life(2, 4, 10'000, {.script = {.most_group_items = 32}});
   const std::string &heard = life.heard.text;
@@ -1062,6 +1063,7 @@ TEST_P(DeviceLayer, LocalSizesFitTheKernel) {
         std::tuple("element_bytes", 128u, TANDEM_ERROR_INVALID_ARGUMENT)})
     EXPECT_EQ(forced_status({{name, value}}).first, status) << name;
   EXPECT_EQ(forced_status({{"local_x", 8}, {"local_y", 4}}).first, TANDEM_OK);
+  EXPECT_EQ(forced_status({}).first, TANDEM_OK);
   EXPECT_TRUE(life.work.is_right(Mode::assign));
 }
 

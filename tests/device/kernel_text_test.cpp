@@ -584,11 +584,15 @@ double three_input_per_byte(const KernelOperations &operations) {
   return static_cast<double>(operations.three_input) / static_cast<double>(operations.data_bytes);
 }
 
+bool cuda_transforms(unsigned rows, unsigned columns) {
+  return built_in_transforms(Dialect::cuda_c, Vendor::nvidia, 90, rows, columns);
+}
+
 // The rule of device/built_in.hpp, by counts.
 TEST(KernelText, TransformsTakeFewerOperations) {
   for (const unsigned k : {16u, 24u, 40u, 128u, 200u}) {
     for (const unsigned m : {16u, 24u, 56u}) {
-      ASSERT_TRUE(built_in_transforms(m, k));
+      ASSERT_TRUE(cuda_transforms(m, k));
       KernelSpec compiled, transform = transform_spec(plain_form(k, m), 4, 16);
       compiled.dialect = transform.dialect = Dialect::cuda_c;
       compiled.tuning = built_in_tuning(Vendor::nvidia, m, k);
@@ -600,11 +604,16 @@ TEST(KernelText, TransformsTakeFewerOperations) {
       EXPECT_EQ(by_points.stores, m * 8u);
     }
   }
-  EXPECT_FALSE(built_in_transforms(8, 32));
+  EXPECT_FALSE(cuda_transforms(8, 32));
+  EXPECT_TRUE(built_in_transforms(Dialect::cuda_c, Vendor::nvidia, 100, 8, 32)) << "bound by its ALU";
+  EXPECT_TRUE(built_in_transforms(Dialect::opencl_c, Vendor::amd, 0, 16, 32));
+  EXPECT_FALSE(built_in_transforms(Dialect::opencl_c, Vendor::amd, 0, 16, 31));
+  for (const Vendor vendor : {Vendor::nvidia, Vendor::intel, Vendor::other, Vendor::cpu})
+    EXPECT_FALSE(built_in_transforms(Dialect::opencl_c, vendor, 0, 16, 64)) << "not counted, or no gain";
   // 57 outputs have a point in at most eight groups. 58 that begin at the end of a group have one in nine.
-  EXPECT_TRUE(built_in_transforms(57, 39));
+  EXPECT_TRUE(cuda_transforms(57, 39));
   EXPECT_EQ(CauchyPoints(plain_form(39, 57)).output_group_count, kMostTransformGroups);
-  EXPECT_FALSE(built_in_transforms(58, 39));
+  EXPECT_FALSE(cuda_transforms(58, 39));
   EXPECT_EQ(CauchyPoints(plain_form(39, 58)).output_group_count, kMostTransformGroups + 1);
 }
 
@@ -673,7 +682,7 @@ TEST(KernelText, CutsBatches) {
 // Offsets beyond 32 bits, in the longest shards that one launch takes, of which the last pages alone are ever touched:
 // some 2^31 elements of 4 bytes. A byte of the tail is group 0's.
 TEST_P(EveryKernel, OffsetsBeyond32Bits) {
-  constexpr std::size_t kLength = kMostLaunchBytes - 31, kTouched = 150'000;
+  constexpr std::size_t kLength = most_launch_bytes(Dialect::cuda_c) - 31, kTouched = 150'000;
   Random random(kSeed + 6);
   Library library;
   for (const Dialect dialect : {Dialect::host_c, Dialect::cuda_c}) {
@@ -884,6 +893,7 @@ TEST(KernelText, SharedMemory) {
 
 TEST(KernelText, CutsRanges) {
   KernelSpec spec;
+  spec.dialect = Dialect::host_c;
   spec.tuning.local = {64, 1, 2};
   const KernelRange range = cut_kernel_range(spec, (1ull << 40) + 5, 0);
   EXPECT_EQ(range.end, 1ull << 40);
@@ -900,10 +910,13 @@ TEST(KernelText, CutsRanges) {
   spec.tuning.local = {64, 0, 1};
   spec.technique = Technique::tables;
   EXPECT_THROW(cut_kernel_range(spec, 100, 0), base::Error);
-  spec = {};
-  spec.dialect = Dialect::cuda_c;
-  EXPECT_EQ(cut_kernel_range(spec, kMostLaunchBytes, 0).tile_count, kMostLaunchBytes / 1024);
-  EXPECT_THROW(cut_kernel_range(spec, kMostLaunchBytes + 1, 0), base::Error);
+  for (const Dialect dialect : {Dialect::cuda_c, Dialect::opencl_c}) {
+    spec = {};
+    spec.dialect = dialect;
+    const std::uint64_t most = most_launch_bytes(dialect);
+    EXPECT_EQ(cut_kernel_range(spec, most, 0).tile_count, most / 1024);
+    EXPECT_THROW(cut_kernel_range(spec, most + 1, 0), base::Error);
+  }
   spec = {};
   spec.access = Access::shifted;
   for (std::uint64_t address = 0; address < 40; ++address) {

@@ -97,7 +97,7 @@ class CudaDriver final : public AnyDriver {
 
   FakeCuda fake;
   Host host;
-  std::uint64_t most_launch_bytes = device::kMostLaunchBytes;
+  std::uint64_t most_launch_bytes = device::most_launch_bytes(device::Dialect::cuda_c);
 };
 
 }  // namespace tandem::test

@@ -61,6 +61,8 @@ struct FakeEvent : Object {
   std::shared_ptr<Command> command;
 };
 
+constexpr cl_device_info kSubGroupSizes = 0x4108;
+constexpr cl_kernel_work_group_info kSpilledBytes = 0x4109;
 constexpr const char *kBinaryMark = "binary:";
 
 int platform_object, device_objects[8];
@@ -69,6 +71,7 @@ int platform_object, device_objects[8];
 
 struct FakeDriver::State {
   FakeDriverScript script;
+  std::string build_options;
 
   // Out of order: what was put in last is done first.
   static void execute_all(std::vector<std::shared_ptr<Command>> queued) {
@@ -238,6 +241,9 @@ cl_int CL_API_CALL clGetDeviceInfo(cl_device_id id, cl_device_info what, std::si
       {CL_DEVICE_NAME, text(device.name)},
       {CL_DEVICE_VENDOR, text(device.vendor)},
       {CL_DRIVER_VERSION, text("1.0")},
+      {CL_DEVICE_EXTENSIONS, text(device.sub_groups.empty() ? "" : "cl_khr_fp64 cl_intel_required_subgroup_size")},
+      {kSubGroupSizes, std::string(reinterpret_cast<const char *>(device.sub_groups.data()),
+                                   device.sub_groups.size() * sizeof(std::size_t))},
       {CL_DEVICE_GLOBAL_MEM_SIZE, bytes_of(cl_ulong{device.memory_bytes})},
       {CL_DEVICE_MAX_MEM_ALLOC_SIZE, bytes_of(cl_ulong{device.most_buffer_bytes})},
       {CL_DEVICE_LOCAL_MEM_SIZE, bytes_of(cl_ulong{device.local_bytes})},
@@ -349,11 +355,12 @@ cl_program CL_API_CALL clCreateProgramWithBinary(cl_context, cl_uint, const cl_d
   return reinterpret_cast<cl_program>(program);
 }
 
-cl_int CL_API_CALL clBuildProgram(cl_program program, cl_uint, const cl_device_id *, const char *,
+cl_int CL_API_CALL clBuildProgram(cl_program program, cl_uint, const cl_device_id *, const char *options,
                                   void(CL_CALLBACK *)(cl_program, void *), void *) {
   const Lock lock(counts->mutex);
   if (fails("clBuildProgram")) return CL_OUT_OF_HOST_MEMORY;
   if (state->script.common.refuses_text) return CL_BUILD_PROGRAM_FAILURE;
+  (state->build_options += options) += ';';
   reinterpret_cast<FakeProgram *>(program)->is_built = true;
   return CL_SUCCESS;
 }
@@ -396,11 +403,14 @@ cl_int CL_API_CALL clSetKernelArg(cl_kernel kernel, cl_uint index, std::size_t b
   return CL_SUCCESS;
 }
 
-cl_int CL_API_CALL clGetKernelWorkGroupInfo(cl_kernel, cl_device_id id, cl_kernel_work_group_info, std::size_t room,
-                                            void *out, std::size_t *needed) {
+cl_int CL_API_CALL clGetKernelWorkGroupInfo(cl_kernel, cl_device_id id, cl_kernel_work_group_info what,
+                                            std::size_t room, void *out, std::size_t *needed) {
   const Lock lock(counts->mutex);
   if (fails("clGetKernelWorkGroupInfo")) return CL_OUT_OF_RESOURCES;
-  return write_number(device_of(id).kernel_group_items, room, out, needed);
+  const FakeDevice &device = device_of(id);
+  if (what != kSpilledBytes) return write_number(device.kernel_group_items, room, out, needed);
+  const bool has_256 = state->build_options.ends_with("-cl-intel-256-GRF-per-thread;");
+  return write_number(has_256 ? 0 : device.spilled_bytes, room, out, needed);
 }
 
 cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint, const std::size_t *,
@@ -490,19 +500,6 @@ cl_int CL_API_CALL clEnqueueCopyBuffer(cl_command_queue queue, cl_mem from, cl_m
     return CL_INVALID_VALUE;
   return enqueue(queue, wait_count, waits, event, false, [=, source = as(from)->storage, target = as(to)->storage] {
     std::memcpy(target->bytes.data() + to_offset, source->bytes.data() + from_offset, bytes);
-  });
-}
-
-cl_int CL_API_CALL clEnqueueFillBuffer(cl_command_queue queue, cl_mem mem, const void *pattern,
-                                       std::size_t pattern_bytes, std::size_t offset, std::size_t bytes,
-                                       cl_uint wait_count, const cl_event *waits, cl_event *event) {
-  const Lock lock(counts->mutex);
-  if (fails("clEnqueueFillBuffer")) return CL_OUT_OF_RESOURCES;
-  if (!inside(*as(mem)->storage, offset, bytes, "fill") || bytes % pattern_bytes != 0) return CL_INVALID_VALUE;
-  const std::vector<std::uint8_t> one(static_cast<const std::uint8_t *>(pattern),
-                                      static_cast<const std::uint8_t *>(pattern) + pattern_bytes);
-  return enqueue(queue, wait_count, waits, event, false, [=, storage = as(mem)->storage] {
-    for (std::size_t i = 0; i < bytes; ++i) storage->bytes[offset + i] = one[i % one.size()];
   });
 }
 
@@ -608,6 +605,7 @@ void FakeDriver::set_script(const FakeDriverScript &script) {
 }
 
 std::uint8_t *FakeDriver::address(cl_mem buffer) const { return as(buffer)->storage->bytes.data(); }
+const std::string &FakeDriver::build_options() const { return state->build_options; }
 void FakeDriver::finish(cl_command_queue queue) {
   const Lock lock(mutex);
   state->execute_all(std::exchange(as(queue)->pending, {}));

@@ -19,6 +19,9 @@ struct FakeDevice {
   std::size_t most_group_items = 256, parameter_bytes = 1024, kernel_group_items = 256;
   cl_uint compute_units = 8, base_alignment_bytes = 128;
   bool has_compiler = true, is_available = true;
+  // Of Intel's driver: in rising order; of a kernel that is not built with 256 registers a thread.
+  std::vector<std::size_t> sub_groups;
+  std::uint64_t spilled_bytes = 0;
 };
 
 struct FakeDriverScript {
@@ -41,6 +44,7 @@ class FakeDriver : public DriverCounts {
   void set_script(const FakeDriverScript &script);  // counters begin again
   std::uint8_t *address(cl_mem buffer) const;       // of its first byte
   void finish(cl_command_queue queue);              // as clFinish, uncounted
+  const std::string &build_options() const;         // of all builds
 
   struct State;
 };

@@ -359,6 +359,24 @@ TEST(OpenclPrograms, ABuildFailureCarriesTheLog) {
   life.run();
 }
 
+// A PVC, which has no sub-groups of 8, gets 16 work-items a thread. A kernel that spills is built again with more
+// registers.
+TEST(OpenclPrograms, IntelsKernelsDoNotSpill) {
+  const auto options = [](std::vector<std::size_t> sub_groups, std::uint64_t spilled_bytes) {
+    OpenclLife life(1, 2, 100, {.script = with_device([&](FakeDevice &device) {
+                                  device.vendor = "Intel(R) Corporation";
+                                  device.sub_groups = std::move(sub_groups);
+                                  device.spilled_bytes = spilled_bytes;
+                                })});
+    life.run();
+    return life.fake.build_options();
+  };
+  EXPECT_EQ(options({16, 32}, 0), "-cl-std=CL1.2 -DSUB_GROUP=16;");
+  EXPECT_EQ(options({8, 16, 32}, 0), "-cl-std=CL1.2;");
+  EXPECT_EQ(options({8, 16, 32}, 64), "-cl-std=CL1.2;-cl-std=CL1.2 -cl-intel-256-GRF-per-thread;");
+  EXPECT_EQ(options({}, 64), "-cl-std=CL1.2;") << "an older driver";
+}
+
 // Without local memory for the tables a matrix is compiled, unless it is too large for that too.
 TEST(OpenclPrograms, LittleLocalMemoryLeavesCompiled) {
   const OpenclWith little{.script =
@@ -474,6 +492,24 @@ TEST(OpenclDeviceMemory, BuffersMayBeginAnywhere) {
                                  })},
                     way);
     for (const bool on_device : {true, false}) life.run(Mode::assign, {.on_device = on_device});
+  }
+}
+
+// A kernel counts bytes in 32 bits: what is longer takes several launches.
+TEST(OpenclDeviceMemory, MoreThanALaunchTakesGoesInPieces) {
+  for (const OpenclWay &way : kWays) {
+    if (way.layout == Layout::own_buffers && way.parameter_bytes < 1024) continue;  // copied, and so in pieces anyway
+    OpenclLife life(3, 5, 30'000, {}, way);
+    life.options.most_launch_bytes = 4096;
+    life.begin(life.work.matrix);
+    for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
+      life.work.reset();
+      DeviceStripe stripe(*life.driver, life.work);
+      const std::uint64_t calls = life.backend->kernel_calls();
+      life.submit(stripe, mode)->wait();
+      EXPECT_EQ(life.backend->kernel_calls(), calls + 8) << way.name;
+      life.expect(stripe, mode);
+    }
   }
 }
 

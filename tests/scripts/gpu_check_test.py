@@ -66,6 +66,7 @@ class Check(unittest.TestCase):
             self.addCleanup(patch.stop)
         self.program("conformance_cuda_test", "echo '[  PASSED  ] 3 tests.'")
         self.program("compute-sanitizer", "echo '========= ERROR SUMMARY: 0 errors'")
+        self.program("thrust_object_store", "echo yes")
         self.program("cuda_bench", CUDA_BENCH)
         for name in ("tandem", "tandem-bench"):
             self.program(name, TANDEM)
@@ -121,7 +122,7 @@ class Check(unittest.TestCase):
         self.assertEqual(list(report["parts"]), [part.__name__ for part, _ in gpu_check.PARTS])
         self.assertEqual([each for each in calls if each.startswith("cmake")], [])
         first = [next(i for i, call in enumerate(calls) if call.startswith(start)) for start in (
-            "conformance_cuda_test", "cuda_bench micro", "cuda_bench code 4 2", "cuda_bench transform 64 16", "cuda_bench tables", "cuda_bench first", "cuda_bench host",
+            "conformance_cuda_test", "thrust_object_store", "cuda_bench micro", "cuda_bench code 4 2", "cuda_bench transform 64 16", "cuda_bench tables", "cuda_bench first", "cuda_bench host",
             "tandem-bench run --backend", "tandem-bench batch", "tandem-bench hybrid", "tandem autotune", "ncu", "compute-sanitizer", "cuda_bench code 128 32")]  # fmt: skip
         self.assertEqual(first, sorted(first))
         self.assertTrue(calls[-2].startswith("cuda_bench code 128 32") and calls[-1].startswith("cuda_bench transform 128 32"))

@@ -454,7 +454,21 @@ TEST_F(AutotuneTest, TimeIsShared) {
     EXPECT_EQ(entry.values.empty(), entry.bytes_per_second == entry.default_bytes_per_second);
 
   options_.max_seconds = 1e-9;
-  EXPECT_EQ(tune().entries.size(), 2u) << "each case gets a result";
+  EXPECT_EQ(tune().entries.size(), 1u) << "the first case gets a result, the second is not begun";
+}
+
+// Each candidate takes 3 s to compile. Nothing is begun that cannot end in time.
+TEST_F(AutotuneTest, ACompileThatDoesNotFitIsNotBegun) {
+  options_.cases = {{TunedOperation::encode, 3, 2}, {TunedOperation::decode, 3, 2}};
+  script_.first_run_seconds = [](const TuningValues &) { return 3.0; };
+  for (const double seconds : {1.0, 5.0, 10.0, 40.0}) {
+    options_.max_seconds = seconds;
+    const double before = now_;
+    const Result result = tune();
+    EXPECT_FALSE(result.complete);
+    EXPECT_LT(now_ - before, std::max(seconds, 3.0) + 1) << seconds;
+    EXPECT_EQ(result.entries.size(), seconds < 6 ? 1u : 2u) << seconds;
+  }
 }
 
 TEST_F(AutotuneTest, ProgressAddsUp) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a kernel's CUDA C, with any tuning value, for tests that compile it. Can write more kernels than `tandem
-// devices
-// --kernel` prints.
-//     cuda_kernel_text K M ELEMENT_BYTES ROWS_PER_PASS TECHNIQUE MODE ACCESS LOADS ARCHITECTURE
-// MODE: assign, accumulate, compare, batch.
+// Writes a kernel's text, with any tuning value, for tests that compile it. Can write more kernels than `tandem-bench
+// kernels --text` prints.
+//     print_kernel_text K M ELEMENT_BYTES ROWS_PER_PASS TECHNIQUE MODE ACCESS LOADS DEVICE
+// MODE: assign, accumulate, compare, batch. DEVICE: an architecture (90: CUDA C), amd or intel (OpenCL C).
 // Two zeros: the built-in tuning. The first line is a comment with both.
 #include <cstdio>
 #include <cstdlib>
@@ -40,12 +39,17 @@ int main(int argc, char **argv) {
   if (argc != 10) return 2;
   try {
     device::KernelSpec spec;
-    spec.dialect = device::Dialect::cuda_c;
-    spec.binding = device::Binding::arguments;
+    const std::string on = argv[9];
+    const device::Vendor vendor = on == "amd"     ? device::Vendor::amd
+                                  : on == "intel" ? device::Vendor::intel
+                                                  : device::Vendor::nvidia;
+    const bool cuda = vendor == device::Vendor::nvidia;
+    spec.dialect = cuda ? device::Dialect::cuda_c : device::Dialect::opencl_c;
+    spec.binding = cuda ? device::Binding::arguments : device::Binding::offsets;
     spec.tuning.element_bytes = number(argv[3]);
     spec.tuning.rows_per_pass = number(argv[4]);
     if (spec.tuning.element_bytes == 0 && spec.tuning.rows_per_pass == 0)
-      spec.tuning = device::built_in_tuning(device::Vendor::nvidia, number(argv[2]), number(argv[1]));
+      spec.tuning = device::built_in_tuning(vendor, number(argv[2]), number(argv[1]));
     spec.technique = one_of<device::Technique>(argv[5], "compiled", "tables", "transform");
     if (argv[6] == std::string("batch")) {  // assign, by a table of stripes
       spec.binding = device::Binding::table;
@@ -54,7 +58,7 @@ int main(int argc, char **argv) {
     }
     spec.access = one_of<device::Access>(argv[7], "aligned", "shifted");
     spec.tuning.loads = one_of<device::Loads>(argv[8], "plain", "streaming", "async");
-    spec.architecture = number(argv[9]);
+    if (cuda) spec.architecture = number(argv[9]);
     const unsigned k = number(argv[1]), m = number(argv[2]);
     if (spec.technique == device::Technique::transform) {
       spec.tuning = device::transform_tuning();
