@@ -75,7 +75,7 @@ std::vector<hybrid::Member> cpu_members(const BackendKind &kind, tandem_context 
   member.name = name;
   member.backend = make_cpu(kind, context, settings, name);
   member.lanes = context.thread_count;
-  member.is_in_place = true;
+  member.is_cpu = true;
   std::vector<hybrid::Member> members;
   members.push_back(std::move(member));
   return members;

@@ -25,7 +25,7 @@ class HybridBackend final : public core::Backend {
  public:
   HybridBackend(Options options, const base::Log &log) : options_(std::move(options)), log_(log) {
     if (options_.members.empty()) base::fail(TANDEM_ERROR_INVALID_ARGUMENT, "hybrid: no device is named");
-    if (!options_.members.front().is_in_place) options_.inline_bytes = 0;
+    if (!options_.members.front().is_cpu) options_.inline_bytes = 0;
     traits_of_members_ = traits_for(options_.members, options_.name);
     traits_.store(&traits_of_members_);
   }
@@ -47,7 +47,7 @@ class HybridBackend final : public core::Backend {
     // in a child, the others do its work.
     if (was_complete_.load(std::memory_order_relaxed) || !is_shared(*prepared)) return prepared;
     for (std::size_t i = 0; i < options_.members.size(); ++i)
-      if (!options_.members[i].is_optional && !options_.members[i].is_in_place)
+      if (!options_.members[i].is_optional && !options_.members[i].is_cpu)
         prepared->of(i, *options_.members[i].backend);
     was_complete_.store(true, std::memory_order_relaxed);
     return prepared;
@@ -179,7 +179,7 @@ class HybridBackend final : public core::Backend {
     Runtime &all = runtime();
     const std::optional<std::size_t> only = all.only_member();
     if (!only) return all.run(tasks, control);
-    if (!all.member(*only).is_in_place) return run_on_device(*only, tasks, control);
+    if (!all.member(*only).is_cpu) return run_on_device(*only, tasks, control);
     const double start = now();
     small().run(tasks_of(0, small(), tasks), control);
     all.ran_alone(tasks, now() - start);

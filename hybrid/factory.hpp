@@ -26,7 +26,7 @@ struct Member {
 
   // The CPU: all of it, with its own threads, budget and timeline. There is at most one, and it is the first member. It
   // runs without a guard. Devices obey the guard of their runs; a piece holds one "gpu", and "pinned_mib".
-  bool is_in_place = false;
+  bool is_cpu = false;
 
   // Found by a search, not asked for: if it is missing, that is no error.
   bool is_optional = false;

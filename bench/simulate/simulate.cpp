@@ -49,7 +49,7 @@ std::vector<WorkerGroup> groups_of(const Simulation &simulation) {
       continue;
     }
     WorkerGroup group;
-    group.is_cpu = each.is_in_place();
+    group.is_cpu = each.is_cpu();
     if (each.known_bytes_per_second > 0) {
       const double guess = group.is_cpu ? 0 : kGuessedLatencySeconds;
       group.speed = Speed(each.assumed_latency_seconds.value_or(guess), each.known_bytes_per_second);
@@ -76,7 +76,7 @@ class Machine {
     }
     std::stable_sort(by_speed_.begin(), by_speed_.end(), [&](unsigned a, unsigned b) {
       const SimulatedWorker &first = simulation.workers[a], &second = simulation.workers[b];
-      if (first.is_in_place() != second.is_in_place()) return first.is_in_place();
+      if (first.is_cpu() != second.is_cpu()) return first.is_cpu();
       return first.bytes_per_second > second.bytes_per_second;
     });
   }
@@ -203,7 +203,7 @@ class Machine {
     state.task = result_.tasks.size();
     result_.tasks.push_back({index, range, state.start, state.end, false});
     state.committed_bytes = 0;
-    if (!worker.is_in_place()) {
+    if (!worker.is_cpu()) {
       state.part_bytes =
           std::clamp(range.bytes() / kParts, std::uint64_t{kLeastPartBytes}, std::uint64_t{kMostPartBytes});
       const double latency = seconds * worker.latency_seconds / (worker.latency_seconds + bytes / speed_of(worker));

@@ -43,7 +43,7 @@ struct SimulatedWorker {
   unsigned member_count = 1, inner_count = 0;
   double spawn_seconds = 0;
 
-  bool is_in_place() const { return name.starts_with("cpu") && latency_seconds < kLeastDeviceLatencySeconds; }
+  bool is_cpu() const { return name.starts_with("cpu") && latency_seconds < kLeastDeviceLatencySeconds; }
 };
 
 struct Simulation {

@@ -61,8 +61,8 @@ std::uint64_t mib(std::uint64_t bytes) { return (bytes + (std::uint64_t{1} << 20
 }  // namespace
 
 std::vector<core::Need> needs_of(const Member &member, const core::Control &control, core::MemoryKind memory) {
-  std::vector<core::Need> needs = {{member.is_in_place ? core::Budget::kCpu : core::Budget::kGpu, 1}};
-  if (!member.is_in_place && memory == core::MemoryKind::host)
+  std::vector<core::Need> needs = {{member.is_cpu ? core::Budget::kCpu : core::Budget::kGpu, 1}};
+  if (!member.is_cpu && memory == core::MemoryKind::host)
     needs.push_back({core::Budget::kPinnedMib, mib(member.staging_bytes)});
   needs.insert(needs.end(), control.needs().begin(), control.needs().end());
   return needs;
@@ -141,7 +141,7 @@ void Runtime::add(std::vector<Member> members) {
   for (Member &each : members) {
     members_.push_back(std::make_unique<MemberState>(std::move(each)));
     MemberState &state = *members_.back();
-    for (unsigned i = 0; i < (state.member.is_in_place ? 0 : state.member.lanes); ++i) {
+    for (unsigned i = 0; i < (state.member.is_cpu ? 0 : state.member.lanes); ++i) {
       auto lane = std::make_unique<Lane>();
       lane->index = static_cast<unsigned>(lanes_.size() + has_cpu());
       lane->member = members_.size() - 1;
@@ -172,7 +172,7 @@ std::optional<std::size_t> Runtime::only_member() const {
     only = i;
   }
   // A device that failed before shows its error in a shared run.
-  return members_.size() == 1 || (only && members_[*only]->member.is_in_place) ? only : std::nullopt;
+  return members_.size() == 1 || (only && members_[*only]->member.is_cpu) ? only : std::nullopt;
 }
 
 void Runtime::ran_alone(std::span<const core::Task> tasks, double took) {
@@ -223,7 +223,7 @@ std::shared_ptr<Job> Runtime::open_job(std::span<const core::Task> tasks, core::
   const double start = now();
   std::vector<WorkerGroup> groups;
   for (const auto &state : members_) {
-    WorkerGroup group{state->member.is_in_place ? 1 : state->member.lanes, state->member.is_in_place,
+    WorkerGroup group{state->member.is_cpu ? 1 : state->member.lanes, state->member.is_cpu,
                       state->memory.speed(job->kind)};
     const double idle = start - state->used_seconds;
     group.is_probed =
@@ -367,7 +367,7 @@ void Runtime::wake_lanes() {
 }
 
 void Runtime::retire(Job &job, std::size_t member) {
-  if (members_[member]->member.is_in_place && job.share->lane_count() > 0) return job.share->retire(0);
+  if (members_[member]->member.is_cpu && job.share->lane_count() > 0) return job.share->retire(0);
   for (const auto &lane : lanes_)
     if (lane->member == member && lane->index < job.share->lane_count()) job.share->retire(lane->index);
 }

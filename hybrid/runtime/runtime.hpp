@@ -100,7 +100,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   class Unlocked;
   class PieceGuard;
 
-  bool has_cpu() const noexcept { return members_.front()->member.is_in_place; }
+  bool has_cpu() const noexcept { return members_.front()->member.is_cpu; }
   bool has_room(const Member &member, const core::Control &control) const;
   void start_threads();
   std::shared_ptr<Job> open_job(std::span<const core::Task> tasks, core::Control &control);

@@ -108,6 +108,7 @@ class VectorShards {
   std::int32_t memory_;
 };
 
+/* Computes the parity shards. */
 inline void encode(const Context &context, const Codec &codec, const VectorShards &shards) {
   if (!shards.on_device()) return encode(context, codec, shards.view());
   shards.run_batch(context, codec, nullptr);

@@ -67,7 +67,7 @@ Place hybrid_of_two() {
   };
   hybrid::Options options;
   options.members = {member("cpu"), member("gpu")};
-  options.members[0].is_in_place = true;
+  options.members[0].is_cpu = true;
   options.members[1].staging_bytes = 1 << 20;
   options.policy = hybrid::Policy::budget;
   options.chunk_bytes = 100'000;

@@ -83,6 +83,8 @@ class Bench(unittest.TestCase):
         auto = self.jetson(684)
         self.assertEqual(sum(worker["bytes"] for worker in auto["workers"]), 684_000_000_000)
         self.assertLess(auto["makespan_seconds"], 1.02 * 343.11)
+        page = self.read(os.path.join(os.path.dirname(PLOT), "..", "docs", "internals", "FIGURE3.md")).decode()
+        self.assertIn(f"| auto | {auto['makespan_seconds']:.1f} | {tasks(auto)['cpu']} | {tasks(auto)['gpu']} |", page)
         # 4 GB at 4 GB/s, after latency and parent part.
         alone = self.simulate("--worker", "cpu:1x4x1:inner=2:spawn=1s:latency=2s", "--work", "4000000000")
         self.assertGreaterEqual(alone["makespan_seconds"], 3.999)

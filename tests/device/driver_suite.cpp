@@ -550,7 +550,7 @@ TEST_P(DeviceChecks, AHybridDoesAWrongPieceAgain) {
     TestLife life(2, 3, 3'000'000, {.script = {.wrong_kernel = 0, .wrong_byte = 3000}, .is_checked = true});
     hybrid::Options options;
     options.members.resize(2);
-    options.members[0] = {.name = "cpu", .backend = cpu_reference(), .is_in_place = true};
+    options.members[0] = {.name = "cpu", .backend = cpu_reference(), .is_cpu = true};
     options.policy = hybrid::Policy::budget;
     options.members[1] = {.name = "device", .backend = std::move(life.backend)};
     life.backend = hybrid::make_backend(std::move(options), life.heard.log());

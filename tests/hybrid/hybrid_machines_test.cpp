@@ -351,7 +351,7 @@ double over_the_omniscient(Simulation machine, Fault fault) {
   const std::uint64_t seed = machine.seed;
   const std::size_t count = machine.workers.size();
   std::size_t devices = 0;
-  for (const SimulatedWorker &each : machine.workers) devices += !each.is_in_place();
+  for (const SimulatedWorker &each : machine.workers) devices += !each.is_cpu();
   Random random(seed + 77);
   // The last ones are hit. One worker stays healthy.
   const std::size_t hit = devices == 0 ? 0 : random.between(1, std::min(devices, count - 1));
@@ -417,7 +417,7 @@ TEST_P(HybridMachinesFault, OverTheOmniscient) {
   Slice slice(8);
   for (std::uint64_t seed = kFirst + slice.first(); seed < kFirst + kMachines; seed += slice.step()) {
     Simulation machine = random_machine(seed);
-    if (machine.workers.size() < 2 || machine.workers.back().is_in_place()) continue;
+    if (machine.workers.size() < 2 || machine.workers.back().is_cpu()) continue;
     learn(machine);
     machine.seed = seed;
     // A device that does a run alone and hangs has a deadline of real time, which is not simulated.

@@ -35,7 +35,7 @@ Member cpu(unsigned lanes = 2, FakeScript script = {}) {
   script.lanes = lanes;
   member.backend = std::make_shared<FakeBackend>(script);
   member.lanes = lanes;
-  member.is_in_place = true;
+  member.is_cpu = true;
   return member;
 }
 
