@@ -305,7 +305,7 @@ SearchOwner search(const std::vector<std::string> &paths, const OutputFlags &fla
     for (const std::string &path : paths)
       if (const std::string command = par2_command(path, false); !command.empty()) {
         complain("note: ", path, " has PAR2 sets: `", command, "` checks them");
-        par2_folders.push_back(path);
+        par2_folders.push_back(path.ends_with('/') ? path : path + "/");
       }
   if (flags.quiet || flags.json) return owner;
   const auto is_par2 = [&](std::string_view why) {

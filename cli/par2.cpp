@@ -99,8 +99,7 @@ Par2Report verify_with(Par2VerifyFlags flags, const char *command) {
         !std::filesystem::exists(flags.set + ".par2", error)) {
       const bool repair = std::string_view(command) == "par2 repair";
       std::string line = par2_command(flags.set, repair);
-      if (line.empty())
-        line = fmt::format("{} par2 scrub {}{}", command_name(), repair ? "--repair " : "", word_for_shell(flags.set));
+      if (line.empty()) line = par2_scrub_command(flags.set, repair);
       failure.message = fmt::format("{} is a folder, and SET is a file; `{}` {} its sets", flags.set, line,
                                     repair ? "repairs" : "checks");
     }

@@ -144,12 +144,16 @@ bool has_folders(const std::string &path) {
   return !list(path, error).folders.empty();
 }
 
+std::string par2_scrub_command(const std::string &folder, bool repair) {
+  return fmt::format("{} par2 scrub {}{}", command_name(), repair ? "--repair " : "", word_for_shell(folder));
+}
+
 std::string par2_command(const std::string &folder, bool repair) {
   std::vector<fs::path> sets;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     if (entry->path().filename() == ".tandem.par2")  // of sync
-      return fmt::format("{} par2 scrub {}{}", command_name(), repair ? "--repair " : "", word_for_shell(folder));
+      return par2_scrub_command(folder, repair);
     if (entry->path().extension() == ".par2") sets.push_back(entry->path());
   }
   if (sets.empty()) return "";
@@ -157,8 +161,8 @@ std::string par2_command(const std::string &folder, bool repair) {
     return std::pair(each.native().find(".vol") != std::string::npos, each.native());
   });
   const bool several = sets.size() > 1 && sets[1].native().find(".vol") == std::string::npos;
-  return fmt::format("{} par2 {} {}", command_name(), repair ? "repair" : "verify",
-                     several ? word_for_shell(folder) + "/*.par2" : word_for_shell(sets[0].native()));
+  if (several) return par2_scrub_command(folder, repair);
+  return fmt::format("{} par2 {} {}", command_name(), repair ? "repair" : "verify", word_for_shell(sets[0].native()));
 }
 
 void note_unread(const SearchOwner &found, Places &places) {

@@ -36,6 +36,8 @@ Places places_of(const SetFlags &flags, const std::function<bool(const std::stri
 bool has_folders(const std::string &path);  // below it
 // The command that checks, or repairs, the PAR2 sets of a folder; "": it has none.
 std::string par2_command(const std::string &folder, bool repair);
+// That of all sets below it.
+std::string par2_scrub_command(const std::string &folder, bool repair);
 // Prints a note for each file that could not be read, and sets places.files_read.
 void note_unread(const SearchOwner &found, Places &places);
 // Runs `body`. If a folder or file cannot be read, a Failure has exit status 3 or more: what was not found may lie

@@ -213,9 +213,14 @@ class Help(Structure):
             self.assertEqual((done.returncode, done.stderr.decode().splitlines()[0]),
                              (3, f"{PROGRAM}: note: {tree} has PAR2 sets: `{PROGRAM} par2 scrub {tree}` checks them"))
             self.assertNotIn(b"ignored", done.stderr)
+        os.mkdir(beside := tree + "-2")
+        with open(os.path.join(beside, "a.000.tandem"), "w"):
+            pass
+        self.assertIn(f"ignored {beside}/a.000.tandem".encode(), tandem("verify", tree, beside).stderr)
         self.assertIn(f"`{PROGRAM} par2 verify '{single}/set.par2'` checks them", tandem("verify", single).stderr.decode())
-        os.link(os.path.join(single, "set.par2"), os.path.join(single, "two.par2"))
-        self.refused_as(3, f"`{PROGRAM} par2 verify '{single}'/*.par2` checks its sets", "par2", "verify", single)
+        self.assertEqual(tandem("par2", "create", os.path.join(single, "two"), os.path.join(single, "a.jpg")).returncode, 0)
+        self.refused_as(3, f"`{PROGRAM} par2 scrub '{single}'` checks its sets", "par2", "verify", single)
+        self.assertIn(b"2 sets", tandem("par2", "scrub", single).stdout)
         os.rename(single, single := os.path.join(self.root, "set"))  # beside set.par2, SET is that file
         with open(single + ".par2", "w"):
             pass
