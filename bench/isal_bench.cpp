@@ -273,6 +273,13 @@ int main(int argument_count, char **arguments) {
   try {
     std::vector<IsalLibrary> libraries;
     for (const std::string &path : paths) libraries.push_back(open(path));
+    // The sizes that were asked for; else kSizes and larger ones.
+    const auto sizes_with = [&](std::initializer_list<std::size_t> larger) {
+      if (!options.sizes.empty()) return options.sizes;
+      std::vector<std::size_t> sizes(std::begin(kSizes), std::end(kSizes));
+      sizes.insert(sizes.end(), larger);
+      return sizes;
+    };
     Bench bench(std::move(libraries), options);
     for (const std::string &code : options.codes) {
       const std::size_t plus = code.find('+');
@@ -280,22 +287,14 @@ int main(int argument_count, char **arguments) {
       const int k = std::stoi(code.substr(0, plus)), rows = std::stoi(code.substr(plus + 1));
       const bool vandermonde = code.back() == 'v';
       if (k < 1 || rows < 1 || k + rows > 256) throw std::runtime_error(fmt::format("{}: K+M is 2 to 256", code));
-      std::vector<std::size_t> sizes = options.sizes;
-      if (sizes.empty()) {
-        const auto width = static_cast<std::size_t>(k + rows);
-        sizes.assign(std::begin(kSizes), std::end(kSizes));
-        for (const std::size_t stripe_bytes : {512 << 10, 64 << 20}) sizes.push_back(stripe_bytes / width / 64 * 64);
-      }
-      for_each_place(sizes, [&](std::size_t bytes, MemoryPlacement placed) {
-        measure_codes(bench, k, rows, vandermonde, bytes, placed);
-      });
+      const auto width = static_cast<std::size_t>(k + rows);
+      const auto of_stripe = [&](std::size_t bytes) { return bytes / width / 64 * 64; };
+      for_each_place(sizes_with({of_stripe(512 << 10), of_stripe(64 << 20)}),
+                     [&](std::size_t bytes, MemoryPlacement placed) {
+                       measure_codes(bench, k, rows, vandermonde, bytes, placed);
+                     });
     }
-    std::vector<std::size_t> sizes = options.sizes;
-    if (sizes.empty()) {
-      sizes.assign(std::begin(kSizes), std::end(kSizes));
-      sizes.push_back(4 << 20);
-    }
-    for_each_place(sizes, [&](std::size_t bytes, MemoryPlacement placed) {
+    for_each_place(sizes_with({4 << 20}), [&](std::size_t bytes, MemoryPlacement placed) {
       // ISA-L's RAID functions need vectors of 32 bytes at their places.
       if (placed == MemoryPlacement::allocated || bytes % 32 != 0) return;
       for (const int count : {4, 10, 20}) measure_vectors(bench, count, bytes, placed);

@@ -12,8 +12,6 @@ extern const CrcKernel crc_sse4, crc_avx2, crc_avx512;
 
 namespace {
 
-constexpr std::uint32_t kPolynomial = kCrcPolynomial;
-
 using Table = std::array<std::uint32_t, 256>;
 
 // tables[i][b]: a byte b with i bytes of zeros after it.
@@ -21,7 +19,7 @@ constexpr std::array<Table, 8> make_tables() {
   std::array<Table, 8> tables{};
   for (std::uint32_t b = 0; b < 256; ++b) {
     std::uint32_t value = b;
-    for (int bit = 0; bit < 8; ++bit) value = value >> 1 ^ (value & 1 ? kPolynomial : 0);
+    for (int bit = 0; bit < 8; ++bit) value = value >> 1 ^ (value & 1 ? kCrcPolynomial : 0);
     tables[0][b] = value;
   }
   for (std::size_t i = 1; i < 8; ++i)
@@ -43,18 +41,20 @@ std::uint32_t advance(std::uint32_t value, const unsigned char *bytes, std::size
   return value;
 }
 
-const std::vector<const CrcKernel *> &kernels() {
-  static const auto &found = *[] {  // never destroyed: threads may still hash when main returns
-    auto *const made = new std::vector<const CrcKernel *>();
-    std::vector<const CrcKernel *> &list = *made;
+std::vector<const CrcKernel *> kernels_of_cpu() {
+  std::vector<const CrcKernel *> list;
 #ifdef TANDEM_PAR2_X86
-    if (__builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512f")) list.push_back(&crc_avx512);
-    if (__builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx2")) list.push_back(&crc_avx2);
-    if (__builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1")) list.push_back(&crc_sse4);
+  if (__builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512f")) list.push_back(&crc_avx512);
+  if (__builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx2")) list.push_back(&crc_avx2);
+  if (__builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1")) list.push_back(&crc_sse4);
 #endif
-    return made;
-  }();
-  return found;
+  return list;
+}
+
+const std::vector<const CrcKernel *> &kernels() {
+  // Never destroyed: threads may still hash when main returns.
+  static const auto &list = *new const std::vector(kernels_of_cpu());
+  return list;
 }
 
 std::span<const CrcKernel *const> &used() {
@@ -67,7 +67,7 @@ constexpr std::uint32_t product(std::uint32_t a, std::uint32_t b) {
   std::uint32_t sum = 0;
   for (int bit = 31; bit >= 0; --bit) {
     if (a >> bit & 1) sum ^= b;
-    b = b >> 1 ^ (b & 1 ? kPolynomial : 0);
+    b = b >> 1 ^ (b & 1 ? kCrcPolynomial : 0);
   }
   return sum;
 }

@@ -46,18 +46,20 @@ extern const Md5Kernel md5_avx2, md5_avx512;
 
 namespace {
 
-const std::vector<const Md5Kernel *> &kernels() {
-  static const auto &usable = *[] {  // never destroyed: threads may still hash when main returns
-    auto *const made = new std::vector<const Md5Kernel *>();
-    std::vector<const Md5Kernel *> &list = *made;
+std::vector<const Md5Kernel *> kernels_of_cpu() {
+  std::vector<const Md5Kernel *> list;
 #ifdef TANDEM_PAR2_X86
-    if (__builtin_cpu_supports("avx512f")) list.push_back(&md5_avx512);
-    if (__builtin_cpu_supports("avx2")) list.push_back(&md5_avx2);
+  if (__builtin_cpu_supports("avx512f")) list.push_back(&md5_avx512);
+  if (__builtin_cpu_supports("avx2")) list.push_back(&md5_avx2);
 #endif
-    list.push_back(&md5_portable);
-    return made;
-  }();
-  return usable;
+  list.push_back(&md5_portable);
+  return list;
+}
+
+const std::vector<const Md5Kernel *> &kernels() {
+  // Never destroyed: threads may still hash when main returns.
+  static const auto &list = *new const std::vector(kernels_of_cpu());
+  return list;
 }
 
 const Md5Kernel *forced = nullptr;
