@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -20,29 +21,44 @@ constexpr double kYearSeconds = 365 * 86400.0, kLeastRebuildSeconds = 1;
 constexpr const char *kDurabilityFooter =
     "Examples:\n"
     "  tandem durability -k 10 -m 4 --afr 1.5% --rebuild 24h\n"
+    "  tandem durability -k 10 -m 4 --afr 1.5% --rebuild 24h --batch 0.1% --batch-share 20% --site 0.01%\n"
     "  tandem durability --disks 14 --afr 1.5% --rebuild 24h --sets 1000\n"
     "\n"
     "Model: disks fail independently at a constant rate. Each failed disk is rebuilt in the time of --rebuild on "
-    "average, "
-    "several at once in parallel. Data is lost when m + 1 disks of a set are down together. The chain of states is "
-    "solved "
-    "exactly. Bad sectors, and causes that hit several disks, are not in the model: real sets lose data more often. "
+    "average, several at once in parallel. Data is lost when m + 1 disks of a set are down together. --batch, "
+    "--unreadable and --site add causes that hit several disks, and sectors that no rebuild can read. Without them "
+    "real "
+    "sets lose data more often. The chain of states is solved exactly. "
     "docs/which-k-and-m.md has the formulas and sources.";
 
 struct DurabilityFlags {
   std::uint32_t k = 0, m = 0, disks = 0;
   bool has_k = false, has_m = false, has_disks = false;
-  std::string afr, rebuild;
+  std::string afr, rebuild, batch, batch_share, disk_size, site;
+  double unreadable = 0;
   std::uint64_t sets = 1;
   OutputFlags output;
+};
+
+// What can be added to failures of single disks.
+struct Cause {
+  const char *name;
+  void (*leave_out)(DiskSet &set);
+};
+constexpr Cause kCauses[] = {
+    {"batch", [](DiskSet &set) { set.batches_per_second = 0; }},
+    {"unreadable", [](DiskSet &set) { set.unreadable_rebuilds = 0; }},
+    {"site", [](DiskSet &set) { set.sites_per_second = 0; }},
 };
 
 struct Row {
   std::uint32_t k, m;
   double log_loss, log_loss_of_all, log_years;
+  std::string most_by;  // the cause without which most of the loss is gone
 };
 
-double parsed(const std::string &text, const char *flag, double (*parse)(std::string_view)) {
+template <class Value>
+Value parsed(const std::string &text, const char *flag, Value (*parse)(std::string_view)) {
   try {
     return parse(text);
   } catch (const std::invalid_argument &error) {
@@ -96,19 +112,78 @@ std::string number_text(double log_value) {
 double log10_of(double log_value) { return log_value == 0 ? 0 : log_value / std::log(10.0); }
 double nines(double log_loss) { return log_loss == 0 ? 0 : -log10_of(log_loss); }
 
+double failures_per_second(double of_a_year) { return -std::log1p(-of_a_year) / kYearSeconds; }
+
+// Needs the set's other fields.
+void add_causes(const DurabilityFlags &flags, DiskSet *set) {
+  const auto part = [](const std::string &text, const char *flag) {
+    const double value = parsed(text, flag, part_of);
+    if (!(value > 0 && value < 1)) fail(kExitWrongUsage, flag, ": ", text, " is not between 0% and 100%");
+    return value;
+  };
+  if (!flags.batch.empty()) {
+    set->batches_per_second = failures_per_second(part(flags.batch, "--batch"));
+    set->batch_share = part(flags.batch_share, "--batch-share");
+  }
+  if (!flags.disk_size.empty()) {
+    if (!(flags.unreadable > 0 && flags.unreadable < 1))
+      fail(kExitWrongUsage, "--unreadable: ", flags.unreadable, " is not between 0 and 1");
+    const std::uint64_t bytes = parsed(flags.disk_size, "--disk-size", bytes_of);
+    if (bytes == 0) fail(kExitWrongUsage, "--disk-size is 0, at least 1");
+    const double bits = 8 * static_cast<double>(bytes) * set->k;
+    set->unreadable_rebuilds = std::min(-std::expm1(bits * std::log1p(-flags.unreadable)), 1 - 1e-16);
+  }
+  if (!flags.site.empty()) set->sites_per_second = failures_per_second(part(flags.site, "--site"));
+}
+
+// "disks" if no other cause makes up half of the loss.
+std::string most_of(const DiskSet &set, double log_loss) {
+  double least = log_loss + std::log(0.5);
+  std::string most_by = "disks";
+  for (const Cause &cause : kCauses) {
+    DiskSet other = set;
+    cause.leave_out(other);
+    const double without = log_loss_probability(other, kYearSeconds);
+    if (without >= least) continue;
+    least = without;
+    most_by = cause.name;
+  }
+  return most_by;
+}
+
+bool has_causes(const DurabilityFlags &flags) {
+  return !flags.batch.empty() || !flags.disk_size.empty() || !flags.site.empty();
+}
+
 void print_table(const DurabilityFlags &flags, const std::vector<Row> &rows) {
-  fmt::print("{}, AFR {}, rebuild {}, parallel rebuilds\n\n", plural(rows[0].k + std::uint64_t{rows[0].m}, "disk"),
+  fmt::print("{}, AFR {}, rebuild {}, parallel rebuilds\n", plural(rows[0].k + std::uint64_t{rows[0].m}, "disk"),
              flags.afr, flags.rebuild);
+  if (!flags.batch.empty())
+    fmt::print("batch failures {} a year, of {} of the disks\n", flags.batch, flags.batch_share);
+  if (!flags.disk_size.empty()) fmt::print("unreadable bits {:g}, disks of {}\n", flags.unreadable, flags.disk_size);
+  if (!flags.site.empty()) fmt::print("loss of the site {} a year\n", flags.site);
+  fmt::print("\n");
   fmt::print("{:>5} {:>4} {:>11} {:>15} {:>7} {:>12}", "K", "M", "STORED/DATA", "LOSS IN A YEAR", "NINES",
              "MTTDL YEARS");
-  fmt::print("{}\n", flags.sets == 1 ? "" : fmt::format(" {:>15}", fmt::format("OF {} SETS", flags.sets)));
+  fmt::print("{}", flags.sets == 1 ? "" : fmt::format(" {:>15}", fmt::format("OF {} SETS", flags.sets)));
+  fmt::print("{}\n", has_causes(flags) ? "  MOST BY" : "");
   for (const Row &row : rows) {
     fmt::print("{:>5} {:>4} {:>11.3f} {:>15} {:>7.1f} {:>12}", row.k, row.m,
                (static_cast<double>(row.k) + row.m) / row.k, number_text(row.log_loss), nines(row.log_loss),
                number_text(row.log_years));
-    fmt::print("{}\n", flags.sets == 1 ? "" : fmt::format(" {:>15}", number_text(row.log_loss_of_all)));
+    fmt::print("{}", flags.sets == 1 ? "" : fmt::format(" {:>15}", number_text(row.log_loss_of_all)));
+    fmt::print("{}\n", has_causes(flags) ? "  " + row.most_by : "");
   }
-  fmt::print("\nBad sectors and common causes are not in the model: see `{} durability --help`\n", program_name());
+  std::string missing;
+  const auto add = [&](bool given, const char *option) {
+    if (!given) missing += (missing.empty() ? "" : ", ") + std::string(option);
+  };
+  add(!flags.batch.empty(), "--batch");
+  add(!flags.disk_size.empty(), "--unreadable");
+  add(!flags.site.empty(), "--site");
+  if (!missing.empty())
+    fmt::print("\nNot in the model, as long as you do not give it: {}; see `{} durability --help`\n", missing,
+               program_name());
 }
 
 Json to_json(const DurabilityFlags &flags, double afr, double rebuild_seconds, const std::vector<Row> &rows) {
@@ -116,8 +191,14 @@ Json to_json(const DurabilityFlags &flags, double afr, double rebuild_seconds, c
                  {"model", "markov-parallel-rebuilds"},
                  {"annual_failure_probability_of_a_disk", afr},
                  {"rebuild_seconds", rebuild_seconds},
-                 {"sets", flags.sets},
-                 {"codes", Json::array()}};
+                 {"sets", flags.sets}};
+  if (!flags.batch.empty())
+    object.update(
+        {{"annual_probability_of_a_batch_failure", part_of(flags.batch)}, {"batch_share", part_of(flags.batch_share)}});
+  if (!flags.disk_size.empty())
+    object.update({{"unreadable_bits", flags.unreadable}, {"disk_bytes", bytes_of(flags.disk_size)}});
+  if (!flags.site.empty()) object["annual_probability_of_a_site_failure"] = part_of(flags.site);
+  object["codes"] = Json::array();
   for (const Row &row : rows) {
     const double years = std::exp(row.log_years);
     object["codes"].push_back({{"k", row.k},
@@ -129,7 +210,8 @@ Json to_json(const DurabilityFlags &flags, double afr, double rebuild_seconds, c
                                {"mttdl_years", std::isfinite(years) ? Json(years) : Json(nullptr)},
                                {"log10_mttdl_years", log10_of(row.log_years)},
                                {"annual_loss_probability_of_any_set", std::exp(row.log_loss_of_all)},
-                               {"log10_annual_loss_probability_of_any_set", log10_of(row.log_loss_of_all)}});
+                               {"log10_annual_loss_probability_of_any_set", log10_of(row.log_loss_of_all)},
+                               {"most_by", row.most_by}});
   }
   return object;
 }
@@ -141,13 +223,14 @@ int durability(const DurabilityFlags &flags) {
   if (!(rebuild_seconds >= kLeastRebuildSeconds && rebuild_seconds <= kYearSeconds))
     fail(kExitWrongUsage, "--rebuild: ", flags.rebuild, " is not between 1s and 365d");
   if (flags.sets == 0) fail(kExitWrongUsage, "--sets is 0, at least 1");
-  const double failures_per_second = -std::log1p(-afr) / kYearSeconds;
   std::vector<Row> rows;
   for (const auto &[k, m] : codes_of(flags)) {
-    const DiskSet set = {k, m, failures_per_second, 1 / rebuild_seconds};
+    DiskSet set = {
+        .k = k, .m = m, .failures_per_second = failures_per_second(afr), .rebuilds_per_second = 1 / rebuild_seconds};
+    add_causes(flags, &set);
     const double log_loss = log_loss_probability(set, kYearSeconds);
-    rows.push_back(
-        {k, m, log_loss, log_loss_of(flags.sets, log_loss), log_mean_seconds_to_loss(set) - std::log(kYearSeconds)});
+    rows.push_back({k, m, log_loss, log_loss_of(flags.sets, log_loss),
+                    log_mean_seconds_to_loss(set) - std::log(kYearSeconds), most_of(set, log_loss)});
   }
   if (flags.output.json)
     print_json(to_json(flags, afr, rebuild_seconds, rows));
@@ -173,6 +256,20 @@ void add_durability_command(CLI::App &app, Invocation &invocation) {
   command->add_option("--rebuild", flags->rebuild, "Mean time to replace and rebuild a failed disk, such as 24h or 7d")
       ->type_name("TIME")
       ->required();
+  CLI::Option *batch =
+      command->add_option("--batch", flags->batch,
+                          "How likely within a year a cause hits several disks at once: power, firmware, a bad batch");
+  CLI::Option *share = command->add_option("--batch-share", flags->batch_share, "How likely each disk fails then");
+  CLI::Option *unreadable = command->add_option("--unreadable", flags->unreadable,
+                                                "Bits that cannot be read, of those read: 1e-15 in many data sheets");
+  CLI::Option *size =
+      command->add_option("--disk-size", flags->disk_size, "Bytes that a rebuild reads of a disk: 20TB");
+  command->add_option("--site", flags->site, "How likely all disks are lost at once within a year: a fire, a flood")
+      ->type_name("PERCENT");
+  batch->type_name("PERCENT")->needs(share->type_name("PERCENT"));
+  share->needs(batch);
+  unreadable->type_name("PART")->needs(size->type_name("SIZE"));
+  size->needs(unreadable);
   command->add_option("--sets", flags->sets, "Independent sets: how likely any of them loses data")
       ->capture_default_str();
   add_output_flags(*command, flags->output);

@@ -7,6 +7,12 @@
 // That of Chen, Lee, Gibson, Katz and Patterson, "RAID: High-Performance, Reliable Secondary Storage", ACM Computing
 // Surveys 26 (2), 1994, rebuilds one disk after the other; both agree for m <= 1. Resch and Volvovski compare them:
 // arXiv 1310.4702.
+//
+// Three causes can be added, each with a constant rate. A batch failure hits each disk that works with the same
+// probability, all at once (the binomial failure rate model: Vesely, "Estimating Common Cause Failure Probabilities in
+// Reliability and Risk Analyses", 1977). When m disks are down, a sector that cannot be read in the rebuild is lost
+// (Rao, Hafner, Golding, "Reliability for Networked Storage Nodes", DSN 2006: the same factor h). A site takes all
+// disks.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +23,11 @@ constexpr std::uint32_t kMostDurableParity = 255;
 
 struct DiskSet {
   std::uint32_t k, m;
-  double failures_per_second;  // of one disk that works, > 0
-  double rebuilds_per_second;  // of one disk that failed, > 0
+  double failures_per_second;                      // of one disk that works, > 0
+  double rebuilds_per_second;                      // of one disk that failed, > 0
+  double batches_per_second = 0, batch_share = 0;  // share: of the disks that work, on average; < 1
+  double unreadable_rebuilds = 0;                  // the part of rebuilds that find a sector they cannot read; < 1
+  double sites_per_second = 0;
 };
 
 // Natural logarithms: a probability such as 1e-400 is no double.

@@ -164,6 +164,8 @@ class Json(InEmptyFolder):
         run("encode", "file", "-k", 3, statuses=(2,))
         run("encode", "set", "-k", 3, "-m", 1, "-o", "more", statuses=(3,))
         run("durability", "-k", 10, "-m", 4, "--afr", "1.5%", "--rebuild", "24h")
+        run("durability", "-k", 4, "-m", 2, "--afr", "1.5%", "--rebuild", "24h", "--batch", "0.1%", "--batch-share", "20%", "--unreadable", "1e-15",
+            "--disk-size", "20TB", "--site", "0.01%")
         run("durability", "-k", 200, "-m", 255, "--afr", "0.1%", "--rebuild", "1h")
         run("devices")
         bench("kernels", "-k", 10, "-m", 4)
