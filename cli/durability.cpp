@@ -43,13 +43,11 @@ struct DurabilityFlags {
 // What can be added to failures of single disks.
 struct Cause {
   const char *name;
-  void (*leave_out)(DiskSet &set);
+  double DiskSet::*rate;  // 0 without it
 };
-constexpr Cause kCauses[] = {
-    {"batch", [](DiskSet &set) { set.batches_per_second = 0; }},
-    {"unreadable", [](DiskSet &set) { set.unreadable_rebuilds = 0; }},
-    {"site", [](DiskSet &set) { set.sites_per_second = 0; }},
-};
+constexpr Cause kCauses[] = {{"batch", &DiskSet::batches_per_second},
+                             {"unreadable", &DiskSet::unreadable_rebuilds},
+                             {"site", &DiskSet::sites_per_second}};
 
 struct Row {
   std::uint32_t k, m;
@@ -141,8 +139,9 @@ std::string most_of(const DiskSet &set, double log_loss) {
   double least = log_loss + std::log(0.5);
   std::string most_by = "disks";
   for (const Cause &cause : kCauses) {
+    if (set.*cause.rate == 0) continue;
     DiskSet other = set;
-    cause.leave_out(other);
+    other.*cause.rate = 0;
     const double without = log_loss_probability(other, kYearSeconds);
     if (without >= least) continue;
     least = without;
