@@ -5,7 +5,7 @@ BUILD ?= build
 JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
 
-.PHONY: help demo demo-volume studies docs test test-all build configure deps deps-demo deps-docs deps-volume format clean
+.PHONY: help demo demo-volume studies docs test test-all release build configure deps deps-demo deps-docs deps-volume format clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -16,6 +16,7 @@ help:
 	@echo "make docs     build the site of docs/ with a reference of the C and C++ interfaces, into $(BUILD)/site"
 	@echo "make test     build and run every test; of thousands of like cases a random slice"
 	@echo "make test-all build and run every test with every case"
+	@echo "make release  make the files of a release from the last commit, test them, upload nothing (KEY=... signs them)"
 	@echo "make build    build everything that this machine can build, into $(BUILD)/"
 	@echo "make deps     install missing packages for building and testing"
 	@echo "make format   format the sources with clang-format 14, rustfmt and gofmt"
@@ -44,6 +45,9 @@ test: deps configure
 
 test-all: export TANDEM_TEST_ALL = 1
 test-all: test
+
+release:
+	JOBS=$(JOBS) scripts/release
 
 build: configure
 	cmake --build $(BUILD) --parallel $(JOBS)

@@ -7,6 +7,14 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#ifndef RENAME_NOREPLACE  // musl
+#include <linux/fs.h>
+#include <sys/syscall.h>
+
+static int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags) {
+  return static_cast<int>(syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
+}
+#endif
 
 #include <algorithm>
 #include <cerrno>

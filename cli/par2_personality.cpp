@@ -39,11 +39,11 @@ enum Par2Exit : int {
 constexpr const char *kPar2Help =
     R"(par2, part of Tandem: recovery files beside files that stay as they are (PAR 2.0)
 
-  par2 c(reate) [options] SET.par2 FILE...   make the files of a set
-  par2 c(reate) [options] FILE               the same, for one file: FILE.par2
-  par2 v(erify) [options] SET.par2 [FILE...] check the files of a set
-  par2 r(epair) [options] SET.par2 [FILE...] check them, and repair them
-  par2 -h | -V | -VV                         print this help, the version, the version and the licence
+  par2 c(reate) [options] SET.par2 FILE...     make the files of a set
+  par2 c(reate) [options] FILE                 the same, for one file: FILE.par2
+  par2 v(erify) [options] SET.par2 [FILE...]   check the files of a set
+  par2 r(epair) [options] SET.par2 [FILE...]   check them, and repair them
+  par2 -h | -V | -VV                           print this help, the version, the version and the licence
 
 par2create, par2verify and par2repair are names for the same program. verify and repair also take SET.par, of
 PAR 1.0. FILEs of verify and repair are searched for renamed, joined, split or shifted data. Repair copies those that

@@ -7,6 +7,7 @@
 #   openmp, opencl, cuda   its modules
 #   volume, par2, mpi      the other libraries
 #   development            headers, CMake's and pkg-config's files
+#   doc                    the pages and examples
 #   tools                  the commands, nbdkit's plugin, the drop-in for ISA-L
 #   personality            the name par2 for the command; not among those of an install without --component
 #   bench                  tandem-bench
@@ -60,6 +61,8 @@ endif()
 install(DIRECTORY include/tandem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development
   FILES_MATCHING PATTERN "*.h" PATTERN tandem.hpp PATTERN thrust.hpp ${absent_headers})
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
+install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT doc)
+install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT doc PATTERN "*.in" EXCLUDE PATTERN __pycache__ EXCLUDE)
 
 foreach(tool IN LISTS tool_targets)
   set_target_properties(${tool} PROPERTIES INSTALL_RPATH "$ORIGIN/${library_from_command}")

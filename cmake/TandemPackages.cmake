@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Debian packages by `cpack -G DEB`: libtandem0, which needs the C and C++ runtimes alone; its modules and the other libraries that
-# are built (libtandem-opencl0, libtandem-volume0, ...); libtandem-dev, tandem-tools, tandem-bench, tandem-par2. For a build with the
-# prefix /usr and TANDEM_COMMAND_NAME=tandem-ec: Debian's package tandem-mass owns /usr/bin/tandem. scripts/check-packages makes and
+# are built (libtandem-opencl0, libtandem-volume0, ...); libtandem-dev, tandem-tools, tandem-bench, tandem-par2, tandem-doc. For a build with
+# the prefix /usr and TANDEM_COMMAND_NAME=tandem-ec: Debian's package tandem-mass owns /usr/bin/tandem. scripts/check-packages makes and
 # tests them.
 
 set(TANDEM_MAINTAINER "The Tandem authors <tandem@example.org>" CACHE STRING "Maintainer of the Debian packages")
@@ -15,7 +15,7 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_GENERATOR DEB)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_COMPONENTS_GROUPING IGNORE)
-set(CPACK_COMPONENTS_ALL ${tandem_parts} development tools bench)
+set(CPACK_COMPONENTS_ALL ${tandem_parts} development tools bench doc)
 set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/packaging/debian.cmake)  # adds copyright and changelog, compresses man pages
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
@@ -45,6 +45,7 @@ tandem_package(mpi libtandem-mpi${so} libs "parity of MPI ranks")
 tandem_package(development libtandem-dev libdevel "headers")
 tandem_package(tools tandem-tools utils "the commands")
 tandem_package(bench tandem-bench utils "measurements")
+tandem_package(doc tandem-doc doc "pages and examples")
 tandem_package(personality tandem-par2 utils "the command par2")
 if(TARGET tandem_par2 AND TARGET tandem_cli)
   list(APPEND CPACK_COMPONENTS_ALL personality)
@@ -81,7 +82,10 @@ list(JOIN suggested ", " CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${libraries}")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS "${libraries}")
-set(CPACK_DEBIAN_TOOLS_PACKAGE_SUGGESTS "nbdkit")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "tandem-doc")
+set(CPACK_DEBIAN_DOC_PACKAGE_ARCHITECTURE all)
+set(CPACK_DEBIAN_DOC_PACKAGE_SHLIBDEPS OFF)
+set(CPACK_DEBIAN_TOOLS_PACKAGE_SUGGESTS "nbdkit, tandem-doc")
 set(CPACK_DEBIAN_BENCH_PACKAGE_DEPENDS "libtandem${so} (= ${version})")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/packaging/prerm)
 set(CPACK_DEBIAN_PERSONALITY_PACKAGE_DEPENDS "tandem-tools (= ${version})")

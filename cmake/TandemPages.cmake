@@ -53,4 +53,12 @@ foreach(target tandem_cli tandem_bench)
     install(DIRECTORY ${made}/man1/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT ${component})
   endif()
 endforeach()
+if(TARGET tandem_par2 AND TARGET tandem_cli AND NOT why)
+  set(made ${PROJECT_BINARY_DIR}/pages/personality)
+  add_custom_command(OUTPUT ${made}/par2.1 VERBATIM DEPENDS tandem_cli ${PROJECT_SOURCE_DIR}/cmake/man-pages
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${made}
+    COMMAND ${PROJECT_SOURCE_DIR}/cmake/man-pages ${made} ${PROJECT_VERSION} ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE_DIR:tandem_cli>/par2)
+  list(APPEND pages ${made}/par2.1)
+  install(FILES ${made}/par2.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT personality EXCLUDE_FROM_ALL)
+endif()
 add_custom_target(tandem_pages ALL DEPENDS ${pages})

@@ -15,7 +15,11 @@ foreach(component IN LISTS CPACK_COMPONENTS_ALL)
   string(TOUPPER ${component} key)
   set(name ${CPACK_DEBIAN_${key}_PACKAGE_NAME})
   set(share ${CPACK_TEMPORARY_DIRECTORY}/${component}/usr/share)
-  file(REMOVE_RECURSE ${share}/doc/tandem)
+  if(component STREQUAL doc)
+    file(RENAME ${share}/doc/tandem ${share}/doc/${name})
+  else()
+    file(REMOVE_RECURSE ${share}/doc/tandem)
+  endif()
   file(WRITE ${share}/doc/${name}/copyright "${notice}")
   file(WRITE ${share}/doc/${name}/changelog.Debian
 "tandem (${CPACK_PACKAGE_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}) unstable; urgency=medium

@@ -451,7 +451,7 @@ class Repair {
     if (!work.is_whole) return false;
     const std::string &path = *job.from->path;
     const int source = from.get(&path, path, [&] { return open_regular(path); }), target = open_new(work, to);
-    auto source_at = static_cast<off64_t>(at), target_at = source_at;
+    auto source_at = static_cast<off_t>(at), target_at = source_at;
     return copy_file_range(source, &source_at, target, &target_at, count, 0) == static_cast<ssize_t>(count);
   }
   void copy() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds libtandem in the folder TANDEM_LIB_DIR, else by pkg-config. Else compiles a static one from the sources around this
-// folder: that takes CMake, a C++ compiler and a minute or more.
+// Finds libtandem in the folder TANDEM_LIB_DIR, else by pkg-config. Else compiles a static one from the sources of the crate,
+// or of the repository: that takes CMake, a C++ compiler and a minute or more.
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,7 +32,9 @@ fn installed() -> Option<PathBuf> {
 
 /// The folder of a libtandem.a that is made here.
 fn compiled() -> PathBuf {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let carried = here.join("tandem_source"); // in a crate that scripts/release made
+    let sources = if carried.exists() { &carried } else { here.parent().unwrap() };
     assert!(sources.join("api/CMakeLists.txt").exists(), "libtandem is not installed, and its sources are not in {}. Install it, or put the folder of libtandem.so into TANDEM_LIB_DIR.", sources.display());
     for folder in ["CMakeLists.txt", "api", "base", "cmake", "core", "cpu", "device", "hybrid", "include", "tuning"] {
         println!("cargo:rerun-if-changed={}", sources.join(folder).display());

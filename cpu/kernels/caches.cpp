@@ -59,11 +59,11 @@ Caches cache_sizes(const char *root) {
 
 Caches cache_sizes() {
   Caches caches = {};
-#if defined(__x86_64__)  // CPUID: no files
+#if defined(__x86_64__) && defined(_SC_LEVEL2_CACHE_SIZE)  // CPUID: no files
   const long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE), l1_ways = sysconf(_SC_LEVEL1_DCACHE_ASSOC);
   caches.l2_bytes = l2 > 0 ? static_cast<uint64_t>(l2) : 0;
   caches.l1_ways = l1_ways > 0 ? static_cast<uint32_t>(l1_ways) : 0;
-#else  // elsewhere glibc's sysconf knows the length of a line alone
+#else  // musl's sysconf has no caches; elsewhere glibc's knows the length of a line alone
   caches = cache_sizes("");
 #endif
   if (caches.l2_bytes == 0) caches.l2_bytes = 1 << 20;
