@@ -73,6 +73,14 @@ std::string what_is_wrong(const FileFinding &file, const tandem_files_set &set) 
   return text;
 }
 
+std::string why_named_by_id(const std::string &path, const tandem_files_set &set, const std::string &name) {
+  const auto parsed = parse_shard_name(path);
+  if (!parsed || parsed->first != hexadecimal(set.set_id)) return "";
+  return fmt::format("named by the set's id, because {} was taken; `{} repair` renames it once that is free",
+                     name.empty() ? "its own name" : printable(fmt::format("{}.{:03}.tandem", name, parsed->second)),
+                     command_name());
+}
+
 std::optional<std::pair<std::string, std::uint32_t>> parse_shard_name(std::string_view path) {
   constexpr std::string_view kEnd = ".tandem";
   if (!path.ends_with(kEnd)) return std::nullopt;

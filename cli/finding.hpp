@@ -39,6 +39,8 @@ bool has_other_m(const Findings &findings);  // a resize is not finished
 std::string what_is_wrong(const FileFinding &file, const tandem_files_set &set);
 // "shards/a.003.tandem holds shard 5"; "" if its name has the right index.
 std::string misnamed(const FileFinding &file);
+// Why the file has the id of its set as its name; "" if it has another. name: that of the set's files, or "".
+std::string why_named_by_id(const std::string &path, const tandem_files_set &set, const std::string &name);
 Json to_json(const FileFinding &file, const tandem_files_set &set);
 
 // "NAME" and 3 of "shards/NAME.003.tandem"; nothing of another name.

@@ -8,6 +8,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/file_report.hpp"
+#include "cli/finding.hpp"
 #include "cli/sets.hpp"
 
 namespace tandem::cli {
@@ -54,6 +55,7 @@ void print(const ChosenSet &chosen, const Shards &shards) {
     if (shard.condition & TANDEM_FILES_END_DAMAGED) damage += ", end damaged";
     if (shard.condition & TANDEM_FILES_WRONG_LENGTH) damage += fmt::format(", {} bytes long", shard.file_bytes);
     if (shard.condition & TANDEM_FILES_OTHER_M) damage += ", resize not finished";
+    if (const std::string why = why_named_by_id(shard.path, set, chosen.name); !why.empty()) damage += ", " + why;
     fmt::print("  {:{}} {:6}  {}{}\n", shard.index, width, shard.index < set.k ? "data" : "parity",
                printable(shard.path), damage);
   }

@@ -71,6 +71,9 @@ void print_files(const ChosenSet &chosen, const Repaired &repaired, bool dry_run
       fmt::print(", but for {}", plural(file.finding.left_bad_count, "block"));
     fmt::print("\n");
   }
+  for (const FileFinding &file : repaired.findings)
+    if (const std::string why = why_named_by_id(file.path, chosen.set, chosen.name); !why.empty())
+      fmt::print("{}{}: {}\n", indent, name_of(file), why);
   for (const std::string &other : chosen.others) fmt::print("{}{}\n", indent, printable(other));
 }
 

@@ -14,6 +14,27 @@
 
 include(CMakePackageConfigHelpers)
 
+# `make demo` builds a part of what is installed. An install of everything builds the rest first.
+set(installed)
+foreach(target tandem tandem_volume tandem_par2 tandem_mpi tandem_openmp tandem_opencl_module tandem_cuda_module tandem_cli tandem_mpi_cli
+    tandem_bench tandem_nbdkit_plugin tandem_isal_standalone tandem_isal_chained)
+  if(TARGET ${target})
+    list(APPEND installed ${target})
+  endif()
+endforeach()
+add_custom_target(tandem_installed)
+add_dependencies(tandem_installed tandem_pages ${installed})
+list(TRANSFORM installed REPLACE "(.+)" "\"$<TARGET_FILE:\\1>\"")
+list(JOIN installed " " installed)
+install(CODE "
+foreach(file ${installed})
+  if(NOT EXISTS \"\${file}\")
+    message(STATUS \"\${file} is not built yet: building what is to be installed\")
+    execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${PROJECT_BINARY_DIR}\" --target tandem_installed COMMAND_ERROR_IS_FATAL ANY)
+    break()
+  endif()
+endforeach()")
+
 set(libdir ${CMAKE_INSTALL_LIBDIR})
 set(module_dir ${libdir}/tandem)
 set(tool_targets)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <optional>
 #include <thread>
@@ -83,8 +84,19 @@ class Sink {
   bool is_stream() const { return stream_ >= 0; }
   std::string pending_path() const { return pending_ ? pending_->path() : ""; }
 
+  // Pieces of zeros stay holes: the file is new.
   void write_pieces(std::span<iovec> pieces, std::uint64_t offset) {
-    if (pending_ && !write_pieces_at(pending_->descriptor(), pieces, offset)) fail_io("write", name_, errno);
+    if (!pending_) return;
+    for (auto first = pieces.begin(); first != pieces.end();) {
+      const bool is_hole = is_zeros(*first);
+      const auto end = std::find_if(first, pieces.end(), [&](const iovec &each) { return is_zeros(each) != is_hole; });
+      std::uint64_t byte_count = 0;
+      for (auto each = first; each != end; ++each) byte_count += each->iov_len;
+      if (!is_hole && !write_pieces_at(pending_->descriptor(), std::span(first, end), offset))
+        fail_io("write", name_, errno);
+      offset += byte_count;
+      first = end;
+    }
   }
 
   void write_next(const iovec &piece, const std::atomic<bool> &stop) {
@@ -94,9 +106,9 @@ class Sink {
   }
 
   // content_bytes: the length of the output; its last bytes may be in a hole.
-  void finish(const tandem_files_decode_options &options, bool has_holes, std::uint64_t content_bytes) {
+  void finish(const tandem_files_decode_options &options, std::uint64_t content_bytes) {
     if (!pending_) return;
-    if (has_holes && !set_length(pending_->descriptor(), content_bytes)) fail_io("extend", pending_->path(), errno);
+    if (!set_length(pending_->descriptor(), content_bytes)) fail_io("extend", pending_->path(), errno);
     pending_->finish(options.no_sync != 0);
   }
 
@@ -106,6 +118,11 @@ class Sink {
   }
 
  private:
+  static bool is_zeros(const iovec &piece) {
+    const auto *bytes = static_cast<const std::byte *>(piece.iov_base);
+    return piece.iov_len == 0 || (bytes[0] == std::byte{0} && std::memcmp(bytes, bytes + 1, piece.iov_len - 1) == 0);
+  }
+
   // Nor of another set: `force` is not for those.
   static void check_no_shard(const FoundSet &set, const std::string &name, const struct stat &status) {
     for (const ShardFile &file : set.files)
@@ -205,7 +222,7 @@ class Decoder {
         check_holes();
       const bool syncs = options_.no_sync == 0 && options_.dry_run == 0 && !sink_->is_stream();
       const base::TimedStep step(syncs ? timeline_ : nullptr, "sync", 0, header_.content_bytes);
-      sink_->finish(options_, !holes_.empty(), header_.content_bytes);
+      sink_->finish(options_, header_.content_bytes);
     });
     team_.together([&] { sink_->give_name(options_, !holes_.empty()); });
     if (options_.hole != nullptr)

@@ -100,6 +100,7 @@ SetWriter::SetWriter(tandem_context *context, const tandem_files_encode_options 
   options_.note = [note = options.note, user = options.note_user](const std::string &text) {
     if (note != nullptr) note(user, text.c_str());
   };
+  if (team_.leads() && header_.m == 0) options_.note("m is 0: no shard may be lost, and damage cannot be repaired");
   Layout layout(header_);
   for (std::uint32_t shard = 0; shard < header_.shard_count(); ++shard) layout.add(folders_[shard], shard);
   if (team_.leads() && layout.count(folders_[0]) < header_.shard_count())

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the pages of a built site: check_site.py SITE. Every relative link, picture and script leads to a file there, and every
-picture has a text. Where Chromium is installed, it also opens each page as wide as a phone: none may scroll sideways."""
+"""Checks the pages of a built site: check_site.py SITE. Every relative link, picture and script leads to a file there, with the
+anchor that it names, and every picture has a text. Where Chromium is installed, it also opens each page as wide as a phone: none may scroll sideways."""
 import functools
 import html
 import html.parser
@@ -36,28 +36,37 @@ frame.onload();
 class Links(html.parser.HTMLParser):
     def __init__(self):
         super().__init__()
-        self.found, self.without_text = [], []
+        self.found, self.without_text, self.anchors = [], [], set()
 
     def handle_starttag(self, tag, attributes):
         self.found += [value for name, value in attributes if name in ("href", "src") and value]
+        self.anchors |= {value for name, value in attributes if name == "id"}
         if tag == "img" and not dict(attributes).get("alt"):
             self.without_text.append(dict(attributes).get("src"))
 
 
+def links_of(page):
+    links = Links()
+    links.feed(page.read_text())
+    return links
+
+
 def wrong_links(site, pages):
     wrong, count = [], 0
+    links = {site / page: links_of(site / page) for page in pages}
     for page in pages:
-        links = Links()
-        links.feed((site / page).read_text())
-        wrong += [f"{page}: the picture {name} has no text" for name in links.without_text]
-        for link in links.found:
+        wrong += [f"{page}: the picture {name} has no text" for name in links[site / page].without_text]
+        for link in links[site / page].found:
             address = urllib.parse.urlsplit(link)
-            if address.scheme or address.netloc or not address.path:
+            if address.scheme or address.netloc:
                 continue
             count += 1
-            target = pathlib.Path(os.path.normpath((site / page).parent / urllib.parse.unquote(address.path)))
+            place = os.path.normpath((site / page).parent / urllib.parse.unquote(address.path)) if address.path else site / page
+            target = pathlib.Path(place)
             if not target.exists():
                 wrong.append(f"{page}: {link}: no such file in the site")
+            elif target in links and address.fragment and address.fragment not in links[target].anchors:
+                wrong.append(f"{page}: {link}: no such anchor in the page")
     return wrong if count else ["the site has no links"]
 
 

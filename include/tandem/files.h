@@ -274,7 +274,8 @@ typedef struct tandem_files_decode_options {
 
 /* Restores the file. Reads the available data shards, and as many parity shards as data shards are missing. A block
  * with a wrong checksum counts as missing in its stripe; other shard files are then read there. The digest of the whole
- * content is checked before the output gets its name. A stream is already written by then.
+ * content is checked before the output gets its name. A stream is already written by then. Blocks of zeros become holes
+ * of a new regular file.
  *
  * With `salvage`, missing shards and blocks are no error. A stripe with enough intact blocks is decoded. In other
  * stripes, intact data blocks are copied and all other data blocks become zeros. The same holds for a stripe that
