@@ -95,7 +95,7 @@ TEST(PlansOfAnyContext, SayWhatTheyRead) {
   expect_read(TANDEM_OPERATION_ACCUMULATE, {0, 0, 0, 1, 0, 0, 1, 1, 1, 1});
 }
 
-TEST_P(Plans, SubmitAndWaitFromSeveralThreads) {
+TEST_P(Plans, AJobMayBeWaitedForBySeveralThreads) {
   Random random(kSeed + 3);
   const unsigned k = 5, m = 3;
   const Codec codec = make_codec(k, m);
@@ -118,27 +118,9 @@ TEST_P(Plans, SubmitAndWaitFromSeveralThreads) {
   }
 }
 
-TEST_P(Plans, ManyJobsAtOnce) {
-  Random random(kSeed + 4);
-  const unsigned k = 4, m = 2;
-  const Codec codec = make_codec(k, m);
-  const Plan plan = make_plan(context_.get(), codec.get(), TANDEM_OPERATION_ENCODE);
-  std::vector<std::unique_ptr<Stripe>> stripes;
-  std::vector<Job> jobs;
-  for (unsigned i = 0; i < 24; ++i) {
-    stripes.push_back(std::make_unique<Stripe>(random, k, m, i % 3 == 0 ? 150'000 : 100));
-    stripes[i]->lose_parity();
-    jobs.push_back(submit(plan, stripes[i]->arguments()));
-  }
-  for (unsigned i = 24; i-- > 0;) {
-    ASSERT_EQ(tandem_job_wait(jobs[i].get()), TANDEM_OK);
-    ASSERT_TRUE(stripes[i]->intact());
-  }
-}
-
 // Cancelled at once: CANCELLED for every waiter with its message, or it was over first and all bytes are there. In both
 // cases the context goes on working.
-TEST_P(Plans, Cancel) {
+TEST_P(Plans, ACancelledJobSaysSoToEveryWaiter) {
   Random random(kSeed + 6);
   const Codec codec = make_codec(6, 4);
   const Plan plan = make_plan(context_.get(), codec.get(), TANDEM_OPERATION_ENCODE);
@@ -168,26 +150,31 @@ TEST_P(Plans, Cancel) {
   EXPECT_TRUE(stripe.intact());
 }
 
+// Many at once. Every second job is destroyed without a wait.
 TEST_P(Plans, JobsOutliveTheirPlanAndTheirDestroyWaits) {
-  Random random(kSeed);
-  const unsigned k = 5, m = 2;
+  Random random(kSeed + 4);
+  const unsigned k = 4, m = 2;
   const Codec codec = make_codec(k, m);
-  Stripe stripe(random, k, m, 3'000'000);
-  stripe.lose_parity();
   Plan plan = make_plan(context_.get(), codec.get(), TANDEM_OPERATION_ENCODE);
-  const Job job = submit(plan, stripe.arguments());
-  Stripe other(random, k, m, 500'000);
-  other.lose_parity();
-  Job destroyed = submit(plan, other.arguments());
+  std::vector<std::unique_ptr<Stripe>> stripes;
+  std::vector<Job> jobs;
+  for (unsigned i = 0; i < 24; ++i) {
+    stripes.push_back(std::make_unique<Stripe>(random, k, m, i == 0 ? 3'000'000 : i % 3 == 2 ? 150'000 : 100));
+    stripes[i]->lose_parity();
+    jobs.push_back(submit(plan, stripes[i]->arguments()));
+  }
   plan.reset();
-  destroyed.reset();
-  EXPECT_TRUE(other.intact());
-  EXPECT_EQ(tandem_job_wait(job.get()), TANDEM_OK);
-  EXPECT_TRUE(stripe.intact());
+  for (unsigned i = 24; i-- > 0;) {
+    if (i % 2 == 0) {
+      ASSERT_EQ(tandem_job_wait(jobs[i].get()), TANDEM_OK);
+    }
+    jobs[i].reset();
+    ASSERT_TRUE(stripes[i]->intact()) << i;
+  }
 }
 
 // A cancel after the end changes nothing, also where explaining a mismatch takes a second pass over the shards.
-TEST_P(Plans, CancelAfterTheEndOfAVerify) {
+TEST_P(Plans, ACancelAfterTheEndOfAVerifyChangesNothing) {
   Random random(kSeed);
   const unsigned k = 5, m = 3;
   const Codec codec = make_codec(k, m);

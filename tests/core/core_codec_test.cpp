@@ -312,25 +312,6 @@ TEST(NonMds, NamesThePatternThatCannotBeRebuilt) {
                {"and 84 more", "rank 0"});
 }
 
-TEST(NonMds, SingularPatternsOfRandomMatricesAgreeWithTheRank) {
-  std::mt19937 random(6);
-  for (unsigned round = 0; round < 60; ++round) {
-    const unsigned k = 1 + random() % 5, m = 1 + random() % 4;
-    Bytes coefficients(std::size_t{k} * m);
-    for (std::uint8_t &cell : coefficients)
-      cell = random() % 3 ? static_cast<std::uint8_t>(random() % 3) : 0;  // often singular
-    const auto codec = make_custom(k, m, coefficients, true);
-    const Rows generator = generator_of(*codec);
-    for (unsigned long bits = 0; bits < 1ul << (k + m); ++bits) {
-      const ShardSet present = set_of(bits), missing = all_shards(*codec) - present;
-      for (const ShardSet &wanted : {missing, random_subset(random, missing), random_subset(random, missing)}) {
-        check_decode(*codec, generator, present, wanted);
-        if (HasFatalFailure()) FAIL() << "round " << round << " present " << bits << " wanted " << wanted;
-      }
-    }
-  }
-}
-
 // Two local parities over three shards each and one over all: a single loss is rebuilt inside its group.
 TEST(NonMds, ReadsOnlyTheGroupOfALocallyRepairableCode) {
   const auto codec = make_custom(6, 3, {1, 2, 4, 8, 16, 32, 1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 1}, true);
@@ -600,23 +581,6 @@ TEST(Locate, AgreesWithTryingAllDamages) {
 }
 
 // ---- options ----
-
-TEST(CodecOptions, RefusePresetsBeyondTheirMdsLimitUnlessAllowed) {
-  for (const Preset &preset : test::plain_presets()) {
-    for (const auto &[k, m] : {std::pair{2u, 3u}, {5u, 5u}, {6u, 5u}, {30u, 4u}, {21u, 4u}, {3u, 4u}}) {
-      if (!exists(preset, k, m)) continue;
-      const bool is_mds = preset.is_mds(k, m);
-      EXPECT_EQ(make_codec(preset.value, k, m, true)->is_mds(), is_mds);
-      if (is_mds) {
-        EXPECT_TRUE(make_codec(preset.value, k, m)->is_mds());
-      } else {
-        expect_error(
-            [&, k = k, m = m] { make_codec(preset.value, k, m); }, TANDEM_ERROR_NOT_MDS,
-            {preset.name, "k = " + std::to_string(k), "m = " + std::to_string(m), preset.mds_limit, "allow_non_mds"});
-      }
-    }
-  }
-}
 
 TEST(CodecOptions, CheckCustomMatrices) {
   const Bytes good{1, 1, 1, 1, 2, 3}, bad{1, 1, 1, 1, 2, 2};

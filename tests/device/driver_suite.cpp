@@ -628,6 +628,23 @@ TEST_P(DeviceShards, EveryModeLengthAndAddress) {
   }
 }
 
+// A kernel counts elements in 32 bits: what is longer takes several launches.
+TEST_P(DeviceShards, MoreThanALaunchTakesGoesInPieces) {
+  TestLife life(3, 5, 30'000);
+  life.options.most_launch_bytes = 4096;
+  life.begin(life.work.matrix);
+  for (const Mode mode : kModes) {
+    for (const std::uint64_t skew : {0, 5}) {
+      life.work.reset();
+      DeviceStripe stripe(*life.driver, life.work, skew);
+      const std::uint64_t calls = life.backend->kernel_calls();
+      life.submit(stripe, mode)->wait();
+      life.expect(stripe, mode);
+      EXPECT_EQ(life.backend->kernel_calls() - calls, life.driver->copies_device_shards() ? 1u : 8u);
+    }
+  }
+}
+
 TEST_P(DeviceLayer, TheNumberOfCallsDoesNotGrowWithTheStripes) {
   for (const char *technique : {"tables", "compiled"}) {
     for (const bool on_device : {true, false}) {

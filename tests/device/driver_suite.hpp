@@ -51,7 +51,8 @@ class AnyDriver {
   // A queue of the program, and memory for it, which the fake has at an address of the host.
   virtual core::MemoryKind memory() const = 0;
   virtual Layout layout() const { return Layout::own_buffers; }
-  virtual bool groups_stripes() const { return true; }  // of one matrix in this layout: for one launch
+  virtual bool groups_stripes() const { return true; }         // of one matrix in this layout: for one launch
+  virtual bool copies_device_shards() const { return false; }  // in pieces of its own
   virtual void *make_queue() = 0;
   virtual void release_queue(void *queue) = 0;
   virtual void finish(void *queue) = 0;

@@ -236,17 +236,6 @@ TEST_F(SetWriterTest, AnAbandonedSetLeavesNothing) {
   EXPECT_EQ(contents(shards_), before);
 }
 
-// Files of the same id at the final names would be taken for those that the new set has made.
-TEST_F(SetWriterTest, ASetIsNotReplacedByOneOfItsOwnId) {
-  Writer writer;
-  ASSERT_EQ(begin(shards_, 100, &writer), TANDEM_OK);
-  write(writer, paint(100), {0, 1});
-  ASSERT_EQ(tandem_files_writer_commit(writer.get(), nullptr), TANDEM_OK);
-  const auto before = contents(shards_);
-  expect_refused(begin(shards_, 200, &writer, true), "a new set needs an id of its own");
-  EXPECT_EQ(contents(shards_), before);
-}
-
 // ---- the range reader ----
 
 // Ranges of damaged sets: files_history_test.

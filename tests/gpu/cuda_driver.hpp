@@ -56,7 +56,6 @@ class CudaDriver final : public AnyDriver {
   std::unique_ptr<core::Backend> make(const device::Options &options, const base::Log &log) override {
     gpu::Options all = fake_options(fake);
     static_cast<device::Options &>(all) = options;
-    all.most_launch_bytes = most_launch_bytes;
     return gpu::make_backend(all, log);
   }
   std::size_t listed_devices() const override {
@@ -97,7 +96,6 @@ class CudaDriver final : public AnyDriver {
 
   FakeCuda fake;
   Host host;
-  std::uint64_t most_launch_bytes = device::most_launch_bytes(device::Dialect::cuda_c);
 };
 
 }  // namespace tandem::test

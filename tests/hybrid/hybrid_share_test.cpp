@@ -158,12 +158,6 @@ TEST(HybridShare, TheCpuTakesShortChunksFromTheFrontAndDevicesPiecesFromTheEnd) 
   EXPECT_GT(piece.range.bytes(), std::uint64_t{1} << 28);
 }
 
-TEST(HybridShare, ADeviceThatWouldEndTooLateTakesNothing) {
-  Share share({Policy::automatic, kMiB}, {cpu(10e9), device(1e-3, 100e9)});
-  EXPECT_FALSE(share.take(1, 0));
-  EXPECT_EQ(share.take(0, 0)->range.begin, 0u);
-}
-
 // It prepares its operators, or waits for a resource, and is expected to need as long again.
 TEST(HybridShare, ADeviceThatDoesNotAskForWorkIsNotWaitedFor) {
   for (const bool has_worked : {false, true}) {
@@ -187,7 +181,7 @@ TEST(HybridShare, ADeviceThatDoesNotAskForWorkIsNotWaitedFor) {
 
 // It was idle for long: one piece, of two latencies, measures whether it became faster. Of unknown latency, or of none,
 // it is a small one.
-TEST(HybridShare, AProbeIsOnePiece) {
+TEST(HybridShare, ADeviceThatWouldEndTooLateTakesOneProbeAndNothingElse) {
   WorkerGroup unknown = device();
   unknown.speed.observe(1e6, 1);
   for (const auto &[group, bytes] : {std::pair(device(1e-3, 1e9), 2e6), {unknown, 64e3}, {device(0, 1e6), 64e3}}) {

@@ -78,6 +78,7 @@ class OpenclDriver final : public AnyDriver {
   core::MemoryKind memory() const override { return core::MemoryKind::opencl; }
   Layout layout() const override { return way.layout; }
   bool groups_stripes() const override { return way.layout != Layout::own_buffers; }
+  bool copies_device_shards() const override { return way.parameter_bytes == kFewArguments; }
   void *make_queue() override {  // in a context of its own
     const tandem_opencl_module &cl = *fake.table();
     cl_platform_id platform = nullptr;
@@ -492,24 +493,6 @@ TEST(OpenclDeviceMemory, BuffersMayBeginAnywhere) {
                                  })},
                     way);
     for (const bool on_device : {true, false}) life.run(Mode::assign, {.on_device = on_device});
-  }
-}
-
-// A kernel counts bytes in 32 bits: what is longer takes several launches.
-TEST(OpenclDeviceMemory, MoreThanALaunchTakesGoesInPieces) {
-  for (const OpenclWay &way : kWays) {
-    if (way.layout == Layout::own_buffers && way.parameter_bytes < 1024) continue;  // copied, and so in pieces anyway
-    OpenclLife life(3, 5, 30'000, {}, way);
-    life.options.most_launch_bytes = 4096;
-    life.begin(life.work.matrix);
-    for (const Mode mode : {Mode::assign, Mode::accumulate, Mode::compare}) {
-      life.work.reset();
-      DeviceStripe stripe(*life.driver, life.work);
-      const std::uint64_t calls = life.backend->kernel_calls();
-      life.submit(stripe, mode)->wait();
-      EXPECT_EQ(life.backend->kernel_calls(), calls + 8) << way.name;
-      life.expect(stripe, mode);
-    }
   }
 }
 
