@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <functional>
 
@@ -173,13 +174,16 @@ void read_back_stripe(RepairTask &task, std::uint64_t stripe, const ShardBuffers
 
 // ---- records ----
 
+// A damaged record is written before an intact one of another m, so that one of the two is intact at any time.
 std::vector<RecordEnd> ends_to_write(const RepairTask &task, const Target &target) {
-  if (target.action == TANDEM_FILES_REBUILD) return {RecordEnd::end, RecordEnd::start};
-  std::vector<RecordEnd> ends;
-  std::uint32_t condition = task.set.files[target.file].condition;
-  if ((condition & TANDEM_FILES_OTHER_M) != 0) condition |= TANDEM_FILES_END_DAMAGED | TANDEM_FILES_START_DAMAGED;
-  if ((condition & TANDEM_FILES_END_DAMAGED) != 0) ends.push_back(RecordEnd::end);
-  if ((condition & TANDEM_FILES_START_DAMAGED) != 0) ends.push_back(RecordEnd::start);
+  std::vector<RecordEnd> ends = {RecordEnd::end, RecordEnd::start};
+  if (target.action == TANDEM_FILES_REBUILD) return ends;
+  const std::uint32_t condition = task.set.files[target.file].condition;
+  const auto is_intact = [&](RecordEnd end) {
+    return (condition & (end == RecordEnd::start ? TANDEM_FILES_START_DAMAGED : TANDEM_FILES_END_DAMAGED)) == 0;
+  };
+  std::ranges::stable_partition(ends, std::not_fn(is_intact));
+  if ((condition & TANDEM_FILES_OTHER_M) == 0) std::erase_if(ends, is_intact);
   return ends;
 }
 

@@ -1116,6 +1116,40 @@ TEST_F(Resize, KillsAndLossesOfPowerLeaveTheSmallerToleranceAndTheNextCallFinish
       }
     }
 }
+
+// A record is not written while the other one is damaged, unless it is the damaged one. Nothing else tells whose an
+// empty shard is.
+TEST_F(Resize, LossesOfPowerLeaveEachShardOneRecord) {
+  std::mt19937_64 random(tandem::test::slice_seed());
+  for (const bool is_start : {false, true}) {
+    fs::remove_all(shards_);
+    const std::vector<char> content;
+    encode(content, 2, 1, 128);
+    Contents before = contents(shards_);
+    std::vector<char> &bytes = before.at(shard(0).filename().string());
+    bytes[is_start ? 100 : bytes.size() - 100] ^= 1;
+    Tree start{{"shards", std::nullopt}};
+    for (const auto &[name, each] : before) start["shards/" + name] = Bytes(each.begin(), each.end());
+    std::uint64_t at = 0;
+    for (bool killed = true; killed;) {
+      put_back(before);
+      const Ended ended = call_with_fault([&] { return resize(3); }, "kill", ++at, false, root_.string());
+      killed = ended.killed;
+      for (unsigned draw = 0; draw < 8; ++draw) {
+        fs::remove_all(shards_);
+        fs::create_directory(shards_);
+        const Tree safe = PowerLoss(root_.string(), start, ended, random).tree();
+        for (const auto &[path, each] : safe)
+          if (each) spill(root_ / path, {each->begin(), each->end()});
+        for (const auto &[name, each] : contents(shards_))
+          if (name != shard(0).filename() && name != shard(1).filename()) fs::remove(shards_ / name);
+        ASSERT_EQ(decode(shards_), TANDEM_OK) << tandem_last_error_message() << " at " << at;
+        ASSERT_EQ(::slurp(root_ / "output"), content);
+      }
+    }
+    EXPECT_GT(at, 15u);
+  }
+}
 #endif
 
 }  // namespace
