@@ -205,5 +205,34 @@ def heat(figure, path):
     svg.write(path)
 
 
+def headlines(rows, path):
+    """A row a headline: the document's figure grey, ours in colour (documents.headline), and the verdict."""
+    title, note = "The documents' headlines", "Grey: the document, or its range. Colour: here, from the least to the most; hollow: simulated. A factor, on a log axis."
+    left, height = 330, 26
+    values = [value for row in rows for value in (*row["stated"], *row["ours"])]
+    x = Scale([0.9, 1.1 * max(values), *values], True, left, left + WIDTH, False)
+    svg = Svg(left + WIDTH + 190, TOP + height * len(rows) + 70)
+    svg.text(20, 24, title, size=15)
+    bottom = TOP + height * len(rows)
+    for tick in x.ticks():
+        svg.line([(x.place(tick), TOP - 8), (x.place(tick), bottom)], GRID)
+        svg.text(x.place(tick), bottom + 16, f"{tick:g}x", "middle", size=11)
+    for number, row in enumerate(rows):
+        y = TOP + height * (number + 0.5)
+        svg.text(20, y + 4, row["label"], size=12)
+        first, last = x.place(min(row["stated"])), x.place(max(row["stated"]))
+        svg.box(first - 4, y - 9, last - first + 8, 18, "#bbbbbb", f"{row['label']}, the document: " + " to ".join(f"{value:.3g}x" for value in row["stated"]))
+        color = COLORS[0] if row["verdict"] in ("reproduced", "fitted") else COLORS[3]
+        if row["ours"]:
+            svg.line([(x.place(value), y) for value in row["ours"]], color)
+        for value in row["ours"]:
+            svg.dot(x.place(value), y, 5, color, f"{row['label']}, here: {value:.3g}x")
+            if row["hollow"]:
+                svg.dot(x.place(value), y, 3, "#ffffff", "simulated")
+        svg.text(left + WIDTH + 14, y + 4, row["verdict"], color=color if row["ours"] else FAINT, size=12)
+    svg.text(20, bottom + 44, note, color=FAINT, size=10)
+    svg.write(path)
+
+
 def draw(figure, path):
     {"lines": lines, "bars": bars, "gantt": gantt, "heat": heat}[figure["kind"]](figure, path)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the documents show in the figures that the studies draw again: grey lines, and one grey sentence under each picture. Nothing here is
 measured."""
+import re
+
 from b_jerasure import TABLE_2
 
 # Picture: what the document shows.
@@ -53,6 +55,36 @@ LINES = {
     "f-figure-13c": [("STD-RAID loses 85 %: 6.7", "y", 1 / 0.15), ("WCL: 2", "y", 2)],
     "f-figure-13d": [("STD-RAID loses 85 %: 6.7", "y", 1 / 0.15), ("WCL: 1.18", "y", 1.18)],
 }
+# The picture at the top of the page: what a document promises most loudly. Label, study, the claim, and the document's figure or range, as a
+# factor; how the figures of the claim are written: times ("2.62x"), more ("+92.5 %"), or a pair ("344 and 340").
+HEADLINES = [
+    ("A: order of the loops", "A", "Cache awareness (i,k,j in place of i,j,k), GF(2^16), 1000 + 10", (3,), "times"),
+    ("A: pthreads", "A", "Speed-up by pthreads", (1.3, 1.7), "times"),
+    ("A: OpenMP", "A", "Speed-up by OpenMP", (1.4,), "times"),
+    ("B: over the original programs", "B", "Speed-up over the original programs, at most", (3, 4), "times"),
+    ("B: 12 threads", "B", "m = 12: speed-up by 12 threads, at most", (4.24,), "times"),
+    ("C: answers on the core that asked, in memory", "C", "More bandwidth than balanced handling, at most", (1.5323,), "more"),
+    ("C: with 48 servers", "C", "More servers, more gain", (1.2357,), "more"),
+    ("D: energy by Turbo Boost and governors", "D", "Less energy by Turbo Boost and governors", (1.093, 1.132), "more"),
+    ("E: LU with concurrent write", "E", "LU: concurrent write over libgomp", (1.638,), "more"),
+    ("F: tasks on the cores and on the GPU", "F", "The best budget; its tasks on the cores and on the GPU", (344 / 340,), "pair"),
+    ("F: WCL, RAID-5", "F", "WCL over STD-RAID, RAID-5", (2,), "times"),
+    ("F: WCL, RAID-6", "F", "WCL over STD-RAID, RAID-6", (1.18,), "times"),
+]
+WRITTEN = {"times": r"(\d+\.\d+)x", "more": r"\+(\d+\.\d+) %", "pair": r"at \d+: (\d+) and (\d+)"}
+
+
+def headline(label, claim, stated, written):
+    """A row of the picture: the document's figures, and ours, least and most; hollow: no measurement of the thing itself."""
+    found = re.findall(WRITTEN[written], claim["measured"])
+    ours = [int(a) / int(b) for a, b in found] if written == "pair" else [float(each) if written == "times" else 1 + float(each) / 100 for each in found]
+    is_judged = claim["verdict"] != "NOT MEASURED"
+    needs = re.match(r"Needs \d+ cores", claim["why"])
+    return {"label": label, "stated": stated, "ours": [min(ours), max(ours)] if is_judged and ours else [],
+            "hollow": claim["measured"].startswith("simulated"),
+            "verdict": claim["verdict"] if is_judged or not needs else needs[0].lower()}
+
+
 # The claim is a speed-up: drawn over this line of the same picture. True: the values are times.
 OVER = {"a-figure-15": ("sequential", True), "a-figure-16": ("sequential", True), "a-spawn-pool": ("made each round", True)}
 for _m in (4, 8, 12):

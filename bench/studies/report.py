@@ -81,12 +81,26 @@ def section(result, pictures, folder):
     return "\n".join(written)
 
 
+def headlines(results, path):
+    """The picture at the top: the claims of documents.HEADLINES, as they are stored."""
+    stored = {path.stem: {claim["claim"]: claim for part in json.loads(path.read_text())["parts"] for claim in part["claims"]} for path in results.glob("?.json")}
+    rows = [documents.headline(label, stored[letter][claim], stated, written) for label, letter, claim, stated, written in documents.HEADLINES
+            if claim in stored.get(letter, ())]
+    if not rows:
+        return ""
+    charts.headlines(rows, path)
+    counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in dict.fromkeys(row["verdict"] for row in rows)}
+    return (f"![The documents' headlines]({path.relative_to(path.parent.parent)})\n\n{len(rows)} headlines: "
+            + ", ".join(f"{verdict} {count}" for verdict, count in counts.items()) + ".\n")
+
+
 def write(results, docs):
     pictures = docs / "studies"
     pictures.mkdir(parents=True, exist_ok=True)
     for old in pictures.glob("*.svg"):
         old.unlink()
-    parts = [HEAD + (TEXT / "head.md").read_text()]
+    head, places = (TEXT / "head.md").read_text().split("\n## Documents\n")
+    parts = [HEAD + head, headlines(results, pictures / "headlines.svg"), "## Documents\n" + places]
     for letter in LETTERS:
         text, path = TEXT / f"{letter}.md", results / f"{letter}.json"
         parts.append(text.read_text())

@@ -18,6 +18,7 @@ import rows  # noqa: E402
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 NOT_MEASURED = "NOT MEASURED"
 VERDICTS = {"reports": ("reproduced", "not reproduced"), "targets": ("met", "not met")}  # of the documents' claims, and of Tandem's
+FITTED = "fitted"  # reproduced, by a model whose parameters come from the same figures
 JERASURE = "libJerasure.so.2"
 MOST_OTHERS_SHARE = 0.1
 CLOCK = {"governor": "cpu0/cpufreq/scaling_governor", "boost": "cpufreq/boost", "no_turbo": "intel_pstate/no_turbo",
@@ -207,13 +208,13 @@ class Study:
         """Whether other programs use the cores that threads would need."""
         return self.others_share > MOST_OTHERS_SHARE
 
-    def claim(self, claim, stated, measured, holds, why, timed=False, of="reports"):
-        """stated: the document's figure, or (of="targets") Tandem's own aim. holds: True, False, or None for NOT MEASURED. timed:
-        the claim depends on elapsed time, which means nothing on a busy machine."""
+    def claim(self, claim, stated, measured, holds, why, timed=False, of="reports", fitted=False):
+        """stated: the document's figure, or (of="targets") Tandem's own aim. holds: True, False, or None for NOT MEASURED. fitted: by
+        a model that was fitted to it. timed: the claim depends on elapsed time, which means nothing on a busy machine."""
         if timed and holds is not None and self.is_busy:
             holds = None
             why = f"Not judged: other programs took {100 * self.others_share:.0f} % of the cores. {why}"
-        verdict = NOT_MEASURED if holds is None else VERDICTS[of][0 if holds else 1]
+        verdict = NOT_MEASURED if holds is None else FITTED if holds and fitted else VERDICTS[of][0 if holds else 1]
         figures = self.part["figures"]
         self.part["claims"].append({"claim": claim, "of": of, "stated": stated, "measured": measured, "verdict": verdict, "why": why,
                                     "figure": figures[-1]["name"] if figures else ""})

@@ -35,6 +35,7 @@ FIGURES = {"A": ["figure-12", "figure-14", "figure-12-gf8", "figure-14-gf8", "fi
            "F": ["figure-2", "figure-9", "figure-13a", "figure-13c", "figure-13d", "figure-13-mixed", "figure-2-real", "figure-3-real", "figure-5"]}
 NO_CONTENDERS = ("F",)  # its runs are simulated, or of `tandem` alone
 POSITIVE, NEGATIVE = ({study.VERDICTS[of][i] for of in study.VERDICTS} for i in (0, 1))
+POSITIVE.add(study.FITTED)
 
 
 def of_parts(result, name):
@@ -66,6 +67,13 @@ class Studies(unittest.TestCase):
         self.assertEqual(self.done.returncode, 0, self.done.stdout + self.done.stderr)
         self.assertEqual(sorted(path.stem for path in self.results.glob("*.json")), sorted(FIGURES))
         self.assertFalse((self.results / ".work").exists())
+
+    def test_the_page_begins_with_each_headline_that_has_a_claim(self):
+        claims = {claim["claim"] for letter in FIGURES for claim in of_parts(self.result(letter), "claims")}
+        words = {e.text for e in xml.etree.ElementTree.parse(self.docs / "studies/headlines.svg").iter() if e.tag.endswith("text")}
+        self.assertEqual({label for label, *_ in documents.HEADLINES} & words, {label for label, _, claim, *_ in documents.HEADLINES if claim in claims})
+        stored = json.loads((STUDIES.parent / "results/studies/A.json").read_text())  # names do not change unseen
+        self.assertIn(documents.HEADLINES[0][2], {claim["claim"] for claim in of_parts(stored, "claims")})
 
     def test_bytes_were_compared(self):
         for letter in FIGURES:
@@ -335,6 +343,18 @@ class Pictures(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             charts.draw(figure, pathlib.Path(folder, "a.svg"))
             return [e.text for e in xml.etree.ElementTree.parse(pathlib.Path(folder, "a.svg")).iter() if e.tag.endswith(("text", "title"))]
+
+    def test_a_headline_shows_what_was_measured_and_nothing_else(self):
+        def row(measured, verdict, written, why=""):
+            return documents.headline("label", {"measured": measured, "verdict": verdict, "why": why}, (3,), written)
+
+        self.assertEqual(row("2.62x at N = 10000; 1.93x to 3.00x", "not reproduced", "times")["ours"], [1.93, 3])
+        self.assertEqual(row("+92.5 % at best, 2 applications", "reproduced", "more")["ours"], [1.925, 1.925])
+        fitted = row("simulated: best is 5; at 5: 344 and 340", "fitted", "pair")
+        self.assertEqual((fitted["ours"], fitted["hollow"]), ([344 / 340] * 2, True))
+        missing = row("at most 1.63x, oversubscribed", "NOT MEASURED", "times", "Needs 12 cores; this machine has 2.")
+        self.assertEqual((missing["ours"], missing["verdict"]), ([], "needs 12 cores"))
+        self.assertEqual(row("-", "NOT MEASURED", "more", "No counter.")["verdict"], "NOT MEASURED")
 
     def test_speed_up(self):
         figure = documents.drawn("b-figure-5-m8-encode", self.FIGURE)
