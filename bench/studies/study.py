@@ -18,7 +18,7 @@ import rows  # noqa: E402
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 NOT_MEASURED = "NOT MEASURED"
 VERDICTS = {"reports": ("reproduced", "not reproduced"), "targets": ("met", "not met")}  # of the documents' claims, and of Tandem's
-FITTED = "fitted"  # reproduced, by a model whose parameters come from the same figures
+FITTED = "fitted"  # reproduced, by a model with parameters from the same figures
 JERASURE = "libJerasure.so.2"
 MOST_OTHERS_SHARE = 0.1
 CLOCK = {"governor": "cpu0/cpufreq/scaling_governor", "boost": "cpufreq/boost", "no_turbo": "intel_pstate/no_turbo",
