@@ -52,7 +52,7 @@ constexpr Cause kCauses[] = {{"batch", &DiskSet::batches_per_second},
 struct Row {
   std::uint32_t k, m;
   double log_loss, log_loss_of_all, log_years;
-  std::string most_by;  // the cause without which most of the loss is gone
+  std::string most_by;  // the cause without which more than half of it is gone, "disks" or "several"
 };
 
 template <class Value>
@@ -116,7 +116,7 @@ double failures_per_second(double of_a_year) { return -std::log1p(-of_a_year) / 
 void add_causes(const DurabilityFlags &flags, DiskSet *set) {
   const auto part = [](const std::string &text, const char *flag) {
     const double value = parsed(text, flag, part_of);
-    if (!(value > 0 && value < 1)) fail(kExitWrongUsage, flag, ": ", text, " is not between 0% and 100%");
+    if (!(value > 0 && value < 1)) fail(kExitWrongUsage, flag, ": ", text, " must be above 0% and below 100%");
     return value;
   };
   if (!flags.batch.empty()) {
@@ -134,20 +134,23 @@ void add_causes(const DurabilityFlags &flags, DiskSet *set) {
   if (!flags.site.empty()) set->sites_per_second = failures_per_second(part(flags.site, "--site"));
 }
 
-// "disks" if no other cause makes up half of the loss.
-std::string most_of(const DiskSet &set, double log_loss) {
-  double least = log_loss + std::log(0.5);
-  std::string most_by = "disks";
+// What makes up more than half of all losses, as rates: a probability near 1 would hide it.
+std::string most_of(const DiskSet &set) {
+  const auto rate_of = [](const DiskSet &of) { return -log_mean_seconds_to_loss(of); };
+  const double half = rate_of(set) + std::log(0.5);
+  double least = half;
+  std::string most_by;
+  DiskSet disks_alone = set;
   for (const Cause &cause : kCauses) {
-    if (set.*cause.rate == 0) continue;
     DiskSet other = set;
-    other.*cause.rate = 0;
-    const double without = log_loss_probability(other, kYearSeconds);
+    other.*cause.rate = disks_alone.*cause.rate = 0;
+    const double without = rate_of(other);
     if (without >= least) continue;
     least = without;
     most_by = cause.name;
   }
-  return most_by;
+  if (!most_by.empty()) return most_by;
+  return rate_of(disks_alone) >= half ? "disks" : "several";
 }
 
 bool has_causes(const DurabilityFlags &flags) {
@@ -181,8 +184,7 @@ void print_table(const DurabilityFlags &flags, const std::vector<Row> &rows) {
   add(!flags.disk_size.empty(), "--unreadable");
   add(!flags.site.empty(), "--site");
   if (!missing.empty())
-    fmt::print("\nNot in the model, as long as you do not give it: {}; see `{} durability --help`\n", missing,
-               program_name());
+    fmt::print("\nLeft out, because it was not given: {}; see `{} durability --help`\n", missing, program_name());
 }
 
 Json to_json(const DurabilityFlags &flags, double afr, double rebuild_seconds, const std::vector<Row> &rows) {
@@ -229,7 +231,7 @@ int durability(const DurabilityFlags &flags) {
     add_causes(flags, &set);
     const double log_loss = log_loss_probability(set, kYearSeconds);
     rows.push_back({k, m, log_loss, log_loss_of(flags.sets, log_loss),
-                    log_mean_seconds_to_loss(set) - std::log(kYearSeconds), most_of(set, log_loss)});
+                    log_mean_seconds_to_loss(set) - std::log(kYearSeconds), most_of(set)});
   }
   if (flags.output.json)
     print_json(to_json(flags, afr, rebuild_seconds, rows));
@@ -269,7 +271,9 @@ void add_durability_command(CLI::App &app, Invocation &invocation) {
   share->needs(batch);
   unreadable->type_name("PART")->needs(size->type_name("SIZE"));
   size->needs(unreadable);
-  command->add_option("--sets", flags->sets, "Independent sets: how likely any of them loses data")
+  command
+      ->add_option("--sets", flags->sets,
+                   "Independent sets, also of each other's batches and sites: how likely any loses data")
       ->capture_default_str();
   add_output_flags(*command, flags->output);
   command->callback([flags, k, m, disks, &invocation] {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes what the site is built of: pages.py BUILD. The pages of docs/, pages from beside it (PAGES) and the reference of the headers
-(reference.py) become BUILD/pages/, and the settings BUILD/mkdocs.yml. A link out of docs/ leads to the page of a header, or to a copy of
+(reference.py) become BUILD/site-pages/, and the settings BUILD/mkdocs.yml. A link out of docs/ leads to the page of a header, or to a copy of
 the file in files/ of the site."""
 import os
 import pathlib
@@ -52,7 +52,7 @@ def site_page(source, page, copies):
 
 
 def main(build):
-    docs = build / "pages"
+    docs = build / "site-pages"
     shutil.rmtree(docs, ignore_errors=True)
     shutil.copytree(ROOT / "docs", docs, ignore=shutil.ignore_patterns("*.md", "*.in"))
     pages, copies = {}, {}

@@ -29,6 +29,7 @@ struct Isa {
   static constexpr unsigned kPassLevels = 4;      // of a transform, with all lanes in registers
   static constexpr unsigned kSumColumns = 2;      // vectors side by side of three sums
   static constexpr size_t kPrefetchBytes = 256;
+  static constexpr size_t kStoreFetchBytes = 0;
   static constexpr unsigned kSpreadSteps = 2, kManySpreadSteps = 2, kRaidSteps = 4, kXorSteps = 8, kRaidInputs = 1;
   static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;
   static constexpr unsigned kPackedProducts = 1024;  // rows x columns from which copying pays out of cache

@@ -28,6 +28,7 @@ struct Isa {
   static constexpr unsigned kPassLevels = 4;      // of a transform, with all lanes in registers
   static constexpr unsigned kSumColumns = 2;      // vectors side by side of three sums
   static constexpr size_t kPrefetchBytes = 256;
+  static constexpr size_t kStoreFetchBytes = 256;  // Emerald Rapids: KERNELS.md. Not measured on AMD
   static constexpr unsigned kSpreadSteps = 2, kManySpreadSteps = 2, kRaidSteps = 4, kXorSteps = 8;
   static constexpr unsigned kRaidInputs = 2;  // Emerald Rapids, 1 to 64 KiB: XOR 1.03 to 1.08, P+Q 1.02 to 1.08 of one
   static constexpr size_t kTileInputBytes = 128 << 10, kPackedBytes = 32 << 10;

@@ -30,6 +30,7 @@ struct Isa {
   static constexpr unsigned kVectorBytes = 8, kCoefficientBytes = 8;
   static constexpr unsigned kFusedGroups = 0, kMostQuads = 0, kMostPairs = 0, kPassLevels = 2, kSumColumns = 1;
   static constexpr size_t kPrefetchBytes = 256;
+  static constexpr size_t kStoreFetchBytes = 0;
 
   static Vector zero() { return 0; }
   static Vector load(const uint8_t *from) { return load_part(from, 8); }

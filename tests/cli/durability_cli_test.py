@@ -151,10 +151,14 @@ class Durability(unittest.TestCase):
         found = self.codes("--disks", 6, *rates_given, *self.CAUSES)
         self.assertEqual([each["most_by"] for each in found], ["disks", "unreadable", "batch", "site", "site", "site"])
         self.assertEqual(self.one("-k", 4, "-m", 2, *rates_given)["most_by"], "disks")
+        alone = self.one("-k", 4, "-m", 1, *rates_given, "--batch", "0.01%", "--batch-share", "20%", "--site", "0.0025%")
+        self.assertEqual(alone["most_by"], "several")  # batches 3.5e-5, the site 2.5e-5, disks 1.3e-5: none is half of it
+        certain = self.one("-k", 4, "-m", 2, *rates_given, "--batch", "99%", "--batch-share", "99%", "--site", "10%")
+        self.assertEqual(certain["most_by"], "batch")
         table = run("--disks", 6, *rates_given, *self.CAUSES).stdout.decode()
         self.assertIn("MOST BY", table)
-        self.assertNotIn("Not in the model", table)
-        self.assertIn("as long as you do not give it: --batch, --site;",
+        self.assertNotIn("Left out", table)
+        self.assertIn("because it was not given: --batch, --site;",
                       run("-k", 4, "-m", 2, *rates_given, *self.CAUSES[4:8]).stdout.decode())
 
     def test_probabilities_beyond_a_double(self):
@@ -214,11 +218,11 @@ class Durability(unittest.TestCase):
             ("--disks 0 is not in range", "--disks", 0, *rates_given),
             ("are more than 65536", "-k", 65536, "-m", 1, *rates_given),
             ("--batch works only with --batch-share", *code, *rates_given, "--batch", "1%"),
-            ("--batch-share: 100% is not between", *code, *rates_given, "--batch", "1%", "--batch-share", "100%"),
+            ("--batch-share: 100% must be above 0% and below 100%", *code, *rates_given, "--batch", "1%", "--batch-share", "100%"),
             ("--unreadable works only with --disk-size", *code, *rates_given, "--unreadable", "1e-15"),
             ("--unreadable: 1 is not between 0 and 1", *code, *rates_given, "--unreadable", 1, "--disk-size", "1TB"),
             ("--disk-size is 0", *code, *rates_given, "--unreadable", "1e-15", "--disk-size", 0),
-            ("--site: 0% is not between", *code, *rates_given, "--site", "0%"),
+            ("--site: 0% must be above 0%", *code, *rates_given, "--site", "0%"),
         ):
             done = run(*arguments)
             self.assertEqual(done.returncode, 2, arguments)

@@ -1117,8 +1117,7 @@ TEST_F(Resize, KillsAndLossesOfPowerLeaveTheSmallerToleranceAndTheNextCallFinish
     }
 }
 
-// A record is not written while the other one is damaged, unless it is the damaged one. Only they tell of which set and
-// shard an empty shard is.
+// The damaged record is written first. Nothing but the records tells of which set and shard a shard without blocks is.
 TEST_F(Resize, LossesOfPowerLeaveEachShardOneRecord) {
   std::mt19937_64 random(tandem::test::slice_seed());
   for (const bool is_start : {false, true}) {

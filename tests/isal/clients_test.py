@@ -164,7 +164,7 @@ class Compiled(Case):
     def test_same_output_whoever_serves(self):
         plain = self.ok(self.client)
         self.assertEqual(len(self.served_by(plain)), 1)
-        self.assertNotIn("/tandem/", plain.stderr)
+        self.assertNotIn("/tandem/isal/", plain.stderr)
         recovered = re.findall(r"inverted 0 recovered (\d+) of (\d+)", plain.stdout)
         self.assertGreater(len(recovered), 60)
         self.assertTrue(all(int(back) == int(lost) > 0 for back, lost in recovered))
@@ -193,7 +193,7 @@ class Compiled(Case):
         client = self.need_client("isal_rpath_client", "apt-get install libisal-dev")
         done = self.isal_env("--standalone", client)
         (real,) = self.served_by(done)
-        self.assertNotIn("/tandem/", real)
+        self.assertNotIn("/tandem/isal/", real)
         self.assertIn(f"note: {client} gets {real} by a DT_RPATH", done.stderr)
         self.assertIn("--preload", done.stderr)
         self.assertEqual(self.isal_env("--standalone", "isal_rpath_client", environment={
@@ -213,7 +213,7 @@ class Pyeclib(Case):
 
         def go(work, name, *more):
             is_ours = name.startswith("ours") == (work == "write")
-            prefix, expected, forbidden = ((TANDEM, "isal-env", "--standalone"), ours, not_ours) if is_ours else ((), theirs, "/tandem/")
+            prefix, expected, forbidden = ((TANDEM, "isal-env", "--standalone"), ours, not_ours) if is_ours else ((), theirs, "/tandem/isal/")
             (self.folder / name).mkdir(exist_ok=True)
             done = self.ok(*prefix, python, HERE / "pyeclib_client.py", work, self.folder / name, *more, environment=environment)
             served = self.served_by(done)

@@ -153,7 +153,8 @@ class Released(cli_kit.Command):
 
     def test_shard_sets_are_whole_decode_from_any_k_and_are_mended_to_the_same_bytes(self):
         for sets in self.each("sets"):
-            for name, (bytes_, k, m, *_) in SETS.items():
+            for name in sorted(os.listdir(sets)):
+                bytes_, k, m, *_ = SETS[name]
                 with self.subTest(set=name):
                     folder = os.path.join(sets, name)
                     shards = sorted(os.listdir(folder))
