@@ -80,7 +80,8 @@ void start(std::vector<std::string> words, const Pipe &reports) {
 std::optional<Json> next_report(const Pipe &reports, std::string &buffer) {
   for (;;) {
     if (const std::size_t end = buffer.find('\n'); end != std::string::npos) {
-      std::optional<Json> line(std::in_place, Json::parse(buffer.substr(0, end)));  // any other way is ambiguous with 3.12
+      // Any other way is ambiguous with nlohmann-json 3.12.
+      std::optional<Json> line(std::in_place, Json::parse(buffer.substr(0, end)));
       buffer.erase(0, end + 1);
       return line;
     }
