@@ -182,7 +182,7 @@ std::vector<RecordEnd> ends_to_write(const RepairTask &task, const Target &targe
   const auto is_intact = [&](RecordEnd end) {
     return (condition & (end == RecordEnd::start ? TANDEM_FILES_START_DAMAGED : TANDEM_FILES_END_DAMAGED)) == 0;
   };
-  std::ranges::stable_partition(ends, std::not_fn(is_intact));
+  std::stable_partition(ends.begin(), ends.end(), std::not_fn(is_intact));
   if ((condition & TANDEM_FILES_OTHER_M) == 0) std::erase_if(ends, is_intact);
   return ends;
 }
