@@ -27,8 +27,7 @@ constexpr const char *kDurabilityFooter =
     "Model: disks fail independently at a constant rate. Each failed disk is rebuilt in the time of --rebuild on "
     "average, several at once in parallel. Data is lost when m + 1 disks of a set are down together. --batch, "
     "--unreadable and --site add causes that hit several disks, and sectors that no rebuild can read. Without them "
-    "real "
-    "sets lose data more often. The chain of states is solved exactly. "
+    "real sets lose data more often. The chain of states is solved exactly. "
     "docs/which-k-and-m.md has the formulas and sources.";
 
 struct DurabilityFlags {
@@ -135,13 +134,14 @@ void add_causes(const DurabilityFlags &flags, DiskSet *set) {
 }
 
 // What makes up more than half of all losses, as rates: a probability near 1 would hide it.
-std::string most_of(const DiskSet &set) {
+std::string most_of(const DiskSet &set, double log_mean_seconds) {
   const auto rate_of = [](const DiskSet &of) { return -log_mean_seconds_to_loss(of); };
-  const double half = rate_of(set) + std::log(0.5);
+  const double half = std::log(0.5) - log_mean_seconds;
   double least = half;
   std::string most_by;
   DiskSet disks_alone = set;
   for (const Cause &cause : kCauses) {
+    if (set.*cause.rate == 0) continue;
     DiskSet other = set;
     other.*cause.rate = disks_alone.*cause.rate = 0;
     const double without = rate_of(other);
@@ -229,9 +229,9 @@ int durability(const DurabilityFlags &flags) {
     DiskSet set = {
         .k = k, .m = m, .failures_per_second = failures_per_second(afr), .rebuilds_per_second = 1 / rebuild_seconds};
     add_causes(flags, &set);
-    const double log_loss = log_loss_probability(set, kYearSeconds);
-    rows.push_back({k, m, log_loss, log_loss_of(flags.sets, log_loss),
-                    log_mean_seconds_to_loss(set) - std::log(kYearSeconds), most_of(set)});
+    const double log_loss = log_loss_probability(set, kYearSeconds), log_mean_seconds = log_mean_seconds_to_loss(set);
+    rows.push_back({k, m, log_loss, log_loss_of(flags.sets, log_loss), log_mean_seconds - std::log(kYearSeconds),
+                    most_of(set, log_mean_seconds)});
   }
   if (flags.output.json)
     print_json(to_json(flags, afr, rebuild_seconds, rows));
