@@ -89,7 +89,7 @@ class Sink {
     if (!pending_) return;
     for (auto first = pieces.begin(); first != pieces.end();) {
       const bool is_hole = is_zeros(*first);
-      const auto end = std::find_if(first, pieces.end(), [&](const iovec &each) { return is_zeros(each) != is_hole; });
+      const auto end = std::find_if(first + 1, pieces.end(), [&](auto &each) { return is_zeros(each) != is_hole; });
       std::uint64_t byte_count = 0;
       for (auto each = first; each != end; ++each) byte_count += each->iov_len;
       if (!is_hole && !write_pieces_at(pending_->descriptor(), std::span(first, end), offset))
