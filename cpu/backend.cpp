@@ -298,6 +298,21 @@ class CpuBackend final : public core::Backend, public core::Tunable {
       backend_.record(chunk.call, start, std::this_thread::get_id() == caller_ ? "caller" : "worker");
     }
     double first_item_share() const noexcept override { return first_share; }
+    std::size_t join_rest(std::size_t) noexcept override {
+      std::size_t last = 1;
+      for (std::size_t i = 2; i < chunks.size(); ++i) {
+        OperatorCall joined = chunks[last].call;
+        const Task &task = *joined.task;
+        joined.length_bytes += chunks[i].call.length_bytes;
+        if (&task == chunks[i].call.task && scratch_bytes(joined) <= most_scratch_bytes &&
+            moved_bytes(task, joined.length_bytes) <= prepared_of(task).known(task.mode).values.chunk_bytes)
+          chunks[last].call = joined;
+        else
+          chunks[++last] = chunks[i];
+      }
+      chunks.resize(std::min(last + 1, chunks.size()));
+      return chunks.size();
+    }
     std::vector<Chunk> chunks;
     double first_share = 0;
     std::size_t most_scratch_bytes = 0;  // of a chunk
@@ -357,6 +372,7 @@ class CpuBackend final : public core::Backend, public core::Tunable {
     const std::uint64_t end = task.offset_bytes + task.length_bytes, rest = task.length_bytes - call.length_bytes;
     const std::uint64_t count = std::max<std::uint64_t>(base::divide_up(rest, step), 1);
     step = std::max(base::divide_up(base::divide_up(rest, count), grid), least) * grid;
+    if (batch.chunks.empty()) batch.chunks.reserve(count + 1);
     while (call.offset_bytes < end) {
       batch.chunks.push_back({call});
       call.offset_bytes += call.length_bytes;

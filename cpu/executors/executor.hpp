@@ -28,6 +28,10 @@ class Batch {
   // The part of the work that is in item 0, if it is small enough to be a sample of the rest. An executor then wakes
   // threads only if they can still help. 0: unknown, and threads are woken at once.
   virtual double first_item_share() const noexcept { return 0; }
+
+  // Called after item 0, if only the calling thread works on the run: may join items, which cost less then. Returns how
+  // many there are now, item 0 included.
+  virtual std::size_t join_rest(std::size_t item_count) noexcept { return item_count; }
 };
 
 // How often threads of an executor waited so far, in this process.

@@ -114,8 +114,15 @@ struct Job {
     }
   }
 
+  // No helper can join.
+  void work_alone(ItemLoop &loop) noexcept {
+    item_count = run.batch.join_rest(item_count);
+    for (std::size_t item = 1; item < item_count && loop.run(item); ++item) {
+    }
+  }
+
   SpreadRun run;
-  const std::size_t item_count;
+  std::size_t item_count;
   const unsigned most_helpers;
   const unsigned segment_count;
   const int core = sched_getcpu();       // of the caller
@@ -195,9 +202,12 @@ class Pool {
           const double left = static_cast<double>(now() - begin) * (1 / first_share - 1) / (1 + called);
           const unsigned most = std::min(worth_waking(left), wanted - called);
           if (most != 0 && slot == nullptr) slot = post(job, wanted);
-          if (most != 0 && slot != nullptr) call(Worker::kSleeping, most);
+          if (most != 0 && slot != nullptr) called += call(Worker::kSleeping, most);
         }
-        job.work(loop, 0);
+        if (called == 0 && first_share > 0 && (slot == nullptr || !take_back(*slot)))
+          job.work_alone(loop);
+        else
+          job.work(loop, 0);
       }
     }
     if (slot != nullptr) close(*slot);
@@ -264,9 +274,12 @@ class Pool {
     return 0;
   }
 
+  // No worker may join any more. Whether one has.
+  bool take_back(Slot &slot) noexcept { return (slot.state.fetch_and(~Slot::kSeats) & Slot::kHelpers) != 0; }
+
   // Returns when all helpers have left.
   void close(Slot &slot) noexcept {
-    slot.state.fetch_and(~Slot::kSeats, std::memory_order_relaxed);
+    take_back(slot);
     const auto has_helpers = [&] { return (slot.state.load(std::memory_order_acquire) & Slot::kHelpers) != 0; };
     if (has_helpers() && has_room_.load(std::memory_order_relaxed) &&
         !slot.job->shares_core.load(std::memory_order_relaxed))
@@ -456,7 +469,7 @@ class PthreadExecutor final : public Executor {
     }
     Job job(batch, control, options_.budget, item_count, threads - 1);
     pool_.get().run(job, options_);
-    return job.run.ran_all(item_count);
+    return job.run.ran_all(job.item_count);
   }
 
  private:

@@ -450,6 +450,31 @@ TEST(PthreadExecutor, AShortRunWakesNoWorker) {
   EXPECT_LE(executor->counts().wakes - before, 10u) << "of 60 possible ones";
 }
 
+TEST(PthreadExecutor, ACallerThatNobodyHelpsJoinsTheRestOnce) {
+  class JoinedBatch final : public cpu::Batch {
+   public:
+    void run_item(std::size_t item) noexcept override { ran |= 1u << item; }
+    double first_item_share() const noexcept override { return 0.5; }
+    std::size_t join_rest(std::size_t item_count) noexcept override {
+      ++joins;
+      return item_count - 1;
+    }
+    std::atomic<unsigned> ran{0};
+    int joins = 0;
+  };
+  const auto executor = executor_with_room(3, there_is_no_room);
+  int joined = 0;
+  for (int i = 0; i < 30; ++i) {
+    ASSERT_TRUE(all_asleep(*executor));
+    JoinedBatch batch;
+    Control control;
+    ASSERT_TRUE(executor->run(batch, 4, control));
+    EXPECT_EQ(batch.ran, batch.joins == 0 ? 0b1111u : 0b0111u);
+    joined += batch.joins;
+  }
+  EXPECT_GT(joined, 10) << "of 30 runs that had no time left after item 0";
+}
+
 // The first item takes a microsecond and is a millionth: a second is left.
 TEST(PthreadExecutor, ALongRunWakesAllItsWorkersAfterItsFirstItem) {
   const auto executor = executor_with_room(4, there_is_no_room);
