@@ -42,10 +42,10 @@ class Parts final : public Batch {
 
   void run_item(std::size_t item) noexcept override {
     const HostCopy &part = all_[item];
-    auto *const to = reinterpret_cast<std::uint8_t *>(part.to);
+    auto *to = reinterpret_cast<std::uint8_t *>(part.to);
     const std::uint8_t *const inputs[] = {reinterpret_cast<const std::uint8_t *>(part.from), to};
     const bool streams = !part.adds && total_bytes_ > kStreamBytes;
-    kernel_.raid({inputs, 0, part.adds ? 2U : 1U, to, nullptr, part.bytes, streams});  // the XOR of one, or of two
+    kernel_.raid_p(inputs, 0, part.adds ? 2 : 1, &to, part.bytes, streams);  // the XOR of one, or of two
   }
 
  private:

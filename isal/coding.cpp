@@ -60,7 +60,6 @@ constexpr std::size_t kDirectBytes = 8 << 10, kDirectBytesOfLarge = 3 << 10;
 constexpr std::uint32_t kLargeProducts = 128;
 constexpr std::uint32_t kMostColumns = 256;  // of prepared tables
 
-std::atomic<const cpu::Kernel *> chosen{nullptr};
 std::atomic<std::uint64_t> l2_bytes{0};
 
 std::uint64_t l2_cache_bytes() noexcept {
@@ -86,7 +85,7 @@ std::atomic<ApplyNibbles> apply_nibbles{choose_and_apply};
   const char *wanted = std::getenv("TANDEM_ISAL_KERNEL");
   if (wanted != nullptr && *wanted != '\0') found = cpu::select_kernel(features, wanted);
   if (found == nullptr) found = cpu::select_kernel(features, nullptr);
-  chosen.store(found, std::memory_order_relaxed);  // two threads at once choose the same
+  chosen_kernel.store(found, std::memory_order_relaxed);  // two threads at once choose the same
   apply_nibbles.store(found->apply_nibbles, std::memory_order_relaxed);
   return *found;
 }
@@ -216,7 +215,7 @@ bool in_place(std::uint32_t columns, std::uint32_t rows, const std::uint8_t *con
 }  // namespace
 
 const cpu::Kernel &kernel() noexcept {
-  const cpu::Kernel *found = chosen.load(std::memory_order_relaxed);
+  const cpu::Kernel *found = chosen_kernel.load(std::memory_order_relaxed);
   return found != nullptr ? *found : choose_kernel();
 }
 

@@ -2,6 +2,7 @@
 // The work of the exported functions, with unsigned sizes.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -11,9 +12,11 @@ namespace tandem::isal {
 
 // The best kernel of this CPU, or the one in TANDEM_ISAL_KERNEL (if this CPU has it). The first call chooses it.
 const cpu::Kernel &kernel() noexcept;
+inline std::atomic<const cpu::Kernel *> chosen_kernel{nullptr};  // null: none yet
 
-// Whether a call that moves moved_bytes leaves the L2 cache.
+// Whether a call that moves moved_bytes leaves the L2 cache; none does that moves kShortBytes.
 bool out_of_cache(std::uint64_t moved_bytes) noexcept;
+constexpr std::uint64_t kShortBytes = 64 << 10;
 
 // row ^= factor * source.
 void multiply_add(std::uint8_t *row, std::uint8_t factor, const std::uint8_t *source, std::size_t bytes) noexcept;

@@ -10,8 +10,12 @@
 
 namespace {
 
+using tandem::cpu::Kernel;
+using tandem::cpu::RaidFunction;
+using tandem::isal::chosen_kernel;
 using tandem::isal::kernel;
 using tandem::isal::kProducts;
+using tandem::isal::kShortBytes;
 using tandem::isal::out_of_cache;
 
 constexpr int kWordBytes = sizeof(long);  // pq_gen_base works in words
@@ -29,9 +33,10 @@ const std::uint8_t *const *inputs_of(void *const *array) {
 bool adds_up(std::uint32_t count, std::size_t length_bytes, void *const *array) noexcept {
   static constexpr std::uint8_t kZeros[kPieceBytes] = {};
   alignas(64) std::uint8_t sum[kPieceBytes];
+  std::uint8_t *const outputs[] = {sum};
   for (std::size_t done = 0; done < length_bytes; done += kPieceBytes) {
     const std::size_t bytes = std::min(kPieceBytes, length_bytes - done);
-    kernel().raid({inputs_of(array), done, count, sum, nullptr, bytes, false});
+    kernel().raid_p(inputs_of(array), done, count, outputs, bytes, false);
     if (std::memcmp(sum, kZeros, bytes) != 0) return false;
   }
   return true;
@@ -41,6 +46,7 @@ bool adds_up(std::uint32_t count, std::size_t length_bytes, void *const *array) 
 bool agrees(std::uint32_t vector_count, std::size_t length_bytes, void *const *array) noexcept {
   const std::uint32_t count = vector_count - 2;
   alignas(64) std::uint8_t p[kPieceBytes / 2], q[kPieceBytes / 2];
+  std::uint8_t *const outputs[] = {p, q};
   for (std::size_t done = 0; done < length_bytes; done += sizeof p) {
     const std::size_t bytes = std::min(sizeof p, length_bytes - done);
     const std::uint8_t *const p_there = byte_pointer(array[count]) + done;
@@ -49,17 +55,30 @@ bool agrees(std::uint32_t vector_count, std::size_t length_bytes, void *const *a
       __builtin_prefetch(p_there + at);
       __builtin_prefetch(q_there + at);
     }
-    kernel().raid({inputs_of(array), done, count, p, q, bytes, false});
+    kernel().raid_pq(inputs_of(array), done, count, outputs, bytes, false);
     if (std::memcmp(p, p_there, bytes) != 0 || std::memcmp(q, q_there, bytes) != 0) return false;
   }
   return true;
 }
 
-void generate(std::uint32_t vector_count, std::size_t length_bytes, void *const *array, bool with_q) noexcept {
-  const std::uint32_t count = vector_count - (with_q ? 2 : 1);
-  kernel().raid({inputs_of(array), 0, count, byte_pointer(array[count]),
-                 with_q ? byte_pointer(array[count + 1]) : nullptr, length_bytes,
-                 out_of_cache(std::uint64_t{length_bytes} * vector_count)});
+using RaidOfKernel = RaidFunction *Kernel::*;
+
+// The sums of the first `count` vectors into the one or two after them.
+void run(RaidFunction *raid, std::uint32_t count, std::size_t length_bytes, void *const *array, bool is_far) noexcept {
+  raid(inputs_of(array), 0, count, reinterpret_cast<std::uint8_t *const *>(array + count), length_bytes, is_far);
+}
+
+[[gnu::noinline]] void generate_any(RaidOfKernel raid, std::uint32_t count, std::uint64_t moved_bytes,
+                                    std::size_t length_bytes, void *const *array) noexcept {
+  run(kernel().*raid, count, length_bytes, array, out_of_cache(moved_bytes));
+}
+
+// A short call makes no other one before its kernel's, so it saves no register.
+void generate(RaidOfKernel raid, std::uint32_t count, std::uint64_t moved_bytes, std::size_t length_bytes,
+              void *const *array) noexcept {
+  const Kernel *const known = chosen_kernel.load(std::memory_order_relaxed);
+  if (known == nullptr || moved_bytes > kShortBytes) return generate_any(raid, count, moved_bytes, length_bytes, array);
+  run(known->*raid, count, length_bytes, array, false);
 }
 
 struct Sums {
@@ -79,13 +98,19 @@ Sums sums_at(int count, void *const *array, int i) {
 
 int xor_gen(int vects, int len, void **array) {
   if (vects < 3) return 1;
-  if (len > 0) generate(static_cast<std::uint32_t>(vects), static_cast<std::size_t>(len), array, false);
+  if (len <= 0) return 0;
+  const auto count = static_cast<std::uint32_t>(vects);
+  const auto bytes = static_cast<std::size_t>(len);
+  generate(&Kernel::raid_p, count - 1, std::uint64_t{bytes} * count, bytes, array);
   return 0;
 }
 
 int pq_gen(int vects, int len, void **array) {
   if (vects < 4 || len % 32 != 0) return 1;
-  if (len > 0) generate(static_cast<std::uint32_t>(vects), static_cast<std::size_t>(len), array, true);
+  if (len <= 0) return 0;
+  const auto count = static_cast<std::uint32_t>(vects);
+  const auto bytes = static_cast<std::size_t>(len);
+  generate(&Kernel::raid_pq, count - 2, std::uint64_t{bytes} * count, bytes, array);
   return 0;
 }
 

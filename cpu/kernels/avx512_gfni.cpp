@@ -94,6 +94,7 @@ struct Isa {
   static Factor factor(const uint8_t *nibbles) { return broadcast(kAffine.word[nibbles[1]]); }
   static Vector times(Factor factor, Source x) { return _mm512_gf2p8affine_epi64_epi8(x, factor, 0); }
   static Vector twice(Vector v) { return times(broadcast(kAffine.word[2]), v); }
+  static Vector four_times(Vector v) { return times(broadcast(kAffine.word[4]), v); }
   static void end_streaming() { _mm_sfence(); }
 
  private:

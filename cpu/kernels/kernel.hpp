@@ -61,16 +61,11 @@ struct NibbleCall {
   bool out_of_cache;
 };
 
-// p = XOR of all inputs, q = XOR over i of 2^i * inputs[i].
-struct RaidCall {
-  const uint8_t *const *inputs;  // read from offset_bytes on; p and q are written from 0 on
-  size_t offset_bytes;
-  uint32_t count;  // at least 1
-  uint8_t *p;
-  uint8_t *q;  // null: not wanted
-  size_t length_bytes;
-  bool out_of_cache;
-};
+// outputs[0] = XOR of all inputs, of which there is at least one, and with Q outputs[1] = XOR over i of 2^i *
+// inputs[i]. Inputs are read from offset_bytes on, outputs are written from 0 on. Arguments that fit in registers: a
+// struct would take a call of 128 bytes as long as its work.
+using RaidFunction = void(const uint8_t *const *inputs, size_t offset_bytes, uint32_t count, uint8_t *const *outputs,
+                          size_t length_bytes, bool out_of_cache);
 
 // Sums of vectors, done in their order.
 struct SumsCall {
@@ -161,11 +156,11 @@ struct Kernel {
   bool (*supported)(const CpuFeatures &features);
   // The size of prepare's tables, in 64-byte aligned storage. Fewer rows or columns never need more.
   size_t (*tables_bytes)(uint32_t rows, uint32_t columns);
-  // coefficients: row-major. Takes less than 3 KiB of stack, as apply_nibbles and raid do.
+  // coefficients: row-major. Takes less than 3 KiB of stack, as apply_nibbles and the RAID functions do.
   void (*prepare)(const uint8_t *coefficients, uint32_t rows, uint32_t columns, void *tables);
   void (*apply)(const KernelCall &call);
   void (*apply_nibbles)(const NibbleCall &call);
-  void (*raid)(const RaidCall &call);
+  RaidFunction *raid_p, *raid_pq;
   // The same matrix in fewer products, by its points. `transform_bytes`: the size of prepare_transform's tables, in
   // 64-byte aligned storage.
   size_t (*transform_bytes)(const TransformShape &shape);

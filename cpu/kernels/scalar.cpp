@@ -114,17 +114,19 @@ void apply_nibbles(const NibbleCall &call) {
 // Each byte times 2: the highest bits, moved out, come back as 0x1d (no carry: at most one of each byte is 1).
 uint64_t twice(uint64_t x) { return ((x << 1) & ~kOnes) ^ ((x >> 7 & kOnes) * 0x1d); }
 
-void raid(const RaidCall &call) {
-  for (size_t at = 0; at < call.length_bytes; at += 8) {
-    const size_t bytes = call.length_bytes - at < 8 ? call.length_bytes - at : 8;
+template <bool kWithQ>
+void raid(const uint8_t *const *inputs, size_t offset_bytes, uint32_t count, uint8_t *const *outputs,
+          size_t length_bytes, bool) {
+  for (size_t at = 0; at < length_bytes; at += 8) {
+    const size_t bytes = length_bytes - at < 8 ? length_bytes - at : 8;
     uint64_t p = 0, q = 0;
-    for (uint32_t i = call.count; i-- != 0;) {
-      const uint64_t word = load(call.inputs[i] + call.offset_bytes + at, bytes);
+    for (uint32_t i = count; i-- != 0;) {
+      const uint64_t word = load(inputs[i] + offset_bytes + at, bytes);
       p ^= word;
       q = twice(q) ^ word;
     }
-    __builtin_memcpy(call.p + at, &p, bytes);
-    if (call.q != nullptr) __builtin_memcpy(call.q + at, &q, bytes);
+    __builtin_memcpy(outputs[0] + at, &p, bytes);
+    if constexpr (kWithQ) __builtin_memcpy(outputs[1] + at, &q, bytes);
   }
 }
 

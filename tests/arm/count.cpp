@@ -104,14 +104,9 @@ void run(const Case &of, [[maybe_unused]] const tandem::cpu::Kernel *kernel) {
     kernel->apply_nibbles(call);
     count_ends();
   } else if (of.operation == "pq" || of.operation == "xor") {
-    tandem::cpu::RaidCall call = {};
-    call.inputs = all.data();
-    call.count = of.k;
-    call.p = outputs[0];
-    call.q = of.operation == "pq" ? outputs[1] : nullptr;
-    call.length_bytes = of.shard_bytes;
+    const auto raid = of.operation == "pq" ? kernel->raid_pq : kernel->raid_p;
     count_begins();
-    kernel->raid(call);
+    raid(all.data(), 0, of.k, outputs, of.shard_bytes, false);
     count_ends();
   } else if (of.operation == "transform") {
     std::vector<std::uint8_t> points(shards);

@@ -188,8 +188,8 @@ TEST_P(KernelTest, AnyCallOnGuardedMemory) {
     const char *const way = is_raid ? ", raid" : has_nibbles ? ", nibbles" : "";
     if (is_raid) {
       call.accumulate = false;
-      std::uint8_t *const q = rows == 2 ? shards[1] + offset : nullptr;
-      kernel_->raid({call.inputs, offset, columns, shards[0] + offset, q, length, call.out_of_cache});
+      std::uint8_t *const to[] = {shards[0] + offset, shards[rows - 1] + offset};
+      (rows == 2 ? kernel_->raid_pq : kernel_->raid_p)(call.inputs, offset, columns, to, length, call.out_of_cache);
     } else if (has_nibbles) {
       const std::size_t row_bytes = (columns + round % 3) * kNibbleTableBytes;
       std::vector<std::uint8_t *> to;
