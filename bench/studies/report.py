@@ -47,8 +47,9 @@ def measured_text(parts):
         text += f"The slowest repeat of a run took at most {', '.join(slowest)} times its median.\n"
     again = sum(part.get("measured_again", 0) for part in parts)
     text += f"Points measured again, because they were impossible or far from their repeats: {again}.\n" if again else ""
-    doubts = [doubt for part in parts for doubt in part.get("doubts", ())]
-    text += f"**Still so after {st.MOST_TRIES} tries:** {'; '.join(doubts)}.\n" if doubts else ""
+    for name, meaning in (("unsteady", "Still far"), ("doubts", "**Still impossible**")):
+        found = [each for part in parts for each in part.get(name, ())]
+        text += f"{meaning} after {st.MOST_TRIES} tries: {'; '.join(found)}.\n" if found else ""
     checks = sum(part["bytes_checks"] for part in parts)
     return text + (f"In {checks} runs the contenders' bytes were Tandem's.\n" if checks else "")
 

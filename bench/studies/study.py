@@ -33,7 +33,8 @@ TOLERANCES = {
     "repeats": (2, "a median of more than the fastest repeat times this: far from its repeats, measured again"),
 }
 LIMIT = {name: limit for name, (limit, _) in TOLERANCES.items()}
-MOST_TRIES = 3  # of a point that is impossible or far from its repeats; if it stays so, no time of its part is judged
+MOST_TRIES = 3  # of a point that is impossible or far from its repeats; if it stays impossible, no time of its part is judged
+PASSES = 3  # over all points of some lines
 CLOCK = {"governor": "cpu0/cpufreq/scaling_governor", "boost": "cpufreq/boost", "no_turbo": "intel_pstate/no_turbo",
          "C-states": "cpuidle/current_driver"}
 
@@ -132,7 +133,7 @@ def median(values):
 
 def mb(size_bytes):
     """4000000 -> "4 MB", the documents' units."""
-    return f"{size_bytes / 1e6:g} MB"
+    return f"{size_bytes / 1e6:g} MB" if size_bytes >= 1e6 else f"{size_bytes / 1e3:g} KB"
 
 
 def processor_seconds():
@@ -170,7 +171,7 @@ class Study:
         self.begin = processor_seconds()
         self.part = {"name": name, "scale": self.scale,
                      "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), "machine": machine(),
-                     "others_share": 0, "slowest_over_median": 0, "bytes_checks": 0, "measured_again": 0, "doubts": [], "figures": [], "tables": [], "claims": [], "not_measured": []}
+                     "others_share": 0, "slowest_over_median": 0, "bytes_checks": 0, "measured_again": 0, "unsteady": [], "doubts": [], "figures": [], "tables": [], "claims": [], "not_measured": []}
         self.attempt(name, function, self)
         self.part["others_share"] = self.others_share
         self.parts.append(self.part)
@@ -220,8 +221,7 @@ class Study:
             return answer, max([median(each) / min(each) for each in times if min(each) > 0], default=1)
 
         what = " ".join([name, *(f"{key}={value}" for key, value in settings.items() if key != "file")])
-        answer, _ = self.again(what, ask, lambda found: found[1] <= LIMIT["repeats"],
-                               lambda found: f"its median is {found[1]:.1f} times its fastest repeat")
+        answer, _ = self.again(what, ask, lambda found: found[1], LIMIT["repeats"], "unsteady", "its median is {:.1f} times its fastest repeat")
         if len(answer.get("seconds", ())) > 1:
             self.part["slowest_over_median"] = max(self.part["slowest_over_median"], max(answer["seconds"]) / median(answer["seconds"]))
         if "bytes_equal" in answer:
@@ -230,15 +230,29 @@ class Study:
             self.part["bytes_checks"] += 1
         return answer
 
-    def again(self, what, measure, is_possible, defect):
-        """measure() until its answer is possible. After MOST_TRIES the answer stays, and no time of this part is judged."""
-        for left in reversed(range(MOST_TRIES)):
-            found = measure()
-            if is_possible(found):
-                return found
-            self.part["measured_again"] += left > 0
-        self.part["doubts"].append(f"{what}: {defect(found)}")
-        return found
+    def again(self, what, measure, apart, limit, list_name, defect):
+        """measure() again while its answer is apart by more than the limit. The best of MOST_TRIES counts."""
+        tries = []
+        while not tries or apart(tries[-1]) > limit and len(tries) < MOST_TRIES:
+            tries.append(measure())
+        self.part["measured_again"] += len(tries) - 1
+        best = min(tries, key=apart)
+        if apart(best) > limit:
+            self.part[list_name].append(f"{what}: {defect.format(apart(best))}")
+        return best
+
+    def lines(self, points, measure):
+        """points: the x by label; measure(label, x): seconds. The fastest of PASSES over all points, so that a slow minute of the machine does not
+        meet all repeats of a point. A line that this machine cannot measure is left out."""
+        found = {}
+        for _ in range(1 if self.meaningless else PASSES):
+            for label, xs in list(points.items()):
+                took = self.attempt(label, lambda label=label, xs=xs: [measure(label, x) for x in xs])
+                if took is None:
+                    del points[label]
+                else:
+                    found[label] = [min(pair) for pair in zip(took, found.get(label, took))]
+        return {label: list(zip(xs, found[label])) for label, xs in points.items()}
 
     def possible(self, series, measure, speed_ups):
         """series: points with seconds, by label; measure(label, x) measures one anew. speed_ups: (one thread, several threads, their number) of
@@ -247,9 +261,9 @@ class Study:
             cores, one, many = min(threads, core_count()), dict(series[alone]), dict(series[together])
             for x in [x for x in many if x in one]:
                 stored = iter([(one[x], many[x])])
-                one[x], many[x] = self.again(f"{together} at {x}", lambda x=x, stored=stored: next(stored, None) or tuple(measure(label, x) for label in (alone, together)),
-                                             lambda pair: pair[0] <= LIMIT["possible"] * cores * pair[1],
-                                             lambda pair: f"a speed-up of {pair[0] / pair[1]:.1f} by {cores} cores")
+                one[x], many[x] = self.again(
+                    f"{together} at {x}", lambda x=x, stored=stored: next(stored, None) or tuple(measure(label, x) for label in (alone, together)),
+                    lambda pair: pair[0] / pair[1] / cores, LIMIT["possible"], "doubts", f"{{:.1f}} times one thread for each of {cores} cores")
             series[alone], series[together] = list(one.items()), list(many.items())
 
     def bench(self, *words):
