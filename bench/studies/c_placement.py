@@ -180,16 +180,11 @@ def equations(study):
     difference = took["in turns", 2 * cores] - took["core that asked", 2 * cores]
     bound = (cores - 1) * requests * STRIPS / cores * (m - p)
     most = max(rate for samples in found.values() for _, rate, _ in samples)
-    study.table("equations", f"Equations 7 to 9: {requests} requests of {STRIPS} strips of {STRIP >> 10} KiB", ["", ""], [
-        ["P, M", f"{p * 1e6:.2f} us, {m * 1e6:.2f} us"],
-        ["7: requests a second that the greatest bandwidth seen allows", f"{most * 1e9 / STRIPS / STRIP:.0f} ({most:.2f} GB/s)"],
-        ["7: requests a second, one application", f"{requests / alone:.0f}"],
-        [f"8, {cores} programs: least, measured, most", f"{least * 1e3:.1f} ms, {shared * 1e3:.1f} ms, {alone * 1e3:.1f} ms"],
-        [f"9, {2 * cores} programs: least difference, measured", f"{bound * 1e3:.1f} ms, {difference * 1e3:.1f} ms"]],
-        "T_R, the rest of the time, is that of one program less its coding. Balanced handling is that in turns.")
     study.claim(f"Equation 8: the time of {cores} programs lies between two bounds", "T_R + P N_S N_R / N_P to T_R + P N_S N_R",
                 f"{least * 1e3:.1f} to {alone * 1e3:.1f} ms; measured {shared * 1e3:.1f} ms", least <= shared <= alone,
-                "The document's T_R does not shrink with more programs; here copies of several programs run side by side.", timed=True)
+                f"T_R is the time of one program less its coding (P = {p * 1e6:.2f} us). The document's does not shrink with more programs; here copies of several programs "
+                f"run side by side. Equation 7: the greatest bandwidth seen ({most:.2f} GB/s) allows {most * 1e9 / STRIPS / STRIP:.0f} requests a second; one program makes "
+                f"{requests / alone:.0f}.", timed=True)
     study.claim(f"Equation 9: what {2 * cores} programs gain, at least", "(N_C - 1) N_R alpha (M - P)", f"at least {bound * 1e3:.1f} ms; measured "
                 f"{difference * 1e3:.1f} ms", difference >= bound if bound > 0 else None,
                 f"The document assumes M >> P; here M / P is {m / p:.1f}." + (" A bound below zero says nothing." if bound <= 0 else ""), timed=True)

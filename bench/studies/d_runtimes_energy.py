@@ -89,7 +89,7 @@ def busy_machine(study):
 def waiting(study):
     """How much processor time waiting threads use, and how much speed sleeping threads cost."""
     known = runtimes(study)
-    rows, burnt, speed = [], {}, {}
+    burnt, speed = {}, {}
     for label, choice in known.items():
         for policy in ("active", "passive") if choice[1] else ("",):
             environment = {"OMP_WAIT_POLICY": policy} if policy else {}
@@ -103,15 +103,14 @@ def waiting(study):
             share = st.median([each["gap_cpu_seconds"] / each["gap_seconds"] for each in found])
             rate = st.median([each["data_bytes"] / each["seconds"][0] for each in back]) / 1e9
             burnt[label, policy], speed[label, policy] = share, rate
-            rows.append([label, policy or "(its own rule)", f"{share:.4f}", f"{rate:.2f}"])
-    study.table("waiting", "Pauses of 20 ms between calls: processor seconds that the process uses in a second of pause",
-                ["runtime", "OMP_WAIT_POLICY", "CPU s per s of pause", "GB/s back to back"], rows,
-                "Processor time is counted by the kernel: a thread that spins on a busy machine gets less of it.")
-    pool, (fastest, policy) = speed[next(iter(speed))], max(speed, key=speed.get)
-    study.figure("waiting", "Processor seconds in a second of pause", "runtime", "CPU seconds",
-                 [("in pauses of 20 ms", [(f"{label.replace('OpenMP, ', '').replace('LLVM ', '')} {policy}".strip(), share)
-                                          for (label, policy), share in burnt.items()])], kind="bars",
-                 result=f"Back to back, shards of 256 KiB, Tandem's pool has {pool / speed[fastest, policy]:.2f} of the speed of the fastest, {fastest} {policy}".strip() + ".")
+    def bars(values):
+        return [(f"{label.replace('OpenMP, ', '').replace('LLVM ', '')} {policy}".strip(), value) for (label, policy), value in values.items()]
+
+    study.figure("waiting", "Pauses of 20 ms between calls: what waiting threads use", "runtime, and OMP_WAIT_POLICY", "processor seconds in a second of pause",
+                 [("in pauses", bars(burnt))], kind="bars", note="Processor time is counted by the kernel: a thread that spins on a busy machine gets less of it.")
+    pool, (fastest, most) = bars(speed)[0][1], max(bars(speed), key=lambda bar: bar[1])
+    study.figure("waiting-speed", "Calls back to back, shards of 256 KiB", "runtime, and OMP_WAIT_POLICY", "GB/s of data", [("back to back", bars(speed))], kind="bars",
+                 result=f"Tandem's pool has {pool / most:.2f} of the speed of the fastest ({fastest}).")
 
 
 def joules(study):

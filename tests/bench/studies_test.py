@@ -30,7 +30,7 @@ FIGURES = {"A": ["figure-12", "figure-14", "figure-12-gf8", "figure-14-gf8", "fi
            "B": ["over-jerasure", "figure-3", "figure-3-decode", "mixed-decode", "random-losses", *(f"figure-{4 if m == 4 else 5}-m{m}-{operation}"
                  for m in (4, 8, 12) for operation in ("encode", "decode"))],
            "C": ["policies", "servers", "servers-processor", "writes"],
-           "D": ["runtimes", "runtimes-busy", "waiting"],
+           "D": ["runtimes", "runtimes-busy", "waiting", "waiting-speed"],
            "E": ["lu", "lu-gantt", "pipeline", "pipeline-gantt"],
            "F": ["figure-2", "figure-9", "figure-13a", "figure-13c", "figure-13d", "figure-13-mixed", "figure-13-volume", "figure-2-real", "figure-3-real", "figure-5"]}
 NO_CONTENDERS = ("F",)  # its runs are simulated, or of `tandem` alone
