@@ -18,7 +18,7 @@ def placement(study):
 
     def experiment():
         samples = {}
-        for _ in range(study.pick(1, 5, 15)):  # in turns
+        for _ in range(study.pick(1, 5, 9)):  # in turns
             for count in counts:
                 for label, policy in POLICIES.items():
                     samples.setdefault((label, count), []).append(
