@@ -80,9 +80,14 @@ def buffers(study, operation):
                                            threads=threads)) for size in sizes]
     study.figure("figure-3" if operation == "encode" else "figure-3-decode", f"Figure 3: {operation} 8 + 4, {study.pick(1, 32, 128)} MiB, over the size of the buffer",
                  "bytes of the buffer", "MB/s of data", list(lines.items()), log_x=True, log_y=True)
-    one, threads = list(lines.values())[:2]
-    study.claim(f"{operation}, one thread: faster with small buffers", "figure 3", f"{one[0][1]:.0f} MB/s at {sizes[0] >> 10} KiB, "
-                f"{one[-1][1]:.0f} at {sizes[-1] / MIB:g} MiB", st.faster(one[0][1] / one[-1][1]), "Small buffers stay in the cache.", timed=True)
+    judge_buffers(study, operation, *list(lines.values())[:2])
+
+
+def judge_buffers(study, operation, one, threads):
+    """By the points of one thread and of four."""
+    (first, fastest), (last, slowest) = one[0], one[-1]
+    study.claim(f"{operation}, one thread: faster with small buffers", "figure 3", f"{fastest:.0f} MB/s at {first >> 10} KiB, {slowest:.0f} at {last / MIB:g} MiB",
+                st.faster(fastest / slowest), "Small buffers stay in the cache.", timed=True)
     # The document fixes 5 MB and names no other buffer. Below 1 MiB, making 4 threads for each buffer is most of the work.
     large, small = ([[rate for size, rate in points if (size >= MIB) == is_large] or [1] for points in (one, threads)] for is_large in (True, False))
     spread_one, spread = (max(rates) / min(rates) for rates in large)

@@ -74,9 +74,14 @@ def real_run(study, device):
     study.figure("figure-2-real", f"Figure 2 here: encode 10 + 4, {result['size_bytes'] / (1 << 20):g} MiB, cpu + {name}{about}",
                  "configuration", "GB/s of data", [("median", entries)], kind="bars",
                  note="`tandem-bench hybrid`: each alone, left free, every budget of CPU tasks, automatic.")
+    judge_shares(study, f"cpu + {name}{about}.", entries, is_shared)
+
+
+def judge_shares(study, devices, entries, is_shared):
+    """By the rates of each device alone, left free, in every budget, and automatic."""
     rates = dict(entries)
     budget = max(rate for label, rate in entries if label.startswith("cpu="))
-    why = f"cpu + {name}{about}." + (f" Needs two devices: the CPU alone has {rates['cpu']:.1f} GB/s, the best budget {budget:.1f}, automatic {rates['auto']:.1f}." if is_shared else "")
+    why = devices + (f" Needs two devices: the CPU alone has {rates['cpu']:.1f} GB/s, the best budget {budget:.1f}, automatic {rates['auto']:.1f}." if is_shared else "")
     study.claim("A budget against free (real run)", "faster", f"{budget / rates['free']:.2f}x", None if is_shared else st.faster(budget / rates["free"]), why, timed=True)
     study.claim("Automatic against the best budget", "0.95 or more", f"{rates['auto'] / budget:.2f}x", None if is_shared else rates["auto"] >= 0.95 * budget,
                 f"{why} Automatic may leave a device out; a budget may not.", timed=True, of="targets")
@@ -197,12 +202,21 @@ def figure_13(study):
             "report: 1000 s).")
     for letter, parity, ratios, axis, what in (("a", 1, weak, 1, "weak scaling, 128 KiB"), ("c", 1, strong, 2, "strong scaling"),
                                                ("d", 2, strong, 2, "strong scaling")):
-        drawn = lines(ratios, parity, axis)
-        last = 0 if axis == 2 else -1
         study.figure(f"figure-13{letter}", f"Figure 13{letter} here, simulated: RAID-{4 + parity} on HDD, {what}", "clients" if axis == 1 else "bytes of a write",
-                     "write rate over STD-RAID", drawn, log_x=True, log_y=True, note=note,
-                     result="With the most clients: " + ", ".join(f"{name} {points[last][1]:.2f}x" for name, points in drawn) + ".")
+                     "write rate over STD-RAID", lines(ratios, parity, axis), log_x=True, log_y=True, note=note)
     by = {(parity, name): points for parity in (1, 2) for name, points in lines(strong, parity, 2)}
+    judge_strong(study, by)
+    few = {clients: (weak[1, clients, size, "delayed"][0], weak[1, clients, size, "avoid"][0]) for _, clients, size, _ in weak if clients < 80_000}
+    study.claim("HDD, below 80,000 clients: Delayed Parity is no faster than WCL", "comparable", "simulated: " + ", ".join(
+        f"{delayed:.2f}x against {avoid:.2f}x ({clients:,})" for clients, (delayed, avoid) in few.items()),
+        all(st.no_faster(delayed / avoid) for delayed, avoid in few.values()), "The report does not publish its device model, nor what servers and network cost at low load.")
+    seeds = [seed for run in runs for seed in run["seeds"] if (run["parity"], run["size_bytes"], run["strategy"]) == (1, 16384, "delayed")]
+    updates = 250_000 * sum(seed["parity_updates"] for seed in seeds) / sum(seed["writes"] for seed in seeds)
+    study.claim("Parity updates for 250,000 writes of 16 KiB", "1.7K in place of 250K", f"simulated: {updates:,.0f}", st.matches(updates / 1000, "1.7"), "Counted.")
+
+
+def judge_strong(study, by):
+    """By the points of figures 13c and 13d: of a parity and a strategy, the smallest writes first."""
     losses = [100 * (1 - 1 / ratio) for parity in (1, 2) for _, ratio, *_ in by[parity, "RAID-0"]]
     study.claim("STD-RAID loses against RAID-0, at most", "85 %", f"simulated: {max(losses):.0f} %", st.matches(max(losses), "85"), "By counts of operations 75 and 83 %.")
     for parity, stated in ((1, "2"), (2, "1.18")):
@@ -212,13 +226,6 @@ def figure_13(study):
     many, near = by[1, "Delayed Parity"][0][1], by[1, "RAID-0"][0][1]
     study.claim("Delayed Parity with many clients", "close to RAID-0, below it", f"simulated: {many:.1f}x, RAID-0 {near:.1f}x", many <= near and st.alike(many, near),
                 "Writes of a window lie side by side here, so disks seek less than those of RAID-0 with scattered writes (STORAGE.md).")
-    few = {clients: (weak[1, clients, size, "delayed"][0], weak[1, clients, size, "avoid"][0]) for _, clients, size, _ in weak if clients < 80_000}
-    study.claim("HDD, below 80,000 clients: Delayed Parity is no faster than WCL", "comparable", "simulated: " + ", ".join(
-        f"{delayed:.2f}x against {avoid:.2f}x ({clients:,})" for clients, (delayed, avoid) in few.items()),
-        all(st.no_faster(delayed / avoid) for delayed, avoid in few.values()), "The report does not publish its device model, nor what servers and network cost at low load.")
-    seeds = [seed for run in runs for seed in run["seeds"] if (run["parity"], run["size_bytes"], run["strategy"]) == (1, 16384, "delayed")]
-    updates = 250_000 * sum(seed["parity_updates"] for seed in seeds) / sum(seed["writes"] for seed in seeds)
-    study.claim("Parity updates for 250,000 writes of 16 KiB", "1.7K in place of 250K", f"simulated: {updates:,.0f}", st.matches(updates / 1000, "1.7"), "Counted.")
 
 
 def figure_13_long(study):

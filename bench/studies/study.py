@@ -293,7 +293,7 @@ class Study:
     def others_share(self):
         """The part of all cores' time that other programs have taken since the part began."""
         elapsed, busy, own = (now - then for now, then in zip(processor_seconds(), self.begin))
-        return max(0.0, busy - own) / max(elapsed * core_count(), 1e-9)
+        return min(1.0, max(0.0, busy - own) / max(elapsed * core_count(), 1e-9))  # a tick may be longer than the part
 
     @property
     def is_busy(self):
