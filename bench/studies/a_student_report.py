@@ -13,6 +13,7 @@ import study as st
 
 K, M = 1000, 10  # the report's code: possible in GF(2^16)
 PRODUCT = "study_product"
+FASTEST = f"the fastest of {st.PASSES} passes over all points"
 # Table 1 of the report: columns N, file sizes in MB, threads. Three cells do not follow its own rule.
 TABLE_1 = {1000: {4: 1, 40: 10, 100: 25, 400: 100}, 2000: {4: 1, 40: 5, 100: 13, 400: 50},
            5000: {4: 1, 40: 3, 100: 5, 400: 25}, 10000: {4: 1, 40: 1, 100: 3, 400: 13}}
@@ -84,7 +85,7 @@ def orders(study):
         suffix = "" if number == 0 else "-gf8"
         study.figure(f"figure-12{suffix}", f"Figures 8 to 12: loop orders, {code}, elements of {ELEMENT_BYTES} bytes, parity rows",
                      "N: elements of a shard in a round", "processor seconds a round", list(series.items())[:3], log_x=True, log_y=True,
-                     note="One thread. The transposition itself is part of the third line's time.")
+                     note=f"One thread; {FASTEST}. The transposition itself is part of the third line's time.")
         change = dict(series["i,k,j"])[at] / dict(series["transposed"])[at]
         study.claim(f"Sequential, {code}: no gain by transposition", "no visible improvement", f"{change:.2f}x at N = {at}",
                     st.no_faster(change), "The time includes the transposition.", timed=True)
@@ -148,7 +149,7 @@ def disks(study):
     study.possible(series, measure, [(names[0], name, cores) for name in names[1:] if "Tandem" not in name])
     study.figure("figure-15", f"Figure 15: number of disks (two of them parity), {n} bytes a disk, naive, whole matrix",
                  "disks", "seconds a round", list(series.items()), log_y=True,
-                 note="Tandem computes the two parity rows; the others multiply the identity rows too.")
+                 note=f"Tandem computes the two parity rows; the others multiply the identity rows too. {FASTEST.capitalize()}.")
     at = crossover(series[names[0]], series[names[1]])
     study.claim("pthreads win from some number of disks on (figure 15)", "14", "no crossover" if at is None else f"from {at} disks on",
                 st.is_place(at, 14),
@@ -184,7 +185,7 @@ def file_sizes(study):
     study.possible(series, measure, [(names[0], name, cores) for name in names[1:] if "Tandem" not in name])
     study.figure("figure-16", f"Figure 16: size of the file, {k} + {m}, rounds of 4 MB if not said otherwise, naive, whole matrix",
                  "MB", "seconds", list(series.items()), log_x=True, log_y=True,
-                 note=f"The fastest of {st.PASSES} passes; before each run the file's pages are dropped." +
+                 note=f"{FASTEST.capitalize()}; before each run the file's pages are dropped." +
                  (f" At least {min(shares):.0f} % of its bytes came from storage (/proc/self/io)." if shares else ""))
     at = crossover(series[names[0]], series[names[1]])
     study.claim("pthreads win from some size of the file on", "100 MB", "no crossover" if at is None else f"from {at} MB on", st.is_place(at, 100),
@@ -242,10 +243,11 @@ def parity(study):
         way, rows = ways[label]
         return processor_seconds(study, field=8, k=total - m, m=m, shard_bytes=n, way=way, rows=rows) / ((total - m) * n) * 1e9
 
-    lines = study.lines({label: counts for label in ways}, measure)
+    passes = 4 * st.PASSES  # they are short
+    lines = study.lines({label: counts for label in ways}, measure, passes)
     study.figure("figure-21", f"Figure 21: number of parity shards; {total} shards in all", "parity shards",
                  "processor seconds for 1 GB of data", list(lines.items()), log_y=True,
-                 note='"whole matrix" multiplies the identity rows too, as the report does: that makes its line flat.')
+                 note=f'"whole matrix" multiplies the identity rows too, as the report does: that makes its line flat. The fastest of {passes} passes over all points.')
     flat = lines["naive, whole matrix"]
     spread = max(y for _, y in flat) / min(y for _, y in flat)
     study.claim("The number of parity shards does not matter", "basically no big difference", f"whole matrix: {spread:.2f}x between least and most",
@@ -293,7 +295,7 @@ def spawn_pool(study):
     alone, made, pool = map(dict, lines.values())
     small = 40_000 if 40_000 in alone else 10 * ns[0]
     study.figure("spawn-pool", f"4.7: threads made each round against a pool, 10 + 4, {cores} threads, naive, whole matrix",
-                 "bytes of a round", "seconds a round", list(lines.items()), log_x=True, log_y=True,
+                 "bytes of a round", "seconds a round", list(lines.items()), log_x=True, log_y=True, note=f"{FASTEST.capitalize()}.",
                  result=f"In rounds of {st.mb(small)} threads made each round have {alone[small] / made[small]:.2f}x the speed of one thread, and a pool "
                         f"{alone[small] / pool[small]:.2f}x.")
     cost = {size: 100 * (made[size] / pool[size] - 1) for size in made}
@@ -314,7 +316,7 @@ def schedules(study):
     (_, sequential), = lines.pop("naive, sequential")
     study.figure("figure-22", f"Figure 22: OpenMP schedules, 10 + 4, {st.mb(10 * n)} of data", "threads", "seconds",
                  list(lines.items()), log_y=True, marks=[("naive, sequential", sequential)],
-                 note=f"{counts[-1]} threads are oversubscribed.")
+                 note=f"{counts[-1]} threads are oversubscribed. {FASTEST.capitalize()}.")
     static, dynamic = dict(lines["naive, OpenMP static"]), dict(lines["naive, OpenMP dynamic"])
     cores = st.core_count()
     ratio = static[cores] / dynamic[cores]

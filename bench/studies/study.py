@@ -241,11 +241,11 @@ class Study:
             self.part[list_name].append(f"{what}: {defect.format(apart(best))}")
         return best
 
-    def lines(self, points, measure):
-        """points: the x by label; measure(label, x): seconds. The fastest of PASSES over all points, so that a slow minute of the machine does not
+    def lines(self, points, measure, passes=PASSES):
+        """points: the x by label; measure(label, x): seconds. The fastest of passes over all points, so that a slow minute of the machine does not
         meet all repeats of a point. A line that this machine cannot measure is left out."""
         found = {}
-        for _ in range(1 if self.meaningless else PASSES):
+        for _ in range(1 if self.meaningless else passes):
             for label, xs in list(points.items()):
                 took = self.attempt(label, lambda label=label, xs=xs: [measure(label, x) for x in xs])
                 if took is None:
