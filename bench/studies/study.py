@@ -243,16 +243,17 @@ class Study:
 
     def lines(self, points, measure, passes=PASSES):
         """points: the x by label; measure(label, x): seconds. The fastest of passes over all points, so that a slow minute of the machine does not
-        meet all repeats of a point. A line that this machine cannot measure is left out."""
-        found = {}
+        meet all repeats of a point; points of one x follow each other. A line that this machine cannot measure is left out."""
+        found = {label: {} for label in points}
         for _ in range(1 if self.meaningless else passes):
-            for label, xs in list(points.items()):
-                took = self.attempt(label, lambda label=label, xs=xs: [measure(label, x) for x in xs])
-                if took is None:
-                    del points[label]
-                else:
-                    found[label] = [min(pair) for pair in zip(took, found.get(label, took))]
-        return {label: list(zip(xs, found[label])) for label, xs in points.items()}
+            for x in dict.fromkeys(x for xs in points.values() for x in xs):
+                for label in [label for label in found if x in points[label]]:
+                    took = self.attempt(label, measure, label, x)
+                    if took is None:
+                        del found[label]
+                    else:
+                        found[label][x] = min(took, found[label].get(x, took))
+        return {label: list(by.items()) for label, by in found.items()}
 
     def possible(self, series, measure, speed_ups):
         """series: points with seconds, by label; measure(label, x) measures one anew. speed_ups: (one thread, several threads, their number) of
