@@ -133,7 +133,7 @@ def bars(figure, path):
     for i, series in enumerate(figure["series"]):
         for name, value, *spread in series["points"]:
             left = LEFT + step * names.index(name) + 0.08 * step + i * width
-            svg.box(left, y.place(value), width * 0.94, TOP + HEIGHT - y.place(value), COLORS[i % len(COLORS)],
+            svg.box(left, min(y.place(value), y.place(0)), width * 0.94, abs(y.place(0) - y.place(value)), COLORS[i % len(COLORS)],
                     f"{series['label']}, {name}: {value:.4g}")
             if spread:
                 svg.line([(left + width / 2, y.place(each)) for each in spread], TEXT)

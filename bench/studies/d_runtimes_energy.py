@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Study D: OpenMP runtimes and energy (Lima, Rais, Lefevre, Gautier, 2019)."""
+import subprocess
+import sys
+
 import study as st
 
 PROGRAM = "study_runtimes"
@@ -30,35 +33,63 @@ def run(study, choice, environment=None, **settings):
     return st.with_runtime(library, study.contender(PROGRAM, way=way, threads=st.core_count(), env=environment or {}, **settings))
 
 
-def throughput(study):
-    known = runtimes(study)
-    sizes = study.pick([65536], [65536, 1 << 20, 4 << 20], [65536, 1 << 20, 4 << 20])
+def in_turns(study, known, sizes, repeats, calls):
+    """GB/s by (runtime, size)."""
     samples = {}
-    for _ in range(study.pick(1, 7, 15)):  # in turns
+    for _ in range(repeats):
         for label, choice in list(known.items()):
             for size in sizes:
-                found = study.attempt(label, lambda: run(study, choice, shard_bytes=size, calls=study.pick(2, 40, 200)))
+                found = study.attempt(label, lambda choice=choice, size=size: run(study, choice, shard_bytes=size, calls=calls))
                 if found is None:
                     del known[label]
                     break
                 samples.setdefault((label, size), []).append(found["data_bytes"] / found["seconds"][0] / 1e9)
-    rates = {label: [(f"{size >> 20} MiB" if size >> 20 else f"{size >> 10} KiB", st.median(samples[label, size]), min(samples[label, size]), max(samples[label, size]))
-                     for size in sizes] for label in known}
-    study.figure("runtimes", f"Encode 10 + 4 by runtime, {st.core_count()} threads", "bytes of a shard", "GB/s of data", list(rates.items()),
-                 kind="bars", note="In turns; medians, and the slowest and fastest run. The runtime is read from the process' memory map.")
-    last = {label: points[-1][1] for label, points in rates.items()}
-    best, worst = max(last, key=last.get), min(last, key=last.get)
-    study.claim("The runtime changes performance", "9.7, 63.8 and 9.4 % (Cholesky, LU, QR)",
-                f"{100 * (last[best] / last[worst] - 1):.1f} % between {best} and {worst}, shards of {sizes[-1] >> 20 or sizes[-1]} "
-                f"{'MiB' if sizes[-1] >> 20 else 'bytes'}", last[best] / last[worst] - 1 >= 0.094,
-                "One parallel loop without dependences, on the same kernels. On a machine that other programs use, barriers that spin "
-                "wait for threads that have no core.", timed=True)
+    return samples
+
+
+def size_text(size):
+    return f"{size >> 20} MiB" if size >> 20 else f"{size >> 10} KiB"
+
+
+def throughput(study):
+    known = runtimes(study)
+    sizes = study.pick([65536], [65536, 1 << 20, 4 << 20], [65536, 1 << 20, 4 << 20])
+    samples = in_turns(study, known, sizes, study.pick(1, 7, 15), study.pick(2, 40, 200))
+    study.figure("runtimes", f"Encode 10 + 4 by runtime, {st.core_count()} threads", "bytes of a shard", "GB/s of data",
+                 [(label, [(size_text(size), st.median(samples[label, size]), min(samples[label, size]), max(samples[label, size])) for size in sizes])
+                  for label in known], kind="bars", note="In turns; medians, and the slowest and fastest run. The runtime is read from the process' memory map.")
+    for size in sizes:
+        rates = {label: st.median(samples[label, size]) for label in known}
+        best, worst = max(rates, key=rates.get), min(rates, key=rates.get)
+        gain = 100 * (rates[best] / rates[worst] - 1)
+        study.claim(f"The runtime changes performance, shards of {size_text(size)}", "9.7, 63.8 and 9.4 % (Cholesky, LU, QR)",
+                    f"{gain:.1f} %: {best} {rates[best]:.1f} GB/s, {worst} {rates[worst]:.1f} GB/s", st.reaches(gain, "9.4"),
+                    "One parallel loop without dependences, on the same kernels. The larger the shards, the more memory decides.", timed=True)
+
+
+def busy_machine(study):
+    """What barriers that spin cost when other programs use the cores: the same runs alone, and beside a program on each core."""
+    known, size = runtimes(study), 65536
+    rates = {}
+    for where, count in (("alone", 0), (f"beside {st.core_count()} busy programs", st.core_count())):
+        others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+        try:
+            samples = in_turns(study, known, [size], study.pick(1, 3, 7), study.pick(2, 40, 200))
+        finally:
+            for each in others:
+                each.kill()
+                each.wait()
+        rates[where] = {label: samples[label, size] for label in known}
+    study.figure("runtimes-busy", f"Encode 10 + 4, shards of {size_text(size)}, {st.core_count()} threads: alone, and on a busy machine", "", "GB/s of data",
+                 [(label, [(where, st.median(by[label]), min(by[label]), max(by[label])) for where, by in rates.items()]) for label in known], kind="bars",
+                 note="In turns; medians, and the slowest and fastest run. A thread that spins at a barrier keeps the core from the thread that it waits for.",
+                 result="On the busy machine: " + ", ".join(f"{label} {st.median(values):.3g} GB/s" for label, values in list(rates.values())[-1].items()) + ".")
 
 
 def waiting(study):
     """How much processor time waiting threads use, and how much speed sleeping threads cost."""
     known = runtimes(study)
-    rows, burnt, speed = [], {}, {}
+    burnt, speed = {}, {}
     for label, choice in known.items():
         for policy in ("active", "passive") if choice[1] else ("",):
             environment = {"OMP_WAIT_POLICY": policy} if policy else {}
@@ -72,21 +103,14 @@ def waiting(study):
             share = st.median([each["gap_cpu_seconds"] / each["gap_seconds"] for each in found])
             rate = st.median([each["data_bytes"] / each["seconds"][0] for each in back]) / 1e9
             burnt[label, policy], speed[label, policy] = share, rate
-            rows.append([label, policy or "(its own rule)", f"{share:.4f}", f"{rate:.2f}"])
-    study.table("waiting", "Pauses of 20 ms between calls: processor seconds that the process uses in a second of pause",
-                ["runtime", "OMP_WAIT_POLICY", "CPU s per s of pause", "GB/s back to back"], rows,
-                "Processor time is counted by the kernel: a thread that spins on a busy machine gets less of it.")
-    study.figure("waiting", "Processor seconds in a second of pause", "runtime", "CPU seconds",
-                 [("in pauses of 20 ms", [(f"{label.replace('OpenMP, ', '').replace('LLVM ', '')} {policy}".strip(), share)
-                                          for (label, policy), share in burnt.items()])], kind="bars")
-    for label in known:
-        if (label, "active") in burnt and (label, "passive") in burnt:
-            less = 100 * (1 - burnt[label, "passive"] / burnt[label, "active"]) if burnt[label, "active"] > 0 else 0
-            kept = speed[label, "passive"] / speed[label, "active"]
-            study.claim(f"{label}: passive waiting in place of active", "90 % less in pauses, 0.9 of the speed",
-                        f"{less:.0f} % less, {kept:.2f} of the speed", less >= 90 and kept >= 0.9,
-                        "The default of each runtime lies between the two: libgomp spins 300,000 times, libomp 200 ms.", timed=True,
-                        of="targets")
+    def bars(values):
+        return [(f"{label.replace('OpenMP, ', '').replace('LLVM ', '')} {policy}".strip(), value) for (label, policy), value in values.items()]
+
+    study.figure("waiting", "Pauses of 20 ms between calls: what waiting threads use", "runtime, and OMP_WAIT_POLICY", "processor seconds in a second of pause",
+                 [("in pauses", bars(burnt))], kind="bars", note="Processor time is counted by the kernel: a thread that spins on a busy machine gets less of it.")
+    pool, (fastest, most) = bars(speed)[0][1], max(bars(speed), key=lambda bar: bar[1])
+    study.figure("waiting-speed", "Calls back to back, shards of 256 KiB", "runtime, and OMP_WAIT_POLICY", "GB/s of data", [("back to back", bars(speed))], kind="bars",
+                 result=f"Tandem's pool has {pool / most:.2f} of the speed of the fastest ({fastest}).")
 
 
 def joules(study):
@@ -120,13 +144,12 @@ def energy(study):
     reason = "".join(each["reason"] for each in study.part["not_measured"])
     study.claim("Less energy by Turbo Boost and governors", "8.5 to 11.7 %, for 1.8 to 9.3 % less speed", "-", None,
                 reason or "Turbo Boost and governors belong to the administrator of the machine; a study does not change them.")
-    study.table("table-2", "The report's Table 2: best results of 48 cores, beside this machine", ["", "runtime", "Turbo Boost", "C-states",
-                "governor", "GFlop/s", "PKG", "DRAM", "here"],
-                [[best + ": " + kernel, *values, "NOT MEASURED"] for best, found in TABLE_2.items() for kernel, values in found.items()],
-                f"Not measured here: LU in study E is over GF(2^8), Cholesky and QR do not exist there (section G). {reason}")
+    study.table("table-2", "The report's Table 2, best results of 48 cores: runtime; Turbo Boost, C-states, governor; GFlop/s, PKG, DRAM", ["best", *next(iter(TABLE_2.values()))],
+                [[best, *("{}; {}, {}, {}; {}, {}, {}".format(*values) for values in found.values())] for best, found in TABLE_2.items()],
+                f"Here NOT MEASURED: LU in study E is over GF(2^8), Cholesky and QR do not exist there (section G). {reason}")
 
 
-PARTS = {"runtimes": throughput, "waiting": waiting, "energy": energy}
+PARTS = {"runtimes": throughput, "runtimes-busy": busy_machine, "waiting": waiting, "energy": energy}
 TITLE = "OpenMP runtimes and energy"
 if __name__ == "__main__":
     st.main("D", TITLE, PARTS, __doc__)

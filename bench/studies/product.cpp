@@ -241,29 +241,41 @@ class Experiment {
   }
 
  private:
-  // 1 / (r xor c): ISA-L's matrix in GF(2^8), the same formula in GF(2^16). The identity rows are above it.
+  // 1 / (r xor c): ISA-L's matrix in GF(2^8), the same formula in GF(2^16). The identity rows are above it. More shards
+  // than the field has elements are no erasure code; a product needs none.
   void make_matrix() {
+    const std::size_t most = GaloisField<Symbol>::kSize - 1;
     coefficients_.resize(at_.m * at_.k);
     for (std::size_t r = 0; r < at_.m; ++r) {
       for (std::size_t c = 0; c < at_.k; ++c)
-        coefficients_[r * at_.k + c] = field_.inverse(static_cast<Symbol>((at_.k + r) ^ c));
+        coefficients_[r * at_.k + c] = at_.k + at_.m <= most + 1 ? field_.inverse(static_cast<Symbol>((at_.k + r) ^ c))
+                                                                 : field_.exp[(r + 1) * c % most];
     }
     if (at_.whole) {
       matrix_.assign(at_.k * at_.k, 0);
       for (std::size_t i = 0; i < at_.k; ++i) matrix_[i * at_.k + i] = 1;
     }
     matrix_.insert(matrix_.end(), coefficients_.begin(), coefficients_.end());
+    if (at_.way.starts_with("tandem-")) codec_ = make_codec(0, at_.k);
+  }
+  // Of `count` columns of the coefficients.
+  CodecOwner make_codec(std::size_t first, std::size_t count) const {
+    std::vector<Symbol> columns;
+    for (std::size_t r = 0; r < at_.m; ++r) {
+      const Symbol *const row = &coefficients_[r * at_.k + first];
+      columns.insert(columns.end(), row, row + count);
+    }
     tandem_codec_options options{};
     options.struct_bytes = sizeof options;
-    options.k = static_cast<std::uint32_t>(at_.k);
+    options.k = static_cast<std::uint32_t>(count);
     options.m = static_cast<std::uint32_t>(at_.m);
     options.matrix = TANDEM_MATRIX_CUSTOM;
     options.field = sizeof(Symbol) == 1 ? TANDEM_FIELD_GF8 : TANDEM_FIELD_GF16;
-    options.coefficients = coefficients_.data();
-    options.allow_non_mds = 1;  // it is MDS: a Cauchy matrix of distinct points; Tandem does not check so many minors
+    options.coefficients = columns.data();
+    options.allow_non_mds = 1;  // Tandem does not check so many minors
     tandem_codec *codec = nullptr;
     check(tandem_codec_create(&options, &codec));
-    codec_.reset(codec);
+    return CodecOwner(codec);
   }
 
   Product<Symbol, Element> product() {
@@ -394,11 +406,18 @@ class Experiment {
   // Of the last round.
   bool as_tandem() const {
     const std::size_t bytes = columns_ * sizeof(Symbol);
-    const Shards data(at_.k, bytes), identity(at_.k, bytes), parity(at_.m, bytes), expected(at_.m, bytes);
+    const Shards data(at_.k, bytes), identity(at_.k, bytes), parity(at_.m, bytes), expected(at_.m, bytes),
+        part(at_.m, bytes);
     take_symbols(data_, 0, data);
     take_symbols(out_, rows_ - at_.m, parity);
     const ContextOwner serial = make_context("serial", 1);
-    check(tandem_encode(serial.get(), codec_.get(), data.data(), expected.data(), bytes));
+    const std::size_t most = GaloisField<Symbol>::kSize - at_.m;  // data shards of a codec; more are summed up
+    for (std::size_t first = 0; first < at_.k; first += most) {
+      const CodecOwner codec = make_codec(first, std::min(most, at_.k - first));
+      check(tandem_encode(serial.get(), codec.get(), data.data(first), part.data(), bytes));
+      for (std::size_t i = 0; i < part.bytes(); ++i)
+        expected.memory()[i] = static_cast<std::uint8_t>(expected.memory()[i] ^ part.memory()[i]);
+    }
     if (!equal(parity, 0, expected, 0, at_.m)) return false;
     if (!at_.whole || at_.way.starts_with("tandem-")) return true;
     take_symbols(out_, 0, identity);
@@ -442,8 +461,10 @@ Json measure(Arguments &arguments) {
   at.pins = arguments.number("pin", 0) != 0;
   arguments.done();
   if (at.k == 0 || at.m == 0 || at.threads == 0 || at.block_columns == 0 || at.repeats == 0 || at.rounds == 0 ||
-      at.shard_bytes == 0 || at.shard_bytes % 4 != 0 || (field != 8 && field != 16) || at.k + at.m > (1ULL << field))
-    throw std::runtime_error("field 8 or 16, sizes above zero, shards of whole elements, and k + m within the field");
+      at.shard_bytes == 0 || at.shard_bytes % 4 != 0 || (field != 8 && field != 16) || at.m >= (1ULL << field) ||
+      (at.k + at.m > (1ULL << field) && at.way.starts_with("tandem-")))
+    throw std::runtime_error(
+        "field 8 or 16, sizes above zero, shards of whole elements, and, for Tandem, k + m within the field");
   if (at.pins && at.way != "spawn" && at.way != "pool") throw std::runtime_error("--pin is for spawn and pool");
   if (element_bytes != field / 8 && (element_bytes != 4 || at.way.starts_with("tandem-")))
     throw std::runtime_error("an element is a symbol of the field, or, for naive products, has 4 bytes");

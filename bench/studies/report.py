@@ -38,22 +38,34 @@ def measured_text(parts):
         text += f"Measured on {date}{which}: {cpu}, {cores} cores, {system}; {clock}; {scales[scale]}.\n"
     shares = [100 * part["others_share"] for part in parts]
     text += "Other programs took " + " to ".join(dict.fromkeys(f"{each:.1f}" for each in (min(shares), max(shares)))) + " % of these cores.\n"
-    busy = [part["name"] for part in parts if part["others_share"] > st.MOST_OTHERS_SHARE]
+    busy = [part["name"] for part in parts if part["others_share"] > st.LIMIT["others"]]
     if busy:
         text += (f"**The machine was busy with other programs during {', '.join(busy)}.** Counts are exact; times are an indication, those of "
                  "several threads least of all.\n")
     slowest = [f"{part['slowest_over_median']:.2f} ({part['name']})" for part in parts if part.get("slowest_over_median")]
     if slowest:
         text += f"The slowest repeat of a run took at most {', '.join(slowest)} times its median.\n"
+    again = sum(part.get("measured_again", 0) for part in parts)
+    text += f"Points measured again, because they were impossible or far from their repeats: {again}.\n" if again else ""
+    for name, meaning in (("unsteady", "Still far"), ("doubts", "**Still impossible**")):
+        found = [each for part in parts for each in part.get(name, ())]
+        text += f"{meaning} after {st.MOST_TRIES} tries: {'; '.join(found)}.\n" if found else ""
     checks = sum(part["bytes_checks"] for part in parts)
     return text + (f"In {checks} runs the contenders' bytes were Tandem's.\n" if checks else "")
 
 
-def result_text(figure, claims, cores):
-    """The sentence under a picture."""
+def needs_text(figure, cores):
+    """For a picture with more threads than cores."""
     most = max([int(number) for series in figure["series"] for number in re.findall(r"(\d+) [^,]*\(oversubscribed\)", series["label"])], default=0)
-    own = "; ".join(f"{claim['claim']}: {claim['measured']} ({claim['verdict']})" for claim in claims if claim["figure"] == figure["name"])
-    return " ".join(filter(None, (figure["result"] or (own + "." if own else ""), st.needs_cores(most, cores))))
+    return st.needs_cores(most, cores)
+
+
+def pictures_text(figures):
+    """One picture a line, with its sentence under it if it has one: what a claim says stands in the table alone."""
+    lines = []
+    for title, path, result in figures:
+        lines += [f"![{title}]({path})", *(["", result, ""] if result else [])]
+    return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def section(result, pictures, folder):
@@ -65,11 +77,14 @@ def section(result, pictures, folder):
         if claims:
             written.append(table_text([first, stated, "here", "", "why, and what differs"],
                                       [[c["claim"], c["stated"], c["measured"], c["verdict"], c["why"]] for c in claims]))
-    for figure, part in ((figure, part) for part in parts for figure in part["figures"]):
+    drawn = []
+    for figure, cores in ((figure, part["machine"]["cores"]) for part in parts for figure in part["figures"]):
         path = pictures / f"{result['study'].lower()}-{figure['name']}.svg"
-        charts.draw(documents.drawn(path.stem, figure), path)
-        cores = part["machine"]["cores"]
-        written.append(f"![{figure['title']}]({path.relative_to(folder)})\n\n{result_text(figure, every['claims'], cores)}\n")
+        note = " ".join(filter(None, (figure["note"], needs_text(figure, cores))))
+        charts.draw(documents.drawn(path.stem, {**figure, "note": note}), path)
+        drawn.append((figure["title"], path.relative_to(folder), figure["result"]))
+    if drawn:
+        written.append(pictures_text(drawn))
     for table in every["tables"]:
         written.append(f"**{table['title']}**\n\n{table_text(table['columns'], table['rows'])}"
                        + (f"\n{table['note']}\n" if table["note"] else ""))
@@ -79,6 +94,11 @@ def section(result, pictures, folder):
             reasons.setdefault(each["reason"], []).append(each["what"])
         written.append("\n".join(f"- {', '.join(found)}: NOT MEASURED: {reason}" for reason, found in reasons.items()) + "\n")
     return "\n".join(written)
+
+
+def limits():
+    """How claims are judged: study.TOLERANCES."""
+    return table_text(["words of a document, and what is measured", "limit"], [[meaning, f"{limit:g}x" if limit >= 1 else f"{100 * limit:g} %"] for limit, meaning in st.TOLERANCES.values()])
 
 
 def headlines(results, path):
@@ -100,7 +120,7 @@ def write(results, docs):
     for old in pictures.glob("*.svg"):
         old.unlink()
     head, places = (TEXT / "head.md").read_text().split("\n## Documents\n")
-    parts = [HEAD + head, headlines(results, pictures / "headlines.svg"), "## Documents\n" + places]
+    parts = [HEAD + head, limits(), headlines(results, pictures / "headlines.svg"), "## Documents\n" + places]
     for letter in LETTERS:
         text, path = TEXT / f"{letter}.md", results / f"{letter}.json"
         parts.append(text.read_text())

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the studies and writes docs/internals/studies.md: `make studies`.
 
-    bench/studies/run.py [--quick | --tiny] [A B ...]     # default: all of them, about 25 minutes on 2 cores
+    bench/studies/run.py [--quick | --tiny] [A B ...]     # default: all of them, about 30 minutes on 2 cores
     bench/studies/run.py A --part figure-15               # one part of a study; the others stay as they are stored
     bench/studies/run.py --report                         # only writes the document again, from the stored JSON
 

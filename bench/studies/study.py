@@ -3,6 +3,7 @@
 import argparse
 import datetime
 import json
+import math
 import os
 import pathlib
 import re
@@ -20,7 +21,20 @@ NOT_MEASURED = "NOT MEASURED"
 VERDICTS = {"reports": ("reproduced", "not reproduced"), "targets": ("met", "not met")}  # of the documents' claims, and of Tandem's
 FITTED = "fitted"  # reproduced, by a model with parameters from the same figures
 JERASURE = "libJerasure.so.2"
-MOST_OTHERS_SHARE = 0.1
+# How every claim of a document is judged. The page prints this table.
+TOLERANCES = {
+    "figure": (0.05, "a figure: the same when rounded to the digits that the document prints, or within this part of it; of a gain, more counts as well"),
+    "alike": (0.1, '"no difference", "almost the same", "comparable", "negligible", "no faster": within this part'),
+    "faster": (0.02, '"faster", "better", "grows", "falls" without a figure: by more than this part'),
+    "much": (2, '"much faster", "very limited": by at least this factor'),
+    "place": (1.5, "where two lines cross: within this factor of the document's place"),
+    "others": (0.1, "more of the cores' time taken by other programs: no time is judged"),
+    "possible": (1.25, "more than the threads' number (or the cores', if they are fewer) times this: an impossible speed-up, measured again"),
+    "repeats": (2, "a median of more than the fastest repeat times this: far from its repeats, measured again"),
+}
+LIMIT = {name: limit for name, (limit, _) in TOLERANCES.items()}
+MOST_TRIES = 3  # of a point that is impossible or far from its repeats; if it stays impossible, no time of its part is judged
+PASSES = 3  # over all points of some lines
 CLOCK = {"governor": "cpu0/cpufreq/scaling_governor", "boost": "cpufreq/boost", "no_turbo": "intel_pstate/no_turbo",
          "C-states": "cpuidle/current_driver"}
 
@@ -31,6 +45,42 @@ class Unavailable(Exception):
 
 class Failed(Exception):
     """A contender failed, or its bytes differ from Tandem's."""
+
+
+def rounded(value, stated):
+    """The value with the digits of a figure as it is printed: 2.9986 beside "3" is 3."""
+    shift = 10 ** len(stated.partition(".")[2])
+    return math.floor(value * shift + 0.5) / shift
+
+
+def matches(value, stated):
+    return rounded(value, stated) == float(stated) or abs(value / float(stated) - 1) <= LIMIT["figure"]
+
+
+def reaches(value, stated):
+    """At least as much as the document's figure."""
+    return matches(value, stated) or value > float(stated)
+
+
+def alike(*values):
+    return max(values) <= (1 + LIMIT["alike"]) * min(values)
+
+
+def no_faster(ratio):
+    return ratio <= 1 + LIMIT["alike"]
+
+
+def faster(ratio):
+    return ratio > 1 + LIMIT["faster"]
+
+
+def grows(values):
+    return sorted(values) == list(values) and faster(values[-1] / values[0])
+
+
+def is_place(value, stated):
+    """Where two lines cross; None: nowhere."""
+    return value is not None and 1 / LIMIT["place"] <= value / stated <= LIMIT["place"]
 
 
 def core_count():
@@ -83,7 +133,7 @@ def median(values):
 
 def mb(size_bytes):
     """4000000 -> "4 MB", the documents' units."""
-    return f"{size_bytes / 1e6:g} MB"
+    return f"{size_bytes / 1e6:g} MB" if size_bytes >= 1e6 else f"{size_bytes / 1e3:g} KB"
 
 
 def processor_seconds():
@@ -121,7 +171,7 @@ class Study:
         self.begin = processor_seconds()
         self.part = {"name": name, "scale": self.scale,
                      "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), "machine": machine(),
-                     "others_share": 0, "slowest_over_median": 0, "bytes_checks": 0, "figures": [], "tables": [], "claims": [], "not_measured": []}
+                     "others_share": 0, "slowest_over_median": 0, "bytes_checks": 0, "measured_again": 0, "unsteady": [], "doubts": [], "figures": [], "tables": [], "claims": [], "not_measured": []}
         self.attempt(name, function, self)
         self.part["others_share"] = self.others_share
         self.parts.append(self.part)
@@ -163,9 +213,15 @@ class Study:
 
     def contender(self, name, *, env=None, **settings):
         """Runs a contender. Its bytes must equal Tandem's."""
-        answer = json.loads(self.command(*self.contender_command(name, **settings), env=env))
-        if "not_measured" in answer:
-            raise Unavailable(answer["not_measured"])
+        def ask():
+            answer = json.loads(self.command(*self.contender_command(name, **settings), env=env))
+            if "not_measured" in answer:
+                raise Unavailable(answer["not_measured"])
+            times = [answer[clock] for clock in ("seconds", "cpu_seconds") if answer.get(clock)]
+            return answer, max([median(each) / min(each) for each in times if min(each) > 0], default=1)
+
+        what = " ".join([name, *(f"{key}={value}" for key, value in settings.items() if key != "file")])
+        answer, _ = self.again(what, ask, lambda found: found[1], LIMIT["repeats"], "unsteady", "its median is {:.1f} times its fastest repeat")
         if len(answer.get("seconds", ())) > 1:
             self.part["slowest_over_median"] = max(self.part["slowest_over_median"], max(answer["seconds"]) / median(answer["seconds"]))
         if "bytes_equal" in answer:
@@ -173,6 +229,43 @@ class Study:
                 raise Failed(f"{name} {settings}: its bytes differ from Tandem's")
             self.part["bytes_checks"] += 1
         return answer
+
+    def again(self, what, measure, apart, limit, list_name, defect):
+        """measure() again while its answer is apart by more than the limit. The best of MOST_TRIES counts."""
+        tries = []
+        while not tries or apart(tries[-1]) > limit and len(tries) < MOST_TRIES:
+            tries.append(measure())
+        self.part["measured_again"] += len(tries) - 1
+        best = min(tries, key=apart)
+        if apart(best) > limit:
+            self.part[list_name].append(f"{what}: {defect.format(apart(best))}")
+        return best
+
+    def lines(self, points, measure, passes=PASSES):
+        """points: the x by label; measure(label, x): seconds. The fastest of passes over all points, so that a slow minute of the machine does not
+        meet all repeats of a point; points of one x follow each other. A line that this machine cannot measure is left out."""
+        found = {label: {} for label in points}
+        for _ in range(1 if self.meaningless else passes):
+            for x in dict.fromkeys(x for xs in points.values() for x in xs):
+                for label in [label for label in found if x in points[label]]:
+                    took = self.attempt(label, measure, label, x)
+                    if took is None:
+                        del found[label]
+                    else:
+                        found[label][x] = min(took, found[label].get(x, took))
+        return {label: list(by.items()) for label, by in found.items()}
+
+    def possible(self, series, measure, speed_ups):
+        """series: points with seconds, by label; measure(label, x) measures one anew. speed_ups: (one thread, several threads, their number) of
+        the same code: an impossible speed-up is measured again, both points."""
+        for alone, together, threads in speed_ups:
+            cores, one, many = min(threads, core_count()), dict(series[alone]), dict(series[together])
+            for x in [x for x in many if x in one]:
+                stored = iter([(one[x], many[x])])
+                one[x], many[x] = self.again(
+                    f"{together} at {x}", lambda x=x, stored=stored: next(stored, None) or tuple(measure(label, x) for label in (alone, together)),
+                    lambda pair: pair[0] / pair[1] / cores, LIMIT["possible"], "doubts", f"{{:.1f}} times one thread for each of {cores} cores")
+            series[alone], series[together] = list(one.items()), list(many.items())
 
     def bench(self, *words):
         """JSON of `tandem-bench`."""
@@ -182,8 +275,8 @@ class Study:
 
     def figure(self, name, title, x, y, series, *, kind="lines", log_x=False, log_y=False, note="", result="", marks=(), rows=None):
         """series: (label, [(x, y), ...]), lines and bars also (x, y, least, most); gantt: (row, start, seconds, kind), and rows has the names by
-        label; heat: (x, y, rate), and marks (text, x, y). A series without points is a defect of the script. `result` is the sentence
-        under the picture; without it the claims that follow are."""
+        label; heat: (x, y, rate), and marks (text, x, y). A series without points is a defect of the script. `result` is a sentence
+        under the picture, for what no claim says."""
         for label, points in series:
             if not points:
                 raise Failed(f"figure {name}: the series {label!r} is empty")
@@ -201,19 +294,22 @@ class Study:
     def others_share(self):
         """The part of all cores' time that other programs have taken since the part began."""
         elapsed, busy, own = (now - then for now, then in zip(processor_seconds(), self.begin))
-        return max(0.0, busy - own) / max(elapsed * core_count(), 1e-9)
+        return min(1.0, max(0.0, busy - own) / max(elapsed * core_count(), 1e-9))  # a tick may be longer than the part
 
     @property
     def is_busy(self):
         """Whether other programs use the cores that threads would need."""
-        return self.others_share > MOST_OTHERS_SHARE
+        return self.others_share > LIMIT["others"]
 
     def claim(self, claim, stated, measured, holds, why, timed=False, of="reports", fitted=False):
         """stated: the document's figure, or (of="targets") Tandem's own aim. holds: True, False, or None for NOT MEASURED. fitted: by
         a model that was fitted to it. timed: the claim depends on elapsed time, which means nothing on a busy machine."""
-        if timed and holds is not None and self.is_busy:
+        doubts = list(self.part["doubts"])
+        if self.is_busy:
+            doubts.append(f"other programs took {100 * self.others_share:.0f} % of the cores")
+        if timed and holds is not None and doubts:
             holds = None
-            why = f"Not judged: other programs took {100 * self.others_share:.0f} % of the cores. {why}"
+            why = f"Not judged: {'; '.join(doubts)}. {why}"
         verdict = NOT_MEASURED if holds is None else FITTED if holds and fitted else VERDICTS[of][0 if holds else 1]
         figures = self.part["figures"]
         self.part["claims"].append({"claim": claim, "of": of, "stated": stated, "measured": measured, "verdict": verdict, "why": why,
