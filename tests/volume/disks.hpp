@@ -155,6 +155,7 @@ struct Array {
     OpenSettings settings;
     settings.read_only = read_only;
     settings.thread_count = threads;
+    settings.moves_windows = false;
     settings.note = [this](const std::string &note) {
       const std::lock_guard lock(notes_mutex);
       notes.push_back(note);
