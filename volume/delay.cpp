@@ -133,7 +133,10 @@ void Volume::delay_end(const tandem_volume_window &given, bool accept_loss) {
   };
   if (is_bounded()) {
     const std::lock_guard turn(moving_mutex_);
-    if (is_bounded()) return end_bounded(accept_loss);
+    if (is_bounded()) {
+      end_bounded(accept_loss);
+      return flush();  // also if no window was open
+    }
   }
   end_window(given, false, accept_loss);
 }
