@@ -227,7 +227,8 @@ int print_info(const Json &info) {
   fmt::print("\n{:>6} {:<11} {:>12} {:>12} {:>12}  {}\n", "MEMBER", "STATE", "BYTES", "READ ERRORS", "BAD BLOCKS",
              "NAME");
   for (const Json &member : info.at("members")) {
-    const std::string why = text(member, "why");
+    std::string why = text(member, "why");
+    if (member.at("slow").get<bool>()) why += (why.empty() ? "" : "; ") + std::string("slow: reads avoid it");
     fmt::print("{:>6} {:<11} {:>12} {:>12} {:>12}  {}{}\n", number(member, "index"), text(member, "state"),
                number(member, "size_bytes"), number(member, "read_error_count"), number(member, "bad_block_count"),
                text(member, "name"), why.empty() ? "" : fmt::format(" ({})", why));

@@ -129,7 +129,8 @@ Json statistics_json(const tandem_volume_info &statistics) {
           {"delay_count", statistics.ways[TANDEM_VOLUME_DELAY]},
           {"transaction_count", statistics.transaction_count},
           {"degraded_read_count", statistics.degraded_read_count},
-          {"mended_block_count", statistics.mended_block_count}};
+          {"mended_block_count", statistics.mended_block_count},
+          {"avoided_block_count", statistics.avoided_block_count}};
 }
 
 Json answer_info(tandem_volume *volume, Request &request) {
@@ -146,7 +147,8 @@ Json answer_info(tandem_volume *volume, Request &request) {
                        {"why", member.why},
                        {"size_bytes", member.size_bytes},
                        {"read_error_count", member.read_error_count},
-                       {"bad_block_count", member.bad_block_count}});
+                       {"bad_block_count", member.bad_block_count},
+                       {"slow", member.is_slow != 0}});
   }
   Json answer = {{"volume_id", base::hexadecimal(info.volume_id)},
                  {"k", info.k},

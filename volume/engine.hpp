@@ -164,6 +164,7 @@ class Volume {
   // that stay `lost`. Bad blocks with a known checksum are written back.
   void fetch(View &view, std::span<const Part> parts);
   void fetch_part(View &view, const Part &part);
+  void fetch_around_slow(View &view, std::span<const Part> parts);
   enum class WriteBack { no, yes };
   void recover(View &view, WriteBack write_back);
   void decode_rows(View &view, std::uint32_t begin, std::uint32_t end, WriteBack write_back);
@@ -343,7 +344,8 @@ class Volume {
   Lock locks_[256];
   Buffer zeros_;  // a unit of them
 
-  std::atomic<std::uint64_t> ways_[5]{}, transactions_{0}, degraded_reads_{0}, mended_{0};
+  std::atomic<std::uint64_t> ways_[5]{}, transactions_{0}, degraded_reads_{0}, mended_{0}, avoided_{0};
+  std::atomic<std::int64_t> spare_blocks_{0};  // that may be read in place of those of slow members
 };
 
 }  // namespace tandem::volume

@@ -144,7 +144,7 @@ Volume::Behind Volume::choose_superblock(std::vector<Given> &given) {
   if (newest == nullptr) fail(TANDEM_ERROR_NOT_RECOVERABLE, "no member of a volume was found", problems);
   superblock_ = newest->superblock;
   const std::uint32_t n = geometry().member_count();
-  members_ = std::make_unique<Members>(n, settings_.read_only, settings_.note);
+  members_ = std::make_unique<Members>(n, geometry().k, settings_.read_only, settings_.note);
   for (std::uint32_t i = 0; i < n; ++i)
     members_->put(i, "", nullptr, TANDEM_VOLUME_MEMBER_LOST,
                   problems.empty() ? "it was not given" : "it was not found" + problems);
@@ -379,6 +379,7 @@ void Volume::query(tandem_volume_info *out) const {
   out->transaction_count = transactions_;
   out->degraded_read_count = degraded_reads_;
   out->mended_block_count = mended_;
+  out->avoided_block_count = avoided_;
   const std::shared_lock lock(windows_mutex_);
   for (const OpenWindow &each : windows_) out->unprotected_bytes += each.lacking_count * geometry().stripe_bytes();
   if (!bounded_) return;

@@ -179,6 +179,7 @@ typedef struct tandem_volume_info {
   uint64_t unprotected_bytes;          /* full stripes in windows that were written and have no parity yet */
   tandem_volume_window bounded;        /* from tandem_volume_delay_bounded; its end is 0 if none is open */
   uint64_t bound_bytes, bound_seconds; /* of it: `windows` in it are together at most so large, each at most so old */
+  uint64_t avoided_block_count;        /* blocks of slow members that were computed from others */
 } tandem_volume_info;
 
 /* Describes a volume.
@@ -200,7 +201,9 @@ typedef struct tandem_volume_member {
   uint64_t size_bytes;                        /* 0: unknown */
   uint64_t read_error_count, bad_block_count; /* since open: failed reads; blocks with a wrong checksum */
   char name[256];                             /* the path or URI, cut to fit; "" = not given to open */
-  char why[256]; /* why it is lost or stale, or that it holds old blocks; "" = nothing is wrong */
+  char why[256];     /* why it is lost or stale, or that it holds old blocks; "" = nothing is wrong */
+  int32_t is_slow;   /* non-zero: reads avoid it, see tandem_volume_read */
+  uint32_t reserved; /* 0 */
 } tandem_volume_member;
 
 /* Describes one member.
@@ -213,6 +216,10 @@ TANDEM_API tandem_status tandem_volume_member_query(const tandem_volume *volume,
 
 /* Reads bytes. Lost blocks, and blocks with a wrong checksum, are computed from the others. They are written back
  * unless the volume is read-only. Bytes that were never written are zeros.
+ * A member is slow if the median of its last 100 reads (of at most 64 KiB) is longer than 1 ms, and longer than 99 of
+ * the last 100 reads of each of k other members. Its blocks are then computed from k others, as long as these extra
+ * reads are no more than the reads of the callers; one of 100 is still read, to see whether it is fast again. A slow
+ * member is used in every other way, and nothing is written because of it.
  *   offset_bytes, bytes   inside the volume; reading 0 bytes has no effect
  *   data                  untouched beyond `bytes`; undefined on failure
  * Status: INVALID_ARGUMENT (NULL; not inside the volume), NOT_RECOVERABLE, IO (fewer than k members are left),

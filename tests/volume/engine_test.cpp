@@ -538,6 +538,91 @@ TEST_F(Bounds, ThatMakeNoSense) {
       TANDEM_ERROR_UNAVAILABLE, [&] { volume->delay_bounded(6 * stripe, 4 * stripe, stripe, {}); }, "one bounded"));
 }
 
+// ---- slow members -----------------------------------------------------------------------------------
+
+struct Slow : Damage {
+  static constexpr std::uint32_t kSlow = 2;
+  std::mt19937_64 random{1};
+  std::uint64_t reads = 0;
+
+  void read_block(std::uint64_t block) {
+    ASSERT_EQ(read(*volume, block * 4096, 4096), part(model, block * 4096, 4096)) << block;
+    ++reads;
+  }
+  std::uint64_t any_block() { return random() % (model.size() / 4096); }
+  std::uint64_t any_block_of(std::uint32_t member) {
+    for (;;) {
+      const std::uint64_t block = any_block(), stripe = volume->geometry().stripe_bytes(), at = block * 4096;
+      if (volume->geometry().member_of(at / stripe, static_cast<std::uint32_t>(at % stripe / 8192)) == member)
+        return block;
+    }
+  }
+  void find_slow(std::int32_t is_slow) {
+    for (int i = 0; i < 200'000 && member_of(*volume, kSlow).is_slow != is_slow; ++i) read_block(any_block());
+    ASSERT_EQ(member_of(*volume, kSlow).is_slow, is_slow);
+  }
+  void SetUp() override {
+    Damage::SetUp();
+    reopen();
+    array.disks[kSlow]->read_milliseconds = 3;
+    array.disks[kSlow]->counts_from = volume->geometry().data_offset();
+  }
+};
+
+TEST_F(Slow, AMemberIsReadAroundAndNothingIsHeldAgainstIt) {
+  find_slow(1);
+  const auto before = info_of(*volume);
+  array.disks[kSlow]->reads = 0;
+  for (int i = 0; i < 600; ++i) read_block(any_block());
+  const auto after = info_of(*volume);
+  EXPECT_GT(after.avoided_block_count - before.avoided_block_count, 50u);
+  EXPECT_LE(array.disks[kSlow]->reads, 5u) << "one of a hundred";
+  EXPECT_LE(after.data.reads + after.parity.reads - before.data.reads - before.parity.reads, 2u * 600)
+      << "extra reads are at most as many as the callers'";
+  EXPECT_EQ(after.degraded_read_count + after.mended_block_count + after.lost_count + after.old_count, 0u);
+  EXPECT_EQ(after.superblock.writes + after.data.writes + after.parity.writes + after.log.writes, 0u)
+      << "nothing is written because of it";
+  const auto member = member_of(*volume, kSlow);
+  EXPECT_EQ(member.state, TANDEM_VOLUME_MEMBER_CURRENT);
+  EXPECT_EQ(member.read_error_count + member.bad_block_count, 0u);
+  EXPECT_STREQ(member.why, "");
+  array.disks[kSlow]->read_milliseconds = 0;
+  find_slow(0);
+}
+
+TEST_F(Slow, ReadsBeyondTheBudgetWaitForTheMember) {
+  find_slow(1);
+  for (int i = 0; i < 600; ++i) read_block(any_block_of(kSlow));
+  const auto info = info_of(*volume);
+  EXPECT_LE(4 * info.avoided_block_count, reads);
+  EXPECT_GT(4 * info.avoided_block_count, reads / 2) << "the budget is used";
+}
+
+TEST_F(Slow, OthersThatAreDamagedAreComputedWithIt) {
+  find_slow(1);
+  const std::uint64_t block = any_block_of(kSlow), stripe = block * 4096 / volume->geometry().stripe_bytes();
+  const std::uint64_t row = stripe * 2 + block % 2;
+  for (std::uint32_t away = 0, left = 2; left != 0; ++away)
+    if (away != kSlow) rot(away, volume->geometry().block_offset(row)), --left;
+  read_block(block);
+  read_block(block);
+  for (int i = 0; i < 100; ++i) read_block(any_block());
+  EXPECT_EQ(scrub(*volume, true).lost_block_count, 0u);
+  EXPECT_EQ(scrub(*volume).bad_block_count, 0u);
+  write(*volume, &model, block * 4096, paint(4096, 9));
+  read_block(block);
+  volume->delay_begin(0, model.size());
+  write(*volume, &model, block * 4096, paint(4096, 10));
+  volume->flush();
+  read_block(block);
+}
+
+TEST_F(Slow, AsAllOthersIsNotSlow) {
+  for (const auto &disk : array.disks) disk->read_milliseconds = 1;
+  for (int i = 0; i < 800; ++i) read_block(any_block());
+  EXPECT_EQ(info_of(*volume).avoided_block_count, 0u);
+}
+
 // ---- kills ------------------------------------------------------------------------------------------
 
 // At each call. One thread makes all calls, and the thread sanitizer leaves these tests out (CMakeLists.txt).
@@ -720,7 +805,7 @@ TEST_F(Damage, AReaderDoesNotKeepAPageOfTheOldMember) {
   VolumeId id;
   id.fill(7);
   const Seed seed(id);
-  Members members(6, false, [](const std::string &) {});
+  Members members(6, 4, false, [](const std::string &) {});
   auto given = array.given({});
   for (std::uint32_t i = 0; i < 6; ++i)
     members.put(i, "", std::move(given[i].member), TANDEM_VOLUME_MEMBER_CURRENT, "");
@@ -742,7 +827,7 @@ TEST_F(Damage, AReaderDoesNotKeepAPageOfTheOldMember) {
 }
 
 TEST_F(Damage, AWriteToTheOldMemberThatFailsDoesNotLoseTheNewOne) {
-  Members members(1, false, [](const std::string &) {});
+  Members members(1, 1, false, [](const std::string &) {});
   members.put(0, "", std::move(array.given({})[0].member), TANDEM_VOLUME_MEMBER_CURRENT, "");
   auto fresh = array.fresh_member("spare");
   const std::shared_ptr<Member> next = std::move(fresh.member);
