@@ -11,7 +11,12 @@ Each member is a separate nbdkit. It serves one request at a time and takes --mi
   standard   again, to the same stripes
   delayed    to unwritten stripes, in a window of delayed parity; the window's end counts
 
-A flush at the end counts too. Needs nbdkit, python3-libnbd and a Tandem built with libnbd."""
+A flush at the end counts too.
+
+With --slow N it measures reads instead: 4 KiB at random places, one at a time, while each read of the last member takes N
+milliseconds more, and no other one waits. First the volume does not know that this member is slow, then it knows.
+
+Needs nbdkit, python3-libnbd and a Tandem built with libnbd."""
 
 import argparse
 import json
@@ -66,8 +71,11 @@ class Bench:
     def member(self, index):
         path = self.folder / f"member-{index}"
         delay = f"{self.given.milliseconds}ms"
-        self.start("nbdkit", "--foreground", "--exit-with-parent", "--unix", path, "--filter=noparallel", "--filter=delay",
-                   "memory", f"{self.given.member_mib}M", "serialize=all-requests", f"rdelay={delay}", f"wdelay={delay}")
+        how = ["--filter=noparallel", "--filter=delay", "memory", "serialize=all-requests", f"rdelay={delay}", f"wdelay={delay}"]
+        if self.given.slow:
+            slow = self.given.slow if index == self.count - 1 else 0
+            how = ["--filter=delay", "memory", f"rdelay={slow}ms"]
+        self.start("nbdkit", "--foreground", "--exit-with-parent", "--unix", path, *how, f"{self.given.member_mib}M")
         wait_until(lambda: is_listening(path), path)
         return f"nbd+unix:///?socket={path}"
 
@@ -95,18 +103,58 @@ class Bench:
             handles[index].flush()
         return time.perf_counter() - began
 
+    def serve(self, members):
+        self.tandem("create", *members, "-k", self.given.k, "-m", self.given.m, "--unit-bytes", self.unit)
+        path = self.folder / "volume"
+        self.start(self.given.tandem, "volume", "serve", *members, "--socket", path, "--quiet")
+        wait_until(lambda: is_listening(path), path)
+        served = nbd.NBD()
+        served.connect_uri(f"nbd+unix:///?socket={path}")
+        return served, path
+
+    def run_slow(self):
+        served, path = self.serve([self.member(index) for index in range(self.count)])
+        written, block = self.given.stripes * self.given.k * self.unit, 4096
+        stripe = bytes(range(256)) * (self.given.k * self.unit // 256)
+        for at in range(0, written, len(stripe)):  # whole ones: nothing is read for them
+            served.pwrite(stripe, at)
+        served.flush()
+        choice = random.Random(3)
+
+        def measure(count):
+            times = []
+            for _ in range(count):
+                began = time.perf_counter()
+                served.pread(block, choice.randrange(written // block) * block)
+                times.append(time.perf_counter() - began)
+            return times
+
+        def is_known():
+            return self.tandem("info", "--socket", path)["members"][-1]["slow"]
+
+        def told(times):
+            ordered = sorted(times)
+            return {"reads": len(ordered), **{f"p{part}_milliseconds": round(1000 * ordered[len(ordered) * part // 100], 3)
+                                              for part in (50, 90, 99)}}
+
+        before = measure(300)
+        while not is_known():
+            before += measure(25)
+        began = self.tandem("info", "--socket", path)["statistics"]
+        after = measure(self.given.reads)
+        ended = self.tandem("info", "--socket", path)["statistics"]
+        reads = sum(ended[kind]["reads"] - began[kind]["reads"] for kind in ("data", "parity"))
+        return {"k": self.given.k, "m": self.given.m, "slow_milliseconds": self.given.slow, "not known": told(before), "known": told(after),
+                "reads of members for each read": round(reads / len(after), 3),
+                "avoided": ended["avoided_block_count"] - began["avoided_block_count"]}
+
     def run(self):
         members = [self.member(index) for index in range(self.count)]
         direct = [nbd.NBD() for _ in members]
         for handle, uri in zip(direct, members):
             handle.connect_uri(uri)
         k, m = self.given.k, self.given.m
-        self.tandem("create", *members, "-k", k, "-m", m, "--unit-bytes", self.unit)
-        path = self.folder / "volume"
-        self.start(self.given.tandem, "volume", "serve", *members, "--socket", path, "--quiet")
-        wait_until(lambda: is_listening(path), path)
-        served = nbd.NBD()
-        served.connect_uri(f"nbd+unix:///?socket={path}")
+        served, path = self.serve(members)
         stripe = k * self.unit
         if served.get_size() < 2 * self.given.stripes * stripe:
             sys.exit(f"the volume has {served.get_size() // stripe} stripes, {2 * self.given.stripes} are needed")
@@ -146,11 +194,13 @@ def main():
     parser.add_argument("--stripes", type=int, default=48, help="stripes to write, each completely")
     parser.add_argument("--milliseconds", type=int, default=5)
     parser.add_argument("--in-flight", type=int, default=64)
+    parser.add_argument("--slow", type=int, default=0, metavar="MILLISECONDS", help="measure reads around a slow member")
+    parser.add_argument("--reads", type=int, default=5000, help="with --slow: reads once it is known to be slow")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(given, pathlib.Path(folder))
         try:
-            print(json.dumps(bench.run(), indent=2))
+            print(json.dumps(bench.run_slow() if given.slow else bench.run(), indent=2))
         finally:
             bench.end()
 

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <utility>
 
 #include "cli/file_report.hpp"
@@ -38,7 +39,7 @@ struct AskFlags {
 };
 
 struct DelayFlags : AskFlags {
-  std::uint64_t offset_bytes = 0, bytes = 0;
+  std::uint64_t offset_bytes = 0, bytes = 0, bound_bytes = 0, bound_seconds = 0;
   bool has_offset = false, has_bytes = false, accept_loss = false;
 };
 
@@ -203,18 +204,31 @@ std::string state_text(const Json &info) {
   return state;
 }
 
+void print_windows(const Json &answer) {
+  for (const Json &window : answer.at("windows")) fmt::print("window of delayed parity: {}\n", window_text(window));
+  const Json &bounded = answer.at("bounded");
+  if (!bounded.is_null())
+    fmt::print("bounded window: {}; at most {} are unprotected, and {} s each\n", window_text(bounded),
+               size(number(bounded, "bound_bytes")), number(bounded, "bound_seconds"));
+  if (!bounded.is_null() || !answer.at("windows").empty())
+    fmt::print("unprotected now: {} of {} in windows\n", size(number(answer, "unprotected_bytes")),
+               size(std::accumulate(answer.at("windows").begin(), answer.at("windows").end(), std::uint64_t{0},
+                                    [](std::uint64_t sum, const Json &each) { return sum + number(each, "bytes"); })));
+}
+
 int print_info(const Json &info) {
   fmt::print("volume {}: {} + {} members, {}, unit {} bytes, {}{}\n", text(info, "volume_id"), number(info, "k"),
              number(info, "m"), text(info, "matrix"), number(info, "unit_bytes"), size(number(info, "volume_bytes")),
              info.at("read_only").get<bool>() ? ", open read-only" : "");
   fmt::print("{}\n", state_text(info));
-  for (const Json &window : info.at("windows")) fmt::print("window of delayed parity: {}\n", window_text(window));
+  print_windows(info);
   if (const std::uint64_t position = number(info, "scrub_position_bytes"); position != 0)
     fmt::print("scrub goes on at {} of {}\n", size(position), size(number(info, "volume_bytes")));
   fmt::print("\n{:>6} {:<11} {:>12} {:>12} {:>12}  {}\n", "MEMBER", "STATE", "BYTES", "READ ERRORS", "BAD BLOCKS",
              "NAME");
   for (const Json &member : info.at("members")) {
-    const std::string why = text(member, "why");
+    std::string why = text(member, "why");
+    if (member.at("slow").get<bool>()) why += (why.empty() ? "" : "; ") + std::string("slow: reads avoid it");
     fmt::print("{:>6} {:<11} {:>12} {:>12} {:>12}  {}{}\n", number(member, "index"), text(member, "state"),
                number(member, "size_bytes"), number(member, "read_error_count"), number(member, "bad_block_count"),
                text(member, "name"), why.empty() ? "" : fmt::format(" ({})", why));
@@ -230,11 +244,16 @@ int info(const AskFlags &flags) {
 }
 
 int delay_begin(const DelayFlags &flags) {
+  if ((flags.bound_bytes != 0 || flags.bound_seconds != 0) && flags.target.socket.empty())
+    fail(kExitWrongUsage, "a bounded window ends with the process that has opened the volume: give --socket");
   Json request = {{"command", "delay-begin"}, {"offset_bytes", flags.offset_bytes}};
   if (flags.has_bytes) request["bytes"] = flags.bytes;
+  if (flags.bound_bytes != 0) request["bound_bytes"] = flags.bound_bytes;
+  if (flags.bound_seconds != 0) request["bound_seconds"] = flags.bound_seconds;
   return ask("delay begin", flags, false, request, [&](const Json &answer) {
     const std::string window = window_text(answer.at("window"));
     if (is_told(flags.output)) fmt::print("parity is delayed in: {}\n", window);
+    if (is_told(flags.output) && !answer.at("bounded").is_null()) print_windows(answer);
     return kExitDone;
   });
 }
@@ -256,7 +275,7 @@ int delay_end(const DelayFlags &flags) {
 int delay_list(const DelayFlags &flags) {
   return ask("delay list", flags, true, {{"command", "delay-list"}}, [&](const Json &answer) {
     if (is_told(flags.output)) {
-      for (const Json &window : answer.at("windows")) fmt::print("{}\n", window_text(window));
+      print_windows(answer);
       if (answer.at("windows").empty()) fmt::print("no window is open\n");
     }
     return kExitDone;
@@ -420,6 +439,18 @@ void add_delay(CLI::App &volume, Invocation &invocation) {
                                            begins ? "Its length; default: to the end of the volume"
                                                   : "As printed there; default: all windows")
                                ->transform(size_value());
+      if (begins) {
+        command
+            .add_option("--bound", flags->bound_bytes,
+                        "A bounded window: smaller ones begin where writes are and end by themselves, together at most "
+                        "this large, such as 1G; default with --seconds: 1 GiB")
+            ->transform(size_value())
+            ->check(CLI::PositiveNumber);
+        command
+            .add_option("--seconds", flags->bound_seconds,
+                        "A bounded window: each smaller one ends after this time; default with --bound: 60")
+            ->check(CLI::PositiveNumber);
+      }
       if (!begins)
         command.add_flag("--accept-loss", flags->accept_loss,
                          "Replace data that is lost with a member by zeros; else the window stays open");

@@ -246,6 +246,16 @@ extern "C" tandem_status tandem_volume_delay_begin(tandem_volume *volume, uint64
                  [&] { *window_out = volume->engine.delay_begin(offset_bytes, bytes); });
 }
 
+extern "C" tandem_status tandem_volume_delay_bounded(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes,
+                                                     uint64_t bound_bytes, uint64_t bound_seconds,
+                                                     tandem_volume_window *window_out) {
+  return guarded({{"volume", volume}, {"window_out", window_out}}, [&] {
+    constexpr std::uint64_t kBytes = 1 << 30, kSeconds = 60, kMostSeconds = 1000000000;
+    const std::chrono::seconds time(std::min(bound_seconds == 0 ? kSeconds : bound_seconds, kMostSeconds));
+    *window_out = volume->engine.delay_bounded(offset_bytes, bytes, bound_bytes == 0 ? kBytes : bound_bytes, time);
+  });
+}
+
 extern "C" tandem_status tandem_volume_delay_end(tandem_volume *volume, const tandem_volume_window *window,
                                                  int32_t accept_loss) {
   return guarded({{"volume", volume}, {"window", window}},

@@ -31,9 +31,19 @@ void Volume::flush() {
 
 void Volume::close() {
   if (settings_.read_only) return;
+  stop_moving_windows();
+  std::exception_ptr failed;
+  try {
+    end_bounded(false);
+  } catch (...) {  // a window stays open; what else was written is made safe first
+    failed = std::current_exception();
+  }
   commit();
-  const Gate::Exclusive exclusive(*gate_);
-  settle();
+  {
+    const Gate::Exclusive exclusive(*gate_);
+    settle();
+  }
+  if (failed) std::rethrow_exception(failed);
 }
 
 void Volume::commit() {

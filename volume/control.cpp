@@ -92,15 +92,27 @@ tandem_volume_info query(tandem_volume *volume) {
   return info;
 }
 
+// The bounded one as a whole.
 std::vector<tandem_volume_window> windows_of(tandem_volume *volume) {
   const tandem_volume_info info = query(volume);
-  return {info.windows, info.windows + info.window_count};
+  std::vector<tandem_volume_window> found(info.windows, info.windows + info.window_count);
+  if (info.bounded.end_bytes == 0) return found;
+  std::erase_if(found, [&](const tandem_volume_window &each) {
+    return each.begin_bytes >= info.bounded.begin_bytes && each.end_bytes <= info.bounded.end_bytes;
+  });
+  found.push_back(info.bounded);
+  return found;
 }
 
-Json windows_json(tandem_volume *volume) {
-  Json list = Json::array();
-  for (const tandem_volume_window &window : windows_of(volume)) list.push_back(to_json(window));
-  return list;
+// What info, delay-begin and delay-list tell of delayed parity.
+void tell_delay(const tandem_volume_info &info, Json &answer) {
+  answer["windows"] = Json::array();
+  for (std::uint32_t i = 0; i < info.window_count; ++i) answer["windows"].push_back(to_json(info.windows[i]));
+  answer["unprotected_bytes"] = info.unprotected_bytes;
+  answer["bounded"] = nullptr;
+  if (info.bounded.end_bytes == 0) return;
+  answer["bounded"] = to_json(info.bounded);
+  answer["bounded"].update({{"bound_bytes", info.bound_bytes}, {"bound_seconds", info.bound_seconds}});
 }
 
 Json statistics_json(const tandem_volume_info &statistics) {
@@ -117,7 +129,8 @@ Json statistics_json(const tandem_volume_info &statistics) {
           {"delay_count", statistics.ways[TANDEM_VOLUME_DELAY]},
           {"transaction_count", statistics.transaction_count},
           {"degraded_read_count", statistics.degraded_read_count},
-          {"mended_block_count", statistics.mended_block_count}};
+          {"mended_block_count", statistics.mended_block_count},
+          {"avoided_block_count", statistics.avoided_block_count}};
 }
 
 Json answer_info(tandem_volume *volume, Request &request) {
@@ -134,37 +147,45 @@ Json answer_info(tandem_volume *volume, Request &request) {
                        {"why", member.why},
                        {"size_bytes", member.size_bytes},
                        {"read_error_count", member.read_error_count},
-                       {"bad_block_count", member.bad_block_count}});
+                       {"bad_block_count", member.bad_block_count},
+                       {"slow", member.is_slow != 0}});
   }
-  return {{"volume_id", base::hexadecimal(info.volume_id)},
-          {"k", info.k},
-          {"m", info.m},
-          {"matrix", matrix != nullptr ? matrix : base::text("unknown (", info.matrix, ")")},
-          {"unit_bytes", info.unit_bytes},
-          {"volume_bytes", info.volume_bytes},
-          {"stripe_count", info.stripe_count},
-          {"log_bytes", info.log_bytes},
-          {"epoch", info.epoch},
-          {"sequence", info.sequence},
-          {"read_only", info.read_only != 0},
-          {"lost_count", info.lost_count},
-          {"rebuilding_count", info.rebuilding_count},
-          {"old_count", info.old_count},
-          {"scrub_position_bytes", info.scrub_position_bytes},
-          {"pid", getpid()},
-          {"windows", windows_json(volume)},
-          {"members", members},
-          {"statistics", statistics_json(info)}};
+  Json answer = {{"volume_id", base::hexadecimal(info.volume_id)},
+                 {"k", info.k},
+                 {"m", info.m},
+                 {"matrix", matrix != nullptr ? matrix : base::text("unknown (", info.matrix, ")")},
+                 {"unit_bytes", info.unit_bytes},
+                 {"volume_bytes", info.volume_bytes},
+                 {"stripe_count", info.stripe_count},
+                 {"log_bytes", info.log_bytes},
+                 {"epoch", info.epoch},
+                 {"sequence", info.sequence},
+                 {"read_only", info.read_only != 0},
+                 {"lost_count", info.lost_count},
+                 {"rebuilding_count", info.rebuilding_count},
+                 {"old_count", info.old_count},
+                 {"scrub_position_bytes", info.scrub_position_bytes},
+                 {"pid", getpid()}};
+  tell_delay(info, answer);
+  answer["members"] = members;
+  answer["statistics"] = statistics_json(info);
+  return answer;
 }
 
 Json answer_delay_begin(tandem_volume *volume, Request &request) {
   const std::uint64_t volume_bytes = query(volume).volume_bytes;
   const std::uint64_t offset = request.number("offset_bytes", 0, volume_bytes);
   const std::uint64_t bytes = request.number("bytes", volume_bytes - offset, volume_bytes - offset);
+  const bool is_bounded = request.has("bound_bytes") || request.has("bound_seconds");
+  const std::uint64_t bound_bytes = request.number("bound_bytes", 0),
+                      bound_seconds = request.number("bound_seconds", 0);
   request.end();
   tandem_volume_window window = {};
-  check(tandem_volume_delay_begin(volume, offset, bytes, &window));
-  return {{"window", to_json(window)}};
+  check(is_bounded ? tandem_volume_delay_bounded(volume, offset, bytes, bound_bytes, bound_seconds, &window)
+                   : tandem_volume_delay_begin(volume, offset, bytes, &window));
+  Json answer = {{"window", to_json(window)}};
+  tell_delay(query(volume), answer);
+  return answer;
 }
 
 // Without a range: all open windows. After a failure, "ended" lists those that are closed nevertheless.
@@ -195,7 +216,9 @@ Json answer_delay_end(tandem_volume *volume, Request &request) {
 
 Json answer_delay_list(tandem_volume *volume, Request &request) {
   request.end();
-  return {{"windows", windows_json(volume)}};
+  Json answer = Json::object();
+  tell_delay(query(volume), answer);
+  return answer;
 }
 
 Json to_json(const tandem_volume_care_result &result) {

@@ -6,6 +6,7 @@
 //   write.cpp     the ways of a write; trim
 //   commit.cpp    a transaction to its end
 //   delay.cpp     windows of delayed parity
+//   bound.cpp     windows that begin and end by themselves
 //   generations.cpp  which blocks of a row belong together
 //   care.cpp      scrub, rebuild, replace
 //   create.cpp    a new volume, and the parts of it that a new member of an old one needs
@@ -14,12 +15,15 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <shared_mutex>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/crew.hpp"
@@ -58,6 +62,7 @@ struct OpenSettings {
   std::size_t thread_count = 0;  // beside the callers' own
   std::uint64_t cache_bytes = 64 << 20;
   std::chrono::seconds settle_after{600};  // see Volume::settle
+  bool moves_windows = true;               // a thread calls Volume::move_windows; false: only the caller
   std::function<void(const std::string &)> note = [](const std::string &) {};
 };
 
@@ -92,6 +97,11 @@ class Volume {
   tandem_volume_window delay_begin(std::uint64_t offset, std::uint64_t bytes);
   void delay_end(const tandem_volume_window &window, bool accept_loss);
   std::vector<tandem_volume_window> windows() const;
+  // Windows in this range begin and end by themselves, with at most so many bytes together, each after this time.
+  tandem_volume_window delay_bounded(std::uint64_t offset, std::uint64_t bytes, std::uint64_t bound_bytes,
+                                     std::chrono::milliseconds bound_time);
+  // Ends bounded windows that are too old, and begins one that a write has asked for. Returns whether one was ended.
+  bool move_windows();
 
   // Return TANDEM_OK or TANDEM_ERROR_CANCELLED; the result is written in both cases.
   tandem_status scrub(const CareSettings &settings, tandem_volume_care_result *result);
@@ -102,6 +112,7 @@ class Volume {
 
  private:
   using Lock = std::shared_mutex;
+  static constexpr std::uint64_t kNoStripe = UINT64_MAX;
   // A call that changes blocks: no commit runs while it exists.
   class Change {
    public:
@@ -153,6 +164,7 @@ class Volume {
   // that stay `lost`. Bad blocks with a known checksum are written back.
   void fetch(View &view, std::span<const Part> parts);
   void fetch_part(View &view, const Part &part);
+  void fetch_around_slow(View &view, std::span<const Part> parts);
   enum class WriteBack { no, yes };
   void recover(View &view, WriteBack write_back);
   void decode_rows(View &view, std::uint32_t begin, std::uint32_t end, WriteBack write_back);
@@ -220,20 +232,53 @@ class Volume {
   // delay.cpp
   struct OpenWindow {
     Window window;
-    // Stripes that have their parity again: those before `done_before`, and those in `done_beyond`.
-    std::uint64_t done_before = window.first_stripe;
-    std::set<std::uint64_t> done_beyond{};
-
-    bool is_delayed(std::uint64_t stripe) const {
-      return stripe >= done_before && stripe < window.end() && !done_beyond.contains(stripe);
-    }
+    std::vector<bool> lacks_parity;  // of each stripe: it was written to since, or maybe by a process before
+    std::uint64_t lacking_count = 0;
     bool ending = false;
     bool is_left_over = false;  // of a process that did not end it
+    bool is_bounded = false;
+    std::chrono::steady_clock::time_point begun_at = std::chrono::steady_clock::now();
+
+    OpenWindow(const Window &given, bool left_over, bool bounded)
+        : window(given),
+          lacks_parity(given.stripe_count, left_over),
+          lacking_count(left_over ? given.stripe_count : 0),
+          is_left_over(left_over),
+          is_bounded(bounded) {}
+    bool holds(std::uint64_t stripe) const { return stripe >= window.first_stripe && stripe < window.end(); }
+    bool is_delayed(std::uint64_t stripe) const { return holds(stripe) && lacks_parity[stripe - window.first_stripe]; }
+    void set_delayed(std::uint64_t stripe, bool delayed) {
+      lacking_count = lacking_count - is_delayed(stripe) + delayed;
+      lacks_parity[stripe - window.first_stripe] = delayed;
+    }
   };
   bool is_delayed(std::uint64_t stripe) const;
+  bool is_in_window(std::uint64_t stripe) const;
+  // Whether a change leaves the parity of its stripe to the end of a window.
+  bool delays(const View &view);
   std::vector<Window> window_list() const;
+  Window full_stripes(std::uint64_t offset, std::uint64_t bytes) const;
+  tandem_volume_window bytes_of(const Window &window) const {
+    return {window.first_stripe * geometry().stripe_bytes(), window.end() * geometry().stripe_bytes()};
+  }
+  void check_can_delay() const;
+  void check_no_window(const Window &range, bool is_bounded) const;
+  void begin_window(const Window &window, bool is_bounded);
+  void end_window(const tandem_volume_window &window, bool is_bounded, bool accept_loss);
   void check_windows();
   void end_stripe(std::uint64_t stripe, bool accept_loss);
+
+  // bound.cpp
+  struct Bounded {
+    Window range{};
+    std::uint64_t most_stripes = 0, window_stripes = 0;
+    std::chrono::milliseconds most_time{};
+  };
+  void ask_for_window(std::uint64_t stripe);
+  bool move_windows_of(const Bounded &bounded);
+  void end_bounded(bool accept_loss);
+  void keep_moving_windows();
+  void stop_moving_windows();
 
   // care.cpp
   // Reads the blocks that usable members should have of a stripe, and counts the errors.
@@ -287,13 +332,20 @@ class Volume {
   std::atomic<std::uint64_t> epoch_{0}, scrub_stripe_{0};  // as in the superblock, for queries
   mutable std::shared_mutex windows_mutex_;
   std::vector<OpenWindow> windows_;
+  std::optional<Bounded> bounded_;                   // under windows_mutex_
+  std::atomic<std::uint64_t> asked_for_{kNoStripe};  // a stripe: the window that it would lie in shall begin
+  std::mutex moving_mutex_;                          // of calls that begin and end bounded windows
+  std::condition_variable_any moving_changed_;       // with windows_mutex_
+  bool moving_stops_ = false;                        // under windows_mutex_
+  std::thread mover_;
   std::mutex care_mutex_;
   bool has_looked_ = false;     // for old members, at all tables; under care_mutex_
   std::set<std::string> told_;  // what this scrub has noted of blocks that do not fit; under care_mutex_
   Lock locks_[256];
   Buffer zeros_;  // a unit of them
 
-  std::atomic<std::uint64_t> ways_[5]{}, transactions_{0}, degraded_reads_{0}, mended_{0};
+  std::atomic<std::uint64_t> ways_[5]{}, transactions_{0}, degraded_reads_{0}, mended_{0}, avoided_{0};
+  std::atomic<std::int64_t> spare_blocks_{0};  // that may be read in place of those of slow members
 };
 
 }  // namespace tandem::volume

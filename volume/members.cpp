@@ -12,9 +12,13 @@ void copy_text(const std::string &from, char (&to)[256]) {
   to[bytes] = 0;
 }
 
+constexpr std::uint32_t kLeastSlowMicroseconds = 1000;
+constexpr std::size_t kMostTimedBytes = 64 << 10;  // longer reads tell of the length more than of the member
+
 }  // namespace
 
-Members::Members(std::uint32_t count, bool read_only, Note note) : read_only_(read_only), note_(std::move(note)) {
+Members::Members(std::uint32_t count, std::uint32_t k, bool read_only, Note note)
+    : k_(k), read_only_(read_only), note_(std::move(note)) {
   for (std::uint32_t i = 0; i < count; ++i) slots_.push_back(std::make_unique<Slot>());
 }
 
@@ -54,6 +58,8 @@ void Members::put(std::uint32_t index, const std::string &name, std::shared_ptr<
   slot.unsynced = true;
   slot.is_old = false;
   slot.read_errors = slot.bad_blocks = 0;
+  slot.time_count = 0;
+  slot.is_slow = false;
   slot.state.store(state, std::memory_order_release);
 }
 
@@ -107,6 +113,7 @@ void Members::query(std::uint32_t index, tandem_volume_member *out) const {
   out->size_bytes = slot.member ? slot.member->size_bytes() : 0;
   out->read_error_count = slot.read_errors;
   out->bad_block_count = slot.bad_blocks;
+  out->is_slow = slot.is_slow;
   copy_text(slot.name, out->name);
   copy_text(slot.is_old && slot.why.empty() ? "it holds old blocks, scrub with repair mends them" : slot.why, out->why);
 }
@@ -118,12 +125,36 @@ bool Members::read(std::uint32_t index, IoKind kind, std::uint64_t offset, std::
   ++count.reads;
   count.read_bytes += bytes;
   try {
+    const auto begin = std::chrono::steady_clock::now();
     member->read(offset, to, bytes);
+    if ((kind == IoKind::data || kind == IoKind::parity) && bytes <= kMostTimedBytes)
+      note_time(index, std::chrono::steady_clock::now() - begin);
     return true;
   } catch (const MemberError &error) {
     if (slots_[index]->read_errors++ == 0) note_(text("member ", index, " could not be read: ", error.what()));
     return false;
   }
+}
+
+std::uint32_t Members::ranked_time(const Slot &slot, std::size_t rank) {
+  std::uint32_t times[kTimes];
+  std::ranges::copy(slot.times, times);
+  std::nth_element(times, times + rank, times + kTimes);
+  return times[rank];
+}
+
+void Members::note_time(std::uint32_t index, std::chrono::steady_clock::duration time) {
+  Slot &slot = *slots_[index];
+  const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(time).count();
+  const std::uint64_t count = slot.time_count++;
+  slot.times[count % kTimes] = static_cast<std::uint32_t>(std::min<std::int64_t>(microseconds, UINT32_MAX));
+  if (count + 1 < kTimes || (microseconds < kLeastSlowMicroseconds && !slot.is_slow)) return;
+  const std::uint32_t median = ranked_time(slot, kTimes / 2);
+  std::uint32_t faster = 0;
+  for (std::uint32_t i = 0; i < this->count() && median >= kLeastSlowMicroseconds; ++i)
+    faster += i != index && is_usable(i) && slots_[i]->time_count >= kTimes &&
+              ranked_time(*slots_[i], kTimes * 99 / 100 - 1) < median;
+  slot.is_slow.store(faster >= k_, std::memory_order_release);
 }
 
 bool Members::write(std::uint32_t index, IoKind kind, std::uint64_t offset, const std::byte *from, std::size_t bytes) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -20,7 +21,7 @@ inline constexpr std::size_t kIoKinds = 5;
 class Members {
  public:
   using Note = std::function<void(const std::string &)>;
-  Members(std::uint32_t count, bool read_only, Note note);
+  Members(std::uint32_t count, std::uint32_t k, bool read_only, Note note);
 
   std::uint32_t count() const { return static_cast<std::uint32_t>(slots_.size()); }
   // As tandem_volume_member_state.
@@ -48,6 +49,11 @@ class Members {
   // Whether a row has shown that it holds old blocks. The first time it is noted.
   bool is_old(std::uint32_t index) const { return slots_[index]->is_old.load(std::memory_order_acquire); }
   void set_old(std::uint32_t index, bool is_old);
+  // Whether the median of its last 100 reads is longer than a millisecond, and longer than 99 of the last 100 reads of
+  // each of k others.
+  bool is_slow(std::uint32_t index) const { return slots_[index]->is_slow.load(std::memory_order_acquire); }
+  // One of 100 reads of a slow member is made nevertheless: it may be fast again.
+  bool avoids(std::uint32_t index) { return is_slow(index) && ++slots_[index]->avoided_count % kTimes != 0; }
   bool is_unsynced(std::uint32_t index) const { return slots_[index]->unsynced.load(std::memory_order_acquire); }
 
   void count_bad_block(std::uint32_t index) { ++slots_[index]->bad_blocks; }
@@ -57,18 +63,25 @@ class Members {
  private:
   // A write or a sync of it failed. No effect if another member has its place by now.
   void lose(std::uint32_t index, const std::shared_ptr<Member> &member, const std::string &why);
+  static constexpr std::size_t kTimes = 100;
+  struct Slot;
+  void note_time(std::uint32_t index, std::chrono::steady_clock::duration time);
+  static std::uint32_t ranked_time(const Slot &slot, std::size_t rank);
   struct Slot {
     mutable std::mutex mutex;  // of name, member and why
     std::string name, why;
     std::shared_ptr<Member> member;
     std::atomic<std::int32_t> state{TANDEM_VOLUME_MEMBER_LOST};
-    std::atomic<bool> unsynced{false}, is_old{false};
+    std::atomic<bool> unsynced{false}, is_old{false}, is_slow{false};
+    std::atomic<std::uint32_t> times[kTimes]{};  // of the last reads of blocks, in microseconds
+    std::atomic<std::uint64_t> time_count{0}, avoided_count{0};
     std::atomic<std::uint64_t> read_errors{0}, bad_blocks{0};
   };
   struct Count {
     std::atomic<std::uint64_t> reads{0}, writes{0}, read_bytes{0}, write_bytes{0};
   };
 
+  std::uint32_t k_;
   bool read_only_;
   Note note_;
   std::vector<std::unique_ptr<Slot>> slots_;

@@ -92,7 +92,7 @@ Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std:
   epoch_ = superblock_.epoch;
   scrub_stripe_ = superblock_.scrub_stripe;
   for (const Window &window : superblock_.windows) {
-    windows_.push_back({.window = window, .is_left_over = true});
+    windows_.emplace_back(window, true, false);
     settings_.note(text("a window of delayed parity is open, bytes ", window.first_stripe * geometry().stripe_bytes(),
                         " to ", window.end() * geometry().stripe_bytes() - 1,
                         ": they are unprotected until it is ended"));
@@ -114,7 +114,7 @@ Volume::Volume(std::vector<Given> given, OpenSettings settings) : settings_(std:
   }
 }
 
-Volume::~Volume() = default;
+Volume::~Volume() { stop_moving_windows(); }
 
 bool Volume::session_would_make_stale() {
   if (session_is_durable_) return false;
@@ -144,7 +144,7 @@ Volume::Behind Volume::choose_superblock(std::vector<Given> &given) {
   if (newest == nullptr) fail(TANDEM_ERROR_NOT_RECOVERABLE, "no member of a volume was found", problems);
   superblock_ = newest->superblock;
   const std::uint32_t n = geometry().member_count();
-  members_ = std::make_unique<Members>(n, settings_.read_only, settings_.note);
+  members_ = std::make_unique<Members>(n, geometry().k, settings_.read_only, settings_.note);
   for (std::uint32_t i = 0; i < n; ++i)
     members_->put(i, "", nullptr, TANDEM_VOLUME_MEMBER_LOST,
                   problems.empty() ? "it was not given" : "it was not found" + problems);
@@ -379,6 +379,13 @@ void Volume::query(tandem_volume_info *out) const {
   out->transaction_count = transactions_;
   out->degraded_read_count = degraded_reads_;
   out->mended_block_count = mended_;
+  out->avoided_block_count = avoided_;
+  const std::shared_lock lock(windows_mutex_);
+  for (const OpenWindow &each : windows_) out->unprotected_bytes += each.lacking_count * geometry().stripe_bytes();
+  if (!bounded_) return;
+  out->bounded = bytes_of(bounded_->range);
+  out->bound_bytes = bounded_->most_stripes * geometry().stripe_bytes();
+  out->bound_seconds = static_cast<std::uint64_t>(std::chrono::ceil<std::chrono::seconds>(bounded_->most_time).count());
 }
 
 void Volume::query(std::uint32_t index, tandem_volume_member *out) const {

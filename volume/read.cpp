@@ -7,6 +7,11 @@
 #include "volume/engine.hpp"
 
 namespace tandem::volume {
+namespace {
+
+constexpr std::int64_t kMostSpareBlocks = 4096;
+
+}  // namespace
 
 void Volume::load_entries(View &view) {
   const std::uint64_t first = block_of(view, 0);
@@ -68,6 +73,60 @@ void Volume::fetch_part(View &view, const Part &part) {
       view.have[view.at(column, row)] = good ? Have::good : Have::bad;
     }
   }
+}
+
+// Computes what slow members hold from k others, while that many extra blocks may be read. Nothing is mended or noted.
+// What it leaves, fetch() reads as usual.
+void Volume::fetch_around_slow(View &view, std::span<const Part> parts) {
+  const std::uint32_t n = members_->count(), k = geometry().k;
+  const auto is_on_disk = [&](const Part &part) {
+    for (std::uint32_t row = part.begin; row < part.end; ++row) {
+      const std::uint64_t generation = view.entries[view.at(part.column, row)].generation;
+      if (view.contradicts[row] || view.stale[view.at(part.column, row)] || generation == kUnknown ||
+          is_zeros(generation) || pending_.find(member_of(view, part.column), block_of(view, row)))
+        return false;
+    }
+    return true;
+  };
+  std::vector<Part> around, from;
+  std::uint32_t begin = view.count, end = 0;
+  for (const Part &part : parts) {
+    if (!members_->is_slow(member_of(view, part.column)) || !is_on_disk(part)) continue;
+    around.push_back(part);
+    begin = std::min(begin, part.begin);
+    end = std::max(end, part.end);
+  }
+  if (around.empty() || is_delayed(view.stripe)) return;
+  for (std::uint32_t column = 0; column < n && from.size() < k; ++column)
+    if (const std::uint32_t member = member_of(view, column);
+        members_->is_usable(member) && !members_->is_slow(member) && !members_->is_old(member))
+      from.push_back({column, begin, end});
+  const std::int64_t extra = std::int64_t{k} * (end - begin);
+  if (from.size() < k || spare_blocks_ < extra || !members_->avoids(member_of(view, around[0].column))) return;
+  spare_blocks_ -= extra;
+  crew_->run(from.size(), [&](std::size_t i) { fetch_part(view, from[i]); });
+
+  std::vector<void *> shards(n);
+  std::vector<std::uint8_t> present(n);
+  for (const Part &part : from) {
+    for (std::uint32_t row = begin; row < end; ++row)
+      if (view.have[view.at(part.column, row)] != Have::good) return;
+    shards[part.column] = view.block(part.column, begin);
+    present[part.column] = 1;
+  }
+  for (const Part &part : around) shards[part.column] = view.block(part.column, begin);
+  if (tandem_decode(settings_.context, codec_.get(), shards.data(), present.data(), (end - begin) * kBlockBytes) !=
+      TANDEM_OK)
+    return;
+  for (const Part &part : around)
+    for (std::uint32_t row = part.begin; row < part.end; ++row) {
+      const Entry &entry = view.entries[view.at(part.column, row)];
+      if (entry.checksum != seed_->block(member_of(view, part.column), block_of(view, row), entry.generation,
+                                         view.block(part.column, row)))
+        continue;
+      view.have[view.at(part.column, row)] = Have::good;
+      ++avoided_;
+    }
 }
 
 // Computes the bad blocks of every row that has one.
@@ -200,6 +259,7 @@ void Volume::read_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint64_
         copies.push_back({view.columns[column] + (from - start - std::uint64_t{first} * kBlockBytes),
                           to + (from - begin), until - from});
     }
+    fetch_around_slow(view, parts);
     fetch(view, parts);
     require(view, parts);
     for (const Copy &copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
@@ -224,6 +284,9 @@ void Volume::read(std::uint64_t offset, std::byte *to, std::uint64_t bytes) {
   const std::uint64_t stripe_bytes = geometry().stripe_bytes();
   while (bytes != 0) {
     const std::uint64_t begin = offset % stripe_bytes, here = std::min(bytes, stripe_bytes - begin);
+    // Reads for others than the slow members are at most as many again as those of the callers.
+    if (spare_blocks_ < kMostSpareBlocks)
+      spare_blocks_ += static_cast<std::int64_t>(base::divide_up(here, std::uint64_t{kBlockBytes}));
     read_stripe(offset / stripe_bytes, begin, begin + here, to);
     offset += here;
     to += here;

@@ -74,7 +74,7 @@ void Volume::change_stripe(std::uint64_t stripe, std::uint64_t begin, std::uint6
 // A change of some rows of a stripe.
 struct Volume::Edit {
   View view;
-  bool clears, delayed;
+  bool clears, delayed = false;
   std::vector<Stored> fresh{};   // the new content of whole blocks; nullptr: it is cleared
   std::vector<Buffer> copies{};  // blocks of `fresh` that keep a part of their old content
   std::vector<WriteColumn> columns{};
@@ -100,7 +100,7 @@ bool Volume::change_rows(std::uint64_t stripe, std::uint32_t first, std::uint32_
                          bool clears) {
   const Change changing(*this, geometry().most_items(spans.size() + geometry().m, count));
   const std::unique_lock lock(lock_of(stripe));
-  Edit edit{.view = {*spares_, geometry(), stripe, first, count}, .clears = clears, .delayed = is_delayed(stripe)};
+  Edit edit{.view = {*spares_, geometry(), stripe, first, count}, .clears = clears};
   load_entries(edit.view);
   take_spans(edit, spans);
   if (!plan_parity(edit)) return true;
@@ -116,7 +116,8 @@ void Volume::take_spans(Edit &edit, std::span<const Span> spans) {
     const auto begin = static_cast<std::uint32_t>(span.begin / kBlockBytes) - view.first,
                end = static_cast<std::uint32_t>((span.end - 1) / kBlockBytes) + 1 - view.first;
     const Part part{span.column, begin, end};
-    if (edit.delayed && !members_->is_usable(member_of(view, span.column)))
+    // Also if the stripe still has its parity: after a crash it counts as if it had not.
+    if (!members_->is_usable(member_of(view, span.column)) && is_in_window(view.stripe))
       fail(TANDEM_ERROR_NOT_RECOVERABLE, "stripe ", view.stripe,
            " lies in a window of delayed parity: bytes written for member ", member_of(view, span.column),
            ", which is lost, would be unprotected and lost");
@@ -160,6 +161,7 @@ bool Volume::plan_parity(Edit &edit) {
     changes = changes || old;
   }
   if (!changes) return false;
+  edit.delayed = delays(edit.view);
   for (const WriteColumn &column : edit.columns) edit.leaves = edit.leaves || column.remaining_old;
   for (std::uint32_t i = 0; i < m; ++i)
     edit.parity.push_back(members_->is_usable(member_of(edit.view, k + i)) ? edit.view.columns[k + i] : nullptr);
@@ -170,6 +172,7 @@ bool Volume::plan_parity(Edit &edit) {
     encode_parity(edit);
   else if (plan.way != TANDEM_VOLUME_DELAY)
     update_parity(edit);
+  if (plan.way != TANDEM_VOLUME_FULL_STRIPE && !edit.delayed) ask_for_window(edit.view.stripe);
   return true;
 }
 

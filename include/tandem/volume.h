@@ -175,6 +175,11 @@ typedef struct tandem_volume_info {
   uint64_t transaction_count;   /* committed transactions */
   uint64_t degraded_read_count; /* blocks computed from others for a read or a write */
   uint64_t mended_block_count;  /* of these, blocks that were written back */
+  /* Delayed parity. A loss of a member loses at most unprotected_bytes. After a crash, all of `windows` counts. */
+  uint64_t unprotected_bytes;          /* full stripes in windows that were written and have no parity yet */
+  tandem_volume_window bounded;        /* from tandem_volume_delay_bounded; its end is 0 if none is open */
+  uint64_t bound_bytes, bound_seconds; /* of it: `windows` in it are together at most so large, each at most so old */
+  uint64_t avoided_block_count;        /* blocks of slow members that were computed from others */
 } tandem_volume_info;
 
 /* Describes a volume.
@@ -196,7 +201,9 @@ typedef struct tandem_volume_member {
   uint64_t size_bytes;                        /* 0: unknown */
   uint64_t read_error_count, bad_block_count; /* since open: failed reads; blocks with a wrong checksum */
   char name[256];                             /* the path or URI, cut to fit; "" = not given to open */
-  char why[256]; /* why it is lost or stale, or that it holds old blocks; "" = nothing is wrong */
+  char why[256];     /* why it is lost or stale, or that it holds old blocks; "" = nothing is wrong */
+  int32_t is_slow;   /* non-zero: reads avoid it, see tandem_volume_read */
+  uint32_t reserved; /* 0 */
 } tandem_volume_member;
 
 /* Describes one member.
@@ -209,6 +216,10 @@ TANDEM_API tandem_status tandem_volume_member_query(const tandem_volume *volume,
 
 /* Reads bytes. Lost blocks, and blocks with a wrong checksum, are computed from the others. They are written back
  * unless the volume is read-only. Bytes that were never written are zeros.
+ * A member is slow if the median of its last 100 reads (of at most 64 KiB) is longer than 1 ms, and longer than 99 of
+ * the last 100 reads of each of k other members. Its blocks are then computed from k others, as long as these extra
+ * reads are no more than the reads of the callers; one of 100 is still read, to see whether it is fast again. A slow
+ * member is used in every other way, and nothing is written because of it.
  *   offset_bytes, bytes   inside the volume; reading 0 bytes has no effect
  *   data                  untouched beyond `bytes`; undefined on failure
  * Status: INVALID_ARGUMENT (NULL; not inside the volume), NOT_RECOVERABLE, IO (fewer than k members are left),
@@ -265,14 +276,31 @@ TANDEM_API tandem_status tandem_volume_extents(tandem_volume *volume, uint64_t o
 TANDEM_API tandem_status tandem_volume_delay_begin(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes,
                                                    tandem_volume_window *window_out);
 
+/* Opens a bounded window: a range in which windows begin and end by themselves. A write where none is open updates its
+ * parity, and makes one begin there. At most 8 are open at a time; tandem_volume_info lists them. If another one would
+ * pass the bound, the oldest one ends first. A thread of the volume does this, at most once a second. The bounded
+ * window ends with tandem_volume_delay_end, with tandem_volume_close, and with the loss of a member: a note tells it.
+ * It is not kept on the members: after a crash the windows that were open are ordinary ones.
+ *   offset_bytes, bytes   rounded inward to full stripes
+ *   bound_bytes           most bytes in windows of the range, at least a stripe; 0 = 1 GiB
+ *   bound_seconds         a window ends after this time. Its end takes additional time; 0 = 60
+ *   window_out            the range, for tandem_volume_delay_end
+ * Status: as tandem_volume_delay_begin; INVALID_ARGUMENT also for a bound below a stripe, UNAVAILABLE also if there is
+ *   a bounded window.
+ * Threads: any. */
+TANDEM_API tandem_status tandem_volume_delay_bounded(tandem_volume *volume, uint64_t offset_bytes, uint64_t bytes,
+                                                     uint64_t bound_bytes, uint64_t bound_seconds,
+                                                     tandem_volume_window *window_out);
+
 /* Computes the parity of a window from its data and closes the window. Data inside is flushed too. Returns when the
  * parity is on stable storage. Reads and writes continue meanwhile; inside the window they wait for the stripe that is
  * being computed. A member that fails a write or a sync meanwhile is lost, with its data of stripes that have no parity
  * yet, which may be the only copy.
- *   window        from delay_begin or tandem_volume_query
+ *   window        from delay_begin, delay_bounded or tandem_volume_query
  *   accept_loss   non-zero: data of a lost member becomes zeros. 0: the call then fails, and the window stays open
- * Status: INVALID_ARGUMENT (NULL; no such window), NOT_RECOVERABLE (data of the window is lost: the message names
- *   the first range), UNAVAILABLE (read-only; another call is ending the window), IO, OUT_OF_MEMORY.
+ * Status: INVALID_ARGUMENT (NULL; no such window; a part of a bounded one), NOT_RECOVERABLE (data of the window is
+ *   lost: the message names the first range), UNAVAILABLE (read-only; another call is ending the window), IO,
+ *   OUT_OF_MEMORY.
  * Threads: any. */
 TANDEM_API tandem_status tandem_volume_delay_end(tandem_volume *volume, const tandem_volume_window *window,
                                                  int32_t accept_loss);

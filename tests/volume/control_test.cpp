@@ -172,6 +172,8 @@ null
 {"command": "delay-begin", "offset_bytes": 18446744073709551615}
 {"command": "delay-begin", "bytes": 18446744073709551615}
 {"command": "delay-begin", "bytes": 1}
+{"command": "delay-begin", "bound_bytes": 1}
+{"command": "delay-begin", "bound_seconds": -1}
 {"command": "delay-end", "offset_bytes": 1}
 {"command": "delay-end", "offset_bytes": 1, "bytes": 18446744073709551615}
 {"command": "delay-end", "offset_bytes": 0, "bytes": 65536}

@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -37,6 +39,7 @@ struct Disk {
   std::atomic<bool> fails_reads{false}, fails_writes{false}, has_no_memory{false};
   std::atomic<std::uint64_t> bad_byte{UINT64_MAX};  // no read that includes it succeeds
   std::function<void()> before_read, before_sync;   // once; set while no thread reads or syncs
+  std::atomic<std::uint32_t> read_milliseconds{0};  // that a read takes
   bool is_cached = false;                           // as memory is
   bool keeps_unsynced = false;                      // for settle_after_power_cut
   std::uint64_t counts_from = UINT64_MAX;           // I/Os from this offset on are counted
@@ -69,6 +72,8 @@ class DiskMember : public Member {
   std::uint64_t size_bytes() const override { return disk_->bytes.size(); }
   void read(std::uint64_t offset, std::byte *to, std::size_t bytes) override {
     if (disk_->before_read) std::exchange(disk_->before_read, nullptr)();
+    if (const std::uint32_t time = disk_->read_milliseconds)
+      std::this_thread::sleep_for(std::chrono::milliseconds(time));
     const std::lock_guard lock(disk_->mutex);
     if (machine_->is_dead || disk_->fails_reads) throw MemberError(MemberProblem::failed, "the disk does not read");
     if (disk_->bad_byte >= offset && disk_->bad_byte - offset < bytes)
@@ -155,6 +160,7 @@ struct Array {
     OpenSettings settings;
     settings.read_only = read_only;
     settings.thread_count = threads;
+    settings.moves_windows = false;
     settings.note = [this](const std::string &note) {
       const std::lock_guard lock(notes_mutex);
       notes.push_back(note);

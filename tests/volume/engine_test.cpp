@@ -333,7 +333,7 @@ TEST_F(Damage, ScrubWithRepairEndsWindowsThatWereLeftOpen) {
   volume->write(5000, model.data() + 5000, 20000);
   auto result = scrub(*volume, true);
   EXPECT_EQ(volume->windows().size(), 1u) << "the window is still in use";
-  EXPECT_EQ(result.unprotected_stripe_count, 2u);
+  EXPECT_EQ(result.unprotected_stripe_count, 1u) << "the other stripe still has its parity";
   reopen();
   result = scrub(*volume, true);
   EXPECT_EQ(volume->windows().size(), 0u);
@@ -366,6 +366,261 @@ TEST_F(Damage, WindowsThatMakeNoSense) {
   array.disks[0]->fails_writes = true;
   volume->write(stripe, model.data(), stripe);
   EXPECT_EQ(begin(stripe, stripe), TANDEM_ERROR_UNAVAILABLE) << "a member is lost";
+}
+
+// Windows that begin and end by themselves. The engine's thread is off here: move_windows() is one turn of it.
+struct Bounds : Damage {
+  const std::uint64_t stripe = volume->geometry().stripe_bytes(), stripes = volume->geometry().stripe_count;
+
+  tandem_volume_window begin(std::uint64_t bound_stripes, std::chrono::milliseconds time = std::chrono::hours(1)) {
+    return volume->delay_bounded(0, stripes * stripe, bound_stripes * stripe, time);
+  }
+  // A block of a stripe, twice: the first write asks for a window, the second one is in it.
+  void write_in_window(std::uint64_t at) {
+    write(*volume, &model, at * stripe, paint(4096, ++seed));
+    volume->move_windows();
+    write(*volume, &model, at * stripe, paint(4096, ++seed));
+  }
+  std::uint64_t window_stripes() const {
+    std::uint64_t found = 0;
+    for (const auto &each : volume->windows()) found += (each.end_bytes - each.begin_bytes) / stripe;
+    return found;
+  }
+  std::uint64_t lost_blocks() {
+    Bytes found(4096);
+    std::uint64_t lost = 0;
+    for (std::uint64_t at = 0; at < model.size(); at += found.size())
+      if (status_of([&] { volume->read(at, found.data(), found.size()); }) == TANDEM_ERROR_NOT_RECOVERABLE)
+        ++lost;
+      else
+        EXPECT_EQ(found, part(model, at, found.size())) << at;
+    return lost;
+  }
+  std::uint64_t seed = 100;
+};
+
+TEST_F(Bounds, NeitherALossNorACrashCostsMoreThanTheBound) {
+  ASSERT_GE(stripes, 20u);
+  for (const std::uint64_t bound : {1u, 3u, 8u, 11u}) {
+    begin(bound);
+    for (const std::uint64_t at : {0u, 1u, 7u, 3u, 12u, 12u, 17u, 2u, 19u, 5u, 9u, 14u}) {
+      write_in_window(at);
+      EXPECT_LE(window_stripes(), bound) << at;
+      EXPECT_LE(volume->windows().size(), 8u);
+      EXPECT_LE(info_of(*volume).unprotected_bytes, window_stripes() * stripe);
+      EXPECT_GE(info_of(*volume).unprotected_bytes, stripe) << "the stripe that was written twice";
+    }
+    EXPECT_EQ(info_of(*volume).bound_bytes, bound * stripe);
+    volume->flush();
+    // What is lost with a member now: its blocks of stripes without parity.
+    const std::uint64_t unprotected = info_of(*volume).unprotected_bytes / stripe, open = window_stripes();
+    array.disks[1]->fails_reads = true;
+    EXPECT_LE(lost_blocks(), 2 * unprotected);
+    array.disks[1]->fails_reads = false;
+    // The process dies, and then the member goes: its blocks of the windows.
+    array.machine->is_dead = true;
+    volume.reset();
+    array.machine = std::make_shared<Machine>();
+    volume = array.open({1});
+    EXPECT_EQ(window_stripes(), open);
+    EXPECT_EQ(info_of(*volume).unprotected_bytes, open * stripe) << "which of them have parity is not known";
+    EXPECT_EQ(info_of(*volume).bounded.end_bytes, 0u);
+    EXPECT_LE(lost_blocks(), 2 * open);
+    volume.reset();
+    volume = array.open();
+    EXPECT_EQ(lost_blocks(), 0u);
+    for (const auto &each : volume->windows()) volume->delay_end(each, false);
+  }
+  reopen({0, 1});
+  EXPECT_EQ(read_all(*volume), model) << "protected again";
+}
+
+TEST_F(Bounds, WindowsEndByThemselves) {
+  const auto range = begin(8, std::chrono::milliseconds(0));
+  write_in_window(3);
+  EXPECT_EQ(window_stripes(), 1u);
+  EXPECT_TRUE(volume->move_windows()) << "it is old enough";
+  EXPECT_EQ(window_stripes(), 0u);
+  EXPECT_EQ(info_of(*volume).unprotected_bytes, 0u);
+  write_in_window(5);
+  volume->delay_end(range, false);
+  EXPECT_EQ(window_stripes(), 0u);
+  EXPECT_EQ(info_of(*volume).bounded.end_bytes, 0u);
+  write_in_window(5);
+  EXPECT_EQ(window_stripes(), 0u) << "nothing asks for windows any more";
+  const auto empty = begin(8);
+  write(*volume, &model, 7 * stripe, paint(4096, ++seed));
+  volume->delay_end(empty, false);
+  array.machine->is_dead = true;
+  volume.reset();
+  array.machine = std::make_shared<Machine>();
+  volume = array.open();
+  EXPECT_EQ(read(*volume, 7 * stripe, 4096), part(model, 7 * stripe, 4096)) << "its end flushes, without windows too";
+  begin(8);
+  write_in_window(6);
+  volume->close();
+  volume.reset();
+  volume = array.open();
+  EXPECT_EQ(window_stripes(), 0u) << "the end of the volume is theirs";
+  reopen({2, 3});
+  EXPECT_EQ(read_all(*volume), model);
+}
+
+TEST_F(Bounds, CostTwoWritingsOfSuperblocksForEachMove) {
+  begin(8);
+  write_in_window(0);
+  const auto writings = [&] { return info_of(*volume).superblock.writes / 6; };
+  const std::uint64_t before = writings();
+  for (std::uint64_t at = 1; at < 20; ++at) write_in_window(at);
+  EXPECT_EQ(writings() - before, 19u + 12u) << "each begins one, and all but the first eight end one";
+  const auto counts = info_of(*volume);
+  for (std::uint64_t at = 12; at < 20; ++at) write(*volume, &model, at * stripe + 8192, paint(4096, ++seed));
+  EXPECT_EQ(info_of(*volume).parity.reads, counts.parity.reads) << "in the windows no parity is read";
+  write(*volume, &model, 0, part(model, 0, 2 * stripe));
+  volume->move_windows();
+  EXPECT_EQ(writings() - before, 31u) << "a full stripe needs no window";
+}
+
+TEST_F(Bounds, EndWithTheLossOfAMember) {
+  begin(8);
+  for (const std::uint64_t at : {2u, 4u, 8u}) write_in_window(at);
+  const std::uint32_t lost = volume->geometry().member_of(4, 0);
+  for (const std::uint64_t at : {2u, 8u}) ASSERT_EQ(volume->geometry().member_of(at, 4), lost) << "parity there";
+  array.disks[lost]->fails_writes = true;
+  write(*volume, &model, 10 * stripe, paint(stripe, ++seed));
+  volume->flush();
+  array.notes.clear();
+  EXPECT_TRUE(volume->move_windows());
+  EXPECT_EQ(info_of(*volume).bounded.end_bytes, 0u);
+  ASSERT_EQ(volume->windows().size(), 1u) << "the others could be ended";
+  EXPECT_EQ(volume->windows()[0].begin_bytes, 4 * stripe);
+  ASSERT_FALSE(array.notes.empty());
+  EXPECT_NE(array.notes.back().find("stays open"), std::string::npos) << array.notes.back();
+  EXPECT_NE(array.notes.back().find("member " + std::to_string(lost)), std::string::npos) << array.notes.back();
+  EXPECT_EQ(status_of([&] { begin(8); }), TANDEM_ERROR_UNAVAILABLE);
+}
+
+// A stripe of a window that was not written to has its parity. But a crash would forget that.
+TEST_F(Bounds, StripesThatWereNotWrittenStayProtected) {
+  const auto window = volume->delay_begin(0, 6 * stripe);
+  write(*volume, &model, 2 * stripe, paint(4096, ++seed));
+  EXPECT_EQ(info_of(*volume).unprotected_bytes, stripe);
+  const std::uint32_t lost = volume->geometry().member_of(4, 0);
+  array.disks[lost]->fails_reads = array.disks[lost]->fails_writes = true;
+  write(*volume, &model, 10 * stripe, paint(stripe, ++seed));
+  EXPECT_EQ(read(*volume, 3 * stripe, 3 * stripe), part(model, 3 * stripe, 3 * stripe));
+  EXPECT_EQ(status_of([&] { volume->write(4 * stripe, model.data(), 4096); }), TANDEM_ERROR_NOT_RECOVERABLE);
+  write(*volume, &model, 4 * stripe + 8192, paint(4096, ++seed));
+  EXPECT_EQ(info_of(*volume).unprotected_bytes, stripe) << "without all members no stripe gives up its parity";
+  EXPECT_EQ(read(*volume, 4 * stripe, stripe), part(model, 4 * stripe, stripe));
+  volume->delay_end(window, true);
+}
+
+TEST_F(Bounds, ThatMakeNoSense) {
+  EXPECT_TRUE(fails(
+      TANDEM_ERROR_INVALID_ARGUMENT, [&] { volume->delay_bounded(0, model.size(), stripe - 1, {}); }, "full stripe"));
+  const auto range = begin(4);
+  EXPECT_EQ(range.end_bytes, stripes * stripe);
+  EXPECT_TRUE(fails(
+      TANDEM_ERROR_INVALID_ARGUMENT, [&] { begin(4); }, "bounded"));
+  EXPECT_TRUE(fails(
+      TANDEM_ERROR_INVALID_ARGUMENT, [&] { volume->delay_begin(0, stripe); }, "bounded"));
+  write_in_window(3);
+  EXPECT_TRUE(fails(
+      TANDEM_ERROR_INVALID_ARGUMENT, [&] { volume->delay_end(volume->windows().at(0), false); }, "bounded"));
+  volume->delay_end(range, false);
+  volume->delay_begin(0, stripe);
+  EXPECT_TRUE(fails(
+      TANDEM_ERROR_INVALID_ARGUMENT, [&] { begin(4); }, "open window"));
+  volume->delay_end({0, stripe}, false);
+  volume->delay_bounded(0, 4 * stripe, stripe, std::chrono::hours(1));
+  EXPECT_TRUE(fails(
+      TANDEM_ERROR_UNAVAILABLE, [&] { volume->delay_bounded(6 * stripe, 4 * stripe, stripe, {}); }, "one bounded"));
+}
+
+// ---- slow members -----------------------------------------------------------------------------------
+
+struct Slow : Damage {
+  static constexpr std::uint32_t kSlow = 2;
+  std::mt19937_64 random{1};
+  std::uint64_t reads = 0;
+
+  void read_block(std::uint64_t block) {
+    ASSERT_EQ(read(*volume, block * 4096, 4096), part(model, block * 4096, 4096)) << block;
+    ++reads;
+  }
+  std::uint64_t any_block() { return random() % (model.size() / 4096); }
+  std::uint64_t any_block_of(std::uint32_t member) {
+    for (;;) {
+      const std::uint64_t block = any_block(), stripe = volume->geometry().stripe_bytes(), at = block * 4096;
+      if (volume->geometry().member_of(at / stripe, static_cast<std::uint32_t>(at % stripe / 8192)) == member)
+        return block;
+    }
+  }
+  void find_slow(std::int32_t is_slow) {
+    for (int i = 0; i < 200'000 && member_of(*volume, kSlow).is_slow != is_slow; ++i) read_block(any_block());
+    ASSERT_EQ(member_of(*volume, kSlow).is_slow, is_slow);
+  }
+  void SetUp() override {
+    Damage::SetUp();
+    reopen();
+    array.disks[kSlow]->read_milliseconds = 3;
+    array.disks[kSlow]->counts_from = volume->geometry().data_offset();
+  }
+};
+
+TEST_F(Slow, AMemberIsReadAroundAndNothingIsHeldAgainstIt) {
+  find_slow(1);
+  const auto before = info_of(*volume);
+  array.disks[kSlow]->reads = 0;
+  for (int i = 0; i < 600; ++i) read_block(any_block());
+  const auto after = info_of(*volume);
+  EXPECT_GT(after.avoided_block_count - before.avoided_block_count, 50u);
+  EXPECT_LE(array.disks[kSlow]->reads, 5u) << "one of a hundred";
+  EXPECT_LE(after.data.reads + after.parity.reads - before.data.reads - before.parity.reads, 2u * 600)
+      << "extra reads are at most as many as the callers'";
+  EXPECT_EQ(after.degraded_read_count + after.mended_block_count + after.lost_count + after.old_count, 0u);
+  EXPECT_EQ(after.superblock.writes + after.data.writes + after.parity.writes + after.log.writes, 0u)
+      << "nothing is written because of it";
+  const auto member = member_of(*volume, kSlow);
+  EXPECT_EQ(member.state, TANDEM_VOLUME_MEMBER_CURRENT);
+  EXPECT_EQ(member.read_error_count + member.bad_block_count, 0u);
+  EXPECT_STREQ(member.why, "");
+  array.disks[kSlow]->read_milliseconds = 0;
+  find_slow(0);
+}
+
+TEST_F(Slow, ReadsBeyondTheBudgetWaitForTheMember) {
+  find_slow(1);
+  for (int i = 0; i < 600; ++i) read_block(any_block_of(kSlow));
+  const auto info = info_of(*volume);
+  EXPECT_LE(4 * info.avoided_block_count, reads);
+  EXPECT_GT(4 * info.avoided_block_count, reads / 2) << "the budget is used";
+}
+
+TEST_F(Slow, OthersThatAreDamagedAreComputedWithIt) {
+  find_slow(1);
+  const std::uint64_t block = any_block_of(kSlow), stripe = block * 4096 / volume->geometry().stripe_bytes();
+  const std::uint64_t row = stripe * 2 + block % 2;
+  for (std::uint32_t away = 0, left = 2; left != 0; ++away)
+    if (away != kSlow) rot(away, volume->geometry().block_offset(row)), --left;
+  read_block(block);
+  read_block(block);
+  for (int i = 0; i < 100; ++i) read_block(any_block());
+  EXPECT_EQ(scrub(*volume, true).lost_block_count, 0u);
+  EXPECT_EQ(scrub(*volume).bad_block_count, 0u);
+  write(*volume, &model, block * 4096, paint(4096, 9));
+  read_block(block);
+  volume->delay_begin(0, model.size());
+  write(*volume, &model, block * 4096, paint(4096, 10));
+  volume->flush();
+  read_block(block);
+}
+
+TEST_F(Slow, AsAllOthersIsNotSlow) {
+  for (const auto &disk : array.disks) disk->read_milliseconds = 1;
+  for (int i = 0; i < 800; ++i) read_block(any_block());
+  EXPECT_EQ(info_of(*volume).avoided_block_count, 0u);
 }
 
 // ---- kills ------------------------------------------------------------------------------------------
@@ -550,7 +805,7 @@ TEST_F(Damage, AReaderDoesNotKeepAPageOfTheOldMember) {
   VolumeId id;
   id.fill(7);
   const Seed seed(id);
-  Members members(6, false, [](const std::string &) {});
+  Members members(6, 4, false, [](const std::string &) {});
   auto given = array.given({});
   for (std::uint32_t i = 0; i < 6; ++i)
     members.put(i, "", std::move(given[i].member), TANDEM_VOLUME_MEMBER_CURRENT, "");
@@ -572,7 +827,7 @@ TEST_F(Damage, AReaderDoesNotKeepAPageOfTheOldMember) {
 }
 
 TEST_F(Damage, AWriteToTheOldMemberThatFailsDoesNotLoseTheNewOne) {
-  Members members(1, false, [](const std::string &) {});
+  Members members(1, 1, false, [](const std::string &) {});
   members.put(0, "", std::move(array.given({})[0].member), TANDEM_VOLUME_MEMBER_CURRENT, "");
   auto fresh = array.fresh_member("spare");
   const std::shared_ptr<Member> next = std::move(fresh.member);
@@ -785,6 +1040,43 @@ TEST(Threads, TheEndOfAWindowWorksOnSeveralStripesAtOnce) {
   volume->delay_end(window, false);
   EXPECT_FALSE(waited_too_long) << "one stripe after the other";
   EXPECT_EQ(info_of(*volume).parity.writes, 2u);
+}
+
+// Threads write while windows move below them, as often as they can.
+TEST(Threads, BoundedWindowsMoveWhileTheyAreWrittenTo) {
+  Array array(3, 2, 8192, 2 << 20);
+  auto volume = array.open({}, false, 8);
+  const std::uint64_t stripe = volume->geometry().stripe_bytes(), size = volume->geometry().volume_bytes();
+  const auto range = volume->delay_bounded(0, size, 5 * stripe, std::chrono::milliseconds(3));
+  Bytes model(size);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  std::atomic<bool> over{false};
+  std::thread mover([&] {
+    while (!over) volume->move_windows();
+  });
+  std::vector<std::thread> writers;
+  for (std::uint64_t t = 0; t < 3; ++t)
+    writers.emplace_back([&, t] {
+      std::mt19937_64 random(t);
+      const std::uint64_t share = size / 4096 / 3;
+      const auto is_delayed = [&] { return info_of(*volume).ways[TANDEM_VOLUME_DELAY] != 0; };
+      for (int i = 0; i < 400 || (!is_delayed() && std::chrono::steady_clock::now() < limit); ++i) {
+        const std::uint64_t near = t * share + std::min<std::uint64_t>(i / 20, share - 9) + random() % 9;
+        write(*volume, &model, near * 4096, paint(4096, random()));
+      }
+    });
+  for (std::thread &each : writers) each.join();
+  over = true;
+  mover.join();
+  EXPECT_GT(info_of(*volume).ways[TANDEM_VOLUME_DELAY], 0u) << "no write was in a window";
+  volume->delay_end(range, false);
+  EXPECT_EQ(read_all(*volume), model);
+  const auto result = scrub(*volume);
+  EXPECT_EQ(result.bad_parity_count + result.bad_block_count + result.lost_block_count, 0u);
+  volume->flush();
+  volume.reset();
+  volume = array.open({0, 3});
+  EXPECT_EQ(read_all(*volume), model);
 }
 
 // Threads write into a window while it is ended: a stripe's parity includes every byte of its data.

@@ -145,6 +145,7 @@ class History {
     if (status != TANDEM_OK) return ADD_FAILURE(), fail(), false;
     array_.machine->dies_at = -1;
     window_ = !volume_->windows().empty() || (window_ && !away.empty());  // those that are away may know of it
+    EXPECT_LE(window_bytes(), bound_bytes_) << "a crash left more windows than the bound";
     proven_ = false;
     if (!reads) return true;
     read_all();
@@ -258,9 +259,33 @@ class History {
     flushed();
     return true;
   }
+  std::uint64_t window_bytes() const {
+    std::uint64_t bytes = 0;
+    for (const auto &each : volume_->windows()) bytes += each.end_bytes - each.begin_bytes;
+    return bytes;
+  }
+  tandem_volume_window bounded() const { return info_of(*volume_).bounded; }
+  // Writes here and there, and windows that follow them. Nothing must go wrong with these windows.
+  bool write_and_move_windows() {
+    for (std::uint64_t steps = 1 + below(4); steps != 0; --steps) {
+      if (!write()) return false;
+      if (chance(3) && !flush()) return false;
+      if (!change("move windows", [&] { volume_->move_windows(); })) return false;
+      EXPECT_NE(bounded().end_bytes, 0u) << array_.notes.back();
+      EXPECT_LE(window_bytes(), bound_bytes_);
+      EXPECT_LE(info_of(*volume_).unprotected_bytes, window_bytes());
+    }
+    return true;
+  }
   bool begin_or_end_window() {
     const std::uint64_t stripe = geometry_.stripe_bytes();
-    if (window_) {
+    if (window_ && bounded().end_bytes != 0) {
+      if (!chance(4)) return write_and_move_windows();
+      if (!change("end of bounds", [&] { volume_->delay_end(bounded(), false); })) return false;
+      window_ = !volume_->windows().empty();
+      EXPECT_FALSE(window_);
+    } else if (window_) {
+      if (volume_->windows().empty()) return true;
       const auto window = volume_->windows().front();
       if (!change("delay end", [&] { volume_->delay_end(window, false); })) return false;
       window_ = !volume_->windows().empty();
@@ -268,6 +293,13 @@ class History {
       if (!away_.empty() || !damaged_.empty()) return true;
       window_ = true;
       const std::uint64_t first = below(geometry_.stripe_count - 1);
+      if (chance(2)) {
+        bound_bytes_ = (1 + below(9)) * stripe;
+        const std::chrono::milliseconds time(chance(3) ? 0 : 3'600'000);
+        const auto begin = [&] { volume_->delay_bounded(0, now_.size() - first * stripe, bound_bytes_, time); };
+        return change("bounds of " + std::to_string(bound_bytes_), begin) && write_and_move_windows();
+      }
+      bound_bytes_ = 2 * stripe;
       if (!change("delay begin", [&] { volume_->delay_begin(first * stripe, (1 + below(2)) * stripe); })) return false;
     }
     flushed();
@@ -288,7 +320,7 @@ class History {
       for (const std::size_t each : rotten_)
         if (state(each) == TANDEM_VOLUME_MEMBER_CURRENT && !array_.disks[each]->fails_writes) damaged_.erase(each);
       rotten_.clear();
-      window_ = !volume_->windows().empty();
+      window_ = !volume_->windows().empty() || bounded().end_bytes != 0;
     }
     return true;
   }
@@ -462,8 +494,8 @@ class History {
   Members away_, damaged_, rotten_, lost_;  // damaged: not everything of it is right; of these, lost: perhaps no member
   std::array<std::optional<Copy>, 8> copies_;
   bool window_ = false, opened_ = false, proven_ = false, was_killed_ = false;
-  int session_ = 0, proven_session_ = 0;  // the number of this opening; of the last one that surely began a session
-  std::uint64_t last_ = 0;
+  int session_ = 0, proven_session_ = 0;      // the number of this opening; of the last one that surely began a session
+  std::uint64_t last_ = 0, bound_bytes_ = 0;  // of all windows together, also after a crash
   std::int64_t dies_at_ = -1;
   std::string text_;
 };

@@ -523,6 +523,41 @@ class Delay(Case):
         handle = self.serve(members[:2] + members[4:]).connect()
         self.assertEqual(bytes(handle.pread(2 * stripe, stripe)), data)
 
+    def test_a_bounded_window_over_the_control_socket(self):
+        members = self.make()
+        server = self.serve(members)
+        handle = server.connect()
+        stripe = 4 * UNIT
+        begun = server.command("delay", "begin", "--bound", 4 * stripe, "--seconds", 3600)
+        bounded = {**begun["window"], "bound_bytes": 4 * stripe, "bound_seconds": 3600}
+        self.assertEqual(begun["bounded"], bounded)
+        self.assertEqual(server.command("info")["bounded"], bounded)
+        data = self.bytes(BLOCK)
+        deadline = time.monotonic() + 60
+        for at in [0, 9, 3, 12, 5, 7]:
+            while not server.ask({"command": "info"})["unprotected_bytes"] or not any(
+                    window["offset_bytes"] == at * stripe for window in server.ask({"command": "delay-list"})["windows"]):
+                self.assertLess(time.monotonic(), deadline, "no window has begun")
+                handle.pwrite(data, at * stripe)
+            handle.pwrite(data, at * stripe)
+            listed = server.command("delay", "list")
+            self.assertLessEqual(sum(window["bytes"] for window in listed["windows"]), 4 * stripe)
+        shown = self.ok("info", "--socket", server.path).stdout
+        self.assertIn("bounded window: --offset 0", shown)
+        self.assertIn("unprotected now: ", shown)
+        handle.flush()
+        server.crash()
+        server = self.serve(members)
+        left = server.command("delay", "list")
+        self.assertEqual((left["bounded"], left["unprotected_bytes"]), (None, 4 * stripe))
+        self.assertEqual(len(server.command("delay", "end")["ended"]), 4)
+        server.command("delay", "begin", "--bound", 4 * stripe)
+        self.assertEqual(server.command("delay", "end")["ended"], [begun["window"]])
+        server.stop()
+        handle = self.serve(members[2:]).connect()
+        for at in [0, 9, 3, 12, 5, 7]:
+            self.assertEqual(bytes(handle.pread(BLOCK, at * stripe)), data)
+
     def test_crash_inside_a_window(self):
         members = self.make()
         server = self.serve(members)
@@ -572,6 +607,7 @@ class BadInput(Case):
         self.refused("create", *members, "-k", 2, "-m", 1, status=2, sentence="holds a volume already")
         self.refused("create", *members, "-k", 3, "-m", 1, status=2, sentence="member_count is 3")
         self.refused("delay", "end", *members, "--offset", 0, status=2, sentence="--offset and --bytes")
+        self.refused("delay", "begin", *members, "--bound", "1G", status=2, sentence="give --socket")
         self.refused("scrub", *members, "--rate", "fast", status=2, sentence="--rate")
         report = json.loads(self.ok("info", members[0], "--json", status=4).stdout)
         self.assertEqual((report["schema_version"], report["command"], report["exit_status"]), (1, "volume info", 4))

@@ -9,12 +9,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -146,6 +148,22 @@ TEST_F(VolumeFiles, AWayThroughAllCalls) {
   const tandem_volume_info opened = info();
   EXPECT_EQ(opened.window_count, 1u);
   EXPECT_EQ(opened.windows[0].end_bytes, window.end_bytes);
+  ASSERT_EQ(tandem_volume_delay_end(volume, &window, 0), TANDEM_OK) << tandem_last_error_message();
+  // A window begins where writes are, and ends by itself after a second.
+  ASSERT_EQ(tandem_volume_delay_bounded(volume, 0, made.volume_bytes, 8 << 16, 1, &window), TANDEM_OK)
+      << tandem_last_error_message();
+  EXPECT_EQ(info().bounded.end_bytes, made.volume_bytes);
+  EXPECT_EQ(info().bound_bytes, 8u << 16);
+  EXPECT_EQ(info().bound_seconds, 1u);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto writes_until = [&](bool protects) {
+    while ((info().unprotected_bytes == 0) != protects && std::chrono::steady_clock::now() < limit)
+      if (protects || write(100000, {data.begin(), data.begin() + 4096}) != TANDEM_OK)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return info().unprotected_bytes;
+  };
+  EXPECT_GT(writes_until(false), 0u) << "no window has begun";
+  EXPECT_EQ(writes_until(true), 0u) << "no window has ended";
   ASSERT_EQ(tandem_volume_delay_end(volume, &window, 0), TANDEM_OK) << tandem_last_error_message();
   tandem_volume_extent extents[8];
   ASSERT_EQ(tandem_volume_extents(volume, 0, made.volume_bytes, extents, 8, &count), TANDEM_OK);
@@ -338,6 +356,9 @@ TEST_F(VolumeFiles, ArgumentsOfTheOtherCalls) {
   EXPECT_EQ(tandem_volume_extents(volume, 0, size, extents, 0, &count), TANDEM_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(tandem_volume_extents(volume, 1, size, extents, 2, &count), TANDEM_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(tandem_volume_delay_begin(volume, 0, size, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_volume_delay_bounded(volume, 0, size, 0, 0, nullptr), TANDEM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tandem_volume_delay_bounded(volume, 0, size, 1, 0, &window), TANDEM_ERROR_INVALID_ARGUMENT);
+  expect_message("a bound of 1 bytes");
   EXPECT_EQ(tandem_volume_delay_end(volume, &window, 0), TANDEM_ERROR_INVALID_ARGUMENT);
   tandem_volume_member member{};
   EXPECT_EQ(tandem_volume_member_query(volume, 0, &member), TANDEM_ERROR_INVALID_ARGUMENT) << "no size";
