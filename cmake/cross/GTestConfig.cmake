@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# Compiled from the sources of Debian's package googletest. libgtest-dev depends on it.
+get_filename_component(include ${CMAKE_CURRENT_LIST_DIR}/../../../include ABSOLUTE)
+set(source /usr/src/googletest/googletest)
+if(NOT EXISTS ${include}/gtest/gtest.h OR NOT EXISTS ${source}/src/gtest-all.cc)
+  set(GTest_FOUND FALSE)
+elseif(NOT TARGET GTest::gtest)
+  add_library(tandem_gtest STATIC EXCLUDE_FROM_ALL ${source}/src/gtest-all.cc)
+  target_include_directories(tandem_gtest SYSTEM PUBLIC ${include} PRIVATE ${source})
+  target_compile_options(tandem_gtest PRIVATE -w)
+  target_link_libraries(tandem_gtest PUBLIC Threads::Threads)
+  add_library(tandem_gtest_main STATIC EXCLUDE_FROM_ALL ${source}/src/gtest_main.cc)
+  target_link_libraries(tandem_gtest_main PUBLIC tandem_gtest)
+  add_library(GTest::gtest ALIAS tandem_gtest)
+  add_library(GTest::gtest_main ALIAS tandem_gtest_main)
+endif()
