@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 
 #include <cstddef>
@@ -16,6 +17,7 @@
 
 #if defined(__APPLE__)
 #include <dispatch/dispatch.h>
+#include <unistd.h>
 #else
 #include <semaphore.h>
 #ifndef RENAME_NOREPLACE  // musl 1.2.5 and older
@@ -69,6 +71,7 @@ inline int rename_to_new(int from_folder, const char *from, int to_folder, const
 
 inline int allocate(int, off_t, off_t) noexcept { return ENOTSUP; }
 inline void start_writeback(int) noexcept {}
+inline const char *secure_variable(const char *name) noexcept { return issetugid() == 0 ? getenv(name) : nullptr; }
 inline const timespec &write_time(const struct stat &status) noexcept { return status.st_mtimespec; }
 inline const timespec &change_time(const struct stat &status) noexcept { return status.st_ctimespec; }
 
@@ -137,6 +140,8 @@ inline void start_writeback(int descriptor) noexcept {
   sync_file_range(descriptor, 0, kToTheEnd, SYNC_FILE_RANGE_WRITE);
 }
 
+// A variable of the environment; none in a set-uid program, whose user it must not obey.
+inline const char *secure_variable(const char *name) noexcept { return secure_getenv(name); }
 inline const timespec &write_time(const struct stat &status) noexcept { return status.st_mtim; }
 inline const timespec &change_time(const struct stat &status) noexcept { return status.st_ctim; }
 
