@@ -6,6 +6,7 @@ if(TANDEM_ZIG_TARGET MATCHES "linux")
   set(CMAKE_SYSTEM_NAME Linux)
 elseif(TANDEM_ZIG_TARGET MATCHES "macos")
   set(CMAKE_SYSTEM_NAME Darwin)
+  set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)  # nothing is linked: zig need not compile its C++ library
 else()
   set(CMAKE_SYSTEM_NAME Windows)
 endif()
