@@ -140,7 +140,7 @@ inline void start_writeback(int descriptor) noexcept {
   sync_file_range(descriptor, 0, kToTheEnd, SYNC_FILE_RANGE_WRITE);
 }
 
-// A variable of the environment; none in a set-uid program, whose user it must not obey.
+// A variable of the environment; none in a set-uid program.
 inline const char *secure_variable(const char *name) noexcept { return secure_getenv(name); }
 inline const timespec &write_time(const struct stat &status) noexcept { return status.st_mtim; }
 inline const timespec &change_time(const struct stat &status) noexcept { return status.st_ctim; }
