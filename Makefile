@@ -16,7 +16,7 @@ help:
 	@echo "make studies  rerun the experiments behind this project, write docs/internals/studies.md (STUDIES_FLAGS=\"--quick A\")"
 	@echo "make docs     build the site of docs/ with a reference of the C and C++ interfaces, into $(BUILD)/site"
 	@echo "make test     build and run every test; of thousands of like cases a random slice"
-	@echo "make test-all build and run every test with every case, and demo-ceph where Ceph is installed"
+	@echo "make test-all build and run every test with every case, demo-ceph where Ceph is installed, other systems"
 	@echo "make release  make the files of a release from the last commit, test them, upload nothing (KEY=... signs them)"
 	@echo "make build    build everything that this machine can build, into $(BUILD)/"
 	@echo "make deps     install missing packages for building and testing"
@@ -51,6 +51,7 @@ test: deps configure
 test-all: export TANDEM_TEST_ALL = 1
 test-all: test
 	scripts/demo-ceph $(BUILD)/lib/tandem/isal/standalone/libisal.so.2 || [ $$? = 77 ]
+	scripts/check-systems $(BUILD)/systems || [ $$? = 77 ]
 
 release:
 	JOBS=$(JOBS) scripts/release

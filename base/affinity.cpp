@@ -3,9 +3,12 @@
 
 #include <cerrno>
 
-namespace tandem::base {
+#include "base/os.hpp"
 
-AffinityMask::AffinityMask() noexcept {
+namespace tandem::base {
+#if defined(__linux__)
+
+os::AffinityMask::AffinityMask() noexcept {
   // The kernel refuses (EINVAL) a mask shorter than its own, which may be longer than cpu_set_t's 1024
   // (sched_setaffinity(2)).
   for (unsigned cpu_count = CPU_SETSIZE; cpu_count <= (1u << 20); cpu_count *= 2) {
@@ -21,15 +24,7 @@ AffinityMask::AffinityMask() noexcept {
   }
 }
 
-std::vector<unsigned> affinity_cores() {
-  const AffinityMask mask;
-  std::vector<unsigned> cores;
-  for (unsigned core = 0; core < mask.end(); ++core)
-    if (mask.has(core)) cores.push_back(core);
-  return cores;
-}
-
-void pin_thread(pthread_t thread, unsigned core) noexcept {
+void os::pin_thread(pthread_t thread, unsigned core) noexcept {
   cpu_set_t *mask = CPU_ALLOC(core + 1);
   if (mask == nullptr) return;
   const std::size_t mask_bytes = CPU_ALLOC_SIZE(core + 1);
@@ -37,6 +32,16 @@ void pin_thread(pthread_t thread, unsigned core) noexcept {
   CPU_SET_S(core, mask_bytes, mask);
   pthread_setaffinity_np(thread, mask_bytes, mask);
   CPU_FREE(mask);
+}
+
+#endif
+
+std::vector<unsigned> affinity_cores() {
+  const os::AffinityMask mask;
+  std::vector<unsigned> cores;
+  for (unsigned core = 0; core < mask.end(); ++core)
+    if (mask.has(core)) cores.push_back(core);
+  return cores;
 }
 
 }  // namespace tandem::base

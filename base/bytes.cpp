@@ -2,7 +2,9 @@
 #include "base/bytes.hpp"
 
 #include <sys/random.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <vector>
 
@@ -36,9 +38,9 @@ bool parse_hexadecimal(std::string_view text, std::span<std::uint8_t> bytes_out)
 
 void random_bytes(std::span<std::uint8_t> bytes_out) {
   while (!bytes_out.empty()) {
-    const ssize_t got = getrandom(bytes_out.data(), bytes_out.size(), 0);
-    if (got < 0 && errno != EINTR) fail_io("read", "random bytes", errno);
-    if (got > 0) bytes_out = bytes_out.subspan(static_cast<std::size_t>(got));
+    const std::size_t byte_count = std::min<std::size_t>(bytes_out.size(), 256);  // POSIX: no more at once
+    if (getentropy(bytes_out.data(), byte_count) != 0) fail_io("read", "random bytes", errno);
+    bytes_out = bytes_out.subspan(byte_count);
   }
 }
 

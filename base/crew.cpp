@@ -7,6 +7,7 @@
 
 #include "base/affinity.hpp"
 #include "base/error.hpp"
+#include "base/os.hpp"
 #include "base/signals.hpp"
 
 namespace tandem::base {
@@ -93,7 +94,7 @@ Crew::Crew(std::size_t thread_count, std::span<const unsigned> cores, std::size_
   try {
     for (std::size_t i = 0; i < thread_count; ++i) {
       threads_.emplace_back([this] { work(); });
-      if (!cores.empty()) pin_thread(threads_.back().native_handle(), cores[i % cores.size()]);
+      if (!cores.empty()) os::pin_thread(threads_.back().native_handle(), cores[i % cores.size()]);
     }
   } catch (const std::exception &) {  // fewer threads do the same work
   }

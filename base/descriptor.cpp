@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/os.hpp"
+
 namespace tandem::base {
 namespace {
 
@@ -49,8 +51,7 @@ class SizeSignalHeld {
   ~SizeSignalHeld() {
     if (sigismember(&before_, SIGXFSZ) != 0) return;
     const int error = errno;
-    const timespec at_once = {};
-    while (sigtimedwait(&signals_, nullptr, &at_once) < 0 && errno == EINTR) continue;
+    os::discard_signal(SIGXFSZ, signals_);
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     errno = error;
   }
@@ -117,21 +118,20 @@ bool set_length(int descriptor, std::uint64_t byte_count) noexcept {
 
 bool allocate(int descriptor, std::uint64_t offset, std::uint64_t byte_count) noexcept {
   const SizeSignalHeld held;
-  errno = posix_fallocate(descriptor, static_cast<off_t>(offset), static_cast<off_t>(byte_count));
+  errno = os::allocate(descriptor, static_cast<off_t>(offset), static_cast<off_t>(byte_count));
   return errno == 0 || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL;
 }
 
 void start_writeback(int descriptor) noexcept {
   const int error = errno;
-  constexpr int kToTheEnd = 0;
-  sync_file_range(descriptor, 0, kToTheEnd, SYNC_FILE_RANGE_WRITE);
+  os::start_writeback(descriptor);
   errno = error;
 }
 
 bool unchanged(const struct stat &before, const struct stat &after) noexcept {
-  return before.st_size == after.st_size && before.st_mtim.tv_sec == after.st_mtim.tv_sec &&
-         before.st_mtim.tv_nsec == after.st_mtim.tv_nsec && before.st_ctim.tv_sec == after.st_ctim.tv_sec &&
-         before.st_ctim.tv_nsec == after.st_ctim.tv_nsec && before.st_dev == after.st_dev &&
+  const auto same = [](const timespec &a, const timespec &b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; };
+  return before.st_size == after.st_size && same(os::write_time(before), os::write_time(after)) &&
+         same(os::change_time(before), os::change_time(after)) && before.st_dev == after.st_dev &&
          before.st_ino == after.st_ino;
 }
 

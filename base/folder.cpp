@@ -7,20 +7,13 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#ifndef RENAME_NOREPLACE  // musl
-#include <linux/fs.h>
-#include <sys/syscall.h>
-
-static int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags) {
-  return static_cast<int>(syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
-}
-#endif
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <thread>
 
+#include "base/os.hpp"
 #include "base/text.hpp"
 
 namespace tandem::base {
@@ -62,7 +55,7 @@ Folder::Folder(std::string path, FolderUse use, FolderHold hold)
     : path_(std::move(path)), descriptor_(open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   if (!descriptor_ && errno == EACCES && use == FolderUse::enter) {
     can_be_listed_ = false;
-    descriptor_ = Descriptor(open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    descriptor_ = Descriptor(open(path_.c_str(), os::kEnterOnly | O_DIRECTORY | O_CLOEXEC));
   }
   identify();
   if (hold == FolderHold::by_path) descriptor_ = Descriptor();
@@ -80,7 +73,7 @@ void Folder::identify() {
 
 int Folder::reach(Descriptor &opened) const noexcept {
   if (descriptor_) return descriptor_.get();
-  opened = Descriptor(open(path_.c_str(), (can_be_listed_ ? O_RDONLY : O_PATH) | O_DIRECTORY | O_CLOEXEC));
+  opened = Descriptor(open(path_.c_str(), (can_be_listed_ ? O_RDONLY : os::kEnterOnly) | O_DIRECTORY | O_CLOEXEC));
   struct stat status;
   if (!opened || fstat(opened.get(), &status) != 0) return -1;
   if (identity_ == std::pair(status.st_dev, status.st_ino)) return opened.get();
@@ -158,7 +151,7 @@ void Folder::rename(const std::string &from, const Folder &into, const std::stri
   if (replace) {
     result = renameat(folder, from.c_str(), target, to.c_str());
   } else {
-    result = renameat2(folder, from.c_str(), target, to.c_str(), RENAME_NOREPLACE);
+    result = os::rename_to_new(folder, from.c_str(), target, to.c_str());
     if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {
       // A file system without RENAME_NOREPLACE. link() does not replace either.
       result = linkat(folder, from.c_str(), target, to.c_str(), 0);

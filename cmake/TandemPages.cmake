@@ -62,3 +62,4 @@ if(TARGET tandem_par2 AND TARGET tandem_cli AND NOT why)
   install(FILES ${made}/par2.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT personality EXCLUDE_FROM_ALL)
 endif()
 add_custom_target(tandem_pages ALL DEPENDS ${pages})
+set_property(TARGET tandem_pages PROPERTY TANDEM_PAGES "${pages}")  # for an install

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/affinity.hpp"
+#include "base/os.hpp"
 #include "base/text.hpp"
 #include "cpu/executors/executor.hpp"
 #include "cpu/factory.hpp"
@@ -197,7 +198,7 @@ std::uint64_t runnable_thread_count(const char *loadavg_file) noexcept {
 
 bool machine_has_room(unsigned thread_count) noexcept {
   static const long core_count = sysconf(_SC_NPROCESSORS_ONLN);
-  const base::AffinityMask mask;
+  const base::os::AffinityMask mask;
   return thread_count <= mask.count() &&
          runnable_thread_count("/proc/loadavg") <= static_cast<std::uint64_t>(std::max(1L, core_count));
 }

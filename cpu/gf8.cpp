@@ -167,7 +167,8 @@ std::size_t Gf8Operator::least_range_bytes() const noexcept { return kLeastRange
 
 std::size_t Gf8Operator::scratch_bytes(const OperatorCall &call) const noexcept {
   const bool is_compare = call.task->mode == core::Mode::compare;
-  const std::size_t length = is_compare ? std::min(call.length_bytes, kCompareTileBytes) : call.length_bytes;
+  const std::size_t length =
+      is_compare ? std::min<std::size_t>(call.length_bytes, kCompareTileBytes) : call.length_bytes;
   std::size_t most = 0;
   for (const BandWay &way : ways_)
     if (const Transforms *transforms = way.transforms(call.out_of_cache))

@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <utility>
 
+#include "base/os.hpp"
 #include "base/pending_file.hpp"
 #include "base/text.hpp"
 
@@ -69,7 +69,7 @@ std::string hex(const Key &key) { return base::text(base::digits(key.high, 16, 1
 
 std::string default_cache_folder(const std::string &backend) {
   const auto variable = [](const char *name) {
-    const char *value = secure_getenv(name);  // a set-uid program ignores the user's environment
+    const char *value = base::os::secure_variable(name);
     return std::string(value != nullptr ? value : "");
   };
   if (const std::string own = variable("TANDEM_CACHE_DIR"); !own.empty()) return own + "/" + backend;
@@ -180,7 +180,7 @@ void DiskCache::make_room() noexcept try {
       continue;
     }
     total += static_cast<std::uint64_t>(found.st_size);
-    entries.push_back({name, static_cast<std::uint64_t>(found.st_size), found.st_mtim});
+    entries.push_back({name, static_cast<std::uint64_t>(found.st_size), base::os::write_time(found)});
   }
   if (total <= most_bytes_) return;
   std::sort(entries.begin(), entries.end(), [](const Entry &a, const Entry &b) {

@@ -4,14 +4,14 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/affinity.hpp"
+#include "base/os.hpp"
 
 namespace tandem::mpi {
 namespace {
 
 // One character for each core: '1' if this process may run there. "1" if that is unknown.
 std::string own_cores() {
-  const base::AffinityMask mask;
+  const base::os::AffinityMask mask;
   std::string cores;
   for (unsigned core = 0; core < mask.end(); ++core) cores += mask.has(core) ? '1' : '0';
   return mask.end() != 0 ? cores.substr(0, cores.find_last_of('1') + 1) : "1";

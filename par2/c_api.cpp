@@ -5,10 +5,10 @@
 #include <set>
 #include <string_view>
 
-#include "base/affinity.hpp"
 #include "base/folder.hpp"
 #include "base/lists.hpp"
 #include "base/options.hpp"
+#include "base/os.hpp"
 #include "par2/calls.hpp"
 #include "par2/files.hpp"
 #include "par2/packet_repair.hpp"
@@ -28,7 +28,7 @@ using tandem::base::Meter;
 std::size_t tandem::par2::more_threads(std::uint32_t thread_count) {
   constexpr std::uint32_t kMost = 1024;
   if (thread_count > kMost) fail(TANDEM_ERROR_INVALID_ARGUMENT, "thread_count is ", thread_count, "; at most ", kMost);
-  return std::max(thread_count != 0 ? thread_count : tandem::base::AffinityMask().count(), 1u) - 1;
+  return std::max(thread_count != 0 ? thread_count : tandem::base::os::AffinityMask().count(), 1u) - 1;
 }
 
 tandem_par2_summary tandem::par2::summary_of(const Report &report) {

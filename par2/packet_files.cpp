@@ -39,7 +39,7 @@ double count_of(double percent, double slice_count) noexcept {
 }
 
 std::uint64_t PacketFiles::copies_of(const Volume &volume) const {
-  return std::max<std::uint64_t>({1u, std::bit_width(volume.count), least_copies_});
+  return std::max<std::uint64_t>({1u, static_cast<std::uint64_t>(std::bit_width(volume.count)), least_copies_});
 }
 
 std::uint64_t PacketFiles::bytes_of(const Volume &volume) const {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <pthread.h>
-#include <semaphore.h>
 
 #include <algorithm>
 #include <atomic>
@@ -9,8 +8,8 @@
 #include <mutex>
 #include <vector>
 
-#include "base/affinity.hpp"
 #include "base/fork.hpp"
+#include "base/os.hpp"
 #include "base/signals.hpp"
 #include "core/budget.hpp"
 #include "cpu/cores.hpp"
@@ -61,18 +60,7 @@ void spin_while(Condition condition) noexcept {
 
 // A semaphore for one sleeping thread. An extra post only causes an extra wake-up, because a waiting thread checks its
 // own word. (POSIX's: std::atomic::wait needs syscall(), through which a library can do anything, see fault_test.)
-class Bell {
- public:
-  Bell() noexcept { sem_init(&semaphore_, 0, 0); }
-  ~Bell() { sem_destroy(&semaphore_); }
-  Bell(const Bell &) = delete;
-  Bell &operator=(const Bell &) = delete;
-  void wait() noexcept { sem_wait(&semaphore_); }
-  void ring() noexcept { sem_post(&semaphore_); }
-
- private:
-  sem_t semaphore_;
-};
+using Bell = base::os::Semaphore;
 
 // A part of the items of a run.
 struct alignas(kCacheLine) Segment {
@@ -125,8 +113,8 @@ struct Job {
   std::size_t item_count;
   const unsigned most_helpers;
   const unsigned segment_count;
-  const int core = sched_getcpu();       // of the caller
-  std::atomic<bool> shares_core{false};  // a helper has worked on that core
+  const int core = base::os::current_core();  // of the caller
+  std::atomic<bool> shares_core{false};       // a helper has worked on that core
   Segment segments[kMostSegments];
 };
 
@@ -172,7 +160,7 @@ class Pool {
     stopping_ = true;
     const unsigned count = worker_count_.load();
     for (unsigned i = 0; i < count; ++i)
-      if (workers_[i].word.exchange(Worker::kCalled) == Worker::kSleeping) workers_[i].bell.ring();
+      if (workers_[i].word.exchange(Worker::kCalled) == Worker::kSleeping) workers_[i].bell.post();
     for (unsigned i = 0; i < count; ++i) pthread_join(workers_[i].thread, nullptr);
   }
 
@@ -253,7 +241,7 @@ class Pool {
       if (!worker.word.compare_exchange_strong(expected, Worker::kCalled)) continue;
       ++called;
       if (state != Worker::kSleeping) continue;
-      worker.bell.ring();
+      worker.bell.post();
       wake_count_.fetch_add(1, std::memory_order_relaxed);
     }
     return called;
@@ -332,7 +320,7 @@ class Pool {
 
   static void help(Slot &slot, const Worker &me) noexcept {
     Job &job = *slot.job;
-    if (sched_getcpu() == job.core) job.shares_core.store(true, std::memory_order_relaxed);
+    if (base::os::current_core() == job.core) job.shares_core.store(true, std::memory_order_relaxed);
     {
       ItemLoop loop(job.run);
       job.work(loop, me.number);
@@ -340,7 +328,7 @@ class Pool {
     slot.state.fetch_and(~Slot::kSeats, std::memory_order_relaxed);  // there is nothing left to begin
     // The job may be gone from here on. The slot stays, and an extra wake-up does no harm.
     const std::uint32_t before = slot.state.fetch_sub(Slot::kHelper, std::memory_order_acq_rel);
-    if ((before & Slot::kCallerSleeps) != 0 && (before & Slot::kHelpers) == Slot::kHelper) slot.caller_bell.ring();
+    if ((before & Slot::kCallerSleeps) != 0 && (before & Slot::kHelpers) == Slot::kHelper) slot.caller_bell.post();
   }
 
   // Spins, then sleeps, until a caller wants this worker. False: the pool ends.
@@ -368,7 +356,7 @@ class Pool {
   // If the last two runs followed each other within the time of a spin, and other programs do not need the core.
   bool is_spin_worth_it() noexcept {
     return gap_.load(std::memory_order_relaxed) < kSpin &&
-           sched_getcpu() != caller_core_.load(std::memory_order_relaxed) && has_room();
+           base::os::current_core() != caller_core_.load(std::memory_order_relaxed) && has_room();
   }
 
   bool has_room() noexcept {
@@ -380,7 +368,7 @@ class Pool {
   }
 
   void learn_wake_delay(const Worker &me) noexcept {
-    const bool is_useless = sched_getcpu() == caller_core_.load(std::memory_order_relaxed);
+    const bool is_useless = base::os::current_core() == caller_core_.load(std::memory_order_relaxed);
     const std::int64_t took = is_useless ? kUselessWakeDelay : now() - me.called_at.load(std::memory_order_relaxed);
     const std::int64_t known = wake_delay_.load(std::memory_order_relaxed);
     // A larger delay counts at once, because it fades with time. But one outlier does not make it huge.
@@ -421,9 +409,9 @@ class Pool {
       awake_count_.fetch_sub(1, std::memory_order_relaxed);
       return false;
     }
-    pthread_setname_np(worker.thread, "tandem-cpu");
+    base::os::name_thread(worker.thread, "tandem-cpu");
     // From the second core on: the caller, which is not pinned, usually runs on the first.
-    if (!cores.empty()) base::pin_thread(worker.thread, cores[number % cores.size()]);
+    if (!cores.empty()) base::os::pin_thread(worker.thread, cores[number % cores.size()]);
     return true;
   }
 

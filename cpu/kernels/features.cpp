@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/kernels/kernel.hpp"
 
-#if defined(__aarch64__)
+#if defined(__APPLE__)
+#include <sys/sysctl.h>
+#elif defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
@@ -19,6 +21,17 @@ CpuFeatures cpu_features() {
   features.avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                     __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   features.gfni = __builtin_cpu_supports("gfni") && features.avx2;
+  return features;
+}
+
+#elif defined(__APPLE__)
+
+CpuFeatures cpu_features() {
+  CpuFeatures features = {};
+  int sha3 = 0;
+  size_t bytes = sizeof sha3;
+  features.neon = true;
+  features.eor3 = sysctlbyname("hw.optional.arm.FEAT_SHA3", &sha3, &bytes, nullptr, 0) == 0 && sha3 != 0;
   return features;
 }
 

@@ -1,19 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# Cross-compiles for 64-bit Arm with Debian's g++-aarch64-linux-gnu; qemu-user-static runs the programs. `cmake --preset
-# arm64` uses this file.
-#
-# This needs no packages of another dpkg architecture (`:arm64`). Tandem needs only headers and GoogleTest's sources, and these
-# are the same for every processor. A folder has links to them, and a find-module for each. It has no other header of the build
-# machine: the headers of its C library are for its own processor.
-
-set(CMAKE_SYSTEM_NAME Linux)
-set(CMAKE_SYSTEM_PROCESSOR aarch64)
-set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
-set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
-set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -L /usr/aarch64-linux-gnu)
-
+# Packages for a cross-compiler. Tandem needs only their headers and GoogleTest's sources, and these are the same for every processor.
+# A folder has links to them, and a find-module for each. It has no other header of the build machine: the headers of a C library
+# are for its own processor.
 set(tandem_headers ${CMAKE_BINARY_DIR}/headers)
-set(CMAKE_FIND_ROOT_PATH ${tandem_headers} /usr/aarch64-linux-gnu)
+set(CMAKE_FIND_ROOT_PATH ${tandem_headers})
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
