@@ -177,6 +177,7 @@ class Pool {
     const double first_share = job.run.batch.first_item_share();
     Slot *slot = nullptr;
     unsigned called = 0;
+    bool is_short = false;  // what is left is not worth a wake-up
     // While all workers sleep, a run that may need none does not touch memory that they read.
     if (first_share <= 0 || awake_count_.load(std::memory_order_relaxed) != 0) {
       slot = post(job, wanted);
@@ -189,10 +190,11 @@ class Pool {
         if (first_share > 0 && called < wanted) {
           const double left = static_cast<double>(now() - begin) * (1 / first_share - 1) / (1 + called);
           const unsigned most = std::min(worth_waking(left), wanted - called);
+          is_short = most == 0;
           if (most != 0 && slot == nullptr) slot = post(job, wanted);
           if (most != 0 && slot != nullptr) called += call(Worker::kSleeping, most);
         }
-        if (called == 0 && first_share > 0 && (slot == nullptr || !take_back(*slot)))
+        if (is_short && called == 0 && (slot == nullptr || take_back(*slot) == seats_for(wanted)))
           job.work_alone(loop);
         else
           job.work(loop, 0);
@@ -223,7 +225,7 @@ class Pool {
       if (slot.state.load(std::memory_order_relaxed) != 0 || !slot.state.compare_exchange_strong(free, Slot::kTaken))
         continue;
       slot.job = &job;
-      slot.state.store(Slot::kTaken + std::min(seats, Slot::kMostSeats) * Slot::kSeat);
+      slot.state.store(Slot::kTaken + seats_for(seats));
       return &slot;
     }
     return nullptr;
@@ -262,8 +264,12 @@ class Pool {
     return 0;
   }
 
-  // No worker may join any more. Whether one has.
-  bool take_back(Slot &slot) noexcept { return (slot.state.fetch_and(~Slot::kSeats) & Slot::kHelpers) != 0; }
+  static std::uint32_t seats_for(unsigned helpers) noexcept {
+    return std::min(helpers, Slot::kMostSeats) * Slot::kSeat;
+  }
+
+  // No worker may join any more. Returns the seats that were free: all of them, if no worker has ever joined.
+  static std::uint32_t take_back(Slot &slot) noexcept { return slot.state.fetch_and(~Slot::kSeats) & Slot::kSeats; }
 
   // Returns when all helpers have left.
   void close(Slot &slot) noexcept {

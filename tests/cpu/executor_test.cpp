@@ -450,29 +450,78 @@ TEST(PthreadExecutor, AShortRunWakesNoWorker) {
   EXPECT_LE(executor->counts().wakes - before, 10u) << "of 60 possible ones";
 }
 
-TEST(PthreadExecutor, ACallerThatNobodyHelpsJoinsTheRestOnce) {
-  class JoinedBatch final : public cpu::Batch {
-   public:
-    void run_item(std::size_t item) noexcept override { ran |= 1u << item; }
-    double first_item_share() const noexcept override { return 0.5; }
-    std::size_t join_rest(std::size_t item_count) noexcept override {
-      ++joins;
-      return item_count - 1;
-    }
-    std::atomic<unsigned> ran{0};
-    int joins = 0;
-  };
-  const auto executor = executor_with_room(3, there_is_no_room);
-  int joined = 0;
-  for (int i = 0; i < 30; ++i) {
-    ASSERT_TRUE(all_asleep(*executor));
-    JoinedBatch batch;
-    Control control;
-    ASSERT_TRUE(executor->run(batch, 4, control));
-    EXPECT_EQ(batch.ran, batch.joins == 0 ? 0b1111u : 0b0111u);
-    joined += batch.joins;
+// Says how much of the work its first item is, and gives up its last item if it is asked to join them.
+class JoinedBatch final : public CountingBatch {
+ public:
+  JoinedBatch(std::size_t item_count, double share, std::function<void(std::size_t)> body = nullptr)
+      : CountingBatch(item_count, std::move(body)), share_(share) {}
+  double first_item_share() const noexcept override { return share_; }
+  std::size_t join_rest(std::size_t item_count) noexcept override {
+    ++joins;
+    return item_count - 1;
   }
-  EXPECT_GT(joined, 10) << "of 30 runs that had no time left after item 0";
+  int joins = 0;
+
+ private:
+  double share_;
+};
+
+constexpr double kAlmostAll = 1 - 1e-12;
+
+TEST(PthreadExecutor, AShortRunThatNoWorkerHelpsJoinsItsItems) {
+  const auto executor = executor_with_room(3, there_is_no_room);
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(all_asleep(*executor));
+    JoinedBatch batch(4, kAlmostAll);
+    Control control;
+    EXPECT_TRUE(executor->run(batch, 4, control));
+    EXPECT_EQ(batch.joins, 1);
+    EXPECT_EQ(batch.items_that_ran(1), 3u);
+  }
+}
+
+// Keeps the only worker of an executor busy until `is_open`, and meanwhile runs the batch from another thread.
+void run_beside_busy_worker(cpu::Batch &batch, std::size_t item_count, const std::atomic<bool> &is_open) {
+  const auto executor = pthread_executor(2);
+  std::atomic<bool> is_busy{false};
+  std::thread other([&] {
+    CountingBatch long_one(2, [&](std::size_t item) {
+      if (item == 1) is_busy = true;
+      EXPECT_TRUE(eventually([&] { return item == 0 ? is_busy.load() : is_open.load(); }));
+    });
+    Control control;
+    EXPECT_TRUE(executor->run(long_one, 2, control));
+  });
+  EXPECT_TRUE(eventually([&] { return is_busy.load(); }));
+  Control control;
+  EXPECT_TRUE(executor->run(batch, item_count, control));
+  other.join();
+}
+
+TEST(PthreadExecutor, ItemsOfAWorkerThatCameAndLeftDuringTheFirstItemRunOnce) {
+  std::atomic<bool> is_open{false};
+  std::atomic<int> others{0};
+  JoinedBatch batch(4, kAlmostAll, [&](std::size_t item) {
+    if (item != 0) return void(others.fetch_add(1));
+    is_open = true;
+    EXPECT_TRUE(eventually([&] { return others.load() == 3; }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // until it has left
+  });
+  run_beside_busy_worker(batch, 4, is_open);
+  EXPECT_TRUE(batch.every_item_ran_once());
+}
+
+TEST(PthreadExecutor, AWorkerThatBecomesFreeHelpsALongRun) {
+  std::atomic<bool> is_open{false};
+  std::atomic<int> here{0};
+  JoinedBatch batch(3, 1e-9, [&](std::size_t item) {
+    if (item == 0) return;
+    is_open = true;
+    here.fetch_add(1);
+    EXPECT_TRUE(eventually([&] { return here.load() == 2; }));
+  });
+  run_beside_busy_worker(batch, 3, is_open);
+  EXPECT_TRUE(batch.every_item_ran_once());
 }
 
 // The first item takes a microsecond and is a millionth: a second is left.
