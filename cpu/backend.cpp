@@ -298,9 +298,10 @@ class CpuBackend final : public core::Backend, public core::Tunable {
       backend_.record(chunk.call, start, std::this_thread::get_id() == caller_ ? "caller" : "worker");
     }
     double first_item_share() const noexcept override { return first_share; }
-    std::size_t join_rest(std::size_t) noexcept override {
+    // Chunks of one task lie side by side.
+    std::size_t join_rest(std::size_t chunk_count) noexcept override {
       std::size_t last = 1;
-      for (std::size_t i = 2; i < chunks.size(); ++i) {
+      for (std::size_t i = 2; i < chunk_count; ++i) {
         OperatorCall joined = chunks[last].call;
         const Task &task = *joined.task;
         joined.length_bytes += chunks[i].call.length_bytes;

@@ -14,7 +14,7 @@ namespace tandem::isal {
 const cpu::Kernel &kernel() noexcept;
 inline std::atomic<const cpu::Kernel *> chosen_kernel{nullptr};  // null: none yet
 
-// Whether a call that moves moved_bytes leaves the L2 cache; none does that moves kShortBytes.
+// Whether a call that moves moved_bytes leaves the L2 cache. One that moves kShortBytes at most never does.
 bool out_of_cache(std::uint64_t moved_bytes) noexcept;
 constexpr std::uint64_t kShortBytes = 64 << 10;
 

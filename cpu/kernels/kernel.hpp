@@ -62,8 +62,8 @@ struct NibbleCall {
 };
 
 // outputs[0] = XOR of all inputs, of which there is at least one, and with Q outputs[1] = XOR over i of 2^i *
-// inputs[i]. Inputs are read from offset_bytes on, outputs are written from 0 on. Arguments that fit in registers: a
-// struct would take a call of 128 bytes as long as its work.
+// inputs[i]. Inputs are read from offset_bytes on, outputs are written from 0 on. The arguments fit in registers: to
+// fill a struct takes a third as long as a call of 128 bytes.
 using RaidFunction = void(const uint8_t *const *inputs, size_t offset_bytes, uint32_t count, uint8_t *const *outputs,
                           size_t length_bytes, bool out_of_cache);
 
