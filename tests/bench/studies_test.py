@@ -417,6 +417,19 @@ class Verdicts(unittest.TestCase):
             self.assertEqual(claim["verdict"], verdict, (cost, at_4, at_40))
             self.assertEqual("contradict" in claim["why"], verdict == study.NOT_MEASURED)
 
+    def test_the_price_of_waking_is_taken_off_in_seconds(self):
+        """By hand: both save 1 s, a write half of its time and a read a quarter of it; then reads save 3 s."""
+        moved = importlib.import_module("c_placement").moved
+        self.assertEqual(moved([(4,)], [(5,)], [(2,)], [(3,)]), [0])
+        self.assertEqual(moved([(4,)], [(7,)], [(2,)], [(3,)]), [50])
+
+    def test_a_run_without_seconds_has_a_bound(self):
+        """Reads with nothing taken off: below the document's figure they refute it, above they say nothing."""
+        for read, write, difference, verdict in ((22, 34, None, "not reproduced"), (60, 34, None, study.NOT_MEASURED), (22, -1, None, study.NOT_MEASURED),
+                                                 (60, 34, 54, "reproduced"), (60, 34, 20, "not reproduced")):
+            claim, _ = self.judged("C", "judge_writes", read, write, difference)
+            self.assertEqual(claim["verdict"], verdict, (read, write, difference))
+
     def test_stored_claims_follow_from_stored_points(self):
         def stored(letter, name):
             part = next(each for each in json.loads((STUDIES.parent / f"results/studies/{letter}.json").read_text())["parts"] if each["name"] == name)
@@ -429,6 +442,9 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(short(self.judged("A", "judge_spawn", dict(lines["made each round"]), dict(lines["pool"]))), short(claims))
         claims, lines = stored("A", "orders")
         self.assertEqual(short(self.judged("A", "judge_gains", lines, 10000)), short(claims[-4:]))
+        claims, lines = stored("C", "writes")
+        reads, control, *difference = (point[1] for point in lines["median"])
+        self.assertEqual(short(self.judged("C", "judge_writes", reads, control, difference[0] if difference else None)), short(claims))
 
     def test_a_busy_machine_judges_no_time(self):
         """Counts and simulations are judged, times are not."""
