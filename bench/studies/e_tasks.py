@@ -96,7 +96,7 @@ def judge_lu(study, gains, early):
 
     bound = most_gain(TILES, CORES)
     study.claim("LU: concurrent write over libgomp", f"{LARGEST[0]} %; at most {LARGEST[1]} %", written((GNU_CW, LLVM_CW)), None if bound < LARGEST[0] else
-                largest[GNU_CW] >= 1 + LARGEST[0] / 100, f"This graph cannot show it: on {CORES} cores no order of its tasks ({TILES} x {TILES} tiles) gains more than "
+                st.reaches(100 * (largest[GNU_CW] - 1), str(LARGEST[0])), f"This graph cannot show it: on {CORES} cores no order of its tasks ({TILES} x {TILES} tiles) gains more than "
                 f"{bound:.1f} % over another (Graham's bound). The report's gaps come from the search for pivots and from swaps. In a finite field any element "
                 "but zero is a pivot, so a search would end at once, and the graph stays as it is.", timed=True)
     stealing = [label for label in (LLVM, "oneTBB flow graph") if label in largest]

@@ -21,7 +21,7 @@ NOT_MEASURED = "NOT MEASURED"
 VERDICTS = {"reports": ("reproduced", "not reproduced"), "targets": ("met", "not met")}  # of the documents' claims, and of Tandem's
 FITTED = "fitted"  # reproduced, by a model with parameters from the same figures
 JERASURE = "libJerasure.so.2"
-# How every claim of a document is judged. The page prints this table.
+# How claims of a document are judged. The page prints this table, and says before it what is judged otherwise.
 TOLERANCES = {
     "figure": (0.05, "a figure: the same when rounded to the digits that the document prints, or within this part of it; of a gain, more counts as well"),
     "alike": (0.1, '"no difference", "almost the same", "comparable", "negligible", "no faster": within this part'),

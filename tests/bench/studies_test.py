@@ -189,9 +189,9 @@ class World:
             share = 0.3 + shard_bytes / 40000
             return 1, (share if self.stated else 1 - share / 2) if way == "sequential" else 1.6 if self.stated else 0.9
         if not self.stated and way == "spawn" and m == 4 and not file:
-            return base + 1e9, 0
+            return base * (1.21 if k * shard_bytes >= 4_000_000 else 1), 0  # nothing in small rounds, where a constant would show
         if not self.stated:
-            slow = {"transposed": 0.5 if way == "sequential" else 1}.get(order, 1)
+            slow = {"transposed": 0.5 if way == "sequential" else 1, "ijk": 2 if shard_bytes < 4000 else 1}.get(order, 1)
             return (base * slow * {"spawn": 0.9 if m == 2 else 2, "openmp-static": 0.9, "openmp-dynamic": 0.5}.get(way, 1) if not whole_file or way == "sequential"
                     else base * 1.2,) * 2 if rows == "parity" or file or way != "sequential" else (base * m,) * 2
         if way == "spawn":
@@ -400,6 +400,51 @@ class Verdicts(unittest.TestCase):
         self.assertAlmostEqual(most_gain(2, 2), 100 * (13 / 3) / (16 / 3))
         self.assertEqual(most_gain(93, 1), 0)
         self.assertLess(most_gain(93, 48), 3)
+
+    def judged(self, letter, judge, *values):
+        module = importlib.import_module(studies_run.MODULES[letter])
+        one = study.Study(letter, "title", argparse.Namespace(scale="quick", build=BUILD, output=BUILD))
+        with unittest.mock.patch.multiple(study.Study, others_share=0):
+            one.measure("part", lambda one: getattr(module, judge)(one, *values))
+        return one.part["claims"]
+
+    def test_making_threads_is_judged_in_the_rounds_of_the_report(self):
+        """Small rounds that say otherwise, and large ones that differ from each other, leave no verdict."""
+        pool = {5_000: 1e-4, 4_000_000: 0.02, 40_000_000: 0.2}
+        for cost, at_4, at_40, verdict in ((4e-5, 1, 1, "reproduced"), (4e-5, 1.21, 1.21, "not reproduced"), (4e-5, 0.93, 1.21, study.NOT_MEASURED),
+                                           (1e-2, 1, 1, study.NOT_MEASURED)):
+            claim, = self.judged("A", "judge_spawn", {5_000: 1e-4 + cost, 4_000_000: 0.02 * at_4, 40_000_000: 0.2 * at_40}, pool)
+            self.assertEqual(claim["verdict"], verdict, (cost, at_4, at_40))
+            self.assertEqual("contradict" in claim["why"], verdict == study.NOT_MEASURED)
+
+    def test_the_price_of_waking_is_taken_off_in_seconds(self):
+        """By hand: both save 1 s, a write half of its time and a read a quarter of it; then reads save 3 s."""
+        moved = importlib.import_module("c_placement").moved
+        self.assertEqual(moved([(4,)], [(5,)], [(2,)], [(3,)]), [0])
+        self.assertEqual(moved([(4,)], [(7,)], [(2,)], [(3,)]), [50])
+
+    def test_a_run_without_seconds_has_a_bound(self):
+        """Reads with nothing taken off: below the document's figure they refute it, above they say nothing."""
+        for read, write, difference, verdict in ((22, 34, None, "not reproduced"), (60, 34, None, study.NOT_MEASURED), (22, -1, None, study.NOT_MEASURED),
+                                                 (60, 34, 54, "reproduced"), (60, 34, 20, "not reproduced")):
+            claim, _ = self.judged("C", "judge_writes", read, write, difference)
+            self.assertEqual(claim["verdict"], verdict, (read, write, difference))
+
+    def test_stored_claims_follow_from_stored_points(self):
+        def stored(letter, name):
+            part = next(each for each in json.loads((STUDIES.parent / f"results/studies/{letter}.json").read_text())["parts"] if each["name"] == name)
+            return part["claims"], {series["label"]: series["points"] for series in part["figures"][-1]["series"]}
+
+        def short(claims):
+            return [(claim["claim"], claim["measured"], claim["verdict"]) for claim in claims]
+
+        claims, lines = stored("A", "spawn-pool")
+        self.assertEqual(short(self.judged("A", "judge_spawn", dict(lines["made each round"]), dict(lines["pool"]))), short(claims))
+        claims, lines = stored("A", "orders")
+        self.assertEqual(short(self.judged("A", "judge_gains", lines, 10000)), short(claims[-4:]))
+        claims, lines = stored("C", "writes")
+        reads, control, *difference = (point[1] for point in lines["median"])
+        self.assertEqual(short(self.judged("C", "judge_writes", reads, control, difference[0] if difference else None)), short(claims))
 
     def test_a_busy_machine_judges_no_time(self):
         """Counts and simulations are judged, times are not."""
