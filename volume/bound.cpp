@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/rounding.hpp"
+#include "base/signals.hpp"
 #include "volume/engine.hpp"
 
 namespace tandem::volume {
@@ -31,7 +32,10 @@ tandem_volume_window Volume::delay_bounded(std::uint64_t offset, std::uint64_t b
   if (bounded_)
     fail(TANDEM_ERROR_UNAVAILABLE, "there is one bounded window at most, and one is open: bytes ",
          bytes_of(bounded_->range).begin_bytes, " to ", bytes_of(bounded_->range).end_bytes - 1);
-  if (settings_.moves_windows && !mover_.joinable()) mover_ = std::thread([this] { keep_moving_windows(); });
+  if (settings_.moves_windows && !mover_.joinable()) {
+    const base::SignalsBlocked blocked;
+    mover_ = std::thread([this] { keep_moving_windows(); });
+  }
   bounded_ = {range, most, base::divide_up(most, kMostWindows), bound_time};
   asked_for_ = kNoStripe;
   moving_changed_.notify_all();
@@ -92,7 +96,9 @@ bool Volume::move_windows_of(const Bounded &bounded) {
         stripes += each.window.stripe_count;
         if (oldest == nullptr || each.begun_at < oldest->begun_at) oldest = &each;
       }
-      const bool has_no_room = wanted.stripe_count != 0 && stripes > bounded.most_stripes;
+      const bool is_full = windows_.size() == TANDEM_VOLUME_MAX_WINDOWS;
+      if (is_full && oldest == nullptr) wanted.stripe_count = 0;  // ordinary ones have all places
+      const bool has_no_room = wanted.stripe_count != 0 && (is_full || stripes > bounded.most_stripes);
       if (oldest != nullptr && (has_no_room || now - oldest->begun_at >= bounded.most_time))
         ends = bytes_of(oldest->window);
     }
@@ -114,6 +120,7 @@ void Volume::end_bounded(bool accept_loss) {
   {
     const std::unique_lock lock(windows_mutex_);
     bounded_.reset();
+    asked_for_ = kNoStripe;
     for (OpenWindow &each : windows_)
       if (std::exchange(each.is_bounded, false)) open.push_back(each.window);
   }
@@ -132,10 +139,14 @@ void Volume::keep_moving_windows() {
   std::unique_lock lock(windows_mutex_);
   const auto shall_stop = [this] { return moving_stops_; };
   while (!moving_stops_) {
-    moving_changed_.wait_for(lock, kLeastTime, [&] { return moving_stops_ || asked_for_ != kNoStripe; });
+    moving_changed_.wait_for(lock, kLeastTime, [&] { return moving_stops_ || (bounded_ && asked_for_ != kNoStripe); });
     if (moving_stops_) return;
     lock.unlock();
-    const bool ended = move_windows();
+    bool ended = false;
+    try {
+      ended = move_windows();
+    } catch (const std::exception &) {  // not even memory for the note
+    }
     lock.lock();
     if (ended) moving_changed_.wait_for(lock, kLeastTime, shall_stop);
   }

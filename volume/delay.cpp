@@ -30,6 +30,8 @@ bool Volume::delays(const View &view) {
   if (!is_in_window(view.stripe) || members_->count_of(TANDEM_VOLUME_MEMBER_CURRENT) != members_->count() ||
       members_->old_count() != 0 || std::ranges::find(view.contradicts, true) != view.contradicts.end())
     return false;
+  for (std::size_t i = 0; i < view.entries.size(); ++i)  // an unreadable page of a table
+    if (view.entries[i].generation == kUnknown && !view.stale[i]) return false;
   const std::unique_lock lock(windows_mutex_);
   for (OpenWindow &each : windows_)
     if (each.holds(view.stripe) && !each.ending) {

@@ -13,7 +13,6 @@ void copy_text(const std::string &from, char (&to)[256]) {
 }
 
 constexpr std::uint32_t kLeastSlowMicroseconds = 1000;
-constexpr std::size_t kMostTimedBytes = 64 << 10;  // longer reads tell of the length more than of the member
 
 }  // namespace
 
@@ -76,6 +75,7 @@ void Members::lose(std::uint32_t index, const std::shared_ptr<Member> &member, c
     const std::lock_guard lock(slot.mutex);
     if (slot.member != member || slot.state > TANDEM_VOLUME_MEMBER_REBUILDING) return;
     slot.why = why;
+    slot.is_slow = false;
     slot.state.store(TANDEM_VOLUME_MEMBER_LOST, std::memory_order_release);
   }
   note_(text("member ", index, " is lost: ", why));

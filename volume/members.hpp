@@ -52,6 +52,8 @@ class Members {
   // Whether the median of its last 100 reads is longer than a millisecond, and longer than 99 of the last 100 reads of
   // each of k others.
   bool is_slow(std::uint32_t index) const { return slots_[index]->is_slow.load(std::memory_order_acquire); }
+  // Only shorter reads count: longer ones tell of the length more than of the member.
+  static constexpr std::size_t kMostTimedBytes = 64 << 10;
   // One of 100 reads of a slow member is made nevertheless: it may be fast again.
   bool avoids(std::uint32_t index) { return is_slow(index) && ++slots_[index]->avoided_count % kTimes != 0; }
   bool is_unsynced(std::uint32_t index) const { return slots_[index]->unsynced.load(std::memory_order_acquire); }

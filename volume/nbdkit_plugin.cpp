@@ -204,7 +204,7 @@ void cleanup() {
   const std::string message = status == TANDEM_OK ? "" : tandem_last_error_message();
   report("closed", status, message);
   if (status == TANDEM_OK) return;
-  nbdkit_error("the last flush failed: %s", message.c_str());
+  nbdkit_error("the volume was not closed cleanly: %s", message.c_str());
   _exit(EXIT_FAILURE);
 }
 

@@ -98,12 +98,17 @@ void Volume::fetch_around_slow(View &view, std::span<const Part> parts) {
   }
   if (around.empty() || is_delayed(view.stripe)) return;
   for (std::uint32_t column = 0; column < n && from.size() < k; ++column)
-    if (const std::uint32_t member = member_of(view, column);
-        members_->is_usable(member) && !members_->is_slow(member) && !members_->is_old(member))
+    if (const std::uint32_t member = member_of(view, column); members_->state(member) == TANDEM_VOLUME_MEMBER_CURRENT &&
+                                                              !members_->is_slow(member) && !members_->is_old(member))
       from.push_back({column, begin, end});
   const std::int64_t extra = std::int64_t{k} * (end - begin);
-  if (from.size() < k || spare_blocks_ < extra || !members_->avoids(member_of(view, around[0].column))) return;
-  spare_blocks_ -= extra;
+  if (from.size() < k || (end - begin) * kBlockBytes > Members::kMostTimedBytes || spare_blocks_ < extra ||
+      !members_->avoids(member_of(view, around[0].column)))
+    return;
+  if (spare_blocks_.fetch_sub(extra) < extra) {  // another read was first
+    spare_blocks_ += extra;
+    return;
+  }
   crew_->run(from.size(), [&](std::size_t i) { fetch_part(view, from[i]); });
 
   std::vector<void *> shards(n);

@@ -122,7 +122,7 @@ TANDEM_API tandem_status tandem_volume_open(tandem_context *context, const tande
 
 /* Flushes and closes a volume. The volume is closed even if the flush fails. NULL is allowed. No other call may use the
  * volume any more.
- * Status: as tandem_volume_flush. */
+ * Status: as tandem_volume_flush; NOT_RECOVERABLE: a bounded window of delayed parity stays open, as an ordinary one. */
 TANDEM_API tandem_status tandem_volume_close(tandem_volume *volume);
 
 /* A range with delayed parity. */
@@ -178,7 +178,7 @@ typedef struct tandem_volume_info {
   /* Delayed parity. A loss of a member loses at most unprotected_bytes. After a crash, all of `windows` counts. */
   uint64_t unprotected_bytes;          /* full stripes in windows that were written and have no parity yet */
   tandem_volume_window bounded;        /* from tandem_volume_delay_bounded; its end is 0 if none is open */
-  uint64_t bound_bytes, bound_seconds; /* of it: `windows` in it are together at most so large, each at most so old */
+  uint64_t bound_bytes, bound_seconds; /* of it: `windows` in it are together at most so large, and end after so long */
   uint64_t avoided_block_count;        /* blocks of slow members that were computed from others */
 } tandem_volume_info;
 

@@ -156,11 +156,11 @@ struct Array {
     return found;
   }
   std::unique_ptr<Volume> open(const std::vector<std::size_t> &without = {}, bool read_only = false,
-                               std::size_t threads = 0) {
+                               std::size_t threads = 0, bool moves_windows = false) {
     OpenSettings settings;
     settings.read_only = read_only;
     settings.thread_count = threads;
-    settings.moves_windows = false;
+    settings.moves_windows = moves_windows;
     settings.note = [this](const std::string &note) {
       const std::lock_guard lock(notes_mutex);
       notes.push_back(note);

@@ -2,7 +2,13 @@
 // The volume over members in memory: the bytes read, the I/Os, and the losses that it survives.
 #include <gtest/gtest.h>
 
+#include <signal.h>
+#include <algorithm>
+
 #include <atomic>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
 #include <set>
 #include <stdexcept>
 #include <thread>
@@ -1040,6 +1046,41 @@ TEST(Threads, TheEndOfAWindowWorksOnSeveralStripesAtOnce) {
   volume->delay_end(window, false);
   EXPECT_FALSE(waited_too_long) << "one stripe after the other";
   EXPECT_EQ(info_of(*volume).parity.writes, 2u);
+}
+
+// Threads of this process that a handler of SIGUSR1 may run on.
+unsigned threads_with_signals() {
+  unsigned count = 0;
+  for (const auto &each : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(each.path() / "status");
+    for (std::string name, value; status >> name && std::getline(status, value);)
+      if (name == "SigBlk:") count += (std::stoull(value, nullptr, 16) >> (SIGUSR1 - 1) & 1) == 0;
+  }
+  return count;
+}
+
+TEST(Threads, OfBoundedWindowsTakeNoSignalAndSleepAfterAWindowThatFailed) {
+  Array array(3, 2, 8192, 2 << 20);
+  const unsigned before = threads_with_signals();
+  ASSERT_GT(before, 0u);
+  auto volume = array.open({}, false, 0, true);
+  const std::uint64_t stripe = volume->geometry().stripe_bytes(), size = volume->geometry().volume_bytes();
+  volume->delay_bounded(0, size, 2 * stripe, std::chrono::hours(1));
+  array.disks[0]->fails_writes = true;
+  Bytes model(size);
+  const auto was_ended = [&] {
+    const std::lock_guard lock(array.notes_mutex);
+    return std::ranges::any_of(array.notes, [](const auto &note) { return note.find("was ended") != note.npos; });
+  };
+  for (std::uint64_t i = 0; i < 5000 && !was_ended(); ++i) {
+    write(*volume, &model, i % (size / stripe) * stripe, paint(4096, i));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ASSERT_TRUE(was_ended());
+  EXPECT_EQ(threads_with_signals(), before);
+  const std::clock_t begin = std::clock();                       // processor time of all threads
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // there is a pause of a second after each end
+  EXPECT_LT(std::clock() - begin, CLOCKS_PER_SEC / 5);
 }
 
 // Threads write while windows move below them, as often as they can.
