@@ -122,8 +122,7 @@ TANDEM_API tandem_status tandem_volume_open(tandem_context *context, const tande
 
 /* Flushes and closes a volume. The volume is closed even if the flush fails. NULL is allowed. No other call may use the
  * volume any more.
- * Status: as tandem_volume_flush; NOT_RECOVERABLE: a bounded window of delayed parity stays open, as an ordinary one.
- */
+ * Status: as tandem_volume_flush; NOT_RECOVERABLE: a bounded window stays open, as an ordinary one. */
 TANDEM_API tandem_status tandem_volume_close(tandem_volume *volume);
 
 /* A range with delayed parity. */
