@@ -73,9 +73,13 @@ void run(RaidFunction *raid, std::uint32_t count, std::size_t length_bytes, void
   run(kernel().*raid, count, length_bytes, array, out_of_cache(moved_bytes));
 }
 
-// A short call makes no other one before its kernel's, so it saves no register.
-void generate(RaidOfKernel raid, std::uint32_t count, std::uint64_t moved_bytes, std::size_t length_bytes,
-              void *const *array) noexcept {
+// The last `sum_count` vectors are the sums of the others. A short call makes no other one before its kernel's, so it
+// saves no register.
+void generate(RaidOfKernel raid, std::uint32_t sum_count, int vects, int len, void *const *array) noexcept {
+  if (len <= 0) return;
+  const auto vector_count = static_cast<std::uint32_t>(vects), count = vector_count - sum_count;
+  const auto length_bytes = static_cast<std::size_t>(len);
+  const std::uint64_t moved_bytes = std::uint64_t{length_bytes} * vector_count;
   const Kernel *const known = chosen_kernel.load(std::memory_order_relaxed);
   if (known == nullptr || moved_bytes > kShortBytes) return generate_any(raid, count, moved_bytes, length_bytes, array);
   run(known->*raid, count, length_bytes, array, false);
@@ -98,19 +102,13 @@ Sums sums_at(int count, void *const *array, int i) {
 
 int xor_gen(int vects, int len, void **array) {
   if (vects < 3) return 1;
-  if (len <= 0) return 0;
-  const auto count = static_cast<std::uint32_t>(vects);
-  const auto bytes = static_cast<std::size_t>(len);
-  generate(&Kernel::raid_p, count - 1, std::uint64_t{bytes} * count, bytes, array);
+  generate(&Kernel::raid_p, 1, vects, len, array);
   return 0;
 }
 
 int pq_gen(int vects, int len, void **array) {
   if (vects < 4 || len % 32 != 0) return 1;
-  if (len <= 0) return 0;
-  const auto count = static_cast<std::uint32_t>(vects);
-  const auto bytes = static_cast<std::size_t>(len);
-  generate(&Kernel::raid_pq, count - 2, std::uint64_t{bytes} * count, bytes, array);
+  generate(&Kernel::raid_pq, 2, vects, len, array);
   return 0;
 }
 
