@@ -208,8 +208,8 @@ void print_windows(const Json &answer) {
   for (const Json &window : answer.at("windows")) fmt::print("window of delayed parity: {}\n", window_text(window));
   const Json &bounded = answer.at("bounded");
   if (!bounded.is_null())
-    fmt::print("bounded window: {}; at most {} are unprotected, and {} s each\n", window_text(bounded),
-               size(number(bounded, "bound_bytes")), number(bounded, "bound_seconds"));
+    fmt::print("bounded window: {}; at most {} are unprotected, each window begins to end after {} s\n",
+               window_text(bounded), size(number(bounded, "bound_bytes")), number(bounded, "bound_seconds"));
   if (!bounded.is_null() || !answer.at("windows").empty())
     fmt::print("unprotected now: {} of {} in windows\n", size(number(answer, "unprotected_bytes")),
                size(std::accumulate(answer.at("windows").begin(), answer.at("windows").end(), std::uint64_t{0},
@@ -448,7 +448,7 @@ void add_delay(CLI::App &volume, Invocation &invocation) {
             ->check(CLI::PositiveNumber);
         command
             .add_option("--seconds", flags->bound_seconds,
-                        "A bounded window: each smaller one ends after this time; default with --bound: 60")
+                        "A bounded window: each smaller one begins to end after this time; default with --bound: 60")
             ->check(CLI::PositiveNumber);
       }
       if (!begins)
